@@ -1,0 +1,58 @@
+"""hidet: a deep-learning compiler as a plug-in framework.
+
+Only this wheel owns `hidet/__init__.py`; satellites (`hidet.cpu`, `hidet.torch`, ...) join the package through
+`extend_path`. Every public name is imported at first use, so `import hidet` loads no numpy, torch, llvmlite or pluggy.
+"""
+
+from pkgutil import extend_path
+from typing import TYPE_CHECKING
+
+__path__ = extend_path(__path__, __name__)
+
+if TYPE_CHECKING:
+    from hidet import ops
+    from hidet.context import CompileContext, Options
+    from hidet.driver import compile
+    from hidet.errors import HidetError
+    from hidet.graph import Graph
+    from hidet.runtime.artifact import load
+
+    __version__: str
+else:
+    # public name -> "module" or "module:attribute"
+    _LAZY = {
+        "CompileContext": "hidet.context:CompileContext",
+        "Graph": "hidet.graph:Graph",
+        "HidetError": "hidet.errors:HidetError",
+        "Options": "hidet.context:Options",
+        "compile": "hidet.driver:compile",
+        "load": "hidet.runtime.artifact:load",
+        "ops": "hidet.ops",
+    }
+    _SATELLITES = ("cpu", "torch")
+
+    def __getattr__(name):
+        import importlib
+
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("hidet-core")
+        if name in _SATELLITES:
+            try:
+                return importlib.import_module(f"hidet.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != f"hidet.{name}":
+                    raise
+                raise AttributeError(f"hidet.{name} is not installed: pip install hidet-{name}") from None
+        if name not in _LAZY:
+            raise AttributeError(f"module 'hidet' has no attribute {name!r}")
+        module, _, attribute = _LAZY[name].partition(":")
+        value = importlib.import_module(module)
+        return getattr(value, attribute) if attribute else value
+
+    def __dir__():
+        return [*globals(), *_LAZY]
+
+
+__all__ = ["CompileContext", "Graph", "HidetError", "Options", "compile", "load", "ops"]

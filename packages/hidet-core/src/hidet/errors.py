@@ -1,0 +1,135 @@
+"""Every exception and warning of hidet.
+
+A message names the thing, the place, what was expected and what to do next. Place and advice travel beside the message
+(`loc=`, `hint=`), so that all errors render them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hidet.loc import Loc
+
+
+class _Explained(Exception):
+    """A message with an optional place in the user's model and an optional piece of advice."""
+
+    def __init__(self, message: str, *, loc: Loc | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.loc = loc
+        self.hint = hint
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.loc is not None:
+            parts.append(self.loc.render())
+        if self.hint is not None:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+class HidetError(_Explained):
+    """Base of every error that hidet raises.
+
+    message: what happened, to which thing, and what was expected.
+    loc: where in the user's model, kernel or file; None when there is no such place.
+    hint: what to do next; None when the message says it already.
+    """
+
+
+class ImportFailed(HidetError):
+    """A model could not be turned into a graph."""
+
+
+class UnsupportedOp(HidetError):
+    """An operator is not known, or not with these dtypes or attributes."""
+
+
+class ShapeError(HidetError):
+    """Shapes or dims do not fit together."""
+
+
+class DTypeError(HidetError):
+    """An element type is unknown, or does not fit where it is used."""
+
+
+class VerifyError(HidetError):
+    """A graph or program breaks a rule of its IR; the message names the pass that broke it."""
+
+
+class ScheduleError(HidetError):
+    """A schedule matched a task but cannot build it."""
+
+
+class CodegenError(HidetError):
+    """A program cannot be printed for, or linked into, its target."""
+
+
+class CompileError(HidetError):
+    """A target's compiler refused or crashed on generated code."""
+
+
+class LaunchError(HidetError):
+    """A compiled graph was called with arguments it cannot take, or a kernel failed to run."""
+
+
+class DeviceLost(HidetError):
+    """The device is unusable after an earlier failure; the message names the kernel that failed."""
+
+
+class PluginError(HidetError):
+    """A plug-in is broken, or a name that a plug-in would provide is missing."""
+
+
+class OptionError(HidetError):
+    """An option is unknown or has a value of the wrong type."""
+
+
+class OptionRemoved(OptionError):
+    """An option of earlier versions that no longer exists; the hint names what replaces it."""
+
+
+class ArtifactError(HidetError):
+    """A saved graph is damaged, of another format, or made for another machine."""
+
+
+class CacheError(HidetError):
+    """The kernel cache was asked for something impossible, e.g. to explain an unknown key."""
+
+
+class HidetWarning(_Explained, UserWarning):
+    """Base of every warning that hidet issues."""
+
+
+class CacheWarning(HidetWarning):
+    """The kernel cache is unusable or damaged; compilation goes on without it."""
+
+
+class PluginWarning(HidetWarning):
+    """A plug-in was disabled, or was refused one of the names it offers."""
+
+
+class FallbackWarning(HidetWarning):
+    """Something runs slower than it should: in eager mode, on the host, or on the fallback loop nest."""
+
+
+def nearest_names(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
+    """Up to `limit` entries of `known` that `name` is probably a misspelling of, best first."""
+    import difflib
+
+    return difflib.get_close_matches(name, sorted(set(known)), n=limit, cutoff=0.6)
+
+
+def suggestion(name: str, known: Iterable[str], limit: int = 12) -> str:
+    """Advice for an unknown name: the nearest known ones, else the first `limit` known ones."""
+    names = sorted(set(known))
+    nearest = nearest_names(name, names)
+    if nearest:
+        return "did you mean " + " or ".join(repr(candidate) for candidate in nearest) + "?"
+    if not names:
+        return "none is known"
+    more = f", ... ({len(names)} in all)" if len(names) > limit else ""
+    return "known: " + ", ".join(names[:limit]) + more

@@ -1,0 +1,1 @@
+"""hidet's CPU target: thread IR to LLVM, schedules and thread pool."""

@@ -1,0 +1,1 @@
+"""hidet's PyTorch front-end: `torch.compile(model, backend="hidet")`."""
