@@ -1,0 +1,240 @@
+"""Compute definitions: what one operator means, written once.
+
+    definition := stages in order, reading inputs and results of earlier stages
+    stage      := Compute    result[axes] = value                       value may contain Reduce nodes
+                | Scan       running fold along one axis
+                | Scatter    copy of a base tensor with updates written at computed places
+                | Routine    a named target-neutral algorithm (sort, top-k, non-zero, …)
+
+Only `Compute` stages are fused by substitution. Shapes are tuples of `Dim`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from hidet import dtypes
+from hidet.dims import Dim
+from hidet.dtypes import DType
+from hidet.errors import VerifyError
+from hidet.ir import build
+from hidet.ir.expr import Access, Expr, ExprLike, Reduce, Var
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """A tensor named inside a definition; identity is the object. Subscripting reads an element."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Dim, ...]
+
+    def __getitem__(self, indices: Expr | int | tuple[Expr | int, ...]) -> Access:
+        given = indices if isinstance(indices, tuple) else (indices,)
+        if len(given) != len(self.shape):
+            raise VerifyError(f"operand {self.name} has {len(self.shape)} axes but is read with {len(given)} indices")
+        return Access(self, tuple(map(build.index, given)), self.dtype)
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+
+CombineFn = Callable[[Sequence[Expr], Sequence[Expr]], tuple[Expr, ...]]
+IdentityFn = Callable[[Sequence[DType]], tuple[Expr, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Combiner:
+    """An associative, tuple-valued way of folding values.
+
+    `identity(dtypes)` gives the neutral tuple, `combine(left, right)` folds two tuples; `left` comes earlier along the
+    axis, which decides ties of arg-max. `numpy` names a ufunc that does the same to one value (None if there is none).
+    """
+
+    name: str
+    identity: IdentityFn
+    combine: CombineFn
+    numpy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compute:
+    """`result[axes] = value` for every index; `axes` are fresh i64 variables, one an axis of `result`."""
+
+    result: Operand
+    axes: tuple[Var, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """Running fold along `axis`: `results[...]` at i folds `values` at 0..i (at 0..i-1 when `exclusive`).
+
+    `values` are read at `axes`; with `reverse` the fold runs from the end.
+    """
+
+    results: tuple[Operand, ...]
+    axes: tuple[Var, ...]
+    values: tuple[Expr, ...]
+    axis: int
+    combiner: Combiner
+    exclusive: bool = False
+    reverse: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scatter:
+    """`result` = `base`, then for every index of the domain: result[indices] = combine(result[indices], update).
+
+    `axes`/`extents` span the domain in row-major order. `combine` None replaces (the last update wins). Updates whose
+    `condition` is false are skipped. Updates apply in domain order, so floating-point results are reproducible.
+    """
+
+    result: Operand
+    base: Expr
+    base_axes: tuple[Var, ...]
+    axes: tuple[Var, ...]
+    extents: tuple[Dim, ...]
+    indices: tuple[Expr, ...]
+    update: Expr
+    combine: Combiner | None = None
+    condition: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routine:
+    """A named algorithm on whole operands, with attributes; targets look its program up by `name`."""
+
+    name: str
+    operands: tuple[Operand, ...]
+    results: tuple[Operand, ...]
+    attributes: tuple[tuple[str, object], ...] = ()
+
+
+Stage = Compute | Scan | Scatter | Routine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Definition:
+    """The meaning of an operator applied to `inputs`: stages in order; `outputs` are results of stages."""
+
+    inputs: tuple[Operand, ...]
+    stages: tuple[Stage, ...]
+    outputs: tuple[Operand, ...] = field(default=())
+
+    @property
+    def is_injective(self) -> bool:
+        """Whether each output is one `Compute` without reductions: such an operator fuses anywhere."""
+        from hidet.ir.visit import has_reduce
+
+        return all(isinstance(s, Compute) and not has_reduce(s.value) for s in self.stages) and len(self.stages) == len(
+            self.outputs
+        )
+
+
+def results_of(stage: Stage) -> tuple[Operand, ...]:
+    """The operands a stage defines."""
+    return (stage.result,) if isinstance(stage, Compute | Scatter) else stage.results
+
+
+def fresh_axes(rank: int, prefix: str = "i") -> tuple[Var, ...]:
+    """New i64 index variables i0, i1, …"""
+    return tuple(Var(f"{prefix}{n}", build.INDEX) for n in range(rank))
+
+
+def compute(name: str, shape: Sequence[Dim], fn: Callable[..., Expr]) -> Compute:
+    """A stage whose element at the given indices is `fn(*indices)`; its dtype is that of the returned expression."""
+    axes = fresh_axes(len(shape))
+    value = fn(*axes)
+    return Compute(Operand(name, value.dtype, tuple(shape)), axes, value)
+
+
+def reduce(
+    combiner: Combiner, extents: Sequence[Dim], fn: Callable[..., Expr | tuple[Expr, ...]], result: int = 0
+) -> Reduce:
+    """Fold `fn(*indices)` over all indices below `extents`; tuple-valued combiners return component `result`."""
+    axes = fresh_axes(len(extents), "r")
+    values = fn(*axes)
+    values = values if isinstance(values, tuple) else (values,)
+    return Reduce(combiner, axes, tuple(map(build.index, extents)), values, result, values[result].type)
+
+
+def _lowest(dtype: DType) -> Expr:
+    if dtype.kind == "bool":
+        return build.const(False, dtype)
+    return build.const(-float("inf") if dtype.is_float else dtype.min, dtype)
+
+
+def _highest(dtype: DType) -> Expr:
+    if dtype.kind == "bool":
+        return build.const(True, dtype)
+    return build.const(float("inf") if dtype.is_float else dtype.max, dtype)
+
+
+def _single(name: str, numpy: str, identity: Callable[[DType], Expr], op: str) -> Combiner:
+    return Combiner(
+        name,
+        lambda types: (identity(types[0]),),
+        lambda a, b: (build.binary(op, a[0], b[0]),),
+        numpy,
+    )
+
+
+SUM = _single("sum", "add", lambda d: build.const(0, d), "add")
+PRODUCT = _single("prod", "multiply", lambda d: build.const(1, d), "mul")
+MAX = _single("max", "maximum", _lowest, "max")
+MIN = _single("min", "minimum", _highest, "min")
+ALL = _single("all", "logical_and", lambda d: build.const(True, d), "land")
+ANY = _single("any", "logical_or", lambda d: build.const(False, d), "lor")
+
+
+def _pick_extreme(op: str) -> CombineFn:
+    def combine(a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
+        """(value, index): the better value, the smaller index among equals; NaN beats every number."""
+        better = build.binary(op, b[0], a[0])
+        tie = build.logical_and(build.equal(a[0], b[0]), b[1] < a[1])
+        take = build.binary("lor", better, tie)
+        if a[0].dtype.is_float:
+            a_nan, b_nan = build.unary("isnan", a[0]), build.unary("isnan", b[0])
+            nan_take = build.logical_and(b_nan, build.binary("lor", build.unary("lnot", a_nan), b[1] < a[1]))
+            take = build.binary("lor", build.logical_and(take, build.unary("lnot", a_nan)), nan_take)
+        return build.select(take, b[0], a[0]), build.select(take, b[1], a[1])
+
+    return combine
+
+
+_LAST = dtypes.i64.max
+ARGMAX = Combiner("argmax", lambda t: (_lowest(t[0]), build.const(_LAST, t[1])), _pick_extreme("gt"))
+ARGMIN = Combiner("argmin", lambda t: (_highest(t[0]), build.const(_LAST, t[1])), _pick_extreme("lt"))
+
+
+def _welford(a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
+    """(mean, sum of squared deviations, count), merged as in Chan et al., 1979."""
+    count = a[2] + b[2]
+    safe = build.maximum(count, 1)
+    delta = b[0] - a[0]
+    mean = a[0] + delta * (b[2] / safe)
+    return mean, a[1] + b[1] + delta * delta * (a[2] * b[2] / safe), count
+
+
+WELFORD = Combiner("welford", lambda t: tuple(build.const(0, d) for d in t), _welford)
+
+COMBINERS = {c.name: c for c in (SUM, PRODUCT, MAX, MIN, ALL, ANY, ARGMAX, ARGMIN, WELFORD)}
+
+
+def single(inputs: Sequence[Operand], stage: Stage) -> Definition:
+    """A definition of one stage whose results are the outputs."""
+    return Definition(tuple(inputs), (stage,), results_of(stage))
+
+
+def identity_access(operand: Operand, axes: Sequence[Expr]) -> Access:
+    """`operand` read at `axes`."""
+    return operand[tuple(axes)]
+
+
+def number(value: ExprLike, dtype: DType) -> Expr:
+    """A Python number or expression as an expression of `dtype`."""
+    return build.cast(value, dtype) if isinstance(value, Expr) else build.const(value, dtype)

@@ -1,0 +1,122 @@
+"""Building graphs: emit operators by name, with inference and checks; values are named %0, %1, …"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hidet.dims import Dim
+from hidet.dtypes import DType, from_numpy
+from hidet.errors import HidetError
+from hidet.graph.attrs import Attrs
+from hidet.graph.graph import Constant, Graph, Node, Value
+from hidet.graph.operator import OperatorSpec, define_node, infer_types
+from hidet.graph.types import TensorType, ValueType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hidet.loc import Loc
+
+
+class GraphBuilder:
+    """Collects nodes in order. `operators` maps names to specs (a registry's table)."""
+
+    def __init__(self, operators: Mapping[str, OperatorSpec], name: str = "graph") -> None:
+        self.operators = operators
+        self.name = name
+        self.loc: Loc | None = None
+        self._inputs: list[Value] = []
+        self._parameters: set[Value] = set()
+        self._nodes: list[Node] = []
+        self._constants: dict[Value, Constant] = {}
+        self._count = 0
+
+    def input(self, type_: ValueType, name: str | None = None, *, is_parameter: bool = False) -> Value:
+        """Add a graph input; parameters are weights that stay the same between calls."""
+        value = self._value(type_, name)
+        self._inputs.append(value)
+        if is_parameter:
+            self._parameters.add(value)
+        return value
+
+    def constant(self, data: Any, dtype: DType | None = None, name: str | None = None) -> Value:
+        """Add constant data: anything numpy understands; `dtype` None keeps the data's own."""
+        import numpy
+
+        array = numpy.asarray(data, dtype=None if dtype is None else dtype.numpy())
+        value = self._value(TensorType(from_numpy(array.dtype), array.shape), name)
+        self._constants[value] = Constant(array)
+        return value
+
+    def emit(self, op: str | OperatorSpec, *inputs: Value | None, **attrs: Any) -> Value:
+        """Apply a one-output operator and return its value."""
+        outputs = self.emit_all(op, inputs, attrs)
+        if len(outputs) != 1:
+            raise HidetError(f"operator {op} has {len(outputs)} outputs where one is expected", loc=self.loc)
+        return outputs[0]
+
+    def emit_all(
+        self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
+    ) -> tuple[Value, ...]:
+        """Apply an operator and return all its values. UnsupportedOp or ShapeError carry the current `loc`."""
+        spec = self.operators[op] if isinstance(op, str) else op
+        try:
+            spec.check_inputs(len(inputs))
+            complete = spec.attrs(attrs)
+            types = [None if v is None else v.type for v in inputs]
+            definition = define_node(spec, types, complete)
+            output_types = infer_types(spec, types, definition, complete)
+        except HidetError as error:
+            if error.loc is None:
+                error.loc = self.loc
+            raise
+        outputs = tuple(self._value(t) for t in output_types)
+        self._nodes.append(Node(spec, tuple(inputs), complete, outputs, self.loc, definition))
+        return outputs
+
+    def append(self, node: Node) -> None:
+        """Add an existing node, sharing it."""
+        self._nodes.append(node)
+
+    @contextmanager
+    def at(self, loc: Loc | None) -> Iterator[None]:
+        """Give nodes emitted inside the place `loc` of the user's model."""
+        previous, self.loc = self.loc, loc
+        try:
+            yield
+        finally:
+            self.loc = previous
+
+    def build(self, outputs: Sequence[Value], mutates: Sequence[tuple[int, int]] = ()) -> Graph:
+        """The finished graph."""
+        return Graph(
+            self.name,
+            tuple(self._inputs),
+            tuple(self._nodes),
+            tuple(outputs),
+            dict(self._constants),
+            frozenset(self._parameters),
+            tuple(mutates),
+        )
+
+    def _value(self, type_: ValueType, name: str | None = None) -> Value:
+        self._count += 1
+        return Value(name or str(self._count - 1), type_)
+
+
+def full(builder: GraphBuilder, shape: Sequence[Dim], value: float | int | bool, dtype: DType) -> Value:
+    """A tensor filled with one number."""
+    return builder.emit("full", shape=tuple(shape), value=value, dtype=dtype)
+
+
+def rebuild_node(node: Node, mapping: Mapping[Value, Value]) -> Node:
+    """The node reading mapped inputs; the same object when none is mapped. Types of inputs must stay equal."""
+    if not any(v in mapping for v in node.inputs if v is not None):
+        return node
+    inputs = tuple(mapping.get(v, v) if v is not None else None for v in node.inputs)
+    return Node(node.op, inputs, node.attrs, node.outputs, node.loc, node.definition)
+
+
+__all__ = ["Attrs", "GraphBuilder", "full", "rebuild_node"]

@@ -1,0 +1,123 @@
+"""The graph IR: an immutable, topologically ordered tuple of nodes over typed values.
+
+    Graph(name, inputs, nodes, outputs, constants, parameters, mutates, prepare)
+    Node(op, inputs, attrs, outputs, loc)
+    Value(name, type)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from hidet.graph.attrs import Attrs
+from hidet.graph.operator import OperatorSpec
+from hidet.graph.types import TensorType, ValueType
+
+if TYPE_CHECKING:
+    from hidet.compute.definition import Definition
+    from hidet.loc import Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """One result of a node, a graph input or a constant; identity is the object, `name` is for people."""
+
+    name: str
+    type: ValueType
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type of a tensor value; TypeError for other values."""
+        if not isinstance(self.type, TensorType):
+            raise TypeError(f"value %{self.name} is a {self.type}, not a tensor")
+        return self.type
+
+    def __repr__(self) -> str:
+        return f"%{self.name}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One operator application; absent optional inputs are None. `definition` is the operator's, on these inputs."""
+
+    op: OperatorSpec
+    inputs: tuple[Value | None, ...]
+    attrs: Attrs
+    outputs: tuple[Value, ...]
+    loc: Loc | None = None
+    definition: Definition | None = field(default=None, repr=False)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The inputs that are present."""
+        return tuple(v for v in self.inputs if v is not None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """Data of a constant value: a numpy array, or any object with `__array__`, kept where it is (never copied)."""
+
+    data: Any
+
+    def numpy(self) -> Any:
+        """The data as a numpy array."""
+        import numpy
+
+        return numpy.asarray(self.data)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepare:
+    """Work on parameters alone, done once and again when one of them changes.
+
+    graph: its inputs are `parameters` of the main graph, in order. results: values of the main graph (neither inputs
+    nor constants of it) that its outputs provide, in order.
+    """
+
+    graph: Graph
+    parameters: tuple[Value, ...]
+    results: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """A program on tensors.
+
+    inputs: what a caller passes, in order. parameters: those inputs that are weights, constant between calls.
+    outputs: what a caller gets. constants: data of values that no node computes. mutates: pairs (input, output):
+    the caller's input number is overwritten by that output. prepare: see `Prepare`; None when there is nothing.
+    """
+
+    name: str
+    inputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Value, ...]
+    constants: Mapping[Value, Constant] = field(default_factory=dict)
+    parameters: frozenset[Value] = frozenset()
+    mutates: tuple[tuple[int, int], ...] = ()
+    prepare: Prepare | None = None
+
+    def __str__(self) -> str:
+        from hidet.graph.printer import print_graph
+
+        return print_graph(self)
+
+    def with_nodes(self, nodes: tuple[Node, ...], outputs: tuple[Value, ...] | None = None) -> Graph:
+        """The same signature around other nodes."""
+        return replace(self, nodes=nodes, outputs=self.outputs if outputs is None else outputs)
+
+
+def producers(graph: Graph) -> dict[Value, Node]:
+    """The node that computes each value."""
+    return {value: node for node in graph.nodes for value in node.outputs}
+
+
+def readers(graph: Graph) -> dict[Value, list[Node]]:
+    """The nodes that read each value, in order; a node that reads a value twice appears once."""
+    table: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for value in dict.fromkeys(node.values):
+            table.setdefault(value, []).append(node)
+    return table

@@ -1,0 +1,137 @@
+"""`OperatorSpec`: everything the compiler knows about one operator, as data that a plug-in returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from hidet.errors import OptionError, UnsupportedOp
+from hidet.graph.attrs import Attrs
+from hidet.graph.types import TensorType, ValueType
+
+if TYPE_CHECKING:
+    from hidet.compute.definition import Definition, Operand
+    from hidet.dims import Dim
+    from hidet.graph.builder import GraphBuilder
+    from hidet.graph.graph import Node, Value
+
+OperatorClass = Literal["compute", "view", "anchor", "routine", "host", "eager"]
+REQUIRED: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute of an operator: its name and default; without a default it must be given."""
+
+    name: str
+    default: Any = REQUIRED
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a view lies in its input's storage: element offset and strides, one an output axis."""
+
+    offset: Dim
+    strides: tuple[Dim, ...]
+
+
+DefineFn = Callable[..., "Definition"]
+InferFn = Callable[[Sequence[Any], Attrs], Sequence[ValueType]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSpec:
+    """One operator.
+
+    name: as printed in graphs.
+    inputs: input names in order; "bias?" may be absent, "tensors*" (last) takes any number.
+    attributes: accepted attributes.
+    kind: "compute" (fused by substitution where injective), "view" (output aliases input 0 where `view` says how),
+        "anchor" (matmul, conv, attention, norm, softmax, pooling: scheduled by rules, others fuse into it), "routine"
+        (an algorithm, not an index formula), "host" (numpy on string, sequence and optional values), "eager" (run by
+        the frontend's framework).
+    define: `define(*operands, **attrs) -> Definition`; absent optional inputs are None. None for host and eager
+        operators and for those that always decompose.
+    infer: output types from input types; None takes them from the definition.
+    decompose: `decompose(builder, inputs, attrs) -> outputs` in simpler operators, used when no target keeps this one.
+    view: layout of the output in input 0's storage, or None where only a copy can do it.
+    evaluate: numpy meaning, where the generic evaluation of `define` would be slow: `evaluate(arrays, attrs)`.
+    call: the callable of an "eager" or "host" operator, on the framework's own values.
+    reuses: pairs (output, input): the output may overwrite that input's storage if the input has no later reader.
+    is_random: draws random numbers, so two equal nodes differ.
+    has_effect: must run even when its outputs are unused.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    attributes: tuple[Attribute, ...] = ()
+    kind: OperatorClass = "compute"
+    define: DefineFn | None = None
+    infer: InferFn | None = None
+    decompose: Callable[[GraphBuilder, Sequence[Value | None], Attrs], Sequence[Value]] | None = None
+    view: Callable[[TensorType, Attrs, TensorType], View | None] | None = None
+    evaluate: Callable[[Sequence[Any], Attrs], Sequence[Any]] | None = None
+    call: Callable[..., Any] | None = None
+    reuses: tuple[tuple[int, int], ...] = ()
+    is_random: bool = False
+    has_effect: bool = False
+    doc: str = ""
+    replaces: str | None = None
+    load: str | None = field(default=None)
+
+    def attrs(self, given: Mapping[str, Any]) -> Attrs:
+        """Complete and check attributes; OptionError names an unknown or missing one."""
+        items: dict[str, Any] = {}
+        for attribute in self.attributes:
+            value = given.get(attribute.name, attribute.default)
+            if value is REQUIRED:
+                raise OptionError(f"operator {self.name} needs attribute {attribute.name!r}")
+            items[attribute.name] = value
+        unknown = [name for name in given if name not in items]
+        if unknown:
+            known = ", ".join(items) or "none"
+            raise OptionError(f"operator {self.name} has no attribute {unknown[0]!r}; it has: {known}")
+        return Attrs(items)
+
+    def check_inputs(self, count: int) -> None:
+        """UnsupportedOp when `count` inputs cannot be this operator's."""
+        variadic = bool(self.inputs) and self.inputs[-1].endswith("*")
+        least = sum(1 for name in self.inputs if not name.endswith(("?", "*")))
+        if count < least or (count > len(self.inputs) and not variadic):
+            raise UnsupportedOp(f"operator {self.name} takes inputs ({', '.join(self.inputs)}), got {count}")
+
+
+def operands_of(types: Sequence[ValueType | None], names: Sequence[str]) -> list[Operand | None]:
+    """Fresh operands for input types; absent inputs stay None, sizes (`DimType`) have no operand."""
+    from hidet.compute.definition import Operand
+
+    operands: list[Operand | None] = []
+    for number, type_ in enumerate(types):
+        name = names[min(number, len(names) - 1)].rstrip("?*") if names else "x"
+        is_tensor = isinstance(type_, TensorType)
+        operands.append(Operand(name, type_.dtype, type_.shape) if is_tensor else None)  # type: ignore[union-attr]  # narrowed
+    return operands
+
+
+def define_node(op: OperatorSpec, types: Sequence[ValueType | None], attrs: Attrs) -> Definition | None:
+    """The definition of `op` on inputs of these types; None when it has none. `inputs` line up with the node's."""
+    if op.define is None:
+        return None
+    return op.define(*operands_of(types, op.inputs), **attrs)
+
+
+def infer_types(node_op: OperatorSpec, types: Sequence[ValueType | None], definition: Definition | None, attrs: Attrs) -> tuple[ValueType, ...]:
+    """Output types of an operator, contiguous, on the device of the first tensor input."""
+    if node_op.infer is not None:
+        return tuple(node_op.infer(types, attrs))
+    if definition is None:
+        raise UnsupportedOp(f"operator {node_op.name} has neither a definition nor a type rule")
+    device = next((t.device for t in types if isinstance(t, TensorType)), "cpu")
+    return tuple(TensorType(o.dtype, o.shape, device=device) for o in definition.outputs)
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node's operator is a view."""
+    return node.op.kind == "view"

@@ -1,0 +1,106 @@
+"""Types of graph values. Strides are in elements; None means row-major contiguous."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hidet.dims import Dim, prove_equal
+from hidet.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A dense tensor.
+
+    shape: extents, outermost first; any may be symbolic.
+    strides: distance in elements between neighbours along each axis; 0 repeats an element; None is row-major.
+    device: "cpu", "cuda:0", …
+    alignment: bytes the address of element zero is known to be a multiple of.
+    """
+
+    dtype: DType
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...] | None = None
+    device: str = "cpu"
+    alignment: int = 1
+
+    def __str__(self) -> str:
+        text = f"{self.dtype.short}[{', '.join(map(str, self.shape))}]"
+        if self.strides is not None:
+            text += f"{{{', '.join(map(str, self.strides))}}}"
+        return text if self.device == "cpu" else f"{text}@{self.device}"
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def element_strides(self) -> tuple[Dim, ...]:
+        """The strides, row-major ones made explicit."""
+        return contiguous_strides(self.shape) if self.strides is None else self.strides
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the strides are provably row-major; axes of extent one do not count."""
+        if self.strides is None:
+            return True
+        expected = contiguous_strides(self.shape)
+        return all(n == 1 or prove_equal(s, e) for n, s, e in zip(self.shape, self.strides, expected, strict=True))
+
+    def with_strides(self, strides: Sequence[Dim] | None) -> TensorType:
+        """The same tensor laid out differently."""
+        return replace(self, strides=None if strides is None else tuple(strides))
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    """A list of values of one type."""
+
+    element: ValueType
+
+    def __str__(self) -> str:
+        return f"sequence<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalType:
+    """A value that may be absent."""
+
+    element: ValueType
+
+    def __str__(self) -> str:
+        return f"optional<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class DimType:
+    """An integer known by its symbolic value: a SymInt of torch, a size computed from a shape."""
+
+    dim: Dim
+
+    def __str__(self) -> str:
+        return f"dim({self.dim})"
+
+
+ValueType = TensorType | SequenceType | OptionalType | DimType
+
+
+def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Row-major strides of `shape`; an axis of extent zero counts as one."""
+    strides: list[Dim] = []
+    running: Dim = 1
+    for extent in reversed(shape):
+        strides.append(running)
+        running = running * (extent if extent != 0 else 1)
+    return tuple(reversed(strides))
+
+
+def strides_of_order(shape: Sequence[Dim], order: Sequence[int]) -> tuple[Dim, ...]:
+    """Dense strides whose axes lie in memory in `order`, outermost first; order (0, 2, 3, 1) is channels-last."""
+    permuted = contiguous_strides([shape[axis] for axis in order])
+    strides: list[Dim] = [0] * len(shape)
+    for axis, stride in zip(order, permuted, strict=True):
+        strides[axis] = stride
+    return tuple(strides)

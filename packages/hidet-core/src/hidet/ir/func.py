@@ -1,0 +1,47 @@
+"""Functions and modules of the thread IR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hidet.ir.expr import Var
+from hidet.ir.stmt import Stmt
+from hidet.ir.types import ValueType
+
+FunctionKind = Literal["kernel", "device", "host"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """One function.
+
+    `kind`: "kernel" runs once per index of its launch grid, whose indices are `grid_vars` (i64); "device" is called
+    from kernels; "host" runs on the CPU once and launches kernels. `result` None means no value is returned.
+    `attributes` are target-specific launch settings such as ("block", (256, 1, 1)).
+    """
+
+    name: str
+    params: tuple[Var, ...]
+    body: Stmt
+    kind: FunctionKind = "device"
+    grid_vars: tuple[Var, ...] = ()
+    result: ValueType | None = None
+    attributes: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Module:
+    """Functions compiled together. `entry` names the host function that callers run; `externals` the kernels and
+    host functions that are linked from other modules."""
+
+    functions: tuple[Function, ...]
+    entry: str
+    externals: tuple[str, ...] = field(default=())
+
+    def function(self, name: str) -> Function:
+        """The function called `name`; KeyError if this module has none."""
+        for function in self.functions:
+            if function.name == name:
+                return function
+        raise KeyError(f"module has no function {name!r}; it has {[f.name for f in self.functions]}")

@@ -1,0 +1,125 @@
+"""Statements of the thread IR.
+
+    stmt := Seq(stmts)
+          | Declare(var, init)            a local scalar, vector or array; init None leaves it undefined
+          | Assign(var, value)
+          | Store(buffer, indices, value) memory write; a vector value writes consecutive elements
+          | For(var, start, extent, body, kind)
+          | While(condition, body) | If(condition, then, otherwise) | Break() | Continue()
+          | Return(value) | Evaluate(expr) | Assert(condition, message)
+          | Launch(kernel, grid, arguments)   run a kernel of this module (or a linked one) once per grid index
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hidet.ir.expr import Expr, Var
+from hidet.ir.node import IRNode, node
+
+LoopKind = Literal["serial", "unroll", "vectorize"]
+
+
+class Stmt(IRNode):
+    """A statement."""
+
+    __slots__ = ()
+
+
+@node
+class Seq(Stmt):
+    stmts: tuple[Stmt, ...]
+
+
+@node
+class Declare(Stmt):
+    """Introduce `var` for the rest of the enclosing `Seq`. Buffer types get memory of their constant shape."""
+
+    var: Var
+    init: Expr | None = None
+
+
+@node
+class Assign(Stmt):
+    var: Var
+    value: Expr
+
+
+@node
+class Store(Stmt):
+    """Write `value` at `indices` of `buffer`; where the bool vector `mask` is false nothing is written."""
+
+    buffer: Expr
+    indices: tuple[Expr, ...]
+    value: Expr
+    mask: Expr | None = None
+
+
+@node
+class For(Stmt):
+    """Run `body` with `var` = start, start + step, … while var < start + extent.
+
+    `kind`: "serial", "unroll" (fully, the extent is constant) or "vectorize" (iterations are independent but for
+    reductions into locals; the code generator asks the target to use SIMD).
+    """
+
+    var: Var
+    start: Expr
+    extent: Expr
+    body: Stmt
+    step: int = 1
+    kind: LoopKind = "serial"
+
+
+@node
+class While(Stmt):
+    condition: Expr
+    body: Stmt
+
+
+@node
+class If(Stmt):
+    condition: Expr
+    then: Stmt
+    otherwise: Stmt | None = None
+
+
+@node
+class Break(Stmt):
+    pass
+
+
+@node
+class Continue(Stmt):
+    pass
+
+
+@node
+class Return(Stmt):
+    value: Expr | None = None
+
+
+@node
+class Evaluate(Stmt):
+    """Evaluate a call for its effect."""
+
+    expr: Expr
+
+
+@node
+class Assert(Stmt):
+    condition: Expr
+    message: str
+
+
+@node
+class Launch(Stmt):
+    """Run kernel `kernel` once for every index below `grid`; indices are independent and may run in any order.
+
+    On a CPU target `cost` (estimated nanoseconds of one index, None = unknown) decides whether the thread pool is used.
+    """
+
+    kernel: str
+    grid: tuple[Expr, ...]
+    arguments: tuple[Expr, ...]
+    cost: Expr | None = None

@@ -1,0 +1,93 @@
+"""Walking and rewriting IR: pre-order iteration, bottom-up rewriting with sharing, substitution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+from hidet.ir.expr import Access, Binary, Cast, Expr, Reduce, Select, Unary, Var
+from hidet.ir.node import IRNode
+
+AnyNode = TypeVar("AnyNode", bound=IRNode)
+
+
+def walk(root: IRNode) -> Iterator[IRNode]:
+    """Every distinct node below and including `root`, parents first; shared nodes once."""
+    stack: list[IRNode] = [root]
+    seen: set[int] = set()
+    while stack:
+        current = stack.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        stack.extend(reversed(current.children()))
+
+
+def rewrite(root: AnyNode, change: Callable[[IRNode], IRNode | None]) -> AnyNode:
+    """Rebuild `root` bottom-up; `change(node)` returns a replacement or None to keep it. Unchanged parts are shared."""
+    memo: dict[int, IRNode] = {}
+
+    def visit(current: IRNode) -> IRNode:
+        known = memo.get(id(current))
+        if known is not None:
+            return known
+        rebuilt = current.rebuild(visit)
+        result = change(rebuilt) or rebuilt
+        memo[id(current)] = result
+        keep_alive.append(current)
+        return cast(IRNode, result)
+
+    keep_alive: list[IRNode] = []
+    return cast(AnyNode, visit(root))
+
+
+def substitute(root: AnyNode, mapping: Mapping[Var, Expr]) -> AnyNode:
+    """Replace variables by expressions, folding index arithmetic on the way up."""
+    if not mapping:
+        return root
+    return rewrite(root, lambda n: mapping.get(n) if isinstance(n, Var) else refold(n))
+
+
+def refold(node: IRNode) -> IRNode | None:
+    """Rebuild an arithmetic node through its folding constructor; None for other nodes or when nothing folds."""
+    from hidet.ir import build
+
+    folded: Expr
+    if isinstance(node, Binary):
+        folded = build.binary(node.op, node.a, node.b)
+    elif isinstance(node, Select):
+        folded = build.select(node.condition, node.a, node.b)
+    elif isinstance(node, Unary):
+        folded = build.unary(node.op, node.a)
+    elif isinstance(node, Cast):
+        folded = build.cast(node.a, node.dtype)
+    else:
+        return None
+    return None if type(folded) is type(node) and folded.children() == node.children() else folded
+
+
+def replace_accesses(root: Expr, replacement: Callable[[Access], Expr | None]) -> Expr:
+    """Replace operand accesses bottom-up: this is how a producer is inlined into its consumer."""
+
+    def change(n: IRNode) -> IRNode | None:
+        if isinstance(n, Access):
+            return replacement(n)
+        return refold(n)
+
+    return rewrite(root, change)
+
+
+def accesses(root: Expr) -> list[Access]:
+    """All operand accesses of an expression, in first-visit order."""
+    return [n for n in walk(root) if isinstance(n, Access)]
+
+
+def has_reduce(root: Expr) -> bool:
+    """Whether an expression contains a reduction."""
+    return any(isinstance(n, Reduce) for n in walk(root))
+
+
+def node_fields(node: IRNode) -> dict[str, Any]:
+    """Attribute fields (non-children) of a node by name."""
+    return {name: getattr(node, name) for name in node.attribute_fields}

@@ -1,0 +1,1 @@
+"""Graph and program passes and the manager that runs them."""

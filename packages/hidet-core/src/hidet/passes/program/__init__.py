@@ -1,0 +1,1 @@
+"""Program passes, one a file: thread-IR module in, module out."""

@@ -1,0 +1,1 @@
+"""Running compiled graphs; imports neither passes nor schedules."""

@@ -1,0 +1,1 @@
+"""From tasks to programs: fusion groups, rules, selection and the fallback nest."""
