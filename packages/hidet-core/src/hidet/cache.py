@@ -1,0 +1,380 @@
+"""Content-addressed disk cache of compiled kernels, shared by all processes of one user.
+
+Sits between code generation and loading: a target calls `get(key)` before it compiles and `put(key, payload)` after.
+An entry is one file named by the digest of its key. It is written aside and published by one rename, so that readers
+on any file system see a whole entry or none. A checksum covers all of it: a damaged entry is deleted and built again.
+Payloads are opaque bytes, keys are text; nothing is ever unpickled. A directory that cannot be used costs one warning,
+never an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import stat
+import struct
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hidet.cache_key import CacheKey, source_hash
+from hidet.errors import CacheError, CacheWarning
+
+__all__ = [
+    "DEFAULT_SIZE_CAP",
+    "CacheEntry",
+    "CacheExplanation",
+    "CacheKey",
+    "CacheStatus",
+    "FieldDifference",
+    "KernelCache",
+    "open_cache",
+    "source_hash",
+]
+
+DEFAULT_SIZE_CAP = 2 << 30
+"""Bytes that entries may take before the least recently used ones are deleted."""
+
+_MAGIC = b"HIDETKC1"
+_PREFIX = struct.Struct("<8s16sIQ")  # magic, checksum of all that follows the prefix, header bytes, payload bytes
+_ENTRY_SUFFIX = ".entry"
+_TEMPORARY_SUFFIX = ".tmp"
+_OWN_SUFFIXES = (_ENTRY_SUFFIX, _TEMPORARY_SUFFIX)
+_ABANDONED_AFTER_S = 3600.0  # a temporary file this old belongs to a writer that died
+_TOUCH_AFTER_S = 600.0  # reads refresh the modification time at most this often, to spare network file systems
+_PRUNE_TO = 0.9  # pruning goes below the cap, so that the next few writes need none
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """One stored payload, as listed by `KernelCache.entries`."""
+
+    key: CacheKey
+    path: Path
+    size: int  # bytes of the whole file
+    used: float  # seconds since the epoch of the last write or (to within ten minutes) read
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStatus:
+    """What `hidet cache status` prints."""
+
+    directory: Path | None  # None: caching is off
+    entries: int
+    size: int  # bytes
+    size_cap: int  # bytes
+    hits: int  # of this process
+    misses: int  # of this process
+    problem: str | None  # why caching does not work, or only for reading
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDifference:
+    """A key field in which the nearest entry differs; None means that the side lacks the field."""
+
+    name: str
+    wanted: str | None
+    stored: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheExplanation:
+    """Whether `key` is stored, and how the most similar other entry differs."""
+
+    key: CacheKey
+    found: bool
+    nearest: CacheEntry | None  # None: there is no other entry
+    differences: tuple[FieldDifference, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.key.digest}: {'stored' if self.found else 'not stored'}"]
+        if self.nearest is None:
+            lines.append("no other entry to compare with")
+        else:
+            lines.append(f"nearest other entry {self.nearest.key.digest} differs in:")
+            for difference in self.differences:
+                lines.append(f"  {difference.name}: {difference.wanted!r}, there {difference.stored!r}")
+        return "\n".join(lines)
+
+
+class KernelCache:
+    """A directory of entries. All methods are safe in several threads and processes at once.
+
+    directory: where entries live, owned by this user; created (mode 0700) by the first `put`. None: nothing is cached.
+    size_cap: bytes beyond which the least recently used entries are deleted.
+    problem: why `directory` is None although caching was asked for; it is the text that `status` shows.
+    """
+
+    def __init__(self, directory: Path | None, size_cap: int = DEFAULT_SIZE_CAP, *, problem: str | None = None) -> None:
+        self._directory = directory
+        self._size_cap = size_cap
+        self._problem = problem
+        self._hits = 0
+        self._misses = 0
+        self._unpruned = 0  # bytes written since this process last looked at the total size
+        self._warned: set[str] = set()
+
+    def get(self, key: CacheKey) -> bytes | None:
+        """The payload stored under `key`; None if there is none, or none that is intact."""
+        payload = None if self._directory is None else self._read(self._path(key), key)
+        if payload is None:
+            self._misses += 1
+        else:
+            self._hits += 1
+        return payload
+
+    def put(self, key: CacheKey, payload: bytes) -> None:
+        """Store `payload` under `key`. A directory that is read-only or full costs one warning and stores nothing."""
+        if self._directory is None or self._problem is not None:
+            return
+        path = self._path(key)
+        temporary = path.with_name(f".{path.stem}.{os.getpid()}.{os.urandom(4).hex()}{_TEMPORARY_SUFFIX}")
+        data = _encode(key, payload)
+        try:
+            _make_private(path.parent)
+            _write_and_publish(temporary, path, data)
+        except OSError as error:
+            self._problem = f"cannot write to {self._directory}: {error.strerror or error}"
+            self._warn("unwritable", self._problem, "kernels are compiled again in every process; set HIDET_CACHE_DIR")
+            return
+        self._unpruned += len(data)
+        # Long-lived writers count their bytes; of short-lived ones every 64th entry, by its digest, triggers a look.
+        if self._unpruned > self._size_cap // 16 or int(path.stem[:2], 16) < 4:
+            self.prune()
+
+    def prune(self) -> int:
+        """Delete the least recently used entries beyond the cap and what dead writers left. Returns bytes freed."""
+        self._unpruned = 0
+        now = time.time()
+        entries: list[tuple[float, int, str]] = []
+        freed = 0
+        for item in self._files():
+            try:
+                info = item.stat()
+            except OSError:
+                continue
+            if item.name.endswith(_ENTRY_SUFFIX):
+                entries.append((info.st_mtime, info.st_size, item.path))
+            elif item.name.endswith(_TEMPORARY_SUFFIX) and now - info.st_mtime > _ABANDONED_AFTER_S:
+                freed += info.st_size if _delete(item.path) else 0
+        total = sum(size for _, size, _ in entries)
+        if total > self._size_cap:
+            for _, size, path in sorted(entries):
+                if total <= self._size_cap * _PRUNE_TO:
+                    break
+                total -= size
+                freed += size if _delete(path) else 0
+        return freed
+
+    def clear(self) -> int:
+        """Delete all entries. Returns how many there were."""
+        deleted = [item for item in self._files() if item.name.endswith(_OWN_SUFFIXES) and _delete(item.path)]
+        return sum(item.name.endswith(_ENTRY_SUFFIX) for item in deleted)
+
+    def status(self) -> CacheStatus:
+        """Counts and sizes now."""
+        sizes = []
+        for item in self._files():
+            if item.name.endswith(_ENTRY_SUFFIX):
+                try:
+                    sizes.append(item.stat().st_size)
+                except OSError:
+                    continue
+        return CacheStatus(
+            self._directory, len(sizes), sum(sizes), self._size_cap, self._hits, self._misses, self._problem
+        )
+
+    def entries(self) -> Iterator[CacheEntry]:
+        """All readable entries, in no particular order; only their headers are read."""
+        for item in self._files():
+            if not item.name.endswith(_ENTRY_SUFFIX):
+                continue
+            try:
+                with open(item.path, "rb") as file:
+                    info = os.fstat(file.fileno())
+                    magic, _, header_size, _ = _PREFIX.unpack(file.read(_PREFIX.size))
+                    if magic == _MAGIC and header_size <= info.st_size:
+                        yield CacheEntry(
+                            CacheKey.from_json(file.read(header_size)), Path(item.path), info.st_size, info.st_mtime
+                        )
+            except (OSError, ValueError, struct.error):
+                continue  # deleted meanwhile, or damaged: `get` deals with it when the entry is wanted
+
+    def find(self, digest: str) -> CacheKey:
+        """The key of the entry whose digest starts with `digest`. Raises CacheError if there is not exactly one."""
+        keys = [entry.key for entry in self.entries() if entry.path.stem.startswith(digest)]
+        if len(keys) != 1:
+            problem = "no entry" if not keys else f"{len(keys)} entries"
+            raise CacheError(
+                f"{problem} of the kernel cache at {self._directory} start with {digest!r}, expected exactly one",
+                hint="give more digits" if keys else "`hidet cache status` shows the directory in use",
+            )
+        return keys[0]
+
+    def explain(self, key: CacheKey) -> CacheExplanation:
+        """Why `key` is or was not served by another entry: the fields in which the most similar one differs."""
+        others = [entry for entry in self.entries() if entry.key != key]
+        found = self._directory is not None and self._path(key).exists()
+        if not others:
+            return CacheExplanation(key, found, None, ())
+        nearest = min(others, key=lambda entry: (len(_differences(key, entry.key)), -entry.used))
+        return CacheExplanation(key, found, nearest, _differences(key, nearest.key))
+
+    def _path(self, key: CacheKey) -> Path:
+        assert self._directory is not None
+        digest = key.digest
+        return self._directory / digest[:2] / (digest + _ENTRY_SUFFIX)
+
+    def _files(self) -> Iterator[os.DirEntry[str]]:
+        if self._directory is None:
+            return
+        for shard in _list_directory(self._directory):
+            if len(shard.name) == 2 and shard.is_dir():
+                yield from _list_directory(shard.path)
+
+    def _read(self, path: Path, key: CacheKey) -> bytes | None:
+        try:
+            with open(path, "rb") as file:
+                info = os.fstat(file.fileno())
+                if not _is_own(info):
+                    return None
+                payload = _decode(file.read(), key)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn("unreadable", f"cannot read {path}: {error.strerror or error}", "the kernel is compiled again")
+            return None
+        if payload is None:
+            _delete(path)
+            self._warn("damaged", f"entry {path} of the kernel cache is damaged", "it was deleted and is built again")
+            return None
+        if time.time() - info.st_mtime > _TOUCH_AFTER_S:
+            # The time of last use is only a hint for pruning; a read-only directory still serves its entries.
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return payload
+
+    def _warn(self, kind: str, message: str, hint: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(CacheWarning(message, hint=hint), stacklevel=3)
+
+
+def open_cache(enabled: bool = True, size_cap: int = DEFAULT_SIZE_CAP) -> KernelCache:
+    """The cache of this user; the same object for the same settings throughout a process.
+
+    The directory is HIDET_CACHE_DIR if set, else the platform's user cache directory. Entries are native code, so it is
+    ignored, with one warning, when another user owns it or anyone may write to it. With enabled=False nothing is read
+    or written.
+    """
+    return _open_directory(os.environ.get("HIDET_CACHE_DIR", ""), size_cap) if enabled else KernelCache(None, size_cap)
+
+
+@functools.cache
+def _open_directory(override: str, size_cap: int) -> KernelCache:
+    if override:
+        directory = Path(override).expanduser().absolute()
+    else:
+        import platformdirs
+
+        directory = platformdirs.user_cache_path("hidet")
+    problem = _distrust(directory)
+    if problem is not None:
+        warnings.warn(CacheWarning(problem, hint="set HIDET_CACHE_DIR to a directory of your own"), stacklevel=3)
+        return KernelCache(None, size_cap, problem=problem)
+    return KernelCache(directory, size_cap)
+
+
+def _encode(key: CacheKey, payload: bytes) -> bytes:
+    header = key.to_json()
+    return _PREFIX.pack(_MAGIC, _checksum(header, payload), len(header), len(payload)) + header + payload
+
+
+def _decode(data: bytes, key: CacheKey) -> bytes | None:
+    """The payload of an intact entry of `key`, else None."""
+    if len(data) < _PREFIX.size:
+        return None
+    magic, checksum, header_size, payload_size = _PREFIX.unpack_from(data)
+    start = _PREFIX.size + header_size
+    if magic != _MAGIC or len(data) != start + payload_size:
+        return None
+    header, payload = data[_PREFIX.size : start], data[start:]
+    return payload if header == key.to_json() and checksum == _checksum(header, payload) else None
+
+
+def _checksum(header: bytes, payload: bytes) -> bytes:
+    digest = hashlib.blake2b(header, digest_size=16)
+    digest.update(payload)
+    return digest.digest()
+
+
+def _write_and_publish(temporary: Path, path: Path, data: bytes) -> None:
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except PermissionError:
+        # Windows refuses to replace a file that a reader has open; its content is what we would have written.
+        _delete(temporary)
+        if os.name != "nt" or not path.exists():
+            raise
+    except OSError:
+        _delete(temporary)
+        raise
+
+
+def _make_private(directory: Path) -> None:
+    if directory.is_dir():
+        return
+    if not directory.parent.is_dir():
+        _make_private(directory.parent)
+    directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def _distrust(directory: Path) -> str | None:
+    """Why native code must not be loaded from `directory`; None if it may, or if the directory is still to be made."""
+    try:
+        info = directory.stat()
+    except OSError:
+        return None
+    if not stat.S_ISDIR(info.st_mode):
+        return f"the kernel cache {directory} is not a directory"
+    if not _is_own(info):
+        return f"the kernel cache {directory} belongs to another user (id {info.st_uid}), so it is ignored"
+    if os.name == "posix" and info.st_mode & stat.S_IWOTH:
+        return f"the kernel cache {directory} can be written by anyone, so it is ignored"
+    return None
+
+
+def _is_own(info: os.stat_result) -> bool:
+    return os.name != "posix" or info.st_uid == os.geteuid()
+
+
+def _list_directory(directory: Path | str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as items:
+            return list(items)
+    except OSError:
+        return []
+
+
+def _delete(path: Path | str) -> bool:
+    """Delete a file; False if it was gone already or may not be deleted."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
+
+
+def _differences(wanted: CacheKey, stored: CacheKey) -> tuple[FieldDifference, ...]:
+    left, right = dict(wanted.fields), dict(stored.fields)
+    names = sorted(left.keys() | right.keys())
+    return tuple(
+        FieldDifference(name, left.get(name), right.get(name)) for name in names if left.get(name) != right.get(name)
+    )
