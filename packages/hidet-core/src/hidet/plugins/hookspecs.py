@@ -1,0 +1,107 @@
+"""Every hook of hidet, one page.
+
+A plug-in module defines `HIDET_API = 1` and any of these functions, with any subset of the arguments shown: arguments
+may be added here later, and are never removed. Hooks that return specs are called once, when the registry is built;
+they must be cheap and import nothing heavy. A hook that raises is disabled with a warning, the rest of its plug-in
+stays active.
+"""
+
+# Hook specifications have no bodies.
+# mypy: disable-error-code="empty-body"
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from hidet.dtypes import DType
+    from hidet.graph.operator import OperatorSpec
+    from hidet.plugins.specs import (
+        CommandTable,
+        ExecutorSpec,
+        FrontendSpec,
+        OptionSpec,
+        PassSpec,
+        RewriteSpec,
+        ScheduleSpec,
+        TargetSpec,
+        TunerSpec,
+    )
+
+hookspec = pluggy.HookspecMarker("hidet")
+
+
+@hookspec
+def hidet_dtypes() -> Iterable[DType]:
+    """New element types."""
+
+
+@hookspec
+def hidet_operators() -> Iterable[OperatorSpec]:
+    """New operators: signature, shape rule and compute definition, never an implementation for one target."""
+
+
+@hookspec
+def hidet_schedules() -> Iterable[ScheduleSpec]:
+    """New ways to turn tasks into programs, asked by falling priority."""
+
+
+@hookspec
+def hidet_rewrites() -> Iterable[RewriteSpec]:
+    """Rewrite rules that join the pass named by their stage."""
+
+
+@hookspec
+def hidet_passes() -> Iterable[PassSpec]:
+    """Graph and program passes, placed by `after` and `before`."""
+
+
+@hookspec
+def hidet_targets() -> Iterable[TargetSpec]:
+    """Targets: what code is generated for."""
+
+
+@hookspec
+def hidet_frontends() -> Iterable[FrontendSpec]:
+    """Importers of foreign models, chosen by `accepts`."""
+
+
+@hookspec
+def hidet_executors() -> Iterable[ExecutorSpec]:
+    """Ways to run compiled graphs."""
+
+
+@hookspec
+def hidet_tuners() -> Iterable[TunerSpec]:
+    """Search strategies over schedule parameters."""
+
+
+@hookspec
+def hidet_commands(cli: CommandTable) -> None:
+    """Sub-commands of `hidet`: call `cli.add(name, load="pkg.mod:command", doc="...")`."""
+
+
+@hookspec
+def hidet_options() -> Iterable[OptionSpec]:
+    """Namespaced options: `cuda.max_registers`."""
+
+
+@hookspec(firstresult=True)
+def hidet_choose_schedule(task: object, candidates: Sequence[object], target: object) -> object | None:
+    """Choose among the candidates of a task; None leaves the choice to the next plug-in, last to the cost model.
+
+    Called once a task while compiling. task: hidet.schedule.Task; candidates: in the order of priority.
+    """
+
+
+@hookspec
+def hidet_pass_done(name: str, level: str, before: object, after: object, seconds: float) -> None:
+    """A pass ran: `before is after` when it changed nothing. For dumps, timing and viewers; must not change either."""
+
+
+@hookspec
+def hidet_kernel_built(name: str, target: str, source: str, binary: bytes, seconds: float, cached: bool) -> None:
+    """A kernel was compiled, or taken from the cache (`cached`), in `seconds` of wall time."""

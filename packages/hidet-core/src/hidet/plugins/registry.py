@@ -1,0 +1,217 @@
+"""The result of loading plug-ins: every spec by name, with its owner, and errors that help when a name is missing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from hidet.errors import HidetError, ImportFailed, OptionError, PluginError, PluginWarning, UnsupportedOp, suggestion
+from hidet.plugins.isolation import Failure, Owner, attempt
+from hidet.plugins.pass_order import order_passes
+from hidet.plugins.specs import (
+    ANY,
+    CommandSpec,
+    ExecutorSpec,
+    FrontendSpec,
+    Level,
+    OptionSpec,
+    PassSpec,
+    RewriteSpec,
+    ScheduleSpec,
+    TargetSpec,
+    TunerSpec,
+)
+
+if TYPE_CHECKING:
+    from hidet.dtypes import DType
+    from hidet.graph.operator import OperatorSpec
+
+Spec = TypeVar("Spec")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a plug-in. Warned about once, unless it is only a remark for `hidet plugins`.
+
+    stage: where it went wrong: import, api, hooks, register, version, or the name of a hook.
+    """
+
+    owner: Owner
+    stage: str
+    message: str
+    traceback: str | None = None
+    is_remark: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.owner}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRecord:
+    """One plug-in as `hidet plugins` shows it.
+
+    api: its HIDET_API; None when it could not be read.
+    hooks: names of the hooks it implements.
+    counts: specs it contributed, by kind ("schedules": 12), without the refused ones.
+    """
+
+    owner: Owner
+    module: str
+    api: int | None
+    status: Literal["active", "disabled"]
+    hooks: tuple[str, ...] = ()
+    counts: Mapping[str, int] | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """An implementation of a hook that is called while compiling; it gets only the arguments it names."""
+
+    owner: Owner
+    hook: str
+    function: Callable[..., object]
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registry:
+    """Name -> spec for everything that the active plug-ins offer. Immutable; made by hidet.plugins.host.
+
+    All mappings keep the order of registration. owners: (kind, name) -> plug-in, with kind a field name from here.
+    is_strict: whether a failing callback raises (HIDET_STRICT_PLUGINS=1) instead of warning.
+    """
+
+    dtypes: Mapping[str, DType]
+    operators: Mapping[str, OperatorSpec]
+    schedules: Mapping[str, ScheduleSpec]
+    rewrites: Mapping[str, RewriteSpec]
+    passes: Mapping[str, PassSpec]
+    targets: Mapping[str, TargetSpec]
+    frontends: Mapping[str, FrontendSpec]
+    executors: Mapping[str, ExecutorSpec]
+    tuners: Mapping[str, TunerSpec]
+    commands: Mapping[str, CommandSpec]
+    options: Mapping[str, OptionSpec]
+    target_aliases: Mapping[str, str]
+    owners: Mapping[tuple[str, str], Owner]
+    callbacks: Mapping[str, tuple[Callback, ...]]
+    plugins: tuple[PluginRecord, ...]
+    is_strict: bool
+
+    def operator(self, name: str) -> OperatorSpec:
+        """The operator called `name`. Raises UnsupportedOp."""
+        return self._find(self.operators, "operator", name, UnsupportedOp)
+
+    def target(self, name: str) -> TargetSpec:
+        """The target called `name` or one of its aliases. Raises OptionError."""
+        return self._find(self.targets, "target", self.target_aliases.get(name, name), OptionError)
+
+    def option(self, name: str) -> OptionSpec:
+        """The option called `name`, namespace included. Raises OptionError."""
+        return self._find(self.options, "option", name, OptionError)
+
+    def pass_spec(self, name: str) -> PassSpec:
+        """The pass called `name`. Raises PluginError."""
+        return self._find(self.passes, "pass", name, PluginError)
+
+    def command(self, name: str) -> CommandSpec:
+        """The sub-command called `name`. Raises PluginError."""
+        return self._find(self.commands, "command", name, PluginError)
+
+    def schedules_for(self, op: str, target: str) -> tuple[ScheduleSpec, ...]:
+        """The rules to ask for a task anchored at `op`, best first; empty when none is registered."""
+        matching = [
+            spec
+            for spec in self.schedules.values()
+            if (op in spec.ops or ANY in spec.ops) and (target in spec.targets or ANY in spec.targets)
+        ]
+        return tuple(sorted(matching, key=lambda spec: -spec.priority))
+
+    def passes_for(self, level: Level, target: str) -> tuple[PassSpec, ...]:
+        """The passes of a level in the order they run for `target`."""
+        return order_passes(
+            [
+                spec
+                for spec in self.passes.values()
+                if spec.level == level and (not spec.targets or target in spec.targets)
+            ]
+        )
+
+    def rewrites_for(self, level: Level, stage: str) -> tuple[RewriteSpec, ...]:
+        """The rewrite rules that join the pass `stage`, in the order of registration."""
+        return tuple(spec for spec in self.rewrites.values() if spec.level == level and spec.stage == stage)
+
+    def frontend_for(self, model: object) -> FrontendSpec:
+        """The first front-end that accepts `model`. Raises ImportFailed naming its type and the known front-ends."""
+        for spec in self.frontends.values():
+            accepted = attempt(partial(spec.accepts, model))
+            if isinstance(accepted, Failure):
+                self._complain(self.owners["frontends", spec.name], f"front-end {spec.name!r}: accepts", accepted)
+            elif accepted:
+                return spec
+        kind = f"{type(model).__module__}.{type(model).__qualname__}"
+        known = ", ".join(repr(name) for name in self.frontends) or "none"
+        raise ImportFailed(
+            f"no front-end accepts an object of type {kind}; known front-ends: {known}", hint=self._disabled()
+        )
+
+    def choose_schedule(self, task: object, candidates: Sequence[object], target: object) -> object | None:
+        """The first choice that a plug-in makes for a task; None when all leave it to the cost model."""
+        arguments = {"task": task, "candidates": candidates, "target": target}
+        for callback in self.callbacks["hidet_choose_schedule"]:
+            choice = self._call(callback, arguments)
+            if choice is not None:
+                return choice
+        return None
+
+    def pass_done(self, name: str, level: Level, before: object, after: object, seconds: float) -> None:
+        """Tell the observers that a pass ran."""
+        arguments = {"name": name, "level": level, "before": before, "after": after, "seconds": seconds}
+        for callback in self.callbacks["hidet_pass_done"]:
+            self._call(callback, arguments)
+
+    def kernel_built(self, name: str, target: str, source: str, binary: bytes, seconds: float, cached: bool) -> None:
+        """Tell the observers that a kernel was compiled, or found in the cache."""
+        arguments = {
+            "name": name,
+            "target": target,
+            "source": source,
+            "binary": binary,
+            "seconds": seconds,
+            "cached": cached,
+        }
+        for callback in self.callbacks["hidet_kernel_built"]:
+            self._call(callback, arguments)
+
+    def _call(self, callback: Callback, arguments: Mapping[str, object]) -> object | None:
+        wanted = {name: arguments[name] for name in callback.arguments}
+        result = attempt(partial(callback.function, **wanted))
+        if isinstance(result, Failure):
+            self._complain(callback.owner, callback.hook, result)
+            return None
+        return result
+
+    def _complain(self, owner: Owner, what: str, failure: Failure) -> None:
+        message = f"{owner}: {what} raised {failure}"
+        if self.is_strict:
+            raise PluginError(message) from failure.error
+        warnings.warn(PluginWarning(message), stacklevel=4)
+
+    def _find(self, table: Mapping[str, Spec], kind: str, name: str, error: type[HidetError]) -> Spec:
+        found = table.get(name)
+        if found is not None:
+            return found
+        advice = [suggestion(name, table)]
+        disabled = self._disabled()
+        if disabled is not None:
+            advice.append(disabled)
+        raise error(f"{kind} {name!r} is unknown", hint="; ".join(advice))
+
+    def _disabled(self) -> str | None:
+        """The disabled plug-ins with their reasons, because one of them may have provided what is missing."""
+        reasons = [str(record.problems[0]) for record in self.plugins if record.status == "disabled"]
+        return "it may come from a disabled plug-in: " + "; ".join(reasons) if reasons else None

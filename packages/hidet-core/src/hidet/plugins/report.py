@@ -1,0 +1,79 @@
+"""What `hidet plugins` prints: one row a plug-in, then what is wrong with each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hidet.plugins.registry import PluginRecord, Registry
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def plugins_as_json(registry: Registry) -> list[dict[str, object]]:
+    """One JSON object a plug-in; `problems` is a list of {stage, message, is_remark, traceback}."""
+    return [
+        {
+            "plugin": record.owner.plugin,
+            "dist": record.owner.dist,
+            "version": record.owner.version,
+            "module": record.module,
+            "api": record.api,
+            "status": record.status,
+            "hooks": list(record.hooks),
+            "counts": dict(record.counts or {}),
+            "problems": [
+                {
+                    "stage": problem.stage,
+                    "message": problem.message,
+                    "is_remark": problem.is_remark,
+                    "traceback": problem.traceback,
+                }
+                for problem in record.problems
+            ],
+        }
+        for record in registry.plugins
+    ]
+
+
+def print_plugins(registry: Registry, console: Console, *, is_verbose: bool) -> None:
+    """The table of plug-ins. is_verbose: also every spec's name, and the traceback of each problem."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("plug-in", "distribution", "version", "API", "status", "offers"):
+        table.add_column(title, overflow="fold")
+    for record in registry.plugins:
+        table.add_row(
+            record.owner.plugin,
+            record.owner.dist or "-",
+            record.owner.version or "-",
+            "-" if record.api is None else str(record.api),
+            f"[green]{record.status}[/]" if record.status == "active" else f"[red]{record.status}[/]",
+            _offers(record.counts or {}, record.hooks),
+        )
+    console.print(table)
+    for record in registry.plugins:
+        _print_details(registry, record, console, is_verbose=is_verbose)
+
+
+def _offers(counts: Mapping[str, int], hooks: tuple[str, ...]) -> str:
+    offered = [f"{count} {kind}" for kind, count in counts.items()]
+    observed = [hook.removeprefix("hidet_") for hook in hooks if hook.removeprefix("hidet_") not in counts]
+    return ", ".join(offered + observed) or "nothing"
+
+
+def _print_details(registry: Registry, record: PluginRecord, console: Console, *, is_verbose: bool) -> None:
+    for problem in record.problems:
+        lead = "[yellow]remark[/]" if problem.is_remark else "[red]problem[/]"
+        console.print(f"{lead} {record.owner.plugin}: ", end="")
+        # Messages quote user code: brackets in them are not markup.
+        console.print(problem.message, markup=False, soft_wrap=True)
+        if is_verbose and problem.traceback is not None:
+            console.print(problem.traceback, markup=False, highlight=False)
+    if not is_verbose:
+        return
+    for kind in record.counts or {}:
+        names = [name for (owned, name), owner in registry.owners.items() if owned == kind and owner == record.owner]
+        console.print(f"{record.owner.plugin} {kind}: {', '.join(names)}", markup=False, soft_wrap=True)

@@ -1,0 +1,251 @@
+"""What plug-ins return from hooks: small frozen descriptions, checked when they are made.
+
+A spec names its implementation as `load="package.module:attribute"` and `resolve()` imports it, so that registering two
+hundred schedules imports none of them. `replaces="name"` takes the place of another plug-in's spec of that name;
+without it, the plug-in that registered a name first keeps it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hidet.errors import OptionError, PluginError
+
+PLUGIN_API = 1
+"""The shape of hooks and specs. A plug-in states the number it was written for as `HIDET_API`."""
+
+ANY = "*"
+"""In `ops` or `targets` of a schedule: every one."""
+
+_OPTION_TYPES = (bool, int, float, str)
+
+Level = Literal["graph", "program"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_LOAD = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def _refuse(spec: object, field_name: str, value: object, expected: str) -> PluginError:
+    name = getattr(spec, "name", None)
+    return PluginError(f"{type(spec).__name__} {name!r}: {field_name} is {value!r}, expected {expected}")
+
+
+def _matches(pattern: re.Pattern[str], value: object) -> bool:
+    """False for anything but text: plug-ins need not be type-checked."""
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _check_names(spec: object, field_name: str, names: object, *, allow_any: bool, allow_empty: bool) -> None:
+    expected = f"a tuple of names{' or (' + repr(ANY) + ',)' if allow_any else ''}"
+    if not isinstance(names, tuple) or (not names and not allow_empty):
+        raise _refuse(spec, field_name, names, expected)
+    for name in names:
+        if not _matches(_NAME, name) and not (allow_any and name == ANY):
+            raise _refuse(spec, field_name, names, expected)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSpec:
+    """What every spec has: a name, one line of documentation, and the name it replaces, if any."""
+
+    name: str
+    doc: str = ""
+    replaces: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _matches(_NAME, self.name):
+            raise _refuse(self, "name", self.name, "letters, digits, '_', '.' and '-', starting with a letter")
+        if self.replaces is not None and not _matches(_NAME, self.replaces):
+            raise _refuse(self, "replaces", self.replaces, "the name of another spec, or None")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSpec(NamedSpec):
+    """A spec whose implementation is imported at first use."""
+
+    load: str
+
+    def __post_init__(self) -> None:
+        # Explicit base: zero-argument super() is lost when slots=True makes the class anew.
+        NamedSpec.__post_init__(self)
+        if not _matches(_LOAD, self.load):
+            raise _refuse(self, "load", self.load, "'package.module:attribute'")
+
+    def resolve(self) -> object:
+        """Import and return what `load` names. Raises PluginError, with the cause chained, whatever goes wrong."""
+        module_name, _, path = self.load.partition(":")
+        try:
+            found: object = importlib.import_module(module_name)
+            for attribute in path.split("."):
+                found = getattr(found, attribute)
+        except Exception as error:
+            raise PluginError(
+                f"{type(self).__name__} {self.name!r}: cannot load {self.load!r}: {type(error).__name__}: {error}",
+                hint="`hidet plugins -v` names the plug-in that provides it",
+            ) from error
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSpec(LoadedSpec):
+    """A way to turn a task into a program. `load` names an object with the methods of hidet.schedule.ScheduleRule.
+
+    ops: operators whose tasks it may match, `("*",)` for every one.
+    targets: target names, `("*",)` for every one.
+    priority: rules are asked in falling priority, those of equal priority in order of registration.
+    """
+
+    ops: tuple[str, ...]
+    targets: tuple[str, ...]
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        LoadedSpec.__post_init__(self)
+        _check_names(self, "ops", self.ops, allow_any=True, allow_empty=False)
+        _check_names(self, "targets", self.targets, allow_any=True, allow_empty=False)
+        if not isinstance(self.priority, int):
+            raise _refuse(self, "priority", self.priority, "an integer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassSpec(LoadedSpec):
+    """A transformation of graphs or programs. `load` names the pass, a frozen dataclass with `run`.
+
+    targets: the targets it runs for; empty for all.
+    after, before: passes of the same level that must have run, or must not yet have run. Names that nobody provides
+    order nothing (`hidet plugins` remarks on them).
+    """
+
+    level: Level
+    targets: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        LoadedSpec.__post_init__(self)
+        if self.level not in ("graph", "program"):
+            raise _refuse(self, "level", self.level, "'graph' or 'program'")
+        for field_name in ("targets", "after", "before"):
+            _check_names(self, field_name, getattr(self, field_name), allow_any=False, allow_empty=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteSpec(LoadedSpec):
+    """A set of rewrite rules. `load` names the rule set; it is applied where the pass named `stage` runs."""
+
+    level: Level
+    stage: str
+
+    def __post_init__(self) -> None:
+        LoadedSpec.__post_init__(self)
+        if self.level not in ("graph", "program"):
+            raise _refuse(self, "level", self.level, "'graph' or 'program'")
+        _check_names(self, "stage", (self.stage,), allow_any=False, allow_empty=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSpec(LoadedSpec):
+    """Something code can be generated for. `load` names an object that implements hidet.target.Target.
+
+    aliases: further names users may write, e.g. `llvm` for `cpu`.
+    """
+
+    aliases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        LoadedSpec.__post_init__(self)
+        _check_names(self, "aliases", self.aliases, allow_any=False, allow_empty=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontendSpec(LoadedSpec):
+    """Turns a foreign model into a graph. `load` names the import function.
+
+    accepts: says whether an object is this front-end's; must not import the foreign framework (compare
+    `type(x).__module__` and look into `sys.modules`).
+    """
+
+    accepts: Callable[[object], bool]
+
+    def __post_init__(self) -> None:
+        LoadedSpec.__post_init__(self)
+        if not callable(self.accepts):
+            raise _refuse(self, "accepts", self.accepts, "a function from an object to bool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorSpec(LoadedSpec):
+    """A way to run compiled graphs of the given targets. `load` names its factory."""
+
+    targets: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        LoadedSpec.__post_init__(self)
+        _check_names(self, "targets", self.targets, allow_any=True, allow_empty=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunerSpec(LoadedSpec):
+    """A search strategy over schedule parameters. `load` names an object with `propose` and `observe`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSpec(LoadedSpec):
+    """A sub-command of `hidet`. `load` names a click.Command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionSpec(NamedSpec):
+    """An option of a plug-in, written `name` with a namespace: `cpu.threads`.
+
+    type: bool, int, float or str; an int is accepted where a float is asked for.
+    default: a value of that type; None means "not set" and makes None a valid value.
+    choices: the only valid values; empty when any value of the type is valid.
+    affects_cache: whether generated code depends on it, so that it belongs to the cache key.
+    """
+
+    type: type
+    default: bool | int | float | str | None
+    affects_cache: bool
+    choices: tuple[bool | int | float | str, ...] = ()
+
+    def __post_init__(self) -> None:
+        NamedSpec.__post_init__(self)
+        if "." not in self.name:
+            raise _refuse(self, "name", self.name, "a namespace and a name, as in 'cpu.threads'")
+        if self.type not in _OPTION_TYPES:
+            raise _refuse(self, "type", self.type, "bool, int, float or str")
+        if not self.doc:
+            raise _refuse(self, "doc", self.doc, "one line that says what the option does")
+        try:
+            self.check(self.default)
+        except OptionError as error:
+            raise PluginError(f"OptionSpec {self.name!r}: the default is not valid: {error.message}") from error
+
+    def check(self, value: object) -> bool | int | float | str | None:
+        """`value` as the option's type. Raises OptionError naming the option, the value and what it takes."""
+        if value is None and self.default is None:
+            return None
+        if self.type is float and type(value) is int:
+            value = float(value)
+        if type(value) is not self.type or not isinstance(value, _OPTION_TYPES):
+            raise OptionError(f"option {self.name!r} takes {self.type.__name__}, got {value!r}", hint=self.doc)
+        if self.choices and value not in self.choices:
+            known = ", ".join(repr(choice) for choice in self.choices)
+            raise OptionError(f"option {self.name!r} takes one of {known}, got {value!r}", hint=self.doc)
+        return value
+
+
+@dataclass(slots=True)
+class CommandTable:
+    """What `hidet_commands` fills: one per call of the hook, so a raising plug-in leaves nothing half registered."""
+
+    commands: list[CommandSpec] = field(default_factory=list)
+
+    def add(self, name: str, *, load: str, doc: str, replaces: str | None = None) -> None:
+        """Offer `hidet NAME`; `load` names the click.Command and is imported only when the command is used."""
+        self.commands.append(CommandSpec(name=name, load=load, doc=doc, replaces=replaces))
