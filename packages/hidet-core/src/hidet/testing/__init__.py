@@ -1,0 +1,1 @@
+"""What tests of hidet and of its plug-ins share."""
