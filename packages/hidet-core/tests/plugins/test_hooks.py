@@ -1,0 +1,215 @@
+"""Every hook works from an installed distribution to the registry."""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+
+import pytest
+
+from hidet.plugins import specs
+from hidet.plugins.host import HOOK_NAMES, discover
+from hidet.plugins.registry import PluginRecord, Registry
+
+
+def record_of(registry: Registry, plugin: str) -> PluginRecord:
+    return next(record for record in registry.plugins if record.owner.plugin == plugin)
+
+
+def test_every_hook_has_a_test_of_its_name() -> None:
+    assert sorted(name for name in globals() if name.startswith("test_hook_")) == sorted(
+        f"test_hook_{hook.removeprefix('hidet_')}" for hook in HOOK_NAMES
+    )
+
+
+def test_every_hook_specification_is_a_known_hook() -> None:
+    hookspecs = importlib.import_module("hidet.plugins.hookspecs")
+    assert {name for name in vars(hookspecs) if name.startswith("hidet_")} == set(HOOK_NAMES)
+
+
+def test_hook_dtypes(install_plugin) -> None:
+    install_plugin(
+        "nibble",
+        """
+        from types import SimpleNamespace
+        def hidet_dtypes():
+            return [SimpleNamespace(name="nibble7")]
+        """,
+    )
+    assert discover("nibble").dtypes["nibble7"].name == "nibble7"
+
+
+def test_hook_operators(install_plugin) -> None:
+    install_plugin(
+        "swirl",
+        """
+        from hidet.graph.operator import OperatorSpec
+        def hidet_operators():
+            yield OperatorSpec(name="swirl", inputs=("x",))
+        """,
+    )
+    assert discover("swirl").operator("swirl").inputs == ("x",)
+
+
+def test_hook_schedules(install_plugin) -> None:
+    install_plugin(
+        "fast",
+        """
+        from hidet.plugins import ScheduleSpec
+        def hidet_schedules():
+            yield ScheduleSpec(name="fast.swirl", ops=("swirl",), targets=("toy",), load="json:loads")
+        """,
+    )
+    (spec,) = [spec for spec in discover("fast").schedules_for("swirl", "toy") if spec.name == "fast.swirl"]
+    assert spec.resolve() is importlib.import_module("json").loads
+
+
+def test_hook_rewrites(install_plugin) -> None:
+    install_plugin(
+        "rules",
+        """
+        from hidet.plugins import RewriteSpec
+        def hidet_rewrites():
+            return (RewriteSpec(name="swirl_twice", level="graph", stage="swirl-stage", load="json:loads"),)
+        """,
+    )
+    registry = discover("rules")
+    assert [spec.name for spec in registry.rewrites_for("graph", "swirl-stage")] == ["swirl_twice"]
+    assert registry.rewrites_for("program", "swirl-stage") == ()
+
+
+def test_hook_passes(install_plugin) -> None:
+    install_plugin(
+        "tidy",
+        """
+        from hidet.plugins import PassSpec
+        def hidet_passes():
+            return [
+                PassSpec(name="polish", level="graph", after=("scrub",), load="json:loads"),
+                PassSpec(name="scrub", level="graph", load="json:loads"),
+                PassSpec(name="wax", level="graph", targets=("floor",), before=("scrub",), load="json:loads"),
+            ]
+        """,
+    )
+    registry = discover("tidy")
+    mine = {"polish", "scrub", "wax"}
+    assert [spec.name for spec in registry.passes_for("graph", "wall") if spec.name in mine] == ["scrub", "polish"]
+    assert [spec.name for spec in registry.passes_for("graph", "floor") if spec.name in mine] == [
+        "wax",
+        "scrub",
+        "polish",
+    ]
+
+
+def test_hook_targets(install_plugin) -> None:
+    install_plugin(
+        "abacus",
+        """
+        from hidet.plugins import TargetSpec
+        def hidet_targets():
+            return [TargetSpec(name="abacus", aliases=("beads",), load="json:loads")]
+        """,
+    )
+    registry = discover("abacus")
+    assert registry.target("beads") is registry.target("abacus")
+
+
+def test_hook_frontends(install_plugin) -> None:
+    install_plugin(
+        "recipes",
+        """
+        from hidet.plugins import FrontendSpec
+        def hidet_frontends():
+            return [FrontendSpec(name="recipe", accepts=lambda x: isinstance(x, frozenset), load="json:loads")]
+        """,
+    )
+    assert discover("recipes").frontend_for(frozenset()).name == "recipe"
+
+
+def test_hook_executors(install_plugin) -> None:
+    install_plugin(
+        "runner",
+        """
+        from hidet.plugins import ExecutorSpec
+        def hidet_executors():
+            return [ExecutorSpec(name="slowly", targets=("*",), load="json:loads")]
+        """,
+    )
+    assert discover("runner").executors["slowly"].targets == ("*",)
+
+
+def test_hook_tuners(install_plugin) -> None:
+    install_plugin(
+        "guess",
+        """
+        from hidet.plugins import TunerSpec
+        def hidet_tuners():
+            return [TunerSpec(name="guess", load="json:loads")]
+        """,
+    )
+    assert discover("guess").tuners["guess"].load == "json:loads"
+
+
+def test_hook_commands(install_plugin) -> None:
+    install_plugin(
+        "shout",
+        """
+        def hidet_commands(cli):
+            cli.add("shout", load="shout_commands:shout", doc="Shout.")
+        """,
+    )
+    assert discover("shout").command("shout") == specs.CommandSpec(
+        name="shout", load="shout_commands:shout", doc="Shout."
+    )
+
+
+def test_hook_options(install_plugin) -> None:
+    install_plugin(
+        "knobs",
+        """
+        from hidet.plugins import OptionSpec
+        def hidet_options():
+            return [OptionSpec(name="knobs.turns", type=int, default=3, doc="Turns.", affects_cache=True)]
+        """,
+    )
+    assert discover("knobs").option("knobs.turns").default == 3
+
+
+def test_hook_choose_schedule(install_plugin) -> None:
+    install_plugin("abstains", "def hidet_choose_schedule(): return None")
+    install_plugin("chooses", "def hidet_choose_schedule(candidates): return candidates[-1]")
+    install_plugin("too_late", "def hidet_choose_schedule(task): return task")
+    registry = discover("abstains,chooses,too_late")
+    assert registry.choose_schedule("task", ["first", "second"], "target") == "second"
+
+
+def test_hook_pass_done(install_plugin) -> None:
+    install_plugin("observer", "def hidet_pass_done(seconds, name, before): before.seen.append((name, seconds))")
+    before = SimpleNamespace(seen=[])
+    discover("observer").pass_done("fold", "graph", before, None, 0.5)
+    assert before.seen == [("fold", 0.5)]
+
+
+def test_hook_kernel_built(install_plugin, tmp_path) -> None:
+    install_plugin(
+        "logger",
+        """
+        from pathlib import Path
+        def hidet_kernel_built(name, binary, cached):
+            Path(name).write_text(f"{len(binary)} {cached}")
+        """,
+    )
+    log = tmp_path / "log"
+    discover("logger").kernel_built(str(log), "toy", "source", b"12345", 0.1, cached=True)
+    assert log.read_text() == "5 True"
+
+
+def test_a_raising_observer_warns_and_compilation_goes_on(install_plugin) -> None:
+    install_plugin("bad_observer", "def hidet_pass_done(name): raise ValueError('no ' + name)")
+    install_plugin("good_observer", "def hidet_pass_done(before): before.append(1)")
+    seen: list[int] = []
+    with pytest.warns(
+        match=r'bad_observer-dist 1.2 \(plugin "bad_observer"\): hidet_pass_done raised ValueError: no fold'
+    ):
+        discover("bad_observer,good_observer").pass_done("fold", "graph", seen, None, 0.5)
+    assert seen == [1]

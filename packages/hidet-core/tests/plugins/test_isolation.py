@@ -1,0 +1,216 @@
+"""A broken plug-in is reported by name and stage, and disables nothing but itself."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from hidet.errors import OptionError, PluginError, PluginWarning
+from hidet.plugins import host
+from hidet.plugins.host import discover
+from hidet.plugins.registry import Problem
+
+GOOD = """
+from hidet.plugins import TunerSpec
+def hidet_tuners():
+    return [TunerSpec(name="{name}", load="json:loads")]
+"""
+
+
+def only_problem(selection: str, plugin: str) -> Problem:
+    record = next(record for record in discover(selection).plugins if record.owner.plugin == plugin)
+    (problem,) = record.problems
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("source", "api", "stage", "message"),
+    [
+        ("import missing_library", "", "import", "ModuleNotFoundError: No module named 'missing_library'"),
+        ("raise RuntimeError('half installed')", "", "import", "RuntimeError: half installed"),
+        ("def broken(:", "", "import", "SyntaxError"),
+        ("raise SystemExit(3)", "", "import", "SystemExit: 3"),
+        ("", "HIDET_API = 99", "api", "it was written for HIDET_API 99, this hidet-core has 1"),
+        ("", "", "api", "it does not state HIDET_API, this hidet-core has 1"),
+        (
+            "def hidet_schedule(): return []",
+            "HIDET_API = 1",
+            "hooks",
+            "hidet_schedule is not a hook; did you mean hidet_",
+        ),
+        ("def hidet_tuners(tune): return []", "HIDET_API = 1", "register", "tune"),
+    ],
+    ids=[
+        "import error",
+        "raising import",
+        "syntax error",
+        "exit",
+        "wrong api",
+        "no api",
+        "misspelt",
+        "wrong arguments",
+    ],
+)
+def test_a_plugin_broken_before_its_hooks_run_is_disabled_and_named(
+    install_plugin, source, api, stage, message
+) -> None:
+    install_plugin("bad", source, api=api)
+    install_plugin("good", GOOD.format(name="good_tuner"))
+    registry = discover("bad,good")
+    assert registry.tuners["good_tuner"].name == "good_tuner"
+    status = {record.owner.plugin: record.status for record in registry.plugins}
+    assert status["bad"] == "disabled" and status["good"] == "active"
+    problem = only_problem("bad,good", "bad")
+    assert problem.stage == stage
+    assert str(problem).startswith(f'bad-dist 1.2 (plugin "bad"): disabled at {stage}: ')
+    assert message in problem.message
+
+
+def test_a_plugin_with_wrong_arguments_loses_its_other_hooks_too(install_plugin) -> None:
+    install_plugin("half", GOOD.format(name="half_tuner") + "def hidet_targets(wrong): return []")
+    assert "half_tuner" not in discover("half").tuners
+
+
+def test_a_raising_hook_is_reported_and_the_other_hooks_of_its_plugin_stay(install_plugin) -> None:
+    install_plugin("raises", GOOD.format(name="kept") + "def hidet_targets(): return [1 / 0]")
+    registry = discover("raises")
+    assert registry.tuners["kept"].name == "kept"
+    problem = only_problem("raises", "raises")
+    assert problem.message == "hidet_targets raised ZeroDivisionError: division by zero"
+    assert problem.traceback is not None and "hidet_targets" in problem.traceback
+
+
+def test_a_generator_that_raises_midway_contributes_nothing(install_plugin) -> None:
+    install_plugin(
+        "midway", GOOD.format(name="x").replace("return [", "yield ").replace("]", "") + "    raise OSError('gone')"
+    )
+    assert "x" not in discover("midway").tuners
+    assert only_problem("midway", "midway").message == "hidet_tuners raised OSError: gone"
+
+
+def test_a_hook_that_returns_nothing_is_told_what_was_expected(install_plugin) -> None:
+    install_plugin("void", "def hidet_tuners(): pass")
+    assert "returned None, expected a list" in only_problem("void", "void").message
+
+
+def test_a_spec_of_the_wrong_class_is_refused_alone(install_plugin) -> None:
+    install_plugin("mixed", GOOD.format(name="fine").replace("return [", "return ['oops', "))
+    assert discover("mixed").tuners["fine"].name == "fine"
+    assert only_problem("mixed", "mixed").message == "hidet_tuners returned 'oops', expected TunerSpec"
+
+
+def test_an_invalid_spec_names_field_value_and_expectation(install_plugin) -> None:
+    install_plugin("invalid", GOOD.format(name="t").replace("json:loads", "json.loads"))
+    expected = "TunerSpec 't': load is 'json.loads', expected 'package.module:attribute'"
+    assert expected in only_problem("invalid", "invalid").message
+
+
+def test_the_first_owner_keeps_a_duplicate_name_and_both_distributions_are_named(install_plugin) -> None:
+    install_plugin("aaa", GOOD.format(name="twice"))
+    install_plugin("bbb", GOOD.format(name="twice").replace("json:loads", "json:dumps"))
+    assert discover("bbb,aaa").tuners["twice"].load == "json:loads"
+    problem = only_problem("bbb,aaa", "bbb")
+    assert 'bbb-dist 1.2 (plugin "bbb"): tuner \'twice\' refused: aaa-dist 1.2 (plugin "aaa") has it' in str(problem)
+
+
+def test_a_plugin_may_say_that_it_replaces_a_name(install_plugin) -> None:
+    install_plugin("aaa", GOOD.format(name="twice"))
+    install_plugin("bbb", GOOD.format(name='twice", replaces="twice').replace("json:loads", "json:dumps"))
+    registry = discover("aaa,bbb")
+    assert registry.tuners["twice"].load == "json:dumps"
+    assert registry.owners["tuners", "twice"].plugin == "bbb"
+    assert not any(record.problems for record in registry.plugins)
+
+
+def test_a_plugin_for_another_core_version_is_reported_but_stays_active(install_plugin) -> None:
+    install_plugin("dated", GOOD.format(name="dated_tuner"), requires=("hidet-core<9,>=8.1",))
+    registry = discover("dated")
+    assert registry.tuners["dated_tuner"].name == "dated_tuner"
+    assert "needs hidet-core <9,>=8.1, but" in only_problem("dated", "dated").message
+
+
+def test_two_entry_points_to_one_module_are_a_registration_problem(install_plugin, tmp_path) -> None:
+    install_plugin("one", GOOD.format(name="shared"))
+    points = tmp_path / "one_dist-1.2.dist-info" / "entry_points.txt"
+    points.write_text(points.read_text() + "two = one_plugin_module\n")
+    registry = discover("one,two")
+    assert [record.status for record in registry.plugins if record.owner.plugin in ("one", "two")] == [
+        "active",
+        "disabled",
+    ]
+    assert registry.tuners["shared"].name == "shared"
+
+
+class TestSelection:
+    def test_empty_loads_the_built_ins_only(self, install_plugin) -> None:
+        install_plugin("extra", GOOD.format(name="extra_tuner"))
+        assert [record.owner.plugin for record in discover("").plugins] == ["core"]
+
+    def test_none_loads_everything_installed(self, install_plugin) -> None:
+        install_plugin("extra", GOOD.format(name="extra_tuner"))
+        assert "extra" in [record.owner.plugin for record in discover(None).plugins]
+
+    def test_a_module_name_needs_no_entry_point(self, tmp_path, monkeypatch) -> None:
+        monkeypatch.syspath_prepend(str(tmp_path))
+        (tmp_path / "loose_package").mkdir()
+        (tmp_path / "loose_package" / "_plugin.py").write_text("HIDET_API = 1\n" + GOOD.format(name="loose"))
+        registry = discover("loose_package._plugin")
+        assert str(registry.owners["tuners", "loose"]) == 'plugin "loose_package._plugin"'
+
+    def test_an_unknown_name_is_reported_with_the_nearest_one(self, install_plugin) -> None:
+        install_plugin("parsnip", "")
+        message = only_problem("parsnp", "parsnp").message
+        assert message.startswith("HIDET_PLUGINS names 'parsnp', which is not installed; did you mean 'parsnip'?")
+
+    def test_our_wheels_own_names_before_others_whatever_the_order(self, install_plugin) -> None:
+        install_plugin("aardvark", "")
+        names = [record.owner.plugin for record in discover("aardvark,hidet.plugins").plugins]
+        assert names == ["core", "hidet.plugins", "aardvark"]
+
+
+class TestEnvironment:
+    @pytest.fixture(autouse=True)
+    def own_cache(self, monkeypatch):
+        host._load.cache_clear()
+        monkeypatch.delenv("HIDET_STRICT_PLUGINS", raising=False)
+        yield
+        host._load.cache_clear()
+
+    def test_each_problem_warns_once_a_process(self, install_plugin, monkeypatch) -> None:
+        install_plugin("boom", "raise OSError('boom')")
+        monkeypatch.setenv("HIDET_PLUGINS", "boom")
+        with pytest.warns(PluginWarning, match=r"disabled at import: OSError: boom. See: hidet plugins"):
+            first = host.load_registry()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert host.load_registry() is first
+
+    def test_another_selection_is_another_registry(self, install_plugin, monkeypatch) -> None:
+        install_plugin("one", GOOD.format(name="one_tuner"))
+        monkeypatch.setenv("HIDET_PLUGINS", "one")
+        assert "one_tuner" in host.load_registry().tuners
+        monkeypatch.setenv("HIDET_PLUGINS", "")
+        assert "one_tuner" not in host.load_registry().tuners
+
+    def test_strict_mode_raises(self, install_plugin, monkeypatch) -> None:
+        install_plugin("boom", "raise OSError('boom')")
+        monkeypatch.setenv("HIDET_PLUGINS", "boom")
+        monkeypatch.setenv("HIDET_STRICT_PLUGINS", "1")
+        with pytest.raises(PluginError, match=r"boom-dist 1.2 .*OSError: boom"):
+            host.load_registry()
+
+    def test_strict_mode_raises_for_a_raising_observer(self, install_plugin) -> None:
+        install_plugin("bad_observer", "def hidet_pass_done(name): raise ValueError(name)")
+        with pytest.raises(PluginError, match="hidet_pass_done raised ValueError: fold"):
+            discover("bad_observer", is_strict=True).pass_done("fold", "graph", None, None, 0.5)
+
+
+def test_a_missing_name_mentions_the_disabled_plugins(install_plugin) -> None:
+    install_plugin("gone", "import missing_library")
+    with pytest.raises(OptionError) as caught:
+        discover("gone").target("abacus")
+    assert "target 'abacus' is unknown" in str(caught.value)
+    assert 'disabled plug-in: gone-dist 1.2 (plugin "gone"): disabled at import: ModuleNotFoundError' in str(
+        caught.value
+    )
