@@ -1,1 +1,36 @@
-"""The operators that core ships, one file a family; each file returns its specs."""
+"""The operators of core: what each one means, family by family, as data.
+
+    unary, activation, binary, elementwise    one element in, one element out; numpy broadcasting
+    reduce, scan, sort                        along axes
+    matmul, conv, pool, normalize, attention  anchors: scheduled by rules, others fuse into them
+    view, move, gather, scatter               data movement
+    create, random, cast                      new tensors, element types
+    interpolate                               resampling
+
+Each family module has `SPECS`, a tuple of `OperatorSpec`. Nothing registers itself: `all_operators` is what core's own
+plug-in module returns from its `hidet_operators` hook.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hidet.graph.operator import OperatorSpec
+
+FAMILIES = (
+    "unary",
+    "activation",
+    "binary",
+    "elementwise",
+)
+
+
+def all_operators() -> tuple[OperatorSpec, ...]:
+    """The specs of every family, in the order of `FAMILIES`; the family modules are imported by this call."""
+    from importlib import import_module
+
+    return tuple(spec for family in FAMILIES for spec in import_module(f"hidet.ops.{family}").SPECS)
+
+
+__all__ = ["FAMILIES", "all_operators"]
