@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import platform
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +104,7 @@ def host_arch() -> CpuArch:
         enabled = dict(llvm.get_host_cpu_features())
     except RuntimeError as error:
         raise CodegenError(
-            f"LLVM cannot tell the features of this {platform.machine()} processor",
+            f"LLVM cannot tell the features of this {llvm.get_process_triple()} processor",
             hint='name one instead, for example target="cpu:x86-64-v2"',
         ) from error
     l1_bytes, l2_bytes = _host_caches()

@@ -1,0 +1,252 @@
+"""Compiles a batch of LLVM IR modules in child processes and in this one at once.
+
+Children are fresh interpreters started by Popen, never forks: user scripts have no main guard and hold threads and
+locks. This process takes modules from the same queue, so that it is busy while the children start. A child that dies or
+stalls costs one CompileError that names the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from hidet.cpu.arch import CpuArch, available_cpus
+from hidet.cpu.worker import COMPILED, REPLY, REQUEST, read_frame, write_frame
+from hidet.errors import CompileError, OptionError
+
+_MODULES_PER_WORKER = 5  # a child takes about as long to start as this many small modules to compile
+_Module = tuple[str, int]
+_CompileHere = Callable[[str, CpuArch, int], bytes]
+
+
+def compile_batch(
+    modules: Iterable[_Module],
+    arch: CpuArch,
+    compile_here: _CompileHere,
+    in_process_below: int,
+    progress: Callable[[int, int], None] | None,
+    worker_count: int | None,
+    timeout_s: float,
+) -> list[bytes]:
+    """See `hidet.cpu.toolchain.compile_objects`; `compile_here` compiles one module in this process."""
+    with _Batch(arch, progress, timeout_s) as batch:
+        if isinstance(modules, Sequence):
+            batch.grow_to(_wanted_workers(len(modules), in_process_below, worker_count))
+            # Longest first: the last module to end decides, so it should be a short one.
+            order = sorted(range(len(modules)), key=lambda index: -len(modules[index][0]))
+            batch.expect(len(modules))
+            for index in order:
+                batch.submit(index, modules[index])
+        else:
+            for index, module in enumerate(modules):
+                batch.expect(index + 1)
+                batch.submit(index, module)
+                batch.grow_to(_wanted_workers(index + 1, in_process_below, worker_count))
+                batch.collect()
+        return batch.finish(compile_here)
+
+
+def _wanted_workers(module_count: int, in_process_below: int, worker_count: int | None) -> int:
+    override = os.environ.get("HIDET_NUM_WORKERS")
+    if worker_count is None and override:
+        if not override.isdigit():
+            raise OptionError(f"HIDET_NUM_WORKERS is {override!r}, expected a number of processes", hint="0 means none")
+        worker_count = int(override)
+    # Without an interpreter to start (embedded or frozen into an application) there are no children.
+    if not sys.executable or getattr(sys, "frozen", False):
+        return 0
+    if worker_count is not None:
+        return min(worker_count, module_count)
+    if module_count < in_process_below:
+        return 0
+    return min(available_cpus() - 1, module_count // _MODULES_PER_WORKER)
+
+
+class _Batch:
+    """Modules to compile, results so far, and the children at work. Used by one thread as a context manager."""
+
+    def __init__(self, arch: CpuArch, progress: Callable[[int, int], None] | None, timeout_s: float) -> None:
+        self._arch = arch
+        self._progress = progress
+        self._timeout_s = timeout_s
+        self._waiting: deque[tuple[int, _Module]] = deque()
+        self._available = threading.Semaphore(0)  # counts `_waiting`, plus one for each child once the batch is over
+        self._answers: queue.SimpleQueue[tuple[int, bytes | CompileError]] = queue.SimpleQueue()
+        self._objects: dict[int, bytes] = {}
+        self._expected = 0
+        self._children: list[tuple[_Child, threading.Thread]] = []
+
+    def __enter__(self) -> _Batch:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._waiting.clear()
+        for child, _ in self._children:
+            child.kill()
+            self._available.release()
+        for _, thread in self._children:
+            thread.join()
+
+    def expect(self, total: int) -> None:
+        self._expected = total
+
+    def submit(self, index: int, module: _Module) -> None:
+        self._waiting.append((index, module))
+        self._available.release()
+
+    def grow_to(self, count: int) -> None:
+        while len(self._children) < count:
+            try:
+                child = _Child(self._arch, self._timeout_s)
+            except OSError:
+                return  # no process to be had: the work is done here all the same
+            thread = threading.Thread(target=self._drive, args=(child,), daemon=True)
+            self._children.append((child, thread))
+            thread.start()
+
+    def collect(self, block: bool = False) -> None:
+        """Take over the answers that have come in; with `block`, wait for one first."""
+        while True:
+            try:
+                index, answer = self._answers.get(block)
+            except queue.Empty:
+                return
+            block = False
+            if isinstance(answer, CompileError):
+                raise answer
+            self._record(index, answer)
+
+    def finish(self, compile_here: _CompileHere) -> list[bytes]:
+        """Compile here what no child has taken, wait for the children, and return all objects in order."""
+        while (task := self._take(block=False)) is not None:
+            index, (text, opt_level) = task
+            self._record(index, compile_here(text, self._arch, opt_level))
+            self.collect()
+        while len(self._objects) < self._expected:
+            self.collect(block=True)
+        return [self._objects[index] for index in range(self._expected)]
+
+    def _record(self, index: int, data: bytes) -> None:
+        self._objects[index] = data
+        if self._progress is not None:
+            self._progress(len(self._objects), self._expected)
+
+    def _take(self, block: bool) -> tuple[int, _Module] | None:
+        if not self._available.acquire(blocking=block):
+            return None
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None  # the batch is over
+
+    def _drive(self, child: _Child) -> None:
+        """Feed one child, in a thread of its own, until nothing is left or it fails."""
+        with child:
+            while (task := self._take(block=True)) is not None:
+                index, (text, opt_level) = task
+                try:
+                    self._answers.put((index, child.compile(text, opt_level)))
+                except CompileError as error:
+                    self._answers.put((index, error))
+                    return
+
+
+class _Child:
+    """One worker process, started at once; leaving its context ends it and closes its pipes."""
+
+    def __init__(self, arch: CpuArch, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._stalled = False
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115  (closed by __exit__)
+        # -S and -P keep start-up files and the user's working directory out: the path given here is all it needs.
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-S", "-P", "-m", "hidet.cpu.worker"],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._messages,
+            )
+        except OSError:
+            self._messages.close()
+            raise
+        self._greeting = json.dumps(dataclasses.asdict(arch)).encode()
+
+    def compile(self, text: str, opt_level: int) -> bytes:
+        """The object file of one module. Raises CompileError if LLVM refuses it or the process dies or stalls."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        watchdog = threading.Timer(self._timeout_s, self._stall)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            if self._greeting:
+                write_frame(process.stdin, REQUEST, 0, self._greeting)
+                self._greeting = b""
+            write_frame(process.stdin, REQUEST, opt_level, text.encode())
+            reply = read_frame(process.stdout, REPLY)
+        except (OSError, ValueError):
+            reply = None  # the pipe broke, or `kill` closed it
+        finally:
+            watchdog.cancel()
+        if reply is None:
+            raise self._death(text)
+        status, body = reply
+        if status == COMPILED:
+            return body
+        refusal = json.loads(body)
+        raise CompileError(refusal["message"], hint=refusal["hint"])
+
+    def kill(self) -> None:
+        """End the process, from any thread; a `compile` under way fails."""
+        self._process.kill()
+
+    def __enter__(self) -> _Child:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
+        with contextlib.suppress(BrokenPipeError):  # part of a request may still be buffered
+            self._process.__exit__(None, None, None)
+        self._messages.close()
+
+    def _stall(self) -> None:
+        self._stalled = True
+        self._process.kill()
+
+    def _death(self, text: str) -> CompileError:
+        from hidet.cpu.toolchain import kernel_name
+
+        code = self._process.wait()
+        name = kernel_name(text)
+        if self._stalled:
+            return CompileError(
+                f"LLVM did not finish kernel {name!r} within {self._timeout_s:g} s",
+                hint="the kernel may be unrolled too far; HIDET_DUMP=<folder> keeps its text",
+            )
+        self._messages.seek(0)
+        last_words = self._messages.read().decode(errors="replace").strip()[-1000:]
+        return CompileError(
+            f"the compile worker ended with code {code} on kernel {name!r}: {last_words or 'no message'}",
+            hint="HIDET_NUM_WORKERS=0 compiles in this process",
+        )
+
+
+def _import_path() -> list[str]:
+    """Where this process found hidet and llvmlite, then its other folders; a child with -S looks nowhere else."""
+    import llvmlite
+
+    import hidet
+
+    folders = [str(Path(folder).parent) for folder in (*hidet.__path__, *llvmlite.__path__)]
+    return list(dict.fromkeys([*folders, *(folder for folder in sys.path if folder)]))
