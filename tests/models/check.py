@@ -1,0 +1,139 @@
+"""Compile one model of the zoo and say whether it is right."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._pytree import keystr, tree_flatten_with_path
+
+from hidet.testing.numerics import Sample, Verdict, check_output
+
+from .entry import Inputs, ZooModel
+from .node_counts import NodeCounts, counts_since_forgotten, forget_reports
+from .reference import run_reference
+from .zoo import MODELS
+
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """What became of one model.
+
+    verdicts: one for each output tensor. counts: nodes by class, None for backends other than hidet.
+    compile_seconds: the first call. run_seconds: the fastest later call, only a hint, not a measurement.
+    """
+
+    name: str
+    dtype: str
+    backend: str
+    verdicts: tuple[Verdict, ...]
+    counts: NodeCounts | None
+    compile_seconds: float
+    run_seconds: float
+
+    @property
+    def numbers_correct(self) -> bool:
+        """Whether every output is right."""
+        return all(verdict.correct for verdict in self.verdicts)
+
+    @property
+    def correct(self) -> bool:
+        """Whether every output is right and no node runs where it should not."""
+        return self.numbers_correct and (self.counts is None or self.counts.complaint is None)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.name} {self.dtype} on {self.backend}: {'correct' if self.correct else 'WRONG'}"
+            f" (first call {self.compile_seconds:.1f} s, then {self.run_seconds * 1e3:.1f} ms)"
+        ]
+        lines += [f"  {verdict}" for verdict in self.verdicts]
+        if self.counts is not None:
+            lines.append(f"  {self.counts}")
+            if self.counts.complaint is not None:
+                lines.append(f"  nodes: {self.counts.complaint}")
+        return "\n".join(lines)
+
+
+def check_model(name: str, dtype: torch.dtype = torch.float32, backend: str = "hidet") -> ModelReport:
+    """Compile the zoo's model `name` and compare it with eager and with float64 over three seeds.
+
+    dtype: of weights and floating inputs. backend: any that torch.compile knows. The model is compiled whole
+    (`fullgraph=True`) and once, on the first seed's inputs. Raises KeyError for an unknown name and what the backend
+    raises.
+    """
+    return check_module(MODELS[name], dtype, backend)
+
+
+def check_module(entry: ZooModel, dtype: torch.dtype, backend: str | Callable[..., Any]) -> ModelReport:
+    """Do what `check_model` does for an entry that need not be in the zoo; `backend` may be a function too."""
+    model = entry.build().to(dtype)
+    batches = [_cast(entry.inputs(seed), dtype) for seed in SEEDS]
+    eager = [_run(model, inputs) for inputs in batches]
+    references = [_flatten(run_reference(model, inputs)) for inputs in batches]
+
+    is_hidet = backend == "hidet"
+    if is_hidet:
+        forget_reports()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    ours, seconds = [], []
+    for inputs in batches:
+        start = time.perf_counter()
+        ours.append(_run(compiled, inputs))
+        seconds.append(time.perf_counter() - start)
+    return ModelReport(
+        name=entry.name,
+        dtype=str(dtype).removeprefix("torch."),
+        backend=backend if isinstance(backend, str) else backend.__name__,
+        verdicts=_judge(ours, eager, references),
+        counts=counts_since_forgotten() if is_hidet else None,
+        compile_seconds=seconds[0],
+        run_seconds=min(seconds[1:]),
+    )
+
+
+def _cast(inputs: Inputs, dtype: torch.dtype) -> Inputs:
+    return {name: value.to(dtype) if value.is_floating_point() else value for name, value in inputs.items()}
+
+
+def _run(model: Callable[..., Any] | nn.Module, inputs: Inputs) -> Mapping[str, torch.Tensor]:
+    with torch.no_grad():
+        return _flatten(model(**inputs))
+
+
+def _flatten(result: Any) -> Mapping[str, torch.Tensor]:
+    """Name every tensor in a model's result by its path in it."""
+    leaves, _ = tree_flatten_with_path(result)
+    return {keystr(path) or "output": leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
+
+
+def _judge(
+    ours: Sequence[Mapping[str, torch.Tensor]],
+    eager: Sequence[Mapping[str, torch.Tensor]],
+    references: Sequence[Mapping[str, torch.Tensor]],
+) -> tuple[Verdict, ...]:
+    names = list(eager[0])
+    if list(ours[0]) != names:
+        return (Verdict("outputs", "", correct=False, problem=f"are {list(ours[0])}, eager's are {names}"),)
+    samples = {
+        name: [
+            Sample(_to_numpy(mine[name]), _to_numpy(theirs[name]), _to_numpy(reference[name]))
+            for mine, theirs, reference in zip(ours, eager, references, strict=True)
+        ]
+        for name in names
+    }
+    return tuple(check_output(name, samples[name]) for name in names)
+
+
+def _to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
+    """Convert without changing bits; numpy has no bfloat16 of its own, so those go through int16."""
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()

@@ -1,0 +1,124 @@
+"""The check itself: it accepts eager, and refuses a backend that gets one small thing wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+
+from .check import check_module
+from .entry import Inputs, ZooModel, seeded
+from .initialise import calibrate_batch_norms, randomise_constant_parameters
+from .node_counts import NodeCounts
+from .reference import run_reference
+
+
+class _Small(nn.Module):
+    """A convolution, a batch norm and a head with an integer output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 8, 3)
+        self.norm = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        features = torch.relu(self.norm(self.convolution(x))).mean((2, 3))
+        logits = self.head(features.float().to(x.dtype))
+        return {"logits": logits, "best": logits.argmax(-1)}
+
+
+def _inputs(seed: int) -> Inputs:
+    return {"x": torch.randn(4, 3, 9, 7, generator=seeded(seed))}
+
+
+def _build() -> nn.Module:
+    torch.manual_seed(3)
+    model = _Small().eval()
+    randomise_constant_parameters(model, seeded(3))
+    calibrate_batch_norms(model, lambda module: module(**_inputs(3)), seeded(4))
+    return model
+
+
+_ENTRY = ZooModel(name="small", build=_build, inputs=_inputs)
+
+
+def _wrong_by(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    """A backend whose first output went through `change`."""
+
+    def backend(graph: fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        def run(*arguments: torch.Tensor) -> Any:
+            first, *rest = graph(*arguments)
+            return (change(first), *rest)
+
+        return run
+
+    return backend
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_eager_is_correct_by_its_own_measure(dtype: torch.dtype) -> None:
+    report = check_module(_ENTRY, dtype, "eager")
+    assert report.correct, str(report)
+    assert [verdict.name for verdict in report.verdicts] == ["['logits']", "['best']"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda x: x * (1 + 1e-5), "rms error"),
+        (lambda x: x + torch.tensor([0, 0, 1e-4, 0, 0]), "largest error"),
+        (lambda x: x.double(), "dtype is float64"),
+        (lambda x: x.flip(0), "rms error"),
+        (lambda x: x.where(x < x.max(), torch.inf), "NaN or inf"),
+    ],
+    ids=["slightly scaled", "one column off", "wider dtype", "rows swapped", "an inf"],
+)
+def test_a_wrong_result_is_refused(change: Callable[[torch.Tensor], torch.Tensor], complaint: str) -> None:
+    report = check_module(_ENTRY, torch.float32, _wrong_by(change))
+    assert not report.correct
+    assert complaint in str(report)
+
+
+def test_the_reference_is_float64_throughout() -> None:
+    model = _build()
+    result = run_reference(model, _inputs(0))
+    assert result["logits"].dtype == torch.float64
+    wide = model.double()
+    x = _inputs(0)["x"].double()
+    with torch.no_grad():
+        features = torch.relu(wide.norm(wide.convolution(x))).mean((2, 3))  # type: ignore[operator]
+        assert torch.equal(result["logits"], wide.head(features))  # type: ignore[operator]
+
+
+def test_initialisation_leaves_no_constant_parameter() -> None:
+    for name, parameter in _build().named_parameters():
+        assert parameter.std() > 0, name
+
+
+def test_batch_norm_statistics_are_neither_fresh_nor_the_batchs_own() -> None:
+    model = _build()
+    norm, convolution = model.norm, model.convolution
+    assert isinstance(norm, nn.BatchNorm2d) and isinstance(convolution, nn.Conv2d)
+    with torch.no_grad():
+        features = convolution(_inputs(3)["x"])
+    assert norm.running_mean is not None and norm.running_var is not None
+    own_mean, own_variance = features.mean((0, 2, 3)), features.var((0, 2, 3))
+    assert not torch.allclose(norm.running_mean, own_mean, rtol=1e-3)
+    assert bool((norm.running_var / own_variance - 1).abs().max() < 0.3)
+    assert not norm.training
+
+
+@pytest.mark.parametrize(
+    ("counts", "complaint"),
+    [
+        (NodeCounts(scheduled=3, fallback_nest=2, routine=1), None),
+        (NodeCounts(scheduled=3, eager=2), "2 eager nodes"),
+        (NodeCounts(scheduled=3, host=1), "1 host nodes"),
+        (NodeCounts(scheduled=3, fallback_nest=1, anchors_on_nest=("softmax",)), "on the fallback nest: softmax"),
+        (NodeCounts(), "no scheduled node at all"),
+    ],
+)
+def test_node_counts_complain_about_what_must_not_be(counts: NodeCounts, complaint: str | None) -> None:
+    assert counts.complaint == complaint
