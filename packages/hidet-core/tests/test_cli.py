@@ -1,0 +1,154 @@
+"""The `hidet` command: its output for people, its JSON, and its errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from hidet.cache import CacheKey, open_cache
+from hidet.cli import main
+from hidet.plugins import host
+
+PLUGIN = """
+HIDET_API = 1
+def hidet_commands(cli):
+    cli.add("greet", load="greeting_plugin.commands:greet", doc="Say hello.")
+    cli.add("broken", load="greeting_plugin.commands:number", doc="Not a command.")
+"""
+COMMANDS = """
+import click
+number = 3
+@click.command()
+@click.argument("name")
+def greet(name):
+    click.echo(f"hello {name}")
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache_directory(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HIDET_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def greeting_plugin(tmp_path: Path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = tmp_path / "greeting_plugin"
+    package.mkdir()
+    (package / "_plugin.py").write_text(PLUGIN)
+    (package / "commands.py").write_text(COMMANDS)
+    monkeypatch.setenv("HIDET_PLUGINS", "greeting_plugin._plugin")
+    yield
+    for name in [name for name in sys.modules if name.startswith("greeting_plugin")]:
+        del sys.modules[name]
+    host._load.cache_clear()
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def run_json(*arguments: str) -> object:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_plugins_lists_the_built_ins() -> None:
+    result = run("plugins")
+    assert result.exit_code == 0
+    assert "hidet-core" in result.stdout and "active" in result.stdout
+
+
+def test_plugins_json_has_one_object_a_plugin(monkeypatch) -> None:
+    monkeypatch.setenv("HIDET_PLUGINS", "no_such_package._plugin")
+    core, missing = run_json("plugins")
+    assert (core["plugin"], core["status"]) == ("core", "active")
+    assert (missing["module"], missing["status"]) == ("no_such_package._plugin", "disabled")
+    assert missing["problems"][0]["stage"] == "import"
+
+
+def test_plugins_shows_problems_and_tracebacks_only_when_verbose(monkeypatch) -> None:
+    monkeypatch.setenv("HIDET_PLUGINS", "no_such_package._plugin")
+    brief, verbose = run("plugins").stdout, run("plugins", "-v").stdout
+    assert "disabled at import: ModuleNotFoundError" in brief
+    assert "Traceback" not in brief and "Traceback" in verbose
+
+
+def test_plugins_verbose_names_every_spec(greeting_plugin) -> None:
+    assert "commands: greet, broken" in run("plugins", "--verbose").stdout
+
+
+def test_a_plugin_command_runs_and_is_not_imported_for_help(greeting_plugin) -> None:
+    assert "greet    Say hello." in run("--help").stdout
+    assert "greeting_plugin.commands" not in sys.modules
+    assert run("greet", "world").stdout == "hello world\n"
+
+
+def test_a_plugin_command_of_the_wrong_kind_is_named(greeting_plugin) -> None:
+    result = run("broken")
+    assert result.exit_code == 1
+    assert "command 'broken': greeting_plugin.commands:number is 3, expected a click.Command" in result.output
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    result = run("plugns")
+    assert result.exit_code == 2
+    assert "No such command 'plugns'; did you mean 'plugins'?" in result.output
+
+
+def test_cache_status_counts_entries() -> None:
+    open_cache().put(CacheKey.of(kernel="a"), b"code")
+    shown = run_json("cache", "status")
+    assert (shown["entries"], shown["problem"]) == (1, None)
+    assert "entries    1" in run("cache", "status").stdout
+
+
+def test_cache_clear_says_how_much_it_deleted() -> None:
+    open_cache().put(CacheKey.of(kernel="a"), b"code")
+    assert run("cache", "clear").stdout == "deleted 1 entry\n"
+    assert run_json("cache", "clear")["deleted"] == 0
+
+
+def test_cache_explain_shows_in_which_field_the_nearest_entry_differs() -> None:
+    key = CacheKey.of(kernel="a", arch="avx2")
+    open_cache().put(key, b"code")
+    open_cache().put(CacheKey.of(kernel="a", arch="avx512"), b"code")
+    assert "arch: 'avx2', there 'avx512'" in run("cache", "explain", key.digest[:12]).stdout
+    shown = run_json("cache", "explain", key.digest)
+    assert shown["differences"] == [{"name": "arch", "wanted": "avx2", "stored": "avx512"}]
+
+
+def test_an_error_of_hidet_is_a_message_and_exit_code_1() -> None:
+    result = run("cache", "explain", "123")
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: no entry of the kernel cache")
+    assert "Traceback" not in result.output
+
+
+def test_doctor_passes_here_and_names_what_it_checked() -> None:
+    checks = {check["name"]: check for check in run_json("doctor")}
+    assert checks["plug-in core"]["status"] == "ok"
+    assert "numpy" in checks and "kernel cache" in checks
+    assert not [check for check in checks.values() if check["status"] == "fail"]
+
+
+def test_doctor_fails_for_a_disabled_plugin(monkeypatch) -> None:
+    monkeypatch.setenv("HIDET_PLUGINS", "no_such_package._plugin")
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "fail plug-in no_such_package._plugin: disabled at import" in result.stdout
+
+
+def test_doctor_fails_when_another_distribution_owns_the_import_name(tmp_path, monkeypatch) -> None:
+    info = tmp_path / "hidet-0.6.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hidet\nVersion: 0.6.1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "fail import name: distribution 'hidet' 0.6.1 overwrites files of ours" in result.stdout
