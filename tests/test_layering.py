@@ -1,0 +1,182 @@
+"""Who may import whom. Reads the sources with `ast`: imports inside functions count, those for type checkers do not.
+
+Left of an arrow may not import right of it: errors loc dtypes dims <- ir <- compute <- graph <- ops <- passes <- driver.
+A saved graph loads without the compiler, so `runtime` knows neither passes nor schedules. Wheels meet only in core.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WHEELS = {path.parent.name: path.parent for path in sorted(ROOT.glob("packages/*/pyproject.toml"))}
+
+BASE = {"errors", "loc", "dtypes", "dims"}
+IR = BASE | {"ir"}
+COMPUTE = IR | {"compute"}
+GRAPH = COMPUTE | {"graph"}
+CONTEXT = {"context", "cache", "plugins", "target"}
+ANYTHING: set[str] | None = None
+
+# part of hidet-core -> parts it may import
+ALLOWED: dict[str, set[str] | None] = {
+    "errors": set(),
+    "loc": {"errors"},
+    "dtypes": {"errors"},
+    "dims": {"errors"},
+    "cache_key": {"errors"},
+    "cache": {"cache_key", "errors"},
+    "plugins": {"errors"},
+    "ir": BASE,
+    "lang": IR,
+    "tile": IR | {"lang"},
+    "compute": IR,
+    "graph": COMPUTE,
+    "ops": GRAPH,
+    "target": GRAPH,
+    "context": BASE | {"cache", "plugins", "target"},
+    "runtime": GRAPH | CONTEXT,
+    "schedule": GRAPH | CONTEXT | {"lang", "tile", "runtime"},
+    "passes": GRAPH | CONTEXT | {"ops", "schedule", "runtime"},
+    "driver": GRAPH | CONTEXT | {"ops", "schedule", "passes", "runtime"},
+    "doctor": {"cache", "errors", "plugins"},
+    "cli": ANYTHING,
+    "testing": ANYTHING,
+    # Names a plug-in of core's own: imports inside its hooks only, which test_plugin_modules_import_nothing checks.
+    "_builtin": ANYTHING,
+    # Lazy public names; test_import.py checks what really gets loaded.
+    "__init__": ANYTHING,
+}
+
+FRAMEWORKS = {"torch", "onnx", "tensorflow", "llvmlite", "cuda"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, or name of a module, at a place."""
+
+    wheel: str
+    file: Path
+    line: int
+    module: str
+    names: tuple[str, ...]
+    is_inside_function: bool
+
+    @property
+    def place(self) -> str:
+        return f"{self.file.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def importer(self) -> tuple[str, ...]:
+        """Path of the importing module below `hidet`, e.g. ("graph", "verify")."""
+        return self.file.relative_to(WHEELS[self.wheel] / "src" / "hidet").with_suffix("").parts
+
+    def hidet_parts(self) -> set[str]:
+        """The second-level names under `hidet` that this import reaches."""
+        parts = self.module.split(".")
+        if parts[0] != "hidet":
+            return set()
+        return {parts[1]} if len(parts) > 1 else set(self.names)
+
+
+def imports_of(wheel: str) -> Iterator[Import]:
+    for file in sorted((WHEELS[wheel] / "src").rglob("*.py")):
+        yield from _imports(wheel, file, ast.parse(file.read_text()).body, is_inside_function=False)
+
+
+def _imports(wheel: str, file: Path, body: list[ast.stmt], is_inside_function: bool) -> Iterator[Import]:
+    for statement in body:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                yield Import(wheel, file, statement.lineno, alias.name, (), is_inside_function)
+        elif isinstance(statement, ast.ImportFrom):
+            assert statement.level == 0, f"{file}:{statement.lineno}: relative import; write the full name"
+            names = tuple(alias.name for alias in statement.names)
+            yield Import(wheel, file, statement.lineno, statement.module or "", names, is_inside_function)
+        elif isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
+            yield from _imports(wheel, file, statement.orelse, is_inside_function)
+        else:
+            inside = is_inside_function or isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
+            for block in ("body", "orelse", "finalbody"):
+                yield from _imports(wheel, file, getattr(statement, block, []), inside)
+            for handler in (*getattr(statement, "handlers", []), *getattr(statement, "cases", [])):
+                yield from _imports(wheel, file, handler.body, inside)
+
+
+def test_core_imports_downward_only() -> None:
+    unknown = {item.importer[0] for item in imports_of("hidet-core")} - ALLOWED.keys()
+    assert not unknown, f"new parts of core without a row in ALLOWED: {sorted(unknown)}"
+    for item in imports_of("hidet-core"):
+        part = item.importer[0]
+        allowed = ALLOWED[part]
+        if allowed is not None:
+            wrong = item.hidet_parts() - allowed - {part}
+            assert not wrong, f"{item.place}: {part} may not import {sorted(wrong)}"
+
+
+def test_core_imports_no_framework_and_no_satellite() -> None:
+    satellites = {wheel.removeprefix("hidet-") for wheel in WHEELS} - {"core"}
+    for item in imports_of("hidet-core"):
+        if item.importer[0] in ("__init__", "testing"):
+            continue
+        assert item.module.split(".")[0] not in FRAMEWORKS, f"{item.place}: core imports {item.module}"
+        assert not item.hidet_parts() & satellites, f"{item.place}: core imports {item.module}"
+
+
+@pytest.mark.parametrize("wheel", [wheel for wheel in WHEELS if wheel != "hidet-core"])
+def test_a_satellite_imports_only_itself_and_core(wheel) -> None:
+    own = wheel.removeprefix("hidet-")
+    others = {other.removeprefix("hidet-") for other in WHEELS} - {"core", own}
+    for item in imports_of(wheel):
+        assert not item.hidet_parts() & others, f"{item.place}: {wheel} imports {item.module}"
+
+
+@pytest.mark.parametrize("wheel", [wheel for wheel in WHEELS if wheel != "hidet-core"])
+def test_no_private_module_or_name_of_another_wheel_is_imported(wheel) -> None:
+    own = wheel.removeprefix("hidet-")
+    for item in imports_of(wheel):
+        parts = item.module.split(".")
+        if parts[0] == "hidet" and own not in item.hidet_parts():
+            private = [name for name in (*parts, *item.names) if name.startswith("_")]
+            assert not private, f"{item.place}: {private[0]} of {item.module} is private"
+
+
+def test_every_dependency_is_declared() -> None:
+    for wheel, folder in WHEELS.items():
+        project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        declared = {re.split(r"[^A-Za-z0-9_-]", entry)[0].replace("-", "_") for entry in project["dependencies"]}
+        for item in imports_of(wheel):
+            package = item.module.split(".")[0]
+            if package != "hidet" and package not in sys.stdlib_module_names and item.importer[0] != "testing":
+                assert package in declared, f"{item.place}: {package} is not a dependency of {wheel}"
+
+
+def test_plugin_modules_import_nothing_heavy() -> None:
+    modules = ("_plugin", "_builtin")
+    found = [item for wheel in WHEELS for item in imports_of(wheel) if item.importer[-1] in modules]
+    for item in found:
+        if not item.is_inside_function:
+            light = item.module.split(".")[0] in sys.stdlib_module_names or item.hidet_parts() <= {"plugins", "errors"}
+            assert light, f"{item.place}: {item.module} belongs inside the hook"
+    assert {wheel for wheel, folder in WHEELS.items() if any(folder.rglob("src/hidet/*/_plugin.py"))} == {
+        wheel for wheel in WHEELS if wheel != "hidet-core"
+    }
+
+
+def test_no_source_file_exceeds_500_lines() -> None:
+    folders = ("packages", "tests", "benchmarks", "examples")
+    sizes = {
+        file.relative_to(ROOT): len(file.read_text().splitlines())
+        for folder in folders
+        for file in (ROOT / folder).rglob("*.py")
+    }
+    too_long = {str(file): lines for file, lines in sizes.items() if lines > 500}
+    assert not too_long, f"split by reason to exist: {too_long}"
