@@ -1,7 +1,7 @@
 """Who may import whom. Reads the sources with `ast`: imports inside functions count, those for type checkers do not.
 
-Left of an arrow may not import right of it: errors loc dtypes dims <- ir <- compute <- graph <- ops <- passes <- driver.
-A saved graph loads without the compiler, so `runtime` knows neither passes nor schedules. Wheels meet only in core.
+Left may not import right: errors loc dtypes dims <- ir <- compute <- graph <- ops <- passes <- driver. Besides,
+a saved graph loads without the compiler, so `runtime` knows neither passes nor schedules. Wheels meet only in core.
 """
 
 from __future__ import annotations
