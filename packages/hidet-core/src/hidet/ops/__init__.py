@@ -23,6 +23,12 @@ FAMILIES = (
     "activation",
     "binary",
     "elementwise",
+    "matmul",
+    "reshape",
+    "view",
+    "normalize",
+    "conv",
+    "gather",
 )
 
 
