@@ -1,0 +1,119 @@
+"""Folding whole arrays with a combiner: reductions, running folds and collisions of scattered updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hidet.dtypes import from_numpy
+from hidet.ir.expr import Var
+
+if TYPE_CHECKING:
+    from hidet.compute.definition import Combiner
+
+Array = np.ndarray[Any, Any]
+
+
+def combine(combiner: Combiner, left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+    """One fold of two tuples of arrays of equal shapes."""
+    from hidet.compute.array_expr import with_variables
+
+    left_vars, right_vars = (
+        [Var(f"{side}{n}", from_numpy(array.dtype)) for n, array in enumerate(arrays)]
+        for side, arrays in (("left", left), ("right", right))
+    )
+    values = dict(zip([*left_vars, *right_vars], [*left, *right], strict=True))
+    return with_variables(combiner.combine(left_vars, right_vars), values)
+
+
+def fold(combiner: Combiner, values: Sequence[Array], axes: Mapping[int, int], rank: int) -> list[Array]:
+    """Fold tuples of arrays of rank 0 or `rank` over `axes` (axis number -> extent, none zero), kept with extent 1."""
+    full = []
+    for value in values:
+        value = value.reshape((1,) * rank) if value.ndim == 0 else value
+        full.append(np.broadcast_to(value, [axes.get(n, extent) for n, extent in enumerate(value.shape)]))
+    if combiner.numpy is not None:
+        ufunc = getattr(np, combiner.numpy)
+        return [ufunc.reduce(full[0], axis=tuple(axes), keepdims=True, dtype=full[0].dtype)]
+    common = np.broadcast_shapes(*(value.shape for value in full))
+    ordered = sorted(axes)
+    rows = [_axes_last(np.broadcast_to(value, common), ordered) for value in full]
+    folded = _fold_rows(combiner, rows)
+    kept = [1 if n in axes else extent for n, extent in enumerate(common)]
+    return [value.reshape(kept) for value in folded]
+
+
+def _axes_last(array: Array, axes: Sequence[int]) -> Array:
+    """The axes `axes` moved to the end, in order, and merged into one."""
+    others = [n for n in range(array.ndim) if n not in axes]
+    moved = array.transpose([*others, *axes])
+    return moved.reshape([*(array.shape[n] for n in others), -1])
+
+
+def _fold_rows(combiner: Combiner, rows: list[Array]) -> list[Array]:
+    """Fold the last axis by pairs of neighbours, so that the left operand always comes earlier."""
+    while rows[0].shape[-1] > 1:
+        even = rows[0].shape[-1] // 2 * 2
+        paired = combine(combiner, [r[..., 0:even:2] for r in rows], [r[..., 1:even:2] for r in rows])
+        if even < rows[0].shape[-1]:
+            paired = [np.concatenate([p, r[..., even:]], axis=-1) for p, r in zip(paired, rows, strict=True)]
+        rows = paired
+    return [r[..., 0] for r in rows]
+
+
+def running(
+    combiner: Combiner, values: Sequence[Array], axis: int, neutral: Sequence[Array], exclusive: bool, reverse: bool
+) -> list[Array]:
+    """Running folds along `axis` of full arrays of one shape; `neutral` is the combiner's identity."""
+    moved = [np.moveaxis(v, axis, -1) for v in values]
+    if reverse:
+        moved = [v[..., ::-1] for v in moved]
+    if moved[0].size == 0:
+        results = moved
+    elif combiner.numpy is not None and moved[0].dtype.kind != "V":
+        results = [getattr(np, combiner.numpy).accumulate(moved[0], axis=-1, dtype=moved[0].dtype)]
+    else:
+        results = _doubling(combiner, moved)
+    if exclusive and moved[0].size:
+        results = [
+            np.concatenate([np.broadcast_to(n, (*r.shape[:-1], 1)).astype(r.dtype), r[..., :-1]], axis=-1)
+            for r, n in zip(results, neutral, strict=True)
+        ]
+    if reverse:
+        results = [r[..., ::-1] for r in results]
+    return [np.ascontiguousarray(np.moveaxis(r, -1, axis)) for r in results]
+
+
+def _doubling(combiner: Combiner, values: list[Array]) -> list[Array]:
+    """Hillis and Steele's parallel prefix: after step k every element has folded its 2^k predecessors."""
+    distance = 1
+    while distance < values[0].shape[-1]:
+        folded = combine(combiner, [v[..., :-distance] for v in values], [v[..., distance:] for v in values])
+        values = [np.concatenate([v[..., :distance], f], axis=-1) for v, f in zip(values, folded, strict=True)]
+        distance *= 2
+    return values
+
+
+def scatter(combiner: Combiner | None, target: Array, places: Array, updates: Array) -> None:
+    """Apply `updates` in order to the flat array `target` at `places`; without a combiner the last one stays."""
+    if combiner is None:
+        target[places] = updates
+    elif combiner.numpy is not None and target.dtype.kind != "V":
+        getattr(np, combiner.numpy).at(target, places, updates)
+    else:
+        for chosen in _rounds(places):
+            target[places[chosen]] = combine(combiner, [target[places[chosen]]], [updates[chosen]])[0]
+
+
+def _rounds(places: Array) -> list[Array]:
+    """Positions of the updates, in rounds that hit no place twice, each place's updates in order over the rounds."""
+    order = np.argsort(places, kind="stable")
+    ranked = places[order]
+    is_first = np.ones(len(ranked), bool)
+    is_first[1:] = ranked[1:] != ranked[:-1]
+    starts = np.flatnonzero(is_first)
+    turn = np.arange(len(ranked)) - np.repeat(starts, np.diff([*starts, len(ranked)]))
+    by_turn = np.argsort(turn, kind="stable")
+    return [order[part] for part in np.split(by_turn, np.flatnonzero(np.diff(turn[by_turn])) + 1) if len(part)]
