@@ -40,8 +40,9 @@ def truncdiv(a: Array, b: Array) -> Array:
     if a.dtype.kind not in "iu":
         return np.trunc(np.divide(a, b))
     quotient = np.floor_divide(a, b)
-    rounded_away = ((a < 0) != (b < 0)) & (np.remainder(a, b) != 0)
-    return quotient + rounded_away.astype(a.dtype)
+    rounded_up: Array = ((a < 0) != (b < 0)) & (np.remainder(a, b) != 0)
+    result: Array = quotient + rounded_up.astype(a.dtype)
+    return result
 
 
 def power(a: Array, b: Array) -> Array:
