@@ -13,8 +13,8 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from hidet.testing.numerics import Sample, Verdict, check_output
 
+from .compile_reports import NodeCounts, counts_since_forgotten, forget_reports
 from .entry import Inputs, ZooModel
-from .node_counts import NodeCounts, counts_since_forgotten, forget_reports
 from .reference import run_reference
 from .zoo import MODELS
 

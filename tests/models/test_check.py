@@ -8,9 +8,9 @@ import torch
 from torch import fx, nn
 
 from .check import check_module
+from .compile_reports import NodeCounts
 from .entry import Inputs, ZooModel, seeded
 from .initialise import calibrate_batch_norms, randomise_constant_parameters
-from .node_counts import NodeCounts
 from .reference import run_reference
 
 

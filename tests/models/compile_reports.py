@@ -1,4 +1,4 @@
-"""How many nodes of a compiled model ended in which class: the one place that reads hidet's compile reports."""
+"""What tests and benchmarks want to know of hidet's compile reports, read in this one place."""
 
 import importlib
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def forget_reports() -> None:
 
 def counts_since_forgotten() -> NodeCounts:
     """Return the counts of everything compiled since `forget_reports()`."""
-    reports: list[Any] = list(importlib.import_module("hidet.torch").reports())
+    reports = _reports()
     counts: list[Mapping[str, int]] = [report.node_counts for report in reports]
 
     def total(node_class: str) -> int:
@@ -58,3 +58,17 @@ def counts_since_forgotten() -> NodeCounts:
         eager=total("eager"),
         anchors_on_nest=tuple(name for report in reports for name in report.anchors_on_nest),
     )
+
+
+def phases_since_forgotten() -> Mapping[str, float]:
+    """Return the seconds that hidet itself spent by phase: "graph", "build", "compile" and "load"."""
+    reports = _reports()
+    phases = dict.fromkeys((phase for report in reports for phase in report.seconds), 0.0)
+    for report in reports:
+        for phase, seconds in report.seconds.items():
+            phases[phase] += seconds
+    return phases
+
+
+def _reports() -> list[Any]:
+    return list(importlib.import_module("hidet.torch").reports())

@@ -1,0 +1,105 @@
+"""The model benchmark's results as a reader sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from .first_call import FirstCall
+from .results import OUR_SYSTEM, REFERENCE_SYSTEM, FirstCallRow, Row, geometric_means
+
+_LARGE_DIFFERENCE = 1e-3
+"""Above this a system computes something else than eager does, and its latency says nothing."""
+
+
+def print_latencies(console: Console, rows: Sequence[Row], systems: Sequence[str]) -> None:
+    """Print one table for a number of threads: median milliseconds and, in brackets, percent of the FMA peak."""
+    threads, peak = rows[0].threads, max(row.peak for row in rows)
+    console.print(
+        f"{_threads(threads)}, float32, batch 1: median ms (% of the measured FMA peak, {peak / 1e9:.0f} GFLOP/s)",
+        style="bold",
+    )
+    table = Table()
+    table.add_column("model")
+    table.add_column("GFLOP", justify="right")
+    for system in systems:
+        table.add_column(system, justify="right")
+    table.add_column(f"{OUR_SYSTEM} / best peer", justify="right")
+    for row in rows:
+        cells = [_latency_cell(row, system) for system in systems]
+        name = f"{row.model} ({row.what}){' *' if row.disturbed else ''}"
+        table.add_row(name, f"{row.flops / 1e9:.2f}", *cells, "-" if row.ratio is None else f"{row.ratio:.2f}")
+    means = geometric_means(rows, systems)
+    cells = [f"{means[system] * 1e3:.2f}" if system in means else "-" for system in systems]
+    peers = [mean for system, mean in means.items() if system != OUR_SYSTEM]
+    ratio = f"{means[OUR_SYSTEM] / min(peers):.2f}" if OUR_SYSTEM in means and peers else "-"
+    table.add_section()
+    table.add_row("geometric mean", "", *cells, ratio)
+    console.print(table)
+    if any(row.disturbed for row in rows):
+        console.print("* the machine was busy with something else around this row", style="yellow")
+    _print_reasons(console, {row.model: row.reasons for row in rows})
+    for row in rows:
+        for system, difference in row.differences.items():
+            if not difference <= _LARGE_DIFFERENCE:
+                message = f"{row.model}: {system} is {difference:.1e} away from {REFERENCE_SYSTEM}, it is WRONG"
+                console.print(message, style="bold red")
+    console.print(f"largest difference from {REFERENCE_SYSTEM}: {_largest_differences(rows, systems)}")
+    console.print()
+
+
+def print_first_calls(console: Console, rows: Sequence[FirstCallRow], systems: Sequence[str]) -> None:
+    """Print the seconds of first calls, ours split into the phases that hidet counts as its own."""
+    console.print(
+        f"first call in a fresh process with empty caches, {_threads(rows[0].threads)}: seconds", style="bold"
+    )
+    table = Table()
+    table.add_column("model")
+    for system in systems:
+        table.add_column(system, justify="right")
+    table.add_column(f"of {OUR_SYSTEM}: own part")
+    for row in rows:
+        cells = [f"{row.calls[system].total:.1f}" if system in row.calls else "-" for system in systems]
+        table.add_row(row.model, *cells, _own_part(row.calls.get(OUR_SYSTEM)))
+    console.print(table)
+    _print_reasons(console, {row.model: row.reasons for row in rows})
+    console.print()
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' if count > 1 else ''}"
+
+
+def _latency_cell(row: Row, system: str) -> str:
+    if system not in row.latencies:
+        return "-"
+    return f"{row.latencies[system].median * 1e3:.2f} ({row.part_of_peak(system) * 100:.0f}%)"
+
+
+def _own_part(call: FirstCall | None) -> str:
+    if call is None or call.ours is None:
+        return "-"
+    phases = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in call.ours.items())
+    return f"{sum(call.ours.values()):.1f} ({phases})"
+
+
+def _largest_differences(rows: Sequence[Row], systems: Sequence[str]) -> str:
+    parts = []
+    for system in systems:
+        values = [row.differences[system] for row in rows if system in row.differences]
+        if system != REFERENCE_SYSTEM and values:
+            parts.append(f"{system} {max(values):.1e}")
+    return ", ".join(parts) or "nothing to compare"
+
+
+def _print_reasons(console: Console, reasons: Mapping[str, Mapping[str, str]]) -> None:
+    """Say once for each system and reason why a cell is empty, and for which models."""
+    models: dict[tuple[str, str], list[str]] = {}
+    for model, by_system in reasons.items():
+        for system, reason in by_system.items():
+            models.setdefault((system, reason), []).append(model)
+    for (system, reason), names in models.items():
+        where = "" if len(names) == len(reasons) else f" ({', '.join(names)})"
+        console.print(f"- {system}{where}: {reason}", style="dim", markup=False)
