@@ -39,8 +39,10 @@ def _add(a: Expr, b: Expr, alpha: float) -> Expr:
 def _floor_divide(a: Expr, b: Expr) -> Expr:
     if not a.dtype.is_float:
         return a // b
-    # Python's algorithm: the quotient of (a - remainder) is a whole number up to rounding, which the last step removes.
-    quotient = (a - _remainder(a, b)) / b
+    # Python's algorithm: (a - rest) / b is a whole number up to rounding, which the last step removes.
+    rest = build.binary("rem", a, b)
+    exact = (a - rest) / b
+    quotient = build.select(_opposite_signs(rest, b), exact - 1, exact)
     floor = build.unary("floor", quotient)
     rounded = build.select(quotient - floor > 0.5, floor + 1, floor)
     signed_zero = build.binary("copysign", build.const(0, a.dtype), a / b)
@@ -56,8 +58,12 @@ def _remainder(a: Expr, b: Expr) -> Expr:
     if not a.dtype.is_float:
         return a % b
     rest = build.binary("rem", a, b)
-    opposite = build.binary("ne", rest < 0, b < 0)
-    return build.select(build.logical_and(build.binary("ne", rest, 0), opposite), rest + b, rest)
+    return build.select(_opposite_signs(rest, b), rest + b, rest)
+
+
+def _opposite_signs(rest: Expr, b: Expr) -> Expr:
+    """Whether a remainder that is not zero and a divisor have different signs."""
+    return build.logical_and(build.binary("ne", rest, 0), build.binary("ne", rest < 0, b < 0))
 
 
 def _ignoring_nan(op: str) -> Function:

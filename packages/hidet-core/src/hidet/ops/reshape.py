@@ -89,8 +89,9 @@ def _running_products(extents: Sequence[Dim]) -> list[Dim]:
 def reshape_indices(old: Sequence[Dim], new: Sequence[Dim], axes: Sequence[Expr]) -> tuple[Expr, ...]:
     """Where in a tensor of shape `old` the element `axes` of the row-major tensor of shape `new` is."""
     indices: list[Expr] = [build.index(0)] * len(old)
-    if 0 in old or 0 in new:
-        return tuple(indices)
+    if 0 in old and 0 in new:
+        nowhere = axes[list(new).index(0)]
+        return tuple(nowhere if extent == 0 else index for extent, index in zip(old, indices, strict=True))
     for sources, targets in matching_groups(old, new):
         extents = [new[axis] for axis in targets]
         linear = build.flatten([axes[axis] for axis in targets], contiguous_strides(extents))
