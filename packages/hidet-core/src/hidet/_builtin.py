@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
+    from hidet.plugins.specs import ScheduleSpec
 
 HIDET_API = 1
 
@@ -16,3 +17,21 @@ def hidet_operators() -> Iterable[OperatorSpec]:
     from hidet.ops import all_operators
 
     return all_operators()
+
+
+def hidet_schedules() -> Iterable[ScheduleSpec]:
+    """The fallback nest, last for every operator on every target."""
+    from hidet.plugins.specs import ANY, ScheduleSpec
+
+    return [
+        ScheduleSpec(
+            name="fallback",
+            ops=(ANY,),
+            targets=(ANY,),
+            priority=-1000,
+            prologue="gather",
+            epilogue="element-wise",
+            load="hidet.schedule.fallback:FallbackRule",
+            doc="a plain loop nest for any task",
+        )
+    ]

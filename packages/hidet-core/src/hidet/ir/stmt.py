@@ -8,6 +8,7 @@
           | While(condition, body) | If(condition, then, otherwise) | Break() | Continue()
           | Return(value) | Evaluate(expr) | Assert(condition, message)
           | Launch(kernel, grid, arguments)   run a kernel of this module (or a linked one) once per grid index
+          | Invoke(function, arguments)       call a host function of this module (or a linked one)
 """
 
 from __future__ import annotations
@@ -123,3 +124,11 @@ class Launch(Stmt):
     grid: tuple[Expr, ...]
     arguments: tuple[Expr, ...]
     cost: Expr | None = None
+
+
+@node
+class Invoke(Stmt):
+    """Call host function `function`, of this module or linked from another, which returns nothing."""
+
+    function: str
+    arguments: tuple[Expr, ...]

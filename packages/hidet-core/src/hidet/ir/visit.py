@@ -33,7 +33,8 @@ def rewrite(root: AnyNode, change: Callable[[IRNode], IRNode | None]) -> AnyNode
         if known is not None:
             return known
         rebuilt = current.rebuild(visit)
-        result = change(rebuilt) or rebuilt
+        changed = change(rebuilt)
+        result = rebuilt if changed is None else changed
         memo[id(current)] = result
         keep_alive.append(current)
         return cast(IRNode, result)

@@ -97,11 +97,15 @@ class ScheduleSpec(LoadedSpec):
     ops: operators whose tasks it may match, `("*",)` for every one.
     targets: target names, `("*",)` for every one.
     priority: rules are asked in falling priority, those of equal priority in order of registration.
+    prologue: what it inlines into its reads: "none", "load" (element-wise producers) or "gather" (any index formula).
+    epilogue: what it applies before it stores: "none", "element-wise", or "multi-output" (several element-wise results).
     """
 
     ops: tuple[str, ...]
     targets: tuple[str, ...]
     priority: int = 0
+    prologue: Literal["none", "load", "gather"] = "none"
+    epilogue: Literal["none", "element-wise", "multi-output"] = "none"
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)

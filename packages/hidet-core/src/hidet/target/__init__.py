@@ -1,1 +1,51 @@
-"""What a target must provide."""
+"""What a target must provide: an architecture, compilation of modules, and loading of what was compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from hidet.ir.func import Module
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Compiled code of one module. symbols: functions it defines; imports: functions it needs from other binaries."""
+
+    name: str
+    data: bytes
+    symbols: tuple[str, ...]
+
+
+class LoadedCode(Protocol):
+    """Code in memory, ready to be called; it stays valid while this object lives."""
+
+    def address(self, name: str) -> int:
+        """Address of a host function."""
+
+
+class Target(Protocol):
+    """A kind of device and how to make code for it."""
+
+    @property
+    def name(self) -> str:
+        """Registered name: "cpu", "cuda"."""
+
+    @property
+    def arch(self) -> str:
+        """What decides whether compiled code runs: part of every cache key and of saved artifacts."""
+
+    @property
+    def vector_bits(self) -> int:
+        """Widest SIMD register in bits; 0 where that has no meaning."""
+
+    def compile(self, modules: Sequence[tuple[str, Module]], effort: int) -> list[Binary]:
+        """Compile modules, each under its name. `effort` is 1 for small graphs and 3 otherwise."""
+
+    def load(self, binaries: Sequence[Binary]) -> LoadedCode:
+        """Link binaries together and make them callable."""
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Versions of the tools that make code: part of the cache key."""

@@ -1,0 +1,92 @@
+"""`CompileContext`: everything a compilation depends on, made once and passed explicitly. `Options`: what users choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from hidet.errors import OptionError, suggestion
+
+if TYPE_CHECKING:
+    from hidet.cache import KernelCache
+    from hidet.plugins.registry import Registry
+    from hidet.target import Target
+
+Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
+MODES: tuple[Mode, ...] = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """User options of one compilation.
+
+    mode: as in torch.compile; the max-autotune modes allow schedule search where a tuner is installed.
+    strict: refuse a model with operators that would run in the frontend's framework.
+    freeze: parameters never change again: bake them in and release what only they needed.
+    eager_random: random operators give the same numbers as eager execution, by running there.
+    threads: CPU threads; None follows the caller's framework (torch.get_num_threads()) or the affinity mask.
+    cache: use the kernel cache on disk.
+    verify: check the IR after every pass (always done at import and before code generation).
+    dump: directory that receives every stage as text; None writes nothing.
+    """
+
+    mode: Mode = "default"
+    strict: bool = False
+    freeze: bool = False
+    eager_random: bool = False
+    threads: int | None = None
+    cache: bool = True
+    verify: bool = False
+    dump: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise OptionError(f"mode {self.mode!r} is unknown", hint=suggestion(self.mode, MODES))
+        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
+            raise OptionError(f"option threads must be a positive integer or None, got {self.threads!r}")
+        for name in ("strict", "freeze", "eager_random", "cache", "verify"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"option {name} must be True or False, got {getattr(self, name)!r}")
+
+    def updated(self, given: Mapping[str, Any]) -> Options:
+        """These options with some replaced; OptionError names an unknown one and the nearest valid name."""
+        known = [f.name for f in fields(self)]
+        for name in given:
+            if name not in known:
+                raise OptionError(f"option {name!r} is unknown", hint=suggestion(name, known))
+        return replace(self, **given)
+
+
+def options_from(given: Options | Mapping[str, Any] | None) -> Options:
+    """Options of a mapping as users write it; environment variables HIDET_DUMP and HIDET_VERIFY give defaults."""
+    if isinstance(given, Options):
+        return given
+    import os
+
+    base = Options(dump=os.environ.get("HIDET_DUMP"), verify=os.environ.get("HIDET_VERIFY") == "1")
+    return base.updated(given or {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileContext:
+    """What one compilation depends on: the target, the plug-ins' specs, the options and the kernel cache."""
+
+    target: Target
+    registry: Registry
+    options: Options = field(default_factory=Options)
+    cache: KernelCache
+
+
+def make_context(target: str = "auto", options: Options | Mapping[str, Any] | None = None) -> CompileContext:
+    """A context for a target name; "auto" is the CPU until a graph on another device asks for more."""
+    from hidet.cache import open_cache
+    from hidet.plugins.host import load_registry
+
+    chosen = options_from(options)
+    registry = load_registry()
+    spec = registry.target("cpu" if target == "auto" else target)
+    make_target: Any = spec.resolve()
+    return CompileContext(
+        target=make_target(), registry=registry, options=chosen, cache=open_cache(enabled=chosen.cache)
+    )

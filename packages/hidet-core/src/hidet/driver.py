@@ -1,0 +1,141 @@
+"""`compile`: the table of contents of the compiler. Each step's value prints as text with HIDET_DUMP=directory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hidet.context import CompileContext, Options, make_context
+from hidet.errors import HidetError
+from hidet.graph.graph import Graph
+from hidet.graph.verify import verify_graph
+from hidet.ir.func import Module
+from hidet.passes.graph.fuse import fuse
+from hidet.passes.manager import run_graph_passes, run_program_passes
+from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
+from hidet.schedule.host import HostCode, build_host_program
+from hidet.schedule.report import count_nodes
+from hidet.schedule.select import ScheduledGraph, select_schedules
+from hidet.target import Binary
+
+
+def compile(
+    model: Any,
+    example_inputs: Sequence[Any] | None = None,
+    *,
+    target: str = "auto",
+    options: Options | Mapping[str, Any] | None = None,
+) -> CompiledGraph:
+    """Compile a graph, or a model that a frontend accepts (an nn.Module, a path to a model file).
+
+    example_inputs: tensors that give dtypes and shapes where the model does not (torch); None otherwise.
+    target: "auto", "cpu", … Raises a HidetError naming the operator and place that cannot be compiled.
+    """
+    ctx = make_context(target, options)
+    graph = model if isinstance(model, Graph) else _import(model, example_inputs, ctx)
+    return compile_graph(graph, ctx)
+
+
+def compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
+    """The compiler, hand-over by hand-over."""
+    clock = _Clock()
+    with clock("graph"):
+        verify_graph(graph)
+        optimized = run_graph_passes(graph, ctx)
+    with clock("build"):
+        main = _lower(optimized, ctx, "main")
+        prepare = None if optimized.prepare is None else _lower(optimized.prepare.graph, ctx, "prepare")
+    with clock("compile"):
+        binaries, cached = compile_modules({**main.modules, **(prepare.modules if prepare else {})}, ctx)
+    with clock("load"):
+        code = ctx.target.load(binaries)
+    program = main.host.program
+    if prepare is not None:
+        assert optimized.prepare is not None
+        places = {value: number for number, value in enumerate(optimized.inputs)}
+        sources = tuple(places[value] for value in optimized.prepare.parameters)
+        program = replace(program, prepare=prepare.host.program, prepare_inputs=sources)
+    bundle = CodeBundle(
+        program=program,
+        binaries=tuple(binaries),
+        constants=_arrays(main.host, optimized),
+        prepare_constants=() if prepare is None else _arrays(prepare.host, optimized.prepare.graph),  # type: ignore[union-attr]
+        target=ctx.target.name,
+        arch=ctx.target.arch,
+    )
+    report = CompileReport(
+        nodes=count_nodes(main.scheduled),
+        kernels=len(main.scheduled.modules),
+        cached_kernels=cached,
+        seconds=clock.seconds,
+        notes=main.scheduled.notes,
+    )
+    symbols = [s.symbol for p in (program, program.prepare) if p is not None for s in p.steps if hasattr(s, "symbol")]
+    functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in symbols}
+    return CompiledGraph(bundle, functions, report, keep_alive=code)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lowered:
+    scheduled: ScheduledGraph
+    host: HostCode
+    modules: Mapping[str, Module] = field(default_factory=dict)
+
+
+def _lower(graph: Graph, ctx: CompileContext, name: str) -> _Lowered:
+    tasks = fuse(graph, ctx)
+    scheduled = select_schedules(tasks, ctx)
+    host = build_host_program(scheduled, name)
+    kernels = {symbol: run_program_passes(module, ctx) for symbol, module in scheduled.modules.items()}
+    return _Lowered(scheduled, host, {**kernels, **host.modules})
+
+
+def compile_modules(modules: Mapping[str, Module], ctx: CompileContext) -> tuple[list[Binary], int]:
+    """Machine code of every module, from the cache where it is there; also how many were."""
+    from hidet.schedule.cache_key import kernel_key
+
+    keys = {name: kernel_key(module, ctx) for name, module in modules.items()}
+    found = {name: ctx.cache.get(key) for name, key in keys.items()}
+    missing = [(name, modules[name]) for name, data in found.items() if data is None]
+    fresh = {binary.name: binary for binary in ctx.target.compile(missing, effort=3)} if missing else {}
+    binaries = []
+    for name, data in found.items():
+        if data is None:
+            binaries.append(fresh[name])
+            ctx.cache.put(keys[name], fresh[name].data)
+        else:
+            binaries.append(Binary(name, data, tuple(f.name for f in modules[name].functions)))
+    return binaries, len(modules) - len(missing)
+
+
+def _arrays(host: HostCode, graph: Graph) -> tuple[Any, ...]:
+    import numpy
+
+    return tuple(numpy.ascontiguousarray(graph.constants[value].numpy()) for value in host.constants)
+
+
+def _import(model: Any, example_inputs: Sequence[Any] | None, ctx: CompileContext) -> Graph:
+    spec = ctx.registry.frontend_for(model)
+    import_model: Any = spec.resolve()
+    graph = import_model(model, example_inputs, ctx)
+    if not isinstance(graph, Graph):
+        raise HidetError(f"frontend {spec.name} returned a {type(graph).__name__}, expected a Graph")
+    return graph
+
+
+class _Clock:
+    """Seconds by phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[phase] = time.perf_counter() - start
+
+

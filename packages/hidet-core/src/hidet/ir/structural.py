@@ -1,0 +1,208 @@
+"""Structural identity of expressions, programs and compute definitions, independent of names and of sharing.
+
+Every distinct sub-term becomes one line that refers to earlier lines by number, in order of first completion; variables
+and operands are numbered in order of first appearance. Two things are equal exactly when their lines are. A tree and
+the same tree with shared parts give the same lines, each node is visited once, and long statement lists need no
+recursion. Nested `Seq`s count as flattened.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from hashlib import blake2b
+from typing import Any
+
+from hidet.compute.definition import Combiner, Compute, Definition, Operand, Routine, Scan, Scatter
+from hidet.dims import DimExpr
+from hidet.dims.expr import structural_key
+from hidet.dtypes import DType
+from hidet.errors import VerifyError
+from hidet.ir.expr import Const, Var
+from hidet.ir.func import Function, Module
+from hidet.ir.node import IRNode
+from hidet.ir.stmt import Seq
+from hidet.ir.types import BufferType, PointerType, VectorType
+
+
+def structural_hash(thing: object, *more: object, operand_shapes: bool = False) -> str:
+    """64 hexadecimal digits (BLAKE2b) that equal things share, in every process and on every machine.
+
+    thing, more: expressions, statements, functions, modules, definitions and their stages, types, dims, numbers,
+        strings, None and tuples of those; variables that several of them use are the same variable.
+    operand_shapes: count the shapes of operands of definitions, not their ranks alone.
+
+    Names of variables and operands do not count; types, operations, constants (by their bits), names of functions and
+    facts about symbols do. Raises VerifyError for a thing without structural identity.
+    """
+    text = canonical_text((thing, *more), operand_shapes)
+    return blake2b(text.encode(), digest_size=32).hexdigest()
+
+
+def structural_equal(a: object, b: object, operand_shapes: bool = False) -> bool:
+    """Whether `a` and `b` differ at most in the names of variables and operands; see `structural_hash`."""
+    return canonical_text((a,), operand_shapes) == canonical_text((b,), operand_shapes)
+
+
+def canonical_text(things: Sequence[object], operand_shapes: bool = False) -> str:
+    """The lines described above, followed by one line that refers to them."""
+    scope = _Scope(operand_shapes)
+    last = scope.text(tuple(things))
+    return "\n".join([*scope.lines, last])
+
+
+class _Scope:
+    """The lines and numbers of one name space: a function, or everything outside functions."""
+
+    def __init__(self, operand_shapes: bool) -> None:
+        self.operand_shapes = operand_shapes
+        self.lines: dict[str, int] = {}
+        self._nodes: dict[int, int] = {}
+        self._vars: dict[Var, str] = {}
+        self._operands: dict[Operand, str] = {}
+        # By identity, which is quicker than by value: the things described keep their types alive.
+        self._types: dict[int, str] = {}
+        # Flattened statements of each Seq, by its number, for the Seq around it.
+        self._flat: dict[int, tuple[int, ...]] = {}
+
+    def node(self, root: IRNode) -> int:
+        """The number of a node; its sub-terms are numbered first."""
+        known = self._nodes
+        stack = [root]
+        while stack:
+            current = stack[-1]
+            if id(current) in known:
+                stack.pop()
+                continue
+            pending = [child for child in current.children() if id(child) not in known]
+            if pending:
+                pending.reverse()
+                stack += pending
+                continue
+            stack.pop()
+            known[id(current)] = self._number(current)
+        return known[id(root)]
+
+    def _number(self, node: IRNode) -> int:
+        if isinstance(node, Seq):
+            return self._number_seq(node)
+        if isinstance(node, Var):
+            return self._line(self._var(node))
+        known = self._nodes
+        parts = [type(node).__name__]
+        for name, is_child in _plan(type(node)):
+            value = getattr(node, name)
+            if not is_child:
+                parts.append(_bits(value) if type(node) is Const and name == "value" else self.text(value))
+            elif value is None:
+                parts.append("-")
+            elif isinstance(value, tuple):
+                parts.append(f"({','.join([str(known[id(child)]) for child in value])})")
+            else:
+                parts.append(str(known[id(value)]))
+        return self._line(" ".join(parts))
+
+    def _number_seq(self, node: Seq) -> int:
+        flat: list[int] = []
+        for stmt in node.stmts:
+            number = self._nodes[id(stmt)]
+            flat.extend(self._flat.get(number, (number,)))
+        if len(flat) == 1:
+            return flat[0]
+        number = self._line(f"Seq ({','.join(map(str, flat))})")
+        self._flat[number] = tuple(flat)
+        return number
+
+    def _line(self, text: str) -> int:
+        return self.lines.setdefault(text, len(self.lines))
+
+    def _var(self, var: Var) -> str:
+        known = self._vars.get(var)
+        if known is None:
+            # The number is taken before the type is described: a buffer's shape may mention further variables.
+            known = self._vars[var] = f"v{len(self._vars)}"
+            known = self._vars[var] = f"{known}:{self.text(var.type)}"
+        return known
+
+    def operand(self, operand: Operand) -> str:
+        known = self._operands.get(operand)
+        if known is None:
+            shape = self.text(operand.shape) if self.operand_shapes else str(len(operand.shape))
+            known = self._operands[operand] = f"t{len(self._operands)}:{operand.dtype.name}[{shape}]"
+        return known
+
+    def value_type(self, type_: DType | VectorType | PointerType) -> str:
+        known = self._types.get(id(type_))
+        if known is None:
+            known = self._types[id(type_)] = type_.name if isinstance(type_, DType) else str(type_)
+        return known
+
+    def buffer(self, type_: BufferType) -> str:
+        strides = "-" if type_.strides is None else self.text(type_.strides)
+        return f"{type_.dtype.name}x{type_.lanes}{self.text(type_.shape)}{{{strides}}}@{type_.space}"
+
+    def function(self, function: Function) -> str:
+        """A function has variables of its own, so it is described by a scope of its own."""
+        inner = _Scope(self.operand_shapes)
+        head = [function.params, function.grid_vars, function.body]
+        signature = [inner.text(value) for value in head]
+        rest = [inner.text(value) for value in (function.result, function.kind, function.attributes)]
+        lines = ";".join(inner.lines)
+        return f"function {function.name!r} {' '.join([*signature, *rest])} {{{lines}}}"
+
+    def record(self, value: Any) -> str:
+        """A module, definition or stage, field by field."""
+        return f"{type(value).__name__}({' '.join([self.text(getattr(value, f.name)) for f in fields(value)])})"
+
+    def text(self, value: object) -> str:
+        """One value as part of a line."""
+        kind = type(value)
+        encode = _ENCODERS.get(kind)
+        if encode is not None:
+            return encode(self, value)
+        if isinstance(value, IRNode):
+            return str(self.node(value))
+        raise VerifyError(f"{kind.__name__} has no structural identity: {value!r}")
+
+
+def _bits(value: object) -> str:
+    """A number such that different bits give different text: -0.0, NaN payloads, 1 and True differ."""
+    if isinstance(value, float):
+        return value.hex() if value == value else f"nan{struct.pack('<d', value).hex()}"
+    if isinstance(value, complex):
+        return f"{_bits(value.real)}+{_bits(value.imag)}j"
+    return repr(value)
+
+
+def _sequence(scope: _Scope, value: Any) -> str:
+    return f"({','.join([scope.text(item) for item in value])})"
+
+
+_ENCODERS: dict[type, Callable[[_Scope, Any], str]] = {
+    str: lambda scope, value: repr(value),
+    bool: lambda scope, value: repr(value),
+    int: lambda scope, value: repr(value),
+    float: lambda scope, value: _bits(value),
+    complex: lambda scope, value: _bits(value),
+    type(None): lambda scope, value: "-",
+    tuple: _sequence,
+    list: _sequence,
+    Operand: _Scope.operand,
+    Combiner: lambda scope, value: value.name,
+    DType: _Scope.value_type,
+    VectorType: _Scope.value_type,
+    PointerType: _Scope.value_type,
+    BufferType: _Scope.buffer,
+    DimExpr: lambda scope, value: f"<{structural_key(value)}>",
+    Function: _Scope.function,
+    **dict.fromkeys((Module, Definition, Compute, Scan, Scatter, Routine), _Scope.record),
+}
+
+
+@cache
+def _plan(kind: type[IRNode]) -> tuple[tuple[str, bool], ...]:
+    """The fields of a node class in order, each with whether it holds child nodes."""
+    assert is_dataclass(kind)
+    return tuple((f.name, f.name in kind.child_fields) for f in fields(kind))

@@ -1,0 +1,126 @@
+"""Fusion: from a graph to tasks. Groups come from `hidet.schedule.group`; here producers are inlined into consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hidet.compute.definition import Compute, Operand, fresh_axes
+from hidet.graph.graph import Graph, Node, Value, readers
+from hidet.graph.types import TensorType
+from hidet.ir.expr import Access, Expr
+from hidet.ir.visit import replace_accesses, substitute
+from hidet.schedule.group import Group, group_nodes
+from hidet.schedule.task import ForeignStep, Task, TaskGraph, TaskTensor, group_key
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+
+def fuse(graph: Graph, ctx: CompileContext) -> TaskGraph:
+    """Cut `graph` into tasks for the context's target."""
+    grouping = group_nodes(graph, lambda node: _abilities(node, ctx))
+    table = readers(graph)
+    outputs = set(graph.outputs)
+    steps: list[Task | ForeignStep] = []
+    for group in grouping.groups:
+        if group.anchor is not None and group.anchor.op.kind in ("eager", "host"):
+            steps.append(ForeignStep(group.anchor))
+            continue
+        members = set(group.nodes)
+        live = [
+            value
+            for node in group.nodes
+            for value in node.outputs
+            if value in outputs or any(reader not in members for reader in table.get(value, ()))
+        ]
+        if live:
+            steps.append(_make_task(group, live, grouping.types))
+    return TaskGraph(graph, tuple(steps), grouping.types, grouping.aliases)
+
+
+def _abilities(node: Node, ctx: CompileContext) -> tuple[str, str]:
+    """(prologue, epilogue) of the first rule for this operator; the fallback nest inlines any prologue."""
+    for spec in ctx.registry.schedules_for(node.op.name, ctx.target.name):
+        return spec.prologue, spec.epilogue
+    return "gather", "element-wise"
+
+
+def _make_task(group: Group, live: Sequence[Value], types: Mapping[Value, TensorType]) -> Task:
+    nodes = tuple(group.nodes)
+    inside = {value for node in nodes for value in node.outputs}
+    external = dict.fromkeys(v for node in nodes for v in node.values if v not in inside)
+    inputs = {
+        v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape)) for n, v in enumerate(external)
+    }
+    anchor = group.anchor
+    computed: dict[Value, Compute] = {}
+    direct: dict[Value, Operand] = {v: t.operand for v, t in inputs.items()}
+    for node in nodes:
+        if node is anchor:
+            assert node.definition is not None
+            direct.update(zip(node.outputs, node.definition.outputs, strict=True))
+        else:
+            computed[node.outputs[0]] = _inlined(node, direct, computed)
+    prologues: list[Compute | None] = []
+    anchor_inputs: list[TaskTensor | None] = []
+    if anchor is not None:
+        assert anchor.definition is not None
+        remaining = iter(anchor.definition.inputs)
+        for value in anchor.inputs:
+            if value is None:
+                prologues.append(None)
+                anchor_inputs.append(None)
+                continue
+            operand = next(remaining)
+            if value in computed:
+                stage = computed[value]
+                prologues.append(Compute(operand, stage.axes, stage.value))
+                anchor_inputs.append(None)
+            else:
+                prologues.append(None)
+                anchor_inputs.append(inputs[value])
+    outputs = []
+    epilogues = []
+    for number, value in enumerate(live):
+        result = Operand(f"y{number}", types[value].dtype, types[value].shape)
+        if value in computed:
+            epilogues.append(Compute(result, computed[value].axes, computed[value].value))
+        else:
+            axes = fresh_axes(result.rank)
+            epilogues.append(Compute(result, axes, direct[value][axes]))
+        outputs.append(TaskTensor(value, types[value], result))
+    task_inputs, task_outputs = tuple(inputs.values()), tuple(outputs)
+    name = (anchor or nodes[-1]).op.name.replace(":", "_").replace(".", "_")
+    return Task(
+        name=name if len(nodes) == 1 else f"{name}_fused{len(nodes)}",
+        nodes=nodes,
+        inputs=task_inputs,
+        outputs=task_outputs,
+        anchor=anchor,
+        prologues=tuple(prologues),
+        anchor_inputs=tuple(anchor_inputs),
+        epilogues=tuple(epilogues),
+        key=group_key(nodes, task_inputs, task_outputs),
+    )
+
+
+def _inlined(node: Node, direct: Mapping[Value, Operand], computed: Mapping[Value, Compute]) -> Compute:
+    """The node's stage with operands replaced: by task operands, or by the expressions that compute them."""
+    definition = node.definition
+    assert definition is not None
+    stage = definition.stages[0]
+    assert isinstance(stage, Compute)
+    values = [v for v in node.inputs if v is not None]
+    sources = dict(zip(definition.inputs, values, strict=True))
+
+    def replacement(access: Access) -> Expr | None:
+        value = sources.get(access.operand)
+        if value is None:
+            return None
+        inner = computed.get(value)
+        if inner is None:
+            return direct[value][access.indices]
+        return substitute(inner.value, dict(zip(inner.axes, access.indices, strict=True)))
+
+    return Compute(stage.result, stage.axes, replace_accesses(stage.value, replacement))

@@ -1,0 +1,84 @@
+"""Running passes: order, verification, dumps, timing, and the pass's name on errors."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from hidet.graph.graph import Graph
+from hidet.ir.func import Module
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+
+class GraphPass(Protocol):
+    """A frozen dataclass whose fields are its options; pure: same object when nothing changed."""
+
+    name: ClassVar[str]
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """The transformed graph."""
+
+
+class ProgramPass(Protocol):
+    """As `GraphPass`, on thread-IR modules."""
+
+    name: ClassVar[str]
+
+    def run(self, module: Module, ctx: CompileContext) -> Module:
+        """The transformed module."""
+
+
+def run_graph_passes(graph: Graph, ctx: CompileContext) -> Graph:
+    """Every graph pass of the registry that applies to the target, in dependency order."""
+    _dump(ctx, "00_import", graph)
+    for number, spec in enumerate(ctx.registry.passes_for("graph", ctx.target.name)):
+        graph = _run(spec.name, spec.resolve(), graph, "graph", ctx)
+        _dump(ctx, f"{number + 1:02}_{spec.name}", graph)
+        if ctx.options.verify:
+            _verify_graph(graph, spec.name)
+    return graph
+
+
+def run_program_passes(module: Module, ctx: CompileContext) -> Module:
+    """Every program pass that applies to the target, in dependency order."""
+    for spec in ctx.registry.passes_for("program", ctx.target.name):
+        module = _run(spec.name, spec.resolve(), module, "program", ctx)
+    _dump(ctx, f"program_{module.entry}", module)
+    return module
+
+
+def _run(name: str, loaded: Any, subject: Any, level: Any, ctx: CompileContext) -> Any:
+    instance = loaded() if isinstance(loaded, type) else loaded
+    start = time.perf_counter()
+    try:
+        result = instance.run(subject, ctx)
+    except Exception as error:
+        error.add_note(f"while running {level} pass {name!r}")
+        raise
+    ctx.registry.pass_done(name, level, subject, result, time.perf_counter() - start)
+    return result
+
+
+def _verify_graph(graph: Graph, after: str) -> None:
+    from hidet.errors import VerifyError
+    from hidet.graph.verify import verify_graph
+
+    try:
+        verify_graph(graph)
+    except VerifyError as error:
+        raise VerifyError(f"after pass {after!r}: {error.message}", loc=error.loc) from error
+
+
+def _dump(ctx: CompileContext, stage: str, subject: Graph | Module) -> None:
+    if ctx.options.dump is None:
+        return
+    from hidet.graph.printer import print_graph
+    from hidet.ir.printer import print_module
+
+    directory = Path(ctx.options.dump)
+    directory.mkdir(parents=True, exist_ok=True)
+    text = print_graph(subject) if isinstance(subject, Graph) else print_module(subject)
+    (directory / f"{stage}.hir").write_text(text)

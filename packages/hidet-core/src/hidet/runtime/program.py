@@ -1,0 +1,133 @@
+"""The host program of a compiled graph: frozen data that the executor runs and an artifact stores.
+
+Compiled segments read everything they need from one table of 8-byte slots: addresses of tensors and values of sizes.
+Slots that depend on sizes alone are filled once a shape; a call only writes addresses of its inputs and outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hidet.dims import Dim
+from hidet.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSlot:
+    """A tensor whose address is in `slot`. Strides are in elements."""
+
+    slot: int
+    dtype: DType
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    offset: Dim = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InputSlot:
+    """One argument of a call. `tensor` None: a plain integer, bound to symbol `symbol` (or unused if that is None)."""
+
+    tensor: TensorSlot | None
+    is_parameter: bool = False
+    symbol: str | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSlot:
+    """One result of a call.
+
+    tensor: where it lies. storage: bytes of fresh memory it needs, None when it lies in the storage of another
+    output, `same_as`. mutates: number of the input whose memory it is written to instead; such a result is not
+    returned. size: a plain integer result.
+    """
+
+    tensor: TensorSlot | None
+    storage: Dim | None = None
+    same_as: int | None = None
+    mutates: int | None = None
+    size: Dim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaBuffer:
+    """Temporary memory: its bytes, and the first and last step during which it must not be overwritten."""
+
+    slot: int
+    nbytes: Dim
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of kernels compiled into one host function `void symbol(pool, table)`."""
+
+    symbol: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCall:
+    """A node run by the frontend's framework, or by numpy.
+
+    arguments: where its tensor inputs lie, None for absent ones. results: where compiled code expects its outputs;
+    `keep` marks results that later steps read by address.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    arguments: tuple[TensorSlot | Dim | None, ...]
+    results: tuple[TensorSlot, ...]
+    is_host: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolSource:
+    """Where a symbol's value comes from: extent `axis` of input number `input`, or the integer input itself."""
+
+    name: str
+    input: int
+    axis: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantSlot:
+    """Constant number `index` of the constant store lies at the address in `slot`."""
+
+    slot: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostProgram:
+    """What a call does.
+
+    slots: length of the table. sizes: slots whose value is a size. prepare: the program that computes `prepared`
+    slots from parameters, its inputs being the inputs numbered `prepare_inputs`.
+    """
+
+    slots: int
+    inputs: tuple[InputSlot, ...]
+    outputs: tuple[OutputSlot, ...]
+    steps: tuple[Segment | ForeignCall, ...]
+    buffers: tuple[ArenaBuffer, ...] = ()
+    sizes: tuple[tuple[int, Dim], ...] = ()
+    constants: tuple[ConstantSlot, ...] = ()
+    symbols: tuple[SymbolSource, ...] = ()
+    prepare: HostProgram | None = None
+    prepare_inputs: tuple[int, ...] = ()
+    prepared: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """Graph nodes by how they run."""
+
+    scheduled: int = 0
+    fallback: int = 0
+    routine: int = 0
+    host: int = 0
+    eager: int = 0
+    names: tuple[tuple[str, str], ...] = field(default=())

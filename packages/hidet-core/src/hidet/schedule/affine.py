@@ -1,0 +1,103 @@
+"""Affine analysis of index expressions: offset = constant + sum(coefficient * axis), coefficients being dims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hidet import dims
+from hidet.dims import Dim
+from hidet.ir.expr import Binary, Const, Expr, Size, Var
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """constant + sum(coefficients[v] * v). Variables with coefficient zero are left out."""
+
+    coefficients: dict[Var, Dim]
+    constant: Dim
+
+    def coefficient(self, var: Var) -> Dim:
+        """How far the value moves when `var` grows by one."""
+        return self.coefficients.get(var, 0)
+
+
+def affine_index(expr: Expr) -> Affine | None:
+    """The affine form of an i64 expression; None when it is not affine in its variables."""
+    if isinstance(expr, Var):
+        return Affine({expr: 1}, 0)
+    if isinstance(expr, Const):
+        return Affine({}, int(expr.value)) if isinstance(expr.value, int) else None
+    if isinstance(expr, Size):
+        return Affine({}, expr.dim)
+    if not isinstance(expr, Binary) or expr.op not in ("add", "sub", "mul"):
+        return None
+    left, right = affine_index(expr.a), affine_index(expr.b)
+    if left is None or right is None:
+        return None
+    if expr.op == "add":
+        return _combine(left, right, 1)
+    if expr.op == "sub":
+        return _combine(left, right, -1)
+    if not right.coefficients:
+        return _scale(left, right.constant)
+    if not left.coefficients:
+        return _scale(right, left.constant)
+    return None
+
+
+def affine_offset(indices: Sequence[Expr], strides: Sequence[Dim]) -> Affine | None:
+    """The affine form of sum(index * stride); None when an index is not affine."""
+    total = Affine({}, 0)
+    for index, stride in zip(indices, strides, strict=True):
+        part = affine_index(index)
+        if part is None:
+            return None
+        total = _combine(total, _scale(part, stride), 1)
+    return total
+
+
+def _combine(a: Affine, b: Affine, sign: int) -> Affine:
+    coefficients = dict(a.coefficients)
+    for var, value in b.coefficients.items():
+        merged = coefficients.get(var, 0) + value * sign
+        if isinstance(merged, int) and merged == 0:
+            coefficients.pop(var, None)
+        else:
+            coefficients[var] = merged
+    return Affine(coefficients, a.constant + b.constant * sign)
+
+
+def _scale(a: Affine, factor: Dim) -> Affine:
+    if isinstance(factor, int) and factor == 0:
+        return Affine({}, 0)
+    return Affine({v: c * factor for v, c in a.coefficients.items()}, a.constant * factor)
+
+
+def collapse_axes(
+    axes: Sequence[Var], extents: Sequence[Dim], maps: Sequence[Affine], pinned: frozenset[Var]
+) -> list[list[int]]:
+    """Group neighbouring axes that every map walks as one. Returns positions, outermost group first.
+
+    Axes of extent one are left out. `pinned` axes are used in other ways than through `maps` and stay alone.
+    """
+    groups: list[list[int]] = []
+    for position in range(len(axes)):
+        if extents[position] == 1 and axes[position] not in pinned:
+            continue
+        if groups and _continues(groups[-1][-1], position, axes, extents, maps, pinned):
+            groups[-1].append(position)
+        else:
+            groups.append([position])
+    return groups
+
+
+def _continues(
+    outer: int, inner: int, axes: Sequence[Var], extents: Sequence[Dim], maps: Sequence[Affine], pinned: frozenset[Var]
+) -> bool:
+    if axes[outer] in pinned or axes[inner] in pinned:
+        return False
+    extent = extents[inner]
+    return all(
+        dims.prove_equal(m.coefficient(axes[outer]), m.coefficient(axes[inner]) * extent) is True for m in maps
+    )

@@ -1,0 +1,216 @@
+"""The fallback nest: a loop nest for any task on any target, linear in the elements it touches.
+
+Each stage of the anchor's definition becomes one kernel; results of inner stages go through scratch buffers. Nothing is
+tiled or vectorised. A matmul, convolution, attention, normalisation, softmax or pooling that ends here is a defect of
+the target's schedules and is reported as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hidet import dims
+from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter, results_of
+from hidet.dims import Dim
+from hidet.errors import ScheduleError
+from hidet.graph.types import contiguous_strides
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.func import Function, Module
+from hidet.ir.stmt import Assign, Declare, For, If, Launch, Seq, Stmt, Store
+from hidet.ir.types import PointerType
+from hidet.ir.visit import accesses
+from hidet.schedule.lowering import KernelScope, Lowering, nest
+from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.task import Task
+from hidet.target import Target
+
+# Elements one work item computes where the stage allows splitting: enough to hide the cost of starting it.
+ITEM_ELEMENTS = 1024
+
+
+class FallbackRule:
+    """Schedules every task of compute, scan and scatter stages."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """Everything but routines, which need a program of their own."""
+        if task.anchor is not None and any(isinstance(s, Routine) for s in task.definition.stages):
+            return None
+        return Match(task)
+
+    def space(self, match: Match, target: Target) -> SearchSpace:
+        """Nothing to tune."""
+        return SearchSpace()
+
+    def default(self, match: Match, target: Target) -> Params:
+        """No parameters."""
+        return {}
+
+    def build(self, match: Match, params: Params, target: Target) -> Program:
+        """One kernel a stage, then one an output that is not an anchor output as it is."""
+        return _Builder(match.task).program()
+
+
+class _Builder:
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.places: dict[Operand, tuple[Var, tuple[Dim, ...]]] = {}
+        self.functions: list[Function] = []
+        self.launches: list[Stmt] = []
+        self.arguments: list[Dim] = []
+        self.argument_vars: list[Var] = []
+        self.scratch: list[Dim] = []
+        self.pointers: list[Var] = []
+
+    def program(self) -> Program:
+        task = self.task
+        for tensor in task.inputs:
+            self._place(tensor.operand, tensor.type.element_strides)
+        outputs = {e.result: t for e, t in zip(task.epilogues, task.outputs, strict=True)}
+        for epilogue, tensor in outputs.items():
+            self._place(epilogue, tensor.type.element_strides)
+        scratch: list[Var] = []
+        if task.anchor is not None:
+            for operand, source in zip(_anchor_operands(task), task.anchor_inputs, strict=True):
+                if operand is not None and source is not None:
+                    self.places[operand] = self.places[source.operand]
+            for stage in task.definition.stages:
+                for result in results_of(stage):
+                    scratch.append(self._scratch(result))
+                self._stage(stage)
+        for epilogue in task.epilogues:
+            self._stage(epilogue)
+        entry = Function(
+            "entry", (*self.pointers, *scratch, *self.argument_vars), build.seq(self.launches), kind="host"
+        )
+        return Program(Module((*self.functions, entry), "entry"), tuple(self.arguments), tuple(self.scratch))
+
+    def _place(self, operand: Operand, strides: Sequence[Dim]) -> None:
+        pointer = Var(operand.name, PointerType(operand.dtype))
+        self.pointers.append(pointer)
+        self.places[operand] = (pointer, tuple(strides))
+
+    def _scratch(self, result: Operand) -> Var:
+        pointer = Var(f"{result.name}_scratch", PointerType(result.dtype))
+        self.places[result] = (pointer, contiguous_strides(result.shape))
+        self.scratch.append(dims.product(result.shape) * result.dtype.nbytes)
+        return pointer
+
+    def _stage(self, stage: Compute | Scan | Scatter | Routine) -> None:
+        scope = KernelScope()
+        lowering = Lowering(scope, {})
+        prologues = [p for p in self.task.prologues if p is not None]
+        used = {*results_of(stage), *(a.operand for e in (*_expressions(stage), *(p.value for p in prologues)) for a in accesses(e))}
+        outer: list[Expr] = []
+        pointers: dict[Operand, Var] = {}
+        for operand, (place, strides) in self.places.items():
+            if operand in used:
+                pointers[operand] = scope.pointer(operand.name, operand.dtype)
+                outer.append(place)
+                lowering.buffer(operand, pointers[operand], strides)
+        for prologue in prologues:
+            lowering.inline(prologue)
+        if isinstance(stage, Compute):
+            grid_var, grid, body = self._compute(stage, scope, lowering, pointers)
+        elif isinstance(stage, Scan):
+            grid_var, grid, body = self._scan(stage, scope, lowering, pointers)
+        elif isinstance(stage, Scatter):
+            grid_var, grid, body = self._scatter(stage, scope, lowering, pointers)
+        else:
+            raise ScheduleError(f"task {self.task.name}: routine {stage.name} has no loop nest")
+        self._emit(scope, outer, grid_var, grid, body)
+
+    def _emit(self, scope: KernelScope, outer: list[Expr], grid_var: Var, grid: Dim, body: Stmt) -> None:
+        name = f"kernel{len(self.functions)}"
+        self.functions.append(Function(name, scope.params, body, kind="kernel", grid_vars=(grid_var,)))
+        outside = KernelScope()
+        extent = outside.size(grid, "grid")
+        sizes = [build.size_var(f"a{len(self.argument_vars) + n}") for n in range(len(scope.arguments))]
+        for dim, var in [*zip(scope.arguments, sizes, strict=True), *zip(outside.arguments, outside.sizes, strict=True)]:
+            self.arguments.append(dim)
+            self.argument_vars.append(var)
+        self.launches.append(Launch(name, (extent,), (*outer, *sizes), cost=None))
+
+    def _store(self, operand: Operand, pointers: dict[Operand, Var], scope: KernelScope, indices: Sequence[Expr], value: Expr) -> Stmt:
+        strides = [scope.size(s, f"{operand.name}_stride") for s in self.places[operand][1]]
+        return Store(pointers[operand], (build.flatten(indices, strides),), value)
+
+    def _compute(self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> tuple[Var, Dim, Stmt]:
+        """One work item an index of the outermost axis; the other axes are loops."""
+        extents = [scope.size(d, "n") for d in stage.result.shape]
+        before, value = lowering.statements(lowering.resolve(stage.value, {}))
+        body = build.seq([*before, self._store(stage.result, pointers, scope, stage.axes, value)])
+        if not stage.axes:
+            return build.size_var("item"), 1, body
+        return stage.axes[0], stage.result.shape[0], nest(stage.axes[1:], extents[1:], body)
+
+    def _scan(self, stage: Scan, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> tuple[Var, Dim, Stmt]:
+        """One work item runs along the scanned axis for every other index."""
+        shape = stage.results[0].shape
+        extents = [scope.size(d, "n") for d in shape]
+        dtypes = [v.dtype for v in stage.values]
+        running = [Var(f"running{n}", dtype) for n, dtype in enumerate(dtypes)]
+        step = build.size_var("step")
+        last = extents[stage.axis] - 1
+        place = last - step if stage.reverse else step
+        axes = [place if n == stage.axis else axis for n, axis in enumerate(stage.axes)]
+        bindings = {stage.axes[stage.axis]: place}
+        before, values = [], []
+        for value in stage.values:
+            stmts, expr = lowering.statements(lowering.resolve(value, bindings))
+            before += stmts
+            values.append(expr)
+        left, right = (values, running) if stage.reverse else (running, values)
+        fresh = [Var(f"next{n}", dtype) for n, dtype in enumerate(dtypes)]
+        update: list[Stmt] = [Declare(v, x) for v, x in zip(fresh, stage.combiner.combine(left, right), strict=True)]
+        update += [Assign(v, x) for v, x in zip(running, fresh, strict=True)]
+        stores = [self._store(r, pointers, scope, axes, v) for r, v in zip(stage.results, running, strict=True)]
+        ordered = [*stores, *before, *update] if stage.exclusive else [*before, *update, *stores]
+        start = [Declare(v, x) for v, x in zip(running, stage.combiner.identity(dtypes), strict=True)]
+        body = build.seq([*start, For(step, build.index(0), extents[stage.axis], build.seq(ordered))])
+        others = [n for n in range(len(shape)) if n != stage.axis]
+        if not others:
+            return build.size_var("item"), 1, body
+        rest = others[1:]
+        loops = nest([stage.axes[n] for n in rest], [extents[n] for n in rest], body)
+        return stage.axes[others[0]], shape[others[0]], loops
+
+    def _scatter(self, stage: Scatter, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> tuple[Var, Dim, Stmt]:
+        """One work item: copy the base, then apply the updates in order, which keeps the result reproducible."""
+        extents = [scope.size(d, "n") for d in stage.result.shape]
+        before, base = lowering.statements(lowering.resolve(stage.base, {}))
+        copy = nest(
+            stage.base_axes,
+            extents,
+            build.seq([*before, self._store(stage.result, pointers, scope, stage.base_axes, base)]),
+        )
+        indices = [lowering.resolve(i, {}) for i in stage.indices]
+        stmts, update = lowering.statements(lowering.resolve(stage.update, {}))
+        if stage.combine is not None:
+            strides = [scope.size(s, "stride") for s in self.places[stage.result][1]]
+            old = build.load(pointers[stage.result], build.flatten(indices, strides))
+            update = stage.combine.combine([old], [update])[0]
+        body = build.seq([*stmts, self._store(stage.result, pointers, scope, indices, update)])
+        if stage.condition is not None:
+            body = If(lowering.resolve(stage.condition, {}), body)
+        updates = nest(stage.axes, [scope.size(d, "n") for d in stage.extents], body)
+        return build.size_var("item"), 1, Seq((copy, updates))
+
+
+def _expressions(stage: Compute | Scan | Scatter | Routine) -> tuple[Expr, ...]:
+    """Every expression of a stage."""
+    if isinstance(stage, Compute):
+        return (stage.value,)
+    if isinstance(stage, Scan):
+        return stage.values
+    if isinstance(stage, Scatter):
+        condition = () if stage.condition is None else (stage.condition,)
+        return (stage.base, *stage.indices, stage.update, *condition)
+    return ()
+
+
+def _anchor_operands(task: Task) -> list[Operand | None]:
+    """The definition's inputs lined up with the anchor node's inputs (absent ones None)."""
+    assert task.anchor is not None
+    remaining = iter(task.definition.inputs)
+    return [None if v is None else next(remaining) for v in task.anchor.inputs]

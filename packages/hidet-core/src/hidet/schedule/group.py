@@ -1,0 +1,215 @@
+"""Choosing fusion groups: which nodes are computed together.
+
+Post-scheduling fusion: an anchor keeps its own schedule; injective producers are inlined into its reads and injective
+consumers into its stores, as far as the target's rule for that anchor says it can. What remains injective is grouped
+among itself. Views cost nothing: they become aliases with strides, or index arithmetic where only a copy could do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from hidet.compute.definition import Compute
+from hidet.graph.graph import Graph, Node, Value, producers, readers
+from hidet.graph.types import TensorType
+from hidet.ir.expr import Access, Expr, Unary
+from hidet.ir.visit import accesses, walk
+from hidet.schedule.task import Alias
+
+# Bounds that keep one kernel readable and its register pressure sane.
+MAX_NODES = 48
+MAX_INPUTS = 24
+
+Absorbs = Callable[[Node], tuple[str, str]]
+
+
+@dataclass(slots=True)
+class Group:
+    """A group under construction: its nodes in graph order and its anchor, if it has one."""
+
+    anchor: Node | None
+    nodes: list[Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Grouping:
+    """The result: groups in the order of their last node, and views that stay outside groups."""
+
+    groups: list[Group]
+    aliases: dict[Value, Alias]
+    types: dict[Value, TensorType]
+
+
+def group_nodes(graph: Graph, absorbs: Absorbs) -> Grouping:
+    """Partition the nodes of `graph`. `absorbs(node)` gives (prologue, epilogue) abilities of the anchor's rule."""
+    return _Grouper(graph, absorbs).run()
+
+
+class _Grouper:
+    def __init__(self, graph: Graph, absorbs: Absorbs) -> None:
+        self.graph = graph
+        self.absorbs = absorbs
+        self.producer = producers(graph)
+        self.readers = readers(graph)
+        self.outputs = set(graph.outputs)
+        self.order = {node: position for position, node in enumerate(graph.nodes)}
+        self.types: dict[Value, TensorType] = {}
+        self.aliases: dict[Value, Alias] = {}
+        self.group_of: dict[Node, Group] = {}
+
+    def run(self) -> Grouping:
+        for value in (*self.graph.inputs, *self.graph.constants, *(self.graph.prepare.results if self.graph.prepare else ())):
+            if isinstance(value.type, TensorType):
+                self.types[value] = value.type
+        for node in self.graph.nodes:
+            for value in node.outputs:
+                if isinstance(value.type, TensorType):
+                    self.types[value] = value.type
+            if node.op.kind == "view":
+                self._alias(node)
+        for node in self.graph.nodes:
+            if not _is_foreign(node) and not self._is_injective(node):
+                self._anchor(node)
+        for node in reversed(self.graph.nodes):
+            if node not in self.group_of and self._is_injective(node) and node.outputs[0] not in self.aliases:
+                self._injective(node)
+        groups = {id(g): g for g in self.group_of.values()}
+        for group in groups.values():
+            group.nodes.sort(key=self.order.__getitem__)
+        for node in self.graph.nodes:
+            if _is_foreign(node):
+                groups[id(node)] = Group(node, [node])
+        ordered = sorted(groups.values(), key=lambda g: self.order[g.nodes[-1]])
+        return Grouping(ordered, self.aliases, self.types)
+
+    def _alias(self, node: Node) -> None:
+        """Make the node's output a view of its input's storage where strides can express it."""
+        source, result = node.inputs[0], node.outputs[0]
+        assert source is not None and node.op.view is not None
+        view = node.op.view(self.types[source], node.attrs, result.tensor)
+        if view is None:
+            return
+        base = self.aliases.get(source)
+        offset = view.offset if base is None else base.offset + view.offset
+        self.aliases[result] = Alias(source if base is None else base.base, offset)
+        self.types[result] = result.tensor.with_strides(view.strides)
+
+    @staticmethod
+    def _is_injective(node: Node) -> bool:
+        return node.definition is not None and node.definition.is_injective and len(node.outputs) == 1
+
+    def _sole_reader(self, value: Value) -> Node | None:
+        """The only node that reads `value`, unless the value must exist for someone else."""
+        nodes = self.readers.get(value, [])
+        return nodes[0] if len(nodes) == 1 and value not in self.outputs else None
+
+    def _anchor(self, node: Node) -> None:
+        prologue, epilogue = self.absorbs(node)
+        group = Group(node, [node])
+        self.group_of[node] = group
+        if prologue != "none":
+            for value in node.values:
+                self._absorb_producer(value, node, group)
+        if epilogue != "none" and len(node.outputs) == 1:
+            self._absorb_consumers(node, group)
+
+    def _absorb_consumers(self, anchor: Node, group: Group) -> None:
+        """Follow the chain of element-wise readers of the anchor's result."""
+        tail = anchor
+        while len(group.nodes) < MAX_NODES:
+            value = tail.outputs[0]
+            reader = self._sole_reader(value)
+            if reader is None or reader in self.group_of or not self._is_injective(reader):
+                return
+            if reader.op.kind == "view" or not _reads_identically(reader, value):
+                return
+            group.nodes.append(reader)
+            self.group_of[reader] = group
+            for other in reader.values:
+                if other is not value:
+                    self._absorb_producer(other, reader, group)
+            tail = reader
+
+    def _absorb_producer(self, value: Value, reader: Node, group: Group) -> None:
+        """Inline the injective producer of `value` where that repeats no work, and its producers in turn."""
+        stack = [(value, reader)]
+        while stack and len(group.nodes) < MAX_NODES:
+            current, consumer = stack.pop()
+            node = self.producer.get(current)
+            if node is None or node in self.group_of or not self._is_injective(node):
+                continue
+            if self._sole_reader(current) is not consumer:
+                continue
+            if current in self.aliases and not self._continues(node, group):
+                continue
+            if _repeats_work(node, consumer, current):
+                continue
+            group.nodes.append(node)
+            self.group_of[node] = group
+            stack.extend((v, node) for v in node.values)
+
+    def _continues(self, view: Node, group: Group) -> bool:
+        """Whether a view is worth inlining: only if what it looks at will be inlined as well."""
+        source = view.inputs[0]
+        assert source is not None
+        node = self.producer.get(source)
+        if node is None or node in self.group_of or not self._is_injective(node):
+            return False
+        return self._sole_reader(source) is view and (source not in self.aliases or self._continues(node, group))
+
+    def _injective(self, node: Node) -> None:
+        group = Group(None, [node])
+        self.group_of[node] = group
+        for value in node.values:
+            self._absorb_producer(value, node, group)
+
+
+def _is_foreign(node: Node) -> bool:
+    return node.op.kind in ("eager", "host")
+
+
+def _reads_identically(reader: Node, value: Value) -> bool:
+    """Whether element i of the reader's result needs only element i of `value`."""
+    definition = reader.definition
+    assert definition is not None
+    stage = definition.stages[0]
+    assert isinstance(stage, Compute)
+    present = [v for v in reader.inputs if v is not None]
+    operands = {o for o, v in zip(definition.inputs, present, strict=True) if v is value}
+    reads = [a for a in accesses(stage.value) if a.operand in operands]
+    return bool(reads) and all(a.indices == stage.axes for a in reads)
+
+
+_EXPENSIVE = frozenset({"exp", "log", "erf", "tanh", "sin", "cos", "pow", "sigmoid"})
+
+
+def _repeats_work(node: Node, consumer: Node, value: Value) -> bool:
+    """Whether inlining `node` into `consumer` would compute elements several times: a broadcast or several reads."""
+    definition, inlined = consumer.definition, node.definition
+    assert definition is not None and inlined is not None
+    present = [v for v in consumer.inputs if v is not None]
+    operands = {o for o, v in zip(definition.inputs, present, strict=True) if v is value}
+    expensive = any(isinstance(n, Unary) and n.op in _EXPENSIVE for s in inlined.stages for n in walk(_value(s)))
+    if not expensive:
+        return False
+    reads: list[Access] = []
+    spread = False
+    for stage in definition.stages:
+        if not isinstance(stage, Compute):
+            return True
+        found = [a for a in accesses(stage.value) if a.operand in operands]
+        reads += found
+        spread |= any(len([i for i in a.indices if i in stage.axes]) < len(stage.axes) for a in found)
+    return spread or len(reads) > 1
+
+
+def _value(stage: object) -> Expr:
+    assert isinstance(stage, Compute)
+    return stage.value
+
+
+def alias_root(value: Value, aliases: Mapping[Value, Alias]) -> Value:
+    """The value whose storage `value` lies in."""
+    alias = aliases.get(value)
+    return value if alias is None else alias.base

@@ -1,0 +1,235 @@
+"""From a scheduled graph to a host program: slots for every tensor and size, and thread IR for its segments.
+
+A segment is a run of tasks without a foreign step between them; its code loads addresses and sizes from the table and
+invokes each task's entry function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hidet import dims, dtypes
+from hidet.dims import Dim, DimExpr
+from hidet.errors import CompileError
+from hidet.graph.graph import Graph, Value
+from hidet.graph.types import DimType, TensorType
+from hidet.ir import build
+from hidet.ir.expr import Bitcast, Expr, Var
+from hidet.ir.func import Function, Module
+from hidet.ir.stmt import Invoke, Stmt
+from hidet.ir.types import PointerType
+from hidet.runtime.program import (
+    ArenaBuffer,
+    ConstantSlot,
+    ForeignCall,
+    HostProgram,
+    InputSlot,
+    OutputSlot,
+    Segment,
+    SymbolSource,
+    TensorSlot,
+)
+from hidet.schedule.select import ScheduledGraph, ScheduledTask
+from hidet.schedule.task import ForeignStep
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostCode:
+    """A host program, the modules of its segments by symbol, and the constants in slot order."""
+
+    program: HostProgram
+    modules: Mapping[str, Module]
+    constants: tuple[Value, ...]
+
+
+def build_host_program(scheduled: ScheduledGraph, name: str) -> HostCode:
+    """Lay out the table and write the segments' code. `name` prefixes the segments' symbols."""
+    return _Builder(scheduled, name).run()
+
+
+class _Builder:
+    def __init__(self, scheduled: ScheduledGraph, name: str) -> None:
+        self.scheduled = scheduled
+        self.graph: Graph = scheduled.task_graph.graph
+        self.types = scheduled.task_graph.types
+        self.aliases = scheduled.task_graph.aliases
+        self.name = name
+        self.count = 0
+        self.slot_of: dict[Value, int] = {}
+        self.size_slots: dict[Dim, int] = {}
+        self.lifetimes: dict[int, tuple[int, int]] = {}
+        self.buffer_bytes: dict[int, Dim] = {}
+        self.position = 0
+
+    def run(self) -> HostCode:
+        graph = self.graph
+        inputs = [self._input(value) for value in graph.inputs]
+        prepared = [self._new_slot(v) for v in (graph.prepare.results if graph.prepare else ())]
+        constants = [ConstantSlot(self._new_slot(v), n) for n, v in enumerate(graph.constants)]
+        outputs = self._outputs()
+        steps: list[Segment | ForeignCall] = []
+        modules: dict[str, Module] = {}
+        pending: list[ScheduledTask] = []
+        for step in (*self.scheduled.steps, None):
+            if isinstance(step, ScheduledTask):
+                pending.append(step)
+                continue
+            if pending:
+                symbol = f"{self.name}_segment{len(modules)}"
+                modules[symbol] = self._segment(symbol, pending)
+                steps.append(Segment(symbol))
+                pending = []
+            if step is not None:
+                steps.append(self._foreign(step))
+        buffers = [ArenaBuffer(s, n, *self.lifetimes.get(s, (0, 0))) for s, n in self.buffer_bytes.items()]
+        program = HostProgram(
+            slots=self.count,
+            inputs=tuple(inputs),
+            outputs=outputs,
+            steps=tuple(steps),
+            buffers=tuple(buffers),
+            sizes=tuple((slot, dim) for dim, slot in self.size_slots.items()),
+            constants=tuple(constants),
+            symbols=_symbol_sources(graph),
+            prepared=tuple(prepared),
+        )
+        return HostCode(program, modules, tuple(graph.constants))
+
+    # --- slots -----------------------------------------------------------------------------------------------------
+
+    def _new_slot(self, value: Value | None = None) -> int:
+        self.count += 1
+        if value is not None:
+            self.slot_of[value] = self.count - 1
+        return self.count - 1
+
+    def _input(self, value: Value) -> InputSlot:
+        if isinstance(value.type, DimType):
+            dim = value.type.dim
+            symbol = next(iter(dims.symbols(dim))).name if isinstance(dim, DimExpr) else None
+            return InputSlot(None, symbol=symbol, name=value.name)
+        self._new_slot(value)
+        return InputSlot(self._tensor(value), value in self.graph.parameters, name=value.name)
+
+    def _tensor(self, value: Value) -> TensorSlot:
+        type_ = self.types[value]
+        alias = self.aliases.get(value)
+        base, offset = (value, 0) if alias is None else (alias.base, alias.offset)
+        return TensorSlot(self._slot(base), type_.dtype, type_.shape, type_.element_strides, offset)
+
+    def _slot(self, value: Value) -> int:
+        """The slot of a value with storage; a temporary gets arena memory at its first use."""
+        known = self.slot_of.get(value)
+        if known is None:
+            known = self._new_slot(value)
+            self.buffer_bytes[known] = storage_bytes(self.types[value])
+        if known in self.buffer_bytes:
+            first, _ = self.lifetimes.get(known, (self.position, self.position))
+            self.lifetimes[known] = (first, self.position)
+        return known
+
+    def _outputs(self) -> tuple[OutputSlot, ...]:
+        slots: list[OutputSlot] = []
+        first_use: dict[Value, int] = {}
+        mutated = {output: source for source, output in self.graph.mutates}
+        for number, value in enumerate(self.graph.outputs):
+            if isinstance(value.type, DimType):
+                slots.append(OutputSlot(None, size=value.type.dim))
+                continue
+            alias = self.aliases.get(value)
+            root = value if alias is None else alias.base
+            if number in mutated:
+                self.slot_of[value] = self.slot_of[self.graph.inputs[mutated[number]]]
+                slots.append(OutputSlot(self._tensor(value), mutates=mutated[number]))
+            elif root in first_use:
+                slots.append(OutputSlot(self._tensor(value), same_as=first_use[root]))
+            elif root in self.slot_of:
+                raise CompileError(
+                    f"output %{value.name} shares memory with an input or constant; a copy node must stand between them"
+                )
+            else:
+                self._new_slot(root)
+                first_use[root] = number
+                slots.append(OutputSlot(self._tensor(value), storage=storage_bytes(self.types[root])))
+        return tuple(slots)
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def _segment(self, symbol: str, tasks: list[ScheduledTask]) -> Module:
+        table = Var("table", PointerType(dtypes.i64))
+        stmts: list[Stmt] = []
+        for scheduled in tasks:
+            task, program = scheduled.task, scheduled.program
+            arguments: list[Expr] = [self._address(t.value, table) for t in (*task.inputs, *task.outputs)]
+            for nbytes in program.scratch:
+                slot = self._new_slot()
+                self.buffer_bytes[slot] = nbytes
+                self.lifetimes[slot] = (self.position, self.position)
+                arguments.append(_pointer(table, slot, dtypes.u8))
+            arguments += [self._size(dim, table) for dim in program.arguments]
+            stmts.append(Invoke(scheduled.symbol, tuple(arguments)))
+            self.position += 1
+        entry = Function(symbol, (table,), build.seq(stmts), kind="host")
+        return Module((entry,), symbol, tuple(dict.fromkeys(s.symbol for s in tasks)))
+
+    def _address(self, value: Value, table: Var) -> Expr:
+        tensor = self._tensor(value)
+        base = _pointer(table, tensor.slot, tensor.dtype)
+        return base if tensor.offset == 0 else build.address(base, self._size(tensor.offset, table))
+
+    def _size(self, dim: Dim, table: Var) -> Expr:
+        if not isinstance(dim, DimExpr):
+            return build.index(dim)
+        slot = self.size_slots.get(dim)
+        if slot is None:
+            slot = self.size_slots[dim] = self._new_slot()
+        return build.load(table, slot)
+
+    def _foreign(self, step: ForeignStep) -> ForeignCall:
+        node = step.node
+        assert node.op.call is not None
+        arguments: list[TensorSlot | Dim | None] = []
+        for value in node.inputs:
+            if value is None:
+                arguments.append(None)
+            elif isinstance(value.type, DimType):
+                arguments.append(value.type.dim)
+            else:
+                arguments.append(self._tensor(value))
+        results = tuple(self._tensor(v) for v in node.outputs if isinstance(v.type, TensorType))
+        self.position += 1
+        return ForeignCall(node.op.name, node.op.call, tuple(arguments), results, is_host=node.op.kind == "host")
+
+
+def _pointer(table: Var, slot: int, dtype: dtypes.DType) -> Expr:
+    return Bitcast(build.load(table, slot), PointerType(dtype))
+
+
+def storage_bytes(type_: TensorType) -> Dim:
+    """Bytes from the first to the last element of a tensor, at least enough for its element count."""
+    if any(n == 0 for n in type_.shape):
+        return 0
+    last: Dim = 1
+    for extent, stride in zip(type_.shape, type_.element_strides, strict=True):
+        last = last + (extent - 1) * stride
+    return last * type_.dtype.nbytes
+
+
+def _symbol_sources(graph: Graph) -> tuple[SymbolSource, ...]:
+    """The first input extent (or integer input) that is exactly each symbol."""
+    found: dict[str, SymbolSource] = {}
+    for number, value in enumerate(graph.inputs):
+        if isinstance(value.type, DimType):
+            _note(found, value.type.dim, number, None)
+        elif isinstance(value.type, TensorType):
+            for axis, extent in enumerate(value.type.shape):
+                _note(found, extent, number, axis)
+    return tuple(found.values())
+
+
+def _note(found: dict[str, SymbolSource], dim: Dim, number: int, axis: int | None) -> None:
+    if isinstance(dim, DimExpr):
+        symbols = dims.symbols(dim)
+        if len(symbols) == 1 and dim == dims.as_dim(symbols[0]) and symbols[0].name not in found:
+            found[symbols[0].name] = SymbolSource(symbols[0].name, number, axis)

@@ -1,0 +1,137 @@
+"""Choosing a rule for each task and building each distinct program once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from hidet.errors import ScheduleError
+from hidet.ir.expr import Call
+from hidet.ir.func import Function, Module
+from hidet.ir.node import IRNode
+from hidet.ir.stmt import Invoke, Launch
+from hidet.ir.structural import structural_hash
+from hidet.ir.visit import rewrite
+from hidet.schedule.rule import Match, Params, Program
+from hidet.schedule.task import ForeignStep, Task, TaskGraph
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+    from hidet.plugins.specs import ScheduleSpec
+
+FALLBACK = "fallback"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A rule's match for a task with the parameters to build it with."""
+
+    rule_name: str
+    rule: Any
+    match: Match
+    params: Params
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScheduledTask:
+    """A task and the program chosen for it. `symbol` is the entry function's name in the linked code."""
+
+    task: Task
+    rule_name: str
+    program: Program
+    symbol: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScheduledGraph:
+    """Every task with its program; `modules` holds each distinct module once, under its symbol.
+
+    notes: rules that were skipped and why, for the report.
+    """
+
+    task_graph: TaskGraph
+    steps: tuple[ScheduledTask | ForeignStep, ...]
+    modules: dict[str, Module]
+    notes: tuple[str, ...] = field(default=())
+
+
+def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGraph:
+    """Pick a rule a task (first match in falling priority, unless a hook chooses) and build its program.
+
+    Tasks with equal keys share one program object; programs that differ in sizes only share one module.
+    """
+    built: dict[tuple[object, ...], tuple[str, Program, str]] = {}
+    modules: dict[str, Module] = {}
+    steps: list[ScheduledTask | ForeignStep] = []
+    notes: list[str] = []
+    for step in task_graph.steps:
+        if isinstance(step, ForeignStep):
+            steps.append(step)
+            continue
+        known = built.get(step.key)
+        if known is None:
+            rule_name, program = _schedule(step, ctx, notes)
+            symbol, module = _named(step, program.module)
+            modules.setdefault(symbol, module)
+            known = built[step.key] = (rule_name, replace(program, module=modules[symbol]), symbol)
+        steps.append(ScheduledTask(step, *known))
+    return ScheduledGraph(task_graph, tuple(steps), modules, tuple(notes))
+
+
+def _schedule(task: Task, ctx: CompileContext, notes: list[str]) -> tuple[str, Program]:
+    choices = _choices(task, ctx, notes)
+    chosen = ctx.registry.choose_schedule(task, choices, ctx.target) if choices else None
+    ordered = ([chosen] if isinstance(chosen, Choice) else []) + [c for c in choices if c is not chosen]
+    for choice in ordered:
+        try:
+            program: Program = choice.rule.build(choice.match, choice.params, ctx.target)
+        except ScheduleError as error:
+            notes.append(f"{task.name}: rule {choice.rule_name} gave up: {error.message}")
+            continue
+        return choice.rule_name, program
+    reasons = "; ".join(note for note in notes if note.startswith(f"{task.name}:")) or "no rule matches"
+    raise ScheduleError(f"no schedule for task {task.name} on {ctx.target.name}: {reasons}", loc=task.loc)
+
+
+def _choices(task: Task, ctx: CompileContext, notes: list[str]) -> list[Choice]:
+    found = []
+    for spec in ctx.registry.schedules_for(task.op_name, ctx.target.name):
+        rule = _rule(spec)
+        try:
+            match = rule.match(task, ctx.target)
+        except ScheduleError as error:
+            notes.append(f"{task.name}: rule {spec.name} cannot: {error.message}")
+            continue
+        if match is not None:
+            found.append(Choice(spec.name, rule, match, rule.default(match, ctx.target)))
+    return found
+
+
+def _rule(spec: ScheduleSpec) -> Any:
+    loaded: Any = spec.resolve()
+    return loaded() if isinstance(loaded, type) else loaded
+
+
+def _named(task: Task, module: Module) -> tuple[str, Module]:
+    """Give every function of `module` a name unique among all kernels: a readable stem and the module's hash."""
+    symbol = f"{task.name}_{structural_hash(module)[:16]}"
+    return symbol, rename_module(module, {f.name: symbol if f.name == module.entry else f"{symbol}_{f.name}" for f in module.functions})
+
+
+def rename_module(module: Module, names: dict[str, str]) -> Module:
+    """The module with functions renamed, in definitions, launches and calls."""
+
+    def change(n: IRNode) -> IRNode | None:
+        if isinstance(n, Launch) and n.kernel in names:
+            return Launch(names[n.kernel], n.grid, n.arguments, n.cost)
+        if isinstance(n, Invoke) and n.function in names:
+            return Invoke(names[n.function], n.arguments)
+        if isinstance(n, Call) and n.callee in names:
+            return Call(names[n.callee], n.arguments, n.type)
+        return None
+
+    functions: Sequence[Function] = [
+        replace(f, name=names.get(f.name, f.name), body=rewrite(f.body, change)) for f in module.functions
+    ]
+    return Module(tuple(functions), names.get(module.entry, module.entry), module.externals)

@@ -1,0 +1,119 @@
+"""A task: one anchor operator (or none) with the operators fused into its reads and writes; the unit of scheduling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hidet.compute.definition import Compute, Definition, Operand
+from hidet.dims import Dim
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.types import TensorType
+
+if TYPE_CHECKING:
+    from hidet.loc import Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskTensor:
+    """A tensor that a task reads or writes: the graph's value, its type with strides, its name in definitions."""
+
+    value: Value
+    type: TensorType
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """One fusion group.
+
+    nodes: the graph nodes it computes, in order.
+    inputs, outputs: tensors in memory.
+    anchor: the node that is scheduled by a rule; None when all nodes are injective.
+    prologues: one an anchor input: how that input is computed from the task's inputs; None where the anchor reads a
+        task input as it is (or the optional input is absent).
+    anchor_inputs: one an anchor input: the task input it reads directly; None where there is a prologue (or nothing).
+    epilogues: one an output: its value from the anchor's outputs and the task's inputs. Without fused operators this
+        is the identity on an anchor output.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[TaskTensor, ...]
+    outputs: tuple[TaskTensor, ...]
+    anchor: Node | None
+    prologues: tuple[Compute | None, ...]
+    anchor_inputs: tuple[TaskTensor | None, ...]
+    epilogues: tuple[Compute, ...]
+    key: tuple[object, ...]
+
+    @property
+    def loc(self) -> Loc | None:
+        """Where the anchor, or the last node, stands in the user's model."""
+        return (self.anchor or self.nodes[-1]).loc
+
+    @property
+    def op_name(self) -> str:
+        """The anchor operator's name; "elementwise" without an anchor."""
+        return "elementwise" if self.anchor is None else self.anchor.op.name
+
+    @property
+    def definition(self) -> Definition:
+        """The anchor's definition. Only for tasks that have an anchor."""
+        assert self.anchor is not None and self.anchor.definition is not None
+        return self.anchor.definition
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is fused before or after the anchor."""
+        return len(self.nodes) == 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alias:
+    """A value that lies in the storage of `base`, `offset` elements after its start; its own type has the strides."""
+
+    base: Value
+    offset: Dim
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignStep:
+    """A node that the compiler does not turn into code: run by the frontend's framework, or by numpy on the host."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskGraph:
+    """A graph cut into tasks, in an order in which they can run.
+
+    types: the final type, with strides, of every value that lies in memory. aliases: values that need no memory of
+    their own because they are views.
+    """
+
+    graph: Graph
+    steps: tuple[Task | ForeignStep, ...]
+    types: Mapping[Value, TensorType]
+    aliases: Mapping[Value, Alias]
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The steps that are tasks."""
+        return tuple(step for step in self.steps if isinstance(step, Task))
+
+
+def group_key(nodes: tuple[Node, ...], inputs: tuple[TaskTensor, ...], outputs: tuple[TaskTensor, ...]) -> tuple[object, ...]:
+    """What decides a task's program: operators, attributes, wiring and types; equal keys mean equal programs."""
+    numbers: dict[Value, int] = {t.value: position for position, t in enumerate(inputs)}
+    parts: list[object] = []
+    for node in nodes:
+        parts.append((node.op.name, node.attrs, tuple(None if v is None else numbers[v] for v in node.inputs)))
+        for value in node.outputs:
+            numbers[value] = len(numbers)
+    return (
+        tuple(parts),
+        tuple(t.type for t in inputs),
+        tuple((numbers[t.value], t.type) for t in outputs),
+    )

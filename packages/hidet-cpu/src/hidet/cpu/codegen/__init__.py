@@ -1,0 +1,5 @@
+"""From thread IR to textual LLVM IR."""
+
+from hidet.cpu.codegen.module import emit_module
+
+__all__ = ["emit_module"]

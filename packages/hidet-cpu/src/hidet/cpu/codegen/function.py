@@ -1,0 +1,264 @@
+"""Emitting one thread-IR function as LLVM text: blocks, locals, control flow. Expressions are in `expression.py`."""
+
+from __future__ import annotations
+
+from hidet.cpu.codegen.expression import ExpressionEmitter
+from hidet.cpu.codegen.spelling import memory_type, register_type
+from hidet.cpu.codegen.state import ModuleState
+from hidet.errors import CodegenError
+from hidet.ir import stmt as s
+from hidet.ir.expr import Binary, Const, Expr, Var
+from hidet.ir.types import BufferType, VectorType
+
+# Work below this many nanoseconds is not worth waking the pool: an empty region costs about half a microsecond.
+PARALLEL_GRAIN = 5000
+
+
+class FunctionEmitter(ExpressionEmitter):
+    """Statements of one function. `lines` is the body, `entry` the allocas that precede it."""
+
+    def __init__(self, names: dict[Var, str], module: ModuleState) -> None:
+        super().__init__(names, module)
+        self._loops: list[tuple[str, str]] = []
+        self._access_groups: list[str] = []
+
+    def stmt(self, node: s.Stmt) -> None:
+        """Emit one statement; CodegenError for kinds this target does not know."""
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            raise CodegenError(f"the CPU target cannot emit statement {type(node).__name__}")
+        handler(self, node)
+
+    def _seq(self, node: s.Seq) -> None:
+        for child in node.stmts:
+            self.stmt(child)
+
+    def _declare(self, node: s.Declare) -> None:
+        type_ = node.var.type
+        slot = self.fresh(node.var.name)
+        if isinstance(type_, BufferType):
+            count = 1
+            for extent in type_.shape:
+                if not isinstance(extent, Const):
+                    raise CodegenError(f"local array {node.var.name} needs a constant shape")
+                count *= int(extent.value)  # type: ignore[arg-type]  # index constants are ints
+            element = memory_type(VectorType(type_.dtype, type_.lanes) if type_.lanes > 1 else type_.dtype)
+            self.entry.append(f"  {slot} = alloca [{count} x {element}], align 64")
+        else:
+            self.entry.append(f"  {slot} = alloca {register_type(type_)}, align {_slot_alignment(type_)}")
+        self.slots[node.var] = slot
+        if node.init is not None:
+            self._write_slot(node.var, node.init)
+
+    def _assign(self, node: s.Assign) -> None:
+        self._write_slot(node.var, node.value, reassociate=_is_fold(node.var, node.value))
+
+    def _write_slot(self, var: Var, value: Expr, reassociate: bool = False) -> None:
+        slot = self.slots.get(var)
+        if slot is None:
+            raise CodegenError(f"variable {var.name} is assigned but not declared")
+        self.begin_statement()
+        text = self.value(value) if not reassociate else self.reassociated(value)
+        self.line(f"store {register_type(var.type)} {text}, ptr {slot}")
+
+    def _store(self, node: s.Store) -> None:
+        self.begin_statement()
+        value = self.to_memory(node.value)
+        pointer = self.pointer(node.buffer, node.indices)
+        type_ = memory_type(node.value.type)
+        alignment = node.value.dtype.nbytes
+        if node.mask is None:
+            self.line(f"store {type_} {value}, ptr {pointer}, align {alignment}{self._group()}")
+            return
+        mask = self.value(node.mask)
+        mask_type = register_type(node.mask.type)
+        suffix = f"{_vector_suffix(type_)}.p0"
+        self.module.declare(f"llvm.masked.store.{suffix}", "void", (type_, "ptr", "i32", mask_type))
+        self.line(
+            f"call void @llvm.masked.store.{suffix}({type_} {value}, ptr {pointer}, i32 {alignment}, {mask_type} {mask})"
+        )
+
+    def _group(self) -> str:
+        return f", !llvm.access.group {self._access_groups[-1]}" if self._access_groups else ""
+
+    def load_suffix(self) -> str:
+        return self._group()
+
+    def _for(self, node: s.For) -> None:
+        if node.kind == "unroll" and isinstance(node.extent, Const) and isinstance(node.start, Const):
+            self._unrolled(node)
+            return
+        self.begin_statement()
+        start = self.value(node.start)
+        extent = self.value(node.extent)
+        end = self.fresh("end")
+        self.line(f"{end} = add nsw i64 {start}, {extent}")
+        before, head, body, latch, done = self.current_block, *self.labels("head", "body", "latch", "done")
+        counter = self.fresh(node.var.name)
+        following = self.fresh("next")
+        self.line(f"br label %{head}")
+        self.block(head)
+        self.line(f"{counter} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]")
+        condition = self.fresh("more")
+        self.line(f"{condition} = icmp slt i64 {counter}, {end}")
+        self.line(f"br i1 {condition}, label %{body}, label %{done}")
+        self.block(body)
+        self.names[node.var] = counter
+        metadata = ""
+        if node.kind == "vectorize":
+            group = self.module.metadata("distinct !{}")
+            self._access_groups.append(group)
+            metadata = f", !llvm.loop {self.module.vector_loop(group)}"
+        self._loops.append((done, latch))
+        self.stmt(node.body)
+        self._loops.pop()
+        if node.kind == "vectorize":
+            self._access_groups.pop()
+        self.jump(latch)
+        self.block(latch)
+        self.line(f"{following} = add nsw i64 {counter}, {node.step}")
+        self.line(f"br label %{head}{metadata}")
+        self.block(done)
+
+    def _unrolled(self, node: s.For) -> None:
+        first, count = int(node.start.value), int(node.extent.value)  # type: ignore[attr-defined]  # both are Const
+        for i in range(first, first + count, node.step):
+            self.names[node.var] = str(i)
+            self.stmt(node.body)
+
+    def _while(self, node: s.While) -> None:
+        head, body, done = self.labels("head", "body", "done")
+        self.jump(head)
+        self.block(head)
+        self.begin_statement()
+        condition = self.value(node.condition)
+        self.line(f"br i1 {condition}, label %{body}, label %{done}")
+        self.block(body)
+        self._loops.append((done, head))
+        self.stmt(node.body)
+        self._loops.pop()
+        self.jump(head)
+        self.block(done)
+
+    def _if(self, node: s.If) -> None:
+        self.begin_statement()
+        condition = self.value(node.condition)
+        then, otherwise, done = self.labels("then", "else", "endif")
+        self.line(f"br i1 {condition}, label %{then}, label %{otherwise if node.otherwise is not None else done}")
+        self.block(then)
+        self.stmt(node.then)
+        self.jump(done)
+        if node.otherwise is not None:
+            self.block(otherwise)
+            self.stmt(node.otherwise)
+            self.jump(done)
+        self.block(done)
+
+    def _break(self, node: s.Break) -> None:
+        self._leave_to(self._loops[-1][0])
+
+    def _continue(self, node: s.Continue) -> None:
+        self._leave_to(self._loops[-1][1])
+
+    def _leave_to(self, label: str) -> None:
+        self.line(f"br label %{label}")
+        self.block(self.labels("dead")[0])
+
+    def _return(self, node: s.Return) -> None:
+        self.begin_statement()
+        if node.value is None:
+            self.line(self.return_text)
+        else:
+            self.line(f"ret {register_type(node.value.type)} {self.value(node.value)}")
+        self.block(self.labels("dead")[0])
+
+    def _evaluate(self, node: s.Evaluate) -> None:
+        self.begin_statement()
+        self.value(node.expr)
+
+    def _assert(self, node: s.Assert) -> None:
+        self.begin_statement()
+        condition = self.value(node.condition)
+        passed, failed = self.labels("passed", "failed")
+        self.line(f"br i1 {condition}, label %{passed}, label %{failed}")
+        self.block(failed)
+        self.line(self.failure_text(node.message))
+        self.block(passed)
+
+    def _launch(self, node: s.Launch) -> None:
+        self.begin_statement()
+        grid = [self.value(extent) for extent in node.grid]
+        arguments = [(register_type(a.type), self.value(a)) for a in node.arguments]
+        cells = self.fresh("args")
+        words = len(arguments) + len(grid)
+        self.entry.append(f"  {cells} = alloca [{max(words, 1)} x i64], align 64")
+        for position, (type_, text) in enumerate([*arguments, *(("i64", extent) for extent in grid)]):
+            cell = self.fresh("arg")
+            self.line(f"{cell} = getelementptr i64, ptr {cells}, i64 {position}")
+            self.line(f"store {type_} {text}, ptr {cell}, align 8")
+        count = grid[0]
+        for extent in grid[1:]:
+            product = self.fresh("count")
+            self.line(f"{product} = mul nsw i64 {count}, {extent}")
+            count = product
+        self.module.use_kernel(node.kernel)
+        if node.cost is None:
+            self._call_parallel(node.kernel, cells, count)
+            return
+        cost = self.value(node.cost)
+        total, large = self.fresh("nanoseconds"), self.fresh("large")
+        self.line(f"{total} = mul nsw i64 {count}, {cost}")
+        self.line(f"{large} = icmp sgt i64 {total}, {PARALLEL_GRAIN}")
+        parallel, alone, done = self.labels("parallel", "alone", "launched")
+        self.line(f"br i1 {large}, label %{parallel}, label %{alone}")
+        self.block(parallel)
+        self._call_parallel(node.kernel, cells, count)
+        self.jump(done)
+        self.block(alone)
+        self.line(f"call void @{node.kernel}(ptr {cells}, i64 0, i64 {count})")
+        self.jump(done)
+        self.block(done)
+
+    def _call_parallel(self, kernel: str, cells: str, count: str) -> None:
+        self.module.declare("hidet_parallel", "void", ("ptr", "ptr", "ptr", "i64"))
+        self.line(f"call void @hidet_parallel(ptr %pool, ptr @{kernel}, ptr {cells}, i64 {count})")
+
+    def _invoke(self, node: s.Invoke) -> None:
+        self.begin_statement()
+        arguments = [("ptr", "%pool"), *((register_type(a.type), self.value(a)) for a in node.arguments)]
+        if node.function not in self.module.functions:
+            self.module.declare(node.function, "void", [type_ for type_, _ in arguments])
+        self.line(f"call void @{node.function}({', '.join(f'{type_} {text}' for type_, text in arguments)})")
+
+
+def _is_fold(var: Var, value: Expr) -> bool:
+    """Whether an assignment folds a value into its own variable, so that lanes may be combined in another order."""
+    return isinstance(value, Binary) and value.op in ("add", "mul", "min", "max") and var in (value.a, value.b)
+
+
+def _slot_alignment(type_: object) -> int:
+    return 64 if isinstance(type_, VectorType) else 8
+
+
+def _vector_suffix(llvm_type: str) -> str:
+    """"<16 x float>" → "v16f32"."""
+    count, _, scalar = llvm_type.strip("<>").partition(" x ")
+    return f"v{count}{ {'float': 'f32', 'double': 'f64'}.get(scalar, scalar)}"
+
+
+_HANDLERS = {
+    s.Seq: FunctionEmitter._seq,
+    s.Declare: FunctionEmitter._declare,
+    s.Assign: FunctionEmitter._assign,
+    s.Store: FunctionEmitter._store,
+    s.For: FunctionEmitter._for,
+    s.While: FunctionEmitter._while,
+    s.If: FunctionEmitter._if,
+    s.Break: FunctionEmitter._break,
+    s.Continue: FunctionEmitter._continue,
+    s.Return: FunctionEmitter._return,
+    s.Evaluate: FunctionEmitter._evaluate,
+    s.Assert: FunctionEmitter._assert,
+    s.Launch: FunctionEmitter._launch,
+    s.Invoke: FunctionEmitter._invoke,
+}

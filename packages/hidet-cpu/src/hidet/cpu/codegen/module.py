@@ -1,0 +1,116 @@
+"""Emitting a thread-IR module as one LLVM module.
+
+A kernel becomes `void name(ptr arguments, i64 begin, i64 end)`: it unpacks its arguments (one 8-byte cell each,
+followed by the grid extents) and runs a no-inline body whose pointers are noalias, for every index of its range.
+A host function becomes `void name(ptr pool, ...)`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hidet.cpu.codegen.function import FunctionEmitter
+from hidet.cpu.codegen.spelling import register_type
+from hidet.cpu.codegen.state import ModuleState
+from hidet.ir.expr import Var
+from hidet.ir.types import BufferType, PointerType
+
+if TYPE_CHECKING:
+    from hidet.cpu.arch import CpuArch
+    from hidet.ir.func import Function, Module
+
+
+def emit_module(module: Module, arch: CpuArch) -> str:
+    """LLVM IR text of `module` for `arch`. CodegenError names what the target cannot express."""
+    state = ModuleState(arch, {f.name: f for f in module.functions})
+    texts = [_EMITTERS[f.kind](f, state, f.name == module.entry) for f in module.functions]
+    header = f'target triple = "{arch.triple}"\n'
+    return "\n\n".join([header, *texts, state.tail()]) + "\n"
+
+
+def _assemble(signature: str, emitter: FunctionEmitter) -> str:
+    return "\n".join([f"{signature} {{", "entry:", *emitter.entry, *emitter.lines, "}"])
+
+
+def _emit_body(function: Function, state: ModuleState, names: dict[Var, str]) -> FunctionEmitter:
+    emitter = FunctionEmitter(names, state)
+    emitter.line("br label %start")
+    emitter.block("start")
+    emitter.stmt(function.body)
+    emitter.line("unreachable" if function.result is not None else "ret void")
+    return emitter
+
+
+def _unique(params: tuple[Var, ...]) -> dict[Var, str]:
+    return {var: f"%arg.{var.name}.{number}" for number, var in enumerate(params)}
+
+
+def _listed(function: Function, names: dict[Var, str]) -> list[str]:
+    listed = []
+    for var in function.params:
+        pointer = isinstance(var.type, PointerType | BufferType)
+        listed.append(f"{'ptr noalias' if pointer else register_type(var.type)} {names[var]}")
+    return listed
+
+
+def _emit_kernel(function: Function, state: ModuleState, is_entry: bool) -> str:
+    names = _unique(function.params)
+    grid = {var: f"%grid.{number}" for number, var in enumerate(function.grid_vars)}
+    body = _emit_body(function, state, {**names, **grid})
+    grid_parameters = [f"i64 {name}" for name in grid.values()]
+    signature = f"define internal void @{function.name}.body({', '.join(_listed(function, names) + grid_parameters)}) noinline nounwind"
+    return _assemble(signature, body) + "\n\n" + _kernel_entry(function, list(grid.values()))
+
+
+def _kernel_entry(function: Function, grid: list[str]) -> str:
+    """The range function the pool calls: unpack, then one body call per index, multi-dimensional ones decoded."""
+    lines = [f"define void @{function.name}(ptr %cells, i64 %begin, i64 %end) nounwind {{", "entry:"]
+    arguments = []
+    for position, var in enumerate(function.params):
+        type_ = register_type(var.type)
+        lines.append(f"  %cell.{position} = getelementptr i64, ptr %cells, i64 {position}")
+        lines.append(f"  %a.{position} = load {type_}, ptr %cell.{position}, align 8")
+        arguments.append(f"{type_} %a.{position}")
+    for number in range(1, len(grid)):
+        position = len(function.params) + number
+        lines.append(f"  %cell.{position} = getelementptr i64, ptr %cells, i64 {position}")
+        lines.append(f"  %extent.{number} = load i64, ptr %cell.{position}, align 8")
+    lines += [
+        "  br label %head",
+        "head:",
+        "  %i = phi i64 [ %begin, %entry ], [ %next, %body ]",
+        "  %more = icmp slt i64 %i, %end",
+        "  br i1 %more, label %body, label %done",
+        "body:",
+    ]
+    rest = "%i"
+    decoded = []
+    for number in range(len(grid) - 1, 0, -1):
+        lines.append(f"  %g.{number} = urem i64 {rest}, %extent.{number}")
+        lines.append(f"  %rest.{number} = udiv i64 {rest}, %extent.{number}")
+        decoded.append(f"i64 %g.{number}")
+        rest = f"%rest.{number}"
+    if grid:
+        decoded.append(f"i64 {rest}")
+    lines.append(f"  call void @{function.name}.body({', '.join([*arguments, *reversed(decoded)])})")
+    lines += ["  %next = add nsw i64 %i, 1", "  br label %head", "done:", "  ret void", "}"]
+    return "\n".join(lines)
+
+
+def _emit_host(function: Function, state: ModuleState, is_entry: bool) -> str:
+    names = _unique(function.params)
+    body = _emit_body(function, state, names)
+    linkage = "" if is_entry else "internal "
+    parameters = ", ".join(["ptr %pool", *(p.replace("noalias ", "") for p in _listed(function, names))])
+    return _assemble(f"define {linkage}void @{function.name}({parameters}) nounwind", body)
+
+
+def _emit_device(function: Function, state: ModuleState, is_entry: bool) -> str:
+    names = _unique(function.params)
+    body = _emit_body(function, state, names)
+    result = "void" if function.result is None else register_type(function.result)
+    parameters = ", ".join(p.replace("noalias ", "") for p in _listed(function, names))
+    return _assemble(f"define internal {result} @{function.name}({parameters}) nounwind", body)
+
+
+_EMITTERS = {"kernel": _emit_kernel, "host": _emit_host, "device": _emit_device}

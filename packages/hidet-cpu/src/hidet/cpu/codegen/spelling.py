@@ -1,0 +1,100 @@
+"""How types, constants and scalar operations are spelled in LLVM IR: tables only.
+
+f16 and bf16 values travel as i16 and bool values in memory as i8, so that no conversion needs a library call.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from hidet.dtypes import DType
+from hidet.errors import CodegenError
+from hidet.ir.types import BufferType, PointerType, Type, VectorType
+
+_REGISTER = {
+    "bool": "i1",
+    "float32": "float",
+    "float64": "double",
+    "float16": "i16",
+    "bfloat16": "i16",
+    "float8_e4m3fn": "i8",
+    "float8_e5m2": "i8",
+}
+
+# operations LLVM has an intrinsic for that every target lowers without a library call
+INTRINSIC_UNARY = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc"}
+
+FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
+INT_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl"}
+FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+SIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
+UNSIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"}
+
+
+def register_type(type_: Type) -> str:
+    """The LLVM type of a value held in a register."""
+    if isinstance(type_, PointerType | BufferType):
+        return "ptr"
+    if isinstance(type_, VectorType):
+        return f"<{type_.lanes} x {_scalar(type_.dtype)}>"
+    return _scalar(type_)
+
+
+def memory_type(type_: Type) -> str:
+    """The LLVM type of a value in memory: like in a register, but bool takes a byte."""
+    if isinstance(type_, PointerType | BufferType):
+        return "ptr"
+    dtype = type_.dtype if isinstance(type_, VectorType) else type_
+    scalar = "i8" if dtype.kind == "bool" else _scalar(dtype)
+    return f"<{type_.lanes} x {scalar}>" if isinstance(type_, VectorType) else scalar
+
+
+def _scalar(dtype: DType) -> str:
+    known = _REGISTER.get(dtype.name)
+    if known is not None:
+        return known
+    if dtype.is_int and dtype.bits >= 8:
+        return f"i{dtype.bits}"
+    raise CodegenError(f"the CPU target has no register type for {dtype.name}", hint="cast it to a supported dtype")
+
+
+def literal(value: bool | int | float | complex, dtype: DType) -> str:
+    """A constant as LLVM writes it; floats exactly, by their bits."""
+    if dtype.kind == "bool":
+        return "true" if value else "false"
+    if isinstance(value, complex):
+        raise CodegenError("the CPU target has no complex constants")
+    if dtype.is_int:
+        return str(int(value))
+    if dtype.name == "float64":
+        return _double_bits(float(value))
+    if dtype.name == "float32":
+        return _double_bits(_round_to_single(float(value)))
+    if dtype.name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        import numpy
+
+        with numpy.errstate(over="ignore"):
+            bits = numpy.asarray(value, dtype=dtype.numpy()).view(f"u{dtype.nbytes}")
+        return str(int(bits))
+    raise CodegenError(f"the CPU target has no constants of dtype {dtype.name}")
+
+
+def _round_to_single(value: float) -> float:
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else -float("inf")
+    return rounded
+
+
+def _double_bits(value: float) -> str:
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def intrinsic_suffix(type_: Type) -> str:
+    """Overload suffix of an LLVM intrinsic: f32, v16f32, i64, …"""
+    dtype = type_.dtype if isinstance(type_, VectorType) else type_
+    if isinstance(dtype, PointerType | BufferType):
+        raise CodegenError("no intrinsic takes a pointer here")
+    scalar = f"f{dtype.bits}" if dtype.name in ("float32", "float64") else _scalar(dtype)
+    return f"v{type_.lanes}{scalar}" if isinstance(type_, VectorType) else scalar

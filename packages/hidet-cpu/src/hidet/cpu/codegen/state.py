@@ -1,0 +1,62 @@
+"""What a module collects while its functions are emitted: declarations, used kernels, metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hidet.cpu.codegen.spelling import register_type
+from hidet.ir.types import Type
+
+if TYPE_CHECKING:
+    from hidet.cpu.arch import CpuArch
+    from hidet.cpu.codegen.expression import ExpressionEmitter
+    from hidet.ir.func import Function
+
+
+class ModuleState:
+    """Mutable tables of one LLVM module under construction."""
+
+    def __init__(self, arch: CpuArch, functions: Mapping[str, Function]) -> None:
+        self.arch = arch
+        self.functions = functions
+        self.declarations: dict[str, str] = {}
+        self._metadata: list[str] = []
+
+    def declare(self, name: str, result: str, arguments: Sequence[str]) -> None:
+        """Declare an external function once."""
+        if name not in self.declarations:
+            self.declarations[name] = f"declare {result} @{name}({', '.join(arguments)})"
+
+    def use_kernel(self, name: str) -> None:
+        """A kernel is launched: declare it unless this module defines it."""
+        if name not in self.functions:
+            self.declare(name, "void", ("ptr", "i64", "i64"))
+
+    def metadata(self, text: str) -> str:
+        """Add a metadata node and return its reference."""
+        self._metadata.append(text)
+        return f"!{len(self._metadata) - 1}"
+
+    def vector_loop(self, group: str) -> str:
+        """Loop metadata: iterations do not depend on each other through memory in access group `group`; use SIMD."""
+        accesses = self.metadata(f'!{{!"llvm.loop.parallel_accesses", {group}}}')
+        enable = self.metadata('!{!"llvm.loop.vectorize.enable", i1 true}')
+        number = len(self._metadata)
+        return self.metadata(f"distinct !{{!{number}, {accesses}, {enable}}}")
+
+    def call(self, emitter: ExpressionEmitter, callee: str, arguments: Sequence[tuple[str, str]], result: Type) -> str:
+        """Call a function of this module, or an external one."""
+        llvm = register_type(result)
+        target = self.functions.get(callee)
+        if target is not None and target.kind == "host":
+            arguments = [("ptr", "%pool"), *arguments]
+        elif target is None:
+            self.declare(callee, llvm, [type_ for type_, _ in arguments])
+        listed = ", ".join(f"{type_} {text}" for type_, text in arguments)
+        return emitter.instruction(f"call {llvm} @{callee}({listed})")
+
+    def tail(self) -> str:
+        """Declarations and metadata, to follow the functions."""
+        numbered = [f"!{number} = {text}" for number, text in enumerate(self._metadata)]
+        return "\n".join([*self.declarations.values(), *numbered])

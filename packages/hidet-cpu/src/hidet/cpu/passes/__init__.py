@@ -1,0 +1,1 @@
+"""Program passes of the CPU target."""

@@ -1,0 +1,1 @@
+"""Schedules of the CPU target, one pattern a file."""

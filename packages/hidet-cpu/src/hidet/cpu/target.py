@@ -1,0 +1,71 @@
+"""The CPU target: thread IR to LLVM to machine code in this process."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+from hidet.cache import source_hash
+from hidet.cpu.arch import CpuArch, host_arch
+from hidet.cpu.codegen import emit_module
+from hidet.cpu.loader import LoadedCode, load_objects
+from hidet.cpu.pool import pool_symbols, shared_pool
+from hidet.cpu.toolchain import compile_objects, toolchain_version
+from hidet.ir.func import Module
+from hidet.target import Binary
+
+
+class CpuTarget:
+    """Implements hidet.target.Target for the machine this process runs on."""
+
+    name = "cpu"
+
+    def __init__(self, arch: CpuArch | None = None) -> None:
+        self.cpu = host_arch() if arch is None else arch
+
+    @property
+    def arch(self) -> str:
+        """Triple, processor and features: code runs only where all of them are the same."""
+        return f"{self.cpu.triple} {self.cpu.name} {self.cpu.features}"
+
+    @property
+    def vector_bits(self) -> int:
+        """Widest SIMD register worth using."""
+        return self.cpu.vector_bits
+
+    def compile(self, modules: Sequence[tuple[str, Module]], effort: int) -> list[Binary]:
+        """Machine code of each module, in order."""
+        texts = [(emit_module(module, self.cpu), effort) for _, module in modules]
+        objects = compile_objects(texts, self.cpu)
+        return [
+            Binary(name, data, tuple(f.name for f in module.functions))
+            for (name, module), data in zip(modules, objects, strict=True)
+        ]
+
+    def load(self, binaries: Sequence[Binary]) -> CpuCode:
+        """Link binaries with the thread pool."""
+        return CpuCode(load_objects([b.data for b in binaries], pool_symbols()))
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Versions that decide the machine code."""
+        return {"llvm": toolchain_version(), "core_sources": source_hash("hidet"), "cpu_sources": source_hash("hidet.cpu")}
+
+
+class CpuCode:
+    """Loaded machine code; functions are bound to the thread pool they run on."""
+
+    def __init__(self, code: LoadedCode) -> None:
+        self._code = code
+
+    def address(self, name: str) -> int:
+        """Address of a global function."""
+        return self._code.address(name)
+
+    def function(self, name: str, threads: int | None) -> Callable[[int], object]:
+        """`void name(pool, table)` as a callable of the table's address. `threads` None uses the affinity mask."""
+        import ctypes
+
+        pool = shared_pool(threads)
+        prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+        return functools.partial(prototype(self._code.address(name)), pool.address)
+
