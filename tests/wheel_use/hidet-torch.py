@@ -1,0 +1,14 @@
+"""Run where hidet-torch was installed from its wheel: torch finds the backend without any import of hidet."""
+
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(20, 40), torch.nn.GELU(), torch.nn.LayerNorm(40), torch.nn.Linear(40, 3))
+model.eval()
+x = torch.randn(5, 20)
+assert "hidet" in torch._dynamo.list_backends(), torch._dynamo.list_backends()
+
+with torch.no_grad():
+    compiled = torch.compile(model, backend="hidet", fullgraph=True)
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+print("torch.compile(backend='hidet') works from wheels")
