@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from functools import cache
 from hashlib import blake2b
 from typing import Any
@@ -64,8 +64,6 @@ class _Scope:
         self._operands: dict[Operand, str] = {}
         # By identity, which is quicker than by value: the things described keep their types alive.
         self._types: dict[int, str] = {}
-        # Flattened statements of each Seq, by its number, for the Seq around it.
-        self._flat: dict[int, tuple[int, ...]] = {}
 
     def node(self, root: IRNode) -> int:
         """The number of a node; its sub-terms are numbered first."""
@@ -76,7 +74,7 @@ class _Scope:
             if id(current) in known:
                 stack.pop()
                 continue
-            pending = [child for child in current.children() if id(child) not in known]
+            pending = [child for child in _children(current) if id(child) not in known]
             if pending:
                 pending.reverse()
                 stack += pending
@@ -87,15 +85,17 @@ class _Scope:
 
     def _number(self, node: IRNode) -> int:
         if isinstance(node, Seq):
-            return self._number_seq(node)
+            stmts = [self._nodes[id(stmt)] for stmt in _children(node)]
+            return stmts[0] if len(stmts) == 1 else self._line(f"Seq ({','.join(map(str, stmts))})")
         if isinstance(node, Var):
             return self._line(self._var(node))
         known = self._nodes
-        parts = [type(node).__name__]
-        for name, is_child in _plan(type(node)):
+        kind: Any = type(node)
+        parts = [kind.__name__]
+        for name, is_child in _plan(kind):
             value = getattr(node, name)
             if not is_child:
-                parts.append(_bits(value) if type(node) is Const and name == "value" else self.text(value))
+                parts.append(_bits(value) if kind is Const and name == "value" else self.text(value))
             elif value is None:
                 parts.append("-")
             elif isinstance(value, tuple):
@@ -103,17 +103,6 @@ class _Scope:
             else:
                 parts.append(str(known[id(value)]))
         return self._line(" ".join(parts))
-
-    def _number_seq(self, node: Seq) -> int:
-        flat: list[int] = []
-        for stmt in node.stmts:
-            number = self._nodes[id(stmt)]
-            flat.extend(self._flat.get(number, (number,)))
-        if len(flat) == 1:
-            return flat[0]
-        number = self._line(f"Seq ({','.join(map(str, flat))})")
-        self._flat[number] = tuple(flat)
-        return number
 
     def _line(self, text: str) -> int:
         return self.lines.setdefault(text, len(self.lines))
@@ -167,6 +156,21 @@ class _Scope:
         raise VerifyError(f"{kind.__name__} has no structural identity: {value!r}")
 
 
+def _children(node: IRNode) -> Sequence[IRNode]:
+    """The child nodes; those of a Seq are its statements, the statements of Seqs among them taken out."""
+    if not isinstance(node, Seq):
+        return node.children()
+    flat: list[IRNode] = []
+    pending = list(node.stmts[::-1])
+    while pending:
+        stmt = pending.pop()
+        if isinstance(stmt, Seq):
+            pending.extend(stmt.stmts[::-1])
+        else:
+            flat.append(stmt)
+    return flat
+
+
 def _bits(value: object) -> str:
     """A number such that different bits give different text: -0.0, NaN payloads, 1 and True differ."""
     if isinstance(value, float):
@@ -202,7 +206,6 @@ _ENCODERS: dict[type, Callable[[_Scope, Any], str]] = {
 
 
 @cache
-def _plan(kind: type[IRNode]) -> tuple[tuple[str, bool], ...]:
+def _plan(kind: Any) -> tuple[tuple[str, bool], ...]:
     """The fields of a node class in order, each with whether it holds child nodes."""
-    assert is_dataclass(kind)
     return tuple((f.name, f.name in kind.child_fields) for f in fields(kind))
