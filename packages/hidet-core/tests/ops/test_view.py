@@ -12,6 +12,7 @@ from hidet.dims import symbol
 from hidet.errors import ShapeError
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.operator import define_node
+from hidet.ir.expr import Binary
 from hidet.ir.visit import accesses, walk
 
 torch = pytest.importorskip("torch")
@@ -96,6 +97,7 @@ def test_view_rule_finds_the_elements_that_the_definition_means(
         complete = spec.attrs(attrs)
         given = TensorType(dtypes.f32, tuple(x.shape), tuple(x.stride()))
         definition = define_node(spec, [given], complete)
+        assert definition is not None
         result = TensorType(dtypes.f32, definition.outputs[0].shape)
         view = spec.view(given, complete, result)
         if view is None:
@@ -129,10 +131,11 @@ def index_operations(operators: Any, shape: Any, new: Any) -> list[str]:
     """The arithmetic in the index expressions of a reshape."""
     x = TensorType(dtypes.f32, shape)
     definition = define_node(operators["reshape"], [x], operators["reshape"].attrs({"shape": new}))
+    assert definition is not None
     (stage,) = definition.stages
     assert isinstance(stage, Compute)
     (access,) = accesses(stage.value)
-    return sorted(n.op for index in access.indices for n in walk(index) if type(n).__name__ == "Binary")
+    return sorted(n.op for index in access.indices for n in walk(index) if isinstance(n, Binary))
 
 
 def test_reshape_computes_only_where_axes_merge_or_split(operators: Any) -> None:

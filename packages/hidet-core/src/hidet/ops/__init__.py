@@ -23,6 +23,7 @@ FAMILIES = (
     "activation",
     "binary",
     "elementwise",
+    "reduce",
     "matmul",
     "reshape",
     "view",
