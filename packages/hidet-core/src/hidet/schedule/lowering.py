@@ -93,7 +93,8 @@ class Lowering:
                 return self.scope.size(n.dim)
             if isinstance(n, Access):
                 return self.read(n)
-            return self._lift(n) or refold(n)
+            lifted = self._lift(n)
+            return refold(n) if lifted is None else lifted
 
         return rewrite(value, change)
 
