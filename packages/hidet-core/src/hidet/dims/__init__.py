@@ -3,9 +3,10 @@
 `Dim` is an int or a `DimExpr`. Make symbols with `symbol`, combine with + - * // % or the functions here.
 """
 
+from hidet.dims.atom import Symbol
 from hidet.dims.divide import ceildiv, floordiv, mod
 from hidet.dims.evaluate import Algebra, compile_evaluator, evaluate, fold, hint_value, substitute, symbols
-from hidet.dims.expr import Dim, DimExpr, FloorDiv, Max, Min, Mod, Symbol, as_dim, bounds, divisibility, product, symbol
+from hidet.dims.expr import Dim, DimExpr, FloorDiv, Max, Min, Mod, as_dim, bounds, divisibility, product, symbol
 from hidet.dims.extrema import maximum, minimum
 from hidet.dims.prove import prove_equal, prove_le, prove_lt
 from hidet.dims.text import parse_dim

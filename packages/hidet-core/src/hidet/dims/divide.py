@@ -32,11 +32,11 @@ MAX_DIVISION_STEPS = 64
 def floordiv(a: Dim, b: Dim) -> Dim:
     """a // b. Raises ShapeError when b is not provably positive."""
     _require_positive(a, b, "floordiv")
-    return _floordiv(a, b)
+    return floordiv_unchecked(a, b)
 
 
-def _floordiv(a: Dim, b: Dim) -> Dim:
-    """floordiv for a divisor that is known to be positive."""
+def floordiv_unchecked(a: Dim, b: Dim) -> Dim:
+    """floordiv for a divisor that is known to be positive, whether or not its bounds show it."""
     if isinstance(b, int):
         if isinstance(a, int):
             return a // b
@@ -50,7 +50,7 @@ def _floordiv(a: Dim, b: Dim) -> Dim:
         return add(quotient, constant)
     numerator, denominator = _cancel(rest, b)
     if denominator != b:
-        return add(quotient, _floordiv(numerator, denominator))
+        return add(quotient, floordiv_unchecked(numerator, denominator))
     if isinstance(rest, DimExpr):
         inner = _single_quotient(rest)
         if inner is not None:
@@ -69,11 +69,11 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
 def mod(a: Dim, b: Dim) -> Dim:
     """a % b, at least 0 and below b. Raises ShapeError when b is not provably positive."""
     _require_positive(a, b, "mod")
-    return _mod(a, b)
+    return mod_unchecked(a, b)
 
 
-def _mod(a: Dim, b: Dim) -> Dim:
-    """mod for a divisor that is known to be positive."""
+def mod_unchecked(a: Dim, b: Dim) -> Dim:
+    """mod for a divisor that is known to be positive, whether or not its bounds show it."""
     if isinstance(b, int):
         if isinstance(a, int):
             return a % b
@@ -111,7 +111,7 @@ def _floordiv_by_constant(a: DimExpr, c: int) -> Dim:
     for monomial, coefficient in a.terms:
         known = term_divisibility(monomial, coefficient)
         if known % c == 0:
-            quotient[monomial] = _over(coefficient, c)
+            quotient[monomial] = coefficient_quotient(coefficient, c)
             continue
         # A multiple of `period` rounded towards zero, so that quotient and rest keep the sign of the term and their
         # bounds stay tight.
@@ -120,7 +120,7 @@ def _floordiv_by_constant(a: DimExpr, c: int) -> Dim:
         if coefficient < 0:
             whole = -whole
         if whole:
-            quotient[monomial] = _over(whole, c)
+            quotient[monomial] = coefficient_quotient(whole, c)
         rest[monomial] = coefficient - whole
         common = gcd(common, known)
     whole_constant, left_over = divmod(a.constant, c)
@@ -132,9 +132,9 @@ def _floordiv_by_constant(a: DimExpr, c: int) -> Dim:
     constant = _constant_quotient(numerator, c)
     if constant is not None:
         return add(result, constant)
-    shared = _shared_factor(numerator, c)
+    shared = shared_factor(numerator, c)
     if shared > 1:
-        numerator, c = _divide_exactly(numerator, shared), c // shared
+        numerator, c = divide_exactly(numerator, shared), c // shared
     inner = _single_quotient(numerator)
     if inner is not None:
         return add(result, _merge_quotients(inner, numerator.constant, c))
@@ -164,7 +164,7 @@ def _mod_by_constant(a: DimExpr, c: int) -> Dim:
     if opened:
         for part in opened:
             value = add(value, part)
-        return _mod(value, c)
+        return mod_unchecked(value, c)
     if isinstance(value, int):
         return value % c
     constant = _constant_quotient(value, c)
@@ -173,9 +173,9 @@ def _mod_by_constant(a: DimExpr, c: int) -> Dim:
     # All terms and c are multiples of `common`: the rest of the constant passes through the remainder unchanged.
     passing = value.constant % common
     value = DimExpr(value.terms, value.constant - passing)
-    shared = gcd(_shared_factor(value, c), value.constant)
+    shared = gcd(shared_factor(value, c), value.constant)
     if shared > 1:
-        remainder = _mod(_divide_exactly(value, shared), c // shared)
+        remainder = mod_unchecked(divide_exactly(value, shared), c // shared)
         return add(multiply(remainder, shared), passing)
     return add(atom_dim(Mod(value, c)), passing)
 
@@ -197,27 +197,27 @@ def _constant_quotient(a: Dim, b: Dim) -> int | None:
     return None
 
 
-def _over(coefficient: Coefficient, c: int) -> Coefficient:
-    if isinstance(coefficient, int) and coefficient % c == 0:
-        return coefficient // c
-    return Fraction(coefficient) / c
+def coefficient_quotient(coefficient: Coefficient, divisor: int) -> Coefficient:
+    """coefficient / divisor, an int where possible."""
+    if isinstance(coefficient, int) and coefficient % divisor == 0:
+        return coefficient // divisor
+    return Fraction(coefficient) / divisor
+
+
+def shared_factor(a: DimExpr, other: int) -> int:
+    """The greatest common divisor of the coefficients' numerators and `other`; the constant does not count."""
+    return gcd(other, *(coefficient.numerator for _, coefficient in a.terms))
+
+
+def divide_exactly(a: DimExpr, factor: int) -> DimExpr:
+    """a / factor for a factor that all coefficients share; the constant is rounded down."""
+    terms = tuple((monomial, coefficient_quotient(coefficient, factor)) for monomial, coefficient in a.terms)
+    return DimExpr(terms, a.constant // factor)
 
 
 def _period(monomial: Monomial, c: int) -> int:
     """The smallest coefficient that makes the monomial a multiple of c."""
     return c // gcd(c, term_divisibility(monomial, 1))
-
-
-def _shared_factor(a: DimExpr, c: int) -> int:
-    """The greatest common divisor of c and the coefficients' numerators."""
-    return gcd(c, *(coefficient.numerator for _, coefficient in a.terms))
-
-
-def _divide_exactly(a: DimExpr, factor: int) -> DimExpr:
-    """a / factor for a factor that all coefficients share; the constant is rounded down."""
-    return DimExpr(
-        tuple((monomial, _over(coefficient, factor)) for monomial, coefficient in a.terms), a.constant // factor
-    )
 
 
 def _single_quotient(a: DimExpr) -> FloorDiv | None:
@@ -232,7 +232,7 @@ def _single_quotient(a: DimExpr) -> FloorDiv | None:
 def _merge_quotients(inner: FloorDiv, constant: int, b: Dim) -> Dim:
     """floordiv(inner + constant, b): two roundings down in a row are one by the product of the divisors."""
     numerator = add(inner.numerator, multiply(inner.denominator, constant))
-    return _floordiv(numerator, multiply(inner.denominator, b))
+    return floordiv_unchecked(numerator, multiply(inner.denominator, b))
 
 
 def _split(a: Dim, b: DimExpr) -> tuple[Dim, Dim]:
@@ -287,9 +287,9 @@ def _cancel(a: Dim, b: DimExpr) -> tuple[Dim, Dim]:
     """Numerator and denominator of a floor quotient without the positive factors that they share."""
     if isinstance(a, int):
         return a, b
-    shared = gcd(_shared_factor(a, b.constant), _shared_factor(b, b.constant))
+    shared = gcd(shared_factor(a, b.constant), shared_factor(b, b.constant))
     if shared > 1:
-        a, b = _divide_exactly(a, shared), _divide_exactly(b, shared)
+        a, b = divide_exactly(a, shared), divide_exactly(b, shared)
     if a.constant or b.constant:
         return a, b
     factor, *others = [monomial for monomial, _ in (*a.terms, *b.terms)]

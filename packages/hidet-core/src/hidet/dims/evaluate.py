@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from hidet.dims.divide import floordiv, mod
-from hidet.dims.expr import Atom, Dim, FloorDiv, Max, Min, Mod, Symbol, add, as_dim, multiply
+from hidet.dims.atom import Atom, Symbol
+from hidet.dims.divide import floordiv, floordiv_unchecked, mod, mod_unchecked
+from hidet.dims.expr import Dim, FloorDiv, Max, Min, Mod, add, as_dim, multiply
 from hidet.dims.extrema import maximum, minimum
 from hidet.errors import ShapeError, suggestion
 
@@ -121,6 +122,11 @@ class _Substitution:
         return self.replacements.get(symbol.name, as_dim(symbol))
 
 
+class _Reparametrization(_Substitution):
+    floordiv = staticmethod(floordiv_unchecked)
+    mod = staticmethod(mod_unchecked)
+
+
 def evaluate(dim: Dim, bindings: Mapping[str, int]) -> int:
     """The value of `dim` with the symbols bound by name; bindings are trusted to fit the symbols' facts.
 
@@ -144,6 +150,12 @@ def substitute(dim: Dim, replacements: Mapping[str, Dim]) -> Dim:
     if isinstance(dim, int) or not any(entry.name in replacements for entry in symbols(dim)):
         return dim
     algebra: Algebra[Dim] = _Substitution(replacements)
+    return fold(dim, algebra)
+
+
+def reparametrize(dim: Dim, replacements: Mapping[str, Dim]) -> Dim:
+    """`substitute` for replacements that have the values of the symbols they replace: divisors stay positive."""
+    algebra: Algebra[Dim] = _Reparametrization(replacements)
     return fold(dim, algebra)
 
 
@@ -171,7 +183,7 @@ def _collect(dim: Dim, found: dict[Symbol, None]) -> None:
 
 
 class _Source:
-    """Python expressions over the variables v0, v1, ..., one a name in `names`."""
+    """Python source over the variables v0, v1, ..., one for each of `names`."""
 
     def __init__(self, names: Sequence[str], dim: Dim) -> None:
         self.variables = {name: f"v{index}" for index, name in enumerate(names)}
@@ -207,15 +219,16 @@ class _Source:
 def compile_evaluator(dims: Sequence[Dim], names: Sequence[str]) -> Callable[[Sequence[int]], tuple[int, ...]]:
     """A function from the values of the symbols `names`, in that order, to the values of all `dims`.
 
-    It is one Python lambda for the calls of a compiled graph and checks nothing: the caller has checked the values.
-    Raises ShapeError here for a symbol that `names` lacks.
+    It is one generated Python function for the calls of a compiled graph. It does not check that the values fit the
+    symbols' facts; their number has to be that of the names. Raises ShapeError here for a symbol that `names` lacks.
     """
     # Symbol names stay out of the source: it has only integers, operators and the variables made here.
-    body = ",".join(fold(dim, _Source(names, dim)) for dim in dims)
-    variables = ",".join(f"v{index}" for index in range(len(names)))
-    source = f"lambda values: (lambda {variables}: ({body}{',' if dims else ''}))(*values)"
-    compiled: Callable[[Sequence[int]], tuple[int, ...]] = eval(source, {"min": min, "max": max, "__builtins__": {}})
-    return compiled
+    unpack = "".join(f"v{index}," for index in range(len(names)))
+    results = "".join(f"{fold(dim, _Source(names, dim))}," for dim in dims)
+    source = f"def evaluator(values):\n {f'({unpack}) = values' if names else 'pass'}\n return ({results})"
+    namespace: dict[str, Callable[[Sequence[int]], tuple[int, ...]]] = {}
+    exec(source, {"min": min, "max": max, "__builtins__": {}}, namespace)
+    return namespace["evaluator"]
 
 
 def _unbound(symbol: Symbol, dim: Dim, known: Mapping[str, object]) -> ShapeError:

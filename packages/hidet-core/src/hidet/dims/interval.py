@@ -47,8 +47,8 @@ def _reaches_below_zero(a: Interval) -> bool:
 
 
 def floordiv(a: Interval, b: Interval) -> Interval:
-    """All floor quotients of a member of `a` by one of `b`, whose members are at least 1."""
-    smallest, largest = (b[0] or 1), b[1]
+    """All floor quotients of a member of `a` by one of `b` that is at least 1."""
+    smallest, largest = max(b[0] or 1, 1), b[1]
     lower, upper = a
     if lower is not None:
         if lower < 0:
@@ -64,7 +64,7 @@ def floordiv(a: Interval, b: Interval) -> Interval:
 
 
 def modulo(a: Interval, b: Interval, step: int) -> Interval:
-    """All remainders (Python's %) of a member of `a` by one of `b`, whose members are at least 1.
+    """All remainders (Python's %) of a member of `a` by one of `b` that is at least 1.
 
     step: a number that divides every remainder.
     """

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from hidet.dims.atom import Atom, Symbol
 from hidet.dims.divide import ceildiv, floordiv, mod
-from hidet.dims.expr import MAX_DEPTH, Atom, Dim, FloorDiv, Max, Min, Mod, Symbol, Term, add, as_dim, multiply
+from hidet.dims.expr import MAX_DEPTH, Dim, FloorDiv, Max, Min, Mod, Term, add, as_dim, multiply
 from hidet.dims.extrema import maximum, minimum
 from hidet.errors import ShapeError, suggestion
 
