@@ -56,7 +56,7 @@ class ModelReport:
         if self.counts is not None:
             lines.append(f"  {self.counts}")
             if self.counts.complaint is not None:
-                lines.append(f"  nodes: {self.counts.complaint}")
+                lines.append(f"  against the rules: {self.counts.complaint}")
         return "\n".join(lines)
 
 

@@ -1,9 +1,20 @@
 """What tests and benchmarks want to know of hidet's compile reports, read in this one place."""
 
 import importlib
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hidet.runtime.compiled import CompileReport
+
+_ANCHORS = re.compile(
+    r"matmul|bmm|baddbmm|addmm|linear|dot|mv|conv.*|.*pool.*|(log_)?softmax"
+    r"|(layer|rms|group|instance|batch)_norm.*|l2_normalize|.*attention.*"
+)
+"""Operators that are the body of a kernel, and whose place is a schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,8 +22,9 @@ class NodeCounts:
     """Nodes by class, summed over the graphs of one model.
 
     scheduled: run by a schedule. fallback_nest: by the fallback loop nest. routine: by a thread-IR routine. host: by
-    numpy. eager: by torch. anchors_on_nest: names of matmul, convolution, attention, normalisation, softmax and pooling
-    nodes that are on the fallback nest, where they must not be.
+    numpy. eager: by torch. names: operators outside the first class, as "class: operator" with how many there are.
+    anchors_on_nest: names of matmul, convolution, attention, normalisation, softmax and pooling operators that are on
+    the fallback nest, where they must not be.
     """
 
     scheduled: int = 0
@@ -20,6 +32,7 @@ class NodeCounts:
     routine: int = 0
     host: int = 0
     eager: int = 0
+    names: Mapping[str, int] | None = None
     anchors_on_nest: tuple[str, ...] = ()
 
     @property
@@ -36,6 +49,12 @@ class NodeCounts:
             parts.append("no scheduled node at all")
         return "; ".join(parts) or None
 
+    def __str__(self) -> str:
+        classes = ("scheduled", "fallback_nest", "routine", "host", "eager")
+        counts = ", ".join(f"{getattr(self, name)} {name}" for name in classes)
+        names = ", ".join(f"{name} x{count}" for name, count in (self.names or {}).items())
+        return f"nodes: {counts}{f' ({names})' if names else ''}"
+
 
 def forget_reports() -> None:
     """Drop the reports that earlier compilations left."""
@@ -43,32 +62,34 @@ def forget_reports() -> None:
 
 
 def counts_since_forgotten() -> NodeCounts:
-    """Return the counts of everything compiled since `forget_reports()`."""
-    reports = _reports()
-    counts: list[Mapping[str, int]] = [report.node_counts for report in reports]
+    """Return the counts of everything compiled through torch since `forget_reports()`."""
+    return sum_counts(_reports())
 
-    def total(node_class: str) -> int:
-        return sum(count.get(node_class, 0) for count in counts)
 
+def sum_counts(reports: Sequence["CompileReport"]) -> NodeCounts:
+    """Return the counts of several compilations together."""
+    counts = [report.nodes for report in reports]
+    names = [pair for count in counts for pair in count.names]
     return NodeCounts(
-        scheduled=total("scheduled"),
-        fallback_nest=total("fallback_nest"),
-        routine=total("routine"),
-        host=total("host"),
-        eager=total("eager"),
-        anchors_on_nest=tuple(name for report in reports for name in report.anchors_on_nest),
+        scheduled=sum(count.scheduled for count in counts),
+        fallback_nest=sum(count.fallback for count in counts),
+        routine=sum(count.routine for count in counts),
+        host=sum(count.host for count in counts),
+        eager=sum(count.eager for count in counts),
+        names=dict(Counter(f"{node_class}: {name}" for node_class, name in names)),
+        anchors_on_nest=tuple(
+            sorted({name for kind, name in names if kind == "fallback" and _ANCHORS.fullmatch(name)})
+        ),
     )
 
 
 def phases_since_forgotten() -> Mapping[str, float]:
     """Return the seconds that hidet itself spent by phase: "graph", "build", "compile" and "load"."""
-    reports = _reports()
-    phases = dict.fromkeys((phase for report in reports for phase in report.seconds), 0.0)
-    for report in reports:
-        for phase, seconds in report.seconds.items():
-            phases[phase] += seconds
+    phases: Counter[str] = Counter()
+    for report in _reports():
+        phases.update(report.seconds)
     return phases
 
 
-def _reports() -> list[Any]:
+def _reports() -> "list[CompileReport]":
     return list(importlib.import_module("hidet.torch").reports())

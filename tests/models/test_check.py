@@ -7,8 +7,11 @@ import pytest
 import torch
 from torch import fx, nn
 
+from hidet.runtime.compiled import CompileReport
+from hidet.runtime.program import NodeCounts as ReportedCounts
+
 from .check import check_module
-from .compile_reports import NodeCounts
+from .compile_reports import NodeCounts, sum_counts
 from .entry import Inputs, ZooModel, seeded
 from .initialise import calibrate_batch_norms, randomise_constant_parameters
 from .reference import run_reference
@@ -122,3 +125,12 @@ def test_batch_norm_statistics_are_neither_fresh_nor_the_batchs_own() -> None:
 )
 def test_node_counts_complain_about_what_must_not_be(counts: NodeCounts, complaint: str | None) -> None:
     assert counts.complaint == complaint
+
+
+def test_only_anchors_on_the_fallback_nest_are_named() -> None:
+    names = (("fallback", "layer_norm_with_statistics"), ("fallback", "cumsum"), ("routine", "topk"), ("eager", "conv"))
+    nodes = ReportedCounts(scheduled=4, fallback=2, routine=1, eager=1, names=names)
+    counts = sum_counts([CompileReport(nodes=nodes, kernels=1), CompileReport(nodes=nodes, kernels=1)])
+    assert counts.anchors_on_nest == ("layer_norm_with_statistics",)
+    assert (counts.scheduled, counts.fallback_nest, counts.routine, counts.eager) == (8, 4, 2, 2)
+    assert "fallback: cumsum x2" in str(counts)
