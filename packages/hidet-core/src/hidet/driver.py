@@ -15,6 +15,7 @@ from hidet.graph.verify import verify_graph
 from hidet.ir.func import Module
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
+from hidet.runtime.artifact import segment_symbols
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.schedule.host import HostCode, build_host_program
 from hidet.schedule.report import count_nodes
@@ -73,8 +74,7 @@ def compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
         seconds=clock.seconds,
         notes=main.scheduled.notes,
     )
-    symbols = [s.symbol for p in (program, program.prepare) if p is not None for s in p.steps if hasattr(s, "symbol")]
-    functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in symbols}
+    functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in segment_symbols(program)}
     return CompiledGraph(bundle, functions, report, keep_alive=code)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,15 @@ class CompiledGraph:
         if self._prepare is not None:
             prepared = self._prepare.addresses(arguments, adapter, versions)
         return self._executor.run(arguments, adapter, prepared)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one file that `hidet.load` runs where only hidet-core and the target's wheel are installed.
+
+        ArtifactError when the graph has operators that run outside compiled code.
+        """
+        from hidet.runtime.artifact import save
+
+        save(self.bundle, path)
 
     def report(self) -> CompileReport:
         """What the compilation did."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +24,9 @@ class LoadedCode(Protocol):
 
     def address(self, name: str) -> int:
         """Address of a host function."""
+
+    def function(self, name: str, threads: int | None) -> Callable[[int], object]:
+        """A segment's host function as a callable of the slot table's address; `threads` None uses every CPU allowed."""
 
 
 class Target(Protocol):

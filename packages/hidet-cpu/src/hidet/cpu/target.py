@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from hidet.cache import source_hash
 from hidet.cpu.arch import CpuArch, host_arch
-from hidet.cpu.codegen import emit_module
 from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.pool import pool_symbols, shared_pool
 from hidet.cpu.toolchain import compile_objects, toolchain_version
-from hidet.ir.func import Module
 from hidet.target import Binary
+
+if TYPE_CHECKING:
+    from hidet.ir.func import Module
 
 
 class CpuTarget:
@@ -35,6 +37,8 @@ class CpuTarget:
 
     def compile(self, modules: Sequence[tuple[str, Module]], effort: int) -> list[Binary]:
         """Machine code of each module, in order."""
+        from hidet.cpu.codegen import emit_module
+
         texts = [(emit_module(module, self.cpu), effort) for _, module in modules]
         objects = compile_objects(texts, self.cpu)
         return [

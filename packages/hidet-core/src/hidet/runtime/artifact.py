@@ -1,0 +1,168 @@
+"""Saving a compiled graph as one file, and loading it without a compiler or a frontend.
+
+The file is an uncompressed zip: manifest.json (format, target, architecture, program), code/* (objects of the target)
+and weights.safetensors, whose data starts at a multiple of 64 bytes so that it is memory-mapped, not read.
+It is native code: contents are checked for damage and fit, but load only what you trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hidet.dtypes import dtype, from_numpy
+from hidet.errors import ArtifactError
+from hidet.runtime.encoding import decode_program, encode_program
+from hidet.runtime.program import HostProgram, NodeCounts
+from hidet.target import Binary
+
+if TYPE_CHECKING:
+    from hidet.runtime.compiled import CodeBundle, CompiledGraph
+
+FORMAT = 1
+_ALIGNMENT = 64
+_WEIGHTS = "weights.safetensors"
+_MANIFEST = "manifest.json"
+
+
+def save(bundle: CodeBundle, path: str | os.PathLike[str]) -> None:
+    """Write `bundle` to `path`, aside first and published by one rename. ArtifactError when it cannot be saved."""
+    target = Path(path)
+    manifest = {
+        "format": FORMAT,
+        "target": bundle.target,
+        "arch": bundle.arch,
+        "program": encode_program(bundle.program),
+        "code": [[b.name, list(b.symbols), _digest(b.data)] for b in bundle.binaries],
+        "constants": len(bundle.constants),
+    }
+    weights = _encode_weights([*bundle.constants, *bundle.prepare_constants])
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr(_MANIFEST, json.dumps(manifest))
+            for number, binary in enumerate(bundle.binaries):
+                archive.writestr(f"code/{number}", binary.data)
+            _write_aligned(archive, _WEIGHTS, weights)
+        os.replace(temporary, target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ArtifactError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def load(path: str | os.PathLike[str]) -> CompiledGraph:
+    """A compiled graph from a file of `CompiledGraph.save`. Needs hidet-core and the target's wheel only.
+
+    ArtifactError when the file is damaged, of another format, or made for another processor.
+    """
+    from hidet.plugins.host import load_registry
+    from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
+
+    file = Path(path)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            manifest = json.loads(archive.read(_MANIFEST))
+            if manifest.get("format") != FORMAT:
+                raise ArtifactError(f"{file} has format {manifest.get('format')}, this hidet reads format {FORMAT}")
+            codes = [archive.read(f"code/{n}") for n in range(len(manifest["code"]))]
+            arrays = _map_weights(file, archive)
+    except (OSError, zipfile.BadZipFile, json.JSONDecodeError, KeyError, struct.error) as error:
+        raise ArtifactError(f"{file} is not a readable hidet artifact: {type(error).__name__}: {error}") from error
+    binaries = []
+    for (name, symbols, digest), code in zip(manifest["code"], codes, strict=True):
+        if _digest(code) != digest:
+            raise ArtifactError(f"{file}: code of {name} is damaged", hint="compile and save the model again")
+        binaries.append(Binary(name, code, tuple(symbols)))
+    spec = load_registry().target(manifest["target"])
+    make_target: Any = spec.resolve()
+    target = make_target()
+    if target.arch != manifest["arch"]:
+        raise ArtifactError(
+            f"{file} was compiled for {manifest['arch']}, this machine is {target.arch}",
+            hint="compile and save the model on a machine of this kind",
+        )
+    program = decode_program(manifest["program"])
+    loaded = target.load(binaries)
+    functions = {symbol: loaded.function(symbol, None) for symbol in segment_symbols(program)}
+    count = manifest["constants"]
+    bundle = CodeBundle(
+        program=program,
+        binaries=tuple(binaries),
+        constants=tuple(arrays[:count]),
+        prepare_constants=tuple(arrays[count:]),
+        target=manifest["target"],
+        arch=manifest["arch"],
+    )
+    return CompiledGraph(bundle, functions, CompileReport(NodeCounts(), len(binaries)), keep_alive=loaded)
+
+
+def segment_symbols(program: HostProgram) -> list[str]:
+    """Symbols of every segment of a program and of its prepare program."""
+    own = [step.symbol for step in program.steps if hasattr(step, "symbol")]
+    return own if program.prepare is None else own + segment_symbols(program.prepare)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _encode_weights(arrays: Sequence[Any]) -> list[Any]:
+    """[header, array, array, …] in the safetensors layout: u64 header length, JSON header, data."""
+    header: dict[str, Any] = {}
+    offset = 0
+    parts: list[Any] = []
+    for number, array in enumerate(arrays):
+        padding = -offset % _ALIGNMENT
+        offset += padding
+        header[str(number)] = {
+            "dtype": from_numpy(array.dtype).name,
+            "shape": list(array.shape),
+            "data_offsets": [offset, offset + array.nbytes],
+        }
+        parts += [b"\0" * padding, array]
+        offset += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-(len(text) + 8) % _ALIGNMENT)
+    return [struct.pack("<Q", len(text)) + text, *parts]
+
+
+def _write_aligned(archive: zipfile.ZipFile, name: str, parts: Sequence[Any]) -> None:
+    """Store a member whose data starts at a multiple of 64 bytes, by padding its extra field."""
+    assert archive.fp is not None
+    info = zipfile.ZipInfo(name)
+    fixed = archive.fp.tell() + 30 + len(name) + 4
+    padding = -fixed % _ALIGNMENT
+    info.extra = struct.pack("<HH", 0xFFFF, padding) + b"\0" * padding
+    with archive.open(info, "w", force_zip64=False) as member:
+        for part in parts:
+            member.write(part if isinstance(part, bytes) else memoryview(part).cast("B") if part.size else b"")
+
+
+def _map_weights(file: Path, archive: zipfile.ZipFile) -> list[Any]:
+    """Arrays over a read-only mapping of the file."""
+    import numpy
+
+    info = archive.getinfo(_WEIGHTS)
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise ArtifactError(f"{file}: weights are compressed; they are mapped, so they must be stored")
+    mapped = numpy.memmap(file, numpy.uint8, mode="r")
+    start = info.header_offset
+    name_length, extra_length = struct.unpack("<HH", bytes(mapped[start + 26 : start + 30]))
+    start += 30 + name_length + extra_length
+    length = struct.unpack("<Q", bytes(mapped[start : start + 8]))[0]
+    header = json.loads(bytes(mapped[start + 8 : start + 8 + length]))
+    base, limit = start + 8 + length, start + info.file_size
+    arrays = []
+    for number in range(len(header)):
+        entry = header[str(number)]
+        first, last = (base + offset for offset in entry["data_offsets"])
+        if not base <= first <= last <= limit:
+            raise ArtifactError(f"{file}: weight {number} lies outside the file")
+        arrays.append(mapped[first:last].view(dtype(entry["dtype"]).numpy()).reshape(entry["shape"]))
+    return arrays
