@@ -1,0 +1,218 @@
+"""Checks that a graph obeys the rules of the graph IR; every pass may rely on them, and must keep them.
+
+values      defined once, before use, by an input, a constant, `prepare` or a node
+nodes       as many inputs as the operator takes, its attributes complete, types as it infers them
+signature   parameters are inputs; a mutated input has the type of the output that replaces it
+sub-graphs  closed and valid themselves; `prepare` reads parameters alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hidet import dims
+from hidet.dims import Dim, DimExpr, Symbol
+from hidet.errors import HidetError, VerifyError
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.operator import define_node, infer_types
+from hidet.graph.types import DimType, OptionalType, SequenceType, TensorType, ValueType
+
+if TYPE_CHECKING:
+    from hidet.compute.definition import Definition
+    from hidet.loc import Loc
+
+
+def verify_graph(graph: Graph, *, redefine: bool = False) -> None:
+    """Raise VerifyError, naming the node or value and its place, for the first rule that `graph` breaks.
+
+    redefine: make each node's definition anew to infer its types, instead of trusting the one it carries after a check
+        of its inputs; slower by the cost of building the graph.
+    """
+    symbols: dict[str, Symbol] = {}
+    defined: set[Value] = set()
+    for value in _sources(graph):
+        _define(value, defined, symbols, f"graph {graph.name}", None)
+    _check_signature(graph)
+    for node in graph.nodes:
+        _check_node(node, defined, redefine)
+        for value in node.outputs:
+            _define(value, defined, symbols, _name(node), node.loc)
+        for subgraph in subgraphs_of(node):
+            _check_closed(subgraph, _name(node), node.loc, redefine)
+    for value in graph.outputs:
+        if value not in defined:
+            raise VerifyError(f"graph {graph.name} returns %{value.name}, which nothing defines")
+    if graph.prepare is not None:
+        _check_prepare(graph, redefine)
+    _check_mutates(graph)
+
+
+def subgraphs_of(node: Node) -> Iterator[Graph]:
+    """The graphs among a node's attributes, in order."""
+    yield from _graphs_in(tuple(node.attrs.values()))
+
+
+def _graphs_in(value: Any) -> Iterator[Graph]:
+    if isinstance(value, Graph):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _graphs_in(item)
+
+
+def _sources(graph: Graph) -> list[Value]:
+    """Every value that no node defines."""
+    results = graph.prepare.results if graph.prepare is not None else ()
+    return [*graph.inputs, *graph.constants, *results]
+
+
+def _name(node: Node) -> str:
+    outputs = ", ".join(f"%{value.name}" for value in node.outputs)
+    return f"operator {node.op.name} defining {outputs or 'nothing'}"
+
+
+def _define(value: Value, defined: set[Value], symbols: dict[str, Symbol], where: str, loc: Loc | None) -> None:
+    if value in defined:
+        raise VerifyError(f"{where}: %{value.name} is defined twice", loc=loc)
+    defined.add(value)
+    for dim in _dims_of(value.type):
+        if isinstance(dim, DimExpr):
+            for symbol in dims.symbols(dim):
+                if symbols.setdefault(symbol.name, symbol) != symbol:
+                    other = symbols[symbol.name]
+                    raise VerifyError(
+                        f"{where}: %{value.name} uses symbol {symbol.name} with {symbol.facts()}, "
+                        f"elsewhere {other.facts()}",
+                        loc=loc,
+                        hint="sizes are bound by name, so different symbols need different names",
+                    )
+
+
+def _dims_of(type_: ValueType) -> Iterator[Dim]:
+    if isinstance(type_, TensorType):
+        yield from type_.shape
+        yield from type_.strides or ()
+    elif isinstance(type_, SequenceType | OptionalType):
+        yield from _dims_of(type_.element)
+    else:
+        yield type_.dim
+
+
+def _check_node(node: Node, defined: set[Value], redefine: bool) -> None:
+    try:
+        node.op.check_inputs(len(node.inputs))
+        if node.op.attrs(node.attrs) != node.attrs:
+            raise VerifyError("attributes are incomplete: take them from OperatorSpec.attrs")
+        for name, value in zip(node.op.inputs, node.inputs, strict=False):
+            if value is None and not name.endswith(("?", "*")):
+                raise VerifyError(f"input {name} is absent but not optional")
+        for value in node.values:
+            if value not in defined:
+                raise VerifyError(f"input %{value.name} is used before anything defines it")
+        _check_types(node, redefine)
+    except HidetError as error:
+        raise VerifyError(f"{_name(node)}: {error.message}", loc=node.loc, hint=error.hint) from error
+
+
+def _check_types(node: Node, redefine: bool) -> None:
+    types = [None if value is None else value.type for value in node.inputs]
+    definition = None if redefine else node.definition
+    if definition is None:
+        if node.op.infer is None and node.op.define is None:
+            raise VerifyError("the operator has neither a definition nor a type rule")
+        definition = define_node(node.op, types, node.attrs)
+    if definition is not None:
+        _check_operands(definition, types)
+    inferred = infer_types(node.op, types, definition, node.attrs)
+    if len(inferred) != len(node.outputs):
+        raise VerifyError(f"{len(node.outputs)} outputs, but the operator infers {len(inferred)}")
+    for value, expected in zip(node.outputs, inferred, strict=True):
+        if not _fits(value.type, expected):
+            raise VerifyError(f"%{value.name} has type {value.type}, but the operator infers {expected}")
+
+
+def _check_operands(definition: Definition, types: Sequence[ValueType | None]) -> None:
+    """The definition was made for inputs of these types."""
+    tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
+    given = [TensorType(operand.dtype, operand.shape) for operand in definition.inputs]
+    if len(tensors) != len(given) or not all(map(_fits, given, tensors)):
+        expected, actual = (", ".join(map(str, side)) or "nothing" for side in (given, tensors))
+        raise VerifyError(
+            f"the definition reads ({expected}), but the inputs are ({actual})",
+            hint="a node whose inputs change type needs a new definition: emit it through GraphBuilder",
+        )
+
+
+def _fits(type_: ValueType, expected: ValueType) -> bool:
+    """Whether two types can describe one value; layouts and devices may differ, sizes if they may be equal."""
+    if isinstance(type_, TensorType) and isinstance(expected, TensorType):
+        return type_.dtype == expected.dtype and _same_shape(type_.shape, expected.shape)
+    if isinstance(type_, DimType) and isinstance(expected, DimType):
+        return dims.prove_equal(type_.dim, expected.dim) is not False
+    if isinstance(type_, SequenceType) and isinstance(expected, SequenceType):
+        return _fits(type_.element, expected.element)
+    if isinstance(type_, OptionalType) and isinstance(expected, OptionalType):
+        return _fits(type_.element, expected.element)
+    return False
+
+
+def _same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    if a == b:
+        return True
+    return len(a) == len(b) and all(dims.prove_equal(m, n) is not False for m, n in zip(a, b, strict=True))
+
+
+def _check_signature(graph: Graph) -> None:
+    for value in graph.parameters:
+        if value not in graph.inputs:
+            raise VerifyError(f"graph {graph.name}: parameter %{value.name} is no input")
+    for value, constant in graph.constants.items():
+        shape = getattr(constant.data, "shape", None)
+        if not isinstance(value.type, TensorType) or (shape is not None and tuple(shape) != value.type.shape):
+            raise VerifyError(f"graph {graph.name}: constant %{value.name} of type {value.type} has shape {shape}")
+
+
+def _check_mutates(graph: Graph) -> None:
+    seen: set[int] = set()
+    for source, target in graph.mutates:
+        if not (0 <= source < len(graph.inputs) and 0 <= target < len(graph.outputs)) or source in seen:
+            raise VerifyError(
+                f"graph {graph.name}: mutates ({source}, {target}) does not name an input, once, and an output"
+            )
+        seen.add(source)
+        old, new = graph.inputs[source], graph.outputs[target]
+        if not isinstance(old.type, TensorType) or not _fits(new.type, old.type):
+            raise VerifyError(
+                f"graph {graph.name}: input %{old.name} of type {old.type} "
+                f"is overwritten by %{new.name} of type {new.type}"
+            )
+
+
+def _check_closed(graph: Graph, where: str, loc: Loc | None, redefine: bool) -> None:
+    """A sub-graph has no parameters, prepared values or effects on its caller's tensors."""
+    try:
+        if graph.parameters or graph.prepare is not None or graph.mutates:
+            raise VerifyError(f"sub-graph {graph.name} has parameters, a prepare graph or mutated inputs")
+        verify_graph(graph, redefine=redefine)
+    except VerifyError as error:
+        raise VerifyError(f"{where}: {error.message}", loc=error.loc or loc, hint=error.hint) from error
+
+
+def _check_prepare(graph: Graph, redefine: bool) -> None:
+    prepare = graph.prepare
+    assert prepare is not None
+    where = f"prepare graph of {graph.name}"
+    _check_closed(prepare.graph, where, None, redefine)
+    for given, needed, what in (
+        (prepare.parameters, prepare.graph.inputs, "parameters"),
+        (prepare.results, prepare.graph.outputs, "results"),
+    ):
+        if len(given) != len(needed):
+            raise VerifyError(f"{where}: {len(given)} {what} for {len(needed)} values of the graph")
+        for outer, inner in zip(given, needed, strict=True):
+            if not _fits(outer.type, inner.type):
+                raise VerifyError(f"{where}: %{outer.name} has type {outer.type}, %{inner.name} inside {inner.type}")
+    for value in prepare.parameters:
+        if value not in graph.parameters:
+            raise VerifyError(f"{where}: %{value.name} is no parameter")
