@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
-    from hidet.plugins.specs import ScheduleSpec
+    from hidet.plugins.specs import PassSpec, ScheduleSpec
 
 HIDET_API = 1
 
@@ -34,4 +34,20 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             load="hidet.schedule.fallback:FallbackRule",
             doc="a plain loop nest for any task",
         )
+    ]
+
+
+def hidet_passes() -> Iterable[PassSpec]:
+    """Core's graph passes. `after` and `before` order them; targets and plug-ins order theirs against these names."""
+    from hidet.plugins.specs import PassSpec
+
+    order = ("fold-constants", "common-subexpr", "eliminate-dead", "split-prepare")
+    return [
+        PassSpec(
+            name=name,
+            level="graph",
+            after=order[:position],
+            load=f"hidet.passes.graph.{name.replace('-', '_')}:{''.join(map(str.capitalize, name.split('-')))}",
+        )
+        for position, name in enumerate(order)
     ]
