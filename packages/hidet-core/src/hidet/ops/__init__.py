@@ -29,7 +29,11 @@ FAMILIES = (
     "view",
     "normalize",
     "conv",
+    "attention",
     "gather",
+    "create",
+    "random",
+    "cast",
 )
 
 

@@ -1,0 +1,169 @@
+"""Scaled dot-product attention in four stages: scores, row maximum, sum of exponentials, weighted sum.
+
+Vaswani et al., "Attention Is All You Need", 2017; masks, grouped queries and rows without any key as in
+torch.nn.functional.scaled_dot_product_attention. Everything between the loads and the last rounding is in f32 for f16
+and bf16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from hidet.compute.definition import MAX, SUM, Definition, Operand, compute, number, reduce
+from hidet.dims import Dim, prove_equal
+from hidet.dtypes import DType
+from hidet.errors import ShapeError, UnsupportedOp
+from hidet.graph.operator import Attribute, OperatorSpec
+from hidet.ir import build
+from hidet.ir.expr import Expr
+from hidet.ops.rules import (
+    arithmetic_dtype,
+    broadcast_shapes,
+    present,
+    read_broadcast,
+    require_dtype,
+    require_rank,
+    require_same_dtype,
+    same_extent,
+    shape_text,
+)
+
+
+def attention_scale(scale: float | None, width: Dim, dtype: DType) -> Expr:
+    """The factor on the scores: `scale`, or 1 / sqrt(width) for None."""
+    if scale is not None:
+        return number(scale, dtype)
+    if isinstance(width, int):
+        return number(1 / math.sqrt(max(width, 1)), dtype)
+    return build.unary("rsqrt", build.cast(build.index(width), dtype))
+
+
+def heads_per_group(queries: Dim, keys: Dim) -> Dim:
+    """How many query heads read one key head under grouped queries. ShapeError when they do not divide."""
+    if isinstance(queries, int) and isinstance(keys, int) and (keys == 0 or queries % keys):
+        raise ShapeError(f"operator attention: {queries} query heads do not divide among {keys} key heads")
+    return queries // keys
+
+
+def _attention(
+    name: str,
+    with_logsumexp: bool,
+    q: Operand,
+    k: Operand,
+    v: Operand,
+    mask: Operand | None = None,
+    *,
+    scale: float | None,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> Definition:
+    for operand in (q, k, v):
+        require_rank(name, operand, at_least=3 if enable_gqa else 2)
+        require_dtype(name, operand, "float")
+    dtype = require_same_dtype(name, (q, k, v))
+    wide = arithmetic_dtype(dtype)
+    width = same_extent(q.shape[-1], k.shape[-1], f"operator {name}: last axis of q against k")
+    length = same_extent(k.shape[-2], v.shape[-2], f"operator {name}: keys against values")
+    rows = q.shape[-2]
+    group: Dim = 1
+    batch = broadcast_shapes(name, [q.shape[:-2], k.shape[:-2], v.shape[:-2]]) if not enable_gqa else q.shape[:-2]
+    if enable_gqa:
+        group = heads_per_group(q.shape[-3], k.shape[-3])
+        same_extent(k.shape[-3], v.shape[-3], f"operator {name}: key heads against value heads")
+    if mask is not None:
+        _check_mask(name, mask, (*batch, rows, length))
+    factor = attention_scale(scale, width, wide)
+
+    def read(operand: Operand, outer: Sequence[Expr], inner: tuple[Expr, Expr], is_shared: bool) -> Expr:
+        if is_shared and enable_gqa:
+            *front, head = outer
+            outer = (*front, head // build.index(group))
+            shape = (*batch[:-1], operand.shape[-3])
+        else:
+            shape = batch
+        return build.cast(read_broadcast(operand, (*outer, *inner), (*shape, *operand.shape[-2:])), wide)
+
+    def score(*axes: Expr) -> Expr:
+        *outer, i, j = axes
+        total = reduce(SUM, (width,), lambda d: read(q, outer, (i, d), False) * read(k, outer, (j, d), True)) * factor
+        if mask is not None:
+            entry = read_broadcast(mask, axes, (*batch, rows, length))
+            hidden = build.const(-math.inf, wide)
+            total = build.select(entry, total, hidden) if mask.dtype.is_bool else total + build.cast(entry, wide)
+        return build.select(i >= j, total, build.const(-math.inf, wide)) if is_causal else total
+
+    scores = compute("scores", (*batch, rows, length), score)
+
+    def largest(*axes: Expr) -> Expr:
+        return reduce(MAX, (length,), lambda j: scores.result[(*axes, j)])
+
+    top = compute("max", (*batch, rows), largest)
+
+    def weight(axes: Sequence[Expr], j: Expr) -> Expr:
+        # A row without keys has maximum -inf; shifting it by 0 makes all its weights 0 instead of NaN.
+        peak = top.result[tuple(axes)]
+        shift = build.select(build.equal(peak, -math.inf), build.const(0, wide), peak)
+        return build.unary("exp", scores.result[(*axes, j)] - shift)
+
+    total = compute("sum", (*batch, rows), lambda *axes: reduce(SUM, (length,), lambda j: weight(axes, j)))
+
+    def value(*axes: Expr) -> Expr:
+        *outer, i, e = axes
+        weighted = reduce(SUM, (length,), lambda j: weight((*outer, i), j) * read(v, outer, (j, e), True))
+        norm = total.result[(*outer, i)]
+        return build.cast(build.select(build.equal(norm, 0), build.const(0, wide), weighted / norm), dtype)
+
+    stage = compute(name, (*batch, rows, v.shape[-1]), value)
+    stages = (scores, top, total, stage)
+    if not with_logsumexp:
+        return Definition(present(q, k, v, mask), stages, (stage.result,))
+    lse = compute(
+        "logsumexp",
+        (*batch, rows),
+        lambda *axes: top.result[axes] + build.unary("log", total.result[axes]),
+    )
+    return Definition(present(q, k, v, mask), (*stages, lse), (stage.result, lse.result))
+
+
+def _check_mask(name: str, mask: Operand, scores: Sequence[Dim]) -> None:
+    if not (mask.dtype.is_bool or mask.dtype.is_float):
+        raise UnsupportedOp(f"operator {name} takes a mask of bool (true: read) or floats to add, got {mask.dtype}")
+    merged = broadcast_shapes(name, (scores, mask.shape))
+    if len(merged) != len(scores) or any(prove_equal(a, b) is False for a, b in zip(merged, scores, strict=True)):
+        raise ShapeError(
+            f"operator {name}: the mask of shape {shape_text(mask.shape)} does not broadcast to {shape_text(scores)}"
+        )
+
+
+_INPUTS = ("q", "k", "v", "mask?")
+_ATTRIBUTES = (
+    Attribute("scale", None, "factor on q @ k.T; None is 1 / sqrt(d)"),
+    Attribute("is_causal", False, "row i reads keys 0 to i only"),
+    Attribute("enable_gqa", False, "axis -3 holds heads; each key head serves several query heads"),
+)
+_DOC = (
+    "softmax(scale * q[..., s, d] @ k[..., t, d].T + mask) @ v[..., t, e] -> [..., s, e]; leading axes broadcast. mask "
+    "broadcasts to [..., s, t]: bool (true: read) or floats that are added. A row that may read nothing gives 0. "
+    "torch scaled_dot_product_attention. One floating-point type."
+)
+
+SPECS: tuple[OperatorSpec, ...] = (
+    OperatorSpec(
+        name="attention",
+        inputs=_INPUTS,
+        attributes=_ATTRIBUTES,
+        kind="anchor",
+        define=partial(_attention, "attention", False),
+        doc=_DOC,
+    ),
+    OperatorSpec(
+        name="attention_with_logsumexp",
+        inputs=_INPUTS,
+        attributes=_ATTRIBUTES,
+        kind="anchor",
+        define=partial(_attention, "attention_with_logsumexp", True),
+        doc=_DOC + " Second result: log(sum(e ** scores)) of each row [..., s], in the arithmetic type.",
+    ),
+)
