@@ -31,6 +31,8 @@ def option(**changes: object) -> OptionSpec:
         (lambda: ScheduleSpec(name="s", ops=(), targets=("cpu",), load="m:f"), r"ops is \(\)"),
         (lambda: ScheduleSpec(name="s", ops=("a",), targets=(3,), load="m:f"), r"targets is \(3,\)"),
         (lambda: ScheduleSpec(name="s", ops=("a",), targets=("*",), priority="9", load="m:f"), "priority is '9'"),
+        (lambda: ScheduleSpec(name="s", ops=("a",), targets=("*",), prologue="all", load="m:f"), "prologue is 'all'"),
+        (lambda: ScheduleSpec(name="s", ops=("a",), targets=("*",), epilogue="row", load="m:f"), "epilogue is 'row'"),
         (lambda: PassSpec(name="p", level="tree", load="m:f"), "level is 'tree', expected 'graph' or 'program'"),
         (lambda: PassSpec(name="p", level="graph", after="x", load="m:f"), "after is 'x'"),
         (lambda: PassSpec(name="p", level="graph", targets=("*",), load="m:f"), "targets is"),

@@ -113,6 +113,10 @@ class ScheduleSpec(LoadedSpec):
         _check_names(self, "targets", self.targets, allow_any=True, allow_empty=False)
         if not isinstance(self.priority, int):
             raise _refuse(self, "priority", self.priority, "an integer")
+        if self.prologue not in ("none", "load", "gather"):
+            raise _refuse(self, "prologue", self.prologue, "'none', 'load' or 'gather'")
+        if self.epilogue not in ("none", "element-wise", "multi-output"):
+            raise _refuse(self, "epilogue", self.epilogue, "'none', 'element-wise' or 'multi-output'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
