@@ -1,9 +1,12 @@
 """The table of element types against numpy, ml_dtypes and torch, which define them."""
 
+from __future__ import annotations
+
 import itertools
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import ml_dtypes
 import numpy
@@ -17,19 +20,19 @@ FLOATS = [entry for entry in ALL_DTYPES if entry.is_float and entry != dtypes.tf
 WITHOUT_NUMPY = {f"{prefix}int{bits}" for prefix in ("", "u") for bits in (3, 5, 6, 7)}
 
 
-def test_names_and_short_names_are_unique():
+def test_names_and_short_names_are_unique() -> None:
     spellings = [spelling for entry in ALL_DTYPES for spelling in {entry.name, entry.short}]
     assert len(spellings) == len(set(spellings))
 
 
 @pytest.mark.parametrize("entry", ALL_DTYPES, ids=str)
-def test_every_spelling_finds_its_type(entry):
+def test_every_spelling_finds_its_type(entry: DType) -> None:
     assert dtype(entry.name) is entry
     assert dtype(entry.short) is entry
     assert dtype(entry) is entry
 
 
-def test_common_types_are_module_attributes_under_their_short_names():
+def test_common_types_are_module_attributes_under_their_short_names() -> None:
     integers = ["i4", "i8", "i16", "i32", "i64", "u4", "u8", "u16", "u32", "u64"]
     for short in [*integers, "f16", "bf16", "f32", "f64", "tf32", "f8e4m3", "f8e5m2", "c64", "c128"]:
         assert getattr(dtypes, short) is dtype(short)
@@ -37,7 +40,7 @@ def test_common_types_are_module_attributes_under_their_short_names():
     assert dtypes.string is dtype("str")
 
 
-def test_all_onnx_types_are_known():
+def test_all_onnx_types_are_known() -> None:
     names = [
         *("bool", "string", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
         *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn"),
@@ -46,7 +49,7 @@ def test_all_onnx_types_are_known():
     assert [dtype(name).name for name in names] == names
 
 
-def test_all_torch_types_are_known_except_bit_bags_and_quantised_ones():
+def test_all_torch_types_are_known_except_bit_bags_and_quantised_ones() -> None:
     torch = pytest.importorskip("torch")
     names = {str(value).removeprefix("torch.") for value in vars(torch).values() if isinstance(value, torch.dtype)}
     ours = {entry.name for entry in ALL_DTYPES}
@@ -54,13 +57,13 @@ def test_all_torch_types_are_known_except_bit_bags_and_quantised_ones():
     assert left_out == {"float4_e2m1fn_x2"}
 
 
-def test_unknown_name_is_refused_with_the_nearest_one():
+def test_unknown_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(DTypeError, match=r"unknown element type 'flaot32'[\s\S]*'float32'"):
         dtype("flaot32")
 
 
 @pytest.mark.parametrize("entry", [e for e in ALL_DTYPES if e.name not in WITHOUT_NUMPY], ids=str)
-def test_numpy_dtype_has_the_width_of_the_type(entry):
+def test_numpy_dtype_has_the_width_of_the_type(entry: DType) -> None:
     converted = entry.numpy()
     if entry == dtypes.string:
         assert converted == numpy.dtype(object)
@@ -71,20 +74,20 @@ def test_numpy_dtype_has_the_width_of_the_type(entry):
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_NUMPY))
-def test_types_that_numpy_lacks_say_so(name):
+def test_types_that_numpy_lacks_say_so(name: str) -> None:
     with pytest.raises(DTypeError, match=f"{name} has no numpy equivalent"):
         dtype(name).numpy()
 
 
 @pytest.mark.parametrize("foreign", [numpy.dtype("datetime64[s]"), numpy.dtype("i4,f4"), numpy.dtype(">f4")], ids=str)
-def test_numpy_dtypes_without_an_element_type_are_refused(foreign):
+def test_numpy_dtypes_without_an_element_type_are_refused(foreign: numpy.dtype[Any]) -> None:
     with pytest.raises(DTypeError, match="has no element type"):
         from_numpy(foreign)
 
 
 @pytest.mark.parametrize("entry", FLOATS, ids=str)
-def test_float_parameters_agree_with_ml_dtypes(entry):
-    info = ml_dtypes.finfo(entry.numpy())
+def test_float_parameters_agree_with_ml_dtypes(entry: DType) -> None:
+    info = ml_dtypes.finfo(entry.numpy())  # type: ignore[no-untyped-call]
     assert (entry.exponent_bits, entry.mantissa_bits) == (info.nexp, info.nmant)
     assert entry.epsilon == float(info.eps)
     assert entry.unit_roundoff == float(info.eps) / 2
@@ -95,7 +98,7 @@ def test_float_parameters_agree_with_ml_dtypes(entry):
 
 
 @pytest.mark.parametrize("entry", FLOATS, ids=str)
-def test_special_values_are_those_the_format_has(entry):
+def test_special_values_are_those_the_format_has(entry: DType) -> None:
     scalar = entry.numpy().type
     assert bool(numpy.isinf(scalar(float("inf")))) == entry.has_inf
     assert bool(numpy.isnan(scalar(float("nan")))) == entry.has_nan
@@ -103,23 +106,23 @@ def test_special_values_are_those_the_format_has(entry):
 
 
 @pytest.mark.parametrize("entry", [e for e in ALL_DTYPES if e.is_int and e.name not in WITHOUT_NUMPY], ids=str)
-def test_integer_ranges_agree_with_numpy(entry):
-    info = ml_dtypes.iinfo(entry.numpy())
+def test_integer_ranges_agree_with_numpy(entry: DType) -> None:
+    info = ml_dtypes.iinfo(entry.numpy())  # type: ignore[no-untyped-call]
     assert (entry.min, entry.max) == (info.min, info.max)
     assert entry.is_signed == (info.min < 0)
 
 
-def test_bool_ranges_from_zero_to_one():
+def test_bool_ranges_from_zero_to_one() -> None:
     assert (dtypes.boolean.min, dtypes.boolean.max) == (0, 1)
 
 
-def test_tf32_has_the_range_of_f32_and_the_precision_of_f16():
+def test_tf32_has_the_range_of_f32_and_the_precision_of_f16() -> None:
     assert dtypes.tf32.exponent_bits == dtypes.f32.exponent_bits
     assert dtypes.tf32.epsilon == dtypes.f16.epsilon
     assert dtypes.tf32.nbytes == 4
 
 
-def test_questions_without_an_answer_are_refused():
+def test_questions_without_an_answer_are_refused() -> None:
     with pytest.raises(DTypeError, match="int32 has no epsilon: expected a type of kind float or complex"):
         _ = dtypes.i32.epsilon
     with pytest.raises(DTypeError, match="complex64 has no largest value"):
@@ -140,18 +143,18 @@ def test_questions_without_an_answer_are_refused():
     ],
     ids=str,
 )
-def test_a_row_of_subbyte_elements_is_packed(entry, count, nbytes):
+def test_a_row_of_subbyte_elements_is_packed(entry: DType, count: int, nbytes: int) -> None:
     assert entry.packed_nbytes(count) == nbytes
 
 
-def test_every_type_is_exactly_one_of_compute_storage_and_host():
+def test_every_type_is_exactly_one_of_compute_storage_and_host() -> None:
     for entry in ALL_DTYPES:
         assert [entry.is_compute, entry.is_storage_only, entry.is_host_only].count(True) == 1
     assert [entry.short for entry in ALL_DTYPES if entry.is_host_only] == ["str"]
     assert all(entry.is_storage_only for entry in ALL_DTYPES if entry.is_subbyte or entry.is_complex)
 
 
-def test_copies_through_pickle_stay_equal():
+def test_copies_through_pickle_stay_equal() -> None:
     for entry in ALL_DTYPES:
         copied = pickle.loads(pickle.dumps(entry))
         assert copied == entry
@@ -159,7 +162,7 @@ def test_copies_through_pickle_stay_equal():
     assert dtypes.f16 != dtypes.bf16
 
 
-def test_promotion_is_torchs_for_every_pair_that_torch_has():
+def test_promotion_is_torchs_for_every_pair_that_torch_has() -> None:
     torch = pytest.importorskip("torch")
     shared = [entry for entry in ALL_DTYPES if hasattr(torch, entry.name)]
     assert len(shared) == len(ALL_DTYPES) - len({"tfloat32", "string", "float4_e2m1fn"})
@@ -181,13 +184,13 @@ def test_promotion_is_torchs_for_every_pair_that_torch_has():
 
 
 @pytest.mark.parametrize("lonely", [dtypes.tf32, dtypes.string, dtypes.f4e2m1], ids=str)
-def test_types_that_torch_lacks_promote_only_with_themselves(lonely):
+def test_types_that_torch_lacks_promote_only_with_themselves(lonely: DType) -> None:
     assert promote(lonely, lonely) is lonely
     with pytest.raises(DTypeError, match="do not promote"):
         promote(lonely, dtypes.f32)
 
 
-def test_importing_the_table_imports_no_numeric_library():
+def test_importing_the_table_imports_no_numeric_library() -> None:
     code = "import sys, hidet.dtypes; print([m for m in ('numpy', 'ml_dtypes', 'torch') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

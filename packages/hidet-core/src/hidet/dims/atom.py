@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Self
 
 from hidet.errors import ShapeError
@@ -32,6 +32,9 @@ class Atom:
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        return type(self), tuple(getattr(self, entry.name) for entry in fields(self))  # type: ignore[arg-type]
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():

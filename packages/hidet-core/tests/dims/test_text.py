@@ -1,0 +1,80 @@
+"""The text of sizes: reading it back, and messages for text that is no size."""
+
+from __future__ import annotations
+
+import pytest
+
+from hidet.dims import Symbol, parse_dim, symbol
+from hidet.errors import ShapeError
+
+SYMBOLS = {"s0": Symbol("s0"), "s1": Symbol("s1", lower=1), "batch": symbol("batch", divisor=4)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0",
+        "-3",
+        "s0",
+        "-s0",
+        "2*s0 + 1",
+        "s0*s1 - 3*s0 - 1",
+        "floordiv(s0 + 3, 4)",
+        "3*floordiv(batch, 4) + 2",
+        "floordiv(s0, s1)*s1",
+        "mod(s0 - 2*s1, 5)",
+        "min(s0, s1, 128)",
+        "max(floordiv(s0, 2), s1) - 7",
+    ],
+)
+def test_printed_sizes_read_back_as_the_same_text(text: str) -> None:
+    size = parse_dim(text, SYMBOLS)
+    assert str(size) == text
+    assert parse_dim(str(size), SYMBOLS) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("  2 *s0+ 1 ", "2*s0 + 1"),
+        ("s0//4%2", "mod(floordiv(s0, 4), 2)"),
+        ("-s0//2", "floordiv(-s0, 2)"),
+        ("ceildiv(s0, 4)", "floordiv(s0 + 3, 4)"),
+        ("--3", "3"),
+        ("2*(s0 + (s1 - 1))", "2*s0 + 2*s1 - 2"),
+        ("min(s0, s1, s0*s1, 4)", "min(s0, min(s1, min(s0*s1, 4)))"),
+    ],
+)
+def test_other_spellings_are_understood(text: str, same: str) -> None:
+    assert parse_dim(text, SYMBOLS) == parse_dim(same, SYMBOLS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "column 1: found the end, expected a number, a name or"),
+        ("2*", "column 3: found the end"),
+        ("2 s0", "column 2: found 's0', expected an operator or the end"),
+        ("(s0", "found the end, expected '\\)'"),
+        ("s0 + ?", "found '\\?', expected a number, a name or an operator"),
+        ("s0 / 2", "found '/'"),
+        ("mod(s0)", "expected mod to have two arguments"),
+        ("min(s0)", "expected min to have two or more arguments"),
+        ("floordiv(s0, 2, 3)", "expected floordiv to have two arguments"),
+        ("floor(s0, 2)", "'floor' is no function; functions: floordiv, ceildiv, mod, min, max"),
+        ("bach + 1", r"column 1: found 'bach', expected a known symbol\nhint: did you mean 'batch'"),
+        ("s0 // 0", "the divisor must be positive"),
+    ],
+)
+def test_malformed_text_is_refused_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        parse_dim(text, SYMBOLS)
+
+
+def test_deeply_nested_text_is_refused() -> None:
+    with pytest.raises(ShapeError, match="levels of nesting"):
+        parse_dim("(" * 100_000 + "s0" + ")" * 100_000, SYMBOLS)
+
+
+def test_repr_shows_that_it_is_a_size() -> None:
+    assert repr(symbol("s0") + 1) == "<dim s0 + 1>"
