@@ -98,7 +98,7 @@ class ScheduleSpec(LoadedSpec):
     targets: target names, `("*",)` for every one.
     priority: rules are asked in falling priority, those of equal priority in order of registration.
     prologue: what it inlines into its reads: "none", "load" (element-wise producers) or "gather" (any index formula).
-    epilogue: what it applies before it stores: "none", "element-wise", or "multi-output" (several element-wise results).
+    epilogue: what it applies before it stores: "none", "element-wise", "multi-output" (several element-wise results).
     """
 
     ops: tuple[str, ...]
