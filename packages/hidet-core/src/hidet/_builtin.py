@@ -41,7 +41,15 @@ def hidet_passes() -> Iterable[PassSpec]:
     """Core's graph passes. `after` and `before` order them; targets and plug-ins order theirs against these names."""
     from hidet.plugins.specs import PassSpec
 
-    order = ("fold-constants", "common-subexpr", "eliminate-dead", "split-prepare")
+    order = (
+        "fold-conv-batch-norm",
+        "fold-constants",
+        "common-subexpr",
+        "eliminate-dead",
+        "materialize-outputs",
+        "assign-layout",
+        "split-prepare",
+    )
     return [
         PassSpec(
             name=name,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hidet.dims import Dim
 from hidet.dtypes import DType, from_numpy
-from hidet.errors import HidetError
+from hidet.errors import HidetError, UnsupportedOp, suggestion
 from hidet.graph.attrs import Attrs
 from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.operator import OperatorSpec, define_node, infer_types
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class GraphBuilder:
-    """Collects nodes in order. `operators` maps names to specs (a registry's table)."""
+    """Collects nodes in order. `operators` maps names to specs (a registry's table); values are numbered from
+    `first_number`."""
 
-    def __init__(self, operators: Mapping[str, OperatorSpec], name: str = "graph") -> None:
+    def __init__(self, operators: Mapping[str, OperatorSpec], name: str = "graph", first_number: int = 0) -> None:
         self.operators = operators
         self.name = name
         self.loc: Loc | None = None
@@ -31,7 +32,7 @@ class GraphBuilder:
         self._parameters: set[Value] = set()
         self._nodes: list[Node] = []
         self._constants: dict[Value, Constant] = {}
-        self._count = 0
+        self._count = first_number
 
     def input(self, type_: ValueType, name: str | None = None, *, is_parameter: bool = False) -> Value:
         """Add a graph input; parameters are weights that stay the same between calls."""
@@ -61,8 +62,8 @@ class GraphBuilder:
         self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
     ) -> tuple[Value, ...]:
         """Apply an operator and return all its values. UnsupportedOp or ShapeError carry the current `loc`."""
-        spec = self.operators[op] if isinstance(op, str) else op
         try:
+            spec = self._spec(op) if isinstance(op, str) else op
             spec.check_inputs(len(inputs))
             complete = spec.attrs(attrs)
             types = [None if v is None else v.type for v in inputs]
@@ -75,6 +76,22 @@ class GraphBuilder:
         outputs = tuple(self._value(t) for t in output_types)
         self._nodes.append(Node(spec, tuple(inputs), complete, outputs, self.loc, definition))
         return outputs
+
+    def _spec(self, name: str) -> OperatorSpec:
+        spec = self.operators.get(name)
+        if spec is None:
+            raise UnsupportedOp(f"operator {name!r} is unknown", hint=suggestion(name, self.operators))
+        return spec
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes so far."""
+        return tuple(self._nodes)
+
+    @property
+    def constants(self) -> Mapping[Value, Constant]:
+        """The constants so far."""
+        return dict(self._constants)
 
     def append(self, node: Node) -> None:
         """Add an existing node, sharing it."""

@@ -44,6 +44,10 @@ class Target(Protocol):
     def vector_bits(self) -> int:
         """Widest SIMD register in bits; 0 where that has no meaning."""
 
+    @property
+    def prefers_channels_last(self) -> bool:
+        """Whether convolutions want the channels of a pixel next to each other in memory."""
+
     def compile(self, modules: Sequence[tuple[str, Module]], effort: int) -> list[Binary]:
         """Compile modules, each under its name. `effort` is 1 for small graphs and 3 otherwise."""
 

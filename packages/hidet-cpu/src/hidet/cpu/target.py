@@ -21,6 +21,7 @@ class CpuTarget:
     """Implements hidet.target.Target for the machine this process runs on."""
 
     name = "cpu"
+    prefers_channels_last = True
 
     def __init__(self, arch: CpuArch | None = None) -> None:
         self.cpu = host_arch() if arch is None else arch

@@ -1,0 +1,89 @@
+"""Folding a batch norm into the convolution before it: its scale goes into the weight, its shift into the bias.
+
+    y = (conv(x, w) + b - mean) * s + beta,  s = gamma / sqrt(variance + eps)
+      = conv(x, w * s) + ((b - mean) * s + beta)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from hidet import dtypes
+from hidet.graph.graph import Graph, Node, Value, producers, readers
+from hidet.passes.rewriter import GraphRewriter
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+_ANCHORS = ("conv", "linear")
+
+
+@dataclass(frozen=True)
+class FoldConvBatchNorm:
+    """Only where nobody else reads the convolution's result, and its weight is a parameter or constant.
+
+    The arithmetic on weights is ordinary nodes in f32; `split-prepare` moves them out of the call.
+    """
+
+    name: ClassVar[str] = "fold-conv-batch-norm"
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """Match each batch norm against the producer of its input."""
+        table, made = readers(graph), producers(graph)
+        steady = {*graph.parameters, *graph.constants}
+        anchors: dict[Node, Node] = {}
+        for node in graph.nodes:
+            if node.op.name != "batch_norm":
+                continue
+            source = node.inputs[0]
+            assert source is not None
+            anchor = made.get(source)
+            if anchor is None or anchor.op.name not in _ANCHORS or len(table[source]) != 1 or source in graph.outputs:
+                continue
+            if all(v in steady for v in (*anchor.values[1:], *node.values[1:])):
+                anchors[anchor] = node
+        if not anchors:
+            return graph
+        norms = set(anchors.values())
+        rewriter = GraphRewriter(graph, ctx.registry.operators)
+        pending: dict[Value, Node] = {norm.inputs[0]: anchor for anchor, norm in anchors.items()}  # type: ignore[misc]  # input 0 is present
+        for node in graph.nodes:
+            if node in anchors:
+                continue
+            if node not in norms:
+                rewriter.keep(node)
+                continue
+            assert node.inputs[0] is not None
+            rewriter.substitute(node.outputs[0], _folded(rewriter, pending[node.inputs[0]], node))
+        return rewriter.finish()
+
+
+def _folded(rewriter: GraphRewriter, anchor: Node, norm: Node) -> Value:
+    _, mean, variance, gamma, beta = (*norm.inputs, None, None)[:5]
+    x, weight, bias = (*anchor.inputs, None)[:3]
+    assert weight is not None and mean is not None and variance is not None
+
+    def wide(value: Value) -> Value:
+        if value.tensor.dtype.name == "float32" or value.tensor.dtype.bits > 32:
+            return value
+        return rewriter.emit("cast", value, at=norm, dtype=dtypes.f32)
+
+    epsilon = rewriter.constant(norm.attrs["eps"], wide(variance))
+    scale = rewriter.emit("rsqrt", rewriter.emit("add", wide(variance), epsilon, at=norm), at=norm)
+    if gamma is not None:
+        scale = rewriter.emit("mul", scale, wide(gamma), at=norm)
+    shift = rewriter.emit("neg", wide(mean), at=norm)
+    if bias is not None:
+        shift = rewriter.emit("sub", wide(bias), wide(mean), at=norm)
+    shift = rewriter.emit("mul", shift, scale, at=norm)
+    if beta is not None:
+        shift = rewriter.emit("add", shift, wide(beta), at=norm)
+    rank = weight.tensor.rank
+    column = rewriter.emit("reshape", scale, at=norm, shape=(weight.tensor.shape[0], *([1] * (rank - 1))))
+    scaled = rewriter.emit("mul", wide(weight), column, at=norm)
+    dtype = weight.tensor.dtype
+    if dtype.name != scaled.tensor.dtype.name:
+        scaled = rewriter.emit("cast", scaled, at=norm, dtype=dtype)
+        shift = rewriter.emit("cast", shift, at=norm, dtype=dtype)
+    return rewriter.emit(anchor.op, x, scaled, shift, at=anchor, **anchor.attrs)
