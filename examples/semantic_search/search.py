@@ -128,16 +128,24 @@ def _prepare(model: MiniLM, name: str, sentence: str) -> Ready:
     return Ready(name, encode, 0.0 if name == "eager" else time.perf_counter() - start)
 
 
-def _latencies(ready: Sequence[Ready], sentences: Sequence[str], rounds: int = 3) -> dict[str, float]:
-    """Return each backend's median seconds for one sentence; they take turns, so a disturbance meets all of them."""
+def _latencies(
+    ready: Sequence[Ready], sentences: Sequence[str], rounds: int = 3, limit: float = 1.0
+) -> dict[str, float]:
+    """Return each backend's median seconds for one sentence; they take turns, so a disturbance meets all of them.
+
+    limit: seconds after which a turn ends, however many sentences are left.
+    """
     durations: dict[str, list[float]] = {backend.name: [] for backend in ready}
     for _ in range(rounds):
         for backend in ready:
             backend.encode(sentences[0])
+            end = time.perf_counter() + limit
             for line in sentences:
                 start = time.perf_counter()
                 backend.encode(line)
                 durations[backend.name].append(time.perf_counter() - start)
+                if time.perf_counter() > end:
+                    break
     return {name: statistics.median(values) for name, values in durations.items()}
 
 
