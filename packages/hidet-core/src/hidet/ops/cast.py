@@ -1,4 +1,4 @@
-"""Changing the element type, by value or by reading the same bits; and copying without a change."""
+"""Changing the element type: by value, or by reading the same bits."""
 
 from __future__ import annotations
 
@@ -31,17 +31,7 @@ def _bitcast(x: Operand, *, dtype: DType) -> Definition:
     return map_elements("bitcast", (x,), value)
 
 
-def _copy(x: Operand) -> Definition:
-    return map_elements("copy", (x,), lambda element: element)
-
-
 SPECS: tuple[OperatorSpec, ...] = (
-    OperatorSpec(
-        name="copy",
-        inputs=("x",),
-        define=_copy,
-        doc="The elements of x in memory of their own, row-major; torch.Tensor.contiguous that always copies. Any type.",
-    ),
     OperatorSpec(
         name="cast",
         inputs=("x",),

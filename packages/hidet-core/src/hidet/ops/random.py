@@ -1,9 +1,9 @@
 """Random numbers, index-wise: element i of a result depends on (seed, offset, stream, i) alone.
 
 The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with key = seed
-and counter = (i, offset with stream in its high word), so results are reproducible, can be recomputed anywhere, and fuse
-like any element-wise operator. Inputs `seed` and `offset` are i64 scalars drawn once a call; attribute `stream` keeps the
-operators of one graph apart. They are pure functions: nodes with equal inputs and attributes give equal numbers.
+and counter = (i, offset with stream in its high word), so results are reproducible, can be recomputed anywhere, and
+fuse like any element-wise operator. Inputs `seed` and `offset` are i64 scalars drawn once a call; attribute `stream`
+keeps the operators of one graph apart. They are pure: nodes with equal inputs and attributes give equal numbers.
 """
 
 from __future__ import annotations
