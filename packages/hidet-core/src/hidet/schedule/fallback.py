@@ -15,7 +15,7 @@ from hidet.dims import Dim
 from hidet.errors import ScheduleError
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Access, Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Assign, Declare, For, If, Launch, Seq, Stmt, Store
 from hidet.ir.types import PointerType
@@ -66,20 +66,27 @@ class _Builder:
         task = self.task
         for tensor in task.inputs:
             self._place(tensor.operand, tensor.type.element_strides)
-        outputs = {e.result: t for e, t in zip(task.epilogues, task.outputs, strict=True)}
-        for epilogue, tensor in outputs.items():
-            self._place(epilogue, tensor.type.element_strides)
+        direct: dict[Operand, Operand] = {}
+        for epilogue, tensor in zip(task.epilogues, task.outputs, strict=True):
+            self._place(epilogue.result, tensor.type.element_strides)
+            source = identity_source(epilogue)
+            if source is not None and source not in direct:
+                direct[source] = epilogue.result
         scratch: list[Var] = []
         if task.anchor is not None:
-            for operand, source in zip(_anchor_operands(task), task.anchor_inputs, strict=True):
-                if operand is not None and source is not None:
-                    self.places[operand] = self.places[source.operand]
+            for operand, source_tensor in zip(_anchor_operands(task), task.anchor_inputs, strict=True):
+                if operand is not None and source_tensor is not None:
+                    self.places[operand] = self.places[source_tensor.operand]
             for stage in task.definition.stages:
                 for result in results_of(stage):
-                    scratch.append(self._scratch(result))
+                    if result in direct:
+                        self.places[result] = self.places[direct[result]]
+                    else:
+                        scratch.append(self._scratch(result))
                 self._stage(stage)
         for epilogue in task.epilogues:
-            self._stage(epilogue)
+            if epilogue.result not in direct.values() or task.anchor is None:
+                self._stage(epilogue)
         entry = Function(
             "entry", (*self.pointers, *scratch, *self.argument_vars), build.seq(self.launches), kind="host"
         )
@@ -176,7 +183,10 @@ class _Builder:
         return stage.axes[others[0]], shape[others[0]], loops
 
     def _scatter(self, stage: Scatter, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> tuple[Var, Dim, Stmt]:
-        """One work item: copy the base, then apply the updates in order, which keeps the result reproducible."""
+        """One work item: copy the base, then apply the updates in order, which keeps the result reproducible.
+
+        A task that writes in place has its base in the result's memory already.
+        """
         extents = [scope.size(d, "n") for d in stage.result.shape]
         before, base = lowering.statements(lowering.resolve(stage.base, {}))
         copy = nest(
@@ -194,7 +204,16 @@ class _Builder:
         if stage.condition is not None:
             body = If(lowering.resolve(stage.condition, {}), body)
         updates = nest(stage.axes, [scope.size(d, "n") for d in stage.extents], body)
-        return build.size_var("item"), 1, Seq((copy, updates))
+        body = updates if self.task.in_place else Seq((copy, updates))
+        return build.size_var("item"), 1, body
+
+
+def identity_source(epilogue: Compute) -> Operand | None:
+    """The operand that an epilogue hands on unchanged; None when it computes something."""
+    value = epilogue.value
+    if isinstance(value, Access) and value.indices == epilogue.axes:
+        return value.operand
+    return None
 
 
 def _expressions(stage: Compute | Scan | Scatter | Routine) -> tuple[Expr, ...]:

@@ -68,6 +68,7 @@ class _Builder:
         prepared = [self._new_slot(v) for v in (graph.prepare.results if graph.prepare else ())]
         constants = [ConstantSlot(self._new_slot(v), n) for n, v in enumerate(graph.constants)]
         outputs = self._outputs()
+        self._share_outputs()
         steps: list[Segment | ForeignCall] = []
         modules: dict[str, Module] = {}
         pending: list[ScheduledTask] = []
@@ -129,6 +130,20 @@ class _Builder:
             self.lifetimes[known] = (first, self.position)
         return known
 
+    def _share(self, output: Value, source: Value) -> None:
+        """Put `output` into the memory of `source`, unless it is there already."""
+        if output not in self.slot_of:
+            self.slot_of[output] = self._slot(source)
+
+    def _share_outputs(self) -> None:
+        """A temporary that a result of the call overwrites in place is computed in that result's memory."""
+        for step in reversed(self.scheduled.steps):
+            if isinstance(step, ScheduledTask):
+                for output, source in step.task.in_place:
+                    slot = self.slot_of.get(step.task.outputs[output].value)
+                    if slot is not None:
+                        self.slot_of.setdefault(step.task.inputs[source].value, slot)
+
     def _outputs(self) -> tuple[OutputSlot, ...]:
         slots: list[OutputSlot] = []
         first_use: dict[Value, int] = {}
@@ -161,6 +176,8 @@ class _Builder:
         stmts: list[Stmt] = []
         for scheduled in tasks:
             task, program = scheduled.task, scheduled.program
+            for output, source in task.in_place:
+                self._share(task.outputs[output].value, task.inputs[source].value)
             arguments: list[Expr] = [self._address(t.value, table) for t in (*task.inputs, *task.outputs)]
             for nbytes in program.scratch:
                 slot = self._new_slot()

@@ -36,6 +36,7 @@ class Task:
     anchor_inputs: one an anchor input: the task input it reads directly; None where there is a prologue (or nothing).
     epilogues: one an output: its value from the anchor's outputs and the task's inputs. Without fused operators this
         is the identity on an anchor output.
+    in_place: pairs (output, input) that share memory: the anchor overwrites parts of that input and nothing else.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Task:
     anchor_inputs: tuple[TaskTensor | None, ...]
     epilogues: tuple[Compute, ...]
     key: tuple[object, ...]
+    in_place: tuple[tuple[int, int], ...] = ()
 
     @property
     def loc(self) -> Loc | None:

@@ -11,6 +11,7 @@ from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses, substitute
 from hidet.schedule.group import Group, group_nodes
+from hidet.schedule.in_place import find_reuses
 from hidet.schedule.task import ForeignStep, Task, TaskGraph, TaskTensor, group_key
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 def fuse(graph: Graph, ctx: CompileContext) -> TaskGraph:
     """Cut `graph` into tasks for the context's target."""
     grouping = group_nodes(graph, lambda node: _abilities(node, ctx))
+    reuses = find_reuses(graph, grouping.groups, grouping.types, grouping.aliases)
     table = readers(graph)
     outputs = set(graph.outputs)
     steps: list[Task | ForeignStep] = []
@@ -35,7 +37,7 @@ def fuse(graph: Graph, ctx: CompileContext) -> TaskGraph:
             if value in outputs or any(reader not in members for reader in table.get(value, ()))
         ]
         if live:
-            steps.append(_make_task(group, live, grouping.types))
+            steps.append(_make_task(group, live, grouping.types, reuses))
     return TaskGraph(graph, tuple(steps), grouping.types, grouping.aliases)
 
 
@@ -46,7 +48,9 @@ def _abilities(node: Node, ctx: CompileContext) -> tuple[str, str]:
     return "gather", "element-wise"
 
 
-def _make_task(group: Group, live: Sequence[Value], types: Mapping[Value, TensorType]) -> Task:
+def _make_task(
+    group: Group, live: Sequence[Value], types: Mapping[Value, TensorType], reuses: Mapping[Value, Value]
+) -> Task:
     nodes = tuple(group.nodes)
     inside = {value for node in nodes for value in node.outputs}
     external = dict.fromkeys(v for node in nodes for v in node.values if v not in inside)
@@ -91,6 +95,8 @@ def _make_task(group: Group, live: Sequence[Value], types: Mapping[Value, Tensor
             epilogues.append(Compute(result, axes, direct[value][axes]))
         outputs.append(TaskTensor(value, types[value], result))
     task_inputs, task_outputs = tuple(inputs.values()), tuple(outputs)
+    places = {t.value: number for number, t in enumerate(task_inputs)}
+    in_place = tuple((n, places[reuses[t.value]]) for n, t in enumerate(task_outputs) if t.value in reuses)
     name = (anchor or nodes[-1]).op.name.replace(":", "_").replace(".", "_")
     return Task(
         name=name if len(nodes) == 1 else f"{name}_fused{len(nodes)}",
@@ -101,7 +107,8 @@ def _make_task(group: Group, live: Sequence[Value], types: Mapping[Value, Tensor
         prologues=tuple(prologues),
         anchor_inputs=tuple(anchor_inputs),
         epilogues=tuple(epilogues),
-        key=group_key(nodes, task_inputs, task_outputs),
+        key=(*group_key(nodes, task_inputs, task_outputs), in_place),
+        in_place=in_place,
     )
 
 
