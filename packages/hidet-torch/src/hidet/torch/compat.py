@@ -1,0 +1,131 @@
+"""The only file that touches private names of torch. Everything else in this wheel uses documented ones.
+
+Checked against torch 2.11 to 2.13; a name that moves is to be followed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+
+def run_aot(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    inference_compiler: Callable[..., Any],
+    forward_compiler: Callable[..., Any],
+    backward_compiler: Callable[..., Any],
+    decompositions: Mapping[Any, Callable[..., Any]],
+) -> Callable[..., Any]:
+    """Functionalise and decompose a dynamo graph with AOTAutograd and hand the pieces to the compilers.
+
+    Mutations of inputs stay in inference graphs as trailing `aten.copy_` nodes. The result takes what `gm` takes.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    backend = aot_autograd(
+        fw_compiler=forward_compiler,
+        bw_compiler=backward_compiler,
+        inference_compiler=inference_compiler,
+        decompositions=dict(decompositions),
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    compiled: Callable[..., Any] = backend(gm, example_inputs)
+    return compiled
+
+
+def static_input_indices() -> frozenset[int]:
+    """Which inputs of the graph being compiled are parameters or buffers of modules; empty outside of dynamo."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return frozenset(() if metadata is None else metadata.static_input_indices)
+
+
+def is_static_placeholder(node: fx.Node) -> bool:
+    """Whether dynamo recognised this input of its graph as a parameter or buffer of a module."""
+    return bool(node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
+
+
+def core_decompositions() -> dict[Any, Callable[..., Any]]:
+    """torch's decompositions into core aten operators."""
+    from torch._decomp import core_aten_decompositions
+
+    return dict(core_aten_decompositions())
+
+
+def symbolic_expression(size: torch.SymInt) -> tuple[Any, Any]:
+    """The sympy expression of a symbolic integer, and the ShapeEnv that its symbols belong to."""
+    return size.node.expr, size.node.shape_env
+
+
+def symbol_bounds(shape_env: Any, symbol: Any) -> tuple[int | None, int | None]:
+    """Smallest and largest value of a symbol, None where there is none."""
+    span = shape_env.var_to_range.get(symbol)
+    if span is None:
+        return None, None
+    lower = int(span.lower) if span.lower.is_Integer else None
+    upper = int(span.upper) if span.upper.is_Integer else None
+    return lower, upper
+
+
+def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
+    """The value that a symbol had when it was traced; None for one that depends on data."""
+    values = getattr(shape_env, "backed_var_to_val", None)
+    if values is None:
+        values = shape_env.var_to_val
+    hint = values.get(symbol)
+    return None if hint is None else int(hint)
+
+
+def known_divisible(shape_env: Any) -> list[tuple[Any, int]]:
+    """Pairs (expression, divisor) that guards ensure."""
+    found = []
+    for remainder in shape_env.divisible:
+        base, divisor = remainder.args
+        if divisor.is_Integer:
+            found.append((base, int(divisor)))
+    return found
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """A number that tensors share exactly when they lie in one storage; works for fake tensors."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    # The class has no annotations.
+    make: Callable[..., Any] = StorageWeakRef
+    key: int = make(tensor.untyped_storage()).cdata
+    return key
+
+
+def is_fake(value: object) -> bool:
+    """Whether a tensor has a type and layout but no data."""
+    from torch._subclasses import FakeTensor
+
+    return isinstance(value, FakeTensor)
+
+
+def is_traceable_subclass(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of a subclass that AOTAutograd takes apart into plain tensors."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    return bool(is_traceable_wrapper_subclass(tensor))
+
+
+def is_profiling() -> bool:
+    """Whether torch.profiler records at the moment."""
+    from torch.autograd import profiler
+
+    return profiler._is_profiler_enabled
+
+
+def count(name: str, amount: int = 1) -> None:
+    """Add to `torch._dynamo.utils.counters["hidet"]`, where torch's own tools look."""
+    from torch._dynamo.utils import counters
+
+    counters["hidet"][name] += amount

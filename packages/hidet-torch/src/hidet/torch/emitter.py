@@ -1,0 +1,249 @@
+"""`Emitter`: what the operator mappings write graphs with.
+
+It adds to GraphBuilder what aten needs everywhere: constants and conversions under torch's promotion rules, and views
+that are not repeated: a reshape of a reshape is one reshape, a permutation that changes nothing is no node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hidet import dtypes
+from hidet.dims import Dim, DimExpr, prove_equal
+from hidet.dtypes import DType
+from hidet.errors import UnsupportedOp
+from hidet.graph import Attrs, DimType, GraphBuilder, OperatorSpec, TensorType, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A Python number that is known at run time only, e.g. the square root of a size: a tensor without axes."""
+
+    value: Value
+
+
+Number = bool | int | float | complex
+# What aten calls a Tensor or a Scalar.
+Operand = Value | Scalar | Number | DimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The node that made a value."""
+
+    op: str
+    inputs: tuple[Value | None, ...]
+    attrs: Attrs
+    is_view: bool
+
+
+Layout = tuple[tuple[Dim, ...], Dim]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What torch inferred about the aten node being imported.
+
+    results: types of its results, None for one that is no tensor. read: numbers of the results that anyone reads.
+    layouts: strides and storage offset that its tensor arguments have in eager mode, by position.
+    """
+
+    results: tuple[TensorType | None, ...] = ()
+    read: frozenset[int] = frozenset()
+    layouts: Callable[[int], Layout] | None = None
+
+
+class Emitter:
+    """Writes nodes into `builder`. `facts` are those of the aten node being imported."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
+        self.facts = NodeFacts()
+        self.origins: dict[Value, Origin] = {}
+        self.random_inputs: tuple[Value, Value] | None = None
+        self.random_nodes = 0
+        self._constants: dict[tuple[DType, type, Any], Value] = {}
+
+    @property
+    def results(self) -> tuple[TensorType | None, ...]:
+        """Types of all results of the aten node; None for one that is no tensor."""
+        return self.facts.results
+
+    @property
+    def result(self) -> TensorType:
+        """The type of the first result."""
+        first = self.results[0] if self.results else None
+        if first is None:
+            raise UnsupportedOp("the operator has no tensor result")
+        return first
+
+    def is_read(self, number: int) -> bool:
+        """Whether anyone reads that result of the aten node."""
+        return number in self.facts.read
+
+    def eager_layout(self, argument: int) -> Layout:
+        """Strides and storage offset that a tensor argument of the aten node has in eager mode."""
+        if self.facts.layouts is None:
+            raise UnsupportedOp("the layout of the argument in eager mode is not known")
+        return self.facts.layouts(argument)
+
+    def random_source(self) -> tuple[Value, Value, int]:
+        """Seed and offset, inputs drawn from torch's generator once a call, and a stream number for one operator."""
+        if self.random_inputs is None:
+            scalar = TensorType(dtypes.i64, ())
+            self.random_inputs = self.builder.input(scalar, "seed"), self.builder.input(scalar, "offset")
+        self.random_nodes += 1
+        return (*self.random_inputs, self.random_nodes - 1)
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+
+    def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
+        """Apply a core operator with one output."""
+        (value,) = self.emit_all(op, inputs, attrs)
+        return value
+
+    def emit_all(
+        self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
+    ) -> tuple[Value, ...]:
+        """Apply an operator and return all its values. UnsupportedOp when core lacks it."""
+        if isinstance(op, str) and op not in self.builder.operators:
+            raise UnsupportedOp(f"core has no operator {op}")
+        spec = self.builder.operators[op] if isinstance(op, str) else op
+        outputs = self.builder.emit_all(spec, inputs, attrs)
+        origin = Origin(spec.name, tuple(inputs), Attrs(attrs), spec.kind == "view")
+        self.origins.update(dict.fromkeys(outputs, origin))
+        return outputs
+
+    # --- numbers and element types -------------------------------------------------------------------------------
+
+    def constant(self, number: Number, dtype: DType) -> Value:
+        """A tensor without axes."""
+        key = (dtype, type(number), str(number))
+        known = self._constants.get(key)
+        if known is None:
+            known = self._constants[key] = self.builder.constant(number, dtype)
+        return known
+
+    def size(self, size: Dim, dtype: DType = dtypes.i64) -> Value:
+        """A size as a tensor without axes."""
+        if isinstance(size, int):
+            return self.constant(size, dtype)
+        return self.emit("full", shape=(), value=size, dtype=dtype)
+
+    def operand(self, given: Operand, dtype: DType) -> Value:
+        """A tensor or number as a tensor of `dtype`."""
+        if isinstance(given, Value):
+            return self.cast(given, dtype)
+        if isinstance(given, Scalar):
+            return self.cast(given.value, dtype)
+        if isinstance(given, DimExpr):
+            return self.size(given, dtype)
+        return self.constant(given, dtype)
+
+    def cast(self, value: Value, dtype: DType) -> Value:
+        """`value` converted to `dtype`, itself when it is of that type."""
+        return value if value.tensor.dtype == dtype else self.emit("cast", value, dtype=dtype)
+
+    # --- views ---------------------------------------------------------------------------------------------------
+
+    def reshape(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """`value` in another shape, which holds no -1."""
+        origin = self.origins.get(value)
+        while origin is not None and origin.op == "reshape" and origin.inputs[0] is not None:
+            value = origin.inputs[0]
+            origin = self.origins.get(value)
+        return value if same_shape(value.tensor.shape, shape) else self.emit("reshape", value, shape=tuple(shape))
+
+    def transpose(self, value: Value, perm: Sequence[int]) -> Value:
+        """`value` with its axes in another order; negative axes count from the end."""
+        rank = value.tensor.rank
+        order = tuple(axis % rank for axis in perm)
+        origin = self.origins.get(value)
+        if origin is not None and origin.op == "transpose" and origin.inputs[0] is not None:
+            inner = origin.attrs["perm"]
+            value, order = origin.inputs[0], tuple(inner[axis] for axis in order)
+        return value if order == tuple(range(rank)) else self.emit("transpose", value, perm=order)
+
+    def expand(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """`value` with axes of extent 1 repeated and leading axes added; `shape` holds no -1."""
+        return value if same_shape(value.tensor.shape, shape) else self.emit("expand", value, shape=tuple(shape))
+
+    def unsqueeze(self, value: Value, axes: Sequence[int]) -> Value:
+        """`value` with new axes of extent 1 at these places of the result."""
+        return self.emit("unsqueeze", value, axes=tuple(axes)) if axes else value
+
+    def squeeze(self, value: Value, axes: Sequence[int]) -> Value:
+        """`value` without those of `axes` that have extent 1."""
+        rank = value.tensor.rank
+        gone = tuple(axis % rank for axis in axes if rank and value.tensor.shape[axis % rank] == 1)
+        return self.emit("squeeze", value, axes=gone) if gone else value
+
+    def contents(self, value: Value) -> Value:
+        """The value whose elements `value` shows in another order or selection: what stands before all views."""
+        origin = self.origins.get(value)
+        while origin is not None and origin.is_view and origin.inputs[0] is not None:
+            value = origin.inputs[0]
+            origin = self.origins.get(value)
+        return value
+
+
+def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """Whether two shapes are provably equal."""
+    return len(a) == len(b) and all(x is y or prove_equal(x, y) is True for x, y in zip(a, b, strict=True))
+
+
+_DEFAULT_OF_NUMBER: tuple[tuple[type, DType], ...] = (
+    (bool, dtypes.boolean),
+    (int, dtypes.i64),
+    (float, dtypes.f32),
+    (complex, dtypes.c64),
+)
+
+
+def _category(dtype: DType) -> int:
+    """bool, integers, floats, complex: types of a higher category win over tensors of a lower one."""
+    return 0 if dtype.is_bool else 1 if dtype.is_int else 2 if dtype.is_float else 3
+
+
+def promote_operands(*operands: Operand, default_float: DType = dtypes.f32) -> DType:
+    """The type that torch computes in, as `torch.result_type` has it for any number of operands.
+
+    Tensors with axes count most, tensors without axes next, numbers least: a lower rank matters only when its category
+    is higher. `default_float` is the type of a float number among integers (`torch.get_default_dtype()`).
+    """
+    ranks: list[DType | None] = [None, None, None]
+    for given in operands:
+        if isinstance(given, Value):
+            rank, dtype = (0 if given.tensor.rank else 1), given.tensor.dtype
+        else:
+            rank, dtype = 2, _number_dtype(given, default_float)
+        known = ranks[rank]
+        ranks[rank] = dtype if known is None else dtypes.promote(known, dtype)
+    found: DType | None = None
+    for candidate in ranks:
+        if candidate is not None and (found is None or _category(candidate) > _category(found)):
+            found = candidate
+    if found is None:
+        raise UnsupportedOp("an operator without operands has no common type")
+    return found
+
+
+def _number_dtype(given: Scalar | Number | DimExpr, default_float: DType) -> DType:
+    if isinstance(given, Scalar):
+        return default_float if given.value.tensor.dtype.is_float else dtypes.i64
+    if isinstance(given, DimExpr):
+        return dtypes.i64
+    dtype = next(dtype for kind, dtype in _DEFAULT_OF_NUMBER if isinstance(given, kind))
+    return default_float if dtype.is_float else dtype
+
+
+def is_dim(value: object) -> bool:
+    """Whether a value is a size: an int or a symbolic one."""
+    return isinstance(value, int | DimExpr) and not isinstance(value, bool)
+
+
+def dim_value(value: Value) -> Dim | None:
+    """The size that a `DimType` value stands for; None for tensors."""
+    return value.type.dim if isinstance(value.type, DimType) else None

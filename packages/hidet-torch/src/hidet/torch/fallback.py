@@ -1,0 +1,183 @@
+"""Nodes that run in torch: operators that core lacks, custom operators, and cases that a handler refuses.
+
+They are counted, named in the report and warned about once a compilation; `options={"strict": True}` refuses them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hidet.dims import DimExpr, compile_evaluator, symbols
+from hidet.errors import FallbackWarning, UnsupportedOp
+from hidet.graph import Attribute, OperatorSpec, TensorType, Value
+from hidet.loc import Loc
+from hidet.torch.emitter import Scalar
+from torch import fx
+
+
+@dataclass(frozen=True, slots=True)
+class EagerNode:
+    """One node that runs in torch: its operator, why core does not run it, and its place in the model."""
+
+    name: str
+    reason: str
+    loc: Loc | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """Stands in an argument list for tensor number `number`; `is_number`: pass its element."""
+
+    number: int
+    is_number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """Stands in an argument list for a symbolic size."""
+
+    dim: DimExpr
+
+
+def eager_spec(
+    node: fx.Node,
+    name: str,
+    types: Sequence[TensorType | None],
+    values: Mapping[fx.Node, Any],
+    size_inputs: Mapping[str, Value],
+) -> tuple[OperatorSpec, list[Value]]:
+    """An operator that calls what the fx node calls, and its inputs in order.
+
+    Tensor arguments are inputs of the operator; everything else is in its `call`. Symbolic sizes among the arguments
+    are computed from their symbols, which are inputs too.
+    """
+    template = _Template(values)
+    args = template.fill(list(node.args))
+    kwargs = {key: template.fill(value) for key, value in node.kwargs.items()}
+    names = sorted({symbol.name for dim in template.sizes for symbol in symbols(dim)})
+    missing = [symbol for symbol in names if symbol not in size_inputs]
+    if missing:
+        raise UnsupportedOp(f"{name} runs in torch and needs the size {missing[0]}, which is no input of the graph")
+    inputs = [*template.operands, *[size_inputs[symbol] for symbol in names]]
+    target: Callable[..., Any] = node.target  # type: ignore[assignment]  # a call_function's target is a function
+    call = _EagerCall(target, args, kwargs, len(template.operands), template.sizes, names)
+    result_types = tuple(type_ for type_ in types if type_ is not None)
+    spec = OperatorSpec(
+        name=f"torch:{name}",
+        inputs=("inputs*",),
+        attributes=(Attribute("arguments", f"{args} {kwargs}"),),
+        kind="eager",
+        infer=lambda given, attrs: result_types,
+        call=call,
+        is_random=torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()),
+        has_effect=bool(node.is_impure()),
+        doc=f"{name}, run by torch.",
+    )
+    return spec, inputs
+
+
+class _Template:
+    """Replaces graph values in nested arguments by stand-ins and collects them."""
+
+    def __init__(self, values: Mapping[fx.Node, Any]) -> None:
+        self.values = values
+        self.operands: list[Value] = []
+        self.sizes: list[DimExpr] = []
+
+    def fill(self, argument: Any) -> Any:
+        if isinstance(argument, fx.Node):
+            return self._value(self.values[argument])
+        if isinstance(argument, list | tuple):
+            return [self.fill(item) for item in argument]
+        if isinstance(argument, dict):
+            return {key: self.fill(item) for key, item in argument.items()}
+        return argument
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, Scalar):
+            return _Operand(self._operand(value.value), is_number=True)
+        if isinstance(value, Value):
+            return _Operand(self._operand(value))
+        if isinstance(value, DimExpr):
+            self.sizes.append(value)
+            return _Size(value)
+        if isinstance(value, list | tuple):
+            return [self._value(item) for item in value]
+        return value
+
+    def _operand(self, value: Value) -> int:
+        if value not in self.operands:
+            self.operands.append(value)
+        return self.operands.index(value)
+
+
+class _EagerCall:
+    """Calls a torch function with tensors and sizes put back into its arguments; returns its tensor results."""
+
+    def __init__(
+        self,
+        target: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        tensors: int,
+        sizes: Sequence[DimExpr],
+        names: Sequence[str],
+    ) -> None:
+        self._target = target
+        self._args = args
+        self._kwargs = kwargs
+        self._tensors = tensors
+        self._sizes = list(sizes)
+        self._evaluate = compile_evaluator(self._sizes, names) if sizes else None
+
+    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+        sizes = self._evaluate(operands[self._tensors :]) if self._evaluate is not None else ()
+        known = dict(zip(map(str, self._sizes), sizes, strict=True))
+
+        def put_back(argument: Any) -> Any:
+            if isinstance(argument, _Operand):
+                tensor = operands[argument.number]
+                return tensor.item() if argument.is_number else tensor
+            if isinstance(argument, _Size):
+                return known[str(argument.dim)]
+            if isinstance(argument, list):
+                return [put_back(item) for item in argument]
+            if isinstance(argument, dict):
+                return {key: put_back(item) for key, item in argument.items()}
+            return argument
+
+        with torch.no_grad():
+            result = self._target(*map(put_back, self._args), **{k: put_back(v) for k, v in self._kwargs.items()})
+        results = result if isinstance(result, tuple | list) else (result,)
+        return tuple(item for item in results if isinstance(item, torch.Tensor))
+
+
+def describe(nodes: Sequence[EagerNode]) -> str:
+    """One line an operator: how often, the first place, why."""
+    counts = Counter(node.name for node in nodes)
+    first = {node.name: node for node in reversed(nodes)}
+    return "\n".join(
+        f"  {name} ({count}x) at {first[name].loc or 'unknown place'}: {first[name].reason}"
+        for name, count in sorted(counts.items())
+    )
+
+
+def fallback_warning(nodes: Sequence[EagerNode]) -> FallbackWarning:
+    """The one warning of a compilation with eager nodes."""
+    return FallbackWarning(
+        f"{len(nodes)} nodes of the graph run in torch instead of compiled code:\n{describe(nodes)}",
+        hint='options={"strict": True} makes this an error',
+    )
+
+
+def refusal(nodes: Sequence[EagerNode]) -> UnsupportedOp:
+    """The error of a strict compilation with eager nodes; it names all of them."""
+    return UnsupportedOp(
+        f"{len(nodes)} nodes of the graph cannot be compiled, and option strict forbids to run them in torch:\n"
+        f"{describe(nodes)}",
+        hint="drop option strict to run them in torch",
+    )

@@ -1,0 +1,136 @@
+"""Symbolic sizes: torch's SymInts as dims, with the ranges and divisibilities that dynamo guards.
+
+torch writes sizes as sympy expressions. They are read by class name, so that neither sympy nor torch's own sympy
+functions are imported. No question is asked that could add a guard, since each guard is a possible recompilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import lcm
+from typing import Any
+
+import torch
+from hidet import dims
+from hidet.dims import Dim
+from hidet.errors import ImportFailed
+from hidet.torch import compat
+
+# torch bounds sizes by the largest index of a tensor; beyond this a bound says nothing.
+_UNBOUNDED = 2**62
+
+
+class SizeTable:
+    """The symbols of one graph, each made once, so that all sizes agree on its facts."""
+
+    def __init__(self) -> None:
+        self._symbols: dict[str, Dim] = {}
+
+    def dim(self, size: int | torch.SymInt) -> Dim:
+        """The dim of a size. ImportFailed for an expression that dims cannot hold."""
+        if isinstance(size, int):
+            return size
+        expression, shape_env = compat.symbolic_expression(size)
+        return self._convert(expression, shape_env)
+
+    def shape(self, sizes: Iterable[int | torch.SymInt]) -> tuple[Dim, ...]:
+        """The dims of several sizes."""
+        return tuple(map(self.dim, sizes))
+
+    def _convert(self, expression: Any, shape_env: Any) -> Dim:
+        if expression.is_Integer:
+            return int(expression)
+        kind = type(expression).__name__
+        if expression.is_Symbol:
+            return self._symbol(expression, shape_env)
+        if kind == "Mul":
+            return self._product(expression, shape_env)
+        rule = _RULES.get(kind)
+        inner = _rounded_quotient(expression) if kind in _ROUNDED else expression.args
+        if rule is None or inner is None:
+            raise ImportFailed(
+                f"a size is the expression {expression}: {kind} is not supported in sizes",
+                hint="mark the size as static, or compute it outside of the compiled function",
+            )
+        return rule(*[self._convert(argument, shape_env) for argument in inner])
+
+    def _product(self, expression: Any, shape_env: Any) -> Dim:
+        """A product; rational factors come from divisions that sympy knows to be exact."""
+        result: Dim = 1
+        divisor = 1
+        for factor in expression.args:
+            if factor.is_Rational and not factor.is_Integer:
+                result = result * int(factor.p)
+                divisor *= int(factor.q)
+            else:
+                result = result * self._convert(factor, shape_env)
+        return dims.floordiv(result, divisor)
+
+    def _symbol(self, symbol: Any, shape_env: Any) -> Dim:
+        known = self._symbols.get(symbol.name)
+        if known is None:
+            lower, upper = compat.symbol_bounds(shape_env, symbol)
+            divisors = [divisor for base, divisor in compat.known_divisible(shape_env) if base == symbol]
+            known = self._symbols[symbol.name] = dims.symbol(
+                symbol.name,
+                lower=max(lower or 0, 0),
+                upper=None if upper is None or upper >= _UNBOUNDED else upper,
+                divisor=lcm(*divisors),
+                hint=compat.symbol_hint(shape_env, symbol),
+            )
+        return known
+
+
+def _fold(combine: Callable[[Dim, Dim], Dim]) -> Callable[..., Dim]:
+    def rule(first: Dim, *others: Dim) -> Dim:
+        for other in others:
+            first = combine(first, other)
+        return first
+
+    return rule
+
+
+def _power(base: Dim, exponent: Dim) -> Dim:
+    if not isinstance(exponent, int) or exponent < 0:
+        raise ImportFailed(
+            f"a size is {base} to the power of {exponent}: only fixed exponents of at least 0 are supported"
+        )
+    result: Dim = 1
+    for _ in range(exponent):
+        result = result * base
+    return result
+
+
+def _modular_indexing(base: Dim, divisor: Dim, modulus: Dim) -> Dim:
+    return dims.mod(dims.floordiv(base, divisor), modulus)
+
+
+def _rounded_quotient(expression: Any) -> tuple[Any, ...] | None:
+    """The numerator and denominator of `round(a / b)`; None when something else is rounded."""
+    (argument,) = expression.args
+    return tuple(argument.args) if type(argument).__name__ in ("IntTrueDiv", "FloatTrueDiv") else None
+
+
+# Rounding of a true division of integers.
+_ROUNDED = frozenset({"CeilToInt", "FloorToInt", "TruncToInt"})
+
+_RULES: dict[str, Callable[..., Dim]] = {
+    "Add": _fold(lambda a, b: a + b),
+    "Max": _fold(dims.maximum),
+    "Min": _fold(dims.minimum),
+    "Pow": _power,
+    "PowByNatural": _power,
+    "FloorDiv": dims.floordiv,
+    "CleanDiv": dims.floordiv,
+    "CeilDiv": dims.ceildiv,
+    "Mod": dims.mod,
+    "PythonMod": dims.mod,
+    "ModularIndexing": _modular_indexing,
+    "Identity": lambda value: value,
+    "LShift": lambda value, count: value * _power(2, count),
+    "RShift": lambda value, count: dims.floordiv(value, _power(2, count)),
+    "CeilToInt": dims.ceildiv,
+    "FloorToInt": dims.floordiv,
+    # Sizes are not negative, for which truncation is the floor.
+    "TruncToInt": dims.floordiv,
+}

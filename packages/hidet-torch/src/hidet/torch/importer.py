@@ -1,0 +1,333 @@
+"""From a functional aten graph to a graph of core operators.
+
+Every node is translated by the handler of its operator; a node without one, or one that core cannot express, becomes an
+eager node that calls torch. Sizes are read from torch's own shape inference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from hidet.context import CompileContext
+from hidet.dims import DimExpr
+from hidet.errors import HidetError, ImportFailed, UnsupportedOp
+from hidet.graph import DimType, Graph, GraphBuilder, TensorType, Value
+from hidet.graph.types import contiguous_strides
+from hidet.loc import Loc
+from hidet.torch import compat
+from hidet.torch.assemble import assemble
+from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
+from hidet.torch.fallback import EagerNode, eager_spec, refusal
+from hidet.torch.guards import SizeTable
+from hidet.torch.mapping import Handler, table
+from hidet.torch.outputs import OutputPlan, plan_outputs
+from hidet.torch.tensors import as_numpy, dtype_of
+from torch import fx
+
+# Without a result of their own: checks that dynamo's guards have made already, and profiler marks.
+_IGNORED = frozenset(
+    {
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+        "aten._assert_async.msg",
+        "aten._assert_scalar.default",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedGraph:
+    """A graph and how the callable around it is called.
+
+    inputs: for each input of `graph`, the number of the argument it takes. Inputs nobody reads are dropped.
+    random_inputs: how many inputs after those are drawn from torch's generator, 0 or 2: seed and offset.
+    outputs: what to return. eager: nodes that run in torch.
+    """
+
+    graph: Graph
+    inputs: tuple[int, ...]
+    random_inputs: int
+    outputs: tuple[OutputPlan, ...]
+    eager: tuple[EagerNode, ...]
+
+
+def import_fx(
+    gm: fx.GraphModule, ctx: CompileContext, parameters: frozenset[int] = frozenset(), name: str = "main"
+) -> ImportedGraph:
+    """Translate a graph of aten operators.
+
+    gm: functional but for trailing `aten.copy_` to inputs; nodes carry `meta["val"]`. parameters: numbers of inputs
+    that are weights. Raises UnsupportedOp with the whole list under `strict`, ImportFailed for devices and values that
+    a graph cannot hold.
+    """
+    return _Importer(gm, ctx, parameters, name).run()
+
+
+class _Importer:
+    def __init__(self, gm: fx.GraphModule, ctx: CompileContext, parameters: frozenset[int], name: str) -> None:
+        self.gm = gm
+        self.options = ctx.options
+        self.sizes = SizeTable()
+        self.builder = GraphBuilder(ctx.registry.operators, name)
+        self.emitter = Emitter(self.builder)
+        self.handlers: Mapping[str, Handler] = table()
+        self.values: dict[fx.Node, Any] = {}
+        self.arguments: list[Value | None] = []
+        self.size_inputs: dict[str, Value] = {}
+        self.mutations: dict[int, fx.Node] = {}
+        self.eager: list[EagerNode] = []
+        self.parameters = parameters
+
+    def run(self) -> ImportedGraph:
+        output: fx.Node | None = None
+        self.mutations = _mutated_inputs(self.gm)
+        for node in self.gm.graph.nodes:
+            with self.builder.at(location(node)):
+                if node.op == "placeholder":
+                    self._placeholder(node)
+                elif node.op == "get_attr":
+                    self._attribute(node)
+                elif node.op == "call_function":
+                    self._call(node)
+                elif node.op == "output":
+                    output = node
+                else:
+                    raise ImportFailed(f"fx node {node.name} is a {node.op}: expected a graph of functions")
+        if output is None:
+            raise ImportFailed("the fx graph has no output node")
+        if self.options.strict and self.eager:
+            raise refusal(self.eager)
+        return self._finish(output)
+
+    # --- inputs and constants ------------------------------------------------------------------------------------
+
+    def _placeholder(self, node: fx.Node) -> None:
+        number = len(self.arguments)
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            type_ = self._tensor_type(value, f"input {node.name}")
+            is_parameter = number in self.parameters and number not in self.mutations
+            self.values[node] = self.builder.input(type_, _identifier(node.name), is_parameter=is_parameter)
+        elif isinstance(value, torch.SymInt):
+            dim = self.sizes.dim(value)
+            self.values[node] = dim
+            if isinstance(dim, DimExpr):
+                self.arguments.append(self.builder.input(DimType(dim), _identifier(node.name)))
+                self.size_inputs[str(dim)] = self.arguments[-1]  # type: ignore[assignment]  # just appended
+                return
+        elif value is None or isinstance(value, int | float | bool | str):
+            self.values[node] = value
+        else:
+            raise ImportFailed(
+                f"input {node.name} is a {type(value).__name__}: expected a tensor or a number",
+                hint="pass tensors and plain numbers to the compiled function",
+            )
+        self.arguments.append(self.values[node] if isinstance(value, torch.Tensor) else None)
+
+    def _attribute(self, node: fx.Node) -> None:
+        data: Any = self.gm
+        for part in str(node.target).split("."):
+            data = getattr(data, part)
+        if not isinstance(data, torch.Tensor):
+            self.values[node] = data
+            return
+        if compat.is_fake(data):
+            raise ImportFailed(f"constant {node.target} has no data: it is a fake tensor")
+        self._tensor_type(data, f"constant {node.target}")
+        self.values[node] = self.builder.constant(as_numpy(data), name=_identifier(node.name))
+
+    def _tensor_type(self, tensor: torch.Tensor, what: str) -> TensorType:
+        if tensor.device.type != "cpu":
+            raise ImportFailed(
+                f"{what} is on device {tensor.device}: hidet-torch compiles for the CPU",
+                hint="move the model and its inputs to the CPU",
+            )
+        if tensor.layout != torch.strided:
+            raise ImportFailed(
+                f"{what} has layout {tensor.layout}: expected a dense tensor", hint="call to_dense() first"
+            )
+        shape = self.sizes.shape(tensor.shape)
+        strides = self.sizes.shape(tensor.stride())
+        is_plain = same_shape(strides, contiguous_strides(shape))
+        return TensorType(dtype_of(tensor.dtype), shape, None if is_plain else strides)
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+
+    def _call(self, node: fx.Node) -> None:
+        name = operator_name(node.target)
+        if name == "operator.getitem":
+            source, number = node.args
+            self.values[node] = self.values[source][number]  # type: ignore[index]  # a node and an int
+            return
+        value = node.meta.get("val")
+        if isinstance(value, int | torch.SymInt) and not isinstance(value, bool):
+            self.values[node] = self.sizes.dim(value)
+            return
+        if name == "aten.copy_.default" or name in _IGNORED:
+            self.values[node] = self._resolve(node.args[0]) if name == "aten.copy_.default" else None
+            return
+        handler = self.handlers.get(name)
+        if self.options.eager_random and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            self._call_eagerly(node, name, "option eager_random asks for torch's own random numbers")
+        elif handler is None:
+            self._call_eagerly(node, name, "no core operator is mapped to it")
+        else:
+            try:
+                self.values[node] = self._handle(node, handler)
+            except HidetError as error:
+                self._call_eagerly(node, name, error.message)
+
+    def _handle(self, node: fx.Node, handler: Handler) -> Any:
+        self.emitter.facts = NodeFacts(
+            self._result_types(node), _read_results(node), lambda n: self._layout(node.args[n])
+        )
+        args = [self._resolve(argument) for argument in node.args]
+        kwargs = {key: self._resolve(argument) for key, argument in node.kwargs.items()}
+        value = handler(self.emitter, *args, **kwargs)
+        self._check_results(value)
+        return value
+
+    def _result_types(self, node: fx.Node) -> tuple[TensorType | None, ...]:
+        value = node.meta.get("val")
+        results = value if isinstance(value, tuple | list) else (value,)
+        return tuple(
+            TensorType(dtype_of(v.dtype), self.sizes.shape(v.shape)) if isinstance(v, torch.Tensor) else None
+            for v in results
+        )
+
+    def _check_results(self, value: Any) -> None:
+        """What a handler made has the type that torch infers; else the handler is wrong, and eager mode is right."""
+        made = value if isinstance(value, tuple) else (value,)
+        for number, (got, want) in enumerate(zip(made, self.emitter.results, strict=False)):
+            if isinstance(got, Value) and want is not None:
+                if not _agree(got.tensor, want):
+                    raise UnsupportedOp(f"result {number} would be {got.type}, torch infers {want}")
+            elif got is None and want is not None and self.emitter.is_read(number):
+                raise UnsupportedOp(f"result {number} is read, but core does not compute it")
+
+    def _layout(self, argument: Any) -> Layout:
+        tensor = argument.meta["val"]
+        return self.sizes.shape(tensor.stride()), self.sizes.dim(tensor.storage_offset())
+
+    def _resolve(self, argument: Any) -> Any:
+        """An argument of an fx node as handlers take it."""
+        if isinstance(argument, fx.Node):
+            return self.values[argument]
+        if isinstance(argument, torch.SymInt):
+            return self.sizes.dim(argument)
+        if isinstance(argument, list | tuple):
+            return [self._resolve(item) for item in argument]
+        return argument
+
+    def _call_eagerly(self, node: fx.Node, name: str, reason: str) -> None:
+        types = self._result_types(node)
+        loc = self.builder.loc
+        spec, inputs = eager_spec(node, name, types, self.values, self.size_inputs)
+        outputs = iter(self.emitter.emit_all(spec, inputs, {}))
+        results = tuple(None if type_ is None else next(outputs) for type_ in types)
+        value = node.meta.get("val")
+        self.values[node] = results if isinstance(value, tuple | list) else results[0]
+        self.eager.append(EagerNode(name, reason, loc))
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def _finish(self, output: fx.Node) -> ImportedGraph:
+        returned = output.args[0]
+        assert isinstance(returned, Sequence)
+        placeholders = [node for node in self.gm.graph.nodes if node.op == "placeholder"]
+        plan = plan_outputs(self.emitter, self.sizes, list(returned), self._resolve, placeholders)
+        values, types = list(plan.values), dict(plan.types)
+        mutated: list[tuple[Value, int]] = []
+        for number, source in self.mutations.items():
+            target = self.arguments[number]
+            assert target is not None
+            value = self._written(source, target, values)
+            types[value] = target.tensor
+            mutated.append((target, len(values)))
+            values.append(value)
+        graph = assemble(self.builder.build(values), types, mutated)
+        numbers = {value: number for number, value in enumerate(self.arguments) if value is not None}
+        random = [value for value in self.emitter.random_inputs or () if value in graph.inputs]
+        inputs = tuple(numbers[value] for value in graph.inputs if value not in random)
+        return ImportedGraph(graph, inputs, len(random), plan.outputs, tuple(self.eager))
+
+    def _written(self, source: fx.Node, target: Value, outputs: Sequence[Value]) -> Value:
+        """What `source` computes as a value of its own, which can be placed in the memory of an input."""
+        value: Value = self.emitter.expand(
+            self.emitter.cast(self.values[source], target.tensor.dtype), target.tensor.shape
+        )
+        is_own = value in self.emitter.origins and self.emitter.contents(value) is value
+        return value if is_own and value not in outputs else self.emitter.emit("copy", value)
+
+
+def _agree(made: TensorType, inferred: TensorType) -> bool:
+    """Whether dtypes are equal, and sizes where both are fixed."""
+    if made.dtype != inferred.dtype or made.rank != inferred.rank:
+        return False
+    pairs = zip(made.shape, inferred.shape, strict=True)
+    return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
+
+
+def _mutated_inputs(gm: fx.GraphModule) -> dict[int, fx.Node]:
+    """Number of each input that a trailing `aten.copy_` overwrites, and the node that it is overwritten with."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    found: dict[int, fx.Node] = {}
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and operator_name(node.target) == "aten.copy_.default":
+            target, source = node.args[:2]
+            if target not in placeholders:
+                raise ImportFailed(f"node {node.name} writes into {target}, which is no input", loc=location(node))
+            found[placeholders.index(target)] = source
+    return found
+
+
+def operator_name(target: Any) -> str:
+    """The name that handlers are found by: "aten.add.Tensor", "operator.mul", "math.sqrt"."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    module = getattr(target, "__module__", "") or ""
+    return f"{module.removeprefix('_')}.{getattr(target, '__name__', target)}"
+
+
+def _read_results(node: fx.Node) -> frozenset[int]:
+    """Numbers of the results of a node that have a reader."""
+    found: set[int] = set()
+    for user in node.users:
+        if operator_name(user.target) == "operator.getitem":
+            if user.users:
+                found.add(user.args[1])  # type: ignore[arg-type]  # an index
+        else:
+            found.update(range(len(node.meta["val"]) if isinstance(node.meta.get("val"), tuple | list) else 1))
+    return frozenset(found)
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
+_ROOT = re.compile(r"^L\['[^']*'\]\.?")
+_CHILD = re.compile(r"(?:\._modules)?\['([^']*)'\]")
+
+
+def location(node: fx.Node) -> Loc | None:
+    """The line of the user's model that a node comes from, and the path of the module."""
+    trace = node.meta.get("stack_trace") or ""
+    modules = node.meta.get("nn_module_stack")
+    path = str(next(reversed(modules.values()))[0]) if modules else ""
+    return _location(trace, path) if trace or path else None
+
+
+@lru_cache(maxsize=1024)
+def _location(trace: str, path: str) -> Loc:
+    frames = list(_FRAME.finditer(trace))
+    name = _CHILD.sub(r".\1", _ROOT.sub("", path)) or None
+    if not frames:
+        return Loc(name=name)
+    return Loc(frames[-1]["file"], int(frames[-1]["line"]), None, name)

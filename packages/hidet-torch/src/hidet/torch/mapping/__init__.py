@@ -1,0 +1,42 @@
+"""From aten operators to core operators: one table, put together from one module a family.
+
+A handler is called as `handler(emitter, *args, **kwargs)` with the arguments of the aten operator, by name where the
+schema has them by name. Tensors arrive as graph values, sizes as dims, numbers that are known at run time only as
+`Scalar`, dtypes as torch dtypes, lists as lists. It returns one value, or a tuple as the aten operator does; a result
+that nobody may read is None. It raises a HidetError for a case that core cannot express, which then runs in eager mode.
+
+    elementwise    one element in, one out: arithmetic, comparisons, activations, casts
+    reduce         sums, extrema, statistics, scans, sorting
+    matmul         matrix products
+    conv           convolutions and pooling
+    normalize      softmax, normalisations, attention
+    view           other shapes and strides for the same elements
+    move           concatenation, padding, gathering, scattering
+    create         constants, ranges, random numbers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+FAMILIES = (
+    *("elementwise", "activation", "reduce", "matmul", "conv", "pool", "normalize"),
+    *("view", "move", "create", "random", "sizes"),
+)
+
+Handler = Callable[..., Any]
+
+
+@cache
+def table() -> Mapping[str, Handler]:
+    """Handlers by operator name and overload, e.g. "aten.add.Tensor"; sizes' Python operators as "operator.mul"."""
+    found: dict[str, Handler] = {}
+    for family in FAMILIES:
+        for name, handler in import_module(f"hidet.torch.mapping.{family}").handlers().items():
+            if name in found:
+                raise AssertionError(f"{name} has two handlers")
+            found[name] = handler
+    return found

@@ -1,0 +1,208 @@
+"""Softmax, normalisations and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from hidet import dtypes
+from hidet.dims import Dim, prove_equal
+from hidet.dtypes import DType
+from hidet.errors import UnsupportedOp
+from hidet.graph import Value
+from hidet.torch.emitter import Emitter
+from hidet.torch.mapping import Handler
+
+Results = tuple[Value | None, ...]
+
+
+def handlers() -> Mapping[str, Handler]:
+    """The handlers of this family."""
+    return {
+        "aten._softmax.default": _softmax("softmax"),
+        "aten._log_softmax.default": _softmax("log_softmax"),
+        "aten.native_layer_norm.default": _layer_norm,
+        "aten._fused_rms_norm.default": _fused_rms_norm,
+        "aten.rms_norm.default": _rms_norm,
+        "aten.native_group_norm.default": _group_norm,
+        "aten._native_batch_norm_legit_no_training.default": _batch_norm,
+        "aten._native_batch_norm_legit_functional.default": _batch_norm_functional,
+        "aten._native_batch_norm_legit.no_stats": _batch_norm_no_stats,
+        "aten._scaled_dot_product_flash_attention_for_cpu.default": _flash_attention,
+        "aten.scaled_dot_product_attention.default": _attention,
+    }
+
+
+def _softmax(core: str) -> Handler:
+    def handle(e: Emitter, x: Value, dim: int, half_to_float: bool) -> Value:
+        return e.emit(core, e.cast(x, e.result.dtype), axis=dim)
+
+    return handle
+
+
+def _in_common_type(e: Emitter, operands: Sequence[Value | None], build: Callable[..., Results]) -> Results:
+    """`build` on operands converted to their widest type; its first result converted to that of the first operand."""
+    given = [operand for operand in operands if operand is not None]
+    dtype: DType = given[0].tensor.dtype
+    for operand in given[1:]:
+        dtype = dtypes.promote(dtype, operand.tensor.dtype)
+    first, *others = build(*[None if operand is None else e.cast(operand, dtype) for operand in operands])
+    assert first is not None
+    return (e.cast(first, given[0].tensor.dtype), *others)
+
+
+def _layer_norm(
+    e: Emitter, x: Value, normalized_shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
+) -> Results:
+    rank = len(normalized_shape)
+    attrs = {"rank": rank, "eps": eps}
+
+    def build(*operands: Value | None) -> Results:
+        if not (e.is_read(1) or e.is_read(2)):
+            return (e.emit("layer_norm", *operands, **attrs), None, None)
+        normal, *statistics = e.emit_all("layer_norm_with_statistics", operands, attrs)
+        kept = tuple(range(-rank, 0))
+        return (normal, *[e.unsqueeze(statistic, kept) for statistic in statistics])
+
+    return _in_common_type(e, (x, weight, bias), build)
+
+
+def _fused_rms_norm(
+    e: Emitter, x: Value, normalized_shape: Sequence[Dim], weight: Value | None, eps: float | None
+) -> Results:
+    return _rms_norm(e, x, normalized_shape, weight, eps), _inverse_rms(e, x, len(normalized_shape), eps)
+
+
+def _rms_norm(
+    e: Emitter, x: Value, normalized_shape: Sequence[Dim], weight: Value | None = None, eps: float | None = None
+) -> Value:
+    rank = len(normalized_shape)
+    (value,) = _in_common_type(e, (x, weight), lambda *operands: (e.emit("rms_norm", *operands, rank=rank, eps=eps),))
+    assert value is not None
+    return value
+
+
+def _inverse_rms(e: Emitter, x: Value, rank: int, eps: float | None) -> Value | None:
+    if not e.is_read(1):
+        return None
+    wide = dtypes.f32 if x.tensor.dtype in (dtypes.f16, dtypes.bf16) else x.tensor.dtype
+    small = wide.epsilon if eps is None else eps
+    squares = e.emit("square", e.cast(x, wide))
+    mean = e.emit("mean", squares, axes=tuple(range(-rank, 0)), keepdim=True)
+    return e.emit("rsqrt", e.emit("add", mean, e.constant(small, wide)))
+
+
+def _group_norm(
+    e: Emitter,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    batch: Dim,
+    channels: Dim,
+    space: Dim,
+    groups: int,
+    eps: float,
+) -> Results:
+    attrs = {"groups": groups, "eps": eps}
+
+    def build(*operands: Value | None) -> Results:
+        if e.is_read(1) or e.is_read(2):
+            return e.emit_all("group_norm_with_statistics", operands, attrs)
+        return (e.emit("group_norm", *operands, **attrs), None, None)
+
+    return _in_common_type(e, (x, weight, bias), build)
+
+
+def _batch_norm(
+    e: Emitter,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    momentum: float,
+    eps: float,
+) -> Results:
+    return (e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps), None, None)
+
+
+def _batch_statistics(e: Emitter, x: Value, eps: float) -> tuple[Value, Value, Value, Value]:
+    """Biased variance, mean and 1 / sqrt(variance + eps) of each channel in the arithmetic type, and x in it."""
+    wide = dtypes.f32 if x.tensor.dtype in (dtypes.f16, dtypes.bf16) else x.tensor.dtype
+    source = e.cast(x, wide)
+    axes = (0, *range(2, x.tensor.rank))
+    variance, mean = e.emit_all("var_mean", (source,), {"axes": axes, "keepdim": False, "correction": 0})
+    inverse = e.emit("rsqrt", e.emit("add", variance, e.constant(eps, wide)))
+    return variance, mean, inverse, source
+
+
+def _batch_norm_no_stats(
+    e: Emitter, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float, eps: float
+) -> Results:
+    variance, mean, inverse, _ = _batch_statistics(e, x, eps)
+    return e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps), mean, inverse
+
+
+def _batch_norm_functional(
+    e: Emitter,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Results:
+    """Training: statistics of the batch, and running ones moved towards them, the variance being unbiased."""
+    if not training:
+        output = e.emit("batch_norm", x, running_mean, running_var, weight, bias, eps=eps)
+        return output, None, None, running_mean, running_var
+    variance, mean, inverse, source = _batch_statistics(e, x, eps)
+    output = e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps)
+    axes = (0, *range(2, x.tensor.rank))
+    unbiased = e.emit("var", source, axes=axes, keepdim=False, correction=1)
+    moved = [_moved(e, old, new, momentum) for old, new in ((running_mean, mean), (running_var, unbiased))]
+    return output, mean, inverse, *moved
+
+
+def _moved(e: Emitter, old: Value, new: Value, momentum: float) -> Value:
+    dtype = old.tensor.dtype
+    kept = e.emit("mul", old, e.constant(1 - momentum, dtype))
+    return e.emit("add", kept, e.emit("mul", e.cast(new, dtype), e.constant(momentum, dtype)))
+
+
+def _flash_attention(
+    e: Emitter,
+    q: Value,
+    k: Value,
+    v: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Value | None = None,
+    scale: float | None = None,
+) -> Results:
+    if dropout_p:
+        raise UnsupportedOp("attention with dropout")
+    shares_heads = prove_equal(q.tensor.shape[1], k.tensor.shape[1]) is not True
+    attrs = {"scale": scale, "is_causal": is_causal, "enable_gqa": shares_heads}
+    if e.is_read(1):
+        return e.emit_all("attention_with_logsumexp", (q, k, v, attn_mask), attrs)
+    return (e.emit("attention", q, k, v, attn_mask, **attrs), None)
+
+
+def _attention(
+    e: Emitter,
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_mask: Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Value:
+    if dropout_p:
+        raise UnsupportedOp("attention with dropout")
+    return e.emit("attention", q, k, v, attn_mask, scale=scale, is_causal=is_causal, enable_gqa=enable_gqa)

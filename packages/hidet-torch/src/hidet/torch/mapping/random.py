@@ -1,0 +1,108 @@
+"""Random numbers: index-wise Philox, from a seed and an offset that the caller draws from torch's generator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hidet import dtypes
+from hidet.errors import UnsupportedOp
+from hidet.graph import Value
+from hidet.torch.emitter import Emitter, Number
+from hidet.torch.mapping import Handler
+from hidet.torch.mapping.elementwise import arithmetic
+
+
+def handlers() -> Mapping[str, Handler]:
+    """The handlers of this family."""
+    return {
+        "aten.rand.default": _drawn("rand"),
+        "aten.rand_like.default": _drawn("rand"),
+        "aten.randn.default": _drawn("randn"),
+        "aten.randn_like.default": _drawn("randn"),
+        "aten.randint.default": _randint,
+        "aten.randint.low": _randint_from,
+        "aten.randint_like.default": _randint_like,
+        "aten.randint_like.low_dtype": _randint_like_from,
+        "aten.bernoulli.default": _bernoulli,
+        "aten.bernoulli.p": _bernoulli_p,
+        "aten.native_dropout.default": _native_dropout,
+        "aten.uniform.default": _uniform,
+    }
+
+
+def _refuse_generator(generator: object) -> None:
+    if generator is not None:
+        raise UnsupportedOp("random numbers from a generator of the caller")
+
+
+def _draw(e: Emitter, core: str, **attrs: Any) -> Value:
+    """Numbers in the shape of the result."""
+    seed, offset, stream = e.random_source()
+    return e.emit(core, seed, offset, shape=e.result.shape, stream=stream, **attrs)
+
+
+def _drawn(core: str) -> Handler:
+    def handle(e: Emitter, *args: object, generator: object = None, **layout: object) -> Value:
+        _refuse_generator(generator)
+        return _draw(e, core, dtype=e.result.dtype)
+
+    return handle
+
+
+def _integers(e: Emitter, low: Number, high: Number) -> Value:
+    if not (isinstance(low, int) and isinstance(high, int)):
+        raise UnsupportedOp("random integers below a symbolic size")
+    return e.cast(_draw(e, "randint", low=low, high=high, dtype=dtypes.i64), e.result.dtype)
+
+
+def _randint(e: Emitter, high: int, size: object, *, generator: object = None, **layout: object) -> Value:
+    _refuse_generator(generator)
+    return _integers(e, 0, high)
+
+
+def _randint_from(
+    e: Emitter, low: int, high: int, size: object, *, generator: object = None, **layout: object
+) -> Value:
+    _refuse_generator(generator)
+    return _integers(e, low, high)
+
+
+def _randint_like(e: Emitter, x: Value, high: int, **layout: object) -> Value:
+    return _integers(e, 0, high)
+
+
+def _randint_like_from(e: Emitter, x: Value, low: int, high: int, **layout: object) -> Value:
+    return _integers(e, low, high)
+
+
+def _bernoulli(e: Emitter, p: Value, *, generator: object = None) -> Value:
+    _refuse_generator(generator)
+    seed, offset, stream = e.random_source()
+    return e.emit("bernoulli", p, seed, offset, stream=stream)
+
+
+def _bernoulli_p(e: Emitter, x: Value, p: float = 0.5, *, generator: object = None) -> Value:
+    _refuse_generator(generator)
+    return e.cast(_hits(e, p), e.result.dtype)
+
+
+def _hits(e: Emitter, p: float) -> Value:
+    """True with probability `p`."""
+    drawn = _draw(e, "rand", dtype=dtypes.f32)
+    return e.emit("less", drawn, e.constant(p, dtypes.f32))
+
+
+def _native_dropout(e: Emitter, x: Value, p: float, train: bool | None) -> tuple[Value, Value]:
+    """x / (1 - p) where the mask is true, else 0; the mask."""
+    if train is False or p == 0:
+        return x, e.emit("full", shape=x.tensor.shape, value=True, dtype=dtypes.boolean)
+    kept = _hits(e, 1 - p)
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+    scaled = arithmetic(e, "mul", x, scale)
+    return e.emit("where", kept, scaled, e.constant(0, x.tensor.dtype)), kept
+
+
+def _uniform(e: Emitter, x: Value, from_: float = 0.0, to: float = 1.0, *, generator: object = None) -> Value:
+    _refuse_generator(generator)
+    return arithmetic(e, "add", arithmetic(e, "mul", _draw(e, "rand", dtype=e.result.dtype), to - from_), from_)

@@ -1,0 +1,121 @@
+"""Reductions: sums, extrema, statistics over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from hidet.errors import UnsupportedOp
+from hidet.graph import Value
+from hidet.torch.emitter import Emitter, Number
+from hidet.torch.mapping import Handler
+
+Axes = Sequence[int] | int | None
+
+
+def handlers() -> Mapping[str, Handler]:
+    """The handlers of this family."""
+    found: dict[str, Handler] = {}
+    for core, overloads in _CONVERTED.items():
+        found |= {f"aten.{core}.{overload}": _converted(core) for overload in overloads}
+    for core in ("any", "all"):
+        found |= {f"aten.{core}.{overload}": _truth(core) for overload in ("default", "dim", "dims")}
+    for core in ("amax", "amin"):
+        found[f"aten.{core}.default"] = _extremum(core)
+    for core in ("argmax", "argmin"):
+        found[f"aten.{core}.default"] = _position(core)
+    for name in ("max", "min"):
+        found[f"aten.{name}.dim"] = _with_index(f"{name}_with_index")
+        found[f"aten.{name}.default"] = _extremum(f"a{name}")
+    for core in ("var", "std", "var_mean", "std_mean"):
+        found[f"aten.{core}.correction"] = _variance(core)
+    return found | _SINGLE
+
+
+# aten and core name -> overloads: the element type of the input is converted to that of the result
+_CONVERTED = {
+    "sum": ("default", "dim_IntList"),
+    "mean": ("default", "dim"),
+    "prod": ("default", "dim_int"),
+}
+
+
+def _converted(core: str) -> Handler:
+    def handle(
+        e: Emitter, x: Value, dim: Axes = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    ) -> Value:
+        wanted = e.result.dtype
+        if wanted.is_float or x.tensor.dtype.is_float:
+            x = e.cast(x, wanted)
+        return e.cast(e.emit(core, x, axes=_axes(dim), keepdim=keepdim), wanted)
+
+    return handle
+
+
+def _axes(dim: Axes) -> tuple[int, ...] | None:
+    if dim is None:
+        return None
+    return (dim,) if isinstance(dim, int) else tuple(dim)
+
+
+def _truth(core: str) -> Handler:
+    def handle(e: Emitter, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+        return e.cast(e.emit(core, x, axes=_axes(dim), keepdim=keepdim), e.result.dtype)
+
+    return handle
+
+
+def _extremum(core: str) -> Handler:
+    def handle(e: Emitter, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+        return e.emit(core, x, axes=_axes(dim), keepdim=keepdim)
+
+    return handle
+
+
+def _position(core: str) -> Handler:
+    def handle(e: Emitter, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+        return e.emit(core, x, axes=_axes(dim), keepdim=keepdim)
+
+    return handle
+
+
+def _with_index(core: str) -> Handler:
+    def handle(e: Emitter, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
+        return e.emit_all(core, (x,), {"axis": dim, "keepdim": keepdim})
+
+    return handle
+
+
+def _variance(core: str) -> Handler:
+    def handle(
+        e: Emitter, x: Value, dim: Axes = None, *, correction: Number | None = None, keepdim: bool = False
+    ) -> Value | tuple[Value, ...]:
+        divisor = 1 if correction is None else correction
+        values = e.emit_all(core, (x,), {"axes": _axes(dim), "keepdim": keepdim, "correction": divisor})
+        return values[0] if len(values) == 1 else values
+
+    return handle
+
+
+def _logsumexp(e: Emitter, x: Value, dim: Axes, keepdim: bool = False) -> Value:
+    return e.emit("logsumexp", e.cast(x, e.result.dtype), axes=_axes(dim), keepdim=keepdim)
+
+
+def _vector_norm(
+    e: Emitter, x: Value, ord: Number = 2, dim: Axes = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Value:
+    if isinstance(ord, complex):
+        raise UnsupportedOp("a norm of complex order")
+    return e.emit("norm", e.cast(x, e.result.dtype), p=ord, axes=_axes(dim), keepdim=keepdim)
+
+
+def _count_nonzero(e: Emitter, x: Value, dim: Axes = None) -> Value:
+    return e.emit("count_nonzero", x, axes=_axes(dim), keepdim=False)
+
+
+_SINGLE: dict[str, Handler] = {
+    "aten.logsumexp.default": _logsumexp,
+    "aten.linalg_vector_norm.default": _vector_norm,
+    "aten.count_nonzero.default": _count_nonzero,
+    "aten.count_nonzero.dim_IntList": _count_nonzero,
+}

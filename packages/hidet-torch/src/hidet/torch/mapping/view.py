@@ -1,0 +1,156 @@
+"""Views: other shapes and strides for the same elements. Shapes come from torch's own inference, with no -1 in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from hidet.dims import Dim
+from hidet.errors import UnsupportedOp
+from hidet.graph import Value
+from hidet.torch.emitter import Emitter, same_shape
+from hidet.torch.layout import inverse, memory_order
+from hidet.torch.mapping import Handler
+from hidet.torch.tensors import dtype_of
+
+# Ends of slices beyond this mean "to the end".
+_END = 2**62
+
+
+def handlers() -> Mapping[str, Handler]:
+    """The handlers of this family."""
+    return {
+        "aten.view.default": _view,
+        "aten._unsafe_view.default": _view,
+        "aten.reshape.default": _view,
+        "aten._reshape_alias.default": _view,
+        "aten.flatten.using_ints": _view,
+        "aten.unflatten.int": _view,
+        "aten.view.dtype": _view_as_type,
+        "aten.permute.default": _permute,
+        "aten.t.default": _t,
+        "aten.transpose.int": _transpose,
+        "aten.expand.default": _expand,
+        "aten.squeeze.default": _squeeze,
+        "aten.squeeze.dim": _squeeze,
+        "aten.squeeze.dims": _squeeze,
+        "aten.unsqueeze.default": _unsqueeze,
+        "aten.slice.Tensor": _slice,
+        "aten.select.int": _select,
+        "aten.diagonal.default": _diagonal,
+        "aten.unfold.default": _unfold,
+        "aten.as_strided.default": _as_strided,
+        "aten.split_with_sizes.default": _split_with_sizes,
+        "aten.split.Tensor": _split,
+        "aten.unbind.int": _unbind,
+    }
+
+
+def _view(e: Emitter, x: Value, *shape: object, **more: object) -> Value:
+    return e.reshape(x, e.result.shape)
+
+
+def _view_as_type(e: Emitter, x: Value, dtype: torch.dtype) -> Value:
+    target = dtype_of(dtype)
+    if target.bits != x.tensor.dtype.bits:
+        raise UnsupportedOp(f"a view of {x.tensor.dtype} as {target}, which differs in size")
+    return x if target == x.tensor.dtype else e.emit("bitcast", x, dtype=target)
+
+
+def _permute(e: Emitter, x: Value, dims: Sequence[int]) -> Value:
+    return e.transpose(x, dims) if dims else x
+
+
+def _t(e: Emitter, x: Value) -> Value:
+    return e.transpose(x, (1, 0)) if x.tensor.rank == 2 else x
+
+
+def _transpose(e: Emitter, x: Value, dim0: int, dim1: int) -> Value:
+    if x.tensor.rank == 0:
+        return x
+    perm = list(range(x.tensor.rank))
+    perm[dim0], perm[dim1] = perm[dim1], perm[dim0]
+    return e.transpose(x, perm)
+
+
+def _expand(e: Emitter, x: Value, size: Sequence[Dim], *, implicit: bool = False) -> Value:
+    return e.expand(x, e.result.shape)
+
+
+def _squeeze(e: Emitter, x: Value, dim: Sequence[int] | int | None = None) -> Value:
+    axes = range(x.tensor.rank) if dim is None else (dim,) if isinstance(dim, int) else dim
+    return e.squeeze(x, tuple(axes))
+
+
+def _unsqueeze(e: Emitter, x: Value, dim: int) -> Value:
+    return e.unsqueeze(x, (dim % (x.tensor.rank + 1),))
+
+
+def _slice(
+    e: Emitter, x: Value, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
+) -> Value:
+    axis = dim % x.tensor.rank
+    if step == 1 and same_shape(x.tensor.shape, e.result.shape):
+        return x
+    last = None if isinstance(end, int) and end >= _END else end
+    return cut(e, x, axis, start, last, step)
+
+
+def cut(e: Emitter, x: Value, axis: int, start: Dim | None, stop: Dim | None, step: int = 1) -> Value:
+    """x[start:stop:step] on one axis."""
+    rank = x.tensor.rank
+    starts: list[Dim | None] = [None] * rank
+    stops: list[Dim | None] = [None] * rank
+    steps = [1] * rank
+    starts[axis], stops[axis], steps[axis] = start, stop, step
+    return e.emit("slice", x, starts=starts, stops=stops, steps=None if step == 1 else steps)
+
+
+def _select(e: Emitter, x: Value, dim: int, index: Dim) -> Value:
+    return e.emit("select", x, axis=dim, index=index)
+
+
+def _diagonal(e: Emitter, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    return e.emit("diagonal", x, offset=offset, axis1=dim1, axis2=dim2)
+
+
+def _unfold(e: Emitter, x: Value, dimension: int, size: int, step: int) -> Value:
+    if x.tensor.rank == 0:
+        raise UnsupportedOp("unfold of a tensor without axes")
+    return e.emit("unfold", x, axis=dimension, size=size, step=step)
+
+
+def _as_strided(
+    e: Emitter, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
+) -> Value:
+    """The strides are those of eager mode, where `x` may be a permutation of its storage; that is undone first."""
+    layout, offset = e.eager_layout(0)
+    order = memory_order(x.tensor.shape, layout)
+    if order is None:
+        raise UnsupportedOp("as_strided of a tensor that is a part of its storage")
+    stored = e.transpose(x, order)
+    start = 0 if storage_offset is None else storage_offset - offset
+    if start == 0 and len(size) == x.tensor.rank:
+        wanted = memory_order(size, stride)
+        if wanted is not None and same_shape([size[axis] for axis in wanted], stored.tensor.shape):
+            return e.transpose(stored, inverse(wanted))
+    return e.emit("as_strided", stored, shape=tuple(size), strides=tuple(stride), offset=start)
+
+
+def _split_with_sizes(e: Emitter, x: Value, split_sizes: Sequence[Dim], dim: int = 0) -> tuple[Value, ...]:
+    axis = dim % x.tensor.rank
+    parts: list[Value] = []
+    start: Dim = 0
+    for extent in split_sizes:
+        parts.append(cut(e, x, axis, start, start + extent))
+        start = start + extent
+    return tuple(parts)
+
+
+def _split(e: Emitter, x: Value, split_size: Dim, dim: int = 0) -> tuple[Value, ...]:
+    axis = dim % x.tensor.rank
+    return _split_with_sizes(e, x, [result.shape[axis] for result in e.results if result is not None], dim)
+
+
+def _unbind(e: Emitter, x: Value, dim: int = 0) -> tuple[Value, ...]:
+    return tuple(e.emit("select", x, axis=dim, index=number) for number in range(len(e.results)))

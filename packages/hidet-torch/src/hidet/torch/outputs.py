@@ -1,0 +1,199 @@
+"""What a compiled graph returns: strides and memory sharing as eager mode has them.
+
+A core graph returns fresh tensors. Whatever else aten graphs return is made by the callable around it:
+
+    argument    the caller's own tensor, or a view of it
+    result      a result of the core graph, or a view of one
+    fixed       None, a number, a size
+
+Results get their eager strides by giving the value that type, where a computed value allows it, else by a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from hidet.dims import Dim, product, prove_equal
+from hidet.errors import ImportFailed
+from hidet.graph import Attrs, TensorType, Value
+from hidet.graph.types import contiguous_strides
+from hidet.torch import compat
+from hidet.torch.emitter import Emitter, Scalar, same_shape
+from hidet.torch.guards import SizeTable
+from hidet.torch.layout import memory_order
+from hidet.torch.tensors import dtype_of
+from torch import fx
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A view of a tensor: sizes, strides, and offset in elements from the tensor's first one."""
+
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    offset: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """One thing to return.
+
+    number: of an argument of the call, or of a result of the core graph. region: the part of it, None for all.
+    fixed: the thing itself; a Dim stands for its value.
+    """
+
+    source: Literal["argument", "result", "fixed"]
+    number: int = -1
+    region: Region | None = None
+    fixed: Any = None
+
+
+@dataclass(slots=True)
+class PlannedOutputs:
+    """The outputs of the core graph, the types they must have, and what to return."""
+
+    values: list[Value] = field(default_factory=list)
+    types: dict[Value, TensorType] = field(default_factory=dict)
+    outputs: tuple[OutputPlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    """An fx output with its fake tensor's facts."""
+
+    node: fx.Node
+    region: Region
+    storage: int
+    is_whole: bool
+    dtype: torch.dtype
+
+
+def plan_outputs(
+    emitter: Emitter,
+    sizes: SizeTable,
+    returned: Sequence[Any],
+    resolve: Callable[[Any], Any],
+    arguments: Sequence[fx.Node],
+) -> PlannedOutputs:
+    """Decide how each returned thing is made. `arguments` are the placeholders; copies are emitted where needed."""
+    return _Planner(emitter, sizes, resolve, arguments).run(returned)
+
+
+class _Planner:
+    def __init__(
+        self, emitter: Emitter, sizes: SizeTable, resolve: Callable[[Any], Any], arguments: Sequence[fx.Node]
+    ) -> None:
+        self.emitter = emitter
+        self.sizes = sizes
+        self.resolve = resolve
+        self.plan = PlannedOutputs()
+        self.owners: dict[Value, int] = {}
+        tensors = [(n, node.meta["val"]) for n, node in enumerate(arguments) if _is_tensor(node)]
+        self.argument_offsets = {number: tensor.storage_offset() for number, tensor in tensors}
+        self.argument_dtypes = {number: tensor.dtype for number, tensor in tensors}
+        self.arguments = {compat.storage_key(tensor): number for number, tensor in reversed(tensors)}
+        self.argument_nodes = {node: number for number, node in enumerate(arguments)}
+
+    def run(self, returned: Sequence[Any]) -> PlannedOutputs:
+        facts = [self._facts(item) for item in returned]
+        bases: dict[int, OutputPlan] = {}
+        for fact in facts:
+            if fact is not None and fact.is_whole and fact.storage not in self.arguments and fact.storage not in bases:
+                bases[fact.storage] = self._computed(fact)
+        self.plan.outputs = tuple(
+            self._fixed(item) if fact is None else self._tensor(fact, bases)
+            for item, fact in zip(returned, facts, strict=True)
+        )
+        return self.plan
+
+    def _facts(self, item: Any) -> _Returned | None:
+        if not isinstance(item, fx.Node) or not _is_tensor(item):
+            return None
+        tensor = item.meta["val"]
+        shape = self.sizes.shape(tensor.shape)
+        region = Region(shape, self.sizes.shape(tensor.stride()), self.sizes.dim(tensor.storage_offset()))
+        filled = prove_equal(self.sizes.dim(tensor.untyped_storage().nbytes()), product(shape) * tensor.element_size())
+        is_whole = filled is True and region.offset == 0 and memory_order(shape, region.strides) is not None
+        return _Returned(item, region, compat.storage_key(tensor), is_whole, tensor.dtype)
+
+    def _fixed(self, item: Any) -> OutputPlan:
+        value = self.resolve(item)
+        if isinstance(value, Scalar | Value):
+            raise ImportFailed(f"the graph returns {item}, a number that depends on data")
+        return OutputPlan("fixed", fixed=value)
+
+    def _tensor(self, fact: _Returned, bases: dict[int, OutputPlan]) -> OutputPlan:
+        if fact.node in self.argument_nodes:
+            return OutputPlan("argument", self.argument_nodes[fact.node])
+        number = self.arguments.get(fact.storage)
+        if number is not None and self.argument_dtypes[number] == fact.dtype:
+            start = fact.region.offset - self.sizes.dim(self.argument_offsets[number])
+            return OutputPlan("argument", number, Region(fact.region.shape, fact.region.strides, start))
+        base = bases.get(fact.storage)
+        if base is None or self.plan.values[base.number].tensor.dtype != dtype_of(fact.dtype):
+            return self._computed(fact)
+        whole = self.plan.values[base.number]
+        has_shape = same_shape(fact.region.shape, whole.tensor.shape)
+        if fact.is_whole and has_shape and same_shape(fact.region.strides, self._strides(whole)):
+            return base
+        return OutputPlan("result", base.number, fact.region)
+
+    def _computed(self, fact: _Returned) -> OutputPlan:
+        """A result of the core graph, by itself or as the view that the core graph makes of it too."""
+        value = self.resolve(fact.node)
+        root = self.emitter.contents(value)
+        if root in self.emitter.origins and self.owners.get(root, fact.storage) == fact.storage:
+            if value is root and self._accepts(root, fact.region.strides):
+                return OutputPlan("result", self._add(root, fact.region.strides, fact.storage))
+            plan = self._view_of_computed(value, root, fact)
+            if plan is not None:
+                return plan
+        copied = self.emitter.emit("copy", value)
+        return OutputPlan("result", self._add(copied, fact.region.strides, fact.storage))
+
+    def _view_of_computed(self, value: Value, root: Value, fact: _Returned) -> OutputPlan | None:
+        if not self._accepts(root, contiguous_strides(root.tensor.shape)):
+            return None
+        region = self._region_in(value, root)
+        if region is None or not same_shape(region.strides, fact.region.strides):
+            return None
+        number = self._add(root, contiguous_strides(root.tensor.shape), fact.storage)
+        return OutputPlan("result", number, region)
+
+    def _region_in(self, value: Value, root: Value) -> Region | None:
+        """Where `value` lies in a contiguous `root`; None where a view needs a copy."""
+        if value is root:
+            return Region(root.tensor.shape, contiguous_strides(root.tensor.shape), 0)
+        origin = self.emitter.origins[value]
+        source = origin.inputs[0]
+        assert source is not None
+        outer = self._region_in(source, root)
+        rule = self.emitter.builder.operators[origin.op].view
+        if outer is None or rule is None:
+            return None
+        attrs = Attrs(self.emitter.builder.operators[origin.op].attrs(origin.attrs))
+        view = rule(source.tensor.with_strides(outer.strides), attrs, value.tensor)
+        return None if view is None else Region(value.tensor.shape, tuple(view.strides), outer.offset + view.offset)
+
+    def _accepts(self, value: Value, strides: Sequence[Dim]) -> bool:
+        """Whether a computed value can still be given these strides."""
+        return value not in self.owners or same_shape(self._strides(value), strides)
+
+    def _strides(self, value: Value) -> tuple[Dim, ...]:
+        return self.plan.types.get(value, value.tensor).element_strides
+
+    def _add(self, value: Value, strides: Sequence[Dim], storage: int) -> int:
+        """The number of `value` among the results, with those strides."""
+        if value not in self.owners:
+            self.owners[value] = storage
+            self.plan.values.append(value)
+            if not same_shape(strides, contiguous_strides(value.tensor.shape)):
+                self.plan.types[value] = value.tensor.with_strides(strides)
+        return self.plan.values.index(value)
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
