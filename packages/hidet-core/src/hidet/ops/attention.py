@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from hidet.compute.definition import MAX, SUM, Definition, Operand, compute, number, reduce
-from hidet.dims import Dim, prove_equal
+from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ShapeError, UnsupportedOp
 from hidet.graph.operator import Attribute, OperatorSpec
@@ -23,11 +23,11 @@ from hidet.ops.rules import (
     broadcast_shapes,
     present,
     read_broadcast,
+    require_broadcasts_to,
     require_dtype,
     require_rank,
     require_same_dtype,
     same_extent,
-    shape_text,
 )
 
 
@@ -130,11 +130,7 @@ def _attention(
 def _check_mask(name: str, mask: Operand, scores: Sequence[Dim]) -> None:
     if not (mask.dtype.is_bool or mask.dtype.is_float):
         raise UnsupportedOp(f"operator {name} takes a mask of bool (true: read) or floats to add, got {mask.dtype}")
-    merged = broadcast_shapes(name, (scores, mask.shape))
-    if len(merged) != len(scores) or any(prove_equal(a, b) is False for a, b in zip(merged, scores, strict=True)):
-        raise ShapeError(
-            f"operator {name}: the mask of shape {shape_text(mask.shape)} does not broadcast to {shape_text(scores)}"
-        )
+    require_broadcasts_to(name, mask, scores)
 
 
 _INPUTS = ("q", "k", "v", "mask?")

@@ -18,6 +18,7 @@ from hidet.ops.rules import (
     broadcast_shapes,
     present,
     read_broadcast,
+    require_broadcasts_to,
     require_dtype,
     require_rank,
     require_same_dtype,
@@ -116,7 +117,7 @@ def _addmm(c: Operand, a: Operand, b: Operand, *, alpha: float, beta: float) -> 
     k = same_extent(a.shape[-1], b.shape[-2], "operator addmm: columns of a against rows of b")
     batch = broadcast_shapes("addmm", (a.shape[:-2], b.shape[:-2]))
     shape = (*batch, a.shape[-2], b.shape[-1])
-    broadcast_shapes("addmm", (shape, c.shape))
+    require_broadcasts_to("addmm", c, shape)
 
     def value(*axes: Expr) -> Expr:
         *outer, i, j = axes

@@ -115,6 +115,16 @@ def broadcast_shapes(operator: str, shapes: Sequence[Sequence[Dim]]) -> tuple[Di
     return tuple(result)
 
 
+def require_broadcasts_to(operator: str, operand: Operand, shape: Sequence[Dim]) -> None:
+    """ShapeError when `operand` broadcast against `shape` provably gives another shape than that."""
+    merged = broadcast_shapes(operator, (shape, operand.shape))
+    if len(merged) != len(shape) or any(prove_equal(a, b) is False for a, b in zip(merged, shape, strict=True)):
+        raise ShapeError(
+            f"operator {operator}: {operand.name} of shape {shape_text(operand.shape)} "
+            f"does not broadcast to {shape_text(shape)}"
+        )
+
+
 def read_broadcast(operand: Operand, axes: Sequence[Expr], shape: Sequence[Dim]) -> Expr:
     """The element of `operand` at `axes` of the broadcast result of `shape`; repeated axes are read at 0."""
     skipped = len(axes) - operand.rank

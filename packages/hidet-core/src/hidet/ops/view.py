@@ -227,19 +227,27 @@ def _diagonal_axes(rank: int, axis1: int, axis2: int) -> tuple[int, int]:
     return first, second
 
 
+def diagonal_shape(shape: Sequence[Dim], offset: int, axis1: int, axis2: int) -> tuple[Dim, ...]:
+    """The other extents, then the length of the diagonal."""
+    first, second = _diagonal_axes(len(shape), axis1, axis2)
+    length = maximum(0, minimum(shape[first] - max(-offset, 0), shape[second] - max(offset, 0)))
+    return (*[extent for axis, extent in enumerate(shape) if axis not in (first, second)], length)
+
+
+def diagonal_place(rank: int, offset: int, axis1: int, axis2: int, axes: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Where in the tensor the element `axes` of its diagonal is."""
+    first, second = _diagonal_axes(rank, axis1, axis2)
+    *kept, i = axes
+    others = iter(kept)
+    on_diagonal = {first: i + max(-offset, 0), second: i + max(offset, 0)}
+    return tuple(on_diagonal[axis] if axis in on_diagonal else next(others) for axis in range(rank))
+
+
 def _diagonal(x: Operand, *, offset: int, axis1: int, axis2: int) -> Definition:
     require_dtype("diagonal", x, "data")
-    first, second = _diagonal_axes(x.rank, axis1, axis2)
-    down, right = max(-offset, 0), max(offset, 0)
-    length = maximum(0, minimum(x.shape[first] - down, x.shape[second] - right))
-    kept = [axis for axis in range(x.rank) if axis not in (first, second)]
-
-    def value(*axes: Expr) -> Expr:
-        place = dict(zip(kept, axes, strict=False))
-        place[first], place[second] = axes[-1] + down, axes[-1] + right
-        return x[tuple(place[axis] for axis in range(x.rank))]
-
-    return single((x,), compute("diagonal", (*[x.shape[axis] for axis in kept], length), value))
+    shape = diagonal_shape(x.shape, offset, axis1, axis2)
+    stage = compute("diagonal", shape, lambda *axes: x[diagonal_place(x.rank, offset, axis1, axis2, axes)])
+    return single((x,), stage)
 
 
 def _diagonal_view(x: TensorType, attrs: Attrs, result: TensorType) -> View | None:
