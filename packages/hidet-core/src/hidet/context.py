@@ -1,4 +1,4 @@
-"""`CompileContext`: everything a compilation depends on, made once and passed explicitly. `Options`: what users choose."""
+"""`CompileContext`: what a compilation depends on, made once and passed explicitly. `Options`: what users choose."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise OptionError(f"mode {self.mode!r} is unknown", hint=suggestion(self.mode, MODES))
-        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
+        threads: object = self.threads
+        if threads is not None and not (isinstance(threads, int) and threads >= 1):
             raise OptionError(f"option threads must be a positive integer or None, got {self.threads!r}")
         for name in ("strict", "freeze", "eager_random", "cache", "verify"):
             if not isinstance(getattr(self, name), bool):

@@ -137,5 +137,3 @@ class _Clock:
         start = time.perf_counter()
         yield
         self.seconds[phase] = time.perf_counter() - start
-
-

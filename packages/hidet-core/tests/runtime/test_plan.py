@@ -20,7 +20,9 @@ def _rounded(size: int) -> int:
 @given(LIFETIMES)
 def test_buffers_that_live_at_the_same_time_do_not_overlap(buffers: list[tuple[tuple[int, int], int]]) -> None:
     plan = plan_memory([lifetime for lifetime, _ in buffers], [size for _, size in buffers])
-    placed = [(offset, offset + size, *lifetime) for offset, (lifetime, size) in zip(plan.offsets, buffers, strict=True)]
+    placed = [
+        (offset, offset + size, *lifetime) for offset, (lifetime, size) in zip(plan.offsets, buffers, strict=True)
+    ]
     for number, (start, end, first, last) in enumerate(placed):
         for other_start, other_end, other_first, other_last in placed[:number]:
             alive_together = first <= other_last and other_first <= last

@@ -1,8 +1,8 @@
 """The graph IR: an immutable, topologically ordered tuple of nodes over typed values.
 
-    Graph(name, inputs, nodes, outputs, constants, parameters, mutates, prepare)
-    Node(op, inputs, attrs, outputs, loc)
-    Value(name, type)
+Graph(name, inputs, nodes, outputs, constants, parameters, mutates, prepare)
+Node(op, inputs, attrs, outputs, loc)
+Value(name, type)
 """
 
 from __future__ import annotations

@@ -122,7 +122,9 @@ def define_node(op: OperatorSpec, types: Sequence[ValueType | None], attrs: Attr
     return op.define(*operands_of(types, op.inputs), **attrs)
 
 
-def infer_types(node_op: OperatorSpec, types: Sequence[ValueType | None], definition: Definition | None, attrs: Attrs) -> tuple[ValueType, ...]:
+def infer_types(
+    node_op: OperatorSpec, types: Sequence[ValueType | None], definition: Definition | None, attrs: Attrs
+) -> tuple[ValueType, ...]:
     """Output types of an operator, contiguous, on the device of the first tensor input."""
     if node_op.infer is not None:
         return tuple(node_op.infer(types, attrs))

@@ -19,7 +19,7 @@ Raw classes are dumb; `hidet.ir.build` holds the constructors that type-check an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hidet.ir.node import IRNode, node
 from hidet.ir.types import Type, element_dtype, lanes_of
@@ -52,49 +52,49 @@ class Expr(IRNode):
         return lanes_of(self.type)
 
     def __add__(self, other: ExprLike) -> Expr:
-        return _build().binary("add", self, other)
+        return _binary("add", self, other)
 
     def __radd__(self, other: ExprLike) -> Expr:
-        return _build().binary("add", other, self)
+        return _binary("add", other, self)
 
     def __sub__(self, other: ExprLike) -> Expr:
-        return _build().binary("sub", self, other)
+        return _binary("sub", self, other)
 
     def __rsub__(self, other: ExprLike) -> Expr:
-        return _build().binary("sub", other, self)
+        return _binary("sub", other, self)
 
     def __mul__(self, other: ExprLike) -> Expr:
-        return _build().binary("mul", self, other)
+        return _binary("mul", self, other)
 
     def __rmul__(self, other: ExprLike) -> Expr:
-        return _build().binary("mul", other, self)
+        return _binary("mul", other, self)
 
     def __truediv__(self, other: ExprLike) -> Expr:
-        return _build().binary("div", self, other)
+        return _binary("div", self, other)
 
     def __rtruediv__(self, other: ExprLike) -> Expr:
-        return _build().binary("div", other, self)
+        return _binary("div", other, self)
 
     def __floordiv__(self, other: ExprLike) -> Expr:
-        return _build().binary("floordiv", self, other)
+        return _binary("floordiv", self, other)
 
     def __mod__(self, other: ExprLike) -> Expr:
-        return _build().binary("mod", self, other)
+        return _binary("mod", self, other)
 
     def __lt__(self, other: ExprLike) -> Expr:
-        return _build().binary("lt", self, other)
+        return _binary("lt", self, other)
 
     def __le__(self, other: ExprLike) -> Expr:
-        return _build().binary("le", self, other)
+        return _binary("le", self, other)
 
     def __gt__(self, other: ExprLike) -> Expr:
-        return _build().binary("gt", self, other)
+        return _binary("gt", self, other)
 
     def __ge__(self, other: ExprLike) -> Expr:
-        return _build().binary("ge", self, other)
+        return _binary("ge", self, other)
 
     def __neg__(self) -> Expr:
-        return _build().unary("neg", self)
+        return _negate(self)
 
     def __bool__(self) -> bool:
         raise TypeError("an IR expression has no truth value at build time; use build.select or If")
@@ -103,11 +103,17 @@ class Expr(IRNode):
 ExprLike = Expr | bool | int | float
 
 
-def _build() -> Any:
-    """`hidet.ir.build`, imported at first use: it builds the classes of this file."""
-    from hidet.ir import build
+def _binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
+    # Imported at first use: hidet.ir.build builds the classes of this file.
+    from hidet.ir.build import binary
 
-    return build
+    return binary(op, a, b)
+
+
+def _negate(a: Expr) -> Expr:
+    from hidet.ir.build import unary
+
+    return unary("neg", a)
 
 
 @node

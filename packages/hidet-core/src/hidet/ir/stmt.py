@@ -1,14 +1,14 @@
 """Statements of the thread IR.
 
-    stmt := Seq(stmts)
-          | Declare(var, init)            a local scalar, vector or array; init None leaves it undefined
-          | Assign(var, value)
-          | Store(buffer, indices, value) memory write; a vector value writes consecutive elements
-          | For(var, start, extent, body, kind)
-          | While(condition, body) | If(condition, then, otherwise) | Break() | Continue()
-          | Return(value) | Evaluate(expr) | Assert(condition, message)
-          | Launch(kernel, grid, arguments)   run a kernel of this module (or a linked one) once per grid index
-          | Invoke(function, arguments)       call a host function of this module (or a linked one)
+stmt := Seq(stmts)
+      | Declare(var, init)            a local scalar, vector or array; init None leaves it undefined
+      | Assign(var, value)
+      | Store(buffer, indices, value) memory write; a vector value writes consecutive elements
+      | For(var, start, extent, body, kind)
+      | While(condition, body) | If(condition, then, otherwise) | Break() | Continue()
+      | Return(value) | Evaluate(expr) | Assert(condition, message)
+      | Launch(kernel, grid, arguments)   run a kernel of this module (or a linked one) once per grid index
+      | Invoke(function, arguments)       call a host function of this module (or a linked one)
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class NumpyAdapter:
         kind = dtype_of(dtype).numpy()
         count = 0 if 0 in shape else sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
         memory = (ctypes.c_char * (count * kind.itemsize)).from_address(address)
-        flat = numpy.frombuffer(memory, kind, count)
+        flat = numpy.frombuffer(memoryview(memory).cast("B"), kind, count)
         return numpy.lib.stride_tricks.as_strided(flat, tuple(shape), tuple(s * kind.itemsize for s in strides))
 
     def copy(self, target: Any, source: Any) -> None:

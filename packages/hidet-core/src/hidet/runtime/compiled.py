@@ -74,7 +74,9 @@ class CompiledGraph:
         results = self.run(arguments, adapter)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(self, arguments: Sequence[Any], adapter: TensorAdapter, versions: Callable[[Any], object] | None = None) -> list[Any]:
+    def run(
+        self, arguments: Sequence[Any], adapter: TensorAdapter, versions: Callable[[Any], object] | None = None
+    ) -> list[Any]:
         """Run without checks on tensors of `adapter`'s library. `versions(tensor)` changes when a parameter does."""
         prepared: Sequence[int] = ()
         if self._prepare is not None:
@@ -122,7 +124,9 @@ class CompiledGraph:
 class _Prepared:
     """Results of the prepare program, recomputed when a parameter changes."""
 
-    def __init__(self, program: HostProgram, functions: Mapping[str, SegmentFunction], constants: Sequence[Any]) -> None:
+    def __init__(
+        self, program: HostProgram, functions: Mapping[str, SegmentFunction], constants: Sequence[Any]
+    ) -> None:
         assert program.prepare is not None
         self._inputs = program.prepare_inputs
         self._executor = Executor(program.prepare, functions, _constant_slots(program.prepare, constants))

@@ -29,15 +29,13 @@ def encode_program(program: HostProgram) -> Json:
     foreign = [step.name for step in program.steps if isinstance(step, ForeignCall)]
     if foreign:
         raise ArtifactError(
-            f"the compiled graph runs {len(foreign)} operators outside compiled code: {', '.join(sorted(set(foreign)))}",
+            f"the graph runs {len(foreign)} operators outside compiled code: {', '.join(sorted(set(foreign)))}",
             hint="compile with strict=True to see where they come from; such graphs cannot be saved",
         )
     encoder = _Encoder()
     body = {
         "slots": program.slots,
-        "inputs": [
-            [encoder.tensor(i.tensor), i.is_parameter, i.symbol, i.name] for i in program.inputs
-        ],
+        "inputs": [[encoder.tensor(i.tensor), i.is_parameter, i.symbol, i.name] for i in program.inputs],
         "outputs": [
             [encoder.tensor(o.tensor), encoder.dim(o.storage), o.same_as, o.mutates, encoder.dim(o.size)]
             for o in program.outputs

@@ -96,7 +96,10 @@ class Executor:
     """Runs one host program on tensors of one framework at a time."""
 
     def __init__(
-        self, program: HostProgram, functions: Mapping[str, SegmentFunction], constants: Sequence[tuple[int, int, object]]
+        self,
+        program: HostProgram,
+        functions: Mapping[str, SegmentFunction],
+        constants: Sequence[tuple[int, int, object]],
     ) -> None:
         self.program = program
         self._functions = functions
@@ -166,9 +169,7 @@ class Executor:
             shape = tuple(map(resolve, slot.shape))
             return adapter.wrap(address, shape, tuple(map(resolve, slot.strides)), slot.dtype.name)
 
-        arguments = [
-            a if a is None else tensor(a) if isinstance(a, TensorSlot) else resolve(a) for a in step.arguments
-        ]
+        arguments = [a if a is None else tensor(a) if isinstance(a, TensorSlot) else resolve(a) for a in step.arguments]
         produced = step.call(*arguments)
         produced = produced if isinstance(produced, tuple | list) else (produced,)
         if len(produced) < len(step.results):

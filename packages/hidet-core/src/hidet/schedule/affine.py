@@ -98,6 +98,4 @@ def _continues(
     if axes[outer] in pinned or axes[inner] in pinned:
         return False
     extent = extents[inner]
-    return all(
-        dims.prove_equal(m.coefficient(axes[outer]), m.coefficient(axes[inner]) * extent) is True for m in maps
-    )
+    return all(dims.prove_equal(m.coefficient(axes[outer]), m.coefficient(axes[inner]) * extent) is True for m in maps)

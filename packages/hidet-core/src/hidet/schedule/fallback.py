@@ -107,7 +107,10 @@ class _Builder:
         scope = KernelScope()
         lowering = Lowering(scope, {})
         prologues = [p for p in self.task.prologues if p is not None]
-        used = {*results_of(stage), *(a.operand for e in (*_expressions(stage), *(p.value for p in prologues)) for a in accesses(e))}
+        used = {
+            *results_of(stage),
+            *(a.operand for e in (*_expressions(stage), *(p.value for p in prologues)) for a in accesses(e)),
+        }
         outer: list[Expr] = []
         pointers: dict[Operand, Var] = {}
         for operand, (place, strides) in self.places.items():
@@ -133,16 +136,23 @@ class _Builder:
         outside = KernelScope()
         extent = outside.size(grid, "grid")
         sizes = [build.size_var(f"a{len(self.argument_vars) + n}") for n in range(len(scope.arguments))]
-        for dim, var in [*zip(scope.arguments, sizes, strict=True), *zip(outside.arguments, outside.sizes, strict=True)]:
+        for dim, var in [
+            *zip(scope.arguments, sizes, strict=True),
+            *zip(outside.arguments, outside.sizes, strict=True),
+        ]:
             self.arguments.append(dim)
             self.argument_vars.append(var)
         self.launches.append(Launch(name, (extent,), (*outer, *sizes), cost=None))
 
-    def _store(self, operand: Operand, pointers: dict[Operand, Var], scope: KernelScope, indices: Sequence[Expr], value: Expr) -> Stmt:
+    def _store(
+        self, operand: Operand, pointers: dict[Operand, Var], scope: KernelScope, indices: Sequence[Expr], value: Expr
+    ) -> Stmt:
         strides = [scope.size(s, f"{operand.name}_stride") for s in self.places[operand][1]]
         return Store(pointers[operand], (build.flatten(indices, strides),), value)
 
-    def _compute(self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> tuple[Var, Dim, Stmt]:
+    def _compute(
+        self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]
+    ) -> tuple[Var, Dim, Stmt]:
         """One work item an index of the outermost axis; the other axes are loops."""
         extents = [scope.size(d, "n") for d in stage.result.shape]
         before, value = lowering.statements(lowering.resolve(stage.value, {}))
@@ -151,7 +161,9 @@ class _Builder:
             return build.size_var("item"), 1, body
         return stage.axes[0], stage.result.shape[0], nest(stage.axes[1:], extents[1:], body)
 
-    def _scan(self, stage: Scan, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> tuple[Var, Dim, Stmt]:
+    def _scan(
+        self, stage: Scan, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]
+    ) -> tuple[Var, Dim, Stmt]:
         """One work item runs along the scanned axis for every other index."""
         shape = stage.results[0].shape
         extents = [scope.size(d, "n") for d in shape]
@@ -182,7 +194,9 @@ class _Builder:
         loops = nest([stage.axes[n] for n in rest], [extents[n] for n in rest], body)
         return stage.axes[others[0]], shape[others[0]], loops
 
-    def _scatter(self, stage: Scatter, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> tuple[Var, Dim, Stmt]:
+    def _scatter(
+        self, stage: Scatter, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]
+    ) -> tuple[Var, Dim, Stmt]:
         """One work item: copy the base, then apply the updates in order, which keeps the result reproducible.
 
         A task that writes in place has its base in the result's memory already.

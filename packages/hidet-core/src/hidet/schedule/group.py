@@ -59,7 +59,11 @@ class _Grouper:
         self.group_of: dict[Node, Group] = {}
 
     def run(self) -> Grouping:
-        for value in (*self.graph.inputs, *self.graph.constants, *(self.graph.prepare.results if self.graph.prepare else ())):
+        for value in (
+            *self.graph.inputs,
+            *self.graph.constants,
+            *(self.graph.prepare.results if self.graph.prepare else ()),
+        ):
             if isinstance(value.type, TensorType):
                 self.types[value] = value.type
         for node in self.graph.nodes:

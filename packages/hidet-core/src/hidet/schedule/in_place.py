@@ -32,10 +32,10 @@ def find_reuses(
     lasting = {*graph.inputs, *graph.constants, *(graph.prepare.results if graph.prepare is not None else ())}
     found: dict[Value, Value] = {}
     for position, group in enumerate(groups):
-        node = group.anchor
-        if node is None or group.nodes[-1] is not node:
+        anchor = group.anchor
+        if anchor is None or group.nodes[-1] is not anchor:
             continue
-        for output, source in _candidates(node):
+        for output, source in _candidates(anchor):
             if source in aliases or types[source].element_strides != types[output].element_strides:
                 continue
             reads = sum(alias_root(value, aliases) is source for member in group.nodes for value in member.values)
@@ -54,4 +54,3 @@ def _candidates(node: Node) -> list[tuple[Value, Value]]:
         if value is not None:
             pairs.append((node.outputs[output], value))
     return pairs
-

@@ -167,5 +167,3 @@ def nest(axes: Sequence[Var], extents: Sequence[Expr], body: Stmt, innermost: st
         kind = innermost if position == len(axes) - 1 else "serial"
         body = For(axes[position], build.index(0), extents[position], body, kind=kind)  # type: ignore[arg-type]  # a LoopKind
     return body
-
-

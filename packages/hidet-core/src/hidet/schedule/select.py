@@ -116,7 +116,9 @@ def _rule(spec: ScheduleSpec) -> Any:
 def _named(task: Task, module: Module) -> tuple[str, Module]:
     """Give every function of `module` a name unique among all kernels: a readable stem and the module's hash."""
     symbol = f"{task.name}_{structural_hash(module)[:16]}"
-    return symbol, rename_module(module, {f.name: symbol if f.name == module.entry else f"{symbol}_{f.name}" for f in module.functions})
+    return symbol, rename_module(
+        module, {f.name: symbol if f.name == module.entry else f"{symbol}_{f.name}" for f in module.functions}
+    )
 
 
 def rename_module(module: Module, names: dict[str, str]) -> Module:

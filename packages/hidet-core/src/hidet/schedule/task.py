@@ -106,7 +106,9 @@ class TaskGraph:
         return tuple(step for step in self.steps if isinstance(step, Task))
 
 
-def group_key(nodes: tuple[Node, ...], inputs: tuple[TaskTensor, ...], outputs: tuple[TaskTensor, ...]) -> tuple[object, ...]:
+def group_key(
+    nodes: tuple[Node, ...], inputs: tuple[TaskTensor, ...], outputs: tuple[TaskTensor, ...]
+) -> tuple[object, ...]:
     """What decides a task's program: operators, attributes, wiring and types; equal keys mean equal programs."""
     numbers: dict[Value, int] = {t.value: position for position, t in enumerate(inputs)}
     parts: list[object] = []

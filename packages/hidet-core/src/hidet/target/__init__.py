@@ -26,7 +26,7 @@ class LoadedCode(Protocol):
         """Address of a host function."""
 
     def function(self, name: str, threads: int | None) -> Callable[[int], object]:
-        """A segment's host function as a callable of the slot table's address; `threads` None uses every CPU allowed."""
+        """A segment as a callable of the slot table's address; `threads` None uses every CPU allowed."""
 
 
 class Target(Protocol):

@@ -53,7 +53,11 @@ class CpuTarget:
 
     def fingerprint(self) -> Mapping[str, str]:
         """Versions that decide the machine code."""
-        return {"llvm": toolchain_version(), "core_sources": source_hash("hidet"), "cpu_sources": source_hash("hidet.cpu")}
+        return {
+            "llvm": toolchain_version(),
+            "core_sources": source_hash("hidet"),
+            "cpu_sources": source_hash("hidet.cpu"),
+        }
 
 
 class CpuCode:
@@ -73,4 +77,3 @@ class CpuCode:
         pool = shared_pool(threads)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
         return functools.partial(prototype(self._code.address(name)), pool.address)
-

@@ -1,7 +1,7 @@
 """Layout assignment: which memory order each tensor gets. Logical shapes never change.
 
-Convolutions want their channels innermost, because a pixel's channels are then one vector. Their results and whatever is
-computed element by element, pooled or normalised from them keep that order; graph inputs and outputs keep theirs.
+Convolutions want their channels innermost, because a pixel's channels are then one vector. Their results and whatever
+is computed element by element, pooled or normalised from them keep that order; graph inputs and outputs keep theirs.
 """
 
 from __future__ import annotations

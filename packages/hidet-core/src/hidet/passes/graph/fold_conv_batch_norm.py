@@ -1,7 +1,7 @@
 """Folding a batch norm into the convolution before it: its scale goes into the weight, its shift into the bias.
 
-    y = (conv(x, w) + b - mean) * s + beta,  s = gamma / sqrt(variance + eps)
-      = conv(x, w * s) + ((b - mean) * s + beta)
+y = (conv(x, w) + b - mean) * s + beta,  s = gamma / sqrt(variance + eps)
+  = conv(x, w * s) + ((b - mean) * s + beta)
 """
 
 from __future__ import annotations
