@@ -6,6 +6,7 @@ Checked against torch 2.11 to 2.13; a name that moves is to be followed here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -129,3 +130,11 @@ def count(name: str, amount: int = 1) -> None:
     from torch._dynamo.utils import counters
 
     counters["hidet"][name] += amount
+
+
+def real_tensors() -> AbstractContextManager[object]:
+    """A context in which tensor operations compute, although the caller traces with fake tensors."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    context: AbstractContextManager[object] = _disable_current_modes()
+    return context

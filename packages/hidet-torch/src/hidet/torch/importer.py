@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 from hidet.context import CompileContext
-from hidet.dims import DimExpr
+from hidet.dims import Dim, DimExpr, as_dim, symbols
 from hidet.errors import HidetError, ImportFailed, UnsupportedOp
 from hidet.graph import DimType, Graph, GraphBuilder, TensorType, Value
 from hidet.graph.types import contiguous_strides
 from hidet.loc import Loc
+from hidet.runtime.program import SymbolSource
 from hidet.torch import compat
 from hidet.torch.assemble import assemble
 from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
@@ -46,12 +47,15 @@ class ImportedGraph:
     """A graph and how the callable around it is called.
 
     inputs: for each input of `graph`, the number of the argument it takes. Inputs nobody reads are dropped.
+    arguments: how many arguments a call has. symbols: where the values of symbolic sizes come from among them.
     random_inputs: how many inputs after those are drawn from torch's generator, 0 or 2: seed and offset.
     outputs: what to return. eager: nodes that run in torch.
     """
 
     graph: Graph
     inputs: tuple[int, ...]
+    arguments: int
+    symbols: tuple[SymbolSource, ...]
     random_inputs: int
     outputs: tuple[OutputPlan, ...]
     eager: tuple[EagerNode, ...]
@@ -80,6 +84,7 @@ class _Importer:
         self.values: dict[fx.Node, Any] = {}
         self.arguments: list[Value | None] = []
         self.size_inputs: dict[str, Value] = {}
+        self.symbols: dict[str, SymbolSource] = {}
         self.mutations: dict[int, fx.Node] = {}
         self.eager: list[EagerNode] = []
         self.parameters = parameters
@@ -114,12 +119,16 @@ class _Importer:
             type_ = self._tensor_type(value, f"input {node.name}")
             is_parameter = number in self.parameters and number not in self.mutations
             self.values[node] = self.builder.input(type_, _identifier(node.name), is_parameter=is_parameter)
+            for axis, extent in enumerate(type_.shape):
+                self._note_symbol(extent, number, axis)
         elif isinstance(value, torch.SymInt):
             dim = self.sizes.dim(value)
             self.values[node] = dim
             if isinstance(dim, DimExpr):
-                self.arguments.append(self.builder.input(DimType(dim), _identifier(node.name)))
-                self.size_inputs[str(dim)] = self.arguments[-1]  # type: ignore[assignment]  # just appended
+                size = self.builder.input(DimType(dim), _identifier(node.name))
+                self.arguments.append(size)
+                self.size_inputs[str(dim)] = size
+                self._note_symbol(dim, number, None)
                 return
         elif value is None or isinstance(value, int | float | bool | str):
             self.values[node] = value
@@ -129,6 +138,13 @@ class _Importer:
                 hint="pass tensors and plain numbers to the compiled function",
             )
         self.arguments.append(self.values[node] if isinstance(value, torch.Tensor) else None)
+
+    def _note_symbol(self, dim: Dim, number: int, axis: int | None) -> None:
+        """Remember an argument that gives the value of a symbol."""
+        if isinstance(dim, DimExpr):
+            (symbol, *others) = symbols(dim)
+            if not others and dim == as_dim(symbol):
+                self.symbols.setdefault(symbol.name, SymbolSource(symbol.name, number, axis))
 
     def _attribute(self, node: fx.Node) -> None:
         data: Any = self.gm
@@ -255,7 +271,8 @@ class _Importer:
         numbers = {value: number for number, value in enumerate(self.arguments) if value is not None}
         random = [value for value in self.emitter.random_inputs or () if value in graph.inputs]
         inputs = tuple(numbers[value] for value in graph.inputs if value not in random)
-        return ImportedGraph(graph, inputs, len(random), plan.outputs, tuple(self.eager))
+        sources = tuple(self.symbols.values())
+        return ImportedGraph(graph, inputs, len(self.arguments), sources, len(random), plan.outputs, tuple(self.eager))
 
     def _written(self, source: fx.Node, target: Value, outputs: Sequence[Value]) -> Value:
         """What `source` computes as a value of its own, which can be placed in the memory of an input."""

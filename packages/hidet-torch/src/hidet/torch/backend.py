@@ -1,0 +1,97 @@
+"""`torch.compile(model, backend="hidet")`: the functions that dynamo and AOTAutograd call."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from hidet.context import CompileContext, Options, make_context, options_from
+from hidet.driver import compile_graph
+from hidet.errors import ImportFailed, OptionError
+from hidet.torch import compat
+from hidet.torch.decompositions import decompositions
+from hidet.torch.fallback import fallback_warning
+from hidet.torch.importer import import_fx
+from hidet.torch.reports import deliver
+from hidet.torch.runner import Runner
+from torch import fx
+
+Role = Literal["inference", "forward", "backward"]
+
+
+def compile_fx(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    **unknown: object,
+) -> Callable[..., Any]:
+    """The dynamo backend: a callable with the signature of `gm`.
+
+    example_inputs: fake tensors and symbolic sizes; nothing is read from them. mode, options: what the user gave to
+    `torch.compile`; see `hidet.context.Options`. OptionError names an unknown option and the nearest valid one;
+    ImportFailed refuses tensor subclasses that torch cannot take apart.
+    """
+    if unknown:
+        raise OptionError(f"backend hidet takes mode and options, got {', '.join(sorted(unknown))}")
+    ctx = make_context("auto", torch_options(mode, options))
+    refuse_subclasses(example_inputs)
+    return compile_with_aot(gm, example_inputs, ctx)
+
+
+def torch_options(mode: str | None, options: Mapping[str, Any] | None) -> Options:
+    """Options as torch.compile passes them; threads default to torch's own number."""
+    given = dict(options or {})
+    if mode is not None:
+        given["mode"] = mode
+    chosen = options_from(given)
+    return chosen if chosen.threads is not None else replace(chosen, threads=torch.get_num_threads())
+
+
+def compile_with_aot(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext) -> Callable[..., Any]:
+    """Compile a dynamo graph for inference, or forward and backward where gradients are recorded."""
+    return compat.run_aot(
+        gm,
+        example_inputs,
+        inference_compiler=partial(compile_aten, ctx=ctx, role="inference"),
+        forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
+        backward_compiler=partial(compile_aten, ctx=ctx, role="backward"),
+        decompositions=decompositions(),
+    )
+
+
+def compile_aten(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext, role: Role) -> Runner:
+    """Compile one functional aten graph.
+
+    Parameters are recognised for inference only: there they are prepared once. Training changes them at every step.
+    """
+    parameters = compat.static_input_indices() if role == "inference" else frozenset()
+    with compat.real_tensors():
+        imported = import_fx(gm, ctx, parameters, role)
+        if imported.eager:
+            warnings.warn(fallback_warning(imported.eager), stacklevel=2)
+        compiled = compile_graph(imported.graph, ctx) if imported.graph.outputs or imported.graph.nodes else None
+    runner = Runner(imported, compiled)
+    compat.count("graphs")
+    compat.count("eager_nodes", len(imported.eager))
+    report = runner.report()
+    if report is not None:
+        deliver(report)
+    return runner
+
+
+def refuse_subclasses(example_inputs: Sequence[Any]) -> None:
+    """ImportFailed for a tensor subclass with data that only its own Python code understands."""
+    for number, value in enumerate(example_inputs):
+        plain = not isinstance(value, torch.Tensor) or type(value) in (torch.Tensor, torch.nn.Parameter)
+        if not (plain or compat.is_fake(value) or compat.is_traceable_subclass(value)):
+            raise ImportFailed(
+                f"argument {number} is a {type(value).__module__}.{type(value).__qualname__}, a tensor subclass that "
+                "cannot be taken apart into plain tensors",
+                hint="convert it to a plain tensor before the compiled function",
+            )

@@ -1,0 +1,125 @@
+"""The callable around a compiled graph: boxed arguments in, a list of results out, as AOTAutograd calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from hidet.dims import Dim, DimExpr, compile_evaluator
+from hidet.runtime.compiled import CompiledGraph, CompileReport
+from hidet.torch import compat
+from hidet.torch.importer import ImportedGraph
+from hidet.torch.outputs import OutputPlan
+from hidet.torch.tensors import TorchAdapter, version_of
+
+Evaluate = Callable[[Sequence[int]], tuple[int, ...]]
+
+
+class Runner:
+    """Runs one compiled graph on the arguments of its aten graph.
+
+    It takes a list and clears it, so that the caller's tensors can be freed as soon as they are used. `compiled` None:
+    the graph returns nothing but its arguments and constants.
+    """
+
+    # What torch asks a compiled function for before it passes arguments in a list.
+    _boxed_call = True
+
+    def __init__(self, imported: ImportedGraph, compiled: CompiledGraph | None) -> None:
+        self.imported = imported
+        self._compiled = compiled
+        self._label = f"hidet::{imported.graph.name}"
+        self._adapter = TorchAdapter()
+        self._inputs = imported.inputs
+        self._takes_all = imported.inputs == tuple(range(imported.arguments)) and not imported.random_inputs
+        self._outputs = imported.outputs
+        self._is_direct = [(plan.source, plan.number, plan.region) for plan in imported.outputs] == [
+            ("result", number, None) for number in range(len(imported.outputs))
+        ]
+        self._sizes = _Sizes(imported)
+
+    def __call__(self, args: list[Any]) -> Sequence[Any]:
+        """The results, in the order of the aten graph's outputs."""
+        if compat.is_profiling():
+            with torch.profiler.record_function(self._label):
+                return self._run(args)
+        return self._run(args)
+
+    def report(self) -> CompileReport | None:
+        """What the compilation did; None where there was nothing to compile."""
+        return None if self._compiled is None else self._compiled.report()
+
+    def _run(self, args: list[Any]) -> Sequence[Any]:
+        results: list[Any] = []
+        if self._compiled is not None:
+            inputs = args if self._takes_all else [args[number] for number in self._inputs]
+            if self.imported.random_inputs:
+                inputs += _draw(self.imported.random_inputs)
+            results = self._compiled.run(inputs, self._adapter, version_of)
+        if self._is_direct:
+            args.clear()
+            return results
+        values = self._sizes.evaluate(args)
+        returned = [_make(plan, args, results, values) for plan in self._outputs]
+        args.clear()
+        return returned
+
+
+def _draw(count: int) -> list[torch.Tensor]:
+    """Seed and offset from torch's generator, which moves on; `torch.manual_seed` makes them reproducible."""
+    drawn = torch.empty(2, dtype=torch.int64).random_()
+    return [drawn[0], drawn[1]][:count]
+
+
+def _make(plan: OutputPlan, args: Sequence[Any], results: Sequence[Any], sizes: dict[DimExpr, int]) -> Any:
+    if plan.source == "fixed":
+        return _value(plan.fixed, sizes)
+    tensor = args[plan.number] if plan.source == "argument" else results[plan.number]
+    if plan.region is None:
+        return tensor
+    shape = [_value(extent, sizes) for extent in plan.region.shape]
+    strides = [_value(stride, sizes) for stride in plan.region.strides]
+    return tensor.as_strided(shape, strides, tensor.storage_offset() + _value(plan.region.offset, sizes))
+
+
+def _value(item: Any, sizes: dict[DimExpr, int]) -> Any:
+    if isinstance(item, DimExpr):
+        return sizes[item]
+    if isinstance(item, list | tuple):
+        return type(item)(_value(inner, sizes) for inner in item)
+    return item
+
+
+class _Sizes:
+    """The symbolic sizes in output plans, evaluated from the arguments."""
+
+    def __init__(self, imported: ImportedGraph) -> None:
+        self._dims = list(dict.fromkeys(dim for plan in imported.outputs for dim in _dims_of(plan)))
+        self._sources = imported.symbols
+        names = [source.name for source in self._sources]
+        self._evaluate: Evaluate | None = compile_evaluator(self._dims, names) if self._dims else None
+
+    def evaluate(self, args: Sequence[Any]) -> dict[DimExpr, int]:
+        """Values of all sizes."""
+        if self._evaluate is None:
+            return {}
+        symbols = [
+            args[source.input] if source.axis is None else args[source.input].shape[source.axis]
+            for source in self._sources
+        ]
+        return dict(zip(self._dims, self._evaluate(symbols), strict=True))
+
+
+def _dims_of(plan: OutputPlan) -> list[DimExpr]:
+    found: list[Dim] = []
+    if plan.region is not None:
+        found += [*plan.region.shape, *plan.region.strides, plan.region.offset]
+    stack = [plan.fixed]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list | tuple):
+            stack.extend(item)
+        elif isinstance(item, DimExpr):
+            found.append(item)
+    return [dim for dim in found if isinstance(dim, DimExpr)]
