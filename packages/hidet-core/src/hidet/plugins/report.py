@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hidet.plugins.merge import SPEC_KINDS
 from hidet.plugins.registry import PluginRecord, Registry
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def print_plugins(registry: Registry, console: Console, *, is_verbose: bool) -> 
 
 
 def _offers(counts: Mapping[str, int], hooks: tuple[str, ...]) -> str:
-    offered = [f"{count} {kind}" for kind, count in counts.items()]
+    offered = [f"{count} {SPEC_KINDS[kind][0] if count == 1 else kind}" for kind, count in counts.items()]
     observed = [hook.removeprefix("hidet_") for hook in hooks if hook.removeprefix("hidet_") not in counts]
     return ", ".join(offered + observed) or "nothing"
 
