@@ -365,11 +365,19 @@ class ExpressionEmitter:
 
     def _call(self, node: e.Call) -> str:
         arguments = [(register_type(a.type), self.value(a)) for a in node.arguments]
+        if node.callee == "prefetch":
+            return self._prefetch(*arguments[0])
         intrinsic = _INTRINSICS.get(node.callee)
         if intrinsic is not None:
             llvm = register_type(node.type)
             return self.intrinsic(f"{intrinsic}.{intrinsic_suffix(node.type)}", arguments, llvm)
         return self.module.call(self, node.callee, arguments, node.type)
+
+    def _prefetch(self, type_: str, pointer: str) -> str:
+        """Ask for a cache line to be read into the second-level cache; any address is allowed. The result is unused."""
+        self.module.declare("llvm.prefetch.p0", "void", (type_, "i32", "i32", "i32"))
+        self.line(f"call void @llvm.prefetch.p0({type_} {pointer}, i32 0, i32 2, i32 1)")
+        return "0"
 
 
 def _is_bool(type_: Type) -> bool:
