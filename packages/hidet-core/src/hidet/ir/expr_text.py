@@ -149,16 +149,16 @@ def _float(value: float) -> str:
 
 
 def _unary(node: e.Unary, names: Names) -> _Text:
-    row = UNARY_OPS[node.op]
+    symbol = UNARY_OPS[node.op].symbol if node.op in UNARY_OPS else None
     # A minus before a literal is part of the literal.
-    if row.symbol is None or (node.op == "neg" and isinstance(node.a, e.Const)):
+    if symbol is None or (node.op == "neg" and isinstance(node.a, e.Const)):
         return f"{node.op}({expr_text(node.a, names)})", _ATOM
     own = PRECEDENCE[node.op]
-    return f"{row.symbol}{expr_text(node.a, names, own)}", own
+    return f"{symbol}{expr_text(node.a, names, own)}", own
 
 
 def _binary(node: e.Binary, names: Names) -> _Text:
-    symbol = BINARY_OPS[node.op].symbol
+    symbol = BINARY_OPS[node.op].symbol if node.op in BINARY_OPS else None
     if symbol is None:
         return f"{node.op}({expr_text(node.a, names)}, {expr_text(node.b, names)})", _ATOM
     own = PRECEDENCE[node.op]
