@@ -5,14 +5,14 @@ schema has them by name. Tensors arrive as graph values, sizes as dims, numbers 
 `Scalar`, dtypes as torch dtypes, lists as lists. It returns one value, or a tuple as the aten operator does; a result
 that nobody may read is None. It raises a HidetError for a case that core cannot express, which then runs in eager mode.
 
-    elementwise    one element in, one out: arithmetic, comparisons, activations, casts
-    reduce         sums, extrema, statistics, scans, sorting
-    matmul         matrix products
-    conv           convolutions and pooling
-    normalize      softmax, normalisations, attention
-    view           other shapes and strides for the same elements
-    move           concatenation, padding, gathering, scattering
-    create         constants, ranges, random numbers
+    elementwise, activation    one element in, one element out
+    reduce, sort               folds along axes, running folds, orders
+    matmul, conv, pool         products and windows
+    normalize                  softmax, normalisations, attention
+    view, move, scatter        other shapes for the same elements, reading and writing at places
+    interpolate                resampling
+    create, random             constants, ranges, random numbers
+    sizes                      numbers computed from sizes
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 FAMILIES = (
     *("elementwise", "activation", "reduce", "matmul", "conv", "pool", "normalize"),
-    *("view", "move", "create", "random", "sizes"),
+    *("view", "move", "scatter", "sort", "interpolate", "create", "random", "sizes"),
 )
 
 Handler = Callable[..., Any]

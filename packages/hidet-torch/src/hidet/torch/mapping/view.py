@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from hidet.dims import Dim
@@ -92,18 +93,22 @@ def _slice(
     axis = dim % x.tensor.rank
     if step == 1 and same_shape(x.tensor.shape, e.result.shape):
         return x
-    last = None if isinstance(end, int) and end >= _END else end
-    return cut(e, x, axis, start, last, step)
+    return cut(e, x, axis, start, end, step)
 
 
 def cut(e: Emitter, x: Value, axis: int, start: Dim | None, stop: Dim | None, step: int = 1) -> Value:
     """x[start:stop:step] on one axis."""
-    rank = x.tensor.rank
+    return e.emit("slice", x, **slice_attributes(x.tensor.rank, axis, start, stop, step))
+
+
+def slice_attributes(rank: int, axis: int, start: Dim | None, stop: Dim | None, step: int) -> dict[str, Any]:
+    """Attributes of core's `slice` and `slice_scatter` that leave all axes but one whole."""
     starts: list[Dim | None] = [None] * rank
     stops: list[Dim | None] = [None] * rank
     steps = [1] * rank
-    starts[axis], stops[axis], steps[axis] = start, stop, step
-    return e.emit("slice", x, starts=starts, stops=stops, steps=None if step == 1 else steps)
+    starts[axis], steps[axis] = start, step
+    stops[axis] = None if isinstance(stop, int) and stop >= _END else stop
+    return {"starts": tuple(starts), "stops": tuple(stops), "steps": None if step == 1 else tuple(steps)}
 
 
 def _select(e: Emitter, x: Value, dim: int, index: Dim) -> Value:

@@ -1,0 +1,77 @@
+"""Resampling of images. Sizes are those of the result; scales count only where the user gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hidet.graph import Value
+from hidet.torch.emitter import Emitter
+from hidet.torch.mapping import Handler
+
+# aten name without its number of axes -> core mode, whether corners may be aligned, numbers of axes
+_MODES = {
+    "upsample_nearest{}d": ("nearest", False, (1, 2, 3)),
+    "_upsample_nearest_exact{}d": ("nearest_exact", False, (1, 2, 3)),
+    "upsample_linear{}d": ("linear", True, (1,)),
+    "upsample_bilinear{}d": ("linear", True, (2,)),
+    "upsample_trilinear{}d": ("linear", True, (3,)),
+    "upsample_bicubic{}d": ("cubic", True, (2,)),
+}
+# Numbers that torch gives these modes in grid_sampler.
+_GRID_MODES = ("linear", "nearest", "cubic")
+_GRID_PADDINGS = ("zeros", "border", "reflection")
+
+
+def handlers() -> Mapping[str, Handler]:
+    """The handlers of this family."""
+    found: dict[str, Handler] = {}
+    for pattern, (mode, aligns, axes) in _MODES.items():
+        for count in axes:
+            name = f"aten.{pattern.format(count)}"
+            found[f"{name}.default"] = _by_scales(mode, aligns)
+            found[f"{name}.vec"] = _by_factors(mode, aligns)
+    return found | {"aten.grid_sampler_2d.default": _grid_sample, "aten.grid_sampler_3d.default": _grid_sample}
+
+
+def _resample(e: Emitter, x: Value, mode: str, align_corners: bool, scales: Sequence[float | None]) -> Value:
+    given = tuple(scales) if scales and None not in scales else None
+    return e.emit("interpolate", x, size=e.result.shape[2:], mode=mode, align_corners=align_corners, scales=given)
+
+
+def _by_scales(mode: str, aligns: bool) -> Handler:
+    """Overloads that end with one scale an axis."""
+
+    def aligned(e: Emitter, x: Value, size: object, align_corners: bool, *scales: float | None) -> Value:
+        return _resample(e, x, mode, align_corners, scales)
+
+    def plain(e: Emitter, x: Value, size: object, *scales: float | None) -> Value:
+        return _resample(e, x, mode, False, scales)
+
+    return aligned if aligns else plain
+
+
+def _by_factors(mode: str, aligns: bool) -> Handler:
+    """Overloads with a list of scale factors, or None."""
+
+    def aligned(
+        e: Emitter, x: Value, size: object, align_corners: bool, scale_factors: Sequence[float] | None
+    ) -> Value:
+        return _resample(e, x, mode, align_corners, scale_factors or ())
+
+    def plain(e: Emitter, x: Value, size: object, scale_factors: Sequence[float] | None) -> Value:
+        return _resample(e, x, mode, False, scale_factors or ())
+
+    return aligned if aligns else plain
+
+
+def _grid_sample(
+    e: Emitter, x: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Value:
+    return e.emit(
+        "grid_sample",
+        x,
+        grid,
+        mode=_GRID_MODES[interpolation_mode],
+        padding=_GRID_PADDINGS[padding_mode],
+        align_corners=align_corners,
+    )

@@ -1,0 +1,118 @@
+"""Writing at computed places of a copy of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hidet.dims import Dim
+from hidet.errors import UnsupportedOp
+from hidet.graph import Value
+from hidet.torch.emitter import Emitter, Operand
+from hidet.torch.layout import memory_order
+from hidet.torch.mapping import Handler
+from hidet.torch.mapping.move import positions
+from hidet.torch.mapping.view import slice_attributes
+
+
+def handlers() -> Mapping[str, Handler]:
+    """The handlers of this family."""
+    return {
+        "aten.scatter.src": _scatter,
+        "aten.scatter.value": _scatter,
+        "aten.scatter.reduce": _scatter_with_reduce,
+        "aten.scatter.value_reduce": _scatter_with_reduce,
+        "aten.scatter_add.default": _scatter_add,
+        "aten.scatter_reduce.two": _scatter_reduce,
+        "aten.index_put.default": _index_put,
+        "aten._unsafe_index_put.default": _index_put,
+        "aten.slice_scatter.default": _slice_scatter,
+        "aten.select_scatter.default": _select_scatter,
+        "aten.diagonal_scatter.default": _diagonal_scatter,
+        "aten.as_strided_scatter.default": _as_strided_scatter,
+        "aten.masked_scatter.default": _masked_scatter,
+    }
+
+
+def _written(
+    e: Emitter, x: Value, dim: int, index: Value, src: Operand, reduce: str | None, include_self: bool = True
+) -> Value:
+    update = e.operand(src, x.tensor.dtype)
+    if update.tensor.rank != index.tensor.rank:
+        update = e.expand(update, index.tensor.shape)
+    return e.emit("scatter", x, index, update, axis=dim, reduce=reduce, include_self=include_self)
+
+
+def _scatter(e: Emitter, x: Value, dim: int, index: Value, src: Operand) -> Value:
+    return _written(e, x, dim, index, src, None)
+
+
+def _scatter_with_reduce(e: Emitter, x: Value, dim: int, index: Value, src: Operand, *, reduce: str) -> Value:
+    return _written(e, x, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
+
+
+def _scatter_add(e: Emitter, x: Value, dim: int, index: Value, src: Value) -> Value:
+    return _written(e, x, dim, index, src, "sum")
+
+
+def _scatter_reduce(
+    e: Emitter, x: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True
+) -> Value:
+    return _written(e, x, dim, index, src, reduce, include_self)
+
+
+def _index_put(e: Emitter, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
+    update = e.cast(values, x.tensor.dtype)
+    mask = indices[0] if len(indices) == 1 else None
+    if mask is not None and mask.tensor.dtype.is_bool and not accumulate:
+        return _masked_fill(e, x, mask, update)
+    return e.emit("index_put", x, update, *positions(indices), accumulate=accumulate)
+
+
+def _masked_fill(e: Emitter, x: Value, mask: Value, update: Value) -> Value:
+    """`x[mask] = update` for one element; more would go to a number of places that depends on data."""
+    if any(extent != 1 for extent in update.tensor.shape):
+        raise UnsupportedOp("writing several values through a mask")
+    missing = x.tensor.rank - mask.tensor.rank
+    wide = e.unsqueeze(mask, tuple(range(mask.tensor.rank, mask.tensor.rank + missing)))
+    return e.emit("where", wide, e.reshape(update, ()), x)
+
+
+def _slice_scatter(
+    e: Emitter,
+    x: Value,
+    src: Value,
+    dim: int = 0,
+    start: Dim | None = None,
+    end: Dim | None = None,
+    step: int = 1,
+) -> Value:
+    attrs = slice_attributes(x.tensor.rank, dim % x.tensor.rank, start, end, step)
+    return e.emit("slice_scatter", x, e.cast(src, x.tensor.dtype), **attrs)
+
+
+def _select_scatter(e: Emitter, x: Value, src: Value, dim: int, index: Dim) -> Value:
+    return e.emit("select_scatter", x, e.cast(src, x.tensor.dtype), axis=dim, index=index)
+
+
+def _diagonal_scatter(e: Emitter, x: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    return e.emit("diagonal_scatter", x, e.cast(src, x.tensor.dtype), offset=offset, axis1=dim1, axis2=dim2)
+
+
+def _as_strided_scatter(
+    e: Emitter,
+    x: Value,
+    src: Value,
+    size: Sequence[Dim],
+    stride: Sequence[Dim],
+    storage_offset: Dim | None = None,
+) -> Value:
+    layout, offset = e.eager_layout(0)
+    if memory_order(x.tensor.shape, layout) != tuple(range(x.tensor.rank)):
+        raise UnsupportedOp("as_strided_scatter into a tensor that is not row-major")
+    start = 0 if storage_offset is None else storage_offset - offset
+    return e.emit("as_strided_scatter", x, src, shape=tuple(size), strides=tuple(stride), offset=start)
+
+
+def _masked_scatter(e: Emitter, x: Value, mask: Value, source: Value) -> Value:
+    shape = e.result.shape
+    return e.emit("masked_scatter", e.expand(x, shape), e.expand(mask, shape), source)
