@@ -68,6 +68,13 @@ def test_layer_norm_with_statistics_returns_them_as_torch_does(
         assert_matches(mine, other.reshape(3), scale=8)
 
 
+def test_group_norm_with_statistics_returns_them_as_torch_does(apply_all: Any, make: Any, assert_matches: Any) -> None:
+    x, weight, bias = make((2, 6, 5)), make((6,), seed=1), make((6,), seed=2)
+    theirs = torch.ops.aten.native_group_norm(x, weight, bias, 2, 6, 5, 3, 1e-5)
+    for mine, other in zip(apply_all("group_norm_with_statistics", x, weight, bias, groups=3), theirs, strict=True):
+        assert_matches(mine, other, scale=8)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", ((2, 6), (2, 6, 5), (1, 6, 3, 5), (3, 6, 2, 1, 4)))
 def test_channel_normalisations_agree_with_torch(

@@ -18,6 +18,7 @@ from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.ops.rules import (
     Accepts,
+    accepted_types,
     arithmetic_dtype,
     map_elements,
     present,
@@ -72,7 +73,7 @@ def spec_of(row: ElementwiseRow) -> OperatorSpec:
         inputs=row.inputs,
         attributes=row.attributes,
         define=partial(_define, row),
-        doc=f"{row.doc} {_SHAPES[len(row.inputs)]}",
+        doc=f"{row.doc} {_SHAPES[len(row.inputs)]} Takes {accepted_types(row.accepts)}.",
     )
 
 

@@ -185,12 +185,18 @@ def _spec(name: str, define: Callable[..., Definition], doc: str, *attributes: A
 
 
 SPECS: tuple[OperatorSpec, ...] = (
-    _spec("rand", _rand, "Uniform numbers in [0, 1); torch.rand.", _SHAPE, _DTYPE),
-    _spec("randn", _randn, "Normal numbers of mean 0 and variance 1; torch.randn.", _SHAPE, _DTYPE),
+    _spec("rand", _rand, "Uniform numbers in [0, 1) of a floating-point type; torch.rand.", _SHAPE, _DTYPE),
+    _spec(
+        "randn",
+        _randn,
+        "Normal numbers of mean 0 and variance 1 of a floating-point type; torch.randn.",
+        _SHAPE,
+        _DTYPE,
+    ),
     _spec(
         "randint",
         _randint,
-        "Uniform integers from low up to, not including, high; torch.randint.",
+        "Uniform integers from low up to, not including, high, converted to any type; torch.randint.",
         Attribute("low", 0),
         Attribute("high"),
         _SHAPE,

@@ -38,7 +38,16 @@ from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
 from hidet.ir.expr import Expr
-from hidet.ops.rules import Accepts, arithmetic_dtype, normalize_axes, require_dtype, shape_text, truth, widen
+from hidet.ops.rules import (
+    Accepts,
+    accepted_types,
+    arithmetic_dtype,
+    normalize_axes,
+    require_dtype,
+    shape_text,
+    truth,
+    widen,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +281,13 @@ def _spec(name: str, define: Callable[..., Definition], doc: str, *attributes: A
 
 SPECS: tuple[OperatorSpec, ...] = (
     *(
-        _spec(row.name, partial(_reduction, row), f"{row.doc} Folds axes; torch.{row.name}.", _AXES, _KEEPDIM)
+        _spec(
+            row.name,
+            partial(_reduction, row),
+            f"{row.doc} Over axes of {accepted_types(row.accepts)}; torch.{row.name}.",
+            _AXES,
+            _KEEPDIM,
+        )
         for row in _ROWS
     ),
     *(

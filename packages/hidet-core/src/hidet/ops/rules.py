@@ -29,6 +29,11 @@ _ACCEPTED: dict[Accepts, tuple[Callable[[DType], bool], str]] = {
 }
 
 
+def accepted_types(accepts: Accepts) -> str:
+    """The element types of a kind in words: "a floating-point type"."""
+    return _ACCEPTED[accepts][1]
+
+
 def require_dtype(operator: str, operand: Operand, accepts: Accepts) -> None:
     """DTypeError unless the element type of `operand` is of the accepted kind."""
     fits, expected = _ACCEPTED[accepts]
