@@ -7,13 +7,17 @@ from typing import Any
 
 
 class Attrs(Mapping[str, Any]):
-    """A frozen, hashable mapping; values are numbers, strings, None, dtypes, dims, sub-graphs or tuples of those."""
+    """A frozen, hashable mapping; values are numbers, strings, None, dtypes, dims, sub-graphs or tuples of those.
 
-    __slots__ = ("_hash", "_items")
+    Two are equal when nodes that differ in them alone compute the same: 1, 1.0 and True differ, and so do 0.0 and -0.0,
+    while NaN equals NaN.
+    """
+
+    __slots__ = ("_items", "_key")
 
     def __init__(self, items: Mapping[str, Any] | None = None) -> None:
         self._items = {k: _freeze(v) for k, v in (items or {}).items()}
-        self._hash: int | None = None
+        self._key: frozenset[tuple[str, object]] | None = None
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key]
@@ -24,16 +28,18 @@ class Attrs(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._items)
 
+    @property
+    def key(self) -> frozenset[tuple[str, object]]:
+        """What equality and hash go by."""
+        if self._key is None:
+            self._key = frozenset((name, _exact(value)) for name, value in self._items.items())
+        return self._key
+
     def __hash__(self) -> int:
-        if self._hash is None:
-            self._hash = hash(tuple((k, type(v), v) for k, v in self._items.items()))
-        return self._hash
+        return hash(self.key)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Attrs) or len(self) != len(other):
-            return False
-        pairs = ((v, other._items.get(k)) for k, v in self._items.items())
-        return all(type(a) is type(b) and a == b for a, b in pairs)
+        return isinstance(other, Attrs) and self.key == other.key
 
     def __repr__(self) -> str:
         return ", ".join(f"{k}={v!r}" for k, v in self._items.items())
@@ -41,3 +47,12 @@ class Attrs(Mapping[str, Any]):
 
 def _freeze(value: Any) -> Any:
     return tuple(_freeze(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+def _exact(value: Any) -> object:
+    """A key that tells values apart by type and bits."""
+    if isinstance(value, tuple):
+        return tuple(map(_exact, value))
+    if isinstance(value, complex):
+        return complex, value.real.hex(), value.imag.hex()
+    return type(value), value.hex() if isinstance(value, float) else value
