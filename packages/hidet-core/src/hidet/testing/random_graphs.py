@@ -1,0 +1,409 @@
+"""Random graphs of core operators, for property tests: passes keep their result, targets compute it.
+
+A seed decides everything. Graphs have parameters, constants, views, duplicates, dead nodes, updates of slices, outputs
+that share memory and mutated inputs, because these are what passes get wrong. Values stay small, so results of two
+orders of evaluation can be compared.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hidet import dims, dtypes
+from hidet.dims import Dim
+from hidet.dtypes import DType
+from hidet.graph import Graph, GraphBuilder, OperatorSpec, TensorType, Value
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, numpy.dtype[Any]]
+
+_UNARY = ("relu", "neg", "tanh", "sigmoid", "abs", "gelu", "silu", "square", "copy", "erf")
+_BINARY = ("add", "sub", "maximum", "minimum")
+_EXTENTS = (1, 2, 3, 4, 5)
+
+
+def random_graph(
+    seed: int,
+    operators: Mapping[str, OperatorSpec],
+    *,
+    size: int = 16,
+    dtype: DType = dtypes.f64,
+    symbolic: bool = False,
+    mutating: bool = True,
+) -> Graph:
+    """A valid graph of about `size` nodes on values of `dtype`.
+
+    symbolic: the leading axis of some inputs has symbolic extent s (2 to 64). mutating: an input may be overwritten.
+    """
+    maker = _Maker(random.Random(seed), GraphBuilder(operators, f"random{seed}"), dtype, symbolic)
+    for _ in range(size):
+        maker.step()
+    return maker.finish(mutating)
+
+
+def random_inputs(graph: Graph, seed: int, bindings: Mapping[str, int] | None = None) -> list[Array]:
+    """Arrays for the inputs of `graph`: floats between -1 and 1, variances and other parameters named `positive`
+    between 0.5 and 1.5. bindings: values of symbols; 3 for those not given."""
+    import numpy
+
+    generator = numpy.random.default_rng(seed)
+    arrays = []
+    for value in graph.inputs:
+        shape = concrete_shape(value.tensor.shape, bindings or {})
+        low, high = (0.5, 1.5) if value.name.startswith("positive") else (-1.0, 1.0)
+        arrays.append(generator.uniform(low, high, shape).astype(value.tensor.dtype.numpy()))
+    return arrays
+
+
+def concrete_shape(shape: Sequence[Dim], bindings: Mapping[str, int]) -> tuple[int, ...]:
+    """`shape` with symbols replaced by `bindings`, 3 where there is none."""
+    known = {symbol.name: 3 for extent in shape if not isinstance(extent, int) for symbol in dims.symbols(extent)}
+    return tuple(dims.evaluate(extent, {**known, **bindings}) for extent in shape)
+
+
+class _Maker:
+    """A graph under construction and the random choices that make it."""
+
+    def __init__(self, rng: random.Random, builder: GraphBuilder, dtype: DType, symbolic: bool) -> None:
+        self.rng = rng
+        self.builder = builder
+        self.dtype = dtype
+        self.symbol: Dim | None = dims.symbol("s", 2, 64, hint=3) if symbolic else None
+        self.inputs: list[Value] = []
+        self.bounded: list[Value] = []
+        self.values: list[Value] = []
+        for _ in range(rng.randint(1, 3)):
+            self.input(self.shape(rng.randint(1, 4), may_be_symbolic=True))
+        for _ in range(rng.randint(1, 2)):
+            self.parameter(self.shape(rng.randint(1, 3)))
+        self.constant(self.shape(rng.randint(0, 2)))
+
+    def shape(self, rank: int, may_be_symbolic: bool = False) -> tuple[Dim, ...]:
+        extents: list[Dim] = [self.rng.choice(_EXTENTS) for _ in range(rank)]
+        if may_be_symbolic and self.symbol is not None and extents and self.rng.random() < 0.7:
+            extents[0] = self.symbol
+        return tuple(extents)
+
+    def input(self, shape: Sequence[Dim]) -> Value:
+        value = self.builder.input(TensorType(self.dtype, tuple(shape)), f"x{len(self.inputs)}")
+        self.inputs.append(value)
+        self.bounded.append(value)
+        self.values.append(value)
+        return value
+
+    def parameter(self, shape: Sequence[Dim], name: str = "w") -> Value:
+        type_ = TensorType(self.dtype, tuple(shape))
+        value = self.builder.input(type_, f"{name}{len(self.bounded)}", is_parameter=True)
+        self.bounded.append(value)
+        self.values.append(value)
+        return value
+
+    def constant(self, shape: Sequence[Dim]) -> Value:
+        import numpy
+
+        generator = numpy.random.default_rng(self.rng.randrange(1 << 30))
+        data = generator.uniform(-1, 1, concrete_shape(shape, {}))
+        value = self.builder.constant(numpy.round(data, 2).astype(self.dtype.numpy()), self.dtype)
+        self.bounded.append(value)
+        self.values.append(value)
+        return value
+
+    def steady(self, shape: Sequence[Dim]) -> Value:
+        """A parameter, rarely a constant."""
+        return self.constant(shape) if self.rng.random() < 0.2 else self.parameter(shape)
+
+    def pick(self, least: int = 0, most: int = 5) -> Value | None:
+        """A value with a number of axes in the range; later ones are likelier."""
+        fitting = [v for v in self.values if least <= v.tensor.rank <= most]
+        if not fitting:
+            return None
+        return fitting[max(self.rng.randrange(len(fitting)), self.rng.randrange(len(fitting)))]
+
+    def partner(self, value: Value, among: Sequence[Value]) -> Value | None:
+        """A value that broadcasts with `value`, sizes being equal or 1."""
+        fitting = [v for v in among if _broadcasts(v.tensor.shape, value.tensor.shape)]
+        return self.rng.choice(fitting) if fitting else None
+
+    def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
+        return self.builder.emit(op, *inputs, **attrs)
+
+    def step(self) -> None:
+        step = self.rng.choices(list(_STEPS), list(_STEPS.values()))[0]
+        made = step(self)
+        if made is not None and _is_small(made.tensor.shape):
+            self.values.append(made)
+
+    def finish(self, mutating: bool) -> Graph:
+        rng = self.rng
+        last = self.values[-6:]
+        outputs = [last[-1], *rng.sample(last, min(len(last), rng.randint(0, 2)))]
+        if rng.random() < 0.2:
+            outputs.append(rng.choice(self.values))
+        mutates: list[tuple[int, int]] = []
+        graph = self.builder.build(outputs)
+        if mutating and rng.random() < 0.5:
+            computed = {value for node in graph.nodes for value in node.outputs}
+            pairs = [
+                (number, value)
+                for number, source in enumerate(graph.inputs)
+                for value in self.values
+                if value in computed and source not in graph.parameters and value.tensor.shape == source.tensor.shape
+            ]
+            if pairs:
+                number, value = rng.choice(pairs)
+                mutates.append((number, len(outputs)))
+                outputs.append(value)
+        return self.builder.build(outputs, mutates)
+
+
+def _broadcasts(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    return all(m == n or m == 1 or n == 1 for m, n in zip(reversed(a), reversed(b), strict=False))
+
+
+def _is_small(shape: Sequence[Dim]) -> bool:
+    count = dims.product(concrete_shape(shape, {"s": 64}))
+    return isinstance(count, int) and count <= 1 << 15
+
+
+def _unary(m: _Maker) -> Value | None:
+    x = m.pick()
+    return None if x is None else m.emit(m.rng.choice(_UNARY), x)
+
+
+def _binary(m: _Maker) -> Value | None:
+    x = m.pick()
+    y = None if x is None else m.partner(x, m.values)
+    if x is None or y is None:
+        return None
+    a, b = (x, y) if m.rng.random() < 0.5 else (y, x)
+    return m.emit(m.rng.choice(_BINARY), a, b)
+
+
+def _scale(m: _Maker) -> Value | None:
+    """Products with values between -1.5 and 1.5 only, so that nothing grows fast."""
+    x = m.pick()
+    y = None if x is None else m.partner(x, m.bounded)
+    return None if x is None or y is None else m.emit("mul", x, y)
+
+
+def _neutral(m: _Maker) -> Value | None:
+    """Arithmetic that changes nothing or little, which algebra may or may not remove."""
+    x = m.pick()
+    if x is None:
+        return None
+    number = m.builder.constant(m.rng.choice((0.0, -0.0, 1.0, 2.0)), m.dtype)
+    return m.emit(m.rng.choice(("add", "mul", "sub")), x, number)
+
+
+def _where(m: _Maker) -> Value | None:
+    x = m.pick()
+    y = None if x is None else m.partner(x, m.values)
+    if x is None or y is None:
+        return None
+    return m.emit("where", m.emit("greater", x, y), x, y)
+
+
+def _permuted(m: _Maker) -> Value | None:
+    x = m.pick(least=2)
+    return None if x is None else m.emit("transpose", x, perm=tuple(m.rng.sample(range(x.tensor.rank), x.tensor.rank)))
+
+
+def _reshaped(m: _Maker) -> Value | None:
+    x = m.pick(least=1)
+    if x is None:
+        return None
+    shape = list(x.tensor.shape)
+    if len(shape) > 1 and m.rng.random() < 0.6:
+        place = m.rng.randrange(len(shape) - 1)
+        shape[place : place + 2] = [shape[place] * shape[place + 1]]
+    else:
+        place = m.rng.randrange(len(shape) + 1)
+        last = shape[place] if place < len(shape) else 1
+        factor = next((f for f in (2, 3) if isinstance(last, int) and last % f == 0), 1)
+        if factor > 1 and isinstance(last, int):
+            shape[place : place + 1] = [last // factor, factor]
+        else:
+            shape.insert(place, 1)
+    return m.emit("reshape", x, shape=tuple(shape))
+
+
+def _slice_of(m: _Maker, x: Value) -> dict[str, tuple[int | None, ...]]:
+    """Attributes of a slice of x that is not empty; symbolic axes are taken from 0 or 1 to their end."""
+    starts: list[int | None] = []
+    stops: list[int | None] = []
+    steps: list[int] = []
+    for extent in x.tensor.shape:
+        if not isinstance(extent, int) or m.rng.random() < 0.5:
+            starts.append(None if isinstance(extent, int) else m.rng.choice((None, 1)))
+            stops.append(None)
+            steps.append(1)
+            continue
+        start = m.rng.randrange(extent)
+        starts.append(start)
+        stops.append(m.rng.randint(start + 1, extent))
+        steps.append(m.rng.choice((1, 1, 2)))
+    return {"starts": tuple(starts), "stops": tuple(stops), "steps": tuple(steps)}
+
+
+def _sliced(m: _Maker) -> Value | None:
+    x = m.pick(least=1)
+    return None if x is None else m.emit("slice", x, **_slice_of(m, x))
+
+
+def _selected(m: _Maker) -> Value | None:
+    x = m.pick(least=1)
+    return None if x is None else m.emit("select", x, axis=m.rng.randrange(x.tensor.rank), index=0)
+
+
+def _expanded(m: _Maker) -> Value | None:
+    x = m.pick(most=3)
+    if x is None:
+        return None
+    shape = [m.rng.choice(_EXTENTS) if extent == 1 else extent for extent in x.tensor.shape]
+    return m.emit("expand", x, shape=(m.rng.choice(_EXTENTS), *shape))
+
+
+def _updated(m: _Maker) -> Value | None:
+    """A slice of a value replaced, by numbers or by what the slice becomes."""
+    x = m.pick(least=1)
+    if x is None:
+        return None
+    if m.rng.random() < 0.3:
+        part = m.emit("select", x, axis=0, index=0)
+        return m.emit("select_scatter", x, m.emit("tanh", part), axis=0, index=0)
+    place = _slice_of(m, x)
+    part = m.emit("slice", x, **place)
+    if m.rng.random() < 0.5:
+        part = m.emit("neg", part)
+    else:
+        inner = _slice_of(m, part)
+        part = m.emit("slice_scatter", part, m.emit("sigmoid", m.emit("slice", part, **inner)), **inner)
+    return m.emit("slice_scatter", x, part, **place)
+
+
+def _put(m: _Maker) -> Value | None:
+    x = m.pick(least=1, most=3)
+    if x is None or not isinstance(x.tensor.shape[0], int):
+        return None
+    rows = m.builder.constant([m.rng.randrange(x.tensor.shape[0]) for _ in range(2)], dtypes.i64)
+    taken = m.emit("index_select", x, rows, axis=0)
+    return m.emit("index_put", x, m.emit("tanh", taken), rows, accumulate=m.rng.random() < 0.5)
+
+
+def _reduced(m: _Maker) -> Value | None:
+    x = m.pick(least=1)
+    if x is None:
+        return None
+    axis = m.rng.randrange(x.tensor.rank)
+    return m.emit(m.rng.choice(("mean", "amax")), x, axes=(axis,), keepdim=m.rng.random() < 0.5)
+
+
+def _normalised(m: _Maker) -> Value | None:
+    x = m.pick(least=1)
+    if x is None:
+        return None
+    if m.rng.random() < 0.5 or not isinstance(x.tensor.shape[-1], int):
+        return m.emit("softmax", x, axis=m.rng.randrange(x.tensor.rank))
+    return m.emit("rms_norm", x, m.steady(x.tensor.shape[-1:]), rank=1, eps=0.1)
+
+
+def _linear(m: _Maker) -> Value | None:
+    x = m.pick(least=1)
+    if x is None or not isinstance(x.tensor.shape[-1], int):
+        return None
+    width = m.rng.choice(_EXTENTS)
+    bias = m.steady((width,)) if m.rng.random() < 0.5 else None
+    return m.emit("linear", x, m.steady((width, x.tensor.shape[-1])), bias)
+
+
+def _product(m: _Maker) -> Value | None:
+    x = m.pick(least=2)
+    if x is None:
+        return None
+    y = m.emit("tanh", x)
+    return m.emit("matmul", x, y, trans_b=True) if m.rng.random() < 0.5 else m.emit("matmul", y, x, trans_a=True)
+
+
+def _convolved(m: _Maker) -> Value | None:
+    x = m.pick(least=4, most=4)
+    if x is None or not all(isinstance(extent, int) for extent in x.tensor.shape[1:]):
+        return None
+    filters, channels = m.rng.choice((2, 4)), x.tensor.shape[1]
+    bias = m.steady((filters,)) if m.rng.random() < 0.5 else None
+    y = m.emit("conv", x, m.steady((filters, channels, 3, 3)), bias, padding=1, stride=m.rng.choice((1, 2)))
+    if m.rng.random() < 0.7:
+        y = m.emit(
+            "batch_norm",
+            y,
+            *(m.parameter((filters,)), m.parameter((filters,), "positive"), m.parameter((filters,))),
+            m.parameter((filters,)) if m.rng.random() < 0.5 else None,
+            eps=1e-3,
+        )
+    return y
+
+
+def _pooled(m: _Maker) -> Value | None:
+    x = m.pick(least=4, most=4)
+    if x is None or not all(isinstance(extent, int) for extent in x.tensor.shape):
+        return None
+    return m.emit("max_pool", x, kernel=(3, 3), stride=(1, 1), padding=(1, 1))
+
+
+def _joined(m: _Maker) -> Value | None:
+    x = m.pick(least=1)
+    if x is None or not isinstance(x.tensor.shape[0], int):
+        return None
+    others = [v for v in m.values if v.tensor.shape == x.tensor.shape]
+    return m.emit("concat", x, m.rng.choice(others), axis=m.rng.randrange(x.tensor.rank))
+
+
+def _padded(m: _Maker) -> Value | None:
+    x = m.pick(least=1)
+    return None if x is None else m.emit("flip", x, axes=(x.tensor.rank - 1,))
+
+
+def _counted(m: _Maker) -> Value | None:
+    """Numbers made from nothing, then arithmetic with a value."""
+    x = m.pick(least=1)
+    if x is None or not isinstance(x.tensor.shape[-1], int):
+        return None
+    steps = m.emit("arange", stop=x.tensor.shape[-1], dtype=dtypes.i64)
+    return m.emit("add", x, m.emit("cast", steps, dtype=m.dtype))
+
+
+def _repeated(m: _Maker) -> Value | None:
+    """A computation that is written down twice."""
+    x = m.pick()
+    if x is None:
+        return None
+    return m.emit("add", m.emit("sigmoid", x), m.emit("sigmoid", x))
+
+
+_STEPS: dict[Callable[[_Maker], Value | None], int] = {
+    _unary: 6,
+    _binary: 6,
+    _scale: 3,
+    _neutral: 2,
+    _where: 2,
+    _permuted: 5,
+    _reshaped: 5,
+    _sliced: 3,
+    _selected: 2,
+    _expanded: 2,
+    _updated: 3,
+    _put: 2,
+    _reduced: 2,
+    _normalised: 2,
+    _linear: 3,
+    _product: 2,
+    _convolved: 4,
+    _pooled: 2,
+    _joined: 2,
+    _padded: 1,
+    _counted: 2,
+    _repeated: 1,
+}
