@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hidet import dims, dtypes
-from hidet.compute import COMBINERS, Definition, Operand, Scan, Scatter, compute, reduce, single
+from hidet.compute import COMBINERS, Combiner, Definition, Operand, Scan, Scatter, compute, reduce, single
 from hidet.compute import evaluate as evaluate_module
 from hidet.compute.definition import fresh_axes
 from hidet.compute.evaluate import evaluate
@@ -230,6 +230,20 @@ def test_a_running_arg_max_keeps_value_and_index():
     values, indices = evaluate(definition, [np.array([1, 5, 2, 5, 7, 0], np.float32)])
     assert values.tolist() == [1, 5, 5, 5, 7, 7]
     assert indices.tolist() == [0, 1, 1, 1, 4, 4]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_left_operand_of_a_running_fold_comes_earlier_along_the_axis(reverse):
+    # Composition of x -> scale * x + shift, which does not commute.
+    compose = Combiner(
+        "compose",
+        lambda t: (build.const(1, t[0]), build.const(0, t[1])),
+        lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]),
+    )
+    definition = scan((3,), 0, compose, lambda x, axes: (x[axes], x[axes] + 1.0), reverse=reverse)
+    scales, shifts = evaluate(definition, [np.array([2, 3, 5], np.float32)])
+    assert scales.tolist() == ([30, 15, 5] if reverse else [2, 6, 30])
+    assert shifts.tolist() == ([71, 26, 6] if reverse else [3, 13, 71])
 
 
 def scatter(size, count, combiner, dtype=f32, condition=None):

@@ -91,6 +91,21 @@ def test_conversions_follow_the_cast_of_the_ir(value, source, target, expected):
     assert result[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (dtypes.i32, [0, 2**31 - 1, -(2**31), 2**31 - 1, -(2**31), 300, -1]),
+        (dtypes.i64, [0, 2**63 - 1, -(2**63), 2**63 - 1, -(10**10), 300, -1]),
+        (dtypes.u32, [0, 2**32 - 1, 0, 2**32 - 1, 0, 300, 0]),
+        (dtypes.u8, [0, 255, 0, 255, 0, 44, 255]),
+        (dtypes.i8, [0, -1, 0, -1, 0, 44, -1]),
+    ],
+)
+def test_floats_out_of_range_saturate_and_narrow_integers_keep_low_bits(dtype, expected):
+    values = np.array([np.nan, np.inf, -np.inf, 1e30, -1e10, 300.7, -1.2])
+    assert convert(values, dtypes.f64, dtype).tolist() == expected
+
+
 def test_tf32_rounds_ties_to_even_and_keeps_infinity_and_nan():
     a = np.array([1 + 2.0**-11, 1 + 3 * 2.0**-11, np.inf, np.nan], np.float32)
     expected = np.array([1, 1 + 2 * 2.0**-10, np.inf, np.nan], np.float32)

@@ -75,7 +75,7 @@ def running(
     elif combiner.numpy is not None and moved[0].dtype.kind != "V":
         results = [getattr(np, combiner.numpy).accumulate(moved[0], axis=-1, dtype=moved[0].dtype)]
     else:
-        results = _doubling(combiner, moved)
+        results = _doubling(combiner, moved, reverse)
     if exclusive and moved[0].size:
         results = [
             np.concatenate([np.broadcast_to(n, (*r.shape[:-1], 1)).astype(r.dtype), r[..., :-1]], axis=-1)
@@ -86,11 +86,15 @@ def running(
     return [np.ascontiguousarray(np.moveaxis(r, -1, axis)) for r in results]
 
 
-def _doubling(combiner: Combiner, values: list[Array]) -> list[Array]:
-    """Hillis and Steele's parallel prefix: after step k every element has folded its 2^k predecessors."""
+def _doubling(combiner: Combiner, values: list[Array], reverse: bool) -> list[Array]:
+    """Hillis and Steele's parallel prefix: after step k every element has folded its 2^k predecessors.
+
+    With `reverse` the arrays are mirrored, so that the predecessors come later along the axis and stand on the right.
+    """
     distance = 1
     while distance < values[0].shape[-1]:
-        folded = combine(combiner, [v[..., :-distance] for v in values], [v[..., distance:] for v in values])
+        before, after = [v[..., :-distance] for v in values], [v[..., distance:] for v in values]
+        folded = combine(combiner, after, before) if reverse else combine(combiner, before, after)
         values = [np.concatenate([v[..., :distance], f], axis=-1) for v, f in zip(values, folded, strict=True)]
         distance *= 2
     return values

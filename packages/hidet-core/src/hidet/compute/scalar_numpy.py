@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hidet import dtypes
 from hidet.compute import special
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, UnsupportedOp, suggestion
@@ -114,14 +115,33 @@ def _apply(row: ScalarOp, operands: tuple[Array, ...], result: DType) -> Array:
 
 
 def convert(a: Array, source: DType, target: DType) -> Array:
-    """Value conversion of the IR's `Cast`: float to int truncates toward zero, to bool tests for non-zero."""
+    """Value conversion of the IR's `Cast`.
+
+    To bool tests for non-zero. Float to int truncates toward zero and saturates, NaN becomes 0; integers below 32 bits
+    are the low bits of the i32 so made. Complex to real drops the imaginary part.
+    """
     if source.is_host_only or target.is_host_only:
         raise DTypeError(f"{source} does not convert to {target}: strings are not numbers")
     if source.is_complex and not target.is_complex:
         a = a.real if not target.is_bool else a != 0
     if target.name == "tfloat32":
         return round_to_tf32(np.asarray(a).astype(np.float32))
+    if source.is_float and target.is_int:
+        return _truncated(a, dtypes.i32 if target.bits < 32 else target).astype(target.numpy(), copy=False)
     return np.asarray(a).astype(target.numpy(), copy=False)
+
+
+def _truncated(a: Array, target: DType) -> Array:
+    """Floats as an integer type of 32 or 64 bits; out of its range numpy would leave the result to the processor."""
+    a = a.astype(np.float32) if a.dtype.kind == "V" else np.asarray(a)
+    # Both bounds are powers of two (or zero), so exact in every float type that holds them; f16 overflows to infinity.
+    low, high = a.dtype.type(target.min), a.dtype.type(2.0 ** (target.bits - (1 if target.kind == "int" else 0)))
+    inside = (a >= low) & (a < high)
+    result = np.where(inside, a, a.dtype.type(0)).astype(target.numpy())
+    if inside.all():
+        return result
+    result = np.where(a >= high, result.dtype.type(target.max), result)
+    return np.where(a < low, result.dtype.type(target.min), result)
 
 
 def round_to_tf32(a: Array) -> Array:
