@@ -59,21 +59,28 @@ class GraphBuilder:
         return outputs[0]
 
     def emit_all(
-        self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
+        self,
+        op: str | OperatorSpec,
+        inputs: Sequence[Value | None],
+        attrs: Mapping[str, Any],
+        types: Sequence[ValueType] | None = None,
     ) -> tuple[Value, ...]:
-        """Apply an operator and return all its values. UnsupportedOp or ShapeError carry the current `loc`."""
+        """Apply an operator and return all its values. UnsupportedOp or ShapeError carry the current `loc`.
+
+        types: the results' types where they are to lie in memory otherwise than row-major; None infers them.
+        """
         try:
             spec = self._spec(op) if isinstance(op, str) else op
             spec.check_inputs(len(inputs))
             complete = spec.attrs(attrs)
-            types = [None if v is None else v.type for v in inputs]
-            definition = define_node(spec, types, complete)
-            output_types = infer_types(spec, types, definition, complete)
+            input_types = [None if v is None else v.type for v in inputs]
+            definition = define_node(spec, input_types, complete)
+            output_types = infer_types(spec, input_types, definition, complete)
         except HidetError as error:
             if error.loc is None:
                 error.loc = self.loc
             raise
-        outputs = tuple(self._value(t) for t in output_types)
+        outputs = tuple(self._value(t) for t in (output_types if types is None else types))
         self._nodes.append(Node(spec, tuple(inputs), complete, outputs, self.loc, definition))
         return outputs
 

@@ -9,20 +9,22 @@ from typing import Any
 from hidet.graph.builder import GraphBuilder, rebuild_node
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.operator import OperatorSpec
+from hidet.graph.types import TensorType
 
 
 class GraphRewriter:
     """Collects the nodes of a new graph with the signature of `graph`.
 
     A pass walks `graph.nodes` and calls `keep` or, for what it replaces, `emit` and `substitute`. Values emitted while
-    rewriting node n carry its place in the user's model.
+    rewriting node n carry its place in the user's model. Outputs keep their types, strides included.
     """
 
     def __init__(self, graph: Graph, operators: Mapping[str, OperatorSpec]) -> None:
         self.graph = graph
         self.mapping: dict[Value, Value] = {}
         self.changed = False
-        self._builder = GraphBuilder(operators, graph.name, first_number=_next_number(graph))
+        self._builder = GraphBuilder(operators, graph.name, first_number=next_number(graph))
+        self._emitted: set[Value] = set()
 
     def keep(self, node: Node) -> None:
         """Take over a node, reading replaced values where they were."""
@@ -34,15 +36,24 @@ class GraphRewriter:
 
     def emit(self, op: str | OperatorSpec, *inputs: Value | None, at: Node | None, **attrs: Any) -> Value:
         """Apply a one-output operator to (current) values, in the place of node `at`."""
-        with self._builder.at(None if at is None else at.loc):
-            return self._builder.emit(op, *(None if v is None else self.current(v) for v in inputs), **attrs)
+        (value,) = self.emit_all(op, inputs, attrs, at)
+        return value
 
     def emit_all(
-        self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any], at: Node
+        self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any], at: Node | None
     ) -> tuple[Value, ...]:
-        """Apply an operator with several outputs."""
-        with self._builder.at(at.loc):
-            return self._builder.emit_all(op, [None if v is None else self.current(v) for v in inputs], attrs)
+        """Apply an operator with any number of outputs."""
+        with self._builder.at(None if at is None else at.loc):
+            made = self._builder.emit_all(op, [None if v is None else self.current(v) for v in inputs], attrs)
+        self._emitted.update(made)
+        return made
+
+    def copy(self, value: Value, type_: TensorType, at: Node | None) -> Value:
+        """The elements of a (current) value in memory of their own, with the strides of `type_`."""
+        with self._builder.at(None if at is None else at.loc):
+            (made,) = self._builder.emit_all("copy", [self.current(value)], {}, [type_])
+        self._emitted.add(made)
+        return made
 
     def constant(self, data: Any, like: Value) -> Value:
         """A constant of the dtype of `like`."""
@@ -53,16 +64,38 @@ class GraphRewriter:
         self.mapping[old] = new
         self.changed = True
 
-    def finish(self) -> Graph:
-        """The new graph; the old object when nothing was substituted or emitted."""
-        if not self.changed:
+    def finish(self, outputs: Sequence[Value] | None = None) -> Graph:
+        """The new graph; the old object when nothing was substituted. `outputs` None are what stands for the old."""
+        if not self.changed and outputs is None:
             return self.graph
-        outputs = tuple(self.current(v) for v in self.graph.outputs)
+        retyped: dict[Value, Value] = {}
+        chosen = [self._output(old, retyped) for old in self.graph.outputs] if outputs is None else list(outputs)
+        nodes = self._builder.nodes
+        if retyped:
+            nodes = tuple(_renamed(node, retyped) for node in nodes)
         constants = {**self.graph.constants, **self._builder.constants}
-        return replace(self.graph, nodes=self._builder.nodes, outputs=outputs, constants=constants)
+        return replace(self.graph, nodes=nodes, outputs=tuple(retyped.get(v, v) for v in chosen), constants=constants)
+
+    def _output(self, old: Value, retyped: dict[Value, Value]) -> Value:
+        """What stands for an output, laid out as the output was."""
+        new = self.current(old)
+        if new is old or new.type == old.type or not isinstance(old.type, TensorType):
+            return new
+        known = retyped.get(new)
+        if new in self._emitted and known is None:
+            retyped[new] = known = Value(new.name, old.type)
+        return known if known is not None and known.type == old.type else self.copy(new, old.type, None)
 
 
-def _next_number(graph: Graph) -> int:
+def _renamed(node: Node, mapping: Mapping[Value, Value]) -> Node:
+    """The node reading and defining mapped values."""
+    rebuilt = rebuild_node(node, mapping)
+    if not any(value in mapping for value in node.outputs):
+        return rebuilt
+    return replace(rebuilt, outputs=tuple(mapping.get(value, value) for value in node.outputs))
+
+
+def next_number(graph: Graph) -> int:
     """A number no value of the graph is named by."""
     names = (v.name for node in graph.nodes for v in node.outputs)
     own = (v.name for v in (*graph.inputs, *graph.constants))

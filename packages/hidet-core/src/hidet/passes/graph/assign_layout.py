@@ -1,16 +1,19 @@
 """Layout assignment: which memory order each tensor gets. Logical shapes never change.
 
 Convolutions want their channels innermost, because a pixel's channels are then one vector. Their results and whatever
-is computed element by element, pooled or normalised from them keep that order; graph inputs and outputs keep theirs.
+is computed element by element, pooled or normalised from them keep that order, also through views; graph inputs and
+outputs keep theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from hidet.dims import Dim
 from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.storage import Place, add_node, add_own
 from hidet.graph.types import TensorType, strides_of_order
 
 if TYPE_CHECKING:
@@ -50,49 +53,56 @@ class AssignLayout:
             return graph
         fixed = set(graph.outputs)
         mapping: dict[Value, Value] = {}
+        places: dict[Value, Place] = {}
+        for value in (*graph.inputs, *graph.constants):
+            add_own(value, places)
         nodes: list[Node] = []
         for node in graph.nodes:
             inputs = tuple(None if v is None else mapping.get(v, v) for v in node.inputs)
             outputs = node.outputs
-            if any(value not in fixed for value in outputs) and self._wants_channels_last(node, inputs):
+            if not fixed.issuperset(outputs) and _wants_channels_last(node, inputs, places):
                 outputs = tuple(v if v in fixed else _channels_last(v) for v in outputs)
                 mapping.update((old, new) for old, new in zip(node.outputs, outputs, strict=True) if old is not new)
-            nodes.append(replace(node, inputs=inputs, outputs=outputs))
+            changed = inputs != node.inputs or outputs != node.outputs
+            nodes.append(replace(node, inputs=inputs, outputs=outputs) if changed else node)
+            add_node(nodes[-1], places)
         return graph.with_nodes(tuple(nodes)) if mapping else graph
 
-    @staticmethod
-    def _wants_channels_last(node: Node, inputs: Sequence[Value | None]) -> bool:
-        rank = node.outputs[0].tensor.rank if isinstance(node.outputs[0].type, TensorType) else 0
-        if not 3 <= rank <= 5:
-            return False
-        if node.op.name in _PREFERS:
-            return True
-        if node.op.name in _FOLLOWS:
-            return inputs[0] is not None and is_channels_last(inputs[0])
-        definition = node.definition
-        if node.op.kind != "compute" or definition is None or not definition.is_injective:
-            return False
-        shape = node.outputs[0].tensor.shape
-        same = [v for v in inputs if v is not None and isinstance(v.type, TensorType) and v.tensor.shape == shape]
-        return any(is_channels_last(v) for v in same)
+
+def _wants_channels_last(node: Node, inputs: Sequence[Value | None], places: dict[Value, Place]) -> bool:
+    result = node.outputs[0].type
+    if not isinstance(result, TensorType) or not 3 <= result.rank <= 5 or node.op.kind == "view":
+        return False
+    if node.op.name in _PREFERS:
+        return True
+    if node.op.name in _FOLLOWS:
+        return _any_channels_last(inputs[:1], places)
+    definition = node.definition
+    if node.op.kind != "compute" or definition is None or not definition.is_injective:
+        return False
+    return _any_channels_last((v for v in inputs if v in places and places[v].type.shape == result.shape), places)
 
 
-def is_channels_last(value: Value) -> bool:
-    """Whether a value has been given channels-last strides."""
-    type_ = value.type
+def _any_channels_last(values: Iterable[Value | None], places: dict[Value, Place]) -> bool:
+    return any(value in places and is_channels_last(places[value].type) for value in values if value is not None)
+
+
+def is_channels_last(type_: TensorType) -> bool:
+    """Whether a tensor lies in memory with its axis 1 innermost and is not row-major as well."""
     return (
-        isinstance(type_, TensorType)
-        and type_.strides is not None
+        type_.strides is not None
         and type_.rank >= 3
         and type_.strides == channels_last_strides(type_)
+        and not type_.is_contiguous
     )
 
 
-def channels_last_strides(type_: TensorType) -> tuple[object, ...]:
+def channels_last_strides(type_: TensorType) -> tuple[Dim, ...]:
     """Strides with axis 1 innermost."""
     return strides_of_order(type_.shape, (0, *range(2, type_.rank), 1))
 
 
 def _channels_last(value: Value) -> Value:
-    type_ = value.tensor
-    return Value(value.name, type_.with_strides(strides_of_order(type_.shape, (0, *range(2, type_.rank), 1))))
+    """The value with channels-last strides; the same one if it has them."""
+    strides = channels_last_strides(value.tensor)
+    return value if value.tensor.strides == strides else Value(value.name, value.tensor.with_strides(strides))

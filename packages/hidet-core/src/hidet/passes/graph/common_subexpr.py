@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.builder import rebuild_node
-from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.graph import Constant, Graph, Node, Value
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
+
+# Constants up to this size are compared by content; it is what operators have beside tensors: numbers, short tables.
+_COMPARED_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -20,9 +24,9 @@ class CommonSubexpr:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """Later duplicates are replaced by the first occurrence; output types must agree, strides included."""
-        seen: dict[tuple[object, ...], Node] = {}
-        mapping: dict[Value, Value] = {}
         outputs = set(graph.outputs)
+        mapping = _equal_constants(graph, outputs)
+        seen: dict[Hashable, Node] = {}
         kept: list[Node] = []
         for original in graph.nodes:
             node = rebuild_node(original, mapping)
@@ -35,4 +39,25 @@ class CommonSubexpr:
                 kept.append(node)
             else:
                 mapping.update(zip(node.outputs, first.outputs, strict=True))
-        return graph if not mapping else graph.with_nodes(tuple(kept))
+        if not mapping:
+            return graph
+        constants = {value: data for value, data in graph.constants.items() if value not in mapping}
+        return replace(graph, nodes=tuple(kept), constants=constants)
+
+
+def _equal_constants(graph: Graph, outputs: set[Value]) -> dict[Value, Value]:
+    """Small constants that repeat another one, bit by bit."""
+    seen: dict[Hashable, Value] = {}
+    mapping: dict[Value, Value] = {}
+    for value, constant in graph.constants.items():
+        first = seen.setdefault((value.type, _content(constant)), value)
+        if first is not value and value not in outputs:
+            mapping[value] = first
+    return mapping
+
+
+def _content(constant: Constant) -> Hashable:
+    if getattr(constant.data, "nbytes", _COMPARED_BYTES + 1) > _COMPARED_BYTES:
+        return id(constant.data)
+    data: bytes = constant.numpy().tobytes()
+    return data

@@ -25,38 +25,34 @@ class FoldConstants:
     max_bytes: int = 1 << 20
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
-        """One walk in graph order. A node without inputs (full, arange) is evaluated only for a reader that folds;
-        for other readers it stays, because it costs them nothing when it is fused."""
-        constants = dict(graph.constants)
-        sources: dict[Value, Node] = {}
+        """One walk in graph order. A node without inputs (full, arange) or a view is evaluated only for a reader that
+        folds; for other readers it stays, because it costs them nothing."""
+        known = dict(graph.constants)
+        waiting: dict[Value, Node] = {}
         kept: list[Node] = []
         for node in graph.nodes:
-            if not self._is_foldable(node, constants, sources):
+            if not self._is_foldable(node, known, waiting):
                 kept.append(node)
-                continue
-            if not node.inputs:
+            elif not node.inputs or node.op.kind == "view":
                 kept.append(node)
-                sources.update(dict.fromkeys(node.outputs, node))
-                continue
-            for value in node.values:
-                if value not in constants:
-                    constants.update(_evaluated(sources[value], constants))
-            constants.update(_evaluated(node, constants))
+                waiting.update(dict.fromkeys(node.outputs, node))
+            else:
+                _evaluate(node, known, waiting)
         if len(kept) == len(graph.nodes):
             return graph
         computed = {value for node in kept for value in node.outputs}
         read = {v for node in kept for v in node.values} | set(graph.outputs)
-        held = {v: c for v, c in constants.items() if v in read and v not in computed}
+        held = {v: c for v, c in known.items() if v in read and v not in computed}
         return replace(graph, nodes=tuple(kept), constants=held)
 
-    def _is_foldable(self, node: Node, constants: dict[Value, Constant], sources: dict[Value, Node]) -> bool:
+    def _is_foldable(self, node: Node, known: dict[Value, Constant], waiting: dict[Value, Node]) -> bool:
         if node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
             return False
-        if not all(value in constants or value in sources for value in node.values):
+        if not all(value in known or value in waiting for value in node.values):
             return False
         if node.definition is None and node.op.evaluate is None:
             return False
-        return all(self._is_small(value) for value in node.outputs)
+        return not _has_symbols(tuple(node.attrs.values())) and all(self._is_small(value) for value in node.outputs)
 
     def _is_small(self, value: Value) -> bool:
         if not isinstance(value.type, TensorType):
@@ -65,14 +61,24 @@ class FoldConstants:
         return not isinstance(count, DimExpr) and count * value.type.dtype.nbytes <= self.max_bytes
 
 
-def _evaluated(node: Node, constants: dict[Value, Constant]) -> dict[Value, Constant]:
-    """The results of a node on constants."""
+def _has_symbols(attribute: object) -> bool:
+    """Whether a size known at run time alone is among an attribute's values."""
+    if isinstance(attribute, tuple):
+        return any(map(_has_symbols, attribute))
+    return isinstance(attribute, DimExpr)
+
+
+def _evaluate(node: Node, known: dict[Value, Constant], waiting: dict[Value, Node]) -> None:
+    """Add the results of a node to `known`, and first those of the waiting nodes it reads."""
     from hidet.compute.evaluate import evaluate
 
-    arrays = [None if value is None else constants[value].numpy() for value in node.inputs]
+    for value in node.values:
+        if value not in known:
+            _evaluate(waiting[value], known, waiting)
+    arrays = [None if value is None else known[value].numpy() for value in node.inputs]
     if node.op.evaluate is not None:
         results = list(node.op.evaluate(arrays, node.attrs))
     else:
         assert node.definition is not None
         results = list(evaluate(node.definition, arrays))
-    return {value: Constant(array) for value, array in zip(node.outputs, results, strict=True)}
+    known.update((value, Constant(array)) for value, array in zip(node.outputs, results, strict=True))

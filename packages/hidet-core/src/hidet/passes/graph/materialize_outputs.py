@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet.graph.graph import Graph, Value
+from hidet.graph.graph import Graph, Node, Value
 from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MaterializeOutputs:
-    """An output that is, or is a view of, an input or a constant is copied; so is one written into an input's memory.
+    """Outputs that are copied:
+
+    - one that is, or is a view of, an input, a constant or something computed from parameters alone: the caller would
+      get the memory of its own argument, or of what later calls read;
+    - one that overwrites an input but is a view, shares memory with another output, or is laid out otherwise.
 
     Outputs that are views of one computed value keep sharing memory, as eager execution has it.
     """
@@ -23,23 +27,51 @@ class MaterializeOutputs:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """Follow views from each output back to where its memory comes from."""
-        foreign: set[Value] = {*graph.inputs, *graph.constants}
-        parameters: set[Value] = {*graph.parameters, *graph.constants}
-        for node in graph.nodes:
-            if node.op.kind == "view" and node.inputs[0] in foreign:
-                foreign.update(node.outputs)
-            if node.values and all(v in parameters for v in node.values):
-                # Computed by `prepare` once: its memory must not be handed out.
-                parameters.update(node.outputs)
-                foreign.update(node.outputs)
-        mutating = {graph.outputs[position] for _, position in graph.mutates}
-        chosen = {v for v in graph.outputs if v in foreign or (v in mutating and graph.outputs.count(v) > 1)}
-        if not chosen:
-            return graph
+        roots, foreign = _roots(graph)
+        overwritten = {output: graph.inputs[source] for source, output in graph.mutates}
+        sharing: dict[Value, int] = {}
+        for value in graph.outputs:
+            sharing[roots.get(value, value)] = sharing.get(roots.get(value, value), 0) + 1
         rewriter = GraphRewriter(graph, ctx.registry.operators)
         for node in graph.nodes:
             rewriter.keep(node)
         last = graph.nodes[-1] if graph.nodes else None
-        for value in chosen:
-            rewriter.substitute(value, rewriter.emit("copy", value, at=last))
-        return rewriter.finish()
+        copies: dict[Value, Value] = {}
+        outputs: list[Value] = []
+        for position, value in enumerate(graph.outputs):
+            target, root = overwritten.get(position), roots.get(value, value)
+            if target is not None:
+                fits = root is value and root not in foreign and sharing[root] == 1 and _same_layout(value, target)
+                outputs.append(value if fits else rewriter.copy(value, target.tensor, last))
+            elif root in foreign:
+                if value not in copies:
+                    copies[value] = rewriter.copy(value, value.tensor, last)
+                outputs.append(copies[value])
+            else:
+                outputs.append(value)
+        return graph if tuple(outputs) == graph.outputs else rewriter.finish(outputs)
+
+
+def _roots(graph: Graph) -> tuple[dict[Value, Value], set[Value]]:
+    """For results of views: whose memory they (may) lie in. And the values whose memory is not the caller's to keep."""
+    roots: dict[Value, Value] = {}
+    steady: set[Value] = {*graph.parameters, *graph.constants}
+    foreign: set[Value] = {*graph.inputs, *graph.constants}
+    for node in graph.nodes:
+        if node.op.kind == "view" and node.inputs[0] is not None:
+            roots.update(dict.fromkeys(node.outputs, roots.get(node.inputs[0], node.inputs[0])))
+        if _is_prepared(node, steady):
+            steady.update(node.outputs)
+            foreign.update(node.outputs)
+    return roots, foreign
+
+
+def _is_prepared(node: Node, steady: set[Value]) -> bool:
+    """Whether `split-prepare` would move the node; a copy is what this pass itself puts before an output."""
+    if node.op.name == "copy" or node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
+        return False
+    return bool(node.inputs) and all(v in steady for v in node.values)
+
+
+def _same_layout(value: Value, target: Value) -> bool:
+    return value.tensor.element_strides == target.tensor.element_strides

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.graph import Graph, Node, Prepare, Value
+from hidet.graph.storage import Place, add_own, place_of_view
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -13,57 +15,61 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitPrepare:
-    """Nodes that depend on parameters and constants alone, and on at least one parameter, leave the main graph.
+    """Nodes that depend on parameters and constants alone leave the main graph.
 
-    Views stay where they are read: they cost nothing there, and moving them would copy the parameter.
+    Views stay where they are read: they cost nothing there, and moving them would copy the parameter. So do nodes that
+    make graph outputs, because prepared memory must not be handed out, and nodes without inputs, which fuse into their
+    readers; prepare has its own copy of those it needs.
     """
 
     name: ClassVar[str] = "split-prepare"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order finds the nodes, one more what the main graph still reads of them."""
-        if graph.prepare is not None or not graph.parameters:
+        if graph.prepare is not None:
             return graph
         mutated = {graph.inputs[position] for position, _ in graph.mutates}
-        steady: set[Value] = {p for p in graph.parameters if p not in mutated}
-        known: set[Value] = steady | set(graph.constants)
+        places: dict[Value, Place] = {}
+        for value in (*graph.parameters, *graph.constants):
+            if value not in mutated:
+                add_own(value, places)
+        steady = set(places)
+        free: list[Node] = []
         moved: list[Node] = []
+        stays: set[Node] = set()
+        outputs = set(graph.outputs)
         for node in graph.nodes:
-            inputs = node.values
-            if node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
+            if (
+                not _may_move(node)
+                or any(v in outputs for v in node.outputs)
+                or not all(v in steady for v in node.values)
+            ):
                 continue
-            if inputs and all(v in known for v in inputs) and any(v in steady for v in inputs):
-                moved.append(node)
-                known.update(node.outputs)
-                steady.update(node.outputs)
-        work = {value for node in moved if node.op.kind != "view" for value in node.outputs}
-        stays = _views_of_parameters(moved, work)
-        moved_set = set(moved)
-        main = tuple(node for node in graph.nodes if node not in moved_set or node in stays)
-        wanted = {v for node in main for v in node.values} | set(graph.outputs)
+            steady.update(node.outputs)
+            if not node.inputs:
+                free.append(node)
+                continue
+            moved.append(node)
+            source = node.inputs[0]
+            place = place_of_view(node, places) if node.op.kind == "view" and source in places else None
+            if place is not None:
+                places[node.outputs[0]] = place
+                stays.add(node)
+        moved_set = set(moved) - stays
+        main = tuple(node for node in graph.nodes if node not in moved_set)
+        wanted = {v for node in main for v in node.values} | outputs
         results = tuple(value for node in moved if node not in stays for value in node.outputs if value in wanted)
-        if not results:
-            return graph
-        return _split(graph, moved, main, results)
+        return _split(graph, [*free, *moved], main, results) if results else graph
 
 
-def _views_of_parameters(moved: list[Node], work: set[Value]) -> set[Node]:
-    """Views that look at a parameter directly, through views only."""
-    stays: set[Node] = set()
-    views: set[Value] = set()
-    for node in moved:
-        if node.op.kind == "view" and not any(v in work for v in node.values):
-            stays.add(node)
-            views.update(node.outputs)
-        elif node.op.kind == "view":
-            work.update(node.outputs)
-    return stays
+def _may_move(node: Node) -> bool:
+    return not (node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"))
 
 
-def _split(graph: Graph, moved: list[Node], main: tuple[Node, ...], results: tuple[Value, ...]) -> Graph:
+def _split(graph: Graph, candidates: Sequence[Node], main: tuple[Node, ...], results: tuple[Value, ...]) -> Graph:
     needed: set[Value] = set(results)
     nodes: list[Node] = []
-    for node in reversed(moved):
+    for node in reversed(candidates):
         if any(value in needed for value in node.outputs):
             nodes.append(node)
             needed.update(node.values)

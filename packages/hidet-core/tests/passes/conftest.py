@@ -1,0 +1,92 @@
+"""Running one graph pass on text, and comparing what two graphs compute."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hidet.cache import open_cache
+from hidet.context import CompileContext, Options
+from hidet.graph import Graph
+from hidet.graph.interpret import interpret
+from hidet.graph.parser import parse_graph
+from hidet.graph.printer import print_graph
+from hidet.graph.verify import verify_graph
+from hidet.plugins.host import load_registry
+from hidet.testing.random_graphs import random_inputs
+
+
+@pytest.fixture(scope="session")
+def ctx() -> CompileContext:
+    """A context for graph passes alone: its target only says what it likes."""
+    target: Any = SimpleNamespace(name="none", prefers_channels_last=True)
+    return CompileContext(
+        target=target, registry=load_registry(), options=Options(verify=True), cache=open_cache(enabled=False)
+    )
+
+
+@pytest.fixture(scope="session")
+def parse(ctx: CompileContext) -> Callable[[str], Graph]:
+    """`parse(text)`: the verified graph of an indented text."""
+
+    def parsed(text: str) -> Graph:
+        graph = parse_graph(textwrap.dedent(text).strip() + "\n", ctx.registry.operators)
+        verify_graph(graph)
+        return graph
+
+    return parsed
+
+
+@pytest.fixture(scope="session")
+def rewritten(ctx: CompileContext, parse: Callable[[str], Graph]) -> Callable[[Any, str], str]:
+    """`rewritten(pass, text)`: the text after the pass, checked to be valid and to compute the same."""
+
+    def run(graph_pass: Any, text: str) -> str:
+        before = parse(text)
+        after = graph_pass.run(before, ctx)
+        verify_graph(after, redefine=True)
+        assert_same_result(before, after)
+        return print_graph(after)
+
+    return run
+
+
+def dedent(text: str) -> str:
+    """A golden text as the printer writes it."""
+    return textwrap.dedent(text).strip() + "\n"
+
+
+def assert_same_result(before: Graph, after: Graph, seed: int = 0) -> None:
+    """Both graphs give the same outputs, up to rounding in f64, on random inputs."""
+    assert [v.type for v in before.outputs] == [v.type for v in after.outputs]
+    assert before.inputs == after.inputs
+    inputs = random_inputs(before, seed)
+    bindings = {"s": 3}
+    for number, (x, y) in enumerate(
+        zip(interpret(before, inputs, bindings), interpret(after, inputs, bindings), strict=True)
+    ):
+        if x.dtype.kind == "f":
+            np.testing.assert_allclose(y, x, rtol=1e-6, atol=1e-6 * max(1.0, _peak(x)), err_msg=f"output {number}")
+        else:
+            np.testing.assert_array_equal(y, x, err_msg=f"output {number}")
+
+
+def _peak(array: Any) -> float:
+    return float(np.abs(array).max()) if array.size else 0.0
+
+
+@pytest.fixture(scope="session")
+def same_result() -> Callable[..., None]:
+    """`assert_same_result` for test files."""
+    return assert_same_result
+
+
+@pytest.fixture(scope="session")
+def golden() -> Callable[[str], str]:
+    """`dedent` for test files."""
+    return dedent
