@@ -37,6 +37,7 @@ FAMILIES = (
     "adaptive_pool",
     "interpolate",
     "grid_sample",
+    "gradient",
     "attention",
     "gather",
     "scatter",

@@ -83,7 +83,7 @@ _ROWS = (
         "x times the normal distribution function of x: exactly, or by tanh when approximate is 'tanh'.",
         attributes=(Attribute("approximate", "none"),),
     ),
-    ElementwiseRow("silu", lambda x: x * sigmoid(x), "x * sigmoid(x)."),
+    ElementwiseRow("silu", lambda x: x / (build.unary("exp", -x) + 1), "x * sigmoid(x)."),
     ElementwiseRow("mish", lambda x: x * build.unary("tanh", _softplus(x, 1, 20)), "x * tanh(softplus(x))."),
     ElementwiseRow(
         "elu",

@@ -52,7 +52,8 @@ class Shares:
         return build.logical_and(*[tap < number for tap, (_, number), even in rows if not even])
 
 
-def _shares(name: str, x: Operand, size: Sequence[Dim | None]) -> Shares:
+def shares_of(name: str, x: Operand, size: Sequence[Dim | None]) -> Shares:
+    """How the last axes of `x` are shared among `size` output positions; a size None keeps the extent."""
     require_rank(name, x, at_least=len(size))
     split = x.rank - len(size)
     space = x.shape[split:]
@@ -76,7 +77,7 @@ def _most_taps(extent: Dim, want: Dim) -> Dim:
 
 def _adaptive_avg_pool(x: Operand, *, size: Sequence[Dim | None]) -> Definition:
     require_dtype("adaptive_avg_pool", x, "float")
-    shares = _shares("adaptive_avg_pool", x, size)
+    shares = shares_of("adaptive_avg_pool", x, size)
     split = len(shares.lead)
 
     def value(*axes: Expr) -> Expr:
@@ -98,7 +99,7 @@ def _adaptive_avg_pool(x: Operand, *, size: Sequence[Dim | None]) -> Definition:
 def _adaptive_max_pool(x: Operand, *, size: Sequence[Dim | None]) -> Definition:
     name = "adaptive_max_pool"
     require_dtype(name, x, "number")
-    shares = _shares(name, x, size)
+    shares = shares_of(name, x, size)
     split, wide = len(shares.lead), arithmetic_dtype(x.dtype)
     strides = contiguous_strides(shares.space)
 

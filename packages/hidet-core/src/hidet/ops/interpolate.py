@@ -101,9 +101,7 @@ _MODES: dict[str, Callable[[Expr, Dim, Expr, bool], list[Tap]]] = {
 }
 
 
-def _mode(name: str, mode: str, known: Sequence[str]) -> None:
-    if mode not in known:
-        raise UnsupportedOp(f"operator {name} has no mode {mode!r}; it has: {', '.join(known)}")
+NEAREST = ("nearest", "nearest_exact")
 
 
 def weighted_sum(taps: Sequence[Sequence[Tap]], read: Callable[[Sequence[Expr]], Expr]) -> Expr:
@@ -123,6 +121,35 @@ def weighted_sum(taps: Sequence[Sequence[Tap]], read: Callable[[Sequence[Expr]],
     return total
 
 
+def resampling_taps(
+    name: str,
+    x: Operand,
+    size: Sequence[Dim],
+    mode: str,
+    align_corners: bool,
+    scales: Sequence[float | None] | None,
+) -> Callable[[Sequence[Expr]], list[list[Tap]]]:
+    """For an output position, the input pixels and weights on each spatial axis of `x`."""
+    is_nearest = mode in NEAREST
+    require_dtype(name, x, "data" if is_nearest else "float")
+    require_rank(name, x, at_least=3)
+    if mode not in _MODES:
+        raise UnsupportedOp(f"operator {name} has no mode {mode!r}; it has: {', '.join(_MODES)}")
+    space, rank = x.shape[2:], x.rank - 2
+    if len(size) != rank or (scales is not None and len(scales) != rank):
+        raise ShapeError(f"operator {name} takes a size and a scale an axis of {rank}, got {size} and {scales}")
+    dtype = dtypes.f64 if x.dtype == dtypes.f64 and not is_nearest else dtypes.f32
+    meets = align_corners and not is_nearest
+    given = (None,) * rank if scales is None else scales
+    ratios = [_ratio(extent, m, s, meets, dtype) for extent, m, s in zip(space, size, given, strict=True)]
+
+    def taps(out: Sequence[Expr]) -> list[list[Tap]]:
+        rows = zip(out, space, ratios, strict=True)
+        return [_MODES[mode](i, extent, ratio, meets) for i, extent, ratio in rows]
+
+    return taps
+
+
 def _interpolate(
     x: Operand,
     *,
@@ -131,39 +158,29 @@ def _interpolate(
     align_corners: bool,
     scales: Sequence[float | None] | None,
 ) -> Definition:
-    name = "interpolate"
-    is_nearest = mode in ("nearest", "nearest_exact")
-    require_dtype(name, x, "data" if is_nearest else "float")
-    require_rank(name, x, at_least=3)
-    _mode(name, mode, tuple(_MODES))
-    rank = x.rank - 2
-    if len(size) != rank or (scales is not None and len(scales) != rank):
-        raise ShapeError(f"operator {name} takes a size and a scale an axis of {rank}, got {size} and {scales}")
-    real = dtypes.f64 if x.dtype == dtypes.f64 and not is_nearest else dtypes.f32
-    align_corners = align_corners and not is_nearest
-    given = (None,) * rank if scales is None else scales
-    ratios = [_ratio(n, m, s, align_corners, real) for n, m, s in zip(x.shape[2:], size, given, strict=True)]
+    taps = resampling_taps("interpolate", x, size, mode, align_corners, scales)
 
     def value(n: Expr, c: Expr, *out: Expr) -> Expr:
-        rows = zip(out, x.shape[2:], ratios, strict=True)
-        taps = [_MODES[mode](i, extent, ratio, align_corners) for i, extent, ratio in rows]
-        if is_nearest:
-            return x[(n, c, *[axis[0][0] for axis in taps])]
-        return build.cast(weighted_sum(taps, lambda places: widen(x[(n, c, *places)])), x.dtype)
+        found = taps(out)
+        if mode in NEAREST:
+            return x[(n, c, *[axis[0][0] for axis in found])]
+        return build.cast(weighted_sum(found, lambda places: widen(x[(n, c, *places)])), x.dtype)
 
-    return single((x,), compute(name, (*x.shape[:2], *size), value))
+    return single((x,), compute("interpolate", (*x.shape[:2], *size), value))
 
+
+SIZE = Attribute("size", doc="output extents of the spatial axes")
+RESAMPLING = (
+    Attribute("mode", "nearest", "nearest, nearest_exact, linear (bilinear, trilinear) or cubic"),
+    Attribute("align_corners", False, "without effect on the nearest modes"),
+    Attribute("scales", None, "output over input, one an axis or None; None computes it from the extents"),
+)
 
 SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="interpolate",
         inputs=("x",),
-        attributes=(
-            Attribute("size", doc="output extents of the spatial axes"),
-            Attribute("mode", "nearest", "nearest, nearest_exact, linear (bilinear, trilinear) or cubic"),
-            Attribute("align_corners", False, "without effect on the nearest modes"),
-            Attribute("scales", None, "output over input, one an axis or None; None computes it from the extents"),
-        ),
+        attributes=(SIZE, *RESAMPLING),
         kind="anchor",
         define=_interpolate,
         doc="x[n, c, *space] resampled to [n, c, *size]; torch.nn.functional.interpolate without antialiasing. nearest "

@@ -294,7 +294,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("x",),
         attributes=(Attribute("repeats"), Attribute("axis")),
         define=_repeat_interleave,
-        doc="Each slice along an axis repeated `repeats` times; any element type; torch.repeat_interleave with a number.",
+        doc="Each slice along an axis repeated `repeats` times; any type; torch.repeat_interleave with a number.",
     ),
     OperatorSpec(
         name="tril",

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hidet.compute.definition import ARGMAX, MAX, SUM, Definition, Operand, compute, reduce, single
+from hidet.compute.definition import ARGMAX, MAX, SUM, Definition, Operand, compute, number, reduce, single
 from hidet.dims import Dim, ceildiv, floordiv, minimum, prove_le
+from hidet.dtypes import DType
 from hidet.errors import ShapeError
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.graph.types import contiguous_strides
@@ -161,30 +162,32 @@ def _avg_pool(
     def value(*axes: Expr) -> Expr:
         lead, out = axes[: len(windows.lead)], axes[len(windows.lead) :]
         total = _window_sum(x, windows, lead, out, widen)
-        if divisor_override is not None:
-            return build.cast(total / divisor_override, x.dtype)
-        count: Expr = build.index(1)
-        for i, extent, taps, step, pads, (low, high) in zip(
-            out, windows.space, windows.kernel, windows.strides, windows.pads, windows.overhang, strict=True
-        ):
-            count = count * _counted(i, extent, taps, step, pads, low or high, count_include_pad)
-        return build.cast(total / build.cast(count, total.dtype), x.dtype)
+        return build.cast(
+            total / averaged_count(windows, out, count_include_pad, divisor_override, total.dtype), x.dtype
+        )
 
     return single((x,), compute("avg_pool", windows.shape, value))
 
 
-def _counted(
-    i: Expr, extent: Dim, taps: int, step: int, pads: tuple[int, int], may_overhang: bool, include_pad: bool
+def averaged_count(
+    windows: Windows, out: Sequence[Expr], include_pad: bool, divisor_override: int | None, dtype: DType
 ) -> Expr:
-    """Positions of window `i` on one axis that the average counts: those on the input, or on its padding too."""
-    if not may_overhang:
-        return build.index(taps)
-    before, after = pads
-    start = i * step - before
-    end = build.minimum(start + taps, build.index(extent + after))
-    if include_pad:
-        return end - start
-    return build.minimum(end, build.index(extent)) - build.maximum(start, 0)
+    """What the sum over the window at `out` is divided by, as `dtype`."""
+    if divisor_override is not None:
+        return number(divisor_override, dtype)
+    count: Expr = build.index(1)
+    for i, extent, taps, step, (before, after), (low, high) in zip(
+        out, windows.space, windows.kernel, windows.strides, windows.pads, windows.overhang, strict=True
+    ):
+        covered: Expr = build.index(taps)
+        if low or high:
+            start = i * step - before
+            end = build.minimum(start + taps, build.index(extent + after))
+            covered = end - start
+            if not include_pad:
+                covered = build.minimum(end, build.index(extent)) - build.maximum(start, 0)
+        count = count * covered
+    return build.cast(count, dtype)
 
 
 def _window_sum(
@@ -216,17 +219,19 @@ def _lp_pool(
     return single((x,), compute("lp_pool", windows.shape, value))
 
 
-_KERNEL = Attribute("kernel", doc="window extents, one a spatial axis")
-_STRIDE = Attribute("stride", None, "one an axis, or one for all; None is the kernel")
-_PADDING = Attribute("padding", 0, "a pair (before, after) an axis, or one number an axis, or one for all")
+KERNEL = Attribute("kernel", doc="window extents, one a spatial axis")
+STRIDE = Attribute("stride", None, "one an axis, or one for all; None is the kernel")
+PADDING = Attribute("padding", 0, "a pair (before, after) an axis, or one number an axis, or one for all")
 _DILATION = Attribute("dilation", 1, "one an axis, or one for all")
-_CEIL = Attribute("ceil_mode", False, "also windows that reach past the end, if they start on the input or before it")
+CEIL_MODE = Attribute(
+    "ceil_mode", False, "also windows that reach past the end, if they start on the input or before it"
+)
 
 SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="max_pool",
         inputs=("x",),
-        attributes=(_KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL),
+        attributes=(KERNEL, STRIDE, PADDING, _DILATION, CEIL_MODE),
         kind="anchor",
         define=_max_pool,
         doc="Largest of each window, padding ignored; NaN wins. torch max_pool1d to max_pool3d. Numbers.",
@@ -234,7 +239,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="max_pool_with_indices",
         inputs=("x",),
-        attributes=(_KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL),
+        attributes=(KERNEL, STRIDE, PADDING, _DILATION, CEIL_MODE),
         kind="anchor",
         define=_max_pool_with_indices,
         doc="max_pool, and as second result the i64 row-major position of each maximum on the spatial axes; the first "
@@ -244,10 +249,10 @@ SPECS: tuple[OperatorSpec, ...] = (
         name="avg_pool",
         inputs=("x",),
         attributes=(
-            _KERNEL,
-            _STRIDE,
-            _PADDING,
-            _CEIL,
+            KERNEL,
+            STRIDE,
+            PADDING,
+            CEIL_MODE,
             Attribute("count_include_pad", True, "padding counts as zeros"),
             Attribute("divisor_override", None, "divide by this instead of the count"),
         ),
@@ -258,7 +263,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="lp_pool",
         inputs=("x",),
-        attributes=(Attribute("p", 2), _KERNEL, _STRIDE, _PADDING, _CEIL),
+        attributes=(Attribute("p", 2), KERNEL, STRIDE, PADDING, CEIL_MODE),
         kind="anchor",
         define=_lp_pool,
         doc="(sum of |x| ** p) ** (1 / p) of each window; ONNX LpPool. Floating-point types.",
