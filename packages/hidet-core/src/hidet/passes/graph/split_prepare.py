@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.graph import Graph, Node, Prepare, Value
-from hidet.graph.storage import Place, add_own, place_of_view
+from hidet.graph.storage import Place, add_node, add_own
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class SplitPrepare:
     """Nodes that depend on parameters and constants alone leave the main graph.
 
-    Views stay where they are read: they cost nothing there, and moving them would copy the parameter. So do nodes that
-    make graph outputs, because prepared memory must not be handed out, and nodes without inputs, which fuse into their
-    readers; prepare has its own copy of those it needs.
+    Views stay where they are read: they cost nothing there, while moving them would copy what they look at. So do nodes
+    that make graph outputs, because prepared memory must not be handed out, and nodes without inputs, which fuse into
+    their readers; prepare has its own copy of those it needs.
     """
 
     name: ClassVar[str] = "split-prepare"
@@ -46,14 +46,12 @@ class SplitPrepare:
             ):
                 continue
             steady.update(node.outputs)
+            add_node(node, places)
             if not node.inputs:
                 free.append(node)
                 continue
             moved.append(node)
-            source = node.inputs[0]
-            place = place_of_view(node, places) if node.op.kind == "view" and source in places else None
-            if place is not None:
-                places[node.outputs[0]] = place
+            if places[node.outputs[0]].root is not node.outputs[0]:
                 stays.add(node)
         moved_set = set(moved) - stays
         main = tuple(node for node in graph.nodes if node not in moved_set)
