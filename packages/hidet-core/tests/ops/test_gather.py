@@ -77,6 +77,14 @@ def test_index_may_leave_out_last_axes(apply: Any, make: Any, assert_matches: An
     assert_matches(apply("index", x, index), x[index])
 
 
+def test_gather_nd_reads_slices_at_index_tuples(apply: Any, make: Any, assert_matches: Any) -> None:
+    x = make((4, 5, 3))
+    for index in (torch.tensor([[0, 1], [3, -1]]), torch.tensor([[[2], [0]]]), torch.tensor([1, 2, 0])):
+        assert_matches(apply("gather_nd", x, index), x[tuple(index.movedim(-1, 0))])
+    index = torch.tensor([[4], [0], [2], [-1]])
+    assert_matches(apply("gather_nd", x, index, batch=1), torch.stack([x[i, index[i, 0]] for i in range(4)]))
+
+
 def test_one_hot_agrees_with_torch(apply: Any, assert_matches: Any) -> None:
     for shape in ((), (5,), (2, 3)):
         index = positions(shape, 7)

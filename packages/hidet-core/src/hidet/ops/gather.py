@@ -23,6 +23,7 @@ from hidet.ops.rules import (
     read_broadcast,
     require_dtype,
     require_rank,
+    same_extent,
     shape_text,
     wrap_index,
 )
@@ -114,6 +115,25 @@ def _index(x: Operand, *indices: Operand | None) -> Definition:
     return single(present(x, *indices), stage)
 
 
+def _gather_nd(x: Operand, index: Operand, *, batch: int) -> Definition:
+    name = "gather_nd"
+    require_dtype(name, x, "data")
+    require_dtype(name, index, "int")
+    require_rank(name, index, at_least=batch + 1)
+    depth = index.shape[-1]
+    if not isinstance(depth, int) or batch + depth > x.rank:
+        raise ShapeError(f"operator {name}: index tuples of {depth} positions for shape {shape_text(x.shape[batch:])}")
+    outer = index.rank - 1
+    for have, want in zip(index.shape[:batch], x.shape[:batch], strict=True):
+        same_extent(have, want, f"operator {name}: batch axes of index against x")
+
+    def value(*axes: Expr) -> Expr:
+        given = [wrap_index(index[(*axes[:outer], level)], x.shape[batch + level]) for level in range(depth)]
+        return x[(*axes[:batch], *given, *axes[outer:])]
+
+    return single((x, index), compute(name, (*index.shape[:-1], *x.shape[batch + depth :]), value))
+
+
 def _one_hot(index: Operand, *, classes: Dim, dtype: DType) -> Definition:
     require_dtype("one_hot", index, "int")
 
@@ -153,6 +173,13 @@ SPECS: tuple[OperatorSpec, ...] = (
         define=_index,
         doc="x[indices], advanced indexing: one index tensor an axis, none where the whole axis is kept; they "
         "broadcast. numpy, torch.ops.aten.index without bool masks; any element type.",
+    ),
+    OperatorSpec(
+        name="gather_nd",
+        inputs=("x", "index"),
+        attributes=(Attribute("batch", 0, "leading axes that x and index share"),),
+        define=_gather_nd,
+        doc="The slices of x at the positions index[..., :] of the axes after the batch; ONNX GatherND; any type.",
     ),
     OperatorSpec(
         name="one_hot",

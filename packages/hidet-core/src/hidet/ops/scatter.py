@@ -31,7 +31,6 @@ from hidet.compute.definition import (
 from hidet.dims import Dim, product
 from hidet.dtypes import DType
 from hidet.errors import ShapeError, UnsupportedOp
-from hidet.graph.attrs import Attrs
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
@@ -199,7 +198,7 @@ def _slice_scatter(
 ) -> Definition:
     name = "slice_scatter"
     _require_pair(name, x, src)
-    ranges = slice_ranges(x.shape, Attrs({"starts": starts, "stops": stops, "steps": steps}))
+    ranges = slice_ranges(x.shape, starts, stops, steps)
     shape = [count for _, count, _ in ranges]
     _require_shape(name, src, shape)
 

@@ -151,9 +151,10 @@ def _position(extent: Dim, position: Dim, lowest: Dim, highest: Dim) -> Dim:
     return minimum(maximum(position, lowest), highest)
 
 
-def slice_ranges(shape: Sequence[Dim], attrs: Attrs | dict[str, Sequence[Dim | None]]) -> list[tuple[Dim, Dim, int]]:
-    """First position, count and step for each axis of a slice with attributes starts, stops and steps."""
-    starts, stops, steps = attrs["starts"], attrs["stops"], attrs["steps"]
+def slice_ranges(
+    shape: Sequence[Dim], starts: Sequence[Dim | None], stops: Sequence[Dim | None], steps: Sequence[int] | None
+) -> list[tuple[Dim, Dim, int]]:
+    """First position, count and step for each axis of a slice; `steps` None is 1 everywhere."""
     if not len(starts) == len(stops) == len(shape) or (steps is not None and len(steps) != len(shape)):
         raise ShapeError(
             f"operator slice takes one start, stop and step an axis of shape {shape_text(shape)}, "
@@ -169,7 +170,7 @@ def _slice(
     x: Operand, *, starts: Sequence[Dim | None], stops: Sequence[Dim | None], steps: Sequence[int] | None
 ) -> Definition:
     require_dtype("slice", x, "data")
-    ranges = slice_ranges(x.shape, Attrs({"starts": starts, "stops": stops, "steps": steps}))
+    ranges = slice_ranges(x.shape, starts, stops, steps)
 
     def value(*axes: Expr) -> Expr:
         pairs = zip(axes, ranges, strict=True)
@@ -179,7 +180,7 @@ def _slice(
 
 
 def _slice_view(x: TensorType, attrs: Attrs, result: TensorType) -> View | None:
-    ranges = slice_ranges(x.shape, attrs)
+    ranges = slice_ranges(x.shape, attrs["starts"], attrs["stops"], attrs["steps"])
     if any(step < 0 for _, _, step in ranges):
         return None
     offset: Dim = 0
