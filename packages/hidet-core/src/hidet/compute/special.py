@@ -7,12 +7,14 @@ expansions the rest: Abramowitz and Stegun, "Handbook of Mathematical Functions"
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
 Array = np.ndarray[Any, Any]
+Function = Callable[[Array], Array]
 
 # erf(x) / x over u = x^2 in [0, 1].
 _ERF_OVER_X = (
@@ -44,17 +46,32 @@ _ASYMPTOTIC_FROM = 10.0
 
 def erf(x: Array) -> Array:
     """The error function of f64 values, within a few units of the last place."""
-    size = np.abs(x)
-    near = x * _series(np.minimum(size, 1.0) ** 2, _ERF_OVER_X, (0.0, 1.0))
-    far = np.copysign(1.0 - _erfc_tail(np.maximum(size, 1.0)), x)
-    return np.where(np.isnan(x), x, np.where(size < 1.0, near, far))
+    return _piecewise(x, _erf_near, lambda far: np.copysign(1.0 - _erfc_tail(np.abs(far)), far))
 
 
 def erfc(x: Array) -> Array:
     """1 - erf(x) of f64 values, with small relative error in the tail."""
-    tail = _erfc_tail(np.maximum(np.abs(x), 1.0))
-    outside = np.where(x < 0.0, 2.0 - tail, tail)
-    return np.where(np.isnan(x), x, np.where(np.abs(x) < 1.0, 1.0 - erf(x), outside))
+
+    def outside(far: Array) -> Array:
+        tail = _erfc_tail(np.abs(far))
+        return np.where(far < 0.0, 2.0 - tail, tail)
+
+    return _piecewise(x, lambda near: 1.0 - _erf_near(near), outside)
+
+
+def _piecewise(x: Array, inside: Function, outside: Function) -> Array:
+    """`inside` of the elements below 1 in magnitude, `outside` of the others, NaN of NaN."""
+    result = np.array(x, np.float64)
+    is_near = np.abs(result) < 1.0
+    is_far = np.abs(result) >= 1.0
+    result[is_near] = inside(result[is_near])
+    result[is_far] = outside(result[is_far])
+    return result
+
+
+def _erf_near(x: Array) -> Array:
+    """erf between -1 and 1."""
+    return x * _series(x * x, _ERF_OVER_X, (0.0, 1.0))
 
 
 def _erfc_tail(x: Array) -> Array:
