@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from hidet.compute.definition import Compute
 from hidet.graph.graph import Graph, Node, Value, producers, readers
+from hidet.graph.storage import places
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Expr, Unary
 from hidet.ir.visit import accesses, walk
@@ -41,37 +42,28 @@ class Grouping:
     types: dict[Value, TensorType]
 
 
-def group_nodes(graph: Graph, absorbs: Absorbs) -> Grouping:
-    """Partition the nodes of `graph`. `absorbs(node)` gives (prologue, epilogue) abilities of the anchor's rule."""
-    return _Grouper(graph, absorbs).run()
+def group_nodes(graph: Graph, absorbs: Absorbs, alone: frozenset[Node] = frozenset()) -> Grouping:
+    """Partition the nodes of `graph`. `absorbs(node)` gives (prologue, epilogue) abilities of the anchor's rule.
+
+    alone: injective nodes that are groups of their own.
+    """
+    return _Grouper(graph, absorbs, alone).run()
 
 
 class _Grouper:
-    def __init__(self, graph: Graph, absorbs: Absorbs) -> None:
+    def __init__(self, graph: Graph, absorbs: Absorbs, alone: frozenset[Node]) -> None:
         self.graph = graph
         self.absorbs = absorbs
         self.producer = producers(graph)
         self.readers = readers(graph)
         self.outputs = set(graph.outputs)
         self.order = {node: position for position, node in enumerate(graph.nodes)}
-        self.types: dict[Value, TensorType] = {}
-        self.aliases: dict[Value, Alias] = {}
-        self.group_of: dict[Node, Group] = {}
+        found = places(graph)
+        self.types = {value: place.type for value, place in found.items()}
+        self.aliases = {v: Alias(place.root, place.offset) for v, place in found.items() if place.root is not v}
+        self.group_of = {node: Group(None, [node]) for node in alone}
 
     def run(self) -> Grouping:
-        for value in (
-            *self.graph.inputs,
-            *self.graph.constants,
-            *(self.graph.prepare.results if self.graph.prepare else ()),
-        ):
-            if isinstance(value.type, TensorType):
-                self.types[value] = value.type
-        for node in self.graph.nodes:
-            for value in node.outputs:
-                if isinstance(value.type, TensorType):
-                    self.types[value] = value.type
-            if node.op.kind == "view":
-                self._alias(node)
         for node in self.graph.nodes:
             if not _is_foreign(node) and not self._is_injective(node):
                 self._anchor(node)
@@ -86,18 +78,6 @@ class _Grouper:
                 groups[id(node)] = Group(node, [node])
         ordered = sorted(groups.values(), key=lambda g: self.order[g.nodes[-1]])
         return Grouping(ordered, self.aliases, self.types)
-
-    def _alias(self, node: Node) -> None:
-        """Make the node's output a view of its input's storage where strides can express it."""
-        source, result = node.inputs[0], node.outputs[0]
-        assert source is not None and node.op.view is not None
-        view = node.op.view(self.types[source], node.attrs, result.tensor)
-        if view is None:
-            return
-        base = self.aliases.get(source)
-        offset = view.offset if base is None else base.offset + view.offset
-        self.aliases[result] = Alias(source if base is None else base.base, offset)
-        self.types[result] = result.tensor.with_strides(view.strides)
 
     @staticmethod
     def _is_injective(node: Node) -> bool:

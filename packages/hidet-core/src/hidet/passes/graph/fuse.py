@@ -12,6 +12,7 @@ from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses, substitute
 from hidet.schedule.group import Group, group_nodes
 from hidet.schedule.in_place import find_reuses
+from hidet.schedule.overwrite import copied_last, early_overwrites
 from hidet.schedule.task import ForeignStep, Task, TaskGraph, TaskTensor, group_key
 
 if TYPE_CHECKING:
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 
 def fuse(graph: Graph, ctx: CompileContext) -> TaskGraph:
     """Cut `graph` into tasks for the context's target."""
-    grouping = group_nodes(graph, lambda node: _abilities(node, ctx))
+    task_graph = _cut(graph, frozenset(), ctx)
+    early = early_overwrites(task_graph)
+    return _cut(*copied_last(graph, early, ctx.registry.operators), ctx) if early else task_graph
+
+
+def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph:
+    """Tasks of a graph; nodes in `alone` are tasks of their own."""
+    grouping = group_nodes(graph, lambda node: _abilities(node, ctx), alone)
     reuses = find_reuses(graph, grouping.groups, grouping.types, grouping.aliases)
     table = readers(graph)
     outputs = set(graph.outputs)

@@ -57,20 +57,22 @@ def _roots(graph: Graph) -> tuple[dict[Value, Value], set[Value]]:
     roots: dict[Value, Value] = {}
     steady: set[Value] = {*graph.parameters, *graph.constants}
     foreign: set[Value] = {*graph.inputs, *graph.constants}
+    returned = set(graph.outputs)
     for node in graph.nodes:
         if node.op.kind == "view" and node.inputs[0] is not None:
             roots.update(dict.fromkeys(node.outputs, roots.get(node.inputs[0], node.inputs[0])))
-        if _is_prepared(node, steady):
+        if _is_prepared(node, steady, returned):
             steady.update(node.outputs)
             foreign.update(node.outputs)
     return roots, foreign
 
 
-def _is_prepared(node: Node, steady: set[Value]) -> bool:
-    """Whether `split-prepare` would move the node; a copy is what this pass itself puts before an output."""
-    if node.op.name == "copy" or node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
+def _is_prepared(node: Node, steady: set[Value], returned: set[Value]) -> bool:
+    """Whether `split-prepare` would move the node. It leaves the copies that this pass puts before outputs."""
+    if node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
         return False
-    return bool(node.inputs) and all(v in steady for v in node.values)
+    is_own_copy = node.op.name == "copy" and node.outputs[0] in returned
+    return bool(node.inputs) and not is_own_copy and steady.issuperset(node.values)
 
 
 def _same_layout(value: Value, target: Value) -> bool:

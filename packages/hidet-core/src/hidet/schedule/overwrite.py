@@ -1,0 +1,72 @@
+"""Results that overwrite an input of the graph: when they may be written straight into its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hidet.graph.builder import GraphBuilder
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.operator import OperatorSpec
+from hidet.ir.visit import accesses
+from hidet.schedule.group import alias_root
+from hidet.schedule.task import ForeignStep, Task, TaskGraph
+
+
+def early_overwrites(task_graph: TaskGraph) -> tuple[int, ...]:
+    """Numbers of the outputs that overwrite an input while it is read: by a later step, or out of order by theirs."""
+    graph, aliases = task_graph.graph, task_graph.aliases
+    written: dict[Value, int] = {}
+    last_read: dict[Value, int] = {}
+    for position, step in enumerate(task_graph.steps):
+        reads, writes = _tensors(step)
+        written.update(dict.fromkeys(writes, position))
+        last_read.update((alias_root(value, aliases), position) for value in reads)
+
+    def is_early(target: Value, value: Value) -> bool:
+        position, last = written.get(value, -1), last_read.get(target, -1)
+        if position < 0 or last != position:
+            return position < 0 or last > position
+        return not _reads_before_writing(task_graph.steps[position], value, target, task_graph)
+
+    return tuple(o for source, o in graph.mutates if is_early(graph.inputs[source], graph.outputs[o]))
+
+
+def copied_last(
+    graph: Graph, outputs: tuple[int, ...], operators: Mapping[str, OperatorSpec]
+) -> tuple[Graph, frozenset[Node]]:
+    """The graph with those outputs computed in memory of their own and copied at its end, and the copying nodes."""
+    builder = GraphBuilder(operators, graph.name)
+    results = list(graph.outputs)
+    for number in outputs:
+        value = results[number]
+        (results[number],) = builder.emit_all("copy", [value], {}, [value.type])
+    nodes = builder.nodes
+    return replace(graph, nodes=(*graph.nodes, *nodes), outputs=tuple(results)), frozenset(nodes)
+
+
+def _tensors(step: Task | ForeignStep) -> tuple[list[Value], list[Value]]:
+    """What a step reads and writes."""
+    if isinstance(step, ForeignStep):
+        return list(step.node.values), list(step.node.outputs)
+    return [t.value for t in step.inputs], [t.value for t in step.outputs]
+
+
+def _reads_before_writing(step: Task | ForeignStep, value: Value, target: Value, task_graph: TaskGraph) -> bool:
+    """Whether the step reads each element of `target` no later than it writes that element of `value` over it."""
+    if isinstance(step, ForeignStep):
+        return True
+    if any(step.outputs[o].value is value and step.inputs[i].value is target for o, i in step.in_place):
+        return True
+    # An anchor's program may write results before it has read all inputs; only index-by-index programs may not.
+    if step.anchor is not None or len(step.outputs) != 1:
+        return False
+    (epilogue,) = step.epilogues
+    for tensor in step.inputs:
+        if alias_root(tensor.value, task_graph.aliases) is not target:
+            continue
+        same_place = tensor.value is target and tensor.type.element_strides == step.outputs[0].type.element_strides
+        reads = [access for access in accesses(epilogue.value) if access.operand is tensor.operand]
+        if not same_place or any(access.indices != epilogue.axes for access in reads):
+            return False
+    return True
