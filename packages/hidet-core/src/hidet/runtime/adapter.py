@@ -51,7 +51,10 @@ class NumpyAdapter:
         import numpy
 
         kind = dtype_of(dtype).numpy()
-        flat = owner.reshape(-1).view(numpy.uint8)[offset * kind.itemsize :].view(kind)
+        # Not reshape(-1): it would copy an owner whose axes lie in another order.
+        extent = sum((n - 1) * s for n, s in zip(owner.shape, owner.strides, strict=True)) + owner.itemsize
+        owned = numpy.lib.stride_tricks.as_strided(owner, (extent // owner.itemsize,), (owner.itemsize,))
+        flat = owned.view(numpy.uint8)[offset * kind.itemsize :].view(kind)
         return numpy.lib.stride_tricks.as_strided(flat, tuple(shape), tuple(s * kind.itemsize for s in strides))
 
     def wrap(self, address: int, shape: Sequence[int], strides: Sequence[int], dtype: str) -> Any:
