@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hidet import dtypes
-from hidet.cpu.codegen.spelling import register_type
+from hidet.cpu.codegen.small_float import single_to_small, small_to_single
+from hidet.cpu.codegen.spelling import SMALL_FLOATS, register_type
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir.types import PointerType, Type, element_dtype, lanes_of, with_lanes
@@ -38,6 +39,12 @@ def convert(emit: ExpressionEmitter, text: str, source: Type, target: Type) -> s
     if b.name in _HALF:
         single = convert(emit, text, source, with_lanes(dtypes.f32, lanes))
         return _single_to_half(emit, single, b, lanes)
+    if a.name in SMALL_FLOATS:
+        single = small_to_single(emit, text, a, lanes)
+        return convert(emit, single, with_lanes(dtypes.f32, lanes), target)
+    if b.name in SMALL_FLOATS:
+        single = convert(emit, text, source, with_lanes(dtypes.f32, lanes))
+        return single_to_small(emit, single, b, lanes)
     old, new = register_type(source), register_type(target)
     if b.kind == "bool":
         zero = emit.constant(0, source)
@@ -113,6 +120,3 @@ def _require_half_conversion(emit: ExpressionEmitter) -> None:
         raise CodegenError(
             f"CPU {arch.name} has no f16 conversion instructions (F16C)", hint="use bfloat16 or float32 on this machine"
         )
-
-
-

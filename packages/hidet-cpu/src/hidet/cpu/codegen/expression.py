@@ -6,24 +6,25 @@ Half-precision arithmetic is done in f32 and rounded back, which is exact for + 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from hidet import dtypes
 from hidet.cpu.codegen import spelling
+from hidet.cpu.codegen.arithmetic import clamp_to_constant, emit_binary, emit_fma, emit_unary
 from hidet.cpu.codegen.convert import convert, widen_dtype
-from hidet.cpu.codegen.spelling import intrinsic_suffix, memory_type, register_type
+from hidet.cpu.codegen.spelling import memory_type, register_type, suffix_of
 from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir import expr as e
-from hidet.ir.types import BufferType, PointerType, Type, VectorType, with_lanes
-from hidet.ir.visit import walk
+from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of, with_lanes
 
 
 class ExpressionEmitter:
     """Expressions of one function; the statement emitter extends it."""
 
-    def __init__(self, names: dict[e.Var, str], module: ModuleState) -> None:
+    def __init__(self, names: dict[e.Var, str], module: ModuleState, wraps: bool = False) -> None:
         self.names = names
         self.module = module
         self.lines: list[str] = []
@@ -31,9 +32,13 @@ class ExpressionEmitter:
         self.slots: dict[e.Var, str] = {}
         self.current_block = "entry"
         self.return_text = "ret void"
+        self.flags = "contract "
         self._count = 0
-        self._flags = "contract "
+        self._wraps = wraps
         self._memo: dict[int, str] = {}
+        self._reading: dict[int, bool] = {}
+        self._data: dict[int, bool] = {}
+        self._data_variables: set[e.Var] = set()
         self._alive: list[e.Expr] = []
 
     # --- lines, names and blocks ---------------------------------------------------------------------------------
@@ -69,36 +74,13 @@ class ExpressionEmitter:
     def begin_statement(self) -> None:
         """Forget shared sub-expressions: memory and locals may have changed."""
         self._memo.clear()
+        self._reading.clear()
+        self._data.clear()
         self._alive.clear()
 
     def load_suffix(self) -> str:
         """Metadata of memory reads at this place."""
         return ""
-
-    # --- expressions ---------------------------------------------------------------------------------------------
-
-    def value(self, node: e.Expr) -> str:
-        """Emit `node` and return the register or literal that holds it."""
-        known = self._memo.get(id(node))
-        if known is not None:
-            return known
-        handler = _HANDLERS.get(type(node))
-        if handler is None:
-            raise CodegenError(f"the CPU target cannot emit expression {type(node).__name__}")
-        text = handler(self, node)
-        self._memo[id(node)] = text
-        self._alive.append(node)
-        return text
-
-    def reassociated(self, node: e.Expr) -> str:
-        """Emit the outermost operation of a fold so that its order may be changed (and so vectorised)."""
-        assert isinstance(node, e.Binary)
-        a, b = self.value(node.a), self.value(node.b)
-        self._flags = "reassoc nsz contract "
-        try:
-            return self._binary_text(node.op, a, b, node.a.type)
-        finally:
-            self._flags = "contract "
 
     def instruction(self, text: str, hint: str = "t") -> str:
         """Append `register = text` and return the register."""
@@ -112,6 +94,111 @@ class ExpressionEmitter:
         listed = ", ".join(f"{type_} {text}" for type_, text in arguments)
         return self.instruction(f"call {flags}{result} @{name}({listed})")
 
+    def select(self, condition: str, a: str, b: str, type_: Type) -> str:
+        """Register `a` where `condition`, a bool of as many lanes, else `b`."""
+        llvm, test = register_type(type_), register_type(with_lanes(dtypes.boolean, lanes_of(type_)))
+        return self.instruction(f"select {test} {condition}, {llvm} {a}, {llvm} {b}")
+
+    def constant(self, value: e.Number, type_: Type) -> str:
+        """A literal of a scalar or vector type."""
+        return spelling.constant(value, type_)
+
+    def convert(self, text: str, source: Type, target: Type) -> str:
+        """Convert a register between scalar or vector types."""
+        return convert(self, text, source, target)
+
+    # --- expressions ---------------------------------------------------------------------------------------------
+
+    def value(self, node: e.Expr) -> str:
+        """Emit `node` and return the register or literal that holds it.
+
+        What `node` is made of is emitted first, without recursion: fused expressions are deep.
+        """
+        memo = self._memo
+        stack = [node]
+        while stack:
+            current = stack[-1]
+            if id(current) in memo:
+                stack.pop()
+                continue
+            pending = [child for child in self._operands(current) if id(child) not in memo]
+            if pending:
+                stack.extend(reversed(pending))
+                continue
+            handler = _HANDLERS.get(type(current))
+            if handler is None:
+                raise CodegenError(f"the CPU target cannot emit expression {type(current).__name__}")
+            memo[id(current)] = handler(self, current)
+            self._alive.append(current)
+            stack.pop()
+        return memo[id(node)]
+
+    def _operands(self, node: e.Expr) -> tuple[e.Expr, ...]:
+        """The children that are evaluated whatever happens."""
+        if isinstance(node, e.Select) and self._branches(node):
+            return (node.condition,)
+        if isinstance(node, e.Binary) and self._short_circuits(node):
+            return (node.a,)
+        if isinstance(node, e.Load | e.AddressOf):
+            return (node.buffer, *node.indices) if isinstance(node.buffer.type, PointerType) else (node.buffer,)
+        children: tuple[e.Expr, ...] = node.children()  # type: ignore[assignment]  # children of expressions are ones
+        return children
+
+    def _branches(self, node: e.Select) -> bool:
+        return node.condition.lanes == 1 and (self.reads_memory(node.a) or self.reads_memory(node.b))
+
+    def _short_circuits(self, node: e.Binary) -> bool:
+        return node.op in ("land", "lor") and node.lanes == 1 and self.reads_memory(node.b)
+
+    def reads_memory(self, node: e.Expr) -> bool:
+        """Whether evaluating `node` reads memory or calls a function that may."""
+
+        def reads(n: e.Expr) -> bool:
+            return isinstance(n, e.Load) or (isinstance(n, e.Call) and not self.module.is_pure(n.callee))
+
+        return self._contains(node, reads, self._reading)
+
+    def is_data(self, node: e.Expr) -> bool:
+        """Whether `node` depends on tensor elements or mutable locals, so that its i64 arithmetic may overflow."""
+
+        def reads(n: e.Expr) -> bool:
+            if isinstance(n, e.Var):
+                return n in self._data_variables or (n in self.slots and not isinstance(n.type, BufferType))
+            return isinstance(n, e.Load | e.Call | e.Cast | e.Bitcast)
+
+        return self._wraps or self._contains(node, reads, self._data)
+
+    def _contains(self, root: e.Expr, test: Callable[[e.Expr], bool], memo: dict[int, bool]) -> bool:
+        """Whether a node below `root` passes the test; remembered for every node on the way."""
+        stack = [root]
+        while stack:
+            current = stack[-1]
+            if id(current) in memo:
+                stack.pop()
+                continue
+            children = current.children()
+            found = test(current) or any(memo.get(id(child), False) for child in children)
+            pending = [] if found else [child for child in children if id(child) not in memo]
+            if pending:
+                stack.extend(pending)  # type: ignore[arg-type]  # children of expressions are ones
+                continue
+            memo[id(current)] = found
+            self._alive.append(current)
+            stack.pop()
+        return memo[id(root)]
+
+    def reassociated(self, node: e.Expr) -> str:
+        """Emit the outermost operation of a fold so that its order may be changed (and so vectorised)."""
+        assert isinstance(node, e.Binary)
+        if widen_dtype(node.dtype) is not node.dtype:
+            return self.value(node)
+        a, b = self.value(node.a), self.value(node.b)
+        self.flags = "reassoc nsz contract "
+        try:
+            return emit_binary(self, node.op, a, b, node.a.type, None, wraps=True)
+        finally:
+            self.flags = "contract "
+
     def _var(self, node: e.Var) -> str:
         slot = self.slots.get(node)
         if slot is not None:
@@ -124,161 +211,63 @@ class ExpressionEmitter:
         return name
 
     def _const(self, node: e.Const) -> str:
-        if isinstance(node.type, VectorType):
-            return self.splat(spelling.literal(node.value, node.dtype), node.type)
-        return spelling.literal(node.value, node.dtype)
-
-    def splat(self, text: str, type_: VectorType) -> str:
-        """A vector of copies of a scalar register or literal."""
-        vector = register_type(type_)
-        scalar = register_type(type_.dtype)
-        single = self.instruction(f"insertelement {vector} poison, {scalar} {text}, i64 0")
-        mask = f"<{type_.lanes} x i32> zeroinitializer"
-        return self.instruction(f"shufflevector {vector} {single}, {vector} poison, {mask}")
+        return self.constant(node.value, node.type)
 
     def _broadcast(self, node: e.Broadcast) -> str:
         assert isinstance(node.type, VectorType)
-        return self.splat(self.value(node.a), node.type)
+        if isinstance(node.a, e.Const):
+            return self.constant(node.a.value, node.type)
+        vector, scalar = register_type(node.type), register_type(node.type.dtype)
+        single = self.instruction(f"insertelement {vector} poison, {scalar} {self.value(node.a)}, i64 0")
+        mask = f"<{node.type.lanes} x i32> zeroinitializer"
+        return self.instruction(f"shufflevector {vector} {single}, {vector} poison, {mask}")
 
     def _extract(self, node: e.Extract) -> str:
         return self.instruction(f"extractelement {register_type(node.a.type)} {self.value(node.a)}, i64 {node.lane}")
 
     def _unary(self, node: e.Unary) -> str:
-        a, type_, dtype = self.value(node.a), node.a.type, node.dtype
-        llvm = register_type(type_)
-        if node.op == "lnot":
-            return self.instruction(f"xor {llvm} {a}, {self._ones(type_)}")
-        if node.op == "not":
-            return self.instruction(f"xor {llvm} {a}, {self._ones(type_)}")
+        a, type_ = self.value(node.a), node.a.type
         wide = widen_dtype(node.a.dtype)
-        if wide is not node.a.dtype:
-            widened = with_lanes(wide, node.lanes)
-            result = self._unary_text(node.op, self.convert(a, type_, widened), widened)
-            return result if dtype.kind == "bool" else self.convert(result, widened, type_)
-        return self._unary_text(node.op, a, type_)
-
-    def _unary_text(self, op: str, a: str, type_: Type) -> str:
-        llvm = register_type(type_)
-        dtype = type_.dtype if isinstance(type_, VectorType) else type_
-        assert isinstance(dtype, dtypes.DType)
-        if not dtype.is_float:
-            return self._integer_unary(op, a, type_)
-        if op == "neg":
-            return self.instruction(f"fneg {llvm} {a}")
-        if op == "isnan":
-            return self.instruction(f"fcmp uno {llvm} {a}, {a}")
-        if op in ("isinf", "isfinite"):
-            magnitude = self.intrinsic(f"llvm.fabs.{intrinsic_suffix(type_)}", [(llvm, a)], llvm)
-            infinity = self.constant(float("inf"), type_)
-            return self.instruction(f"fcmp {'oeq' if op == 'isinf' else 'olt'} {llvm} {magnitude}, {infinity}")
-        name = spelling.INTRINSIC_UNARY.get(op)
-        if name is not None:
-            return self.intrinsic(f"llvm.{name}.{intrinsic_suffix(type_)}", [(llvm, a)], llvm)
-        raise CodegenError(f"scalar function {op} of {dtype.name} reached code generation; expand_math must replace it")
-
-    def _integer_unary(self, op: str, a: str, type_: Type) -> str:
-        llvm = register_type(type_)
-        if op == "neg":
-            return self.instruction(f"sub {llvm} {self.constant(0, type_)}, {a}")
-        if op == "abs":
-            return self.intrinsic(f"llvm.abs.{intrinsic_suffix(type_)}", [(llvm, a), ("i1", "false")], llvm)
-        if op in ("floor", "ceil", "round", "trunc"):
-            return a
-        raise CodegenError(f"scalar function {op} of an integer reached code generation")
-
-    def constant(self, value: bool | int | float, type_: Type) -> str:
-        """A literal of a scalar or vector type."""
-        dtype = type_.dtype if isinstance(type_, VectorType) else type_
-        assert isinstance(dtype, dtypes.DType)
-        text = spelling.literal(value, dtype)
-        return self.splat(text, type_) if isinstance(type_, VectorType) else text
-
-    def _ones(self, type_: Type) -> str:
-        return self.constant(True if type_ is dtypes.boolean or _is_bool(type_) else -1, type_)
+        if wide is node.a.dtype:
+            return emit_unary(self, node.op, a, type_)
+        widened = with_lanes(wide, node.lanes)
+        result = emit_unary(self, node.op, self.convert(a, type_, widened), widened)
+        return result if node.dtype.is_bool else self.convert(result, widened, type_)
 
     def _binary(self, node: e.Binary) -> str:
-        if node.op in ("land", "lor") and _has_load(node.b):
+        if self._short_circuits(node):
             constant = build.const(node.op == "lor", dtypes.boolean)
-            a, b = (node.b, constant) if node.op == "land" else (constant, node.b)
-            return self._select(e.Select(node.a, a, b, node.type))
+            a_side, b_side = (node.b, constant) if node.op == "land" else (constant, node.b)
+            return self._branch(e.Select(node.a, a_side, b_side, node.type))
         a, b = self.value(node.a), self.value(node.b)
         if isinstance(node.a.type, PointerType):
             if node.op == "sub":
                 b = self.instruction(f"sub {register_type(node.b.type)} 0, {b}")
             element = memory_type(node.a.dtype)
             return self.instruction(f"getelementptr {element}, ptr {a}, {register_type(node.b.type)} {b}")
-        wide = widen_dtype(node.a.dtype)
-        if wide is not node.a.dtype and node.a.dtype.is_float:
-            widened = with_lanes(wide, node.a.lanes)
-            a, b = self.convert(a, node.a.type, widened), self.convert(b, node.b.type, widened)
-            result = self._binary_text(node.op, a, b, widened)
-            return result if _is_bool(node.type) else self.convert(result, widened, node.type)
-        return self._binary_text(node.op, a, b, node.a.type)
+        type_ = with_lanes(widen_dtype(node.a.dtype), node.a.lanes)
+        a, b = self.convert(a, node.a.type, type_), self.convert(b, node.b.type, type_)
+        result = self._operation(node, a, b, type_)
+        return result if node.dtype.is_bool else self.convert(result, type_, node.type)
 
-    def _binary_text(self, op: str, a: str, b: str, type_: Type) -> str:
-        llvm = register_type(type_)
-        dtype = type_.dtype if isinstance(type_, VectorType) else type_
-        assert isinstance(dtype, dtypes.DType)
-        if dtype.is_float:
-            return self._float_binary(op, a, b, type_, llvm)
-        if op in ("land", "lor"):
-            return self.instruction(f"{'and' if op == 'land' else 'or'} {llvm} {a}, {b}")
-        if op in spelling.INT_BINARY:
-            wrap = "nsw " if dtype is dtypes.i64 and op in ("add", "sub", "mul") else ""
-            return self.instruction(f"{spelling.INT_BINARY[op]} {wrap}{llvm} {a}, {b}")
-        unsigned = dtype.kind in ("uint", "bool")
-        if op in spelling.SIGNED_COMPARE:
-            table = spelling.UNSIGNED_COMPARE if unsigned else spelling.SIGNED_COMPARE
-            return self.instruction(f"icmp {table[op]} {llvm} {a}, {b}")
-        sign = "u" if unsigned else "s"
-        if op in ("min", "max"):
-            return self.intrinsic(f"llvm.{sign}{op}.{intrinsic_suffix(type_)}", [(llvm, a), (llvm, b)], llvm)
-        if op == "shr":
-            return self.instruction(f"{'lshr' if unsigned else 'ashr'} {llvm} {a}, {b}")
-        if op in ("truncdiv", "rem") or unsigned and op in ("floordiv", "mod"):
-            return self.instruction(f"{sign}{'div' if op in ('truncdiv', 'floordiv') else 'rem'} {llvm} {a}, {b}")
-        if op in ("floordiv", "mod"):
-            return self._floor_division(op, a, b, llvm, type_)
-        raise CodegenError(f"scalar operation {op} of {dtype.name} reached code generation")
-
-    def _floor_division(self, op: str, a: str, b: str, llvm: str, type_: Type) -> str:
-        """Signed division rounding down: the truncated result is off by one where the signs differ."""
-        remainder = self.instruction(f"srem {llvm} {a}, {b}")
-        zero = self.constant(0, type_)
-        inexact = self.instruction(f"icmp ne {llvm} {remainder}, {zero}")
-        signs = self.instruction(f"xor {llvm} {remainder}, {b}")
-        opposite = self.instruction(f"icmp slt {llvm} {signs}, {zero}")
-        condition = register_type(with_lanes(dtypes.boolean, type_.lanes if isinstance(type_, VectorType) else 1))
-        adjust = self.instruction(f"and {condition} {inexact}, {opposite}")
-        if op == "mod":
-            moved = self.instruction(f"add {llvm} {remainder}, {b}")
-            return self.instruction(f"select {condition} {adjust}, {llvm} {moved}, {llvm} {remainder}")
-        quotient = self.instruction(f"sdiv {llvm} {a}, {b}")
-        step = self.instruction(f"sext {condition} {adjust} to {llvm}")
-        return self.instruction(f"add {llvm} {quotient}, {step}")
-
-    def _float_binary(self, op: str, a: str, b: str, type_: Type, llvm: str) -> str:
-        if op in spelling.FLOAT_BINARY:
-            return self.instruction(f"{spelling.FLOAT_BINARY[op]} {self._flags}{llvm} {a}, {b}")
-        if op in spelling.FLOAT_COMPARE:
-            return self.instruction(f"fcmp {spelling.FLOAT_COMPARE[op]} {llvm} {a}, {b}")
-        if op in ("min", "max"):
-            name = f"llvm.{op}imum.{intrinsic_suffix(type_)}"
-            return self.intrinsic(name, [(llvm, a), (llvm, b)], llvm, "nsz " + self._flags.replace("nsz ", ""))
-        if op == "copysign":
-            return self.intrinsic(f"llvm.copysign.{intrinsic_suffix(type_)}", [(llvm, a), (llvm, b)], llvm)
-        raise CodegenError(f"scalar operation {op} on floats reached code generation; expand_math must replace it")
+    def _operation(self, node: e.Binary, a: str, b: str, type_: Type) -> str:
+        right, left = _literal(node.b), _literal(node.a)
+        if node.op in ("min", "max") and element_dtype(type_).is_float and self.module.arch.isa == "x86_64":
+            for text, bound, value in ((a, b, right), (b, a, left)):
+                if value is not None and not math.isnan(value):
+                    return clamp_to_constant(self, node.op, text, bound, type_)
+        known = right if isinstance(right, int) else None
+        wraps = node.dtype is dtypes.i64 and (self.is_data(node.a) or self.is_data(node.b))
+        return emit_binary(self, node.op, a, b, type_, known, wraps)
 
     def _select(self, node: e.Select) -> str:
-        llvm = register_type(node.type)
-        if node.condition.lanes == 1 and (_has_load(node.a) or _has_load(node.b)):
-            return self._branch(node, llvm)
+        if self._branches(node):
+            return self._branch(node)
         condition, a, b = self.value(node.condition), self.value(node.a), self.value(node.b)
-        return self.instruction(
-            f"select {register_type(node.condition.type)} {condition}, {llvm} {a}, {llvm} {b}"
-        )
+        llvm = register_type(node.type)
+        return self.instruction(f"select {register_type(node.condition.type)} {condition}, {llvm} {a}, {llvm} {b}")
 
-    def _branch(self, node: e.Select, llvm: str) -> str:
+    def _branch(self, node: e.Select) -> str:
         """A select whose sides read memory: only the taken side is executed."""
         condition = self.value(node.condition)
         then, otherwise, done = self.labels("then", "else", "joined")
@@ -293,37 +282,28 @@ class ExpressionEmitter:
             self.jump(done)
         self._memo = outer
         self.block(done)
-        return self.instruction(f"phi {llvm} {', '.join(ends)}")
+        return self.instruction(f"phi {register_type(node.type)} {', '.join(ends)}")
 
     def _cast(self, node: e.Cast) -> str:
         return self.convert(self.value(node.a), node.a.type, node.type)
-
-    def convert(self, text: str, source: Type, target: Type) -> str:
-        """Convert a register between scalar or vector types."""
-        return convert(self, text, source, target)
 
     def _bitcast(self, node: e.Bitcast) -> str:
         source, target = register_type(node.a.type), register_type(node.type)
         text = self.value(node.a)
         if source == target:
             return text
-        operation = "inttoptr" if target == "ptr" else "ptrtoint" if source == "ptr" else "bitcast"
-        return self.instruction(f"{operation} {source} {text} to {target}")
+        if target == "ptr" or source == "ptr":
+            return self.instruction(f"{'inttoptr' if target == 'ptr' else 'ptrtoint'} {source} {text} to {target}")
+        return self.instruction(f"bitcast {source} {text} to {target}")
+
+    # --- memory --------------------------------------------------------------------------------------------------
 
     def pointer(self, buffer: e.Expr, indices: Sequence[e.Expr]) -> str:
         """Address of an element of a pointer or buffer."""
         base = self.value(buffer)
         type_ = buffer.type
         if isinstance(type_, BufferType):
-            strides = type_.strides
-            if strides is None:
-                running: e.Expr = build.index(1)
-                dense: list[e.Expr] = []
-                for extent in reversed(type_.shape):
-                    dense.append(running)
-                    running = running * extent
-                strides = tuple(reversed(dense))
-            offset = build.flatten(indices, strides)
+            offset = build.flatten(indices, type_.strides if type_.strides is not None else _dense(type_.shape))
             element = memory_type(VectorType(type_.dtype, type_.lanes) if type_.lanes > 1 else type_.dtype)
         elif len(indices) == 1:
             offset, element = indices[0], memory_type(type_.dtype)  # type: ignore[union-attr]  # buffers are pointers here
@@ -339,16 +319,12 @@ class ExpressionEmitter:
         if isinstance(node.buffer.type, BufferType) and node.buffer.type.lanes > 1:
             alignment = 64
         if node.mask is not None:
-            mask_type = register_type(node.mask.type)
-            suffix = intrinsic_suffix(node.type)
-            text = self.intrinsic(
-                f"llvm.masked.load.{suffix}.p0",
-                [("ptr", pointer), ("i32", str(alignment)), (mask_type, self.value(node.mask)), (type_, "zeroinitializer")],
-                type_,
-            )
+            mask = (register_type(node.mask.type), self.value(node.mask))
+            name = f"llvm.masked.load.{suffix_of(type_)}.p0"
+            text = self.intrinsic(name, [(f"ptr align {alignment}", pointer), mask, (type_, "zeroinitializer")], type_)
         else:
             text = self.instruction(f"load {type_}, ptr {pointer}, align {alignment}{self.load_suffix()}", "v")
-        if node.dtype.kind != "bool":
+        if not node.dtype.is_bool:
             return text
         zero = "zeroinitializer" if node.lanes > 1 else "0"
         return self.instruction(f"icmp ne {type_} {text}, {zero}")
@@ -356,7 +332,7 @@ class ExpressionEmitter:
     def to_memory(self, node: e.Expr) -> str:
         """A value in its memory form: bool becomes a byte."""
         text = self.value(node)
-        if node.dtype.kind != "bool" or isinstance(node.type, PointerType):
+        if isinstance(node.type, PointerType) or not node.dtype.is_bool:
             return text
         return self.instruction(f"zext {register_type(node.type)} {text} to {memory_type(node.type)}")
 
@@ -364,33 +340,37 @@ class ExpressionEmitter:
         return self.pointer(node.buffer, node.indices)
 
     def _call(self, node: e.Call) -> str:
-        arguments = [(register_type(a.type), self.value(a)) for a in node.arguments]
+        arguments = [self.value(a) for a in node.arguments]
+        if node.callee == "fma":
+            return emit_fma(self, arguments, node.type)
         if node.callee == "prefetch":
-            return self._prefetch(*arguments[0])
-        intrinsic = _INTRINSICS.get(node.callee)
-        if intrinsic is not None:
-            llvm = register_type(node.type)
-            return self.intrinsic(f"{intrinsic}.{intrinsic_suffix(node.type)}", arguments, llvm)
-        return self.module.call(self, node.callee, arguments, node.type)
+            return self._prefetch(arguments[0])
+        typed = [(register_type(a.type), text) for a, text in zip(node.arguments, arguments, strict=True)]
+        return self.module.call(self, node.callee, typed, node.type)
 
-    def _prefetch(self, type_: str, pointer: str) -> str:
+    def _prefetch(self, pointer: str) -> str:
         """Ask for a cache line to be read into the second-level cache; any address is allowed. The result is unused."""
-        self.module.declare("llvm.prefetch.p0", "void", (type_, "i32", "i32", "i32"))
-        self.line(f"call void @llvm.prefetch.p0({type_} {pointer}, i32 0, i32 2, i32 1)")
+        self.module.declare("llvm.prefetch.p0", "void", ("ptr", "i32", "i32", "i32"))
+        self.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
         return "0"
 
 
-def _is_bool(type_: Type) -> bool:
-    dtype = type_.dtype if isinstance(type_, VectorType) else type_
-    return isinstance(dtype, dtypes.DType) and dtype.kind == "bool"
+def _dense(shape: Sequence[e.Expr]) -> tuple[e.Expr, ...]:
+    """Strides of a row-major buffer."""
+    running: e.Expr = build.index(1)
+    strides: list[e.Expr] = []
+    for extent in reversed(shape):
+        strides.append(running)
+        running = running * extent
+    return tuple(reversed(strides))
 
 
-def _has_load(node: e.Expr) -> bool:
-    return any(isinstance(n, e.Load | e.Call) for n in walk(node))
+def _literal(node: e.Expr) -> int | float | None:
+    """The value of a constant scalar or vector of equal lanes."""
+    constant = node.a if isinstance(node, e.Broadcast) else node
+    value = constant.value if isinstance(constant, e.Const) else None
+    return None if isinstance(value, complex) else value
 
-
-# intrinsics of the thread IR that are one LLVM intrinsic of the same operands
-_INTRINSICS = {"fma": "llvm.fma"}
 
 _HANDLERS: dict[type, Callable[..., str]] = {
     e.Var: ExpressionEmitter._var,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hidet.cpu.codegen.expression import ExpressionEmitter
-from hidet.cpu.codegen.spelling import memory_type, register_type
+from hidet.cpu.codegen.spelling import memory_type, register_type, suffix_of
 from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
 from hidet.ir import stmt as s
-from hidet.ir.expr import Binary, Const, Expr, Var
+from hidet.ir.expr import Binary, Call, Const, Expr, Var
+from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, VectorType
+from hidet.ir.visit import walk
 
 # Work below this many nanoseconds is not worth waking the pool: an empty region costs about half a microsecond.
 PARALLEL_GRAIN = 5000
@@ -17,8 +21,9 @@ PARALLEL_GRAIN = 5000
 class FunctionEmitter(ExpressionEmitter):
     """Statements of one function. `lines` is the body, `entry` the allocas that precede it."""
 
-    def __init__(self, names: dict[Var, str], module: ModuleState) -> None:
-        super().__init__(names, module)
+    def __init__(self, names: dict[Var, str], module: ModuleState, body: s.Stmt, wraps: bool = False) -> None:
+        super().__init__(names, module, wraps)
+        self._assigned = _assigned_variables(body)
         self._loops: list[tuple[str, str]] = []
         self._access_groups: list[str] = []
 
@@ -35,6 +40,9 @@ class FunctionEmitter(ExpressionEmitter):
 
     def _declare(self, node: s.Declare) -> None:
         type_ = node.var.type
+        if node.init is not None and node.var not in self._assigned:
+            self._name_value(node.var, node.init)
+            return
         slot = self.fresh(node.var.name)
         if isinstance(type_, BufferType):
             count = 1
@@ -49,6 +57,13 @@ class FunctionEmitter(ExpressionEmitter):
         self.slots[node.var] = slot
         if node.init is not None:
             self._write_slot(node.var, node.init)
+
+    def _name_value(self, var: Var, value: Expr) -> None:
+        """A local that never changes is another name of its value."""
+        self.begin_statement()
+        self.names[var] = self.value(value)
+        if self.is_data(value):
+            self._data_variables.add(var)
 
     def _assign(self, node: s.Assign) -> None:
         self._write_slot(node.var, node.value, reassociate=_is_fold(node.var, node.value))
@@ -72,11 +87,10 @@ class FunctionEmitter(ExpressionEmitter):
             return
         mask = self.value(node.mask)
         mask_type = register_type(node.mask.type)
-        suffix = f"{_vector_suffix(type_)}.p0"
-        self.module.declare(f"llvm.masked.store.{suffix}", "void", (type_, "ptr", "i32", mask_type))
-        self.line(
-            f"call void @llvm.masked.store.{suffix}({type_} {value}, ptr {pointer}, i32 {alignment}, {mask_type} {mask})"
-        )
+        name = f"llvm.masked.store.{suffix_of(type_)}.p0"
+        target = f"ptr align {alignment}"
+        self.module.declare(name, "void", (type_, "ptr", mask_type))
+        self.line(f"call void @{name}({type_} {value}, {target} {pointer}, {mask_type} {mask})")
 
     def _group(self) -> str:
         return f", !llvm.access.group {self._access_groups[-1]}" if self._access_groups else ""
@@ -108,7 +122,7 @@ class FunctionEmitter(ExpressionEmitter):
         if node.kind == "vectorize":
             group = self.module.metadata("distinct !{}")
             self._access_groups.append(group)
-            metadata = f", !llvm.loop {self.module.vector_loop(group)}"
+            metadata = f", !llvm.loop {self.module.vector_loop(group, insist=self._is_straight(node.body))}"
         self._loops.append((done, latch))
         self.stmt(node.body)
         self._loops.pop()
@@ -119,6 +133,15 @@ class FunctionEmitter(ExpressionEmitter):
         self.line(f"{following} = add nsw i64 {counter}, {node.step}")
         self.line(f"br label %{head}{metadata}")
         self.block(done)
+
+    def _is_straight(self, body: s.Stmt) -> bool:
+        """Whether a loop body has no loops of its own and calls only functions that are inlined into it."""
+        for n in walk(body):
+            if isinstance(n, s.While) or (isinstance(n, s.For) and n.kind != "unroll"):
+                return False
+            if isinstance(n, Call) and not self.module.is_inline(n.callee):
+                return False
+        return True
 
     def _unrolled(self, node: s.For) -> None:
         first, count = int(node.start.value), int(node.extent.value)  # type: ignore[attr-defined]  # both are Const
@@ -240,13 +263,19 @@ def _slot_alignment(type_: object) -> int:
     return 64 if isinstance(type_, VectorType) else 8
 
 
-def _vector_suffix(llvm_type: str) -> str:
-    """"<16 x float>" → "v16f32"."""
-    count, _, scalar = llvm_type.strip("<>").partition(" x ")
-    return f"v{count}{ {'float': 'f32', 'double': 'f64'}.get(scalar, scalar)}"
+def _assigned_variables(body: s.Stmt) -> set[Var]:
+    """The variables that change after their declaration."""
+    found: set[Var] = set()
+    stack: list[IRNode] = [body]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, s.Assign):
+            found.add(current.var)
+        stack.extend(child for child in current.children() if isinstance(child, s.Stmt))
+    return found
 
 
-_HANDLERS = {
+_HANDLERS: dict[type, Callable[..., None]] = {
     s.Seq: FunctionEmitter._seq,
     s.Declare: FunctionEmitter._declare,
     s.Assign: FunctionEmitter._assign,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hidet.cpu.codegen.function import FunctionEmitter
-from hidet.cpu.codegen.spelling import register_type
+from hidet.cpu.codegen.spelling import literal, register_type
 from hidet.cpu.codegen.state import ModuleState
-from hidet.ir.expr import Var
-from hidet.ir.types import BufferType, PointerType
+from hidet.ir.expr import Number, Var
+from hidet.ir.types import BufferType, PointerType, element_dtype, lanes_of
 
 if TYPE_CHECKING:
     from hidet.cpu.arch import CpuArch
@@ -32,8 +32,8 @@ def _assemble(signature: str, emitter: FunctionEmitter) -> str:
     return "\n".join([f"{signature} {{", "entry:", *emitter.entry, *emitter.lines, "}"])
 
 
-def _emit_body(function: Function, state: ModuleState, names: dict[Var, str]) -> FunctionEmitter:
-    emitter = FunctionEmitter(names, state)
+def _emit_body(function: Function, state: ModuleState, names: dict[Var, str], wraps: bool = False) -> FunctionEmitter:
+    emitter = FunctionEmitter(names, state, function.body, wraps)
     emitter.line("br label %start")
     emitter.block("start")
     emitter.stmt(function.body)
@@ -58,7 +58,8 @@ def _emit_kernel(function: Function, state: ModuleState, is_entry: bool) -> str:
     grid = {var: f"%grid.{number}" for number, var in enumerate(function.grid_vars)}
     body = _emit_body(function, state, {**names, **grid})
     grid_parameters = [f"i64 {name}" for name in grid.values()]
-    signature = f"define internal void @{function.name}.body({', '.join(_listed(function, names) + grid_parameters)}) noinline nounwind"
+    parameters = ", ".join([*_listed(function, names), *grid_parameters])
+    signature = f"define internal void @{function.name}.body({parameters}) noinline nounwind"
     return _assemble(signature, body) + "\n\n" + _kernel_entry(function, list(grid.values()))
 
 
@@ -106,11 +107,47 @@ def _emit_host(function: Function, state: ModuleState, is_entry: bool) -> str:
 
 
 def _emit_device(function: Function, state: ModuleState, is_entry: bool) -> str:
+    """An internal function; "pure" ones read no memory, "inline" says whether it must be, "table" ones are arrays."""
+    attributes = dict(function.attributes)
     names = _unique(function.params)
-    body = _emit_body(function, state, names)
     result = "void" if function.result is None else register_type(function.result)
     parameters = ", ".join(p.replace("noalias ", "") for p in _listed(function, names))
-    return _assemble(f"define internal {result} @{function.name}({parameters}) nounwind", body)
+    words = ["alwaysinline" if attributes["inline"] else "noinline"] if "inline" in attributes else []
+    words += ["nounwind", "willreturn memory(none)"] if attributes.get("pure") else ["nounwind"]
+    signature = f"define internal {result} @{function.name}({parameters}) {' '.join(words)}"
+    table = attributes.get("table")
+    if isinstance(table, tuple):
+        return _emit_table(function, signature, names[function.params[0]], table)
+    # Arguments of device functions are data: their i64 arithmetic may overflow.
+    return _assemble(signature, _emit_body(function, state, names, wraps=True))
+
+
+def _emit_table(function: Function, signature: str, index: str, values: tuple[Number, ...]) -> str:
+    """A function of an index (or a vector of them) that returns entries of a constant array."""
+    assert function.result is not None
+    dtype, lanes = element_dtype(function.result), lanes_of(function.result)
+    scalar, array = register_type(dtype), f"@{function.name}.values"
+    listed = ", ".join(f"{scalar} {literal(value, dtype)}" for value in values)
+    lines = [
+        f"{array} = private unnamed_addr constant [{len(values)} x {scalar}] [{listed}], align 64",
+        f"{signature} {{",
+    ]
+
+    def read(position: str, suffix: str) -> list[str]:
+        return [
+            f"  %p{suffix} = getelementptr inbounds {scalar}, ptr {array}, i64 {position}",
+            f"  %v{suffix} = load {scalar}, ptr %p{suffix}, align {dtype.nbytes}",
+        ]
+
+    if lanes == 1:
+        return "\n".join([*lines, *read(index, ""), f"  ret {scalar} %v", "}"])
+    vector = register_type(function.result)
+    for lane in range(lanes):
+        before = "poison" if lane == 0 else f"%r{lane - 1}"
+        lines.append(f"  %i{lane} = extractelement <{lanes} x i64> {index}, i64 {lane}")
+        lines += read(f"%i{lane}", str(lane))
+        lines.append(f"  %r{lane} = insertelement {vector} {before}, {scalar} %v{lane}, i64 {lane}")
+    return "\n".join([*lines, f"  ret {vector} %r{lanes - 1}", "}"])
 
 
 _EMITTERS = {"kernel": _emit_kernel, "host": _emit_host, "device": _emit_device}

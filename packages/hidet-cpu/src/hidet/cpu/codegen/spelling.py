@@ -9,7 +9,9 @@ import struct
 
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
-from hidet.ir.types import BufferType, PointerType, Type, VectorType
+from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype
+
+SMALL_FLOATS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 
 _REGISTER = {
     "bool": "i1",
@@ -17,15 +19,16 @@ _REGISTER = {
     "float64": "double",
     "float16": "i16",
     "bfloat16": "i16",
-    "float8_e4m3fn": "i8",
-    "float8_e5m2": "i8",
+    **dict.fromkeys(SMALL_FLOATS, "i8"),
 }
 
 # operations LLVM has an intrinsic for that every target lowers without a library call
 INTRINSIC_UNARY = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc"}
 
-FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
-INT_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl"}
+FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+INT_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
+# of truth values, as numpy has it
+BOOL_BINARY = {"add": "or", "mul": "and", "land": "and", "lor": "or", "max": "or", "min": "and"}
 FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 SIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 UNSIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"}
@@ -70,13 +73,20 @@ def literal(value: bool | int | float | complex, dtype: DType) -> str:
         return _double_bits(float(value))
     if dtype.name == "float32":
         return _double_bits(_round_to_single(float(value)))
-    if dtype.name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"):
+    if dtype.name in ("float16", "bfloat16", *SMALL_FLOATS):
         import numpy
 
         with numpy.errstate(over="ignore"):
             bits = numpy.asarray(value, dtype=dtype.numpy()).view(f"u{dtype.nbytes}")
         return str(int(bits))
     raise CodegenError(f"the CPU target has no constants of dtype {dtype.name}")
+
+
+def constant(value: bool | int | float | complex, type_: Type) -> str:
+    """A literal of a scalar type, or a vector of equal lanes."""
+    if not isinstance(type_, VectorType):
+        return literal(value, element_dtype(type_))
+    return f"splat ({_scalar(type_.dtype)} {literal(value, type_.dtype)})"
 
 
 def _round_to_single(value: float) -> float:
@@ -98,3 +108,12 @@ def intrinsic_suffix(type_: Type) -> str:
         raise CodegenError("no intrinsic takes a pointer here")
     scalar = f"f{dtype.bits}" if dtype.name in ("float32", "float64") else _scalar(dtype)
     return f"v{type_.lanes}{scalar}" if isinstance(type_, VectorType) else scalar
+
+
+def suffix_of(llvm_type: str) -> str:
+    """Overload suffix of an LLVM type: "<16 x float>" becomes "v16f32", "i8" stays."""
+    names = {"float": "f32", "double": "f64"}
+    if not llvm_type.startswith("<"):
+        return names.get(llvm_type, llvm_type)
+    count, _, scalar = llvm_type.strip("<>").partition(" x ")
+    return f"v{count}{names.get(scalar, scalar)}"

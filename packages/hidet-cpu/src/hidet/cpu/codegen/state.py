@@ -33,17 +33,31 @@ class ModuleState:
         if name not in self.functions:
             self.declare(name, "void", ("ptr", "i64", "i64"))
 
+    def is_pure(self, callee: str) -> bool:
+        """Whether a call only computes: an arithmetic intrinsic, or a function of this module that says so."""
+        function = self.functions.get(callee)
+        return callee == "fma" or (function is not None and ("pure", True) in function.attributes)
+
+    def is_inline(self, callee: str) -> bool:
+        """Whether a call becomes instructions: an intrinsic, or a function that is always inlined and has no loops."""
+        function = self.functions.get(callee)
+        return callee in ("fma", "prefetch") or (function is not None and ("inline", True) in function.attributes)
+
     def metadata(self, text: str) -> str:
         """Add a metadata node and return its reference."""
         self._metadata.append(text)
         return f"!{len(self._metadata) - 1}"
 
-    def vector_loop(self, group: str) -> str:
-        """Loop metadata: iterations do not depend on each other through memory in access group `group`; use SIMD."""
-        accesses = self.metadata(f'!{{!"llvm.loop.parallel_accesses", {group}}}')
-        enable = self.metadata('!{!"llvm.loop.vectorize.enable", i1 true}')
+    def vector_loop(self, group: str, insist: bool) -> str:
+        """Loop metadata: iterations do not depend on each other through memory in access group `group`.
+
+        insist: SIMD is used whatever LLVM's cost model says. It warns on stderr where that proves impossible.
+        """
+        parts = [self.metadata(f'!{{!"llvm.loop.parallel_accesses", {group}}}')]
+        if insist:
+            parts.append(self.metadata('!{!"llvm.loop.vectorize.enable", i1 true}'))
         number = len(self._metadata)
-        return self.metadata(f"distinct !{{!{number}, {accesses}, {enable}}}")
+        return self.metadata(f"distinct !{{!{number}, {', '.join(parts)}}}")
 
     def call(self, emitter: ExpressionEmitter, callee: str, arguments: Sequence[tuple[str, str]], result: Type) -> str:
         """Call a function of this module, or an external one."""
