@@ -1,0 +1,87 @@
+"""Mathematical functions as code: no CPU has an instruction for exp, and generated code calls no library.
+
+Every float operation that LLVM would turn into a library call becomes a call of a device function of the same module,
+which LLVM inlines, so that loops over it are vectorised. Powers with small constant exponents become products.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from hidet.cpu.math.functions import math_functions, needs_function
+from hidet.ir import build
+from hidet.ir.expr import Binary, Broadcast, Const, Expr, Unary
+from hidet.ir.func import Function, Module
+from hidet.ir.node import IRNode
+from hidet.ir.visit import rewrite
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandMath:
+    """Replaces Unary and Binary nodes by calls, and adds the functions they call to the module."""
+
+    name: ClassVar[str] = "expand-math"
+
+    def run(self, module: Module, ctx: CompileContext | None = None) -> Module:
+        """The module without operations that code generation cannot emit."""
+        return expand_math(module)
+
+
+def expand_math(module: Module) -> Module:
+    """See `ExpandMath`; the same object when there is nothing to replace."""
+    added: dict[str, Function] = {}
+
+    def change(n: IRNode) -> IRNode | None:
+        if isinstance(n, Unary):
+            return _call(n.op, (n.a,), added)
+        if isinstance(n, Binary):
+            return _constant_power(n) or _call(n.op, (n.a, n.b), added)
+        return None
+
+    functions = []
+    for function in module.functions:
+        body = rewrite(function.body, change)
+        functions.append(function if body is function.body else replace(function, body=body))
+    if all(new is old for new, old in zip(functions, module.functions, strict=True)):
+        return module
+    return replace(module, functions=(*added.values(), *functions))
+
+
+def _call(op: str, operands: tuple[Expr, ...], added: dict[str, Function]) -> Expr | None:
+    dtype, lanes = operands[0].dtype, operands[0].lanes
+    if not needs_function(op, len(operands), dtype):
+        return None
+    needed = math_functions(op, len(operands), dtype, lanes)
+    for function in needed:
+        added.setdefault(function.name, function)
+    return build.call(needed[0].name, *operands, type=operands[0].type)
+
+
+def _constant_power(n: Binary) -> Expr | None:
+    """x ** c for the exponents that need no logarithm; half types are left to the general function."""
+    if n.op != "pow" or n.a.dtype.name in ("float16", "bfloat16"):
+        return None
+    literal = n.b.a if isinstance(n.b, Broadcast) else n.b
+    if not isinstance(literal, Const) or isinstance(literal.value, complex):
+        return None
+    x, exponent = n.a, float(literal.value)
+    if exponent == 1.0:
+        return x
+    if exponent == 2.0:
+        return x * x
+    if exponent == 3.0:
+        return x * x * x
+    if not x.dtype.is_float:
+        return None
+    if exponent == -1.0:
+        return 1.0 / x
+    if exponent == 0.5:
+        # The root of -0 is -0 and that of -inf is NaN; the powers are 0 and inf.
+        root = build.unary("sqrt", x) + 0.0
+        return build.select(build.equal(x, -math.inf), math.inf, root)
+    return None
