@@ -107,11 +107,17 @@ class Emitter:
     def emit_all(
         self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
     ) -> tuple[Value, ...]:
-        """Apply an operator and return all its values. UnsupportedOp when core lacks it."""
+        """Apply an operator and return all its values; one without a definition is written as its decomposition.
+
+        UnsupportedOp when core lacks it.
+        """
         if isinstance(op, str) and op not in self.builder.operators:
             raise UnsupportedOp(f"core has no operator {op}")
         spec = self.builder.operators[op] if isinstance(op, str) else op
-        outputs = self.builder.emit_all(spec, inputs, attrs)
+        if spec.define is None and spec.decompose is not None:
+            outputs = tuple(spec.decompose(self.builder, inputs, spec.attrs(attrs)))
+        else:
+            outputs = self.builder.emit_all(spec, inputs, attrs)
         origin = Origin(spec.name, tuple(inputs), Attrs(attrs), spec.kind == "view")
         self.origins.update(dict.fromkeys(outputs, origin))
         return outputs

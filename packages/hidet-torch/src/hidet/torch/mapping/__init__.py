@@ -10,7 +10,7 @@ that nobody may read is None. It raises a HidetError for a case that core cannot
     matmul, conv, pool         products and windows
     normalize                  softmax, normalisations, attention
     view, move, scatter        other shapes for the same elements, reading and writing at places
-    interpolate                resampling
+    interpolate, gradient      resampling; gradients that are no composition
     create, random             constants, ranges, random numbers
     sizes                      numbers computed from sizes
 """
@@ -24,7 +24,7 @@ from typing import Any
 
 FAMILIES = (
     *("elementwise", "activation", "reduce", "matmul", "conv", "pool", "normalize"),
-    *("view", "move", "scatter", "sort", "interpolate", "create", "random", "sizes"),
+    *("view", "move", "scatter", "sort", "interpolate", "gradient", "create", "random", "sizes"),
 )
 
 Handler = Callable[..., Any]

@@ -25,12 +25,19 @@ _GRID_PADDINGS = ("zeros", "border", "reflection")
 def handlers() -> Mapping[str, Handler]:
     """The handlers of this family."""
     found: dict[str, Handler] = {}
-    for pattern, (mode, aligns, axes) in _MODES.items():
-        for count in axes:
-            name = f"aten.{pattern.format(count)}"
-            found[f"{name}.default"] = _by_scales(mode, aligns)
-            found[f"{name}.vec"] = _by_factors(mode, aligns)
+    for name, mode, aligns in resampling_modes():
+        found[f"{name}.default"] = _by_scales(mode, aligns)
+        found[f"{name}.vec"] = _by_factors(mode, aligns)
     return found | {"aten.grid_sampler_2d.default": _grid_sample, "aten.grid_sampler_3d.default": _grid_sample}
+
+
+def resampling_modes() -> list[tuple[str, str, bool]]:
+    """aten name, core mode, and whether the operator takes `align_corners`."""
+    return [
+        (f"aten.{pattern.format(count)}", mode, aligns)
+        for pattern, (mode, aligns, axes) in _MODES.items()
+        for count in axes
+    ]
 
 
 def _resample(e: Emitter, x: Value, mode: str, align_corners: bool, scales: Sequence[float | None]) -> Value:

@@ -26,6 +26,7 @@ def handlers() -> Mapping[str, Handler]:
         "aten.native_group_norm.default": _group_norm,
         "aten._native_batch_norm_legit_no_training.default": _batch_norm,
         "aten._native_batch_norm_legit_functional.default": _batch_norm_functional,
+        "aten._batch_norm_with_update_functional.default": _batch_norm_with_update,
         "aten._native_batch_norm_legit.no_stats": _batch_norm_no_stats,
         "aten._scaled_dot_product_flash_attention_for_cpu.default": _flash_attention,
         "aten.scaled_dot_product_attention.default": _attention,
@@ -122,7 +123,15 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> Results:
-    return (e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps), None, None)
+    return (e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps), _empty(e, 1), _empty(e, 2))
+
+
+def _empty(e: Emitter, number: int) -> Value | None:
+    """Statistics that inference does not compute: torch returns tensors without elements."""
+    type_ = e.results[number]
+    if type_ is None or not e.is_read(number):
+        return None
+    return e.emit("full", shape=type_.shape, value=0, dtype=type_.dtype)
 
 
 def _batch_statistics(e: Emitter, x: Value, eps: float) -> tuple[Value, Value, Value, Value]:
@@ -156,13 +165,30 @@ def _batch_norm_functional(
     """Training: statistics of the batch, and running ones moved towards them, the variance being unbiased."""
     if not training:
         output = e.emit("batch_norm", x, running_mean, running_var, weight, bias, eps=eps)
-        return output, None, None, running_mean, running_var
+        return output, _empty(e, 1), _empty(e, 2), running_mean, running_var
     variance, mean, inverse, source = _batch_statistics(e, x, eps)
     output = e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps)
     axes = (0, *range(2, x.tensor.rank))
     unbiased = e.emit("var", source, axes=axes, keepdim=False, correction=1)
     moved = [_moved(e, old, new, momentum) for old, new in ((running_mean, mean), (running_var, unbiased))]
     return output, mean, inverse, *moved
+
+
+def _batch_norm_with_update(
+    e: Emitter,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    momentum: float,
+    eps: float,
+) -> Results:
+    """As in training; the fourth result is a buffer that only some devices use."""
+    output, mean, inverse, *moved = _batch_norm_functional(
+        e, x, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return output, mean, inverse, _empty(e, 3), *moved
 
 
 def _moved(e: Emitter, old: Value, new: Value, momentum: float) -> Value:

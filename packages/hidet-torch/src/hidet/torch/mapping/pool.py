@@ -26,7 +26,8 @@ def handlers() -> Mapping[str, Handler]:
     return found
 
 
-def _window(axes: int, kernel_size: Numbers, stride: Numbers, padding: Numbers) -> dict[str, Any]:
+def window(axes: int, kernel_size: Numbers, stride: Numbers, padding: Numbers) -> dict[str, Any]:
+    """Attributes of core's pooling operators."""
     kernel = _per_axis(kernel_size, axes)
     given = () if isinstance(stride, Sequence) and not stride else _per_axis(stride, axes)
     return {"kernel": kernel, "stride": given or kernel, "padding": _per_axis(padding, axes)}
@@ -59,7 +60,7 @@ def _avg_pool(axes: int) -> Handler:
             ceil_mode=ceil_mode,
             count_include_pad=count_include_pad,
             divisor_override=divisor_override,
-            **_window(axes, kernel_size, stride, padding),
+            **window(axes, kernel_size, stride, padding),
         )
         return e.reshape(pooled, e.result.shape)
 
@@ -76,7 +77,7 @@ def _max_pool_with_indices(axes: int) -> Handler:
         dilation: Numbers = 1,
         ceil_mode: bool = False,
     ) -> tuple[Value | None, ...]:
-        attrs = _window(axes, kernel_size, stride, padding)
+        attrs = window(axes, kernel_size, stride, padding)
         attrs |= {"dilation": _per_axis(dilation, axes), "ceil_mode": ceil_mode}
         core = "max_pool_with_indices" if e.is_read(1) else "max_pool"
         values = e.emit_all(core, (_with_batch(e, x, axes),), attrs)

@@ -28,6 +28,8 @@ def handlers() -> Mapping[str, Handler]:
         "aten.bernoulli.p": _bernoulli_p,
         "aten.native_dropout.default": _native_dropout,
         "aten.uniform.default": _uniform,
+        "aten.normal_functional.default": _normal,
+        "aten.exponential.default": _exponential,
     }
 
 
@@ -106,3 +108,16 @@ def _native_dropout(e: Emitter, x: Value, p: float, train: bool | None) -> tuple
 def _uniform(e: Emitter, x: Value, from_: float = 0.0, to: float = 1.0, *, generator: object = None) -> Value:
     _refuse_generator(generator)
     return arithmetic(e, "add", arithmetic(e, "mul", _draw(e, "rand", dtype=e.result.dtype), to - from_), from_)
+
+
+def _normal(e: Emitter, x: Value, mean: float = 0.0, std: float = 1.0, *, generator: object = None) -> Value:
+    _refuse_generator(generator)
+    return arithmetic(e, "add", arithmetic(e, "mul", _draw(e, "randn", dtype=e.result.dtype), std), mean)
+
+
+def _exponential(e: Emitter, x: Value, lambd: float = 1.0, *, generator: object = None) -> Value:
+    """-log(1 - u) / lambd for uniform u in [0, 1)."""
+    _refuse_generator(generator)
+    drawn = _draw(e, "rand", dtype=dtypes.f32)
+    spread = e.emit("log1p", e.emit("neg", drawn))
+    return e.cast(e.emit("mul", spread, e.constant(-1 / lambd, dtypes.f32)), e.result.dtype)

@@ -113,7 +113,14 @@ def _count_nonzero(e: Emitter, x: Value, dim: Axes = None) -> Value:
     return e.emit("count_nonzero", x, axes=_axes(dim), keepdim=False)
 
 
+def _cdist(e: Emitter, a: Value, b: Value, p: float, compute_mode: int | None) -> Value:
+    """Distances of every row of a[..., m, k] and every row of b[..., n, k]."""
+    rows, columns = e.unsqueeze(a, (a.tensor.rank - 1,)), e.unsqueeze(b, (b.tensor.rank - 2,))
+    return e.emit("norm", e.emit("sub", rows, columns), p=p, axes=(-1,), keepdim=False)
+
+
 _SINGLE: dict[str, Handler] = {
+    "aten._cdist_forward.default": _cdist,
     "aten.logsumexp.default": _logsumexp,
     "aten.linalg_vector_norm.default": _vector_norm,
     "aten.count_nonzero.default": _count_nonzero,

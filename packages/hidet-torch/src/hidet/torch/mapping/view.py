@@ -27,7 +27,12 @@ def handlers() -> Mapping[str, Handler]:
         "aten._reshape_alias.default": _view,
         "aten.flatten.using_ints": _view,
         "aten.unflatten.int": _view,
+        "aten.view_copy.default": _view,
         "aten.view.dtype": _view_as_type,
+        "aten.narrow_copy.default": _narrow,
+        "aten.permute_copy.default": _permute,
+        "aten.as_strided_copy.default": _as_strided,
+        "aten.unbind_copy.int": _unbind,
         "aten.permute.default": _permute,
         "aten.t.default": _t,
         "aten.transpose.int": _transpose,
@@ -109,6 +114,10 @@ def slice_attributes(rank: int, axis: int, start: Dim | None, stop: Dim | None, 
     starts[axis], steps[axis] = start, step
     stops[axis] = None if isinstance(stop, int) and stop >= _END else stop
     return {"starts": tuple(starts), "stops": tuple(stops), "steps": None if step == 1 else tuple(steps)}
+
+
+def _narrow(e: Emitter, x: Value, dim: int, start: Dim, length: Dim) -> Value:
+    return cut(e, x, dim % x.tensor.rank, start, start + length)
 
 
 def _select(e: Emitter, x: Value, dim: int, index: Dim) -> Value:
