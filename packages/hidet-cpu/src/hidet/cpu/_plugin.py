@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from hidet.plugins.specs import ScheduleSpec, TargetSpec
+from hidet.plugins.specs import PassSpec, ScheduleSpec, TargetSpec
+
+if TYPE_CHECKING:
+    from hidet.graph.operator import OperatorSpec
 
 HIDET_API = 1
+
+
+def hidet_operators() -> Iterable[OperatorSpec]:
+    """Operators on packed weights."""
+    from hidet.cpu.ops import SPECS
+
+    return SPECS
 
 
 def hidet_targets() -> Iterable[TargetSpec]:
     """The machine this process runs on."""
     return [TargetSpec(name="cpu", aliases=("llvm",), load="hidet.cpu.target:CpuTarget", doc="This CPU, through LLVM")]
+
+
+def hidet_passes() -> Iterable[PassSpec]:
+    """Packing of weights, and lowerings of thread IR that LLVM does not do without a library."""
+    return [
+        PassSpec(
+            name="expand-math",
+            level="program",
+            targets=("cpu",),
+            load="hidet.cpu.passes.expand_math:ExpandMath",
+            doc="mathematical functions become code of the module",
+        ),
+        PassSpec(
+            name="cpu-pack-weights",
+            level="graph",
+            targets=("cpu",),
+            after=("eliminate-dead", "assign-layout"),
+            before=("split-prepare",),
+            load="hidet.cpu.passes.pack_weights:PackWeights",
+            doc="weights of matrix products and convolutions are packed once",
+        ),
+    ]
 
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:
@@ -23,5 +56,13 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             targets=("cpu",),
             load="hidet.cpu.schedules.elementwise:ElementwiseRule",
             doc="fused element-wise chains, vectorised",
-        )
+        ),
+        ScheduleSpec(
+            name="cpu.matmul",
+            ops=("matmul", "linear", "cpu.linear_packed"),
+            targets=("cpu",),
+            epilogue="element-wise",
+            load="hidet.cpu.schedules.matmul:MatmulRule",
+            doc="register-tiled matrix products on packed panels",
+        ),
     ]

@@ -1,0 +1,100 @@
+"""Packing of weights: products and convolutions by steady weights become operators that read packed ones.
+
+The packing is a node of its own, on parameters alone, so that `split-prepare` moves it out of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hidet.cpu.schedules.gemm_tile import tile_shape
+from hidet.dims import DimExpr
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.operator import define_node
+from hidet.ops.rules import arithmetic_dtype
+from hidet.passes.rewriter import GraphRewriter
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+
+@dataclass(frozen=True)
+class PackWeights:
+    """Rewrites operators whose weight depends on parameters and constants alone and has a fixed shape."""
+
+    name: ClassVar[str] = "cpu-pack-weights"
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """One walk in graph order; two readers of a weight share its packed form."""
+        from hidet.cpu.target import CpuTarget
+
+        assert isinstance(ctx.target, CpuTarget)
+        mutated = {graph.inputs[position] for position, _ in graph.mutates}
+        steady = ({*graph.parameters, *graph.constants}) - mutated
+        rewriter = GraphRewriter(graph, ctx.registry.operators)
+        packed: dict[tuple[object, ...], Value] = {}
+        for node in graph.nodes:
+            if _is_steady(node, steady):
+                steady.update(node.outputs)
+            plan = _plan(node, steady, ctx.target)
+            if plan is None:
+                rewriter.keep(node)
+                continue
+            weight = node.inputs[1]
+            key = (weight, plan.pack, *plan.pack_attrs.items())
+            if key not in packed:
+                packed[key] = rewriter.emit(plan.pack, weight, at=node, **plan.pack_attrs)
+                rewriter.changed = True
+            spec = ctx.registry.operators[plan.op]
+            inputs = (node.inputs[0], packed[key], *node.inputs[2:])
+            attrs = spec.attrs(plan.attrs)
+            definition = define_node(spec, [None if v is None else v.type for v in inputs], attrs)
+            rewriter.keep(Node(spec, inputs, attrs, node.outputs, node.loc, definition))
+        return rewriter.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How to rewrite one node: the packing operator and the packed operator, with their attributes."""
+
+    pack: str
+    pack_attrs: Mapping[str, Any]
+    op: str
+    attrs: Mapping[str, Any]
+
+
+def _is_steady(node: Node, steady: set[Value]) -> bool:
+    """Whether a node gives the same result at every call, as far as parameters do not change."""
+    if node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
+        return False
+    return all(value in steady for value in node.values)
+
+
+def _plan(node: Node, steady: set[Value], target: Any) -> _Plan | None:
+    rewrite = _REWRITES.get(node.op.name)
+    weight = node.inputs[1] if rewrite is not None else None
+    if rewrite is None or weight is None or weight not in steady:
+        return None
+    if any(isinstance(extent, DimExpr) for extent in weight.tensor.shape):
+        return None
+    lanes = tile_shape(target, arithmetic_dtype(weight.tensor.dtype)).lanes
+    return rewrite(node, weight, lanes)
+
+
+def _linear(node: Node, weight: Value, lanes: int) -> _Plan | None:
+    attrs = {"lanes": lanes, "transposed": False}
+    return _Plan("cpu.pack_matrix", attrs, "cpu.linear_packed", {"columns": weight.tensor.shape[0]})
+
+
+def _matmul(node: Node, weight: Value, lanes: int) -> _Plan | None:
+    if weight.tensor.rank != 2 or node.attrs["trans_a"]:
+        return None
+    is_row_major = not node.attrs["trans_b"]
+    attrs = {"lanes": lanes, "transposed": is_row_major}
+    columns = weight.tensor.shape[1 if is_row_major else 0]
+    return _Plan("cpu.pack_matrix", attrs, "cpu.linear_packed", {"columns": columns})
+
+
+_REWRITES: dict[str, Callable[[Node, Value, int], _Plan | None]] = {"linear": _linear, "matmul": _matmul}

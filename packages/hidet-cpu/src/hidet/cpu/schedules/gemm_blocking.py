@@ -1,0 +1,104 @@
+"""How a matrix product is cut into work items and cache-sized chunks: an analytic choice, made from sizes alone.
+
+The numbers are run-time parameters of the kernel, so a poor choice costs time and never correctness, and products of
+different sizes still share one kernel. Symbolic sizes count with their hints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hidet import dims
+from hidet.cpu.schedules.gemm_tile import TileShape
+from hidet.dims import Dim
+
+# What a symbolic size without a hint is taken for.
+_UNKNOWN_SIZE = 256
+# Multiply-adds and bytes from beyond the second-level cache that a core of about 3 GHz does in a nanosecond.
+_MULTIPLY_ADDS = {512: 90.0, 256: 45.0, 128: 22.0}
+_BYTES = 12.0
+# A work item: long enough to hide its start, short enough to balance a few dozen of them over the threads.
+_SHORTEST_NS, _LONGEST_NS = 20_000.0, 150_000.0
+_ITEMS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """Sizes of work items and chunks.
+
+    rows: rows of a work item, a multiple of the tile's. groups: column groups of a work item.
+    taps, steps: the part of the sum that is added before going on to the next tile.
+    buffer_step: elements between the buffers of neighbouring tiles; 0 when one chunk is the whole sum.
+    ahead_step: elements of the next panel to fetch at each step.
+    nanoseconds: estimated time of one work item.
+    """
+
+    rows: int
+    groups: int
+    taps: Dim
+    steps: Dim
+    buffer_step: int
+    ahead_step: int
+    nanoseconds: int
+
+
+def choose_blocking(
+    shape: TileShape, l2_bytes: int, problems: Dim, rows: Dim, columns: Dim, taps: Dim, run: Dim, most_rows: int
+) -> Blocking:
+    """Blocking of `problems` products of `rows` x `columns` over `taps` * `run` steps.
+
+    most_rows: rows that the tables of one work item have room for, at least one tile.
+    """
+    tap_count, run_count = _known(taps), _known(run)
+    row_tiles = _ceil(_known(rows), shape.rows)
+    groups = _ceil(_known(columns), shape.columns)
+    steps = max(1, tap_count * run_count)
+    width = min(_known(columns), shape.columns)
+    step_bytes = width * shape.dtype.nbytes
+
+    rate = _MULTIPLY_ADDS[shape.lanes * shape.dtype.bits] * 32 / shape.dtype.bits
+    tile_ns = max(1.0, steps * shape.rows * width / rate)
+    panel_ns = steps * step_bytes / _BYTES
+    total_ns = _known(problems) * groups * max(row_tiles * tile_ns, panel_ns)
+    item_ns = min(_LONGEST_NS, max(_SHORTEST_NS, total_ns / _ITEMS))
+
+    most_tiles = max(1, most_rows // shape.rows)
+    tiles = max(1, min(most_tiles, round(item_ns / tile_ns), row_tiles))
+    blocks = _ceil(row_tiles, tiles)
+    tiles = _ceil(row_tiles, blocks)
+    column_ns = max(tiles * tile_ns, panel_ns if blocks == 1 else 0.0)
+    item_groups = 1 if blocks > 1 and tiles < most_tiles else max(1, min(groups, int(item_ns / column_ns)))
+
+    chunk_taps, chunk_steps = _chunk(taps, run, int(l2_bytes * 0.3 / step_bytes))
+    is_whole = chunk_taps == taps and chunk_steps == run
+    return Blocking(
+        rows=tiles * shape.rows,
+        groups=item_groups,
+        taps=chunk_taps,
+        steps=chunk_steps,
+        buffer_step=0 if is_whole else shape.rows * shape.columns,
+        # Below four tiles a group, fetching the next panel would hold up this one.
+        ahead_step=_ceil(shape.columns, row_tiles) if row_tiles >= 4 else 0,
+        nanoseconds=max(1, int(item_groups * column_ns)),
+    )
+
+
+def _chunk(taps: Dim, run: Dim, most_steps: int) -> tuple[Dim, Dim]:
+    """Taps and steps of one chunk: everything, or about equal parts of whole taps, or of one tap's steps."""
+    if not isinstance(taps, int) or not isinstance(run, int) or taps * run <= most_steps:
+        return taps, run
+    if run <= most_steps and taps > 1:
+        chunks = _ceil(taps * run, most_steps)
+        return _ceil(taps, chunks), run
+    chunks = _ceil(run, most_steps)
+    # an even number, so that two steps can be done at once
+    return 1, 2 * _ceil(run, 2 * chunks)
+
+
+def _known(dim: Dim) -> int:
+    value = dim if isinstance(dim, int) else dims.hint_value(dim)
+    return max(1, _UNKNOWN_SIZE if value is None else value)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)

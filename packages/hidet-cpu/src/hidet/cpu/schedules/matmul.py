@@ -1,0 +1,218 @@
+"""Matrix products: `linear`, `matmul` and `cpu.linear_packed`, through the kernel of `gemm`.
+
+An unpacked right operand is packed on the way, which costs one pass over it. A left operand of another type or with
+strided rows is copied into contiguous rows first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hidet import dims
+from hidet.cpu.schedules.gemm import BUFFER_ROWS, Gemm, RowTable, inside_pointer, launch_gemm
+from hidet.cpu.schedules.gemm_blocking import choose_blocking
+from hidet.cpu.schedules.gemm_epilogue import TilePlace
+from hidet.cpu.schedules.gemm_program import ProgramBuilder
+from hidet.cpu.schedules.gemm_tile import TileShape, tile_shape
+from hidet.cpu.schedules.pack import decode, launch_copy_rows, launch_pack_panels
+from hidet.dims import Dim
+from hidet.ir import build
+from hidet.ir.expr import Bitcast, Expr, Var
+from hidet.ir.stmt import For, Stmt, Store
+from hidet.ops.rules import arithmetic_dtype
+from hidet.schedule.affine import Affine, collapse_axes
+from hidet.schedule.lowering import KernelScope
+from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.task import Task, TaskTensor
+
+if TYPE_CHECKING:
+    from hidet.cpu.target import CpuTarget
+
+Axis = tuple[Dim, Dim]
+"""An extent and a stride in elements."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixProduct:
+    """A product as strided operands.
+
+    batch: axes that both operands have, as (extent, stride in the left, stride in the right operand).
+    rows: further axes of the result before the columns, as (extent, stride in the left operand).
+    columns, steps: (extent, stride in the right operand) and (extent, stride in the left, stride in the right operand).
+    is_packed: whether the right operand is packed already; its strides then mean nothing.
+    """
+
+    left: TaskTensor
+    right: TaskTensor
+    batch: tuple[tuple[Dim, Dim, Dim], ...]
+    rows: tuple[Axis, ...]
+    columns: Axis
+    steps: tuple[Dim, Dim, Dim]
+    is_packed: bool
+
+
+class MatmulRule:
+    """Schedules matrix products whose operands are in memory."""
+
+    def match(self, task: Task, target: CpuTarget) -> Match | None:
+        """Products of floats or integers, of any size and strides."""
+        if any(prologue is not None for prologue in task.prologues):
+            return None
+        product = _matrix_product(task)
+        return None if product is None else Match(task, product)
+
+    def space(self, match: Match, target: CpuTarget) -> SearchSpace:
+        """Nothing to tune yet."""
+        return SearchSpace()
+
+    def default(self, match: Match, target: CpuTarget) -> Params:
+        """No parameters."""
+        return {}
+
+    def build(self, match: Match, params: Params, target: CpuTarget) -> Program:
+        """Copies where needed, then one kernel."""
+        product: MatrixProduct = match.data
+        shape = tile_shape(target, arithmetic_dtype(product.left.type.dtype))
+        builder = ProgramBuilder(match.task)
+        left, rows, step, batch_strides = _left_operand(builder, product, shape)
+        right, panel_strides = _right_operand(builder, product, shape)
+        batch = [extent for extent, _, _ in product.batch]
+        inside = inside_pointer(left)
+        row_count = dims.product([extent for extent, _ in rows])
+        problems = dims.product(batch)
+        blocking = choose_blocking(
+            shape, target.cpu.l2_bytes, problems, row_count, product.columns[0], 1, product.steps[0], BUFFER_ROWS
+        )
+
+        def digits(scope: KernelScope, problem: Expr) -> list[Expr]:
+            return decode(problem, [scope.size(n, "batch") if axis else None for axis, n in enumerate(batch)])
+
+        def fill(scope: KernelScope, table: RowTable, problem: Expr) -> Stmt:
+            strides = [scope.size(stride, "stride") for stride in batch_strides]
+            start = inside + build.flatten(digits(scope, problem), strides)
+            return fill_matrix_rows(scope, table, start, rows)
+
+        def panel_offset(scope: KernelScope, problem: Expr) -> Expr:
+            return build.flatten(digits(scope, problem), [scope.size(s, "stride") for s in panel_strides])
+
+        def place(scope: KernelScope, problem: Expr) -> TilePlace:
+            lead = len(batch)
+            positions = tuple(range(lead, lead + len(product.rows)))
+            fixed = dict(enumerate(digits(scope, problem)))
+            return TilePlace(positions, lead + len(product.rows), build.index(0), fixed)
+
+        gemm = Gemm(
+            problems=problems,
+            rows=row_count,
+            columns=product.columns[0],
+            taps=1,
+            run=product.steps[0],
+            element=left.dtype,
+            step=step,
+            packed=right,
+            panel_problem_stride=panel_offset,
+            fill=fill,
+            sources={left: inside},
+            place=place,
+        )
+        launch_gemm(builder, match.task, gemm, shape, blocking)
+        return builder.program()
+
+
+def fill_matrix_rows(scope: KernelScope, table: RowTable, start: Expr, axes: Sequence[Axis]) -> Stmt:
+    """Addresses of rows counted through `axes` from `start`; rows past the last one repeat it."""
+    variables = [build.size_var(f"i{n}") for n in range(len(axes))]
+    strides = Affine(dict(zip(variables, [stride for _, stride in axes], strict=True)), 0)
+    groups = collapse_axes(variables, [extent for extent, _ in axes], [strides], frozenset())
+    extents = [
+        scope.size(dims.product([axes[n][0] for n in group]), "extent") if number else None
+        for number, group in enumerate(groups)
+    ]
+    entry = build.size_var("entry")
+    row = build.minimum(table.first_row + entry, table.last_row)
+    offset = build.flatten(
+        decode(row, extents)[: len(groups)], [scope.size(axes[group[-1]][1], "stride") for group in groups]
+    )
+    address = Bitcast(start + offset, build.INDEX)
+    return For(entry, build.index(0), table.count, Store(table.variable, (entry,), address))
+
+
+def _left_operand(
+    builder: ProgramBuilder, product: MatrixProduct, shape: TileShape
+) -> tuple[Var, tuple[Axis, ...], Dim, tuple[Dim, ...]]:
+    """Pointer, row axes, step stride and batch strides of the left operand, copied where its rows cannot be read."""
+    pointer = builder.pointers[product.left.operand]
+    depth, stride, _ = product.steps
+    batch = tuple((extent, left) for extent, left, _ in product.batch)
+    if pointer.dtype is shape.dtype and (stride == 1 or depth == 1):
+        return pointer, product.rows, 1, tuple(left for _, left in batch)
+    axes = (*batch, *product.rows)
+    copy = builder.scratch("rows", shape.dtype, dims.product([extent for extent, _ in axes]) * depth)
+    launch_copy_rows(builder, pointer, copy, axes, (depth, stride))
+    strides = _dense([extent for extent, _ in axes], depth)
+    rows = tuple(zip([extent for extent, _ in product.rows], strides[len(batch) :], strict=True))
+    return copy, rows, 1, strides[: len(batch)]
+
+
+def _right_operand(builder: ProgramBuilder, product: MatrixProduct, shape: TileShape) -> tuple[Var, tuple[Dim, ...]]:
+    """Pointer and batch strides of the packed right operand."""
+    pointer = builder.pointers[product.right.operand]
+    if product.is_packed:
+        return pointer, ()
+    depth, _, stride = product.steps
+    panels = dims.ceildiv(product.columns[0], shape.lanes) * depth * shape.lanes
+    own = [(1 if right == 0 else extent, right) for extent, _, right in product.batch]
+    packed = builder.scratch("packed", shape.dtype, dims.product([extent for extent, _ in own]) * panels)
+    launch_pack_panels(builder, pointer, packed, own, product.columns, (depth, stride), shape.lanes)
+    strides = _dense([extent for extent, _ in own], panels)
+    return packed, tuple(
+        0 if right == 0 else stride for stride, (_, _, right) in zip(strides, product.batch, strict=True)
+    )
+
+
+def _dense(extents: Sequence[Dim], inner: Dim) -> tuple[Dim, ...]:
+    strides: list[Dim] = []
+    for extent in reversed(extents):
+        strides.append(inner)
+        inner = inner * extent
+    return tuple(reversed(strides))
+
+
+def _matrix_product(task: Task) -> MatrixProduct | None:
+    assert task.anchor is not None
+    left, right = task.anchor_inputs[:2]
+    if left is None or right is None:
+        return None
+    if task.op_name == "matmul":
+        return _from_matmul(task, left, right)
+    x, shape = left.type, task.anchor.outputs[0].tensor.shape
+    rows = tuple(zip(x.shape[:-1], x.element_strides[:-1], strict=True))
+    steps = (x.shape[-1], x.element_strides[-1], right.type.element_strides[-1])
+    columns = (shape[-1], right.type.element_strides[0])
+    return MatrixProduct(left, right, (), rows, columns, steps, task.op_name == "cpu.linear_packed")
+
+
+def _from_matmul(task: Task, left: TaskTensor, right: TaskTensor) -> MatrixProduct:
+    assert task.anchor is not None
+    attrs, shape = task.anchor.attrs, task.anchor.outputs[0].tensor.shape
+    *_, m, n = shape
+    left_strides, right_strides = left.type.element_strides, right.type.element_strides
+    row, step = (-1, -2) if attrs["trans_a"] else (-2, -1)
+    right_step, column = (-1, -2) if attrs["trans_b"] else (-2, -1)
+    batch = shape[:-2]
+    left_batch, right_batch = _batch_strides(left, batch), _batch_strides(right, batch)
+    rows: tuple[Axis, ...] = ((m, left_strides[row]),)
+    both: tuple[tuple[Dim, Dim, Dim], ...] = tuple(zip(batch, left_batch, right_batch, strict=True))
+    if all(stride == 0 for stride in right_batch):
+        rows, both = (*zip(batch, left_batch, strict=True), *rows), ()
+    steps = (left.type.shape[step], left_strides[step], right_strides[right_step])
+    return MatrixProduct(left, right, both, rows, (n, right_strides[column]), steps, is_packed=False)
+
+
+def _batch_strides(tensor: TaskTensor, batch: Sequence[Dim]) -> list[Dim]:
+    """Strides along the result's batch axes: 0 where the operand has no such axis or repeats along it."""
+    own, strides = tensor.type.shape[:-2], tensor.type.element_strides[:-2]
+    missing = len(batch) - len(own)
+    return [0] * missing + [0 if extent == 1 else stride for extent, stride in zip(own, strides, strict=True)]

@@ -1,0 +1,79 @@
+"""For tests of schedules: compile a small graph around one operator and compare with the numpy reference."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hidet.context import CompileContext, make_context
+from hidet.driver import compile_graph
+from hidet.dtypes import from_numpy
+from hidet.graph import GraphBuilder, TensorType
+from hidet.graph.graph import Graph, Value
+from hidet.graph.interpret import interpret
+
+Array = np.ndarray[Any, Any]
+Make = Callable[..., Value]
+
+# Relative to the largest result: rounding of the result type, and for f32 of sums over a few hundred products.
+TOLERANCE = {"float64": 1e-13, "float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
+
+
+def numpy_dtype(name: str) -> Any:
+    """The numpy dtype called `name`, with the half types of ml_dtypes."""
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def random_array(*shape: int, dtype: str = "float32", seed: int = 0) -> Array:
+    """Numbers of either sign; integers are small."""
+    values = np.random.default_rng([seed, *shape]).standard_normal(shape)
+    return (values * 3 if "int" in dtype else values).astype(numpy_dtype(dtype))
+
+
+@functools.cache
+def context() -> CompileContext:
+    """A context that compiles everything anew."""
+    return make_context("cpu", {"cache": False, "threads": 2})
+
+
+def build(
+    make: Make, arrays: Sequence[Array], types: Sequence[TensorType | None] = (), parameters: Sequence[int] = ()
+) -> Graph:
+    """The graph of `make(builder, *inputs)`; `types` replace those of the arrays, `parameters` are input numbers."""
+    builder = GraphBuilder(context().registry.operators)
+    inputs = []
+    for number, array in enumerate(arrays):
+        given = types[number] if number < len(types) else None
+        type_ = given or TensorType(from_numpy(array.dtype), array.shape)
+        inputs.append(builder.input(type_, f"x{number}", is_parameter=number in parameters))
+    return builder.build([make(builder, *inputs)])
+
+
+def assert_compiles_right(
+    make: Make, *arrays: Array, types: Sequence[TensorType | None] = (), parameters: Sequence[int] = ()
+) -> None:
+    """The compiled graph gives what the definition says, and no operator runs on the fallback nest."""
+    graph = build(make, arrays, types, parameters)
+    compiled = compile_graph(graph, context())
+    nodes = compiled.report().nodes
+    assert nodes.fallback == nodes.eager == nodes.host == 0, nodes
+    results = compiled(*arrays)
+    (expected,) = interpret(graph, list(arrays))
+    assert_close(results[0] if isinstance(results, tuple) else results, expected)
+
+
+def assert_close(actual: Array, expected: Array) -> None:
+    """Equal up to rounding; integers exactly; NaN and infinities in the same places."""
+    assert actual.shape == expected.shape
+    assert actual.dtype == expected.dtype
+    tolerance = TOLERANCE.get(actual.dtype.name)
+    if tolerance is None:
+        np.testing.assert_array_equal(actual, expected)
+        return
+    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    scale = np.abs(b[np.isfinite(b)]).max(initial=0.0)
+    np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * scale, equal_nan=True)

@@ -1,0 +1,136 @@
+"""Matrix products on packed panels: edges of tiles, operands of any stride, fused operators, element types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hidet import dims, dtypes
+from hidet.cpu.schedules.gemm_blocking import choose_blocking
+from hidet.cpu.schedules.gemm_tile import tile_shape
+from hidet.cpu.testing import assert_compiles_right, build, context, random_array
+from hidet.driver import compile_graph
+from hidet.graph import TensorType
+from hidet.graph.interpret import interpret
+
+SIZES = [(1, 1, 1), (2, 17, 5), (5, 64, 8), (7, 48, 33), (13, 100, 64), (131, 70, 12)]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_linear_with_a_packed_weight_is_right_at_every_edge(m: int, n: int, k: int) -> None:
+    arrays = random_array(m, k), random_array(n, k), random_array(n)
+    assert_compiles_right(lambda g, x, w, b: g.emit("linear", x, w, b), *arrays, parameters=(1, 2))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_a_product_of_two_activations_packs_the_right_one(m: int, n: int, k: int) -> None:
+    assert_compiles_right(lambda g, a, b: g.emit("matmul", a, b), random_array(m, k), random_array(k, n))
+
+
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_transposed_operands_are_read_in_place_or_copied(trans_a: bool, trans_b: bool) -> None:
+    a = random_array(*((20, 9) if trans_a else (9, 20)))
+    b = random_array(*((37, 20) if trans_b else (20, 37)))
+    assert_compiles_right(lambda g, x, y: g.emit("matmul", x, y, trans_a=trans_a, trans_b=trans_b), a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((2, 3, 7, 8), (2, 3, 8, 5)), ((2, 3, 7, 8), (2, 1, 8, 5)), ((3, 7, 8), (2, 3, 8, 5)), ((2, 1, 7, 8), (8, 5))],
+)
+def test_batches_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    assert_compiles_right(lambda g, x, y: g.emit("matmul", x, y), random_array(*a), random_array(*b))
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_matmul_by_a_parameter_is_packed_once(trans_b: bool) -> None:
+    x, w = random_array(7, 20), random_array(*((33, 20) if trans_b else (20, 33)))
+    graph = build(lambda g, a, b: g.emit("matmul", a, b, trans_b=trans_b), (x, w), parameters=(1,))
+    compiled = compile_graph(graph, context())
+    assert compiled.report().kernels == 1
+    np.testing.assert_allclose(compiled(x, w), interpret(graph, [x, w])[0], rtol=1e-5, atol=1e-5)
+    changed = w + 1
+    np.testing.assert_allclose(compiled(x, changed), interpret(graph, [x, changed])[0], rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["relu", "gelu", "silu"])
+def test_activations_are_fused(name: str) -> None:
+    arrays = random_array(2, 5, 64), random_array(33, 64), random_array(33)
+    assert_compiles_right(lambda g, x, w, b: g.emit(name, g.emit("linear", x, w, b)), *arrays, parameters=(1, 2))
+
+
+def test_a_residual_and_a_broadcast_factor_are_fused() -> None:
+    arrays = random_array(2, 5, 64), random_array(33, 64), random_array(2, 5, 33), random_array(2, 1, 33)
+    assert_compiles_right(
+        lambda g, x, w, r, s: g.emit("mul", g.emit("add", g.emit("linear", x, w), r), s), *arrays, parameters=(1,)
+    )
+
+
+def test_an_operand_strided_along_columns_is_fused_element_by_element() -> None:
+    arrays = random_array(2, 5, 64), random_array(33, 64), random_array(2, 33, 5)
+    assert_compiles_right(
+        lambda g, x, w, r: g.emit("add", g.emit("linear", x, w), g.emit("transpose", r, perm=(0, 2, 1))),
+        *arrays,
+        parameters=(1,),
+    )
+
+
+def test_rows_that_do_not_merge_into_one_axis_are_counted_through_several() -> None:
+    arrays = random_array(4, 3, 16), random_array(33, 16), random_array(33)
+    assert_compiles_right(
+        lambda g, x, w, b: g.emit("linear", g.emit("transpose", x, perm=(1, 0, 2)), w, b), *arrays, parameters=(1, 2)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16", "int32", "int64", "int8"])
+def test_every_element_type_accumulates_as_defined(dtype: str) -> None:
+    x, w, b = (random_array(*shape, dtype=dtype) for shape in ((7, 40), (50, 40), (50,)))
+    assert_compiles_right(lambda g, x, w, b: g.emit("relu", g.emit("linear", x, w, b)), x, w, b, parameters=(1, 2))
+
+
+def test_infinities_and_nan_stay_in_their_rows() -> None:
+    x, w = random_array(9, 20), random_array(40, 20)
+    x[2, 3], x[5, 7] = np.inf, np.nan
+    assert_compiles_right(lambda g, x, w: g.emit("linear", x, w), x, w, parameters=(1,))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 9, 200])
+def test_one_kernel_serves_every_number_of_rows(rows: int) -> None:
+    types = [TensorType(dtypes.f32, (dims.symbol("s0", 0, 1024), 40))]
+    arrays = random_array(rows, 40), random_array(50, 40)
+    assert_compiles_right(lambda g, x, w: g.emit("linear", x, w), *arrays, types=types, parameters=(1,))
+
+
+@pytest.mark.parametrize(("x", "w"), [((0, 5), (7, 5)), ((3, 0), (7, 0)), ((3, 5), (0, 5))])
+def test_empty_products_are_empty_or_zero(x: tuple[int, int], w: tuple[int, int]) -> None:
+    assert_compiles_right(lambda g, a, b: g.emit("linear", a, b), random_array(*x), random_array(*w))
+
+
+def test_a_long_sum_is_added_in_chunks() -> None:
+    arrays = random_array(20, 9000), random_array(70, 9000)
+    assert_compiles_right(lambda g, x, w: g.emit("linear", x, w), *arrays, parameters=(1,))
+
+
+def test_sizes_are_not_compiled_in() -> None:
+    """Sizes of one divisibility class share a kernel."""
+
+    def chain(g, x, *weights):  # type: ignore[no-untyped-def]  # a graph in the making
+        for weight in weights:
+            x = g.emit("relu", g.emit("linear", x, weight))
+        return x
+
+    arrays = random_array(5, 64), random_array(128, 64), random_array(256, 128), random_array(64, 256)
+    compiled = compile_graph(build(chain, arrays, parameters=(1, 2, 3)), context())
+    assert compiled.report().kernels == 1
+
+
+@pytest.mark.parametrize("size", [(1, 768, 768), (128, 3072, 768), (128, 768, 3072), (12544, 64, 147)])
+def test_work_items_are_neither_few_nor_tiny(size: tuple[int, int, int]) -> None:
+    m, n, k = size
+    shape = tile_shape(context().target, dtypes.f32)  # type: ignore[arg-type]  # the CPU target
+    blocking = choose_blocking(shape, 1 << 20, 1, m, n, 1, k, 132)
+    items = -(-m // blocking.rows) * -(-n // (blocking.groups * shape.columns))
+    assert blocking.rows % shape.rows == 0
+    assert items >= 4
+    assert 4_000 <= blocking.nanoseconds <= 400_000
