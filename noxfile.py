@@ -30,6 +30,7 @@ nox.options.error_on_external_run = True
 ROOT = Path(__file__).parent
 PACKAGES = tuple(path.parent.name for path in sorted(ROOT.glob("packages/*/pyproject.toml")))
 EXAMPLE = ROOT / "examples" / "plugin-schedule"
+EXAMPLE_NAME = "hidet-example-plugin"
 DIST = ROOT / "dist"
 
 TORCH = "torch==2.13.0"
@@ -77,7 +78,8 @@ class Environment:
         return str(output).strip()
 
     def pip(self, *arguments: str) -> None:
-        self.run("-m", "pip", "--quiet", "--disable-pip-version-check", "install", *arguments)
+        # Twice quiet: warnings about the machine's pip configuration hide what matters; errors are still shown.
+        self.run("-m", "pip", "-qq", "--disable-pip-version-check", "install", *arguments)
 
     def install(self, *requirements: str) -> None:
         """Install through uv where there is one, else through pip."""
@@ -88,6 +90,12 @@ class Environment:
             return
         command = (uv, "pip", "install", "--quiet", "--python", self.python, *requirements, *pinned)
         self.session.run(*command, env=self.uv_settings(), external=True)
+
+    def install_from_dist(self, *requirements: str) -> None:
+        """Install with our wheels taken from dist/ as they are now: uv would take an earlier build from its cache."""
+        built = (*PACKAGES, EXAMPLE_NAME)
+        fresh = [argument for name in built for argument in ("--refresh-package", name)] if find_uv() else []
+        self.install("--find-links", str(DIST), *fresh, *requirements)
 
     def uv_settings(self) -> dict[str, str]:
         """Where wheels lie: uv does not read pip's settings."""
@@ -207,7 +215,7 @@ def wheel_install(session: nox.Session, package: str) -> None:
     environment = bare(session, f"wheel-{package}")
     if package == "hidet-torch":
         environment.install_torch()
-    environment.install("--find-links", str(DIST), package)
+    environment.install_from_dist(package)
     with tempfile.TemporaryDirectory() as elsewhere:
         env = {"HIDET_CACHE_DIR": elsewhere, "HIDET_STRICT_PLUGINS": "1"}
         with session.chdir(elsewhere):
@@ -218,7 +226,7 @@ def wheel_install(session: nox.Session, package: str) -> None:
 def plugin(session: nox.Session) -> None:
     """Install the third-party example from its wheel, beside ours, and run its tests."""
     environment = bare(session, "plugin")
-    environment.install("--find-links", str(DIST), "hidet-cpu", "hidet-example-plugin", *group("tests"))
+    environment.install_from_dist("hidet-cpu", EXAMPLE_NAME, *group("tests"))
     run_pytest(session, environment, "-p", "no:cacheprovider", str(EXAMPLE / "tests"))
 
 
