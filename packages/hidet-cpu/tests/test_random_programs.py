@@ -14,6 +14,7 @@ from hidet.cpu.target import CpuTarget
 from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
 from hidet.ir.types import PointerType
+from hidet.target import CompileJob
 from hidet.testing.program_strategies import arguments, modules
 
 TARGET = CpuTarget()
@@ -26,7 +27,7 @@ def run_compiled(module, values):
     kernel, entry = module.functions
     symbol = f"random_program_{next(SYMBOLS)}"
     named = Module((kernel, replace(entry, name=symbol)), symbol)
-    code = TARGET.load(TARGET.compile([(symbol, named)], 1))
+    code = TARGET.load(TARGET.compile([CompileJob(symbol, named, effort=1)]))
     types, passed = [ctypes.c_void_p], [shared_pool(1).address]
     for var, value in zip(entry.params, values, strict=True):
         ctype, convert = (

@@ -16,12 +16,13 @@ from hidet.graph.verify import verify_graph
 from hidet.ir.func import Module
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
+from hidet.progress import CompileProgress
 from hidet.runtime.artifact import segment_symbols
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.schedule.host import HostCode, build_host_program
 from hidet.schedule.report import count_nodes
 from hidet.schedule.select import ScheduledGraph, select_schedules
-from hidet.target import Binary
+from hidet.target import Binary, CompileJob
 
 
 def compile(
@@ -118,8 +119,13 @@ def compile_modules(modules: Mapping[str, Module], ctx: CompileContext) -> tuple
 
     keys = {name: kernel_key(module, ctx) for name, module in modules.items()}
     found = {name: ctx.cache.get(key) for name, key in keys.items()}
-    missing = [(name, modules[name]) for name, data in found.items() if data is None]
-    fresh = {binary.name: binary for binary in ctx.target.compile(missing, effort=3)} if missing else {}
+    jobs = [
+        CompileJob(name, modules[name], effort=1 if _only_invokes(modules[name]) else 3)
+        for name, data in found.items()
+        if data is None
+    ]
+    with CompileProgress() as progress:
+        fresh = {binary.name: binary for binary in ctx.target.compile(jobs, progress.update)} if jobs else {}
     binaries = []
     for name, data in found.items():
         if data is None:
@@ -127,7 +133,12 @@ def compile_modules(modules: Mapping[str, Module], ctx: CompileContext) -> tuple
             ctx.cache.put(keys[name], fresh[name].data)
         else:
             binaries.append(Binary(name, data, tuple(f.name for f in modules[name].functions)))
-    return binaries, len(modules) - len(missing)
+    return binaries, len(modules) - len(jobs)
+
+
+def _only_invokes(module: Module) -> bool:
+    """Whether a module is a segment's straight-line host code, which gains nothing from optimisation."""
+    return all(function.kind == "host" for function in module.functions)
 
 
 def _arrays(host: HostCode, graph: Graph) -> tuple[Any, ...]:

@@ -19,6 +19,15 @@ class Binary:
     symbols: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CompileJob:
+    """A module to compile under a name; `effort` is an optimisation level, 1 for code that runs once a call."""
+
+    name: str
+    module: Module
+    effort: int = 3
+
+
 class LoadedCode(Protocol):
     """Code in memory, ready to be called; it stays valid while this object lives."""
 
@@ -48,8 +57,8 @@ class Target(Protocol):
     def prefers_channels_last(self) -> bool:
         """Whether convolutions want the channels of a pixel next to each other in memory."""
 
-    def compile(self, modules: Sequence[tuple[str, Module]], effort: int) -> list[Binary]:
-        """Compile modules, each under its name. `effort` is 1 for small graphs and 3 otherwise."""
+    def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
+        """Compile modules, in order. `progress` is called with (modules done, modules in all)."""
 
     def load(self, binaries: Sequence[Binary]) -> LoadedCode:
         """Link binaries together and make them callable."""

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from hidet.cache import source_hash
 from hidet.cpu.arch import CpuArch, host_arch
 from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.pool import pool_symbols, shared_pool
 from hidet.cpu.toolchain import compile_objects, toolchain_version
-from hidet.target import Binary
-
-if TYPE_CHECKING:
-    from hidet.ir.func import Module
+from hidet.target import Binary, CompileJob
 
 
 class CpuTarget:
@@ -36,15 +32,15 @@ class CpuTarget:
         """Widest SIMD register worth using."""
         return self.cpu.vector_bits
 
-    def compile(self, modules: Sequence[tuple[str, Module]], effort: int) -> list[Binary]:
-        """Machine code of each module, in order."""
+    def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
+        """Machine code of each module, in order; modules are printed while earlier ones are compiled."""
         from hidet.cpu.codegen import emit_module
 
-        texts = [(emit_module(module, self.cpu), effort) for _, module in modules]
-        objects = compile_objects(texts, self.cpu)
+        texts = ((emit_module(job.module, self.cpu), job.effort) for job in jobs)
+        objects = compile_objects(texts, self.cpu, progress)
         return [
-            Binary(name, data, tuple(f.name for f in module.functions))
-            for (name, module), data in zip(modules, objects, strict=True)
+            Binary(job.name, data, tuple(f.name for f in job.module.functions))
+            for job, data in zip(jobs, objects, strict=True)
         ]
 
     def load(self, binaries: Sequence[Binary]) -> CpuCode:
