@@ -15,9 +15,10 @@ from hidet.errors import ImportFailed, OptionError
 from hidet.torch import compat
 from hidet.torch.decompositions import decompositions
 from hidet.torch.fallback import fallback_warning
-from hidet.torch.importer import import_fx
+from hidet.torch.importer import ImportedGraph, import_fx
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
+from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable
 from torch import fx
 
 Role = Literal["inference", "forward", "backward"]
@@ -41,7 +42,28 @@ def compile_fx(
         raise OptionError(f"backend hidet takes mode and options, got {', '.join(sorted(unknown))}")
     ctx = make_context("auto", torch_options(mode, options))
     refuse_subclasses(example_inputs)
+    if records_gradients(example_inputs) and may_wait(gm, example_inputs):
+        try:
+            return _compile_waiting(gm, example_inputs, ctx)
+        except NeedsJointGraph:
+            # Found while the inference graph was traced, before anything was compiled.
+            pass
     return compile_with_aot(gm, example_inputs, ctx)
+
+
+def _compile_waiting(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext) -> Callable[..., Any]:
+    with torch.no_grad():
+        inference = compile_with_aot(gm, example_inputs, ctx, check=require_repeatable)
+
+    def joint_backend(inner: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return compile_with_aot(inner, inputs, ctx)
+
+    def compile_joint() -> Callable[..., Any]:
+        # Tracing anew gives the joint graph guards of its own, which sizes that change need.
+        joint: Callable[..., Any] = torch.compile(gm, backend=joint_backend)
+        return joint
+
+    return WaitingGraph(gm, inference, compile_joint)
 
 
 def torch_options(mode: str | None, options: Mapping[str, Any] | None) -> Options:
@@ -53,19 +75,33 @@ def torch_options(mode: str | None, options: Mapping[str, Any] | None) -> Option
     return chosen if chosen.threads is not None else replace(chosen, threads=torch.get_num_threads())
 
 
-def compile_with_aot(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext) -> Callable[..., Any]:
-    """Compile a dynamo graph for inference, or forward and backward where gradients are recorded."""
+def compile_with_aot(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    ctx: CompileContext,
+    check: Callable[[ImportedGraph], None] | None = None,
+) -> Callable[..., Any]:
+    """Compile a dynamo graph for inference, or forward and backward where gradients are recorded.
+
+    check: looks at the imported inference graph and may raise before it is compiled.
+    """
     return compat.run_aot(
         gm,
         example_inputs,
-        inference_compiler=partial(compile_aten, ctx=ctx, role="inference"),
+        inference_compiler=partial(compile_aten, ctx=ctx, role="inference", check=check),
         forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
         backward_compiler=partial(compile_aten, ctx=ctx, role="backward"),
         decompositions=decompositions(),
     )
 
 
-def compile_aten(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext, role: Role) -> Runner:
+def compile_aten(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    ctx: CompileContext,
+    role: Role,
+    check: Callable[[ImportedGraph], None] | None = None,
+) -> Runner:
     """Compile one functional aten graph.
 
     Parameters are recognised for inference only: there they are prepared once. Training changes them at every step.
@@ -73,6 +109,8 @@ def compile_aten(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: Compile
     parameters = compat.static_input_indices() if role == "inference" else frozenset()
     with compat.real_tensors():
         imported = import_fx(gm, ctx, parameters, role)
+        if check is not None:
+            check(imported)
         if imported.eager:
             warnings.warn(fallback_warning(imported.eager), stacklevel=2)
         compiled = compile_graph(imported.graph, ctx) if imported.graph.outputs or imported.graph.nodes else None

@@ -53,6 +53,12 @@ def is_static_placeholder(node: fx.Node) -> bool:
     return bool(node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
 
 
+def set_grad_enabled() -> Callable[..., Any]:
+    """What dynamo's graphs call where the user switches recording of gradients on or off."""
+    function: Callable[..., Any] = torch._C._set_grad_enabled
+    return function
+
+
 def core_decompositions() -> dict[Any, Callable[..., Any]]:
     """torch's decompositions into core aten operators."""
     from torch._decomp import core_aten_decompositions

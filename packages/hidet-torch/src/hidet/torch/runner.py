@@ -23,10 +23,10 @@ class Runner:
     the graph returns nothing but its arguments and constants.
     """
 
-    # What torch asks a compiled function for before it passes arguments in a list.
-    _boxed_call = True
-
     def __init__(self, imported: ImportedGraph, compiled: CompiledGraph | None) -> None:
+        # What torch asks a compiled function for before it passes arguments in a list. It copies attributes of the
+        # object, not of its class, to its wrappers.
+        self._boxed_call = True
         self.imported = imported
         self._compiled = compiled
         self._label = f"hidet::{imported.graph.name}"
