@@ -43,14 +43,18 @@ class HostCode:
     constants: tuple[Value, ...]
 
 
-def build_host_program(scheduled: ScheduledGraph, name: str) -> HostCode:
-    """Lay out the table and write the segments' code. `name` prefixes the segments' symbols."""
-    return _Builder(scheduled, name).run()
+def build_host_program(scheduled: ScheduledGraph, name: str, *, split_tasks: bool = False) -> HostCode:
+    """Lay out the table and write the segments' code. `name` prefixes the segments' symbols.
+
+    split_tasks: one segment a task, so that each can be timed on its own.
+    """
+    return _Builder(scheduled, name, split_tasks).run()
 
 
 class _Builder:
-    def __init__(self, scheduled: ScheduledGraph, name: str) -> None:
+    def __init__(self, scheduled: ScheduledGraph, name: str, split_tasks: bool) -> None:
         self.scheduled = scheduled
+        self.split_tasks = split_tasks
         self.graph: Graph = scheduled.task_graph.graph
         self.types = scheduled.task_graph.types
         self.aliases = scheduled.task_graph.aliases
@@ -73,15 +77,17 @@ class _Builder:
         modules: dict[str, Module] = {}
         pending: list[ScheduledTask] = []
         for step in (*self.scheduled.steps, None):
-            if isinstance(step, ScheduledTask):
-                pending.append(step)
-                continue
+            task = step if isinstance(step, ScheduledTask) else None
+            if task is not None:
+                pending.append(task)
+                if not self.split_tasks:
+                    continue
             if pending:
                 symbol = f"{self.name}_segment{len(modules)}"
                 modules[symbol] = self._segment(symbol, pending)
                 steps.append(Segment(symbol))
                 pending = []
-            if step is not None:
+            if isinstance(step, ForeignStep):
                 steps.append(self._foreign(step))
         buffers = [ArenaBuffer(s, n, *self.lifetimes.get(s, (0, 0))) for s, n in self.buffer_bytes.items()]
         program = HostProgram(
