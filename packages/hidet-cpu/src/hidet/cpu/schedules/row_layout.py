@@ -1,0 +1,139 @@
+"""Where the tensors of a row program lie: loops over merged axes, and each access as an offset in loop variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hidet import dims
+from hidet.compute.definition import Operand
+from hidet.cpu.schedules.rows import RowOutput, RowProgram
+from hidet.dims import Dim
+from hidet.ir import build
+from hidet.ir.expr import Access, Expr, Var
+from hidet.ir.node import IRNode
+from hidet.ir.visit import accesses, rewrite
+from hidet.schedule.affine import Affine, affine_offset, collapse_axes
+from hidet.schedule.lowering import KernelScope, Lowering
+from hidet.schedule.task import Task
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """A loop over neighbouring axes that every tensor walks as one: the innermost one's variable counts them all."""
+
+    var: Var
+    extent: Dim
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowLayout:
+    """Loops over rows (`outer`) and within a row (`inner`), outermost in memory first.
+
+    maps: offsets of accesses. targets: offsets of outputs, in the program's order. unit: variables of axes of extent
+    one, which have no loop.
+    """
+
+    outer: tuple[Loop, ...]
+    inner: tuple[Loop, ...]
+    maps: Mapping[Access, Affine]
+    targets: tuple[Affine, ...]
+    unit: frozenset[Var]
+
+    def is_contiguous(self, loop: Loop) -> bool:
+        """Whether most tensors that have one element for each element of the rows lie contiguously along `loop`."""
+        full = [m for m in (*self.maps.values(), *self.targets) if len(m.coefficients) > 0]
+        steps = [m.coefficient(loop.var) for m in full]
+        return 2 * sum(step == 1 for step in steps) >= sum(step != 0 for step in steps)
+
+
+def row_layout(task: Task, program: RowProgram) -> RowLayout | None:
+    """The layout; None when an output's place is no affine function of the loop variables."""
+    strides = {t.operand: t.type.element_strides for t in task.inputs}
+    variables = frozenset((*program.outer, *program.inner))
+    maps: dict[Access, Affine] = {}
+    for value in expressions(program):
+        for access in accesses(value):
+            offset = affine_offset(access.indices, strides[access.operand])
+            if offset is not None and set(offset.coefficients) <= variables:
+                maps[access] = offset
+    targets = [affine_offset(output.indices, output.strides) for output in program.outputs]
+    known = tuple(target for target in targets if target is not None)
+    if len(known) < len(targets):
+        return None
+    pinned = frozenset(v for value in expressions(program) for v in _used_outside(value, maps))
+    everything = [*maps.values(), *known]
+    lead = next((t for t, o in zip(known, program.outputs, strict=True) if not o.per_row), everything[0])
+    outer, outer_unit = _merge(program.outer, program.outer_extents, lead, everything, pinned)
+    inner, inner_unit = _merge(program.inner, program.inner_extents, lead, everything, pinned)
+    return RowLayout(outer, inner, maps, known, outer_unit | inner_unit)
+
+
+def expressions(program: RowProgram) -> tuple[Expr, ...]:
+    """Every expression of the program that may access tensors."""
+    return (program.element, *(s.value for s in program.statistics), *(o.value for o in program.outputs))
+
+
+def _merge(
+    variables: Sequence[Var], extents: Sequence[Dim], lead: Affine, maps: Sequence[Affine], pinned: frozenset[Var]
+) -> tuple[tuple[Loop, ...], frozenset[Var]]:
+    """Loops over `variables` in the order in which `lead` lies in memory, and the variables without a loop."""
+    order = sorted(range(len(variables)), key=lambda n: -(dims.hint_value(lead.coefficient(variables[n])) or 0))
+    axes, sizes = [variables[n] for n in order], [extents[n] for n in order]
+    groups = collapse_axes(axes, sizes, maps, pinned)
+    loops = tuple(Loop(axes[group[-1]], dims.product([sizes[n] for n in group])) for group in groups)
+    grouped = {axes[n] for group in groups for n in group}
+    return loops, frozenset(axes) - grouped
+
+
+def _used_outside(value: Expr, maps: Mapping[Access, Affine]) -> set[Var]:
+    """Variables that occur other than in the indices of the accesses in `maps`."""
+    found: set[Var] = set()
+    stack: list[IRNode] = [value]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or (isinstance(node, Access) and node in maps):
+            continue
+        seen.add(id(node))
+        if isinstance(node, Var):
+            found.add(node)
+        stack.extend(node.children())
+    return found
+
+
+class RowMemory:
+    """The parameters of one kernel, and expressions that read and places to write in terms of loop variables."""
+
+    def __init__(self, task: Task, program: RowProgram, layout: RowLayout) -> None:
+        self.scope = KernelScope()
+        self.layout = layout
+        self.pointers: dict[Operand, Var] = {
+            t.operand: self.scope.pointer(t.operand.name, t.operand.dtype) for t in (*task.inputs, *task.outputs)
+        }
+        self._lowering = Lowering(self.scope, {})
+        self._zeros: dict[Var, Expr] = {var: build.index(0) for var in layout.unit}
+        strides = {t.operand: t.type.element_strides for t in task.inputs}
+        apart = [a for value in expressions(program) for a in accesses(value) if a not in layout.maps]
+        for operand in dict.fromkeys(access.operand for access in apart):
+            self._lowering.buffer(operand, self.pointers[operand], strides[operand])
+        self._loads = {a: build.load(self.pointers[a.operand], self._place(m)) for a, m in layout.maps.items()}
+        self._targets = {o: self._place(t) for o, t in zip(program.outputs, layout.targets, strict=True)}
+
+    def _place(self, offset: Affine) -> Expr:
+        total: Expr = self.scope.size(offset.constant, "offset")
+        for loop in (*self.layout.outer, *self.layout.inner):
+            total = total + loop.var * self.scope.size(offset.coefficient(loop.var), "stride")
+        return total
+
+    def read(self, value: Expr) -> Expr:
+        """`value` with accesses as loads and sizes as parameters."""
+
+        def load(n: IRNode) -> IRNode | None:
+            return self._loads.get(n) if isinstance(n, Access) else None
+
+        return self._lowering.resolve(rewrite(value, load), self._zeros)
+
+    def target(self, output: RowOutput) -> tuple[Var, Expr]:
+        """Pointer and element offset of an output."""
+        return self.pointers[output.result], self._targets[output]
