@@ -173,9 +173,11 @@ def undefined(type_: Type) -> Any:
 
 Intrinsics = Mapping[str, Callable[..., Any]]
 
-# Meaning of the intrinsics that every target knows; "fma" is computed in f64 and then rounded.
+# Meaning of the intrinsics that every target knows: "fma" is computed in f64 and then rounded; "shuffle" picks lanes
+# of two vectors, numbered from the first lane of the first one.
 INTRINSICS: Intrinsics = {
     "fma": lambda a, b, c: (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(a.dtype),
+    "shuffle": lambda a, b, *lanes: np.concatenate([a, b])[np.asarray(lanes, np.int64)],
 }
 
 _CASES: dict[type, Callable[[ExprInterpreter, Any], Any]] = {

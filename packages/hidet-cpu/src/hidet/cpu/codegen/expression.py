@@ -345,6 +345,11 @@ class ExpressionEmitter:
             return emit_fma(self, arguments, node.type)
         if node.callee == "prefetch":
             return self._prefetch(arguments[0])
+        if node.callee == "shuffle":
+            a, b, *lanes = arguments
+            source = register_type(node.arguments[0].type)
+            pattern = f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
+            return self.instruction(f"shufflevector {source} {a}, {source} {b}, {pattern}")
         typed = [(register_type(a.type), text) for a, text in zip(node.arguments, arguments, strict=True)]
         return self.module.call(self, node.callee, typed, node.type)
 

@@ -36,12 +36,14 @@ class ModuleState:
     def is_pure(self, callee: str) -> bool:
         """Whether a call only computes: an arithmetic intrinsic, or a function of this module that says so."""
         function = self.functions.get(callee)
-        return callee == "fma" or (function is not None and ("pure", True) in function.attributes)
+        return callee in ("fma", "shuffle") or (function is not None and ("pure", True) in function.attributes)
 
     def is_inline(self, callee: str) -> bool:
         """Whether a call becomes instructions: an intrinsic, or a function that is always inlined and has no loops."""
         function = self.functions.get(callee)
-        return callee in ("fma", "prefetch") or (function is not None and ("inline", True) in function.attributes)
+        return callee in ("fma", "prefetch", "shuffle") or (
+            function is not None and ("inline", True) in function.attributes
+        )
 
     def metadata(self, text: str) -> str:
         """Add a metadata node and return its reference."""

@@ -1,0 +1,76 @@
+"""Transposing a square of SIMD vectors in registers.
+
+Elements are exchanged inside 128-bit chunks first, by interleaving pairs of vectors, then whole chunks between vectors.
+Every step is one shuffle that x86 and aarch64 have an instruction for (`vunpcklps`, `vshuff32x4`, `zip1`, …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.stmt import Declare, Stmt
+from hidet.ir.types import with_lanes
+
+_CHUNK_BITS = 128
+
+
+def shuffle(a: Expr, b: Expr, lanes: Sequence[int]) -> Expr:
+    """The vector of the numbered lanes of `a` followed by those of `b`."""
+    picked = [build.index(lane) for lane in lanes]
+    return build.call("shuffle", a, b, *picked, type=with_lanes(a.dtype, len(lanes)))
+
+
+def transpose_tile(rows: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
+    """Statements, and then the columns of n vectors of n lanes each; n is a power of two."""
+    n = len(rows)
+    stmts: list[Stmt] = []
+
+    def let(value: Expr) -> Expr:
+        var = Var("mixed", with_lanes(value.dtype, value.lanes))
+        stmts.append(Declare(var, value))
+        return var
+
+    vectors = [let(row) for row in rows]
+    contents = [[(row, column) for column in range(n)] for row in range(n)]
+    for distance, patterns in _steps(n, rows[0].dtype.bits):
+        for first in range(n):
+            if first & distance:
+                continue
+            second = first + distance
+            a, b, together = vectors[first], vectors[second], contents[first] + contents[second]
+            vectors[first], vectors[second] = (let(shuffle(a, b, lanes)) for lanes in patterns)
+            contents[first], contents[second] = ([together[lane] for lane in lanes] for lanes in patterns)
+    columns: list[Expr] = [vectors[0]] * n
+    for vector, content in zip(vectors, contents, strict=True):
+        columns[content[0][1]] = vector
+    return stmts, columns
+
+
+def _steps(n: int, bits: int) -> list[tuple[int, tuple[list[int], list[int]]]]:
+    """(distance between the vectors of a pair, lanes of the two vectors that replace them) of each step."""
+    chunk = min(n, _CHUNK_BITS // bits)
+    steps = []
+    width = 1
+    while width < chunk:
+        low, high = _interleaved(n, chunk, width, 0), _interleaved(n, chunk, width, chunk // 2)
+        steps.append((width, (low, high)))
+        width *= 2
+    while width < n:
+        even, odd = _every_other_chunk(n, chunk, 0), _every_other_chunk(n, chunk, chunk)
+        steps.append((width, (even, odd)))
+        width *= 2
+    return steps
+
+
+def _interleaved(n: int, chunk: int, width: int, half: int) -> list[int]:
+    """Runs of `width` lanes of a and b in turn, from one half of every chunk."""
+    starts = [start + half + run for start in range(0, n, chunk) for run in range(0, chunk // 2, width)]
+    return [source + start + lane for start in starts for source in (0, n) for lane in range(width)]
+
+
+def _every_other_chunk(n: int, chunk: int, first: int) -> list[int]:
+    """Every other chunk of a, then those of b."""
+    starts = [source + start for source in (0, n) for start in range(first, n, 2 * chunk)]
+    return [start + lane for start in starts for lane in range(chunk)]
