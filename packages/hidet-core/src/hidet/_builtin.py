@@ -42,12 +42,14 @@ def hidet_passes() -> Iterable[PassSpec]:
     from hidet.plugins.specs import PassSpec
 
     order = (
+        "simplify",
         "fold-conv-batch-norm",
         "fold-constants",
         "common-subexpr",
         "eliminate-dead",
         "materialize-outputs",
         "assign-layout",
+        "attention-layout",
         "split-prepare",
     )
     return [

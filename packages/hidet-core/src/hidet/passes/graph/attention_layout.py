@@ -1,0 +1,43 @@
+"""Memory order of attention results: heads next to each other within a position.
+
+Nearly every model merges the heads right after attention. In the order (batch, position, head, feature) that merge is a
+view, and each head writes whole vectors either way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.types import strides_of_order
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+_ATTENTION = frozenset({"attention", "attention_with_logsumexp"})
+_ORDER = (0, 2, 1, 3)
+
+
+@dataclass(frozen=True)
+class AttentionLayout:
+    """Results [b, h, s, d] of attention that are not results of the graph lie in memory as [b, s, h, d]."""
+
+    name: ClassVar[str] = "attention-layout"
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """One walk in graph order."""
+        fixed = set(graph.outputs)
+        mapping: dict[Value, Value] = {}
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            inputs = tuple(None if v is None else mapping.get(v, v) for v in node.inputs)
+            outputs = node.outputs
+            if node.op.name in _ATTENTION and outputs[0] not in fixed and outputs[0].tensor.rank == len(_ORDER):
+                old = outputs[0]
+                new = Value(old.name, old.tensor.with_strides(strides_of_order(old.tensor.shape, _ORDER)))
+                mapping[old] = new
+                outputs = (new, *outputs[1:])
+            changed = inputs != node.inputs or outputs != node.outputs
+            nodes.append(replace(node, inputs=inputs, outputs=outputs) if changed else node)
+        return graph.with_nodes(tuple(nodes)) if mapping else graph
