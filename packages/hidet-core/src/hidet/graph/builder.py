@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hidet.dims import Dim
@@ -96,9 +97,14 @@ class GraphBuilder:
         return tuple(self._nodes)
 
     @property
+    def last_node(self) -> Node:
+        """The node added last."""
+        return self._nodes[-1]
+
+    @property
     def constants(self) -> Mapping[Value, Constant]:
-        """The constants so far."""
-        return dict(self._constants)
+        """The constants so far, as a read-only view."""
+        return MappingProxyType(self._constants)
 
     def append(self, node: Node) -> None:
         """Add an existing node, sharing it."""

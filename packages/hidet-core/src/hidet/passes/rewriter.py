@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from hidet.graph.builder import GraphBuilder, rebuild_node
-from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.operator import OperatorSpec
 from hidet.graph.types import TensorType
 
@@ -25,10 +25,20 @@ class GraphRewriter:
         self.changed = False
         self._builder = GraphBuilder(operators, graph.name, first_number=next_number(graph))
         self._emitted: set[Value] = set()
+        self._producers: dict[Value, Node] = {}
 
     def keep(self, node: Node) -> None:
         """Take over a node, reading replaced values where they were."""
         self._builder.append(rebuild_node(node, self.mapping))
+        self._note_last()
+
+    def producer(self, value: Value) -> Node | None:
+        """The node of the new graph, as far as it exists, that computes a (current) value."""
+        return self._producers.get(value)
+
+    def constant_data(self, value: Value) -> Constant | None:
+        """The data of a (current) value that is a constant."""
+        return self.graph.constants.get(value) or self._builder.constants.get(value)
 
     def current(self, value: Value) -> Value:
         """What stands for an old value now."""
@@ -46,6 +56,7 @@ class GraphRewriter:
         with self._builder.at(None if at is None else at.loc):
             made = self._builder.emit_all(op, [None if v is None else self.current(v) for v in inputs], attrs)
         self._emitted.update(made)
+        self._note_last()
         return made
 
     def copy(self, value: Value, type_: TensorType, at: Node | None) -> Value:
@@ -53,6 +64,7 @@ class GraphRewriter:
         with self._builder.at(None if at is None else at.loc):
             (made,) = self._builder.emit_all("copy", [self.current(value)], {}, [type_])
         self._emitted.add(made)
+        self._note_last()
         return made
 
     def constant(self, data: Any, like: Value) -> Value:
@@ -75,6 +87,10 @@ class GraphRewriter:
             nodes = tuple(_renamed(node, retyped) for node in nodes)
         constants = {**self.graph.constants, **self._builder.constants}
         return replace(self.graph, nodes=nodes, outputs=tuple(retyped.get(v, v) for v in chosen), constants=constants)
+
+    def _note_last(self) -> None:
+        node = self._builder.last_node
+        self._producers.update(dict.fromkeys(node.outputs, node))
 
     def _output(self, old: Value, retyped: dict[Value, Value]) -> Value:
         """What stands for an output, laid out as the output was."""

@@ -1,0 +1,213 @@
+"""Simplification: operators that do nothing, chains of views and casts, arithmetic with neutral numbers.
+
+Rewriting is exact: values stay bit by bit what they are, signs of zero and NaN included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from hidet.compute.definition import Compute
+from hidet.dims import Dim, product
+from hidet.dtypes import DType
+from hidet.graph.graph import Graph, Value
+from hidet.graph.types import same_shape
+from hidet.ir.expr import Access, Const
+from hidet.ops.reshape import matching_groups
+from hidet.passes.graph.merge_updates import merge_update
+from hidet.passes.local import Rule, Site, rewrite_locally
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+_RESHAPES = ("reshape", "flatten", "squeeze", "unsqueeze")
+
+
+@dataclass(frozen=True)
+class Simplify:
+    """Remove what computes nothing, and move reshapes out of the way of fusion."""
+
+    name: ClassVar[str] = "simplify"
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """Rounds over the graph until nothing changes."""
+        return rewrite_locally(graph, ctx.registry.operators, RULES, (remove_identity,))
+
+
+def remove_identity(site: Site) -> Value | None:
+    """x, for an operator whose every element is the same element of x.
+
+    An operator that is no view gives memory of its own; it stays where a caller or another framework gets to see that.
+    """
+    node = site.node
+    definition = node.definition
+    if definition is None or len(node.values) != 1 or len(definition.stages) != 1:
+        return None
+    (stage,) = definition.stages
+    (source,) = node.values
+    if not isinstance(stage, Compute) or not isinstance(stage.value, Access):
+        return None
+    if node.op.kind != "view" and site.must_own_memory(node.outputs[0]):
+        return None
+    shape = node.outputs[0].tensor.shape
+    if not same_shape(source.tensor.shape, shape):
+        return None
+    places = zip(stage.value.indices, stage.axes, shape, strict=True)
+    if all(i is axis or (extent == 1 and isinstance(i, Const) and i.value == 0) for i, axis, extent in places):
+        return source
+    return None
+
+
+def merge_transposes(site: Site) -> Value | None:
+    """transpose(transpose(x)) = transpose(x)."""
+    inner = site.made_by(site.node.inputs[0], "transpose")
+    if inner is None:
+        return None
+    rank = site.node.outputs[0].tensor.rank
+    first, second = ([axis % rank for axis in n.attrs["perm"]] for n in (inner, site.node))
+    return site.emit("transpose", inner.inputs[0], perm=tuple(first[axis] for axis in second))
+
+
+def merge_reshapes(site: Site) -> Value | None:
+    """reshape(reshape(x)) = reshape(x), whatever each of them is called."""
+    inner = site.made_by(site.node.inputs[0], *_RESHAPES)
+    return None if inner is None else site.emit("reshape", inner.inputs[0], shape=site.node.outputs[0].tensor.shape)
+
+
+def merge_expands(site: Site) -> Value | None:
+    """expand(expand(x)) = expand(x)."""
+    inner = site.made_by(site.node.inputs[0], "expand")
+    return None if inner is None else site.emit("expand", inner.inputs[0], shape=site.node.outputs[0].tensor.shape)
+
+
+def merge_casts(site: Site) -> Value | None:
+    """cast(cast(x)) = cast(x) where the inner one loses nothing."""
+    inner = site.made_by(site.node.inputs[0], "cast")
+    if inner is None or inner.inputs[0] is None:
+        return None
+    source = inner.inputs[0]
+    if not holds_all(inner.outputs[0].tensor.dtype, source.tensor.dtype):
+        return None
+    return site.emit("cast", source, dtype=site.node.attrs["dtype"])
+
+
+def holds_all(wide: DType, narrow: DType) -> bool:
+    """Whether every value of `narrow` is one of `wide`; False where types other than numbers are involved."""
+    if wide == narrow or narrow.is_bool:
+        return wide == narrow or wide.is_float or wide.is_int
+    if not (wide.is_compute and narrow.is_compute):
+        return False
+    if narrow.is_float:
+        digits, limit = wide.is_float and wide.epsilon <= narrow.epsilon, wide.is_float and wide.max >= narrow.max
+        return digits and limit and wide.smallest_normal <= narrow.smallest_normal
+    if narrow.is_int and wide.is_int:
+        return wide.min <= narrow.min and narrow.max <= wide.max
+    return narrow.is_int and wide.is_float and narrow.max <= 2 / wide.epsilon and narrow.max <= wide.max
+
+
+def drop_neutral(site: Site) -> Value | None:
+    """x * 1, x / 1, x ** 1, x - 0 and, for integers and -0.0, x + 0."""
+    node = site.node
+    x, y = node.inputs
+    assert x is not None and y is not None
+    if node.attrs.get("alpha", 1) != 1 or x.tensor.dtype.is_bool:
+        return None
+    pairs = ((x, y), (y, x)) if node.op.name in ("mul", "add") else ((x, y),)
+    for kept, other in pairs:
+        number = site.number(other)
+        if number is None or not same_shape(kept.tensor.shape, node.outputs[0].tensor.shape):
+            continue
+        if _is_neutral(node.op.name, number, kept.tensor.dtype) and not site.must_own_memory(node.outputs[0]):
+            return kept
+    return None
+
+
+def _is_neutral(op: str, number: int | float | bool, dtype: DType) -> bool:
+    if op in ("mul", "div", "pow"):
+        return number == 1
+    if not dtype.is_float:
+        return number == 0
+    # x + 0.0 turns -0.0 into 0.0; x + -0.0 and x - 0.0 do not.
+    return number == 0 and math.copysign(1, number) == (-1 if op == "add" else 1)
+
+
+def split_rows_before_product(site: Site) -> Value | None:
+    """reshape(linear(x)), rows split, = linear(reshape(x)): what follows can then be fused into the product.
+
+    Frameworks flatten the rows of a product and split them again after it.
+    """
+    product_node = site.made_by(site.node.inputs[0], "linear", "matmul")
+    if product_node is None or not site.is_read_once(product_node.outputs[0]):
+        return None
+    x, right = product_node.inputs[:2]
+    assert x is not None and right is not None
+    if right.tensor.rank != 2 or product_node.attrs.get("trans_a", False):
+        return None
+    old, new = product_node.outputs[0].tensor.shape, site.node.outputs[0].tensor.shape
+    if (
+        len(new) <= len(old)
+        or not same_shape(new[-1:], old[-1:])
+        or not same_shape([product(new[:-1])], [product(old[:-1])])
+    ):
+        return None
+    rows = site.emit("reshape", x, shape=(*new[:-1], x.tensor.shape[-1]))
+    return site.emit(product_node.op, rows, *product_node.inputs[1:], **product_node.attrs)
+
+
+def reshape_before_sum(site: Site) -> Value | None:
+    """reshape(reshape(x) + y) = x + reshape(y), for x of the final shape; y may be broadcast."""
+    outer = site.node
+    total = site.made_by(outer.inputs[0], "add", "sub", "mul")
+    if total is None or not site.is_read_once(total.outputs[0]):
+        return None
+    target = outer.outputs[0].tensor.shape
+    for position in (0, 1):
+        inner = site.made_by(total.inputs[position], *_RESHAPES)
+        other = total.inputs[1 - position]
+        if inner is None or inner.inputs[0] is None or other is None:
+            continue
+        source = inner.inputs[0]
+        if not same_shape(source.tensor.shape, target):
+            continue
+        shape = broadcast_after_reshape(other.tensor.shape, total.outputs[0].tensor.shape, target)
+        if shape is None:
+            continue
+        moved = site.emit("reshape", other, shape=shape)
+        pair = (source, moved) if position == 0 else (moved, source)
+        return site.emit(total.op, *pair, **total.attrs)
+    return None
+
+
+def broadcast_after_reshape(
+    shape: Sequence[Dim], whole: Sequence[Dim], target: Sequence[Dim]
+) -> tuple[Dim, ...] | None:
+    """The shape that broadcasts to `target` as `shape` does to `whole`, where `target` is a reshape of `whole`.
+
+    None where a merged group of axes is broadcast in part.
+    """
+    if 0 in whole or 0 in target:
+        return None
+    aligned = [1] * (len(whole) - len(shape)) + list(shape)
+    result: list[Dim] = [1] * len(target)
+    for sources, targets in matching_groups(whole, target):
+        extents = [aligned[axis] for axis in sources]
+        if all(extent == 1 for extent in extents):
+            continue
+        if not same_shape(extents, [whole[axis] for axis in sources]):
+            return None
+        for axis in targets:
+            result[axis] = target[axis]
+    return tuple(result)
+
+
+RULES: Mapping[str, Sequence[Rule]] = {
+    "transpose": (merge_transposes,),
+    **dict.fromkeys(_RESHAPES, (merge_reshapes, split_rows_before_product, reshape_before_sum)),
+    "expand": (merge_expands,),
+    "cast": (merge_casts,),
+    **dict.fromkeys(("mul", "div", "pow", "sub", "add"), (drop_neutral,)),
+    **dict.fromkeys(("slice_scatter", "select_scatter"), (merge_update,)),
+}
