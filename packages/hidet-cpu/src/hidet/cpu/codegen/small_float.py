@@ -30,6 +30,7 @@ class _Words:
         self.words = with_lanes(dtypes.i32, lanes)
         self.floats = with_lanes(dtypes.f32, lanes)
         self.bytes = with_lanes(dtypes.u8, lanes)
+        self.condition = register_type(with_lanes(dtypes.boolean, lanes))
         self.word, self.single, self.byte = (register_type(t) for t in (self.words, self.floats, self.bytes))
 
     def constant(self, value: int) -> str:
@@ -139,10 +140,7 @@ def _power_to_single(w: _Words, code: str) -> str:
 
 
 def _single_to_power(w: _Words, magnitude: str) -> str:
-    """e8m0: the nearest power of two, ties upwards, at least the smallest; subnormal values are normalised first."""
-    scaled = w.bits(w.float("fmul", w.value(magnitude), 2.0**32))
-    is_subnormal = w.integer("icmp ult", magnitude, 0x00800000)
-    bits = w.select(is_subnormal, scaled, magnitude)
-    exponent = w.integer("lshr", w.integer("add", bits, 1 << 22), _SINGLE_MANTISSA)
-    exponent = w.select(is_subnormal, w.integer("sub", exponent, 32), exponent)
-    return w.select(w.integer("icmp slt", exponent, 0), w.constant(0), exponent)
+    """e8m0: the nearest power of two, ties upwards; of subnormal values, the next one above 2**-127 as in ml_dtypes."""
+    nearest = w.integer("lshr", w.integer("add", magnitude, 1 << 22), _SINGLE_MANTISSA)
+    above = w.emit.instruction(f"zext {w.condition} {w.integer('icmp ugt', magnitude, 0x00400000)} to {w.word}")
+    return w.select(w.integer("icmp ult", magnitude, 0x00800000), above, nearest)

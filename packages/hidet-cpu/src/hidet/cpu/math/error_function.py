@@ -28,7 +28,7 @@ _ERFC_END = 27.5
 
 
 def erf(s: Steps, x: Expr, form: Format) -> Expr:
-    """The error function. Error below 1 ulp."""
+    """The error function. Error 1.3 ulp in f32 (1.7 ulp without fused multiply-add), 1.1 ulp in f64."""
     size = s.let("size", absolute(x))
     square = s.let("square", x * x)
     near = s.let("near", x + x * polynomial(square, ERF[form.level]))
@@ -43,7 +43,7 @@ def erf(s: Steps, x: Expr, form: Format) -> Expr:
 
 
 def erfc(s: Steps, x: Expr, form: Format) -> Expr:
-    """1 - erf(x), with small relative error in the tail. Error below 1 ulp in f32, 3 ulp in f64."""
+    """1 - erf(x), with small relative error in the tail. Error 0.51 ulp in f32, 3 ulp in f64."""
     size = s.let("size", absolute(x))
     near = s.let("near", 1.0 - (x + x * polynomial(x * x, ERF[form.level])))
     far = s.let("far", _erfc_far(s, build.minimum(size, _ERFC_END), form))
@@ -61,7 +61,7 @@ def _erfc_far(s: Steps, x: Expr, form: Format) -> Expr:
 
 
 def erfinv(s: Steps, x: Expr, form: Format) -> Expr:
-    """Inverse of erf: infinite at -1 and 1, NaN outside. Error below 1 ulp in f32, 4 ulp in f64.
+    """Inverse of erf: infinite at -1 and 1, NaN outside. Error 0.55 ulp in f32, 3 ulp in f64.
 
     erfinv(x) / x is smooth in w = -log(1 - x^2) near 0 and in sqrt(w) further out (Giles, GPU Computing Gems 2, 2011).
     """

@@ -53,7 +53,7 @@ def exp_near_zero(s: Steps, r: Expr, form: Format) -> Expr:
 
 
 def exp(s: Steps, x: Expr, form: Format, *, low: Expr | None = None) -> Expr:
-    """e**x, or e**(x + low) for a `low` below the last digit of x. Error below 1 ulp."""
+    """e**x, or e**(x + low) for a `low` below the last digit of x. Error 1.1 ulp in f32, 0.9 ulp in f64."""
     inside = s.let("inside", clamp(x, _EXP_RANGE[form.level]))
     r, count = reduce_by_ln2(s, inside, form, low)
     value = s.let("value", 1.0 + exp_near_zero(s, r, form))
@@ -61,7 +61,7 @@ def exp(s: Steps, x: Expr, form: Format, *, low: Expr | None = None) -> Expr:
 
 
 def exp2(s: Steps, x: Expr, form: Format) -> Expr:
-    """2**x. Error below 1 ulp."""
+    """2**x. Error 0.9 ulp (1.2 ulp in f32 where there is no fused multiply-add)."""
     inside = s.let("inside", clamp(x, _EXP2_RANGE[form.level]))
     whole, count = round_to_bits(s, inside, form)
     value = s.let("value", exp2_fraction(s.let("f", inside - whole), form))
@@ -74,7 +74,7 @@ def exp2_fraction(f: Expr, form: Format) -> Expr:
 
 
 def expm1(s: Steps, x: Expr, form: Format) -> Expr:
-    """e**x - 1 without cancellation. Error below 1.5 ulp."""
+    """e**x - 1 without cancellation. Error 1.7 ulp."""
     inside = s.let("inside", clamp(x, _EXPM1_RANGE[form.level]))
     r, count = reduce_by_ln2(s, inside, form)
     near = s.let("near", exp_near_zero(s, r, form))

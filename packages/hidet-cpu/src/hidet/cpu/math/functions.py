@@ -50,7 +50,7 @@ class MathOp:
 
 
 def _rsqrt(s: Steps, x: Expr, form: Format) -> Expr:
-    """1 / sqrt(x). Error below 1.5 ulp."""
+    """1 / sqrt(x). Error 1.5 ulp."""
     return 1.0 / square_root(x)
 
 

@@ -17,7 +17,7 @@ _TANH_END = 9.1
 
 
 def sinh(s: Steps, x: Expr, form: Format) -> Expr:
-    """Hyperbolic sine. Error below 1 ulp in f32, 2 ulp in f64."""
+    """Hyperbolic sine. Error 0.51 ulp in f32, 2 ulp in f64."""
     size = s.let("size", absolute(x))
     t = s.let("t", expm1(s, build.minimum(size, 40.0), form))
     near = 0.5 * (t + t / (t + 1.0))
@@ -25,13 +25,13 @@ def sinh(s: Steps, x: Expr, form: Format) -> Expr:
 
 
 def cosh(s: Steps, x: Expr, form: Format) -> Expr:
-    """Hyperbolic cosine. Error below 1 ulp in f32, 1.5 ulp in f64."""
+    """Hyperbolic cosine. Error 0.51 ulp in f32, 1.5 ulp in f64."""
     half = s.let("half", exp_half(s, s.let("size", absolute(x)), form))
     return half + 0.25 / half
 
 
 def tanh(s: Steps, x: Expr, form: Format) -> Expr:
-    """Hyperbolic tangent. Error below 1 ulp in f32, 2 ulp in f64."""
+    """Hyperbolic tangent. Error 1.5 ulp in f32, 2 ulp in f64."""
     size = s.let("size", absolute(x))
     if form.level != "single":
         t = s.let("t", expm1(s, build.minimum(2.0 * size, 45.0), form))
@@ -49,7 +49,7 @@ def tanh(s: Steps, x: Expr, form: Format) -> Expr:
 
 
 def asinh(s: Steps, x: Expr, form: Format) -> Expr:
-    """Inverse hyperbolic sine. Error below 1 ulp in f32, 2 ulp in f64."""
+    """Inverse hyperbolic sine. Error 0.51 ulp in f32, 2 ulp in f64."""
     size = s.let("size", absolute(x))
     square = s.let("square", size * size)
     near = s.let("near", log1p_positive(s, size + square / (1.0 + square_root(square + 1.0)), form))
@@ -57,7 +57,7 @@ def asinh(s: Steps, x: Expr, form: Format) -> Expr:
 
 
 def acosh(s: Steps, x: Expr, form: Format) -> Expr:
-    """Inverse hyperbolic cosine; NaN below 1. Error below 1 ulp in f32, 2 ulp in f64."""
+    """Inverse hyperbolic cosine; NaN below 1. Error 0.51 ulp in f32, 2 ulp in f64."""
     above = s.let("above", x - 1.0)
     near = s.let("near", log1p_positive(s, above + square_root(2.0 * above + above * above), form))
     return build.select(x >= 1.0, _or_log_of_double(s, x, near, form), like(x, math.nan))
@@ -71,7 +71,7 @@ def _or_log_of_double(s: Steps, x: Expr, near: Expr, form: Format) -> Expr:
 
 
 def atanh(s: Steps, x: Expr, form: Format) -> Expr:
-    """Inverse hyperbolic tangent; infinite at 1, NaN beyond. Error below 1 ulp in f32, 2 ulp in f64."""
+    """Inverse hyperbolic tangent; infinite at 1, NaN beyond. Error 0.51 ulp in f32, 1.3 ulp in f64."""
     size = s.let("size", absolute(x))
     double = s.let("double", size + size)
     ratio = s.let("ratio", double + double * size / (1.0 - size))

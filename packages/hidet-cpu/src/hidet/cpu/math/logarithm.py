@@ -68,7 +68,7 @@ def at_the_edges(x: Expr, value: Expr) -> Expr:
 
 
 def log(s: Steps, x: Expr, form: Format) -> Expr:
-    """Natural logarithm. Error below 1 ulp."""
+    """Natural logarithm. Error 0.9 ulp in f32, 0.8 ulp in f64."""
     k, m = split_exponent(s, x, form)
     f = s.let("f", m - 1.0)
     return at_the_edges(x, _sum_with_exponent(s, k, f, log_tail(s, f, form), form))
@@ -82,12 +82,12 @@ def _sum_with_exponent(s: Steps, k: Expr, f: Expr, tail: Expr, form: Format) -> 
 
 
 def log2(s: Steps, x: Expr, form: Format) -> Expr:
-    """Logarithm to base 2, exact at powers of 2. Error below 1 ulp."""
+    """Logarithm to base 2, exact at powers of 2. Error 0.6 ulp."""
     return _scaled_log(s, x, form, LOG2_E[form.level], (1.0, 0.0))
 
 
 def log10(s: Steps, x: Expr, form: Format) -> Expr:
-    """Logarithm to base 10. Error below 1.5 ulp."""
+    """Logarithm to base 10. Error 0.6 ulp."""
     return _scaled_log(s, x, form, LOG10_E[form.level], LOG10_2[form.level])
 
 
@@ -110,7 +110,7 @@ def _scaled_log(s: Steps, x: Expr, form: Format, unit: tuple[float, ...], expone
 
 
 def log1p(s: Steps, x: Expr, form: Format) -> Expr:
-    """log(1 + x) without cancellation. Error below 1 ulp in f32, 1.5 ulp in f64."""
+    """log(1 + x) without cancellation. Error 1.4 ulp in f32, 0.8 ulp in f64."""
     return copysign(log1p_positive(s, x, form), x)
 
 

@@ -6,7 +6,6 @@ which LLVM inlines, so that loops over it are vectorised. Powers with small cons
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -40,7 +39,8 @@ def expand_math(module: Module) -> Module:
         if isinstance(n, Unary):
             return _call(n.op, (n.a,), added)
         if isinstance(n, Binary):
-            return _constant_power(n) or _call(n.op, (n.a, n.b), added)
+            power = _constant_power(n)
+            return _call(n.op, (n.a, n.b), added) if power is None else power
         return None
 
     functions = []
@@ -81,7 +81,6 @@ def _constant_power(n: Binary) -> Expr | None:
     if exponent == -1.0:
         return 1.0 / x
     if exponent == 0.5:
-        # The root of -0 is -0 and that of -inf is NaN; the powers are 0 and inf.
-        root = build.unary("sqrt", x) + 0.0
-        return build.select(build.equal(x, -math.inf), math.inf, root)
+        # Of -0 this is -0 and of -inf NaN, where IEEE has 0 and inf; numpy and torch take the root too.
+        return build.unary("sqrt", x)
     return None

@@ -1,0 +1,152 @@
+"""The LLVM text of small functions, and the machine code that comes of it."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from hidet import dtypes
+from hidet.cpu.arch import arch_from_text
+from hidet.cpu.codegen import emit_module
+from hidet.cpu.loader import load_objects
+from hidet.cpu.toolchain import compile_assembly, compile_object
+from hidet.errors import CodegenError
+from hidet.ir import build
+from hidet.ir.expr import Bitcast, Load, Var
+from hidet.ir.func import Function, Module
+from hidet.ir.stmt import Assign, Declare, Return, Store
+from hidet.ir.types import PointerType, VectorType
+
+F32 = dtypes.f32
+AVX2 = arch_from_text("haswell")
+
+
+def text_of(function, cpu=AVX2):
+    return emit_module(Module((function,), function.name), cpu)
+
+
+def body_of(value_of, *types, cpu=AVX2):
+    """The instructions of a device function of one expression."""
+    params = tuple(Var(name, type_) for name, type_ in zip("xyz", types, strict=False))
+    value = value_of(*params)
+    function = Function("f", params, Return(value), "device", (), value.type)
+    lines = text_of(function, cpu).split("start:\n")[1].split("\ndead")[0].splitlines()
+    return [line.strip() for line in lines]
+
+
+def test_sums_of_products_may_be_contracted() -> None:
+    assert body_of(lambda x, y: x * y + 1.0, F32, F32) == [
+        "%t.1 = fmul contract float %arg.x.0, %arg.y.1",
+        "%t.2 = fadd contract float %t.1, 0x3FF0000000000000",
+        "ret float %t.2",
+    ]
+
+
+def test_a_shared_value_is_computed_once() -> None:
+    def value(x):
+        square = x * x
+        return square + square
+
+    assert sum("fmul" in line for line in body_of(value, F32)) == 1
+
+
+def test_literals_of_vectors_are_written_in_place() -> None:
+    vector = VectorType(F32, 8)
+    assert body_of(lambda x: x + 2.0, vector) == [
+        "%t.1 = fadd contract <8 x float> %arg.x.0, splat (float 0x4000000000000000)",
+        "ret <8 x float> %t.1",
+    ]
+
+
+def test_a_maximum_with_a_literal_is_one_comparison_on_x86_and_one_instruction_of_arm() -> None:
+    relu = lambda x: build.maximum(x, 0.0)  # noqa: E731
+    assert body_of(relu, F32)[:2] == [
+        "%t.1 = fcmp ogt float 0x0000000000000000, %arg.x.0",
+        "%t.2 = select i1 %t.1, float 0x0000000000000000, float %arg.x.0",
+    ]
+    assert "llvm.maximum" in body_of(relu, F32, cpu=arch_from_text("neoverse-n1"))[0]
+
+
+@pytest.mark.parametrize(("cpu", "instruction"), [("haswell", "vmaxps"), ("znver5", "vmaxps"), ("apple-m1", "fmax")])
+def test_relu_is_one_vector_instruction(cpu, instruction, module_of, elementwise) -> None:
+    module = module_of({"relu": elementwise(lambda x: build.maximum(x, 0.0), (F32,), F32)})
+    arch = arch_from_text(cpu)
+    assembly = compile_assembly(emit_module(module, arch), arch, 3)
+    assert instruction in assembly
+    assert "unord" not in assembly and "blend" not in assembly and "bsl" not in assembly
+
+
+def test_index_arithmetic_does_not_overflow_but_data_wraps() -> None:
+    pointer, i = Var("p", PointerType(dtypes.i64)), build.size_var("i")
+    item = build.size_var("item")
+    element = build.load(pointer, i * 3)
+    kernel = Function("k", (pointer, i), Store(pointer, (i,), element * 5), "kernel", (item,))
+    text = text_of(kernel)
+    assert "mul nsw i64 %arg.i.1, 3" in text
+    assert "mul i64 %v" in text
+
+
+def test_locals_that_never_change_take_no_memory() -> None:
+    x, t, u = Var("x", F32), Var("t", F32), Var("u", F32)
+    body = build.seq([Declare(t, x * x), Declare(u, t), Assign(u, u + t), Return(u)])
+    text = text_of(Function("f", (x,), body, "device", (), F32))
+    assert text.count("alloca") == 1
+
+
+def test_division_by_a_literal_has_no_guard() -> None:
+    assert body_of(lambda x: build.binary("truncdiv", x, 3), dtypes.i32) == [
+        "%t.1 = sdiv i32 %arg.x.0, 3",
+        "ret i32 %t.1",
+    ]
+
+
+def test_addresses_travel_as_integers_and_back() -> None:
+    assert body_of(lambda x: Bitcast(x, PointerType(F32)), dtypes.i64)[0] == "%t.1 = inttoptr i64 %arg.x.0 to ptr"
+    assert body_of(lambda x: Bitcast(x, dtypes.i64), PointerType(F32))[0] == "%t.1 = ptrtoint ptr %arg.x.0 to i64"
+
+
+def test_deep_expressions_need_no_recursion() -> None:
+    def chain(x):
+        for _ in range(5000):
+            x = x + 1.0
+        return x
+
+    assert len(body_of(chain, F32)) == 5001
+
+
+def test_a_select_reads_memory_only_on_the_side_that_is_taken() -> None:
+    pointer = PointerType(F32)
+
+    def value(p, i):
+        return build.select(i < 4, build.load(p, i), 0.0)
+
+    lines = body_of(value, pointer, dtypes.i64)
+    assert any(line.startswith("br i1") for line in lines) and any("phi float" in line for line in lines)
+    assert not any("phi" in line for line in body_of(lambda x: build.select(x < 4.0, x, 0.0), F32))
+
+
+def test_f16_without_conversion_instructions_is_refused() -> None:
+    with pytest.raises(CodegenError, match="no f16 conversion instructions"):
+        body_of(lambda x: build.cast(x, F32), dtypes.f16, cpu=arch_from_text("x86-64-v2"))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.boolean, dtypes.i8, dtypes.u16, dtypes.f16, F32, dtypes.i64], ids=str)
+def test_masked_lanes_are_neither_read_nor_written(dtype) -> None:
+    host = arch_from_text("host")
+    source, flags, result = (Var(n, PointerType(d)) for n, d in (("a", dtype), ("m", dtypes.boolean), ("o", dtype)))
+    mask = build.load(flags, 0, lanes=8)
+    value = Load(source, (build.index(0),), VectorType(dtype, 8), mask)
+    other = build.load(flags, 8, lanes=8)
+    kernel = Function(
+        "k", (source, flags, result), Store(result, (build.index(0),), value, other), "kernel", (build.size_var("g"),)
+    )
+    code = load_objects([compile_object(text_of(kernel, host), host, 2)])
+    a = np.arange(1, 9).astype(dtype.numpy())
+    m = np.array([1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0, 1, 0, 0], bool)
+    o = np.full(8, 7).astype(dtype.numpy())
+    cells = np.array([v.ctypes.data for v in (a, m, o)], np.int64)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.address("k"))(cells.ctypes.data, 0, 1)
+    expected = np.where(m[8:], np.where(m[:8], a, np.zeros_like(a)), np.full(8, 7).astype(dtype.numpy()))
+    np.testing.assert_array_equal(o, expected)
