@@ -65,7 +65,7 @@ def measure_first_call(system: str, model: str, threads: int, limit: float = 900
 def _measure_here(system: str, name: str, threads: int) -> FirstCall:
     import torch
 
-    from tests.models.compile_reports import phases_since_forgotten
+    from tests.models.compile_reports import collected_reports, sum_phases
 
     from .models import MODELS
     from .systems import prepare
@@ -76,10 +76,11 @@ def _measure_here(system: str, name: str, threads: int) -> FirstCall:
     with torch.no_grad():
         if system == "onnxruntime":
             prepare(system, name, model, inputs, threads)  # the export is not part of the first call
-        start = time.perf_counter()
-        prepare(system, name, model, inputs, threads)()
-        total = time.perf_counter() - start
-    return FirstCall(total=total, ours=phases_since_forgotten() if system == "hidet" else None)
+        with collected_reports(system == "hidet") as reports:
+            start = time.perf_counter()
+            prepare(system, name, model, inputs, threads)()
+            total = time.perf_counter() - start
+    return FirstCall(total=total, ours=sum_phases(reports) if system == "hidet" else None)
 
 
 def _main(system: str, name: str, threads: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Nothing is looked up on the network; libraries read this when they are imported.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -26,6 +27,9 @@ from encoder import MiniLM, load_minilm
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from hidet.runtime.compiled import CompileReport
 
 BACKENDS = ("eager", "inductor", "hidet")
 QUERIES = (
@@ -67,7 +71,7 @@ def main(text: Path | None, queries: Sequence[str], top: int, backends: str) -> 
         f"all-MiniLM-L6-v2, {parameters / 1e6:.1f} M trained parameters, {torch.get_num_threads()} threads, "
         f"torch {torch.__version__}; {len(sentences)} sentences of {path.name}"
     )
-    with torch.no_grad(), _empty_caches():
+    with torch.no_grad(), _empty_caches(), _collected_reports(names) as reports:
         ready, failures = _prepare_all(console, model, names, sentences[0])
         if not ready:
             raise click.ClickException("no backend works")
@@ -79,10 +83,22 @@ def main(text: Path | None, queries: Sequence[str], top: int, backends: str) -> 
         differences = {name: _difference(vector, vectors[ready[0].name]) for name, vector in vectors.items()}
         _print_comparison(console, ready, failures, differences, _latencies(ready, sentences))
     if chosen.name == "hidet":
-        _print_nodes(console)
+        _print_nodes(console, reports)
     # A peer may be missing (Inductor needs a C++ compiler); the backend that was to do the search may not.
     if names[-1] in failures or max(differences.values()) > LARGEST_DIFFERENCE:
         sys.exit(1)
+
+
+@contextmanager
+def _collected_reports(names: Sequence[str]) -> Iterator[Sequence[CompileReport]]:
+    """What hidet has to say about its compilations; nothing when it does not take part."""
+    if "hidet" not in names:
+        yield ()
+        return
+    import hidet.torch
+
+    with hidet.torch.collect_reports() as reports:
+        yield reports
 
 
 @contextmanager
@@ -188,11 +204,8 @@ def _print_comparison(
     console.print(table)
 
 
-def _print_nodes(console: Console) -> None:
+def _print_nodes(console: Console, reports: Sequence[CompileReport]) -> None:
     """Say how many operators hidet handed back to torch."""
-    import hidet.torch
-
-    reports = hidet.torch.reports()
     console.print(
         f"hidet: {sum(report.kernels for report in reports)} kernels, "
         f"{sum(report.nodes.eager for report in reports)} operators left to torch"

@@ -13,7 +13,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from hidet.testing.numerics import Sample, Verdict, check_output
 
-from .compile_reports import NodeCounts, counts_since_forgotten, forget_reports
+from .compile_reports import NodeCounts, collected_reports, sum_counts
 from .entry import Inputs, ZooModel
 from .reference import run_reference
 from .zoo import MODELS
@@ -78,21 +78,20 @@ def check_module(entry: ZooModel, dtype: torch.dtype, backend: str | Callable[..
     references = [_flatten(run_reference(model, inputs)) for inputs in batches]
 
     is_hidet = backend == "hidet"
-    if is_hidet:
-        forget_reports()
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=backend, fullgraph=True)
     ours, seconds = [], []
-    for inputs in batches:
-        start = time.perf_counter()
-        ours.append(_run(compiled, inputs))
-        seconds.append(time.perf_counter() - start)
+    with collected_reports(is_hidet) as reports:
+        for inputs in batches:
+            start = time.perf_counter()
+            ours.append(_run(compiled, inputs))
+            seconds.append(time.perf_counter() - start)
     return ModelReport(
         name=entry.name,
         dtype=str(dtype).removeprefix("torch."),
         backend=backend if isinstance(backend, str) else backend.__name__,
         verdicts=_judge(ours, eager, references),
-        counts=counts_since_forgotten() if is_hidet else None,
+        counts=sum_counts(reports) if is_hidet else None,
         compile_seconds=seconds[0],
         run_seconds=min(seconds[1:]),
     )

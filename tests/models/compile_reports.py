@@ -3,7 +3,8 @@
 import importlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,14 +57,14 @@ class NodeCounts:
         return f"nodes: {counts}{f' ({names})' if names else ''}"
 
 
-def forget_reports() -> None:
-    """Drop the reports that earlier compilations left."""
-    importlib.import_module("hidet.torch").clear_reports()
-
-
-def counts_since_forgotten() -> NodeCounts:
-    """Return the counts of everything compiled through torch since `forget_reports()`."""
-    return sum_counts(_reports())
+@contextmanager
+def collected_reports(is_wanted: bool = True) -> Iterator[list["CompileReport"]]:
+    """Receive the reports of everything compiled through torch in the block; none where they are not wanted."""
+    if not is_wanted:
+        yield []
+        return
+    with importlib.import_module("hidet.torch").collect_reports() as reports:
+        yield reports
 
 
 def sum_counts(reports: Sequence["CompileReport"]) -> NodeCounts:
@@ -83,13 +84,9 @@ def sum_counts(reports: Sequence["CompileReport"]) -> NodeCounts:
     )
 
 
-def phases_since_forgotten() -> Mapping[str, float]:
+def sum_phases(reports: Sequence["CompileReport"]) -> Mapping[str, float]:
     """Return the seconds that hidet itself spent by phase: "graph", "build", "compile" and "load"."""
     phases: Counter[str] = Counter()
-    for report in _reports():
+    for report in reports:
         phases.update(report.seconds)
     return phases
-
-
-def _reports() -> "list[CompileReport]":
-    return list(importlib.import_module("hidet.torch").reports())
