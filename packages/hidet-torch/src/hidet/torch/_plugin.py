@@ -1,3 +1,32 @@
 """Plug-in module of the PyTorch front-end: what hidet-torch offers to the compiler. Imports nothing heavy."""
 
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hidet.plugins.specs import FrontendSpec
+
 HIDET_API = 1
+
+
+def is_module(model: object) -> bool:
+    """Whether `model` is a torch.nn.Module. Where torch is not imported there is none."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def hidet_frontends() -> Iterable[FrontendSpec]:
+    """Modules, captured with torch.export."""
+    from hidet.plugins.specs import FrontendSpec
+
+    return [
+        FrontendSpec(
+            name="torch",
+            accepts=is_module,
+            load="hidet.torch.export:import_module",
+            doc="torch.nn.Module, captured whole with its parameters",
+        )
+    ]

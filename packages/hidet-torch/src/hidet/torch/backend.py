@@ -108,7 +108,7 @@ def compile_aten(
     """
     parameters = compat.static_input_indices() if role == "inference" else frozenset()
     with compat.real_tensors():
-        imported = import_fx(gm, ctx, parameters, role)
+        imported = import_fx(gm, ctx, parameters=parameters, name=role)
         if check is not None:
             check(imported)
         if imported.eager:

@@ -26,7 +26,7 @@ from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
 from hidet.torch.fallback import EagerNode, eager_spec, refusal
 from hidet.torch.guards import SizeTable
 from hidet.torch.mapping import Handler, table
-from hidet.torch.outputs import OutputPlan, plan_outputs
+from hidet.torch.outputs import OutputPlan, PlanOutputs, plan_outputs
 from hidet.torch.tensors import as_numpy, dtype_of
 from torch import fx
 
@@ -62,19 +62,33 @@ class ImportedGraph:
 
 
 def import_fx(
-    gm: fx.GraphModule, ctx: CompileContext, parameters: frozenset[int] = frozenset(), name: str = "main"
+    gm: fx.GraphModule,
+    ctx: CompileContext,
+    *,
+    parameters: frozenset[int] = frozenset(),
+    name: str = "main",
+    bound: Mapping[int, torch.Tensor] | None = None,
+    plan: PlanOutputs = plan_outputs,
 ) -> ImportedGraph:
     """Translate a graph of aten operators.
 
     gm: functional but for trailing `aten.copy_` to inputs; nodes carry `meta["val"]`. parameters: numbers of inputs
-    that are weights. Raises UnsupportedOp with the whole list under `strict`, ImportFailed for devices and values that
-    a graph cannot hold.
+    that are weights. bound: data of inputs that become constants. plan: how results are returned. Raises UnsupportedOp
+    with the whole list under `strict`, ImportFailed for devices and values that a graph cannot hold.
     """
-    return _Importer(gm, ctx, parameters, name).run()
+    return _Importer(gm, ctx, parameters, name, bound or {}, plan).run()
 
 
 class _Importer:
-    def __init__(self, gm: fx.GraphModule, ctx: CompileContext, parameters: frozenset[int], name: str) -> None:
+    def __init__(
+        self,
+        gm: fx.GraphModule,
+        ctx: CompileContext,
+        parameters: frozenset[int],
+        name: str,
+        bound: Mapping[int, torch.Tensor],
+        plan: PlanOutputs,
+    ) -> None:
         self.gm = gm
         self.options = ctx.options
         self.sizes = SizeTable()
@@ -88,6 +102,8 @@ class _Importer:
         self.mutations: dict[int, fx.Node] = {}
         self.eager: list[EagerNode] = []
         self.parameters = parameters
+        self.bound = bound
+        self.plan = plan
 
     def run(self) -> ImportedGraph:
         output: fx.Node | None = None
@@ -115,6 +131,10 @@ class _Importer:
     def _placeholder(self, node: fx.Node) -> None:
         number = len(self.arguments)
         value = node.meta.get("val")
+        if number in self.bound:
+            self.arguments.append(None)
+            self._constant(node, self.bound[number])
+            return
         if isinstance(value, torch.Tensor):
             type_ = self._tensor_type(value, f"input {node.name}")
             is_parameter = number in self.parameters and number not in self.mutations
@@ -150,12 +170,15 @@ class _Importer:
         data: Any = self.gm
         for part in str(node.target).split("."):
             data = getattr(data, part)
-        if not isinstance(data, torch.Tensor):
+        if isinstance(data, torch.Tensor):
+            self._constant(node, data)
+        else:
             self.values[node] = data
-            return
+
+    def _constant(self, node: fx.Node, data: torch.Tensor) -> None:
         if compat.is_fake(data):
-            raise ImportFailed(f"constant {node.target} has no data: it is a fake tensor")
-        self._tensor_type(data, f"constant {node.target}")
+            raise ImportFailed(f"constant {node.name} has no data: it is a fake tensor")
+        self._tensor_type(data, f"constant {node.name}")
         self.values[node] = self.builder.constant(as_numpy(data), name=_identifier(node.name))
 
     def _tensor_type(self, tensor: torch.Tensor, what: str) -> TensorType:
@@ -257,7 +280,7 @@ class _Importer:
         returned = output.args[0]
         assert isinstance(returned, Sequence)
         placeholders = [node for node in self.gm.graph.nodes if node.op == "placeholder"]
-        plan = plan_outputs(self.emitter, self.sizes, list(returned), self._resolve, placeholders)
+        plan = self.plan(self.emitter, self.sizes, list(returned), self._resolve, placeholders)
         values, types = list(plan.values), dict(plan.types)
         mutated: list[tuple[Value, int]] = []
         for number, source in self.mutations.items():

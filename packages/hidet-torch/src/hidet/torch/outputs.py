@@ -82,6 +82,27 @@ def plan_outputs(
     return _Planner(emitter, sizes, resolve, arguments).run(returned)
 
 
+PlanOutputs = Callable[[Emitter, SizeTable, Sequence[Any], Callable[[Any], Any], Sequence[fx.Node]], PlannedOutputs]
+
+
+def plan_own_outputs(
+    emitter: Emitter,
+    sizes: SizeTable,
+    returned: Sequence[Any],
+    resolve: Callable[[Any], Any],
+    arguments: Sequence[fx.Node],
+) -> PlannedOutputs:
+    """Every returned tensor a row-major result of its own; what is no tensor is left out."""
+    plan = PlannedOutputs()
+    for item in returned:
+        value = resolve(item)
+        if isinstance(value, Value):
+            is_own = value in emitter.origins and emitter.contents(value) is value and value not in plan.values
+            plan.values.append(value if is_own else emitter.emit("copy", value))
+    plan.outputs = tuple(OutputPlan("result", number) for number in range(len(plan.values)))
+    return plan
+
+
 class _Planner:
     def __init__(
         self, emitter: Emitter, sizes: SizeTable, resolve: Callable[[Any], Any], arguments: Sequence[fx.Node]

@@ -27,6 +27,7 @@ def handlers() -> Mapping[str, Handler]:
         "aten.bernoulli.default": _bernoulli,
         "aten.bernoulli.p": _bernoulli_p,
         "aten.native_dropout.default": _native_dropout,
+        "aten.dropout.default": _dropout,
         "aten.uniform.default": _uniform,
         "aten.normal_functional.default": _normal,
         "aten.exponential.default": _exponential,
@@ -103,6 +104,10 @@ def _native_dropout(e: Emitter, x: Value, p: float, train: bool | None) -> tuple
     scale = 0.0 if p == 1 else 1 / (1 - p)
     scaled = arithmetic(e, "mul", x, scale)
     return e.emit("where", kept, scaled, e.constant(0, x.tensor.dtype)), kept
+
+
+def _dropout(e: Emitter, x: Value, p: float, train: bool) -> Value:
+    return _native_dropout(e, x, p, train)[0] if train else x
 
 
 def _uniform(e: Emitter, x: Value, from_: float = 0.0, to: float = 1.0, *, generator: object = None) -> Value:

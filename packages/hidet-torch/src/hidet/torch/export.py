@@ -1,0 +1,84 @@
+"""`hidet.compile(module, example_inputs)`: a module captured whole, with its parameters as constants of the graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from hidet.context import CompileContext
+from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.graph import Graph
+from hidet.torch.fallback import refusal
+from hidet.torch.importer import import_fx
+from hidet.torch.mapping import table
+from hidet.torch.outputs import plan_own_outputs
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+ExampleInputs = Sequence[Any] | Mapping[str, Any] | torch.Tensor
+
+_DATA = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+def import_module(
+    model: torch.nn.Module,
+    example_inputs: ExampleInputs | None,
+    ctx: CompileContext,
+) -> Graph:
+    """The graph of a module for inputs like these: tensors by position, or by name in a mapping.
+
+    Parameters and buffers become constants, over their own memory. Results are the tensors that the module returns, in
+    order, containers flattened. Raises ImportFailed without example inputs, and for modules that update their buffers;
+    UnsupportedOp, with the whole list, for operators that only torch can run.
+    """
+    if example_inputs is None:
+        raise ImportFailed(
+            f"{type(model).__name__} was given without example inputs, which tell dtypes and shapes",
+            hint="hidet.compile(model, (tensor, ...))",
+        )
+    with torch.no_grad(), warnings.catch_warnings():
+        # torch.export copies objects whose class it has deprecated itself.
+        warnings.simplefilter("ignore", FutureWarning)
+        program = torch.export.export(model, *_arguments(example_inputs), strict=False)
+        program = program.run_decompositions(_decompositions())
+    imported = import_fx(
+        program.graph_module, ctx, name=type(model).__name__, bound=_bound_data(program), plan=plan_own_outputs
+    )
+    if imported.eager:
+        error = refusal(imported.eager)
+        raise UnsupportedOp(error.message, hint="torch.compile(model, backend='hidet') runs such operators in torch")
+    return imported.graph
+
+
+def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(example_inputs, torch.Tensor):
+        return (example_inputs,), {}
+    if isinstance(example_inputs, Mapping):
+        return (), dict(example_inputs)
+    return tuple(example_inputs), {}
+
+
+def _decompositions() -> dict[Any, Any]:
+    """Everything that torch.export can take apart, but for what core has itself."""
+    handled = table()
+    everything = torch.export.default_decompositions()
+    return {target: everything[target] for target in everything if str(target) not in handled}
+
+
+def _bound_data(program: ExportedProgram) -> dict[int, torch.Tensor]:
+    """Tensors that take the place of inputs, by number."""
+    signature = program.graph_signature
+    for output in signature.output_specs:
+        if output.kind == OutputKind.BUFFER_MUTATION:
+            raise ImportFailed(
+                f"the module updates its buffer {output.target}, which a graph with fixed parameters cannot hold",
+                hint="call model.eval(), pass the buffer as an input, or use torch.compile(model, backend='hidet')",
+            )
+    data = {**program.state_dict, **program.constants}
+    return {
+        number: data[spec.target]
+        for number, spec in enumerate(signature.input_specs)
+        if spec.kind in _DATA and spec.target is not None
+    }
