@@ -109,7 +109,7 @@ def test_empty_products_are_empty_or_zero(x: tuple[int, int], w: tuple[int, int]
 
 def test_a_long_sum_is_added_in_chunks() -> None:
     arrays = random_array(20, 9000), random_array(70, 9000)
-    assert_compiles_right(lambda g, x, w: g.emit("linear", x, w), *arrays, parameters=(1,))
+    assert_compiles_right(lambda g, x, w: g.emit("linear", x, w), *arrays, parameters=(1,), terms=9000)
 
 
 def test_sizes_are_not_compiled_in() -> None:

@@ -91,4 +91,12 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             load="hidet.cpu.schedules.matmul:MatmulRule",
             doc="register-tiled matrix products on packed panels",
         ),
+        ScheduleSpec(
+            name="cpu.conv",
+            ops=("conv", "cpu.conv_packed"),
+            targets=("cpu",),
+            epilogue="element-wise",
+            load="hidet.cpu.schedules.conv:ConvRule",
+            doc="convolutions as matrix products whose rows are addresses of pixels",
+        ),
     ]

@@ -97,4 +97,14 @@ def _matmul(node: Node, weight: Value, lanes: int) -> _Plan | None:
     return _Plan("cpu.pack_matrix", attrs, "cpu.linear_packed", {"columns": columns})
 
 
-_REWRITES: dict[str, Callable[[Node, Value, int], _Plan | None]] = {"linear": _linear, "matmul": _matmul}
+def _conv(node: Node, weight: Value, lanes: int) -> _Plan | None:
+    attrs = {"lanes": lanes, "groups": node.attrs["groups"], "transposed": False}
+    window = {name: node.attrs[name] for name in ("stride", "padding", "dilation")}
+    return _Plan("cpu.pack_filters", attrs, "cpu.conv_packed", {"filters": weight.tensor.shape[0], **window})
+
+
+_REWRITES: dict[str, Callable[[Node, Value, int], _Plan | None]] = {
+    "linear": _linear,
+    "matmul": _matmul,
+    "conv": _conv,
+}

@@ -16,7 +16,7 @@ from hidet.cpu.schedules.gemm_blocking import choose_blocking
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.schedules.gemm_tile import TileShape, tile_shape
-from hidet.cpu.schedules.pack import decode, launch_copy_rows, launch_pack_panels
+from hidet.cpu.schedules.pack import Axis, decode, launch_copy_rows, launch_pack_panels
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
@@ -29,9 +29,6 @@ from hidet.schedule.task import Task, TaskTensor
 
 if TYPE_CHECKING:
     from hidet.cpu.target import CpuTarget
-
-Axis = tuple[Dim, Dim]
-"""An extent and a stride in elements."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +162,7 @@ def _right_operand(builder: ProgramBuilder, product: MatrixProduct, shape: TileS
     panels = dims.ceildiv(product.columns[0], shape.lanes) * depth * shape.lanes
     own = [(1 if right == 0 else extent, right) for extent, _, right in product.batch]
     packed = builder.scratch("packed", shape.dtype, dims.product([extent for extent, _ in own]) * panels)
-    launch_pack_panels(builder, pointer, packed, own, product.columns, (depth, stride), shape.lanes)
+    launch_pack_panels(builder, pointer, packed, own, product.columns, (), (depth, stride), shape.lanes)
     strides = _dense([extent for extent, _ in own], panels)
     return packed, tuple(
         0 if right == 0 else stride for stride, (_, _, right) in zip(strides, product.batch, strict=True)

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from hidet import dims
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.dims import Dim
-from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Declare, For, Stmt, Store
 from hidet.schedule.lowering import KernelScope
+
+Axis = tuple[Dim, Dim]
+"""An extent and a stride in elements."""
 
 # Elements that one work item copies, a few microseconds.
 _ITEM_ELEMENTS = 16384
@@ -33,40 +35,47 @@ def launch_pack_panels(
     builder: ProgramBuilder,
     source: Var,
     target: Var,
-    batch: Sequence[tuple[Dim, Dim]],
-    columns: tuple[Dim, Dim],
-    steps: tuple[Dim, Dim],
+    batch: Sequence[Axis],
+    columns: Axis,
+    taps: Sequence[Axis],
+    run: Axis,
     lanes: int,
 ) -> None:
-    """target[*batch][n // lanes][k][n % lanes] = source[*batch, n, k], converted to the target's dtype; zeros where n
-    is no column. `batch`, `columns` and `steps` are (extent, stride in the source)."""
+    """target[*batch][n // lanes][*taps][k][n % lanes] = source[*batch, n, *taps, k], zeros where n is no column.
+
+    Axes are (extent, stride in the source). Elements are converted to the target's dtype.
+    """
     scope = KernelScope()
     read, written = scope.pointer("source", source.dtype), scope.pointer("panels", target.dtype)
     problem, panel = build.size_var("problem"), build.size_var("panel")
-    count, depth = parameter(scope, columns[0], "columns"), parameter(scope, steps[0], "steps")
-    column_stride, step_stride = scope.size(columns[1], "stride"), scope.size(steps[1], "stride")
+    count, depth = parameter(scope, columns[0], "columns"), parameter(scope, run[0], "steps")
+    tap_count = parameter(scope, dims.product([extent for extent, _ in taps]), "taps")
+    column_stride, step_stride = scope.size(columns[1], "stride"), scope.size(run[1], "stride")
     panels = build.binary("truncdiv", count + (lanes - 1), build.index(lanes))
-    start = _problem_offset(scope, problem, batch) + panel * (column_stride * lanes)
-    first = (problem * panels + panel) * (depth * lanes)
-    here = build.size_var("here")
-    step, lane, rest = build.size_var("step"), build.size_var("lane"), build.size_var("rest")
+    tap, step, lane, rest = (build.size_var(name) for name in ("tap", "step", "lane", "rest"))
+    here, start, first = build.size_var("here"), build.size_var("start"), build.size_var("first")
     element = build.cast(build.load(read, start + lane * column_stride + step * step_stride), target.dtype)
     row = first + step * lanes
     copied = For(lane, build.index(0), here, Store(written, (row + lane,), element), kind="vectorize")
     zero = build.const(0, target.dtype)
     padded = For(rest, here, build.index(lanes) - here, Store(written, (row + rest,), zero))
+    begin = axes_offset(scope, problem, batch) + panel * (column_stride * lanes)
+    one_tap: list[Stmt] = [
+        Declare(start, begin + axes_offset(scope, tap, taps)),
+        Declare(first, ((problem * panels + panel) * tap_count + tap) * (depth * lanes)),
+        For(step, build.index(0), depth, build.seq([copied, padded])),
+    ]
     body: list[Stmt] = [
         Declare(here, build.minimum(build.index(lanes), count - panel * lanes)),
-        For(step, build.index(0), depth, build.seq([copied, padded])),
+        For(tap, build.index(0), tap_count, build.seq(one_tap)),
     ]
     function = Function("pack", scope.params, build.seq(body), kind="kernel", grid_vars=(problem, panel))
     grid = (dims.product([extent for extent, _ in batch]), dims.ceildiv(columns[0], lanes))
-    builder.launch(function, (source, target), scope, grid, dims.maximum(1, steps[0] * lanes))
+    elements = dims.product([extent for extent, _ in taps]) * run[0] * lanes
+    builder.launch(function, (source, target), scope, grid, dims.maximum(1, elements))
 
 
-def launch_copy_rows(
-    builder: ProgramBuilder, source: Var, target: Var, rows: Sequence[tuple[Dim, Dim]], steps: tuple[Dim, Dim]
-) -> None:
+def launch_copy_rows(builder: ProgramBuilder, source: Var, target: Var, rows: Sequence[Axis], steps: Axis) -> None:
     """target[*rows][k] = source[*rows, k], converted to the target's dtype; extents and strides as above."""
     scope = KernelScope()
     read, written = scope.pointer("source", source.dtype), scope.pointer("rows", target.dtype)
@@ -84,21 +93,14 @@ def launch_copy_rows(
         row,
         item * block_rows,
         build.minimum(block_rows, all_rows - item * block_rows),
-        build.seq([Declare(start, _problem_offset(scope, row, rows)), inner]),
+        build.seq([Declare(start, axes_offset(scope, row, rows)), inner]),
     )
     function = Function("copy_rows", scope.params, body, kind="kernel", grid_vars=(item,))
     builder.launch(function, (source, target), scope, (dims.ceildiv(count, block),), _ITEM_ELEMENTS // 4)
 
 
-def _problem_offset(scope: KernelScope, number: Expr, axes: Sequence[tuple[Dim, Dim]]) -> Expr:
-    """Offset of problem `number`, counted through `axes` (extent, stride)."""
+def axes_offset(scope: KernelScope, number: Expr, axes: Sequence[Axis]) -> Expr:
+    """Offset of element `number`, counted through `axes` (extent, stride)."""
     extents = [scope.size(extent, "extent") if position else None for position, (extent, _) in enumerate(axes)]
     strides = [scope.size(stride, "stride") for _, stride in axes]
     return build.flatten(decode(number, extents), strides)
-
-
-def packed_type(dtype: DType) -> DType:
-    """The dtype of packed values and accumulators."""
-    from hidet.ops.rules import arithmetic_dtype
-
-    return arithmetic_dtype(dtype)

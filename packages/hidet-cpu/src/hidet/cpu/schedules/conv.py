@@ -1,0 +1,207 @@
+"""Convolutions as matrix products without gathering: a row is a result position, its taps are addresses of pixels.
+
+Pixels whose channels lie next to each other are read where they are; padding reads a row of zeros. Images in another
+order or type, or with so few channels that a tap is hardly a run, are copied once into padded channels-last memory,
+where the taps of one kernel row form a single run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hidet import dims
+from hidet.cpu.schedules.conv_window import (
+    Windows,
+    fill_windows,
+    launch_pad_images,
+    launch_zeros,
+    merge_last_taps,
+    padded_elements,
+    result_positions,
+    spatial_axes,
+)
+from hidet.cpu.schedules.gemm import BUFFER_ROWS, TABLE_ENTRIES, Gemm, RowTable, inside_pointer, launch_gemm
+from hidet.cpu.schedules.gemm_blocking import choose_blocking
+from hidet.cpu.schedules.gemm_epilogue import TilePlace
+from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
+from hidet.cpu.schedules.gemm_tile import TILE_ROWS, TileShape, tile_shape
+from hidet.cpu.schedules.matmul import fill_matrix_rows
+from hidet.cpu.schedules.pack import launch_pack_panels
+from hidet.dims import Dim
+from hidet.errors import ScheduleError
+from hidet.graph.attrs import Attrs
+from hidet.graph.types import TensorType
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.stmt import Stmt
+from hidet.ops.conv import per_axis, side_pairs
+from hidet.ops.rules import arithmetic_dtype
+from hidet.schedule.lowering import KernelScope
+from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.task import Task, TaskTensor
+
+if TYPE_CHECKING:
+    from hidet.cpu.target import CpuTarget
+
+# A run of fewer channels than this is worth a copy that makes longer runs.
+_SHORT_RUN = 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Convolution:
+    """A convolution as its parts. channels, filters: extents of one group."""
+
+    image: TaskTensor
+    weight: TaskTensor
+    windows: Windows
+    groups: int
+    channels: Dim
+    filters: Dim
+    is_packed: bool
+
+
+class ConvRule:
+    """Schedules convolutions over any number of spatial axes, with any stride, padding, dilation and groups."""
+
+    def match(self, task: Task, target: CpuTarget) -> Match | None:
+        """Everything but windows with more taps than a table has room for."""
+        image, weight = task.anchor_inputs[:2]
+        if image is None or weight is None or any(prologue is not None for prologue in task.prologues):
+            return None
+        convolution = describe_conv(task, image, weight)
+        return None if convolution.windows.taps * TILE_ROWS > TABLE_ENTRIES else Match(task, convolution)
+
+    def space(self, match: Match, target: CpuTarget) -> SearchSpace:
+        """Nothing to tune yet."""
+        return SearchSpace()
+
+    def default(self, match: Match, target: CpuTarget) -> Params:
+        """No parameters."""
+        return {}
+
+    def build(self, match: Match, params: Params, target: CpuTarget) -> Program:
+        """Copies where needed, then one kernel."""
+        conv: Convolution = match.data
+        shape = tile_shape(target, arithmetic_dtype(conv.image.type.dtype))
+        builder = ProgramBuilder(match.task)
+        source, windows, run = _image(builder, conv, shape)
+        packed = _filters(builder, conv, shape)
+        inside = inside_pointer(source)
+        sources = {source: inside}
+        zeros = None
+        if windows.may_leave:
+            outside = builder.scratch("zeros", shape.dtype, run)
+            launch_zeros(builder, outside, run)
+            zeros = sources[outside] = inside_pointer(outside)
+        table_rows = min(BUFFER_ROWS, TABLE_ENTRIES // windows.taps)
+        blocking = choose_blocking(
+            shape, target.cpu.l2_bytes, conv.groups, windows.rows, conv.filters, windows.taps, run, table_rows
+        )
+
+        def fill(scope: KernelScope, table: RowTable, group: Expr) -> Stmt:
+            start = inside if conv.groups == 1 else inside + group * parameter(scope, conv.channels, "channels")
+            if not windows.is_pointwise:
+                return fill_windows(scope, table, start, zeros, windows)
+            axes = (windows.batch, *((axis.result, axis.image_stride) for axis in windows.axes))
+            return fill_matrix_rows(scope, table, start, axes)
+
+        def panel_offset(scope: KernelScope, group: Expr) -> Expr:
+            if conv.groups == 1:
+                return build.index(0)
+            panels = dims.ceildiv(conv.filters, shape.lanes) * shape.lanes * windows.taps * run
+            return group * parameter(scope, panels, "group_panels")
+
+        def place(scope: KernelScope, group: Expr) -> TilePlace:
+            base = build.index(0) if conv.groups == 1 else group * parameter(scope, conv.filters, "filters")
+            return TilePlace(result_positions(len(windows.axes) + 2), 1, base, {})
+
+        gemm = Gemm(
+            problems=conv.groups,
+            rows=windows.rows,
+            columns=conv.filters,
+            taps=windows.taps,
+            run=run,
+            element=source.dtype,
+            step=1,
+            packed=packed,
+            panel_problem_stride=panel_offset,
+            fill=fill,
+            sources=sources,
+            place=place,
+        )
+        launch_gemm(builder, match.task, gemm, shape, blocking)
+        return builder.program()
+
+
+def describe_conv(task: Task, image: TaskTensor, weight: TaskTensor) -> Convolution:
+    """The convolution that a task's anchor is. ScheduleError when the number of filters or taps is not fixed."""
+    assert task.anchor is not None
+    attrs, result = task.anchor.attrs, task.anchor.outputs[0].tensor
+    is_packed = task.op_name == "cpu.conv_packed"
+    if is_packed:
+        groups, _, *kernel, channels, _ = weight.type.shape
+    else:
+        groups, (_, channels, *kernel) = attrs["groups"], weight.type.shape
+    group_count = fixed(groups, "the number of groups")
+    filters = fixed(result.shape[1], "the number of filters") // group_count
+    windows = conv_windows(image.type, result, [fixed(taps, "the kernel") for taps in kernel], attrs)
+    return Convolution(image, weight, windows, group_count, channels, filters, is_packed)
+
+
+def fixed(dim: Dim, what: str) -> int:
+    """`dim` as a number; ScheduleError naming `what` when it is symbolic."""
+    if not isinstance(dim, int):
+        raise ScheduleError(f"{what} is {dim}, expected a fixed number")
+    return dim
+
+
+def conv_windows(image: TensorType, result: TensorType, kernel: Sequence[int], attrs: Attrs) -> Windows:
+    """The windows of a convolution with attributes stride, padding and dilation."""
+    rank = len(kernel)
+    strides = image.element_strides
+    axes = spatial_axes(
+        image.shape[2:],
+        strides[2:],
+        result.shape[2:],
+        kernel,
+        per_axis("conv", "stride", attrs["stride"], rank, 1),
+        per_axis("conv", "dilation", attrs["dilation"], rank, 1),
+        side_pairs("conv", attrs["padding"], rank),
+    )
+    return Windows((image.shape[0], strides[0]), axes)
+
+
+def _image(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> tuple[Var, Windows, Dim]:
+    """Where pixels are read, how windows lie on them, and the length of a run."""
+    pointer = builder.pointers[conv.image.operand]
+    channel_stride = conv.image.type.element_strides[1]
+    last = conv.windows.axes[-1]
+    can_merge = conv.groups == 1 and last.dilation == 1 and last.taps > 1
+    is_short = can_merge and isinstance(conv.channels, int) and conv.channels < _SHORT_RUN
+    has_runs = channel_stride == 1 or conv.image.type.shape[1] == 1
+    if pointer.dtype is shape.dtype and has_runs and not is_short:
+        return pointer, conv.windows, conv.channels
+    channels = conv.image.type.shape[1]
+    copy = builder.scratch("padded", shape.dtype, padded_elements(conv.windows, channels))
+    windows = launch_pad_images(builder, pointer, copy, conv.windows, (channels, channel_stride))
+    if can_merge:
+        return copy, *merge_last_taps(windows, conv.channels)
+    return copy, windows, conv.channels
+
+
+def _filters(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> Var:
+    pointer = builder.pointers[conv.weight.operand]
+    if conv.is_packed:
+        return pointer
+    panels = dims.ceildiv(conv.filters, shape.lanes) * shape.lanes
+    elements = panels * conv.groups * conv.channels * conv.windows.taps
+    packed = builder.scratch("packed", shape.dtype, elements)
+    strides = conv.weight.type.element_strides
+    groups = (conv.groups, strides[0] * conv.filters)
+    taps = list(zip([axis.taps for axis in conv.windows.axes], strides[2:], strict=True))
+    launch_pack_panels(
+        builder, pointer, packed, [groups], (conv.filters, strides[0]), taps, (conv.channels, strides[1]), shape.lanes
+    )
+    return packed

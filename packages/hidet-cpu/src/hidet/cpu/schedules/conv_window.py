@@ -1,0 +1,193 @@
+"""How the windows of a convolution or pooling lie on an image, and the tables of addresses made from that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hidet import dims
+from hidet.cpu.schedules.gemm import RowTable
+from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
+from hidet.cpu.schedules.pack import decode
+from hidet.dims import Dim
+from hidet.ir import build
+from hidet.ir.expr import Bitcast, Expr, Var
+from hidet.ir.func import Function
+from hidet.ir.stmt import Declare, For, If, Stmt, Store
+from hidet.schedule.lowering import KernelScope
+
+
+@dataclass(frozen=True, slots=True)
+class SpatialAxis:
+    """One spatial axis: extents of image and result, and how windows lie on it.
+
+    pads: positions before and after the image that windows may cover. image_stride: elements between neighbours.
+    """
+
+    image: Dim
+    result: Dim
+    taps: int
+    stride: int
+    dilation: int
+    pads: tuple[int, int]
+    image_stride: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows of every result position of every image: (extent, stride) of the batch axis, and spatial axes."""
+
+    batch: tuple[Dim, Dim]
+    axes: tuple[SpatialAxis, ...]
+
+    @property
+    def rows(self) -> Dim:
+        """Result positions of all images."""
+        return dims.product([self.batch[0], *(axis.result for axis in self.axes)])
+
+    @property
+    def taps(self) -> int:
+        """Positions of one window."""
+        return int(dims.product([axis.taps for axis in self.axes]))  # type: ignore[arg-type]  # taps are ints
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether a window may reach past the image."""
+        return any(axis.pads != (0, 0) for axis in self.axes)
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether each result position reads one run, that of the same position of the image."""
+        return all(axis.taps == axis.stride == 1 and axis.pads == (0, 0) for axis in self.axes)
+
+
+def fill_windows(scope: KernelScope, table: RowTable, start: Expr, zeros: Expr | None, windows: Windows) -> Stmt:
+    """Addresses of the pixels under each tap of each result position; `zeros` stands for positions off the image.
+
+    start: address of the channels of pixel 0 of image 0. zeros: None when no window leaves its image. Result positions
+    past the last one repeat it.
+    """
+    results = [parameter(scope, axis.result, "result") for axis in windows.axes]
+    batch_stride = scope.size(windows.batch[1], "batch_stride")
+    entry, row = build.size_var("entry"), build.size_var("row")
+    base = Var("image", start.type)
+    image, *places = decode(row, [None, *results])
+    taps = [build.size_var(f"tap{n}") for n in range(len(windows.axes))]
+    origins = [build.size_var(f"origin{n}") for n in range(len(windows.axes))]
+    address: Expr = base
+    number: Expr = build.index(0)
+    inside: list[Expr] = []
+    counts: list[Expr] = []
+    before: list[Stmt] = [
+        Declare(row, build.minimum(table.first_row + entry, table.last_row)),
+        Declare(base, start + image * batch_stride),
+    ]
+    for axis, place, tap, origin in zip(windows.axes, places, taps, origins, strict=True):
+        pad = scope.size(axis.pads[0], "pad")
+        before.append(Declare(origin, place * scope.size(axis.stride, "stride") - pad))
+        position = origin + tap * scope.size(axis.dilation, "dilation")
+        inside += [position >= 0, position < parameter(scope, axis.image, "extent")]
+        address = address + position * scope.size(axis.image_stride, "pixel_stride")
+        counts.append(parameter(scope, axis.taps, "taps"))
+        number = number * counts[-1] + tap
+    if zeros is not None:
+        address = build.select(build.logical_and(*inside), address, zeros)
+    body: Stmt = Store(table.variable, (number * table.stride + entry,), Bitcast(address, build.INDEX))
+    for tap, count in reversed(list(zip(taps, counts, strict=True))):
+        body = For(tap, build.index(0), count, body)
+    return For(entry, build.index(0), table.count, build.seq([*before, body]))
+
+
+def launch_zeros(builder: ProgramBuilder, pointer: Var, count: Dim) -> None:
+    """Clear the first `count` elements of a scratch buffer, in the entry function itself: a few hundred bytes."""
+    place = build.size_var("place")
+    zero = Store(pointer, (place,), build.const(0, pointer.dtype))
+    builder.run(For(place, build.index(0), builder.size(count), zero, kind="vectorize"))
+
+
+def launch_pad_images(
+    builder: ProgramBuilder, source: Var, target: Var, windows: Windows, channels: tuple[Dim, Dim]
+) -> Windows:
+    """Copy images with their padding into dense memory with channels innermost, converted to the target's dtype.
+
+    channels: (extent, stride in the source). Returns how the same windows lie on the copies: none leaves its image.
+    """
+    scope = KernelScope()
+    read, written = scope.pointer("images", source.dtype), scope.pointer("padded", target.dtype)
+    *outer, last = windows.axes
+    extents = [axis.image + sum(axis.pads) for axis in windows.axes]
+    item, line = build.size_var("item"), build.size_var("line")
+    image, *places = decode(item, [None, *(parameter(scope, extent, "extent") for extent in extents[:-1])])
+    depth, channel_stride = parameter(scope, channels[0], "channels"), scope.size(channels[1], "channel_stride")
+    width, padded = parameter(scope, last.image, "width"), parameter(scope, extents[-1], "padded")
+    pad = parameter(scope, last.pads[0], "pad")
+    start = image * scope.size(windows.batch[1], "batch_stride")
+    inside: list[Expr] = []
+    for axis, place in zip(outer, places, strict=True):
+        position = place - parameter(scope, axis.pads[0], "pad")
+        inside += [position >= 0, position < parameter(scope, axis.image, "extent")]
+        start = start + position * scope.size(axis.image_stride, "pixel_stride")
+    pixel, channel = build.size_var("pixel"), build.size_var("channel")
+    pixel_stride = scope.size(last.image_stride, "pixel_stride")
+    value = build.cast(build.load(read, line + pixel * pixel_stride + channel * channel_stride), target.dtype)
+    first = item * (padded * depth)
+    copy = Store(written, (first + (pixel + pad) * depth + channel,), value)
+    element = build.size_var("element")
+    zero = Store(written, (first + element,), build.const(0, target.dtype))
+    body = [
+        For(element, build.index(0), padded * depth, zero, kind="vectorize"),
+        If(
+            build.logical_and(*inside),
+            build.seq(
+                [
+                    Declare(line, start),
+                    For(pixel, build.index(0), width, For(channel, build.index(0), depth, copy, kind="vectorize")),
+                ]
+            ),
+        ),
+    ]
+    function = Function("pad_images", scope.params, build.seq(body), kind="kernel", grid_vars=(item,))
+    grid = dims.product([windows.batch[0], *extents[:-1]])
+    builder.launch(function, (source, target), scope, (grid,), extents[-1] * channels[0])
+    strides: list[Dim] = [channels[0]]
+    for extent in reversed(extents):
+        strides.append(strides[-1] * extent)
+    moved = [
+        SpatialAxis(extent, axis.result, axis.taps, axis.stride, axis.dilation, (0, 0), stride)
+        for axis, extent, stride in zip(windows.axes, extents, reversed(strides[:-1]), strict=True)
+    ]
+    return Windows((windows.batch[0], strides[-1]), tuple(moved))
+
+
+def padded_elements(windows: Windows, channels: Dim) -> Dim:
+    """Elements of the copies that `launch_pad_images` makes."""
+    return dims.product([windows.batch[0], channels, *(axis.image + sum(axis.pads) for axis in windows.axes)])
+
+
+def merge_last_taps(windows: Windows, channels: Dim) -> tuple[Windows, Dim]:
+    """Windows whose taps along the last axis are part of one longer run, and the length of that run.
+
+    Only for dense pixels that no window leaves: neighbouring taps are then neighbours in memory.
+    """
+    *outer, last = windows.axes
+    merged = SpatialAxis(last.image, last.result, 1, last.stride, 1, last.pads, last.image_stride)
+    return Windows(windows.batch, (*outer, merged)), channels * last.taps
+
+
+def result_positions(rank: int) -> tuple[int, ...]:
+    """Axes of [batch, channel, *space] that a row number counts through."""
+    return (0, *range(2, rank))
+
+
+def spatial_axes(
+    image: Sequence[Dim],
+    image_strides: Sequence[Dim],
+    result: Sequence[Dim],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+) -> tuple[SpatialAxis, ...]:
+    """One `SpatialAxis` for each position of the arguments."""
+    rows = zip(image, result, kernel, stride, dilation, pads, image_strides, strict=True)
+    return tuple(SpatialAxis(*row) for row in rows)
