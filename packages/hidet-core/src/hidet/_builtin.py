@@ -42,10 +42,11 @@ def hidet_passes() -> Iterable[PassSpec]:
     from hidet.plugins.specs import PassSpec
 
     order = (
-        "simplify",
-        "fold-conv-batch-norm",
         "fold-constants",
+        "simplify",
         "common-subexpr",
+        "recompose",
+        "fold-conv-batch-norm",
         "eliminate-dead",
         "materialize-outputs",
         "assign-layout",

@@ -8,6 +8,7 @@ from typing import Any
 from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Graph, Node, Value, readers
 from hidet.graph.operator import OperatorSpec
+from hidet.graph.types import same_shape
 from hidet.passes.graph.eliminate_dead import without_dead
 from hidet.passes.rewriter import GraphRewriter
 
@@ -30,9 +31,13 @@ class Site:
         node = None if value is None else self._walk.rewriter.producer(value)
         return node if node is not None and node.op.name in operators else None
 
+    def reads(self, value: Value) -> int:
+        """How many nodes and outputs need `value`."""
+        return self._walk.read_count.get(value, 0)
+
     def is_read_once(self, value: Value) -> bool:
         """Whether one node alone needs `value`: then what made it disappears once that node is replaced."""
-        return self._walk.read_count.get(value, 0) == 1
+        return self.reads(value) == 1
 
     def must_own_memory(self, value: Value) -> bool:
         """Whether a caller or another framework gets `value`, or a view of it, as a tensor."""
@@ -70,8 +75,8 @@ def rewrite_locally(
 ) -> Graph:
     """Apply `rules` (by operator name) and the rules `for_all` until none of them fits.
 
-    A rule returns the value that stands for the node's only result, or None. It must keep shape and dtype, and the
-    result must be exact but for rounding.
+    A rule returns the value that stands for the node's only result, or None. A value of another shape or dtype counts
+    as None, so that rules may leave checks of broadcasting to the operators they emit.
     """
     for _ in range(_MAX_ROUNDS):
         simpler = _Walk(graph, operators).run(rules, for_all)
@@ -93,20 +98,25 @@ class _Walk:
         self.handed_out = _handed_out(graph)
 
     def run(self, rules: Mapping[str, Sequence[Rule]], for_all: Sequence[Rule]) -> Graph:
-        rewriter = self.rewriter
         for original in self.graph.nodes:
-            new = None
-            if len(original.outputs) == 1:
-                site = Site(rebuild_node(original, rewriter.mapping), self)
-                for rule in (*rules.get(original.op.name, ()), *for_all):
-                    new = rule(site)
-                    if new is not None:
-                        break
+            new = self._replacement(original, (*rules.get(original.op.name, ()), *for_all))
             if new is None:
-                rewriter.keep(original)
+                self.rewriter.keep(original)
             else:
-                rewriter.substitute(original.outputs[0], new)
-        return rewriter.finish()
+                self.rewriter.substitute(original.outputs[0], new)
+        return self.rewriter.finish()
+
+    def _replacement(self, original: Node, rules: Sequence[Rule]) -> Value | None:
+        """What the first rule that fits puts in the place of the node's result."""
+        if len(original.outputs) != 1 or not rules:
+            return None
+        site = Site(rebuild_node(original, self.rewriter.mapping), self)
+        made = (rule(site) for rule in rules)
+        return next((new for new in made if new is not None and _same_kind(new, original.outputs[0])), None)
+
+
+def _same_kind(a: Value, b: Value) -> bool:
+    return a.tensor.dtype == b.tensor.dtype and same_shape(a.tensor.shape, b.tensor.shape)
 
 
 def _handed_out(graph: Graph) -> set[Value]:

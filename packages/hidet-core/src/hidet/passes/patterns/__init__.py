@@ -1,0 +1,23 @@
+"""Chains of primitive operators that are one operator of core, family by family.
+
+Each module has `RULES`, a table from the last operator of a chain to its rules. A chain is recognised only when nobody
+else reads what lies inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hidet.passes.local import Rule
+from hidet.passes.patterns import activation, attention, normalize
+
+FAMILIES = (activation, normalize, attention)
+
+
+def all_rules() -> Mapping[str, tuple[Rule, ...]]:
+    """The rules of every family, by the operator they end in."""
+    names = dict.fromkeys(name for family in FAMILIES for name in family.RULES)
+    return {name: tuple(rule for family in FAMILIES for rule in family.RULES.get(name, ())) for name in names}
+
+
+__all__ = ["FAMILIES", "all_rules"]
