@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from hidet import dims
 from hidet.compute.definition import Operand
+from hidet.cpu.schedules.gemm_lanes import lane_wise
 from hidet.cpu.schedules.rows import RowOutput, RowProgram
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Var
 from hidet.ir.node import IRNode
-from hidet.ir.visit import accesses, rewrite
+from hidet.ir.stmt import Stmt, Store
+from hidet.ir.visit import accesses, rewrite, substitute, walk
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
@@ -28,7 +30,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowLayout:
-    """Loops over rows (`outer`) and within a row (`inner`), outermost in memory first.
+    """Loops over rows (`outer`) and within a row (`inner`), outermost in memory first, at least one of each.
 
     maps: offsets of accesses. targets: offsets of outputs, in the program's order. unit: variables of axes of extent
     one, which have no loop.
@@ -66,7 +68,13 @@ def row_layout(task: Task, program: RowProgram) -> RowLayout | None:
     lead = next((t for t, o in zip(known, program.outputs, strict=True) if not o.per_row), everything[0])
     outer, outer_unit = _merge(program.outer, program.outer_extents, lead, everything, pinned)
     inner, inner_unit = _merge(program.inner, program.inner_extents, lead, everything, pinned)
-    return RowLayout(outer, inner, maps, known, outer_unit | inner_unit)
+    return RowLayout(
+        outer or (Loop(build.size_var("row"), 1),),
+        inner or (Loop(build.size_var("column"), 1),),
+        maps,
+        known,
+        outer_unit | inner_unit,
+    )
 
 
 def expressions(program: RowProgram) -> tuple[Expr, ...]:
@@ -102,6 +110,19 @@ def _used_outside(value: Expr, maps: Mapping[Access, Affine]) -> set[Var]:
     return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """Neighbouring values of a loop variable: `lanes` of them from `start` on.
+
+    mask: a bool vector that says which lanes count; None when all do.
+    """
+
+    var: Var
+    start: Expr
+    lanes: int = 1
+    mask: Expr | None = None
+
+
 class RowMemory:
     """The parameters of one kernel, and expressions that read and places to write in terms of loop variables."""
 
@@ -117,8 +138,8 @@ class RowMemory:
         apart = [a for value in expressions(program) for a in accesses(value) if a not in layout.maps]
         for operand in dict.fromkeys(access.operand for access in apart):
             self._lowering.buffer(operand, self.pointers[operand], strides[operand])
-        self._loads = {a: build.load(self.pointers[a.operand], self._place(m)) for a, m in layout.maps.items()}
-        self._targets = {o: self._place(t) for o, t in zip(program.outputs, layout.targets, strict=True)}
+        self._places = {access: self._place(offset) for access, offset in layout.maps.items()}
+        self._targets = {o: (t, self._place(t)) for o, t in zip(program.outputs, layout.targets, strict=True)}
 
     def _place(self, offset: Affine) -> Expr:
         total: Expr = self.scope.size(offset.constant, "offset")
@@ -126,14 +147,38 @@ class RowMemory:
             total = total + loop.var * self.scope.size(offset.coefficient(loop.var), "stride")
         return total
 
-    def read(self, value: Expr) -> Expr:
-        """`value` with accesses as loads and sizes as parameters."""
+    def read(self, value: Expr, span: Span, bindings: Mapping[Var, Expr]) -> Expr | None:
+        """`value` with variables bound, accesses as loads and sizes as parameters, for each element of `span`.
+
+        None when it has more than one lane and `value` no form with SIMD vectors.
+        """
+
+        def leaf(node: Expr) -> Expr | None:
+            if isinstance(node, Var):
+                return bindings.get(node, None if node is span.var else node)
+            assert isinstance(node, Access)
+            offset = self.layout.maps.get(node)
+            if offset is None:
+                return None if any(span.var in walk(i) for i in node.indices) else node
+            step = offset.coefficient(span.var)
+            if step != 0 and step != 1:
+                return None
+            pointer, place = self.pointers[node.operand], substitute(self._places[node], {span.var: span.start})
+            lanes, mask = (1, None) if step == 0 else (span.lanes, span.mask)
+            return build.load(pointer, place, lanes=lanes, mask=mask)
 
         def load(n: IRNode) -> IRNode | None:
-            return self._loads.get(n) if isinstance(n, Access) else None
+            place = self._places.get(n) if isinstance(n, Access) else None
+            return None if place is None else build.load(self.pointers[n.operand], place)  # type: ignore[attr-defined]
 
-        return self._lowering.resolve(rewrite(value, load), self._zeros)
+        if span.lanes > 1:
+            found = lane_wise(value, span.lanes, leaf)
+            return None if found is None else self._lowering.resolve(found, self._zeros)
+        return self._lowering.resolve(rewrite(value, load), {**self._zeros, **bindings, span.var: span.start})
 
-    def target(self, output: RowOutput) -> tuple[Var, Expr]:
-        """Pointer and element offset of an output."""
-        return self.pointers[output.result], self._targets[output]
+    def store(self, output: RowOutput, span: Span, value: Expr) -> Stmt | None:
+        """Write `value` to the elements of `span`; None when these are no neighbours in the output."""
+        offset, place = self._targets[output]
+        if span.lanes > 1 and offset.coefficient(span.var) != 1:
+            return None
+        return Store(self.pointers[output.result], (substitute(place, {span.var: span.start}),), value, span.mask)

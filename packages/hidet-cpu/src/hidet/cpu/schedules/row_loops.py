@@ -11,18 +11,19 @@ for the array are computed again in each loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from hidet import dims
-from hidet.cpu.schedules.row_layout import Loop, RowLayout, RowMemory
-from hidet.cpu.schedules.rows import RowOutput, RowProgram
+from hidet import dims, dtypes
+from hidet.compute.definition import Combiner
+from hidet.cpu.schedules.row_layout import RowLayout, RowMemory, Span
+from hidet.cpu.schedules.rows import RowOutput, RowProgram, Statistic
 from hidet.dims import Dim
 from hidet.ir import build
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Bitcast, Expr, Unary, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
-from hidet.ir.types import BufferType, PointerType
-from hidet.ir.visit import substitute
+from hidet.ir.types import BufferType, PointerType, VectorType, with_lanes
+from hidet.ir.visit import substitute, walk
 from hidet.schedule.rule import Program
 from hidet.schedule.task import Task
 
@@ -40,7 +41,7 @@ def contiguous_rows(
     memory = RowMemory(task, program, layout)
     kernel = _Kernel(program, layout, memory, lanes)
     length = dims.maximum(1, program.row_elements)
-    *outer, last = layout.outer or (Loop(build.size_var("row"), 1),)
+    *outer, last = layout.outer
     block: Dim = dims.minimum(dims.maximum(1, dims.floordiv(item_elements, length)), dims.maximum(1, last.extent))
     item = build.size_var("item")
     step = memory.scope.size(block, "block")
@@ -63,19 +64,24 @@ def assemble(task: Task, memory: RowMemory, function: Function, grid: tuple[Dim,
     return Program(Module((function, entry), "entry"), arguments)
 
 
+Body = Callable[[Span, int], "list[Stmt] | None"]
+
+
 class _Kernel:
     """Statements for one row."""
 
     def __init__(self, program: RowProgram, layout: RowLayout, memory: RowMemory, lanes: int) -> None:
-        self.program, self.layout, self.memory = program, layout, memory
+        self.program, self.layout, self.memory, self.lanes = program, layout, memory, lanes
         self.extents = [memory.scope.size(loop.extent, "n") for loop in layout.inner]
-        self.position = self._position()
+        self.position: Expr = build.index(0)
+        for loop, extent in zip(layout.inner, self.extents, strict=True):
+            self.position = self.position * extent + loop.var
         self.count = memory.scope.size(program.row_elements, "count")
         self.capacity = KEPT_BYTES // program.dtype.nbytes
-        self.lanes = lanes
         wants = program.is_computed or any(s.stored for s in program.statistics)
         fits = dims.prove_le(program.row_elements, self.capacity)
         self.keeps = None if wants and fits is None else wants and fits is not False
+        # Whole vectors are written, also where a row ends within one.
         self.array = Var("kept", BufferType(program.dtype, (build.index(self.capacity + lanes),), space="local"))
 
     @property
@@ -89,71 +95,128 @@ class _Kernel:
             return If(self.count <= self.capacity, self._row(True), self._row(False))
         return self._row(self.keeps)
 
-    def _position(self) -> Expr:
-        place: Expr = build.index(0)
-        for loop, extent in zip(self.layout.inner, self.extents, strict=True):
-            place = place * extent + loop.var
-        return place
-
     def _row(self, keeps: bool) -> Stmt:
         program = self.program
         bindings: dict[Var, Expr] = {program.count: self.count}
-        content = self.memory.read(program.element)
-        padded = keeps and program.padding is not None and len(self.layout.inner) == 1
+        content: Expr | None = program.element
         stmts: list[Stmt] = []
         for number, statistic in enumerate(program.statistics):
-            element = Var("x", program.dtype)
-            body: list[Stmt] = [Declare(element, content)]
-            value = self._value(statistic.value, element, bindings)
-            if statistic.stored:
-                computed = Var("value", program.dtype)
-                body.append(Declare(computed, value))
-                value = computed
-            if keeps and (statistic.stored or number == 0):
-                body.append(Store(self.array, (self.position,), value if statistic.stored else element))
-            accumulator = Var("total", statistic.total.dtype)
-            identity = statistic.combiner.identity([accumulator.dtype])[0]
-            body.append(Assign(accumulator, statistic.combiner.combine([accumulator], [value])[0]))
-            stmts += [Declare(accumulator, identity), self._loops(build.seq(body), padded and number > 0)]
+            keep = keeps and (statistic.stored or number == 0)
+            folds, total = self._fold(statistic, content, keep, bindings)
+            here = Span(self.layout.inner[-1].var, self.layout.inner[-1].var)
+            finish = self.memory.read(statistic.finish, here, {**bindings, statistic.total: total})
             result = Var(statistic.variable.name, statistic.variable.type)
-            finish = substitute(self.memory.read(statistic.finish), {**bindings, statistic.total: accumulator})
-            stmts.append(Declare(result, finish))
+            stmts += [*folds, Declare(result, finish)]
             bindings[statistic.variable] = result
-            if keeps:
-                content = build.load(self.array, self.position)
-            elif statistic.stored:
-                content = self._value(statistic.value, content, bindings)
-            if padded and number == 0:
-                stmts.append(self._pad())
-        stmts += [self._output(output, content, bindings) for output in program.outputs]
-        return build.seq(stmts)
+            if keep:
+                content = None
+            elif statistic.stored and content is not None:
+                content = substitute(statistic.value, {program.held: content})
+        return build.seq([*stmts, *(self._output(output, content, bindings) for output in program.outputs)])
 
-    def _value(self, value: Expr, element: Expr, bindings: Mapping[Var, Expr]) -> Expr:
-        return substitute(self.memory.read(value), {**bindings, self.program.held: element})
+    def _load(self, content: Expr | None, span: Span, bindings: Mapping[Var, Expr]) -> Expr | None:
+        """Elements of the row: from the kept array (`content` None), or computed from memory."""
+        if content is not None:
+            return self.memory.read(content, span, bindings)
+        return build.load(self.array, substitute(self.position, {span.var: span.start}), lanes=span.lanes)
 
-    def _loops(self, body: Stmt, padded: bool = False) -> Stmt:
-        """Loops over the row, the innermost one vectorised; `padded` rounds a single loop up to whole vectors."""
-        if padded:
-            return For(self.layout.inner[0].var, build.index(0), self._rounded(), body, kind="vectorize")
-        for loop, extent in reversed(list(zip(self.layout.inner, self.extents, strict=True))):
-            innermost = loop is self.layout.inner[-1]
-            body = For(loop.var, build.index(0), extent, body, kind="vectorize" if innermost else "serial")
-        return body
+    def _fold(
+        self, statistic: Statistic, content: Expr | None, keep: bool, bindings: Mapping[Var, Expr]
+    ) -> tuple[list[Stmt], Expr]:
+        """Statements that fold a statistic over the row, and the total."""
+        dtype, combiner = statistic.total.dtype, statistic.combiner
+        identity = combiner.identity([dtype])[0]
+        partial: dict[int, Var] = {}
 
-    def _rounded(self) -> Expr:
-        return build.binary("truncdiv", self.extents[0] + (self.lanes - 1), self.lanes) * self.lanes
+        def body(span: Span, number: int) -> list[Stmt] | None:
+            accumulator = partial.setdefault(number, Var(f"total{number}", with_lanes(dtype, span.lanes)))
+            element = Var("x", with_lanes(self.program.dtype, span.lanes))
+            loaded = self._load(content, span, bindings)
+            value = self.memory.read(statistic.value, span, {**bindings, self.program.held: element})
+            if loaded is None or value is None:
+                partial.clear()
+                return None
+            folded = Var("value", value.type)
+            stmts: list[Stmt] = [Declare(element, loaded), Declare(folded, value)]
+            if keep:
+                place = substitute(self.position, {span.var: span.start})
+                stmts.append(Store(self.array, (place,), folded if statistic.stored else element))
+            counted = folded if span.mask is None else build.select(span.mask, folded, identity)
+            return [*stmts, Assign(accumulator, combiner.combine([accumulator], [counted])[0])]
 
-    def _pad(self) -> Stmt:
-        """Fill the kept row up to whole vectors with an element that does not count."""
-        assert self.program.padding is not None
-        var = build.size_var("pad")
-        value = build.const(self.program.padding, self.program.dtype)
-        return For(var, self.extents[0], self._rounded() - self.extents[0], Store(self.array, (var,), value))
+        loops = self._sweep(2 if _has_function(statistic.value) else 4, body)
+        start: list[Stmt] = [Declare(v, build.broadcast(identity, v.lanes)) for v in partial.values()]
+        vector: Expr = partial[0]
+        for number in range(1, len(partial)):
+            vector = combiner.combine([vector], [partial[number]])[0]
+        across, total = _fold_lanes(combiner, vector)
+        return [*start, loops, *across], total
 
-    def _output(self, output: RowOutput, content: Expr, bindings: Mapping[Var, Expr]) -> Stmt:
-        pointer, place = self.memory.target(output)
-        if output.per_row:
-            return Store(pointer, (place,), substitute(self.memory.read(output.value), bindings))
-        element = Var("x", self.program.dtype)
-        value = self._value(output.value, element, bindings)
-        return self._loops(build.seq([Declare(element, content), Store(pointer, (place,), value)]))
+    def _output(self, output: RowOutput, content: Expr | None, bindings: Mapping[Var, Expr]) -> Stmt:
+        def body(span: Span, number: int) -> list[Stmt] | None:
+            element = Var("x", with_lanes(self.program.dtype, span.lanes))
+            loaded = self._load(content, span, bindings)
+            value = self.memory.read(output.value, span, {**bindings, self.program.held: element})
+            store = None if value is None else self.memory.store(output, span, value)
+            return None if loaded is None or store is None else [Declare(element, loaded), store]
+
+        if not output.per_row:
+            return self._sweep(2, body)
+        here = Span(self.layout.inner[-1].var, build.index(0))
+        value = self.memory.read(output.value, here, bindings)
+        store = None if value is None else self.memory.store(output, here, value)
+        assert store is not None
+        return store
+
+    def _sweep(self, unroll: int, body: Body) -> Stmt:
+        """Loops over the row: SIMD vectors, several at a time, then single ones of which the last may be cut short.
+
+        What has no form with vectors is left to LLVM.
+        """
+        var, extent = self.layout.inner[-1].var, self.extents[-1]
+        lanes, step = self.lanes, unroll * self.lanes
+        if body(Span(var, var, lanes), 0) is None:
+            plain = body(Span(var, var), 0)
+            assert plain is not None
+            inner: Stmt = For(var, build.index(0), extent, build.seq(plain), kind="vectorize")
+        else:
+            main = [stmt for n in range(unroll) for stmt in body(Span(var, var + n * lanes, lanes), n) or []]
+            whole = build.binary("truncdiv", extent, build.index(step)) * step
+            mask = Var("mask", VectorType(dtypes.boolean, lanes))
+            rest = body(Span(var, var, lanes, mask), 0) or []
+            rest = [Declare(mask, _first_lanes(extent - var, lanes)), *rest]
+            inner = build.seq(
+                [
+                    For(var, build.index(0), whole, build.seq(main), step=step),
+                    For(var, whole, extent - whole, build.seq(rest), step=lanes),
+                ]
+            )
+        for loop, size in reversed(list(zip(self.layout.inner[:-1], self.extents[:-1], strict=True))):
+            inner = For(loop.var, build.index(0), size, inner)
+        return inner
+
+
+_MASK_WORDS = {8: dtypes.u8, 16: dtypes.u16, 32: dtypes.u32}
+
+
+def _first_lanes(count: Expr, lanes: int) -> Expr:
+    """A mask of the first `count` > 0 lanes, or of all of them: bits of an integer, as AVX-512 has it."""
+    bits = build.binary("shr", build.index(2**lanes - 1), lanes - build.minimum(count, lanes))
+    return Bitcast(build.cast(bits, _MASK_WORDS[lanes]), VectorType(dtypes.boolean, lanes))
+
+
+def _fold_lanes(combiner: Combiner, value: Expr) -> tuple[list[Stmt], Expr]:
+    """Fold the lanes of a vector by halves. LLVM keeps the small arrays in registers."""
+    stmts: list[Stmt] = []
+    while value.lanes > 1:
+        half = value.lanes // 2
+        halves = Var("halves", BufferType(value.dtype, (build.index(value.lanes),), space="local"))
+        stmts += [Declare(halves), Store(halves, (build.index(0),), value)]
+        low, high = (build.load(halves, build.index(start), lanes=half) for start in (0, half))
+        value = combiner.combine([low], [high])[0]
+    total = Var("total", value.type)
+    return [*stmts, Declare(total, value)], total
+
+
+def _has_function(value: Expr) -> bool:
+    return any(isinstance(n, Unary) for n in walk(value))

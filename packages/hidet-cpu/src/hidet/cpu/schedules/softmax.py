@@ -55,7 +55,7 @@ class SoftmaxRule:
     def build(self, match: Match, params: Params, target: Target) -> Program:
         """One kernel."""
         found: _Found = match.data
-        lanes = max(1, target.vector_bits // found.program.dtype.bits)
+        lanes = max(8, target.vector_bits // found.program.dtype.bits)
         return contiguous_rows(match.task, found.program, found.layout, params["item_elements"], lanes, PICOSECONDS)
 
 
