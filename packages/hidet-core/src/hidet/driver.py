@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from hidet import dims
 from hidet.context import CompileContext, Options, make_context
 from hidet.errors import HidetError
-from hidet.graph.graph import Graph
+from hidet.graph.graph import Graph, Value
 from hidet.graph.verify import verify_graph
-from hidet.ir.func import Module
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.progress import CompileProgress
@@ -22,6 +22,7 @@ from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.schedule.host import HostCode, build_host_program
 from hidet.schedule.report import count_nodes
 from hidet.schedule.select import ScheduledGraph, select_schedules
+from hidet.schedule.units import CompileUnit, compile_units
 from hidet.target import Binary, CompileJob
 
 
@@ -69,8 +70,11 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
     with clock("build"):
         main = _lower(optimized, ctx, "main")
         prepare = None if optimized.prepare is None else _lower(optimized.prepare.graph, ctx, "prepare")
+        parts = [part for part in (main, prepare) if part is not None]
+        units = compile_units([(part.scheduled, part.host) for part in parts])
+        units = {name: replace(unit, module=run_program_passes(unit.module, ctx)) for name, unit in units.items()}
     with clock("compile"):
-        binaries, cached = compile_modules({**main.modules, **(prepare.modules if prepare else {})}, ctx)
+        binaries, cached = compile_modules(units, ctx)
     with clock("load"):
         code = ctx.target.load(binaries)
     program = main.host.program
@@ -82,17 +86,22 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
     bundle = CodeBundle(
         program=program,
         binaries=tuple(binaries),
-        constants=_arrays(main.host, optimized),
-        prepare_constants=() if prepare is None else _arrays(prepare.host, optimized.prepare.graph),  # type: ignore[union-attr]
+        constants=_arrays(main),
+        prepare_constants=() if prepare is None else _arrays(prepare),
         target=ctx.target.name,
         arch=ctx.target.arch,
     )
     report = CompileReport(
         nodes=count_nodes(main.scheduled),
         kernels=len(main.scheduled.modules),
-        cached_kernels=cached,
+        tasks=sum(len(part.scheduled.task_graph.tasks) for part in parts),
+        programs=sum(part.scheduled.programs for part in parts),
+        modules=len(binaries),
+        cached_modules=cached,
         seconds=clock.seconds,
         notes=main.scheduled.notes,
+        weight_bytes=_bytes_of([*graph.parameters, *graph.constants]),
+        prepared_bytes=0 if optimized.prepare is None else _bytes_of(optimized.prepare.results),
     )
     functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in segment_symbols(program)}
     return CompiledGraph(bundle, functions, report, keep_alive=code)
@@ -100,30 +109,23 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lowered:
+    graph: Graph
     scheduled: ScheduledGraph
     host: HostCode
-    modules: Mapping[str, Module] = field(default_factory=dict)
 
 
 def _lower(graph: Graph, ctx: CompileContext, name: str) -> _Lowered:
-    tasks = fuse(graph, ctx)
-    scheduled = select_schedules(tasks, ctx)
-    host = build_host_program(scheduled, name)
-    kernels = {symbol: run_program_passes(module, ctx) for symbol, module in scheduled.modules.items()}
-    return _Lowered(scheduled, host, {**kernels, **host.modules})
+    scheduled = select_schedules(fuse(graph, ctx), ctx)
+    return _Lowered(graph, scheduled, build_host_program(scheduled, name))
 
 
-def compile_modules(modules: Mapping[str, Module], ctx: CompileContext) -> tuple[list[Binary], int]:
+def compile_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> tuple[list[Binary], int]:
     """Machine code of every module, from the cache where it is there; also how many were."""
     from hidet.schedule.cache_key import kernel_key
 
-    keys = {name: kernel_key(module, ctx) for name, module in modules.items()}
+    keys = {name: kernel_key(unit, ctx) for name, unit in units.items()}
     found = {name: ctx.cache.get(key) for name, key in keys.items()}
-    jobs = [
-        CompileJob(name, modules[name], effort=1 if _only_invokes(modules[name]) else 3)
-        for name, data in found.items()
-        if data is None
-    ]
+    jobs = [CompileJob(name, units[name].module, units[name].effort) for name, data in found.items() if data is None]
     with CompileProgress() as progress:
         fresh = {binary.name: binary for binary in ctx.target.compile(jobs, progress.update)} if jobs else {}
     binaries = []
@@ -132,19 +134,21 @@ def compile_modules(modules: Mapping[str, Module], ctx: CompileContext) -> tuple
             binaries.append(fresh[name])
             ctx.cache.put(keys[name], fresh[name].data)
         else:
-            binaries.append(Binary(name, data, tuple(f.name for f in modules[name].functions)))
-    return binaries, len(modules) - len(jobs)
+            binaries.append(Binary(name, data, tuple(f.name for f in units[name].module.functions)))
+    return binaries, len(units) - len(jobs)
 
 
-def _only_invokes(module: Module) -> bool:
-    """Whether a module is a segment's straight-line host code, which gains nothing from optimisation."""
-    return all(function.kind == "host" for function in module.functions)
+def _bytes_of(values: Iterable[Value]) -> int:
+    """Bytes of tensors of fixed size."""
+    sizes = (dims.product(value.tensor.shape) * value.tensor.dtype.nbytes for value in values)
+    return sum(size for size in sizes if isinstance(size, int))
 
 
-def _arrays(host: HostCode, graph: Graph) -> tuple[Any, ...]:
+def _arrays(part: _Lowered) -> tuple[Any, ...]:
     import numpy
 
-    return tuple(numpy.ascontiguousarray(graph.constants[value].numpy()) for value in host.constants)
+    constants = part.graph.constants
+    return tuple(numpy.ascontiguousarray(constants[value].numpy()) for value in part.host.constants)
 
 
 def _import(model: Any, example_inputs: Sequence[Any] | None, ctx: CompileContext) -> Graph:

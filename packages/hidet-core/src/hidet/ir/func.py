@@ -11,6 +11,9 @@ from hidet.ir.types import ValueType
 
 FunctionKind = Literal["kernel", "device", "host"]
 
+EXPORTED = ("export", True)
+"""Attribute of a host function that is called from outside its module, as the entry is."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
@@ -18,7 +21,7 @@ class Function:
 
     `kind`: "kernel" runs once per index of its launch grid, whose indices are `grid_vars` (i64); "device" is called
     from kernels; "host" runs on the CPU once and launches kernels. `result` None means no value is returned.
-    `attributes` are target-specific launch settings such as ("block", (256, 1, 1)).
+    `attributes` are target-specific launch settings such as ("block", (256, 1, 1)), or `EXPORTED`.
     """
 
     name: str

@@ -99,7 +99,7 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
         target=manifest["target"],
         arch=manifest["arch"],
     )
-    return CompiledGraph(bundle, functions, CompileReport(NodeCounts(), len(binaries)), keep_alive=loaded)
+    return CompiledGraph(bundle, functions, CompileReport(NodeCounts(), 0, modules=len(binaries)), keep_alive=loaded)
 
 
 def segment_symbols(program: HostProgram) -> list[str]:

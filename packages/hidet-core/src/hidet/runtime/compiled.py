@@ -20,14 +20,19 @@ if TYPE_CHECKING:
 class CompileReport:
     """What a compilation did.
 
-    nodes: graph nodes by class. kernels: distinct compiled modules. seconds: time by phase ("graph", "build",
-    "compile", "load"). notes: rules skipped and why. weight_bytes, prepared_bytes: parameters as given, and what the
-    prepare program keeps beside them.
+    nodes: graph nodes by class. kernels: distinct kernels of the graph itself, its prepare program aside. tasks: fusion
+    groups; programs: how many different ones a rule built; modules: how many modules were compiled, or taken from the
+    kernel cache (cached_modules). seconds: time by phase ("graph", "build", "compile", "load"). notes: rules skipped
+    and why. weight_bytes, prepared_bytes: parameters and constants as given, and what the prepare program keeps beside
+    them; tensors of symbolic size are not counted.
     """
 
     nodes: NodeCounts
     kernels: int
-    cached_kernels: int = 0
+    tasks: int = 0
+    programs: int = 0
+    modules: int = 0
+    cached_modules: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     weight_bytes: int = 0

@@ -47,12 +47,13 @@ class ScheduledTask:
 class ScheduledGraph:
     """Every task with its program; `modules` holds each distinct module once, under its symbol.
 
-    notes: rules that were skipped and why, for the report.
+    programs: how many programs rules have built. notes: rules that were skipped and why, for the report.
     """
 
     task_graph: TaskGraph
     steps: tuple[ScheduledTask | ForeignStep, ...]
     modules: dict[str, Module]
+    programs: int
     notes: tuple[str, ...] = field(default=())
 
 
@@ -76,7 +77,7 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
             modules.setdefault(symbol, module)
             known = built[step.key] = (rule_name, replace(program, module=modules[symbol]), symbol)
         steps.append(ScheduledTask(step, *known))
-    return ScheduledGraph(task_graph, tuple(steps), modules, tuple(notes))
+    return ScheduledGraph(task_graph, tuple(steps), modules, len(built), tuple(notes))
 
 
 def _schedule(task: Task, ctx: CompileContext, notes: list[str]) -> tuple[str, Program]:

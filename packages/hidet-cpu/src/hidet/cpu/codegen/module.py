@@ -13,6 +13,7 @@ from hidet.cpu.codegen.function import FunctionEmitter
 from hidet.cpu.codegen.spelling import literal, register_type
 from hidet.cpu.codegen.state import ModuleState
 from hidet.ir.expr import Number, Var
+from hidet.ir.func import EXPORTED
 from hidet.ir.types import BufferType, PointerType, element_dtype, lanes_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def emit_module(module: Module, arch: CpuArch) -> str:
     """LLVM IR text of `module` for `arch`. CodegenError names what the target cannot express."""
     state = ModuleState(arch, {f.name: f for f in module.functions})
-    texts = [_EMITTERS[f.kind](f, state, f.name == module.entry) for f in module.functions]
+    texts = [_EMITTERS[f.kind](f, state, f.name == module.entry or EXPORTED in f.attributes) for f in module.functions]
     header = f'target triple = "{arch.triple}"\n'
     return "\n\n".join([header, *texts, state.tail()]) + "\n"
 
@@ -53,7 +54,7 @@ def _listed(function: Function, names: dict[Var, str]) -> list[str]:
     return listed
 
 
-def _emit_kernel(function: Function, state: ModuleState, is_entry: bool) -> str:
+def _emit_kernel(function: Function, state: ModuleState, is_visible: bool) -> str:
     names = _unique(function.params)
     grid = {var: f"%grid.{number}" for number, var in enumerate(function.grid_vars)}
     body = _emit_body(function, state, {**names, **grid})
@@ -98,15 +99,15 @@ def _kernel_entry(function: Function, grid: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _emit_host(function: Function, state: ModuleState, is_entry: bool) -> str:
+def _emit_host(function: Function, state: ModuleState, is_visible: bool) -> str:
     names = _unique(function.params)
     body = _emit_body(function, state, names)
-    linkage = "" if is_entry else "internal "
+    linkage = "" if is_visible else "internal "
     parameters = ", ".join(["ptr %pool", *(p.replace("noalias ", "") for p in _listed(function, names))])
     return _assemble(f"define {linkage}void @{function.name}({parameters}) nounwind", body)
 
 
-def _emit_device(function: Function, state: ModuleState, is_entry: bool) -> str:
+def _emit_device(function: Function, state: ModuleState, is_visible: bool) -> str:
     """An internal function; "pure" ones read no memory, "inline" says whether it must be, "table" ones are arrays."""
     attributes = dict(function.attributes)
     names = _unique(function.params)

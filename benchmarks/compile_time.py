@@ -1,0 +1,188 @@
+"""Measure where the time of a compilation goes: milliseconds by hand-over, and what they are for one graph node.
+
+    python benchmarks/compile_time.py                        three models, kernel cache empty and filled
+    python benchmarks/compile_time.py --models gpt2,bert --repeat 3
+
+The hand-overs are called here one after the other, as `hidet.driver` does. All of it is hidet's own part: torch has
+traced the model before. LLVM compiles in this process only, so that its figure does not depend on the number of CPUs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import click
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import fx
+
+from benchmarks.options import names_from, report_console
+from hidet.context import CompileContext, make_context
+from hidet.driver import compile_graph, paused_gc
+from hidet.graph.graph import Graph
+from hidet.graph.verify import verify_graph
+from hidet.passes.graph.fuse import fuse
+from hidet.passes.manager import run_graph_passes, run_program_passes
+from hidet.schedule.host import build_host_program
+from hidet.schedule.select import select_schedules
+from hidet.schedule.units import compile_units
+from tests.models.zoo import MODELS
+
+PHASES = ("import", "verify", "passes", "fuse", "select", "host", "lower", "emit", "llvm", "load")
+"""import: fx to graph. select: match and build. lower: program passes. emit: LLVM text. llvm: optimise, print code."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileTimes:
+    """Seconds by phase, cold, of all graphs of a model; `warm`: all of `compile_graph` with every kernel cached."""
+
+    name: str
+    nodes: int
+    tasks: int
+    modules: int
+    cold: Mapping[str, float]
+    warm: float
+
+
+@dataclass(slots=True)
+class _Clock:
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
+
+
+@click.command()
+@click.option("--models", callback=names_from(tuple(MODELS)), default="minilm,resnet50,gpt2", show_default=True)
+@click.option("--repeat", default=3, show_default=True, help="Each phase is the fastest of this many runs.")
+def main(models: tuple[str, ...], repeat: int) -> None:
+    """Measure where the time of a compilation goes."""
+    os.environ["HIDET_NUM_WORKERS"] = "0"
+    console = report_console()
+    rows = [measure(name, repeat, Console(stderr=True)) for name in models]
+    print_times(console, rows)
+
+
+def measure(name: str, repeat: int, progress: Console) -> CompileTimes:
+    """Compile a model of the zoo `repeat` times without cached kernels and as often with them."""
+    clocks: list[_Clock] = []
+    for number in range(repeat):
+        progress.print(f"{name}: {number + 1} of {repeat}")
+        clocks.append(_Clock())
+        graphs, counts = _compile_stepwise(name, clocks[-1])
+    cold = {phase: min(clock.seconds[phase] for clock in clocks) for phase in PHASES}
+    with tempfile.TemporaryDirectory(prefix="hidet-compile-time-") as folder:
+        os.environ["HIDET_CACHE_DIR"] = folder
+        ctx = make_context("cpu")
+        for graph in graphs:
+            compile_graph(graph, ctx)
+        warm = min(_seconds(graphs, ctx) for _ in range(repeat))
+    return CompileTimes(name, *counts, cold=cold, warm=warm)
+
+
+def _seconds(graphs: Sequence[Graph], ctx: CompileContext) -> float:
+    start = time.perf_counter()
+    for graph in graphs:
+        report = compile_graph(graph, ctx).report()
+        assert report.cached_modules == report.modules
+    return time.perf_counter() - start
+
+
+def _compile_stepwise(name: str, clock: _Clock) -> tuple[list[Graph], tuple[int, int, int]]:
+    from hidet.torch import compat
+    from hidet.torch.decompositions import decompositions
+    from hidet.torch.importer import import_fx
+
+    ctx = make_context("cpu", {"cache": False})
+    graphs: list[Graph] = []
+    counts = [0, 0, 0]
+
+    def compile_aten(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        with compat.real_tensors(), paused_gc():
+            with clock("import"):
+                graph = import_fx(gm, ctx, parameters=compat.static_input_indices()).graph
+            graphs.append(graph)
+            sizes = _compile_one(graph, ctx, clock)
+        counts[:] = [a + b for a, b in zip(counts, sizes, strict=True)]
+        return gm.forward
+
+    def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        return compat.run_aot(
+            gm,
+            example_inputs,
+            inference_compiler=compile_aten,
+            forward_compiler=compile_aten,
+            backward_compiler=compile_aten,
+            decompositions=decompositions(),
+        )
+
+    torch._dynamo.reset()
+    entry = MODELS[name]
+    with torch.no_grad():
+        torch.compile(entry.build(), backend=backend)(**entry.inputs(0))
+    return graphs, (counts[0], counts[1], counts[2])
+
+
+def _compile_one(graph: Graph, ctx: CompileContext, clock: _Clock) -> tuple[int, int, int]:
+    """The hand-overs of `hidet.driver`, and numbers of nodes, tasks and modules."""
+    from hidet.cpu.arch import host_arch
+    from hidet.cpu.codegen import emit_module
+    from hidet.cpu.toolchain import compile_object
+    from hidet.target import Binary
+
+    with clock("verify"):
+        verify_graph(graph)
+    with clock("passes"):
+        optimized = run_graph_passes(graph, ctx)
+    parts = []
+    for number, part in enumerate([optimized, *([optimized.prepare.graph] if optimized.prepare else [])]):
+        with clock("fuse"):
+            task_graph = fuse(part, ctx)
+        with clock("select"):
+            scheduled = select_schedules(task_graph, ctx)
+        with clock("host"):
+            parts.append((scheduled, build_host_program(scheduled, ("main", "prepare")[number])))
+    with clock("lower"):
+        units = compile_units(parts)
+        modules = {name: (run_program_passes(unit.module, ctx), unit.effort) for name, unit in units.items()}
+    with clock("emit"):
+        texts = {name: (emit_module(module, host_arch()), effort) for name, (module, effort) in modules.items()}
+    with clock("llvm"):
+        objects = {name: compile_object(text, host_arch(), effort) for name, (text, effort) in texts.items()}
+    with clock("load"):
+        ctx.target.load([Binary(name, data, ()) for name, data in objects.items()])
+    return len(graph.nodes), sum(len(scheduled.steps) for scheduled, _ in parts), len(modules)
+
+
+def print_times(console: Console, rows: Sequence[CompileTimes]) -> None:
+    """One row a model: counts, milliseconds by phase, and microseconds a node of what depends on nodes."""
+    table = Table(title="milliseconds, kernels not cached; `warm`: all of it with every kernel cached")
+    table.add_column("model")
+    for column in ("nodes", "tasks", "modules", *PHASES, "sum", "warm", "graph us/node", "build ms/module"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        cold = row.cold
+        graph = sum(cold[phase] for phase in ("import", "verify", "passes", "fuse")) / row.nodes
+        build = sum(cold[phase] for phase in ("select", "host", "lower", "emit")) / row.modules
+        cells = [row.nodes, row.tasks, row.modules, *[f"{cold[phase] * 1e3:.0f}" for phase in PHASES]]
+        cells += [f"{sum(cold.values()) * 1e3:.0f}", f"{row.warm * 1e3:.0f}"]
+        table.add_row(row.name, *map(str, cells), f"{graph * 1e6:.0f}", f"{build * 1e3:.1f}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
