@@ -11,6 +11,7 @@ for the array are computed again in each loop.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 from hidet import dims, dtypes
@@ -64,7 +65,9 @@ def assemble(task: Task, memory: RowMemory, function: Function, grid: tuple[Dim,
     return Program(Module((function, entry), "entry"), arguments)
 
 
+# Statements for the elements of a span, with the number of the accumulator to use; None without a form in SIMD vectors.
 Body = Callable[[Span, int], "list[Stmt] | None"]
+Content = Callable[[Span], "Expr | None"]
 
 
 class _Kernel:
@@ -98,30 +101,38 @@ class _Kernel:
     def _row(self, keeps: bool) -> Stmt:
         program = self.program
         bindings: dict[Var, Expr] = {program.count: self.count}
-        content: Expr | None = program.element
+        content: Content = functools.partial(self._computed, program.element, bindings)
         stmts: list[Stmt] = []
         for number, statistic in enumerate(program.statistics):
             keep = keeps and (statistic.stored or number == 0)
-            folds, total = self._fold(statistic, content, keep, bindings)
+            folded = functools.partial(self._folded, statistic, dict(bindings))
+            folds, total = self._fold(statistic, content, folded, keep)
             here = Span(self.layout.inner[-1].var, self.layout.inner[-1].var)
             finish = self.memory.read(statistic.finish, here, {**bindings, statistic.total: total})
             result = Var(statistic.variable.name, statistic.variable.type)
             stmts += [*folds, Declare(result, finish)]
             bindings[statistic.variable] = result
             if keep:
-                content = None
-            elif statistic.stored and content is not None:
-                content = substitute(statistic.value, {program.held: content})
+                content = self._kept
+            elif statistic.stored:
+                content = _composed(folded, content)
         return build.seq([*stmts, *(self._output(output, content, bindings) for output in program.outputs)])
 
-    def _load(self, content: Expr | None, span: Span, bindings: Mapping[Var, Expr]) -> Expr | None:
-        """Elements of the row: from the kept array (`content` None), or computed from memory."""
-        if content is not None:
-            return self.memory.read(content, span, bindings)
+    def _computed(self, value: Expr, bindings: Mapping[Var, Expr], span: Span) -> Expr | None:
+        """Elements of the row from memory."""
+        return self.memory.read(value, span, bindings)
+
+    def _kept(self, span: Span) -> Expr:
+        """Elements of the row from the local array."""
         return build.load(self.array, substitute(self.position, {span.var: span.start}), lanes=span.lanes)
 
+    def _folded(self, statistic: Statistic, bindings: Mapping[Var, Expr], span: Span, element: Expr) -> Expr | None:
+        """What a statistic folds of an element."""
+        value = self.memory.read(statistic.value, span, {**bindings, self.program.held: element})
+        return value if value is None or statistic.function is None else statistic.function(value)
+
     def _fold(
-        self, statistic: Statistic, content: Expr | None, keep: bool, bindings: Mapping[Var, Expr]
+        self, statistic: Statistic, content: Content, folded: Callable[[Span, Expr], Expr | None], keep: bool
     ) -> tuple[list[Stmt], Expr]:
         """Statements that fold a statistic over the row, and the total."""
         dtype, combiner = statistic.total.dtype, statistic.combiner
@@ -131,20 +142,19 @@ class _Kernel:
         def body(span: Span, number: int) -> list[Stmt] | None:
             accumulator = partial.setdefault(number, Var(f"total{number}", with_lanes(dtype, span.lanes)))
             element = Var("x", with_lanes(self.program.dtype, span.lanes))
-            loaded = self._load(content, span, bindings)
-            value = self.memory.read(statistic.value, span, {**bindings, self.program.held: element})
+            loaded, value = content(span), folded(span, element)
             if loaded is None or value is None:
                 partial.clear()
                 return None
-            folded = Var("value", value.type)
-            stmts: list[Stmt] = [Declare(element, loaded), Declare(folded, value)]
+            result = Var("value", value.type)
+            stmts: list[Stmt] = [Declare(element, loaded), Declare(result, value)]
             if keep:
                 place = substitute(self.position, {span.var: span.start})
-                stmts.append(Store(self.array, (place,), folded if statistic.stored else element))
-            counted = folded if span.mask is None else build.select(span.mask, folded, identity)
+                stmts.append(Store(self.array, (place,), result if statistic.stored else element))
+            counted = result if span.mask is None else build.select(span.mask, result, identity)
             return [*stmts, Assign(accumulator, combiner.combine([accumulator], [counted])[0])]
 
-        loops = self._sweep(2 if _has_function(statistic.value) else 4, body)
+        loops = self._sweep(2 if statistic.function is not None or _has_function(statistic.value) else 4, body)
         start: list[Stmt] = [Declare(v, build.broadcast(identity, v.lanes)) for v in partial.values()]
         vector: Expr = partial[0]
         for number in range(1, len(partial)):
@@ -152,10 +162,10 @@ class _Kernel:
         across, total = _fold_lanes(combiner, vector)
         return [*start, loops, *across], total
 
-    def _output(self, output: RowOutput, content: Expr | None, bindings: Mapping[Var, Expr]) -> Stmt:
+    def _output(self, output: RowOutput, content: Content, bindings: Mapping[Var, Expr]) -> Stmt:
         def body(span: Span, number: int) -> list[Stmt] | None:
             element = Var("x", with_lanes(self.program.dtype, span.lanes))
-            loaded = self._load(content, span, bindings)
+            loaded = content(span)
             value = self.memory.read(output.value, span, {**bindings, self.program.held: element})
             store = None if value is None else self.memory.store(output, span, value)
             return None if loaded is None or store is None else [Declare(element, loaded), store]
@@ -203,6 +213,14 @@ def _first_lanes(count: Expr, lanes: int) -> Expr:
     """A mask of the first `count` > 0 lanes, or of all of them: bits of an integer, as AVX-512 has it."""
     bits = build.binary("shr", build.index(2**lanes - 1), lanes - build.minimum(count, lanes))
     return Bitcast(build.cast(bits, _MASK_WORDS[lanes]), VectorType(dtypes.boolean, lanes))
+
+
+def _composed(outer: Callable[[Span, Expr], Expr | None], inner: Content) -> Content:
+    def content(span: Span) -> Expr | None:
+        element = inner(span)
+        return None if element is None else outer(span, element)
+
+    return content
 
 
 def _fold_lanes(combiner: Combiner, value: Expr) -> tuple[list[Stmt], Expr]:

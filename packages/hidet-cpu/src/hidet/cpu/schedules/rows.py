@@ -25,9 +25,10 @@ from hidet.schedule.task import Task
 class Statistic:
     """One fold of a row and what is made of it.
 
-    variable: stands for the result in later expressions. value: what is folded, of the row's held element and earlier
-    statistics. total: stands for the folded value in `finish`, which gives the result. stored: whether the row holds
-    `value` instead of what it held, from then on.
+    variable: stands for the result in later expressions. value: an expression of the row's held element and earlier
+    statistics. function: what is applied to `value` before it is folded, to scalars and SIMD vectors alike; None folds
+    `value` itself. total: stands for the folded value in `finish`, which gives the result. stored: whether the row from
+    then on holds what was folded, instead of what it held.
     """
 
     variable: Var
@@ -35,6 +36,7 @@ class Statistic:
     value: Expr
     total: Var
     finish: Expr
+    function: Callable[[Expr], Expr] | None = None
     stored: bool = False
 
 
@@ -55,7 +57,7 @@ class RowProgram:
 
     element: an element as it comes from memory, in the arithmetic type: accesses to the task's inputs at indices in
     outer and inner variables. held: stands for the element in later expressions. count: stands for the number of
-    elements in a row. padding: a value of `held` that leaves every statistic as it is; None if there is none.
+    elements in a row.
     """
 
     outer: tuple[Var, ...]
@@ -67,7 +69,6 @@ class RowProgram:
     count: Var
     statistics: tuple[Statistic, ...]
     outputs: tuple[RowOutput, ...]
-    padding: float | None = None
 
     @property
     def dtype(self) -> DType:
