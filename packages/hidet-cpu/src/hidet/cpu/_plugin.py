@@ -58,6 +58,18 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="fused element-wise chains, vectorised",
         ),
         ScheduleSpec(
+            name="cpu.reduce",
+            ops=(
+                *("sum", "prod", "mean", "amax", "amin", "any", "all", "count_nonzero", "norm", "logsumexp"),
+                *("argmax", "argmin", "max_with_index", "min_with_index", "var", "std", "var_mean", "std_mean"),
+            ),
+            targets=("cpu",),
+            prologue="load",
+            epilogue="element-wise",
+            load="hidet.cpu.schedules.reduce:ReduceRule",
+            doc="folds along or across rows, long rows in parts",
+        ),
+        ScheduleSpec(
             name="cpu.softmax",
             ops=("softmax", "log_softmax"),
             targets=("cpu",),
@@ -90,6 +102,15 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             epilogue="element-wise",
             load="hidet.cpu.schedules.matmul:MatmulRule",
             doc="register-tiled matrix products on packed panels",
+        ),
+        ScheduleSpec(
+            name="cpu.depthwise",
+            ops=("conv", "cpu.depthwise_packed"),
+            targets=("cpu",),
+            priority=10,
+            epilogue="element-wise",
+            load="hidet.cpu.schedules.depthwise:DepthwiseRule",
+            doc="convolutions with one filter a channel, vectorised along channels",
         ),
         ScheduleSpec(
             name="cpu.conv",

@@ -98,6 +98,12 @@ def _matmul(node: Node, weight: Value, lanes: int) -> _Plan | None:
 
 
 def _conv(node: Node, weight: Value, lanes: int) -> _Plan | None:
+    image = node.inputs[0]
+    assert image is not None
+    channels = image.tensor.shape[1]
+    if node.attrs["groups"] == channels == weight.tensor.shape[0] and weight.tensor.rank <= 4 and channels != 1:
+        window = {name: node.attrs[name] for name in ("stride", "padding", "dilation")}
+        return _Plan("cpu.pack_depthwise", {}, "cpu.depthwise_packed", window)
     attrs = {"lanes": lanes, "groups": node.attrs["groups"], "transposed": False}
     window = {name: node.attrs[name] for name in ("stride", "padding", "dilation")}
     return _Plan("cpu.pack_filters", attrs, "cpu.conv_packed", {"filters": weight.tensor.shape[0], **window})

@@ -68,7 +68,7 @@ def fill_windows(scope: KernelScope, table: RowTable, start: Expr, zeros: Expr |
     past the last one repeat it.
     """
     results = [parameter(scope, axis.result, "result") for axis in windows.axes]
-    batch_stride = scope.size(windows.batch[1], "batch_stride")
+    batch_stride = parameter(scope, windows.batch[1], "batch_stride")
     entry, row = build.size_var("entry"), build.size_var("row")
     base = Var("image", start.type)
     image, *places = decode(row, [None, *results])
@@ -83,11 +83,11 @@ def fill_windows(scope: KernelScope, table: RowTable, start: Expr, zeros: Expr |
         Declare(base, start + image * batch_stride),
     ]
     for axis, place, tap, origin in zip(windows.axes, places, taps, origins, strict=True):
-        pad = scope.size(axis.pads[0], "pad")
-        before.append(Declare(origin, place * scope.size(axis.stride, "stride") - pad))
-        position = origin + tap * scope.size(axis.dilation, "dilation")
+        pad = parameter(scope, axis.pads[0], "pad")
+        before.append(Declare(origin, place * parameter(scope, axis.stride, "stride") - pad))
+        position = origin + tap * parameter(scope, axis.dilation, "dilation")
         inside += [position >= 0, position < parameter(scope, axis.image, "extent")]
-        address = address + position * scope.size(axis.image_stride, "pixel_stride")
+        address = address + position * parameter(scope, axis.image_stride, "pixel_stride")
         counts.append(parameter(scope, axis.taps, "taps"))
         number = number * counts[-1] + tap
     if zeros is not None:
@@ -121,12 +121,12 @@ def launch_pad_images(
     depth, channel_stride = parameter(scope, channels[0], "channels"), scope.size(channels[1], "channel_stride")
     width, padded = parameter(scope, last.image, "width"), parameter(scope, extents[-1], "padded")
     pad = parameter(scope, last.pads[0], "pad")
-    start = image * scope.size(windows.batch[1], "batch_stride")
+    start = image * parameter(scope, windows.batch[1], "batch_stride")
     inside: list[Expr] = []
     for axis, place in zip(outer, places, strict=True):
         position = place - parameter(scope, axis.pads[0], "pad")
         inside += [position >= 0, position < parameter(scope, axis.image, "extent")]
-        start = start + position * scope.size(axis.image_stride, "pixel_stride")
+        start = start + position * parameter(scope, axis.image_stride, "pixel_stride")
     pixel, channel = build.size_var("pixel"), build.size_var("channel")
     pixel_stride = scope.size(last.image_stride, "pixel_stride")
     value = build.cast(build.load(read, line + pixel * pixel_stride + channel * channel_stride), target.dtype)

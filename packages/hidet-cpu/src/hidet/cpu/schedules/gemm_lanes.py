@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hidet import dtypes
 from hidet.ir import build
 from hidet.ir.expr import Access, Binary, Cast, Const, Expr, Select, Size, Unary, Var
+from hidet.ir.stmt import Declare, Stmt, Store
+from hidet.ir.types import BufferType, VectorType
 from hidet.ir.visit import accesses
 
 Leaf = Callable[[Expr], "Expr | None"]
@@ -62,6 +65,15 @@ def _select(node: Select, condition: Expr, a: Expr, b: Expr, lanes: int) -> Expr
     if any(id(access) not in read for side in (node.a, node.b) for access in accesses(side)):
         return None
     return build.select(condition, a, b)
+
+
+def leading_lanes(count: Expr, lanes: int) -> tuple[list[Stmt], Var]:
+    """Statements that declare a mask whose first `count` of `lanes` are set, and its variable."""
+    numbers = Var("lane_numbers", BufferType(dtypes.i32, (build.index(lanes),), space="local"))
+    mask = Var("mask", VectorType(dtypes.boolean, lanes))
+    stores = [Store(numbers, (build.index(lane),), build.const(lane, dtypes.i32)) for lane in range(lanes)]
+    limit = build.broadcast(build.cast(count, dtypes.i32), lanes)
+    return [Declare(numbers), *stores, Declare(mask, build.load(numbers, 0, lanes=lanes) < limit)], mask
 
 
 def _as_vector(value: Expr, lanes: int) -> Expr:
