@@ -163,3 +163,14 @@ def test_a_damaged_artifact_is_refused(ctx: CompileContext, tmp_path: Path) -> N
     path.write_bytes(bytes(data[: len(data) // 2]))
     with pytest.raises(ArtifactError, match="not a readable hidet artifact"):
         hidet.load(path)
+
+
+def test_a_join_is_not_taken_for_an_epilogue_of_one_of_its_parts(ctx: CompileContext) -> None:
+    def build(b: GraphBuilder) -> list[Value]:
+        x = b.input(TensorType(dtypes.f32, (3, 7)), "x")
+        w = b.input(TensorType(dtypes.f32, (7, 5)), "w")
+        return [b.emit("concat", b.emit("matmul", x, w), x, axis=1)]
+
+    graph = _graph(ctx, build)
+    x, w = _random(3, 7), _random(7, 5)
+    np.testing.assert_allclose(compile_graph(graph, ctx)(x, w), np.concatenate([x @ w, x], 1), rtol=1e-5, atol=1e-5)

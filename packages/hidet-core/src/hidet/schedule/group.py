@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hidet.compute.definition import Compute
 from hidet.graph.graph import Graph, Node, Value, producers, readers
 from hidet.graph.storage import places
-from hidet.graph.types import TensorType
+from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Access, Expr, Unary
 from hidet.ir.visit import accesses, walk
 from hidet.schedule.task import Alias
@@ -154,7 +154,9 @@ def _is_foreign(node: Node) -> bool:
 
 
 def _reads_identically(reader: Node, value: Value) -> bool:
-    """Whether element i of the reader's result needs only element i of `value`."""
+    """Whether element i of the reader's result needs only element i of `value`, and there is one for each i."""
+    if not same_shape(reader.outputs[0].tensor.shape, value.tensor.shape):
+        return False
     definition = reader.definition
     assert definition is not None
     stage = definition.stages[0]
