@@ -15,6 +15,7 @@ from hidet.ir.expr import Access, Expr, Var
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Stmt, Store
 from hidet.ir.visit import accesses, rewrite, substitute, walk
+from hidet.ir.types import with_lanes
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
@@ -153,28 +154,37 @@ class RowMemory:
         None when it has more than one lane and `value` no form with SIMD vectors.
         """
 
+        loads: dict[Var, Expr] = {}
+
+        def load(access: Access) -> Expr | None:
+            """A variable that stands for the elements of `access`, whose places need no more lowering."""
+            step = self.layout.maps[access].coefficient(span.var)
+            if span.lanes > 1 and step != 0 and step != 1:
+                return None
+            place = substitute(self._places[access], {span.var: span.start})
+            lanes, mask = (1, None) if step == 0 else (span.lanes, span.mask)
+            loaded = build.load(self.pointers[access.operand], place, lanes=lanes, mask=mask)
+            var = Var("loaded", with_lanes(loaded.dtype, loaded.lanes))
+            loads[var] = loaded
+            return var
+
         def leaf(node: Expr) -> Expr | None:
             if isinstance(node, Var):
                 return bindings.get(node, None if node is span.var else node)
             assert isinstance(node, Access)
-            offset = self.layout.maps.get(node)
-            if offset is None:
-                return None if any(span.var in walk(i) for i in node.indices) else node
-            step = offset.coefficient(span.var)
-            if step != 0 and step != 1:
-                return None
-            pointer, place = self.pointers[node.operand], substitute(self._places[node], {span.var: span.start})
-            lanes, mask = (1, None) if step == 0 else (span.lanes, span.mask)
-            return build.load(pointer, place, lanes=lanes, mask=mask)
+            if node in self.layout.maps:
+                return load(node)
+            return None if any(span.var in walk(i) for i in node.indices) else node
 
-        def load(n: IRNode) -> IRNode | None:
-            place = self._places.get(n) if isinstance(n, Access) else None
-            return None if place is None else build.load(self.pointers[n.operand], place)  # type: ignore[attr-defined]
-
+        found: Expr | None
         if span.lanes > 1:
             found = lane_wise(value, span.lanes, leaf)
-            return None if found is None else self._lowering.resolve(found, self._zeros)
-        return self._lowering.resolve(rewrite(value, load), {**self._zeros, **bindings, span.var: span.start})
+        else:
+            found = rewrite(value, lambda n: load(n) if isinstance(n, Access) and n in self.layout.maps else None)
+        if found is None:
+            return None
+        here = {**self._zeros, **bindings, span.var: span.start} if span.lanes == 1 else self._zeros
+        return substitute(self._lowering.resolve(found, here), loads)
 
     def store(self, output: RowOutput, span: Span, value: Expr) -> Stmt | None:
         """Write `value` to the elements of `span`; None when these are no neighbours in the output."""

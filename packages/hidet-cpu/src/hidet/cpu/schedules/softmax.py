@@ -83,9 +83,9 @@ def _exp_of_nonpositive(x: Expr) -> Expr:
     """e**x of x <= 0, NaN for NaN; error below 1.5 ulp. Three quarters of the operations of the general function.
 
     x = n ln(2) + r as in `hidet.cpu.math.exponential`, n in [-152, 0]. The rounding of n leaves the exponent field of
-    2**(n + 25) in the low bits; what lies above it is shifted out. The polynomial gives e**r * 2**-25, and the product of
-    both is rounded once, also to a subnormal number. For n = -152 the field is 0 and so is the factor: x86 takes more
-    than a hundred cycles for a product that underflows, and masked elements of -inf would all be such.
+    2**(n + 25) in the low bits; what lies above it is shifted out. The polynomial gives e**r * 2**-25, and the product
+    of both is rounded once, also to a subnormal number. For n = -152 the field is 0 and so is the factor: x86 takes
+    more than a hundred cycles for a product that underflows, and masked elements of -inf would all be such.
     """
     if x.dtype is not dtypes.f32:
         return build.unary("exp", x)
