@@ -63,6 +63,8 @@ _BINARY = {
     "bitwise_xor": ("bitwise_xor", "Tensor", "Scalar", "Scalar_Tensor"),
     "bitwise_left_shift": ("shift_left", "Tensor", "Tensor_Scalar", "Scalar_Tensor"),
     "bitwise_right_shift": ("shift_right", "Tensor", "Tensor_Scalar", "Scalar_Tensor"),
+    "__lshift__": ("shift_left", "Tensor", "Scalar"),
+    "__rshift__": ("shift_right", "Tensor", "Scalar"),
     "pow": ("pow", "Tensor_Tensor", "Scalar"),
 }
 

@@ -1,0 +1,200 @@
+"""The backend as users meet it: options, fallbacks, strictness, reports, custom operators, autocast."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
+
+import hidet.torch
+from hidet.errors import FallbackWarning, ImportFailed, OptionError, UnsupportedOp
+
+X = torch.randn(4, 6, generator=torch.Generator().manual_seed(3))
+
+
+def _with_bessel(x: torch.Tensor) -> torch.Tensor:
+    return torch.special.i0(x * 2) + torch.special.i0(x) + 1
+
+
+def test_the_backend_is_found_by_name() -> None:
+    assert "hidet" in torch._dynamo.list_backends()
+
+
+def test_an_operator_that_core_lacks_runs_in_torch_with_one_warning() -> None:
+    compiled = torch.compile(_with_bessel, backend="hidet", fullgraph=True)
+    with hidet.torch.collect_reports() as reports, pytest.warns(FallbackWarning) as caught:
+        torch.testing.assert_close(compiled(X), _with_bessel(X))
+    assert len(caught) == 1
+    assert "aten.i0.default (2x)" in str(caught[0].message)
+    assert "test_backend.py" in str(caught[0].message)
+    assert reports[0].nodes.eager == 2
+    assert ("eager", "torch:aten.i0.default") in reports[0].nodes.names
+
+
+def test_strict_refuses_with_the_whole_list() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return _with_bessel(x) + torch.special.i1(x)
+
+    compiled = torch.compile(function, backend="hidet", options={"strict": True})
+    with pytest.raises(BackendCompilerFailed) as caught:
+        compiled(X)
+    error = caught.value.inner_exception
+    assert isinstance(error, UnsupportedOp)
+    assert "aten.i0.default (2x)" in str(error)
+    assert "aten.special_i1.default (1x)" in str(error)
+
+
+def test_an_unknown_option_is_named_with_the_nearest_one() -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="hidet", options={"strickt": True})
+    with pytest.raises(BackendCompilerFailed, match="did you mean 'strict'") as caught:
+        compiled(X)
+    assert isinstance(caught.value.inner_exception, OptionError)
+
+
+def test_modes_are_understood() -> None:
+    for mode in ("default", "reduce-overhead", "max-autotune"):
+        assert torch.equal(torch.compile(lambda x: x + 1, backend="hidet", mode=mode)(X), X + 1)
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    from hidet.torch.backend import torch_options
+
+    with pytest.raises(OptionError, match="mode 'fastest' is unknown"):
+        torch_options("fastest", None)
+
+
+def test_threads_follow_torch() -> None:
+    from hidet.torch.backend import torch_options
+
+    assert torch_options(None, None).threads == torch.get_num_threads()
+    assert torch_options(None, {"threads": 1}).threads == 1
+
+
+def test_reports_reach_only_those_who_collect() -> None:
+    with hidet.torch.collect_reports() as outer:
+        torch.compile(lambda x: x + 1, backend="hidet")(X)
+        with hidet.torch.collect_reports() as inner:
+            torch.compile(lambda x: x + 2, backend="hidet")(X)
+    assert len(outer) == len(inner) == 1
+    assert set(inner[0].seconds) == {"graph", "build", "compile", "load"}
+
+
+def test_torchs_counters_count_graphs() -> None:
+    from torch._dynamo.utils import counters
+
+    before = counters["hidet"]["graphs"]
+    torch.compile(lambda x: x + 1, backend="hidet")(X)
+    assert counters["hidet"]["graphs"] == before + 1
+
+
+def _fill(x: torch.Tensor, y: torch.Tensor) -> None:
+    x.copy_(y * 3)
+
+
+@pytest.fixture
+def twice() -> Iterator[torch.library.Library]:
+    """A custom operator that returns and one that writes its argument."""
+    library = torch.library.Library("hidet_test", "DEF")
+    library.define("twice(Tensor x, int n) -> Tensor")
+    library.impl("twice", lambda x, n: x * 2 + n, "CPU")
+    torch.library.register_fake("hidet_test::twice", lambda x, n: torch.empty_like(x), lib=library)
+    library.define("fill(Tensor(a!) x, Tensor y) -> ()")
+    library.impl("fill", _fill, "CPU")
+    torch.library.register_fake("hidet_test::fill", lambda x, y: None, lib=library)
+    yield library
+    library._destroy()
+
+
+@pytest.mark.usefixtures("twice")
+def test_a_custom_operator_is_an_opaque_node() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = torch.ops.hidet_test.twice(x.relu(), 5) + 1
+        return result
+
+    compiled = torch.compile(function, backend="hidet", fullgraph=True)
+    with pytest.warns(FallbackWarning, match="hidet_test.twice"):
+        torch.testing.assert_close(compiled(X), X.relu() * 2 + 6)
+
+
+@pytest.mark.usefixtures("twice")
+def test_a_custom_operator_that_writes_its_argument_writes_it() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        torch.ops.hidet_test.fill(x, y)
+        return x + 1
+
+    x = torch.zeros(4, 6)
+    with pytest.warns(FallbackWarning):
+        result = torch.compile(function, backend="hidet", fullgraph=True)(x, X)
+    torch.testing.assert_close(x, X * 3)
+    torch.testing.assert_close(result, X * 3 + 1)
+
+
+def test_autocast_computes_in_the_type_it_asks_for() -> None:
+    linear = nn.Linear(6, 5).eval()
+    compiled = torch.compile(linear, backend="hidet")
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        got, want = compiled(X), linear(X)
+    assert got.dtype == torch.bfloat16
+    torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+
+
+def test_a_graph_break_makes_two_graphs() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    with hidet.torch.collect_reports() as reports:
+        assert torch.equal(torch.compile(function, backend="hidet")(X), (X + 1) * 2)
+    assert len(reports) == 2
+
+
+def test_a_tensor_without_dense_memory_is_refused_by_name() -> None:
+    sparse = torch.eye(3).to_sparse()
+    from hidet.torch.backend import refuse_subclasses
+
+    class Labelled(torch.Tensor):
+        pass
+
+    labelled = torch.Tensor._make_subclass(Labelled, torch.randn(3))
+    with pytest.raises(ImportFailed, match="Labelled"):
+        refuse_subclasses([sparse, labelled])
+
+
+def test_a_python_scalar_stays_a_number() -> None:
+    compiled = torch.compile(lambda x, a: x * a, backend="hidet")
+    for number in (2.0, 3.0):
+        torch.testing.assert_close(compiled(X, number), X * number)
+
+
+def test_profiler_shows_the_graph() -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="hidet")
+    compiled(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            compiled(X)
+    assert "hidet::inference" in {event.key for event in profile.key_averages()}
+
+
+def test_several_threads_may_call_one_compiled_function() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    compiled = torch.compile(lambda x: torch.softmax(x @ x.t(), -1), backend="hidet")
+    compiled(X)
+    inputs = [X * n for n in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(compiled, inputs))
+    for value, result in zip(inputs, results, strict=True):
+        torch.testing.assert_close(result, torch.softmax(value @ value.t(), -1))
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    script = "import sys, hidet.torch, hidet.torch._plugin; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,136 @@
+"""Symbolic sizes: one graph for many sizes, right for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import hidet.torch
+from hidet import dims
+from hidet.errors import FallbackWarning, ImportFailed
+from hidet.torch.guards import SizeTable
+
+R = torch.randn
+WEIGHT = torch.ones(4, 3, 3, 3)
+
+
+def _causal(x: torch.Tensor) -> torch.Tensor:
+    mask = torch.triu(torch.ones(x.shape[0], x.shape[0], dtype=torch.bool), 1)
+    return torch.softmax(x.masked_fill(mask, -1e9), -1)
+
+
+def _heads(x: torch.Tensor) -> torch.Tensor:
+    return x.view(x.shape[0], 2, -1).transpose(1, 2).reshape(x.shape[0], -1) * 1
+
+
+CASES: dict[str, tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = {
+    "sizes in arithmetic": (lambda x: x * x.shape[0] + x.shape[1], [(R(n, 4),) for n in (3, 5, 17)]),
+    "a view by sizes": (lambda x: x.view(x.shape[0] * 2, -1).sum(-1), [(R(n, 6),) for n in (3, 5, 17)]),
+    "heads": (_heads, [(R(n, m),) for n, m in ((3, 4), (5, 14))]),
+    "arange": (lambda x: x + torch.arange(x.shape[1]), [(R(2, n),) for n in (3, 5, 17)]),
+    "a causal mask": (_causal, [(R(n, n),) for n in (3, 5, 17)]),
+    "linear": (lambda x: F.linear(x, WEIGHT[0, 0]).relu(), [(R(2, n, 3),) for n in (6, 5, 17)]),
+    "cat": (lambda x, y: torch.cat([x, y]), [(R(n, 4), R(m, 4)) for n, m in ((3, 5), (5, 7), (2, 9))]),
+    "slices": (lambda x: (x[1:] * 1, x[:-1] * 1, x[::2] * 1), [(R(n, 4),) for n in (3, 5, 8)]),
+    "views of the input": (lambda x: (x[1:], x.t(), x.shape[0] * 2), [(R(n, 4),) for n in (3, 5, 8)]),
+    "attention": (
+        lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True),
+        [(R(2, 2, n, 8),) for n in (3, 5, 17)],
+    ),
+    "conv": (lambda x: F.conv2d(x, WEIGHT, stride=2, padding=1), [(R(2, 3, n, m),) for n, m in ((8, 9), (11, 16))]),
+    "pool": (lambda x: F.max_pool2d(x, 3, 2, 1), [(R(2, 3, n, m),) for n, m in ((8, 9), (11, 16))]),
+    "resampling": (
+        lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"),
+        [(R(1, 2, n, m),) for n, m in ((8, 9), (11, 16))],
+    ),
+    "statistics": (lambda x: (x - x.mean(0)) / x.std(0), [(R(n, 5),) for n in (3, 8, 11)]),
+    "a tensor filled with a size": (lambda x: torch.full((x.shape[0], 3), x.shape[0]), [(R(n),) for n in (3, 8, 11)]),
+    "an update in place": (lambda x: x.add_(1).sum(), [(R(n, 4),) for n in (3, 5)]),
+}
+
+
+@pytest.mark.parametrize(("function", "inputs"), CASES.values(), ids=CASES.keys())
+def test_one_graph_serves_all_sizes(
+    check_compiled: Callable[..., Any], function: Callable[..., Any], inputs: list[tuple[torch.Tensor, ...]]
+) -> None:
+    with hidet.torch.collect_reports() as reports:
+        check_compiled(function, *inputs[0], more=inputs[1:], dynamic=True, tolerance=1e-4)
+    assert len(reports) <= 1
+
+
+def test_sizes_that_change_become_symbolic_by_themselves(check_compiled: Callable[..., Any]) -> None:
+    with hidet.torch.collect_reports() as reports:
+        check_compiled(lambda x: torch.softmax(x, -1), R(3, 8), more=[(R(n, 8),) for n in (5, 17, 40)], dynamic=None)
+    assert len(reports) == 2
+
+
+def test_sizes_of_one_and_zero_are_right(check_compiled: Callable[..., Any]) -> None:
+    check_compiled(lambda x: (x + x[:1]).sum(1), R(3, 4), more=[(R(1, 4),), (R(0, 4),)], dynamic=None)
+
+
+def test_a_float_computed_from_sizes_is_a_number(check_compiled: Callable[..., Any]) -> None:
+    check_compiled(lambda x: x / math.sqrt(x.shape[-1]), R(3, 5), more=[(R(3, 17),)], dynamic=True)
+
+
+def test_eager_nodes_get_symbolic_sizes_as_numbers() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        shifted = torch.special.zeta(x, x.shape[0])
+        return shifted.new_zeros(x.shape[0] * 2) + shifted.sum()
+
+    compiled = torch.compile(function, backend="hidet", dynamic=True, fullgraph=True)
+    for n in (3, 5):
+        x = torch.rand(n) + 2
+        with pytest.warns(FallbackWarning) if n == 3 else nullcontext():
+            torch.testing.assert_close(compiled(x), function(x))
+
+
+def _symints() -> tuple[Any, Any]:
+    from torch._dynamo.source import ConstantSource
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+    env = ShapeEnv()
+    sizes = []
+    for name, hint in (("a", 12), ("b", 7)):
+        source = ConstantSource(name)
+        symbol = env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC)
+        sizes.append(env.create_symintnode(symbol, hint=hint, source=source))
+    return sizes[0], sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (lambda a, b: a + b * 3 - 1, 32),
+        (lambda a, b: a // 5 + b // 2, 5),
+        (lambda a, b: a % 5, 2),
+        (lambda a, b: a * b // 6, 14),
+        (lambda a, b: (a + 3) // 4 * 4, 12),
+        (lambda a, b: torch.sym_max(a, b) + torch.sym_min(a, b), 19),
+        (lambda a, b: a * a, 144),
+        (lambda a, b: torch.sym_int(a / 5), 2),
+    ],
+)
+def test_torchs_size_expressions_become_dims(expression: Callable[..., Any], expected: int) -> None:
+    a, b = _symints()
+    table = SizeTable()
+    names = {symbol.name: value for size, value in ((a, 12), (b, 7)) for symbol in dims.symbols(table.dim(size))}
+    assert dims.evaluate(table.dim(expression(a, b)), names) == expected
+
+
+def test_a_size_keeps_its_range_and_hint() -> None:
+    a, _ = _symints()
+    (symbol,) = dims.symbols(SizeTable().dim(a))
+    assert symbol.lower == 2
+    assert symbol.hint == 12
+
+
+def test_a_size_that_dims_cannot_hold_is_refused() -> None:
+    a, b = _symints()
+    with pytest.raises(ImportFailed, match="fixed exponents"):
+        SizeTable().dim(a << b)

@@ -1,0 +1,62 @@
+"""`hidet.compile(module, example_inputs)`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import hidet
+from hidet.errors import ImportFailed, UnsupportedOp
+
+X = torch.randn(3, 8, generator=torch.Generator().manual_seed(6))
+
+
+def _model() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(), nn.BatchNorm1d(16), nn.Linear(16, 4)).eval()
+
+
+def test_a_module_becomes_a_graph_that_needs_its_inputs_only() -> None:
+    model = _model()
+    compiled = hidet.compile(model, (X,))
+    with torch.no_grad():
+        want = model(X).numpy()
+    np.testing.assert_allclose(compiled(X.numpy()), want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_saved_module_gives_the_same_numbers(tmp_path: Path) -> None:
+    compiled = hidet.compile(_model(), (X,))
+    compiled.save(tmp_path / "model.hidet")
+    assert np.array_equal(hidet.load(tmp_path / "model.hidet")(X.numpy()), compiled(X.numpy()))
+
+
+def test_inputs_may_be_given_by_name() -> None:
+    class Sum(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"sum": a + b, "first": a}
+
+    total, first = hidet.compile(Sum(), {"a": X, "b": X * 2})(X.numpy(), X.numpy() * 2)
+    np.testing.assert_allclose(total, X.numpy() * 3, rtol=1e-6)
+    assert np.array_equal(first, X.numpy())
+
+
+def test_a_module_without_example_inputs_is_refused() -> None:
+    with pytest.raises(ImportFailed, match="example inputs"):
+        hidet.compile(_model())
+
+
+def test_a_module_that_updates_a_buffer_is_refused() -> None:
+    with pytest.raises(ImportFailed, match="updates its buffer"):
+        hidet.compile(_model().train(), (X,))
+
+
+def test_an_operator_that_only_torch_can_run_is_refused() -> None:
+    class Bessel(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.special.i0(x)
+
+    with pytest.raises(UnsupportedOp, match=r"aten\.i0"):
+        hidet.compile(Bessel(), (X,))

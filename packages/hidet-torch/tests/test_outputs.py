@@ -1,0 +1,119 @@
+"""Results of compiled functions: strides, aliases and effects on inputs are those of eager mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+Check = Callable[..., Callable[..., Any]]
+
+X = torch.randn(4, 6, generator=torch.Generator().manual_seed(1))
+
+
+def _row(name: str, function: Callable[..., Any], *inputs: Any) -> Any:
+    return pytest.param(function, inputs or (X,), id=name)
+
+
+def _swap(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    kept = x.clone()
+    x.copy_(y)
+    y.copy_(kept)
+    return x + y
+
+
+def _cross_update(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    one, other = y + 1, x + 1
+    x.copy_(one)
+    y.copy_(other)
+    return x
+
+
+def _old_value(x: torch.Tensor) -> Any:
+    old = x.clone()
+    x.add_(1)
+    return old * 2, x.sum()
+
+
+def _set_slice(x: torch.Tensor) -> torch.Tensor:
+    x[1:3] = 7
+    return x
+
+
+def _cache_step(cache: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    cache[:, 2] = key
+    return cache.sum(-1)
+
+
+def _conv(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return F.conv2d(x, weight, padding=1)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        _row("a transposed input", lambda x: x.t()),
+        _row("the input itself", lambda x: (x, x[0], x * 1)),
+        _row("a result with views of it", lambda x: (y := x + 1, y.t(), y[1:])),
+        _row("a view alone", lambda x: (x + 1)[1:, ::2]),
+        _row("a permuted result", lambda x: x.exp().permute(1, 0)),
+        _row("an expanded result", lambda x: (x[:1] * 2).expand(4, 6)),
+        _row("one result twice", lambda x: (y := x * 2, y)),
+        _row("a result and its clone", lambda x: (y := x * 2, y.clone())),
+        _row("two clones of the input", lambda x: (x.clone(), x.clone())),
+        _row("constants, sizes and nothing", lambda x: (torch.zeros(3), torch.arange(4), x.shape[0], 3.5, None)),
+        _row("a strided input", lambda x: x.relu() + 1, X.t()),
+        _row("no elements", lambda x: (x + 1, x.sum(), x.t(), x @ x.t()), torch.randn(0, 4)),
+        _row("no axes", lambda x: x * 2 + 1, torch.tensor(3.0)),
+        _row(
+            "a channels-last image",
+            _conv,
+            X.reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
+            torch.ones(4, 2, 3, 3),
+        ),
+        _row("an image", _conv, X.reshape(1, 2, 3, 4), torch.ones(4, 2, 3, 3)),
+    ],
+)
+def test_results_lie_in_memory_as_in_eager_mode(check_compiled: Check, function: Any, inputs: tuple[Any, ...]) -> None:
+    check_compiled(function, *inputs)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        _row("an update in place", lambda x: x.add_(1) * 2),
+        _row("a clone before an update", lambda x: (x.clone(), x.mul_(3))),
+        _row("the value before an update", _old_value),
+        _row("two inputs swapped", _swap, X, X + 1),
+        _row("two inputs updated from each other", _cross_update, X, X + 1),
+        _row("a slice set", _set_slice),
+        _row("a row of a cache written", _cache_step, torch.zeros(2, 5, 3), torch.ones(2, 3)),
+        _row("an update through a view", lambda x: x[0].zero_() + x[1]),
+    ],
+)
+def test_inputs_are_changed_as_in_eager_mode(check_compiled: Check, function: Any, inputs: tuple[Any, ...]) -> None:
+    check_compiled(function, *inputs)
+
+
+def test_a_result_stays_valid_after_the_next_call() -> None:
+    compiled = torch.compile(lambda x: x * 2, backend="hidet")
+    first = compiled(X)
+    kept = first.clone()
+    compiled(X + 1)
+    assert torch.equal(first, kept)
+
+
+def test_results_are_boxed_so_that_arguments_can_be_freed(import_function: Callable[..., Any]) -> None:
+    from hidet.context import make_context
+    from hidet.driver import compile_graph
+    from hidet.torch.runner import Runner
+
+    imported = import_function(lambda x: x + 1, X)
+    runner = Runner(imported, compile_graph(imported.graph, make_context("cpu")))
+    arguments = [X]
+    (result,) = runner(arguments)
+    assert arguments == []
+    assert torch.equal(result, X + 1)

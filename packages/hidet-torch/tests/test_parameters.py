@@ -1,0 +1,94 @@
+"""Parameters are recognised, prepared once, and never stale."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+
+import hidet.torch
+from hidet.torch import compat
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.BatchNorm1d(16), nn.Linear(16, 4)).eval()
+
+
+X = torch.randn(3, 8, generator=torch.Generator().manual_seed(2))
+
+
+def _assert_follows(compiled: Any, model: nn.Module) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(X), model(X))
+
+
+def test_an_update_in_place_shows_in_the_next_call(model: nn.Module) -> None:
+    compiled = torch.compile(model, backend="hidet")
+    _assert_follows(compiled, model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    _assert_follows(compiled, model)
+
+
+def test_loaded_weights_show_in_the_next_call(model: nn.Module) -> None:
+    compiled = torch.compile(model, backend="hidet")
+    _assert_follows(compiled, model)
+    other = {name: value + 0.25 for name, value in model.state_dict().items() if value.is_floating_point()}
+    model.load_state_dict(other, strict=False)
+    _assert_follows(compiled, model)
+
+
+def test_replaced_data_shows_in_the_next_call(model: nn.Module) -> None:
+    compiled = torch.compile(model, backend="hidet")
+    _assert_follows(compiled, model)
+    linear = model[0]
+    assert isinstance(linear, nn.Linear)
+    linear.weight.data = linear.weight.data + 1
+    _assert_follows(compiled, model)
+
+
+def test_a_changed_buffer_shows_in_the_next_call(model: nn.Module) -> None:
+    compiled = torch.compile(model, backend="hidet")
+    _assert_follows(compiled, model)
+    norm = model[2]
+    assert isinstance(norm, nn.BatchNorm1d)
+    assert norm.running_var is not None
+    norm.running_var.fill_(4.0)
+    _assert_follows(compiled, model)
+
+
+def test_weights_made_in_inference_mode_are_not_stale_either(model: nn.Module) -> None:
+    with torch.inference_mode():
+        fresh = copy.deepcopy(model)
+        for parameter in fresh.parameters():
+            parameter.data = parameter.data.clone()
+        compiled = torch.compile(fresh, backend="hidet")
+        torch.testing.assert_close(compiled(X), fresh(X))
+        fresh[0].weight.mul_(2)
+        torch.testing.assert_close(compiled(X), fresh(X))
+
+
+def test_parameters_are_told_from_inputs(model: nn.Module) -> None:
+    seen: list[bool] = []
+
+    def look(gm: fx.GraphModule, inputs: Any) -> fx.GraphModule:
+        seen.extend(compat.is_static_placeholder(node) for node in gm.graph.nodes if node.op == "placeholder")
+        return gm
+
+    with torch.no_grad():
+        torch.compile(model, backend=look)(X)
+    assert (seen.count(False), seen.count(True)) == (1, 8)
+
+
+def test_identical_layers_share_one_compilation() -> None:
+    layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4)).eval()
+    with torch.no_grad(), hidet.torch.collect_reports() as reports:
+        step = torch.compile(lambda layer, x: layer(x).relu(), backend="hidet")
+        for layer in layers:
+            torch.testing.assert_close(step(layer, X), layer(X).relu())
+    assert len(reports) == 1

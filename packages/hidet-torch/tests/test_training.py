@@ -1,0 +1,154 @@
+"""Gradients are those of eager mode, whenever the backward is compiled."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import hidet.torch
+
+X = torch.randn(4, 6, generator=torch.Generator().manual_seed(4))
+
+
+class Model(nn.Module):
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 8)
+        self.norm = nn.LayerNorm(8)
+        self.dropout = nn.Dropout(dropout)
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.dropout(self.norm(F.gelu(self.first(x))))
+        return self.last(hidden), x > 0
+
+
+def _gradients(model: nn.Module) -> list[torch.Tensor]:
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def _assert_trains_alike(compiled: Any, model: nn.Module, reference: nn.Module, steps: int = 3) -> None:
+    for _ in range(steps):
+        for call in (compiled, reference):
+            result, _ = call(X)
+            result.square().sum().backward()
+        assert len(_gradients(model)) == len(_gradients(reference)) == len(list(model.parameters()))
+        for got, want in zip(_gradients(model), _gradients(reference), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_forward_without_no_grad_compiles_no_backward() -> None:
+    model = Model().eval()
+    with hidet.torch.collect_reports() as reports:
+        result, mask = torch.compile(model, backend="hidet")(X)
+    assert result.requires_grad
+    assert not mask.requires_grad
+    torch.testing.assert_close(result, model(X)[0])
+    assert len(reports) == 1
+
+
+def test_the_first_backward_compiles_the_joint_graph() -> None:
+    model = Model().eval()
+    reference = copy.deepcopy(model)
+    with hidet.torch.collect_reports() as reports:
+        _assert_trains_alike(torch.compile(model, backend="hidet"), model, reference)
+    assert len(reports) == 3
+
+
+def test_in_training_mode_forward_and_backward_are_compiled_at_once() -> None:
+    model = Model().train()
+    reference = copy.deepcopy(model)
+    with hidet.torch.collect_reports() as reports:
+        _assert_trains_alike(torch.compile(model, backend="hidet"), model, reference)
+    assert len(reports) == 2
+
+
+def test_dropout_keeps_its_mask_for_the_backward() -> None:
+    torch.manual_seed(0)
+    x = torch.ones(1000, requires_grad=True)
+    result = torch.compile(lambda v: F.dropout(v, 0.25, training=True), backend="hidet")(x)
+    result.sum().backward()
+    assert torch.equal(x.grad, result.detach())  # type: ignore[arg-type]  # set by backward
+    assert 0.7 < (result > 0).float().mean() < 0.8
+
+
+def test_an_input_that_asks_for_a_gradient_gets_it() -> None:
+    x = X.clone().requires_grad_()
+    torch.compile(lambda v: (v * v.sin()).sum(), backend="hidet")(x).backward()
+    torch.testing.assert_close(x.grad, X.sin() + X * X.cos())
+
+
+def test_batch_norm_in_training_updates_its_statistics() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)).train()
+    reference = copy.deepcopy(model)
+    compiled = torch.compile(model, backend="hidet")
+    image = torch.randn(2, 2, 9, 9)
+    for _ in range(2):
+        compiled(image).sum().backward()
+        reference(image).sum().backward()
+    for (name, got), (_, want) in zip(model.state_dict().items(), reference.state_dict().items(), strict=True):
+        torch.testing.assert_close(got, want, msg=name)
+    for got, want in zip(_gradients(model), _gradients(reference), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+GRADIENTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "strided conv": lambda x: F.conv2d(x, torch.ones(3, 4, 3, 3) * 0.1, stride=2, padding=1),
+    "grouped conv": lambda x: F.conv2d(x, torch.ones(4, 2, 3, 3) * 0.1, groups=2),
+    "transposed conv": lambda x: F.conv_transpose2d(x, torch.ones(4, 2, 3, 3) * 0.1, stride=2),
+    "max_pool": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "avg_pool": lambda x: F.avg_pool2d(x, 2),
+    "adaptive pool": lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
+    "bilinear": lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x * 2, x.sin(), is_causal=True),
+    "softmax": lambda x: F.softmax(x, -1).square(),
+    "group_norm": lambda x: F.group_norm(x, 2).square(),
+    "cross entropy": lambda x: F.cross_entropy(x, torch.zeros(2, 7, 7, dtype=torch.int64)),
+    "embedding": lambda x: F.embedding(torch.tensor([1, 0, 1]), x[0, 0]).square(),
+    "gather": lambda x: x[..., torch.tensor([0, 0, 2])].square(),
+    "silu": F.silu,
+    "cumsum": lambda x: x.cumsum(-1).square(),
+}
+
+
+@pytest.mark.parametrize("function", GRADIENTS.values(), ids=GRADIENTS.keys())
+def test_gradients_of(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    image = torch.randn(2, 4, 7, 7, generator=torch.Generator().manual_seed(5))
+    ours, theirs = image.clone().requires_grad_(), image.clone().requires_grad_()
+    torch.compile(function, backend="hidet")(ours).sum().backward()
+    function(theirs).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_a_second_backward_through_waiting_graphs_is_refused() -> None:
+    model = Model().eval()
+    result, _ = torch.compile(model, backend="hidet")(X)
+    (gradient,) = torch.autograd.grad(result.sum(), [model.first.weight], create_graph=True)
+    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
+        gradient.sum().backward()
+
+
+def test_frozen_parameters_get_no_gradient() -> None:
+    model = Model().eval()
+    model.first.requires_grad_(False)
+    result, _ = torch.compile(model, backend="hidet")(X)
+    result.sum().backward()
+    assert model.first.weight.grad is None
+    assert model.last.weight.grad is not None
+
+
+def test_autocast_is_on_again_in_the_recomputation() -> None:
+    model, reference = Model().eval(), Model().eval()
+    reference.load_state_dict(model.state_dict())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ours, theirs = torch.compile(model, backend="hidet")(X)[0], reference(X)[0]
+    ours.float().sum().backward()
+    theirs.float().sum().backward()
+    for got, want in zip(_gradients(model), _gradients(reference), strict=True):
+        torch.testing.assert_close(got, want, rtol=5e-2, atol=5e-2)
