@@ -15,7 +15,7 @@ from hidet.context import CompileContext, Options
 from hidet.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
-from hidet.graph.printer import print_graph
+from hidet.graph.printer import canonical_lines, print_graph
 from hidet.graph.verify import verify_graph
 from hidet.plugins.host import load_registry
 from hidet.testing.random_graphs import random_inputs
@@ -43,22 +43,18 @@ def parse(ctx: CompileContext) -> Callable[[str], Graph]:
 
 
 @pytest.fixture(scope="session")
-def rewritten(ctx: CompileContext, parse: Callable[[str], Graph]) -> Callable[[Any, str], str]:
-    """`rewritten(pass, text)`: the text after the pass, checked to be valid and to compute the same."""
+def becomes(ctx: CompileContext, parse: Callable[[str], Graph]) -> Callable[[Any, str, str], None]:
+    """`becomes(pass, before, after)`: checks that a pass turns one text into the other, up to names of values, and that
+    both compute the same."""
 
-    def run(graph_pass: Any, text: str) -> str:
-        before = parse(text)
-        after = graph_pass.run(before, ctx)
-        verify_graph(after, redefine=True)
-        assert_same_result(before, after)
-        return print_graph(after)
+    def check(graph_pass: Any, before: str, after: str) -> None:
+        graph = parse(before)
+        result = graph_pass.run(graph, ctx)
+        verify_graph(result, redefine=True)
+        assert_same_result(graph, result)
+        assert canonical_lines(result) == canonical_lines(parse(after)), print_graph(result)
 
-    return run
-
-
-def dedent(text: str) -> str:
-    """A golden text as the printer writes it."""
-    return textwrap.dedent(text).strip() + "\n"
+    return check
 
 
 def assert_same_result(before: Graph, after: Graph, seed: int = 0) -> None:
@@ -84,9 +80,3 @@ def _peak(array: Any) -> float:
 def same_result() -> Callable[..., None]:
     """`assert_same_result` for test files."""
     return assert_same_result
-
-
-@pytest.fixture(scope="session")
-def golden() -> Callable[[str], str]:
-    """`dedent` for test files."""
-    return dedent

@@ -383,6 +383,38 @@ def _repeated(m: _Maker) -> Value | None:
     return m.emit("add", m.emit("sigmoid", x), m.emit("sigmoid", x))
 
 
+def _spelled_out(m: _Maker) -> Value | None:
+    """A chain that one operator could replace."""
+    x = m.pick(least=1)
+    if x is None:
+        return None
+    choice = m.rng.randrange(3)
+    if choice == 0:
+        return m.emit("mul", x, m.emit("sigmoid", x))
+    if choice == 1:
+        power = m.emit("mean", m.emit("square", x), axes=(-1,), keepdim=True)
+        return m.emit("mul", x, m.emit("rsqrt", m.emit("add", power, m.builder.constant(0.1, m.dtype))))
+    shifted = m.emit("exp", m.emit("sub", x, m.emit("amax", x, axes=(-1,), keepdim=True)))
+    return m.emit("div", shifted, m.emit("sum", shifted, axes=(-1,), keepdim=True))
+
+
+def _attended(m: _Maker) -> Value | None:
+    """Attention, as one operator or written out, often with its heads merged afterwards."""
+    x = m.pick(least=2)
+    if x is None:
+        return None
+    keys = m.emit("tanh", x)
+    if m.rng.random() < 0.5:
+        y = m.emit("attention", x, keys, x)
+    else:
+        scores = m.emit("mul", m.emit("matmul", x, keys, trans_b=True), m.builder.constant(0.5, m.dtype))
+        y = m.emit("matmul", m.emit("softmax", scores), x)
+    if y.tensor.rank != 4 or m.rng.random() < 0.3:
+        return y
+    batch, heads, rows, width = y.tensor.shape
+    return m.emit("reshape", m.emit("transpose", y, perm=(0, 2, 1, 3)), shape=(batch, rows, heads * width))
+
+
 _STEPS: dict[Callable[[_Maker], Value | None], int] = {
     _unary: 6,
     _binary: 6,
@@ -406,4 +438,6 @@ _STEPS: dict[Callable[[_Maker], Value | None], int] = {
     _padded: 1,
     _counted: 2,
     _repeated: 1,
+    _spelled_out: 2,
+    _attended: 2,
 }

@@ -35,9 +35,10 @@ class AttentionLayout:
             outputs = node.outputs
             if node.op.name in _ATTENTION and outputs[0] not in fixed and outputs[0].tensor.rank == len(_ORDER):
                 old = outputs[0]
-                new = Value(old.name, old.tensor.with_strides(strides_of_order(old.tensor.shape, _ORDER)))
-                mapping[old] = new
-                outputs = (new, *outputs[1:])
+                type_ = old.tensor.with_strides(strides_of_order(old.tensor.shape, _ORDER))
+                if old.type != type_:
+                    mapping[old] = Value(old.name, type_)
+                    outputs = (mapping[old], *outputs[1:])
             changed = inputs != node.inputs or outputs != node.outputs
             nodes.append(replace(node, inputs=inputs, outputs=outputs) if changed else node)
         return graph.with_nodes(tuple(nodes)) if mapping else graph

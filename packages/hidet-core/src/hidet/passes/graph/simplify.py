@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from hidet.context import CompileContext
 
 _RESHAPES = ("reshape", "flatten", "squeeze", "unsqueeze")
+_PRODUCTS = ("linear", "matmul")
+_ELEMENTWISE = ("add", "sub", "mul", "gelu", "relu", "silu", "sigmoid", "tanh")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,15 @@ def merge_transposes(site: Site) -> Value | None:
     rank = site.node.outputs[0].tensor.rank
     first, second = ([axis % rank for axis in n.attrs["perm"]] for n in (inner, site.node))
     return site.emit("transpose", inner.inputs[0], perm=tuple(first[axis] for axis in second))
+
+
+def transpose_as_reshape(site: Site) -> Value | None:
+    """A transpose that moves axes of extent 1 alone is a reshape, and joins other reshapes."""
+    x = site.node.inputs[0]
+    assert x is not None
+    moved = [axis % x.tensor.rank for axis in site.node.attrs["perm"]]
+    real = [axis for axis in moved if x.tensor.shape[axis] != 1]
+    return site.emit("reshape", x, shape=site.node.outputs[0].tensor.shape) if real == sorted(real) else None
 
 
 def merge_reshapes(site: Site) -> Value | None:
@@ -137,24 +148,48 @@ def _is_neutral(op: str, number: int | float | bool, dtype: DType) -> bool:
 def split_rows_before_product(site: Site) -> Value | None:
     """reshape(linear(x)), rows split, = linear(reshape(x)): what follows can then be fused into the product.
 
-    Frameworks flatten the rows of a product and split them again after it.
+    Frameworks flatten the rows of a product and split them again after it, or after adding a bias.
     """
-    product_node = site.made_by(site.node.inputs[0], "linear", "matmul")
-    if product_node is None or not site.is_read_once(product_node.outputs[0]):
+    source = site.node.inputs[0]
+    if source is None or not _splits_rows(source, site.node.outputs[0]) or not _is_product(site, source):
         return None
-    x, right = product_node.inputs[:2]
-    assert x is not None and right is not None
-    if right.tensor.rank != 2 or product_node.attrs.get("trans_a", False):
-        return None
-    old, new = product_node.outputs[0].tensor.shape, site.node.outputs[0].tensor.shape
-    if (
-        len(new) <= len(old)
-        or not same_shape(new[-1:], old[-1:])
-        or not same_shape([product(new[:-1])], [product(old[:-1])])
-    ):
-        return None
-    rows = site.emit("reshape", x, shape=(*new[:-1], x.tensor.shape[-1]))
-    return site.emit(product_node.op, rows, *product_node.inputs[1:], **product_node.attrs)
+    node = site.made_by(source, *_PRODUCTS, *_ELEMENTWISE)
+    assert node is not None
+    target = site.node.outputs[0].tensor.shape
+    if node.op.name in _PRODUCTS:
+        x = node.inputs[0]
+        assert x is not None
+        rows = site.emit("reshape", x, shape=(*target[:-1], x.tensor.shape[-1]))
+        return site.emit(node.op, rows, *node.inputs[1:], **node.attrs)
+    moved: list[Value] = []
+    for operand in node.values:
+        shape = broadcast_after_reshape(operand.tensor.shape, source.tensor.shape, target)
+        if shape is None:
+            return None
+        moved.append(site.emit("reshape", operand, shape=shape))
+    return site.emit(node.op, *moved, **node.attrs)
+
+
+def _splits_rows(old: Value, new: Value) -> bool:
+    """Whether a reshape gives rows more axes and leaves columns alone."""
+    before, after = old.tensor.shape, new.tensor.shape
+    return (
+        len(after) > len(before) > 0
+        and same_shape(after[-1:], before[-1:])
+        and same_shape([product(after[:-1])], [product(before[:-1])])
+    )
+
+
+def _is_product(site: Site, value: Value) -> bool:
+    """Whether a product with one matrix on the right lies below element-wise operators that nobody else reads."""
+    node = site.made_by(value, *_PRODUCTS, *_ELEMENTWISE)
+    if node is None or not site.is_read_once(value):
+        return False
+    if node.op.name in _PRODUCTS:
+        right = node.inputs[1]
+        return right is not None and right.tensor.rank == 2 and not node.attrs.get("trans_a", False)
+    shape = value.tensor.shape
+    return any(same_shape(v.tensor.shape, shape) and _is_product(site, v) for v in node.values)
 
 
 def reshape_before_sum(site: Site) -> Value | None:
@@ -186,7 +221,7 @@ def broadcast_after_reshape(
 ) -> tuple[Dim, ...] | None:
     """The shape that broadcasts to `target` as `shape` does to `whole`, where `target` is a reshape of `whole`.
 
-    None where a merged group of axes is broadcast in part.
+    Leading axes of extent 1 are left out. None where a merged group of axes is broadcast in part.
     """
     if 0 in whole or 0 in target:
         return None
@@ -200,11 +235,13 @@ def broadcast_after_reshape(
             return None
         for axis in targets:
             result[axis] = target[axis]
+    while result and result[0] == 1:
+        del result[0]
     return tuple(result)
 
 
 RULES: Mapping[str, Sequence[Rule]] = {
-    "transpose": (merge_transposes,),
+    "transpose": (merge_transposes, remove_identity, transpose_as_reshape),
     **dict.fromkeys(_RESHAPES, (merge_reshapes, split_rows_before_product, reshape_before_sum)),
     "expand": (merge_expands,),
     "cast": (merge_casts,),

@@ -121,7 +121,7 @@ def _fits(site: Site, scores: Scores, values: Value) -> bool:
 def grouped_queries(site: Site) -> Value | None:
     """Key and value heads that are repeated one by one are read where they are."""
     node = site.node
-    q, k, v, mask = (*node.inputs, None)[:4]
+    q, k, v = node.inputs[:3]
     if q is None or k is None or v is None or node.attrs["enable_gqa"]:
         return None
     keys, values = _repeated(site, k), _repeated(site, v)
@@ -129,7 +129,7 @@ def grouped_queries(site: Site) -> Value | None:
         return None
     if not same_shape(q.tensor.shape[:2], k.tensor.shape[:2]):
         return None
-    return site.emit(node.op, q, keys, values, mask, **{**node.attrs, "enable_gqa": True})
+    return site.emit(node.op, q, keys, values, *node.inputs[3:], **{**node.attrs, "enable_gqa": True})
 
 
 def _repeated(site: Site, value: Value) -> Value | None:

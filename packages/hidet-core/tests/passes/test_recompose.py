@@ -1,0 +1,371 @@
+"""Chains that spell out an operator of core, and chains that only look like it."""
+
+import pytest
+
+from hidet.passes.graph.recompose import Recompose
+
+GELU = 0.7978845608028654
+CUBE = 0.044715
+
+
+@pytest.fixture
+def recomposed(becomes):
+    """`recomposed(before, after)`: checks what becomes of an indented text."""
+    return lambda before, after: becomes(Recompose(), before, after)
+
+
+@pytest.fixture
+def stays(recomposed):
+    """`stays(text)`: checks that nothing is recognised."""
+    return lambda text: recomposed(text, text)
+
+
+def test_silu(recomposed):
+    recomposed(
+        """
+        graph g(%x: f64[3, 4]):
+          %0: f64[3, 4] = sigmoid(%x)
+          %1: f64[3, 4] = mul(%0, %x)
+          return %1
+        """,
+        """
+        graph g(%x: f64[3, 4]):
+          %1: f64[3, 4] = silu(%x)
+          return %1
+        """,
+    )
+
+
+def test_a_gate_with_another_reader_is_left_alone(stays):
+    stays("""
+        graph g(%x: f64[3, 4]):
+          %0: f64[3, 4] = sigmoid(%x)
+          %1: f64[3, 4] = mul(%0, %x)
+          return %1, %0
+    """)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            "%0: f64[4] = mul(%x, %root)",
+            "%1: f64[4] = erf(%0)",
+            "%2: f64[4] = add(%1, %one)",
+            "%3: f64[4] = mul(%x, %half)",
+            "%9: f64[4] = mul(%3, %2)",
+        ],
+        [
+            "%0: f64[4] = div(%x, %two)",
+            "%1: f64[4] = erf(%0)",
+            "%2: f64[4] = add(%one, %1)",
+            "%3: f64[4] = mul(%2, %x)",
+            "%9: f64[4] = mul(%half, %3)",
+        ],
+    ],
+    ids=["half of x first", "half of all last"],
+)
+def test_gelu_by_the_error_function_in_any_order(recomposed, lines):
+    numbers = {"%root": "0.7071067811865476", "%one": "1.0", "%half": "0.5", "%two": "1.4142135623730951"}
+    used = [f"const {name}: f64[] = {value}" for name, value in numbers.items() if any(name in line for line in lines)]
+    text = "".join(f"          {line}\n" for line in (*used, *lines))
+    recomposed(
+        f"\n        graph g(%x: f64[4]):\n{text}          return %9\n",
+        """
+        graph g(%x: f64[4]):
+          %0: f64[4] = gelu(%x)
+          return %0
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "cube",
+    [
+        "%0: f64[4] = square(%x)\n          %1: f64[4] = mul(%0, %x)",
+        "%1: f64[4] = pow(%x, %three)",
+        "%0: f64[4] = mul(%x, %x)\n          %1: f64[4] = mul(%x, %0)",
+    ],
+    ids=["square", "pow", "products"],
+)
+def test_gelu_by_tanh(recomposed, cube):
+    three = "const %three: f64[] = 3.0\n          " if "pow" in cube else ""
+    recomposed(
+        f"""
+        graph g(%x: f64[4]):
+          {three}const %c: f64[] = {CUBE}
+          const %k: f64[] = {GELU}
+          const %one: f64[] = 1.0
+          const %half: f64[] = 0.5
+          {cube}
+          %2: f64[4] = mul(%1, %c)
+          %3: f64[4] = add(%x, %2)
+          %4: f64[4] = mul(%3, %k)
+          %5: f64[4] = tanh(%4)
+          %6: f64[4] = add(%5, %one)
+          %7: f64[4] = mul(%x, %half)
+          %8: f64[4] = mul(%7, %6)
+          return %8
+        """,
+        """
+        graph g(%x: f64[4]):
+          %0: f64[4] = gelu(%x, approximate='tanh')
+          return %0
+        """,
+    )
+
+
+def test_gelu_with_other_numbers_is_left_alone(stays):
+    stays("""
+        graph g(%x: f64[4]):
+          const %root: f64[] = 0.5
+          const %one: f64[] = 1.0
+          const %half: f64[] = 0.5
+          %0: f64[4] = mul(%x, %root)
+          %1: f64[4] = erf(%0)
+          %2: f64[4] = add(%1, %one)
+          %3: f64[4] = mul(%x, %half)
+          %4: f64[4] = mul(%3, %2)
+          return %4
+    """)
+
+
+RMS_NORM = """
+        graph g(%x: f64[2, 3, 8], param %w: f64[8]):
+          %0: f64[2, 3, 8] = rms_norm(%x, %w, eps=1e-06)
+          return %0
+"""
+
+
+@pytest.mark.parametrize("square", ["square(%x)", "mul(%x, %x)", "pow(%x, %two)"])
+def test_rms_norm(recomposed, square):
+    two = "const %two: f64[] = 2.0\n          " if "pow" in square else ""
+    recomposed(
+        f"""
+        graph g(%x: f64[2, 3, 8], param %w: f64[8]):
+          {two}const %eps: f64[] = 1e-06
+          %0: f64[2, 3, 8] = {square}
+          %1: f64[2, 3, 1] = mean(%0, axes=[-1], keepdim=True)
+          %2: f64[2, 3, 1] = add(%1, %eps)
+          %3: f64[2, 3, 1] = rsqrt(%2)
+          %4: f64[2, 3, 8] = mul(%x, %3)
+          %5: f64[2, 3, 8] = mul(%w, %4)
+          return %5
+        """,
+        RMS_NORM,
+    )
+
+
+def test_rms_norm_by_division(recomposed):
+    recomposed(
+        """
+        graph g(%x: f64[2, 3, 8], param %w: f64[8]):
+          const %eps: f64[] = 1e-06
+          %0: f64[2, 3, 8] = square(%x)
+          %1: f64[2, 3, 1] = mean(%0, axes=[2], keepdim=True)
+          %2: f64[2, 3, 1] = add(%eps, %1)
+          %3: f64[2, 3, 1] = sqrt(%2)
+          %4: f64[2, 3, 8] = div(%x, %3)
+          %5: f64[2, 3, 8] = mul(%4, %w)
+          return %5
+        """,
+        RMS_NORM,
+    )
+
+
+def test_rms_norm_in_f32_of_half_precision_values(ctx, parse):
+    before = parse("""
+        graph g(%x: bf16[2, 8], param %w: bf16[8]):
+          const %eps: f32[] = 1e-06
+          %c: f32[2, 8] = cast(%x, dtype=f32)
+          %0: f32[2, 8] = square(%c)
+          %1: f32[2, 1] = mean(%0, axes=[-1], keepdim=True)
+          %2: f32[2, 1] = add(%1, %eps)
+          %3: f32[2, 1] = rsqrt(%2)
+          %4: f32[2, 8] = mul(%c, %3)
+          %5: bf16[2, 8] = cast(%4, dtype=bf16)
+          %6: bf16[2, 8] = mul(%w, %5)
+          return %6
+    """)
+    (node,) = Recompose().run(before, ctx).nodes
+    assert (node.op.name, [v.name for v in node.values]) == ("rms_norm", ["x", "w"])
+
+
+def test_a_mean_over_another_axis_is_no_norm(stays):
+    stays("""
+        graph g(%x: f64[2, 3, 8]):
+          const %eps: f64[] = 1e-06
+          %0: f64[2, 3, 8] = square(%x)
+          %1: f64[2, 1, 8] = mean(%0, axes=[1], keepdim=True)
+          %2: f64[2, 1, 8] = add(%1, %eps)
+          %3: f64[2, 1, 8] = rsqrt(%2)
+          %4: f64[2, 3, 8] = mul(%x, %3)
+          return %4
+    """)
+
+
+@pytest.mark.parametrize(
+    "variance",
+    [
+        "%2: f64[2, 8] = square(%1)\n          %3: f64[2, 1] = mean(%2, axes=[-1], keepdim=True)",
+        "%3: f64[2, 1] = var(%x, axes=[-1], correction=0, keepdim=True)",
+    ],
+    ids=["mean of squares", "var"],
+)
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        "%5: f64[2, 1] = rsqrt(%4)\n          %6: f64[2, 8] = mul(%1, %5)",
+        "%5: f64[2, 1] = sqrt(%4)\n          %6: f64[2, 8] = div(%1, %5)",
+    ],
+    ids=["rsqrt", "sqrt"],
+)
+def test_layer_norm(recomposed, variance, scaling):
+    recomposed(
+        f"""
+        graph g(%x: f64[2, 8], param %w: f64[8], param %b: f64[8]):
+          const %eps: f64[] = 1e-05
+          %0: f64[2, 1] = mean(%x, axes=[-1], keepdim=True)
+          %1: f64[2, 8] = sub(%x, %0)
+          {variance}
+          %4: f64[2, 1] = add(%3, %eps)
+          {scaling}
+          %7: f64[2, 8] = mul(%6, %w)
+          %8: f64[2, 8] = add(%7, %b)
+          return %8
+        """,
+        """
+        graph g(%x: f64[2, 8], param %w: f64[8], param %b: f64[8]):
+          %0: f64[2, 8] = layer_norm(%x, %w, %b)
+          return %0
+        """,
+    )
+
+
+def test_softmax(recomposed):
+    recomposed(
+        """
+        graph g(%x: f64[2, 5, 3]):
+          %0: f64[2, 1, 3] = amax(%x, axes=[1], keepdim=True)
+          %1: f64[2, 5, 3] = sub(%x, %0)
+          %2: f64[2, 5, 3] = exp(%1)
+          %3: f64[2, 1, 3] = sum(%2, axes=[1], keepdim=True)
+          %4: f64[2, 5, 3] = div(%2, %3)
+          return %4
+        """,
+        """
+        graph g(%x: f64[2, 5, 3]):
+          %0: f64[2, 5, 3] = softmax(%x, axis=1)
+          return %0
+        """,
+    )
+
+
+INPUTS = "%q: f64[2, 3, 5, 4], %k: f64[2, 3, 6, 4], %v: f64[2, 3, 6, 4], %m: f64[3, 5, 6], %n: f64[2, 1, 1, 6]"
+
+
+def attention(*lines, result="%9"):
+    text = "".join(f"          {line}\n" for line in lines)
+    return f"\n        graph g({INPUTS}):\n{text}          return {result}\n"
+
+
+def test_attention_with_scaled_queries_and_a_mask(recomposed):
+    recomposed(
+        attention(
+            "const %c: f64[] = 0.5",
+            "%0: f64[2, 3, 5, 4] = mul(%q, %c)",
+            "%1: f64[2, 3, 5, 6] = matmul(%0, %k, trans_b=True)",
+            "%2: f64[2, 3, 5, 6] = add(%1, %m)",
+            "%3: f64[2, 3, 5, 6] = softmax(%2)",
+            "%9: f64[2, 3, 5, 4] = matmul(%3, %v)",
+        ),
+        attention("%9: f64[2, 3, 5, 4] = attention(%q, %k, %v, %m, scale=0.5)"),
+    )
+
+
+def test_attention_with_scaled_scores_and_transposed_keys(recomposed):
+    recomposed(
+        attention(
+            "const %c: f64[] = 2.0",
+            "%0: f64[2, 3, 4, 6] = transpose(%k, perm=[0, 1, 3, 2])",
+            "%1: f64[2, 3, 5, 6] = matmul(%q, %0)",
+            "%2: f64[2, 3, 5, 6] = div(%1, %c)",
+            "%3: f64[2, 3, 5, 6] = softmax(%2, axis=3)",
+            "%9: f64[2, 3, 5, 4] = matmul(%3, %v)",
+        ),
+        attention(
+            "%0: f64[2, 3, 4, 6] = transpose(%k, perm=[0, 1, 3, 2])",
+            "%1: f64[2, 3, 6, 4] = transpose(%0, perm=[0, 1, 3, 2])",
+            "%9: f64[2, 3, 5, 4] = attention(%q, %1, %v, none, scale=0.5)",
+        ),
+    )
+
+
+def test_two_masks_of_attention_are_added(recomposed):
+    recomposed(
+        attention(
+            "%1: f64[2, 3, 5, 6] = matmul(%q, %k, trans_b=True)",
+            "%2: f64[2, 3, 5, 6] = add(%m, %1)",
+            "%3: f64[2, 3, 5, 6] = add(%2, %n)",
+            "%4: f64[2, 3, 5, 6] = softmax(%3)",
+            "%9: f64[2, 3, 5, 4] = matmul(%4, %v)",
+        ),
+        attention("%1: f64[2, 3, 5, 6] = add(%n, %m)", "%9: f64[2, 3, 5, 4] = attention(%q, %k, %v, %1, scale=1.0)"),
+    )
+
+
+@pytest.mark.parametrize("read", ["%1", "%2", "%3"], ids=["scores", "masked scores", "weights"])
+def test_attention_whose_inside_is_read_is_left_alone(stays, read):
+    stays(
+        attention(
+            "%1: f64[2, 3, 5, 6] = matmul(%q, %k, trans_b=True)",
+            "%2: f64[2, 3, 5, 6] = add(%1, %m)",
+            "%3: f64[2, 3, 5, 6] = softmax(%2)",
+            "%9: f64[2, 3, 5, 4] = matmul(%3, %v)",
+            result=f"%9, {read}",
+        )
+    )
+
+
+def test_a_softmax_over_queries_is_no_attention(stays):
+    stays(
+        attention(
+            "%1: f64[2, 3, 5, 6] = matmul(%q, %k, trans_b=True)",
+            "%3: f64[2, 3, 5, 6] = softmax(%1, axis=2)",
+            "%9: f64[2, 3, 5, 4] = matmul(%3, %v)",
+        )
+    )
+
+
+GROUPED = """
+        graph g(%q: f64[2, 6, 5, 4], %k: f64[2, 3, 7, 4], %v: f64[2, 3, 7, 4]):
+          %0: f64[2, 6, 5, 4] = attention(%q, %k, %v, enable_gqa=True)
+          return %0
+"""
+
+
+def test_repeated_heads_are_read_where_they_are(recomposed):
+    recomposed(
+        """
+        graph g(%q: f64[2, 6, 5, 4], %k: f64[2, 3, 7, 4], %v: f64[2, 3, 7, 4]):
+          %0: f64[2, 3, 1, 7, 4] = unsqueeze(%k, axes=[2])
+          %1: f64[2, 3, 2, 7, 4] = expand(%0, shape=[2, 3, 2, 7, 4])
+          %2: f64[2, 6, 7, 4] = reshape(%1, shape=[2, 6, 7, 4])
+          %3: f64[2, 6, 7, 4] = repeat_interleave(%v, repeats=2, axis=1)
+          %4: f64[2, 6, 5, 4] = attention(%q, %2, %3)
+          return %4
+        """,
+        GROUPED,
+    )
+
+
+def test_heads_repeated_in_another_order_are_left_alone(stays):
+    stays("""
+        graph g(%q: f64[2, 6, 5, 4], %k: f64[2, 3, 7, 4], %v: f64[2, 3, 7, 4]):
+          %0: f64[2, 1, 3, 7, 4] = unsqueeze(%k, axes=[1])
+          %1: f64[2, 2, 3, 7, 4] = expand(%0, shape=[2, 2, 3, 7, 4])
+          %2: f64[2, 6, 7, 4] = reshape(%1, shape=[2, 6, 7, 4])
+          %3: f64[2, 6, 7, 4] = repeat_interleave(%v, repeats=2, axis=1)
+          %4: f64[2, 6, 5, 4] = attention(%q, %2, %3)
+          return %4
+    """)
