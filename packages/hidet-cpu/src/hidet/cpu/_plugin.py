@@ -120,4 +120,19 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             load="hidet.cpu.schedules.conv:ConvRule",
             doc="convolutions as matrix products whose rows are addresses of pixels",
         ),
+        ScheduleSpec(
+            name="cpu.pool",
+            ops=(
+                "max_pool",
+                "max_pool_with_indices",
+                "avg_pool",
+                "lp_pool",
+                "adaptive_avg_pool",
+                "adaptive_max_pool",
+            ),
+            targets=("cpu",),
+            epilogue="element-wise",
+            load="hidet.cpu.schedules.pool:PoolRule",
+            doc="windows reduced along taps, vectorised along channels",
+        ),
     ]

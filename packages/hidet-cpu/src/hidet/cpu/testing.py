@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -15,9 +16,10 @@ from hidet.dtypes import from_numpy
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.graph import Graph, Value
 from hidet.graph.interpret import interpret
+from hidet.graph.types import strides_of_order
 
 Array = np.ndarray[Any, Any]
-Make = Callable[..., Value]
+Make = Callable[..., Value | tuple[Value, ...]]
 
 # Relative to the largest result: rounding of the result type, and in f32 and f64 of a sum of 256 products.
 TOLERANCE = {"float64": 1e-13, "float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -50,7 +52,8 @@ def build(
         given = types[number] if number < len(types) else None
         type_ = given or TensorType(from_numpy(array.dtype), array.shape)
         inputs.append(builder.input(type_, f"x{number}", is_parameter=number in parameters))
-    return builder.build([make(builder, *inputs)])
+    made = make(builder, *inputs)
+    return builder.build(made if isinstance(made, tuple) else [made])
 
 
 def assert_compiles_right(
@@ -64,13 +67,38 @@ def assert_compiles_right(
 
     terms: length of the longest sum; rounding errors of random data grow with its root.
     """
-    graph = build(make, arrays, types, parameters)
+    assert_graph_is_right(build(make, arrays, types, parameters), arrays, terms)
+
+
+def assert_graph_is_right(graph: Graph, arrays: Sequence[Array], terms: int = 256) -> None:
+    """As `assert_compiles_right`, for a graph of any number of outputs."""
     compiled = compile_graph(graph, context())
     nodes = compiled.report().nodes
     assert nodes.fallback == nodes.eager == nodes.host == 0, nodes
     results = compiled(*arrays)
-    (expected,) = interpret(graph, list(arrays))
-    assert_close(results[0] if isinstance(results, tuple) else results, expected, max(1.0, (terms / 256) ** 0.5))
+    expected = interpret(graph, list(arrays))
+    for actual, wanted in zip(results if isinstance(results, tuple) else [results], expected, strict=True):
+        assert_close(actual, wanted, max(1.0, (terms / 256) ** 0.5))
+
+
+def channels_last(graph: Graph, op: str) -> Graph:
+    """The graph with results of operator `op` laid out channels-last, as layout assignment does behind a conv."""
+    mapping: dict[Value, Value] = {}
+    nodes = []
+    for node in graph.nodes:
+        outputs = node.outputs
+        if node.op.name == op:
+            outputs = tuple(_channels_last(value) for value in outputs)
+            mapping.update(zip(node.outputs, outputs, strict=True))
+        inputs = tuple(None if v is None else mapping.get(v, v) for v in node.inputs)
+        nodes.append(replace(node, inputs=inputs, outputs=outputs))
+    return graph.with_nodes(tuple(nodes), tuple(mapping.get(v, v) for v in graph.outputs))
+
+
+def _channels_last(value: Value) -> Value:
+    shape = value.tensor.shape
+    order = [0, *range(2, len(shape)), 1]
+    return Value(value.name, value.tensor.with_strides(strides_of_order(shape, order)))
 
 
 def assert_close(actual: Array, expected: Array, factor: float = 1.0) -> None:

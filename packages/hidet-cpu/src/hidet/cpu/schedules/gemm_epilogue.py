@@ -238,7 +238,7 @@ def composed_value(task: Task, epilogue: Compute, accumulator: Expr) -> Expr:
     stage = definition.stages[-1]
     if not isinstance(stage, Compute) or len(definition.stages) != 1:
         raise ScheduleError(f"task {task.name}: the definition has {len(definition.stages)} stages, expected one")
-    operands = dict(zip(definition.inputs, _present(task), strict=True))
+    operands = dict(zip(definition.inputs, anchor_operands(task), strict=True))
     around = rewrite(stage.value, lambda n: accumulator if isinstance(n, Reduce) else None)
 
     def renamed(access: Access) -> Expr | None:
@@ -255,8 +255,8 @@ def composed_value(task: Task, epilogue: Compute, accumulator: Expr) -> Expr:
     return replace_accesses(epilogue.value, replacement)
 
 
-def _present(task: Task) -> list[Operand]:
-    """The task's operand for each operand of the anchor's definition."""
+def anchor_operands(task: Task) -> list[Operand]:
+    """The task's operand for each operand of the anchor's definition. ScheduleError where one is not in memory."""
     assert task.anchor is not None
     found: list[Operand] = []
     for value, tensor in zip(task.anchor.inputs, task.anchor_inputs, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hidet import dtypes
 from hidet.ir import build
-from hidet.ir.expr import Access, Binary, Cast, Const, Expr, Select, Size, Unary, Var
+from hidet.ir.expr import Access, Binary, Cast, Const, Expr, Reduce, Select, Size, Unary, Var
 from hidet.ir.stmt import Declare, Stmt, Store
 from hidet.ir.types import BufferType, VectorType
 from hidet.ir.visit import accesses
@@ -17,7 +17,7 @@ Leaf = Callable[[Expr], "Expr | None"]
 def lane_wise(value: Expr, lanes: int, leaf: Leaf) -> Expr | None:
     """`value` for `lanes` neighbouring values of a variable; None when an operand cannot be had as a vector.
 
-    leaf: for a variable or access, the vector it becomes (or a scalar, when it is the same in every lane); None when
+    leaf: for a variable, access or reduction, the vector it becomes (or a scalar, when it is the same in every lane); None when
     that is impossible. What is the same in every lane stays scalar, index arithmetic above all.
     """
     known: dict[int, Expr | None] = {}
@@ -30,7 +30,7 @@ def lane_wise(value: Expr, lanes: int, leaf: Leaf) -> Expr | None:
     def change(node: Expr) -> Expr | None:
         if isinstance(node, Const | Size):
             return node
-        if isinstance(node, Var | Access):
+        if isinstance(node, Var | Access | Reduce):
             return leaf(node)
         if not isinstance(node, Unary | Binary | Select | Cast):
             return None

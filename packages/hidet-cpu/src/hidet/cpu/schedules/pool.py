@@ -1,0 +1,283 @@
+"""Pooling: reductions over windows whose positions are index formulas, vectorised along an axis they do not touch.
+
+    for every block of the other axes                      a work item
+      for every group of vectors along the chosen axis
+        for the taps of the window: accumulators = combine(accumulators, elements)
+        finish and store
+
+The chosen axis lies contiguously in the input and the output, as channels do in channels-last order. Without such an
+axis elements are computed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hidet import dims
+from hidet.compute.definition import Compute, Operand
+from hidet.cpu.schedules.gemm_epilogue import anchor_operands
+from hidet.cpu.schedules.gemm_lanes import Leaf, lane_wise
+from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
+from hidet.cpu.schedules.pack import decode
+from hidet.dims import Dim, DimExpr
+from hidet.graph.types import TensorType
+from hidet.ir import build
+from hidet.ir.expr import Access, Const, Expr, Reduce, Size, Var
+from hidet.ir.func import Function
+from hidet.ir.stmt import Assign, Declare, For, Stmt, Store
+from hidet.ir.types import with_lanes
+from hidet.ir.visit import accesses, replace_accesses, substitute, walk
+from hidet.schedule.lowering import KernelScope, Lowering, Reader
+from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.task import Task
+
+if TYPE_CHECKING:
+    from hidet.cpu.target import CpuTarget
+
+# Elements that one work item reads: some 20 us.
+_ITEM_ELEMENTS = 131072
+# Columns of a work item where there are few rows.
+_FEW_ROWS, _ITEM_COLUMNS = 16, 256
+# Vectors that are reduced at once, to share the arithmetic on positions and hide the latency of one.
+_GROUP = 4
+
+
+class PoolRule:
+    """Schedules pooling of any kind and rank; the result of each window needs that window alone."""
+
+    def match(self, task: Task, target: CpuTarget) -> Match | None:
+        """Definitions of `compute` stages on inputs in memory."""
+        if any(prologue is not None for prologue in task.prologues):
+            return None
+        return Match(task) if all(isinstance(stage, Compute) for stage in task.definition.stages) else None
+
+    def space(self, match: Match, target: CpuTarget) -> SearchSpace:
+        """Nothing to tune."""
+        return SearchSpace()
+
+    def default(self, match: Match, target: CpuTarget) -> Params:
+        """No parameters."""
+        return {}
+
+    def build(self, match: Match, params: Params, target: CpuTarget) -> Program:
+        """One kernel an output."""
+        task = match.task
+        builder = ProgramBuilder(task)
+        for number, (epilogue, tensor) in enumerate(zip(task.epilogues, task.outputs, strict=True)):
+            kernel = _Kernel(task, epilogue, tensor.type, target.vector_bits)
+            kernel.launch(builder, f"pool{number}")
+        return builder.program()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Column:
+    """The axis to vectorise along, how many elements go together, and how those from `start` on are computed."""
+
+    position: int
+    lanes: int
+    start: Var
+    stmts: list[Stmt]
+    value: Expr
+
+
+class _Kernel:
+    def __init__(self, task: Task, epilogue: Compute, output: TensorType, vector_bits: int) -> None:
+        self.epilogue, self.output, self.vector_bits = epilogue, output, vector_bits
+        self.value = _inlined(task, epilogue)
+        self.strides = {t.operand: t.type.element_strides for t in task.inputs}
+        self.scope = KernelScope()
+        self.pointers = {t.operand: self.scope.pointer(t.operand.name, t.operand.dtype) for t in task.inputs}
+        self.result = self.scope.pointer(epilogue.result.name, epilogue.result.dtype)
+        self.known = {
+            operand: [self.scope.size(stride, "stride") for stride in strides]
+            for operand, strides in self.strides.items()
+        }
+        self.lowering = Lowering(self.scope, {})
+        for operand, pointer in self.pointers.items():
+            self.lowering.readers[operand] = self._reader(operand, pointer)
+
+    def _reader(self, operand: Operand, pointer: Var) -> Reader:
+        return lambda indices: build.load(pointer, build.flatten(indices, self.known[operand]))
+
+    def launch(self, builder: ProgramBuilder, name: str) -> None:
+        axes, extents = self.epilogue.axes, self.output.shape
+        column = self._column()
+        position = len(axes) - 1 if column is None else column.position
+        others = [n for n in range(len(axes)) if n != position]
+        rows = dims.product([extents[n] for n in others])
+        width: Dim = extents[position] if axes else 1
+        taps = _taps(self.value)
+        block, columns = _item(rows, width, taps)
+
+        row_block, column_block, row = (build.size_var(n) for n in ("row_block", "column_block", "row"))
+        all_rows, all_columns = parameter(self.scope, rows, "rows"), parameter(self.scope, width, "columns")
+        block_rows, block_columns = parameter(self.scope, block, "block"), parameter(self.scope, columns, "block")
+        counted = [parameter(self.scope, extents[n], "extent") if n != others[0] else None for n in others]
+        places: list[Stmt] = [Declare(axes[n], digit) for n, digit in zip(others, decode(row, counted), strict=True)]
+        target = [self.scope.size(stride, "stride") for stride in self.output.element_strides]
+        first = column_block * block_columns
+        count = build.minimum(block_columns, all_columns - first)
+        inner = self._columns(column, position, target, first, count)
+        start = row_block * block_rows
+        body = For(row, start, build.minimum(block_rows, all_rows - start), build.seq([*places, *inner]))
+        function = Function(name, self.scope.params, body, kind="kernel", grid_vars=(row_block, column_block))
+        pointers = (*(builder.pointers[operand] for operand in self.pointers), builder.pointers[self.epilogue.result])
+        grid = (dims.ceildiv(rows, block), dims.ceildiv(width, columns))
+        elements = dims.minimum(columns, width) * (block * taps)
+        cost = dims.maximum(1, dims.floordiv(elements, 8 if column is not None else 1))
+        builder.launch(function, pointers, self.scope, grid, cost)
+
+    def _columns(
+        self, column: _Column | None, position: int, target: Sequence[Expr], first: Expr, count: Expr
+    ) -> list[Stmt]:
+        """Loops over the columns of one row."""
+        if not self.epilogue.axes:
+            return self._elements(target)
+        axis = self.epilogue.axes[position]
+        if column is None:
+            return [For(axis, first, count, build.seq(self._elements(target)))]
+        number, lanes = build.size_var("number"), column.lanes
+        place = build.flatten([column.start if other is axis else other for other in self.epilogue.axes], target)
+        whole = build.binary("truncdiv", count, build.index(lanes))
+        store = Store(self.result, (place,), column.value)
+        body = build.seq([Declare(column.start, first + number * lanes), *column.stmts, store])
+        loops: list[Stmt] = [For(number, build.index(0), whole, body)]
+        if dims.divisibility(self.output.shape[position]) % lanes:
+            done = whole * lanes
+            loops.append(For(axis, first + done, count - done, build.seq(self._elements(target))))
+        return loops
+
+    def _elements(self, target: Sequence[Expr]) -> list[Stmt]:
+        """One element at the axes' values."""
+        before, value = self.lowering.statements(self.lowering.resolve(self.value, {}))
+        return [*before, Store(self.result, (build.flatten(self.epilogue.axes, target),), value)]
+
+    def _column(self) -> _Column | None:
+        """An axis that is contiguous in the output and whose neighbours the value can be computed for at once."""
+        bits = max(access.operand.dtype.bits for access in accesses(self.value))
+        for position, (extent, stride) in enumerate(zip(self.output.shape, self.output.element_strides, strict=True)):
+            if stride != 1 or extent == 1:
+                continue
+            lanes = max(1, self.vector_bits // max(32, bits))
+            is_pair = any(isinstance(n, Reduce) and len(n.values) > 1 for n in walk(self.value))
+            while (
+                not is_pair and lanes < _GROUP * self.vector_bits // 32 and dims.divisibility(extent) % (2 * lanes) == 0
+            ):
+                lanes *= 2
+            column = self._vector(position, lanes)
+            if column is not None:
+                return column
+        return None
+
+    def _vector(self, position: int, lanes: int) -> _Column | None:
+        """How `lanes` neighbours along an axis are computed at once; None when they cannot be."""
+        axis, start = self.epilogue.axes[position], build.size_var("start")
+        stmts: list[Stmt] = []
+        accumulators: dict[tuple[Var, ...], tuple[Var, ...]] = {}
+
+        def leaf(node: Expr) -> Expr | None:
+            if isinstance(node, Access):
+                return self._load(node, axis, start, lanes)
+            if isinstance(node, Var):
+                return None if node is axis else node
+            assert isinstance(node, Reduce)
+            if node.axes not in accumulators:
+                made = self._reduction(node, leaf, lanes, stmts)
+                if made is None:
+                    return None
+                accumulators[node.axes] = made
+            return accumulators[node.axes][node.result]
+
+        value = lane_wise(self.value, lanes, leaf)
+        return None if value is None else _Column(position, lanes, start, stmts, self.lowering.resolve(value, {}))
+
+    def _load(self, access: Access, axis: Var, start: Var, lanes: int) -> Expr | None:
+        strides = self.strides[access.operand]
+        is_vector = False
+        indices: list[Expr] = []
+        for index, stride in zip(access.indices, strides, strict=True):
+            if index is axis:
+                if stride not in (0, 1):
+                    return None
+                is_vector |= stride == 1
+                indices.append(start)
+            elif axis in walk(index):
+                return None
+            else:
+                indices.append(index)
+        place = build.flatten(indices, self.known[access.operand])
+        return build.load(self.pointers[access.operand], place, lanes=lanes if is_vector else 1)
+
+    def _reduction(self, node: Reduce, leaf: Leaf, lanes: int, stmts: list[Stmt]) -> tuple[Var, ...] | None:
+        values = [lane_wise(value, lanes, leaf) for value in node.values]
+        present = [self.lowering.resolve(value, {}) for value in values if value is not None]
+        if len(present) != len(values):
+            return None
+        dtypes = [value.dtype for value in present]
+        accumulators = tuple(Var(f"acc{n}", with_lanes(dtype, lanes)) for n, dtype in enumerate(dtypes))
+        fresh = [Var(f"next{n}", with_lanes(dtype, lanes)) for n, dtype in enumerate(dtypes)]
+        for accumulator, start in zip(accumulators, node.combiner.identity(dtypes), strict=True):
+            stmts.append(Declare(accumulator, build.broadcast(start, lanes)))
+        combined = node.combiner.combine(accumulators, present)
+        body: Stmt = build.seq(
+            [
+                *(Declare(new, value) for new, value in zip(fresh, combined, strict=True)),
+                *(Assign(old, new) for old, new in zip(accumulators, fresh, strict=True)),
+            ]
+        )
+        for axis, extent in reversed(list(zip(node.axes, node.extents, strict=True))):
+            body = For(axis, build.index(0), self._extent(extent), body)
+        stmts.append(body)
+        return accumulators
+
+    def _extent(self, extent: Expr) -> Expr:
+        """Constant numbers of taps are parameters, so that windows of different sizes share a kernel."""
+        if isinstance(extent, Const) and isinstance(extent.value, int):
+            return parameter(self.scope, extent.value, "taps")
+        return self.lowering.resolve(extent, {})
+
+
+def _inlined(task: Task, epilogue: Compute) -> Expr:
+    """An output's element from the task's inputs: stages of the anchor are substituted where they are read."""
+    sources = dict(zip(task.definition.inputs, anchor_operands(task), strict=True))
+    stages: dict[Operand, Compute] = {}
+
+    def replacement(access: Access) -> Expr | None:
+        if access.operand in sources:
+            return sources[access.operand][access.indices]
+        stage = stages.get(access.operand)
+        return None if stage is None else substitute(stage.value, dict(zip(stage.axes, access.indices, strict=True)))
+
+    for stage in task.definition.stages:
+        assert isinstance(stage, Compute)
+        stages[stage.result] = Compute(stage.result, stage.axes, replace_accesses(stage.value, replacement))
+    return replace_accesses(epilogue.value, replacement)
+
+
+def _taps(value: Expr) -> int:
+    """About how many elements one result is made of."""
+    count = 1
+    for node in walk(value):
+        if isinstance(node, Reduce):
+            sizes = [e.dim if isinstance(e, Size) else e.value if isinstance(e, Const) else 4 for e in node.extents]
+            total = dims.product([size for size in sizes if isinstance(size, int | DimExpr)])
+            known = total if isinstance(total, int) else dims.hint_value(total)
+            count = max(count, known or 1)
+    return count
+
+
+def _item(rows: Dim, columns: Dim, taps: int) -> tuple[int, int]:
+    """Rows and columns of a work item."""
+    known: Mapping[str, int | None] = {
+        "rows": rows if isinstance(rows, int) else dims.hint_value(rows),
+        "columns": columns if isinstance(columns, int) else dims.hint_value(columns),
+    }
+    width = max(1, known["columns"] or _ITEM_COLUMNS)
+    if (known["rows"] or _FEW_ROWS) < _FEW_ROWS:
+        width = min(width, _ITEM_COLUMNS)
+    else:
+        # All of them, also of a symbolic extent that turns out larger than its hint.
+        width = max(width, _ITEM_ELEMENTS)
+    return max(1, _ITEM_ELEMENTS // max(1, min(width, known["columns"] or _ITEM_COLUMNS) * taps)), width
