@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hidet.compute.definition import Compute
+from hidet.dims import product
 from hidet.graph.graph import Graph, Node, Value, producers, readers
 from hidet.graph.storage import places
 from hidet.graph.types import TensorType, same_shape
@@ -27,10 +28,14 @@ Absorbs = Callable[[Node], tuple[str, str]]
 
 @dataclass(slots=True)
 class Group:
-    """A group under construction: its nodes in graph order and its anchor, if it has one."""
+    """A group under construction: its nodes in graph order and its anchor, if it has one.
+
+    repeated: nodes among them that other groups compute as well; nobody reads them from this group's memory.
+    """
 
     anchor: Node | None
     nodes: list[Node] = field(default_factory=list)
+    repeated: set[Node] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -62,14 +67,18 @@ class _Grouper:
         self.types = {value: place.type for value, place in found.items()}
         self.aliases = {v: Alias(place.root, place.offset) for v, place in found.items() if place.root is not v}
         self.group_of = {node: Group(None, [node]) for node in alone}
+        self.free = free_nodes(graph)
 
     def run(self) -> Grouping:
         for node in self.graph.nodes:
             if not _is_foreign(node) and not self._is_injective(node):
                 self._anchor(node)
         for node in reversed(self.graph.nodes):
-            if node not in self.group_of and self._is_injective(node) and node.outputs[0] not in self.aliases:
+            if node in self.group_of or node in self.free or node.outputs[0] in self.aliases:
+                continue
+            if self._is_injective(node):
                 self._injective(node)
+        self._store_free_nodes()
         groups = {id(g): g for g in self.group_of.values()}
         for group in groups.values():
             group.nodes.sort(key=self.order.__getitem__)
@@ -123,6 +132,12 @@ class _Grouper:
             node = self.producer.get(current)
             if node is None or node in self.group_of or not self._is_injective(node):
                 continue
+            if node in self.free:
+                if node not in group.repeated:
+                    group.nodes.append(node)
+                    group.repeated.add(node)
+                    stack.extend((v, node) for v in node.values)
+                continue
             if self._sole_reader(current) is not consumer:
                 continue
             if current in self.aliases and not self._continues(node, group):
@@ -142,11 +157,28 @@ class _Grouper:
             return False
         return self._sole_reader(source) is view and (source not in self.aliases or self._continues(node, group))
 
-    def _injective(self, node: Node) -> None:
+    def _injective(self, node: Node) -> Group:
         group = Group(None, [node])
         self.group_of[node] = group
         for value in node.values:
             self._absorb_producer(value, node, group)
+        return group
+
+    def _store_free_nodes(self) -> None:
+        """Groups for free nodes that somebody reads from memory, because it cannot compute them itself."""
+        wanted = [*self.graph.outputs, *(v for node in self.graph.nodes if _is_foreign(node) for v in node.values)]
+        for group in {id(g): g for g in self.group_of.values()}.values():
+            wanted += _external(group)
+        while wanted:
+            node = self.producer.get(alias_root(wanted.pop(), self.aliases))
+            if node in self.free and node not in self.group_of:
+                wanted += _external(self._injective(node))
+
+
+def _external(group: Group) -> list[Value]:
+    """The values that a group reads and does not compute."""
+    inside = {value for node in group.nodes for value in node.outputs}
+    return [value for node in group.nodes for value in node.values if value not in inside]
 
 
 def _is_foreign(node: Node) -> bool:
@@ -165,6 +197,34 @@ def _reads_identically(reader: Node, value: Value) -> bool:
     operands = {o for o, v in zip(definition.inputs, present, strict=True) if v is value}
     reads = [a for a in accesses(stage.value) if a.operand in operands]
     return bool(reads) and all(a.indices == stage.axes for a in reads)
+
+
+# Casts of at most this many elements of an input are computed by every reader; larger ones are worth a task.
+_SMALL_CAST = 1 << 16
+
+
+def free_nodes(graph: Graph) -> set[Node]:
+    """Nodes that cost next to nothing wherever they are computed, so that each of their readers may do it itself.
+
+    Those are injective nodes on nothing (full, arange), views and casts of such, and casts of small inputs.
+    """
+    stored = {*graph.inputs, *graph.constants, *(graph.prepare.results if graph.prepare is not None else ())}
+    made: set[Value] = set()
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if node.op.is_random or node.definition is None or not node.definition.is_injective or len(node.outputs) != 1:
+            continue
+        if node.op.name == "cast" and node.inputs[0] in stored:
+            count = product(node.outputs[0].tensor.shape)
+            is_free = isinstance(count, int) and count <= _SMALL_CAST
+        else:
+            is_free = made.issuperset(node.values) and (
+                not node.inputs or node.op.kind == "view" or node.op.name == "cast"
+            )
+        if is_free:
+            found.add(node)
+            made.update(node.outputs)
+    return found
 
 
 _EXPENSIVE = frozenset({"exp", "log", "erf", "tanh", "sin", "cos", "pow", "sigmoid"})

@@ -41,6 +41,7 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
         live = [
             value
             for node in group.nodes
+            if node not in group.repeated
             for value in node.outputs
             if value in outputs or any(reader not in members for reader in table.get(value, ()))
         ]

@@ -1,0 +1,99 @@
+"""Which nodes become one task."""
+
+import pytest
+
+from hidet.passes.graph.fuse import fuse
+
+
+@pytest.fixture
+def cut(ctx, parse):
+    """`cut(text)`: for each task, the operators it computes."""
+    return lambda text: [[node.op.name for node in task.nodes] for task in fuse(parse(text), ctx).tasks]
+
+
+def test_element_wise_chains_are_one_task(cut):
+    assert cut("""
+        graph g(%x: f32[4, 8], %y: f32[8]):
+          %0: f32[4, 8] = add(%x, %y)
+          %1: f32[4, 8] = relu(%0)
+          %2: f32[4, 8] = mul(%1, %x)
+          return %2
+    """) == [["add", "relu", "mul"]]
+
+
+def test_views_between_element_wise_nodes_are_index_arithmetic(cut):
+    assert cut("""
+        graph g(%x: f32[4, 8], %y: f32[8, 4]):
+          %0: f32[4, 8] = neg(%x)
+          %1: f32[8, 4] = transpose(%0, perm=[1, 0])
+          %2: f32[2, 4, 4] = reshape(%1, shape=[2, 4, 4])
+          %3: f32[2, 4, 4] = exp(%2)
+          return %3
+    """) == [["neg", "transpose", "reshape", "exp"]]
+
+
+def test_a_view_of_an_input_is_no_task(cut):
+    assert cut("""
+        graph g(%x: f32[4, 8]):
+          %0: f32[8, 4] = transpose(%x, perm=[1, 0])
+          %1: f32[8, 4] = neg(%0)
+          return %1
+    """) == [["neg"]]
+
+
+def test_an_anchor_takes_the_element_wise_nodes_that_follow(cut):
+    assert cut("""
+        graph g(%a: f32[4, 8], %b: f32[8, 6], %c: f32[6]):
+          %0: f32[4, 6] = matmul(%a, %b)
+          %1: f32[4, 6] = add(%0, %c)
+          %2: f32[4, 6] = relu(%1)
+          return %2
+    """) == [["matmul", "add", "relu"]]
+
+
+def test_a_consumer_of_another_shape_is_another_task(cut):
+    assert cut("""
+        graph g(%a: f32[1, 8], %b: f32[8, 6], %c: f32[3, 6]):
+          %0: f32[1, 6] = matmul(%a, %b)
+          %1: f32[4, 6] = concat(%0, %c)
+          return %1
+    """) == [["matmul"], ["concat"]]
+
+
+def test_nodes_without_inputs_are_computed_by_each_reader(cut):
+    assert cut("""
+        graph g(%x: f32[4, 8], %y: f32[8, 4]):
+          %0: f32[8] = arange(stop=8, dtype=f32)
+          %1: f32[8, 1] = unsqueeze(%0, axes=[1])
+          %2: f32[4, 8] = add(%x, %0)
+          %3: f32[8, 4] = add(%y, %1)
+          return %2, %3
+    """) == [["arange", "add"], ["arange", "unsqueeze", "add"]]
+
+
+def test_nodes_without_inputs_are_stored_where_somebody_needs_their_memory(cut):
+    assert cut("""
+        graph g(%x: f32[4, 8]):
+          %0: f32[8] = arange(stop=8, dtype=f32)
+          %1: f32[4, 8] = add(%x, %0)
+          return %1, %0
+    """) == [["arange"], ["arange", "add"]]
+
+
+def test_small_casts_of_inputs_are_computed_by_each_reader(cut):
+    assert cut("""
+        graph g(%m: i64[4, 8], %x: f32[4, 8]):
+          %0: f32[4, 8] = cast(%m, dtype=f32)
+          %1: f32[4, 8] = add(%x, %0)
+          %2: f32[4, 8] = mul(%x, %0)
+          return %1, %2
+    """) == [["cast", "add"], ["cast", "mul"]]
+
+
+def test_an_expensive_producer_of_several_reads_is_a_task(cut):
+    assert cut("""
+        graph g(%x: f32[4, 8]):
+          %0: f32[4, 8] = exp(%x)
+          %1: f32[4, 8] = softmax(%0)
+          return %1
+    """) == [["exp"], ["softmax"]]
