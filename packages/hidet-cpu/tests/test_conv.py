@@ -26,16 +26,18 @@ def check(
     parameters: tuple[int, ...] = (1, 2),
     dtype: str = "float32",
     terms: int = 256,
+    op: str = "conv",
     **attrs: Any,
 ) -> None:
-    """conv(x, w, b) on an image of logical shape [n, c, *space] that lies in memory in `order`."""
-    x, w, b = (random_array(*shape, dtype=dtype) for shape in (image, weight, weight[:1]))
+    """`op`(x, w, b) on an image of logical shape [n, c, *space] that lies in memory in `order`."""
+    filters = weight[0] if op == "conv" else weight[1] * attrs.get("groups", 1)
+    x, w, b = (random_array(*shape, dtype=dtype) for shape in (image, weight, (filters,)))
     rank = len(image)
 
     def make(g: GraphBuilder, x: Value, w: Value, b: Value) -> Value:
         if order == LAST:
             x = g.emit("transpose", x, perm=(0, rank - 1, *range(1, rank - 1)))
-        y = g.emit("conv", x, w, b, **attrs)
+        y = g.emit(op, x, w, b, **attrs)
         return y if activation is None else g.emit(activation, y)
 
     stored = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if order == LAST else x
@@ -142,3 +144,25 @@ def test_layers_of_a_network_share_kernels() -> None:
     arrays = [random_array(1, 40, 40, 64), *(random_array(o, i, 3, 3) for o, i in ((64, 64), (128, 64), (64, 128)))]
     compiled = compile_graph(build(make, arrays, parameters=(1, 2, 3)), context())
     assert compiled.report().kernels == 1
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("image", "weight", "attrs"),
+    [
+        ((2, 16, 7, 6), (16, 20, 4, 4), {"stride": 2, "padding": 1}),
+        ((2, 16, 7, 6), (16, 20, 3, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
+        ((2, 16, 7, 6), (16, 20, 3, 2), {"stride": (1, 3), "dilation": 2}),
+        ((2, 12, 7, 6), (12, 5, 2, 2), {"stride": 2, "groups": 3}),
+        ((2, 12, 9), (12, 5, 5), {"stride": 3}),
+    ],
+    ids=["4x4", "output padding", "uneven", "groups", "1d"],
+)
+def test_transposed_convolutions(
+    order: str, image: tuple[int, ...], weight: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    check(image, weight, order, op="conv_transpose", **attrs)
+
+
+def test_transposed_convolutions_with_weights_that_are_no_parameters() -> None:
+    check((2, 12, 7, 6), (12, 5, 3, 3), op="conv_transpose", stride=2, groups=3, parameters=())

@@ -114,7 +114,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         ),
         ScheduleSpec(
             name="cpu.conv",
-            ops=("conv", "cpu.conv_packed"),
+            ops=("conv", "cpu.conv_packed", "conv_transpose", "cpu.conv_transpose_packed"),
             targets=("cpu",),
             epilogue="element-wise",
             load="hidet.cpu.schedules.conv:ConvRule",

@@ -109,8 +109,17 @@ def _conv(node: Node, weight: Value, lanes: int) -> _Plan | None:
     return _Plan("cpu.pack_filters", attrs, "cpu.conv_packed", {"filters": weight.tensor.shape[0], **window})
 
 
+def _conv_transpose(node: Node, weight: Value, lanes: int) -> _Plan | None:
+    groups = node.attrs["groups"]
+    attrs = {"lanes": lanes, "groups": groups, "transposed": True}
+    window = {name: node.attrs[name] for name in ("stride", "padding", "dilation", "output_padding")}
+    filters = weight.tensor.shape[1] * groups
+    return _Plan("cpu.pack_filters", attrs, "cpu.conv_transpose_packed", {"filters": filters, **window})
+
+
 _REWRITES: dict[str, Callable[[Node, Value, int], _Plan | None]] = {
     "linear": _linear,
     "matmul": _matmul,
     "conv": _conv,
+    "conv_transpose": _conv_transpose,
 }

@@ -1,5 +1,6 @@
-"""Convolutions as matrix products without gathering: a row is a result position, its taps are addresses of pixels.
+"""Convolutions and their transposes as matrix products, without gathering.
 
+A row of the product is a result position, given by the addresses of the pixels under its taps.
 Pixels whose channels lie next to each other are read where they are; padding reads a row of zeros. Images in another
 order or type, or with so few channels that a tap is hardly a run, are copied once into padded channels-last memory,
 where the taps of one kernel row form a single run.
@@ -8,7 +9,7 @@ where the taps of one kernel row form a single run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hidet import dims
@@ -21,6 +22,8 @@ from hidet.cpu.schedules.conv_window import (
     padded_elements,
     result_positions,
     spatial_axes,
+    with_padding_of,
+    without_padding,
 )
 from hidet.cpu.schedules.gemm import BUFFER_ROWS, TABLE_ENTRIES, Gemm, RowTable, inside_pointer, launch_gemm
 from hidet.cpu.schedules.gemm_blocking import choose_blocking
@@ -139,14 +142,18 @@ def describe_conv(task: Task, image: TaskTensor, weight: TaskTensor) -> Convolut
     """The convolution that a task's anchor is. ScheduleError when the number of filters or taps is not fixed."""
     assert task.anchor is not None
     attrs, result = task.anchor.attrs, task.anchor.outputs[0].tensor
-    is_packed = task.op_name == "cpu.conv_packed"
+    is_packed = task.op_name.endswith("_packed")
+    is_transposed = "transpose" in task.op_name
     if is_packed:
         groups, _, *kernel, channels, _ = weight.type.shape
     else:
         groups, (_, channels, *kernel) = attrs["groups"], weight.type.shape
     group_count = fixed(groups, "the number of groups")
+    if is_transposed and not is_packed:
+        channels = weight.type.shape[0] // group_count
     filters = fixed(result.shape[1], "the number of filters") // group_count
     windows = conv_windows(image.type, result, [fixed(taps, "the kernel") for taps in kernel], attrs)
+    windows = replace(windows, is_transposed=is_transposed)
     return Convolution(image, weight, windows, group_count, channels, filters, is_packed)
 
 
@@ -178,14 +185,19 @@ def _image(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> tupl
     pointer = builder.pointers[conv.image.operand]
     channel_stride = conv.image.type.element_strides[1]
     last = conv.windows.axes[-1]
-    can_merge = conv.groups == 1 and last.dilation == 1 and last.taps > 1
+    is_transposed = conv.windows.is_transposed
+    can_merge = conv.groups == 1 and last.dilation == 1 and last.taps > 1 and not is_transposed
     is_short = can_merge and isinstance(conv.channels, int) and conv.channels < _SHORT_RUN
     has_runs = channel_stride == 1 or conv.image.type.shape[1] == 1
     if pointer.dtype is shape.dtype and has_runs and not is_short:
         return pointer, conv.windows, conv.channels
     channels = conv.image.type.shape[1]
-    copy = builder.scratch("padded", shape.dtype, padded_elements(conv.windows, channels))
-    windows = launch_pad_images(builder, pointer, copy, conv.windows, (channels, channel_stride))
+    # The padding of a transpose is cut off its result; the image itself has none.
+    copied = without_padding(conv.windows) if is_transposed else conv.windows
+    copy = builder.scratch("padded", shape.dtype, padded_elements(copied, channels))
+    windows = launch_pad_images(builder, pointer, copy, copied, (channels, channel_stride))
+    if is_transposed:
+        return copy, with_padding_of(windows, conv.windows), conv.channels
     if can_merge:
         return copy, *merge_last_taps(windows, conv.channels)
     return copy, windows, conv.channels
@@ -199,9 +211,11 @@ def _filters(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> Va
     elements = panels * conv.groups * conv.channels * conv.windows.taps
     packed = builder.scratch("packed", shape.dtype, elements)
     strides = conv.weight.type.element_strides
+    filters, depth = (conv.filters, strides[0]), (conv.channels, strides[1])
     groups = (conv.groups, strides[0] * conv.filters)
+    if conv.windows.is_transposed:
+        filters, depth = (conv.filters, strides[1]), (conv.channels, strides[0])
+        groups = (conv.groups, strides[0] * conv.channels)
     taps = list(zip([axis.taps for axis in conv.windows.axes], strides[2:], strict=True))
-    launch_pack_panels(
-        builder, pointer, packed, [groups], (conv.filters, strides[0]), taps, (conv.channels, strides[1]), shape.lanes
-    )
+    launch_pack_panels(builder, pointer, packed, [groups], filters, taps, depth, shape.lanes)
     return packed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.cpu.schedules.gemm import RowTable
@@ -35,10 +35,15 @@ class SpatialAxis:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows of every result position of every image: (extent, stride) of the batch axis, and spatial axes."""
+    """The windows of every result position of every image: (extent, stride) of the batch axis, and spatial axes.
+
+    is_transposed: result position i has the image under tap k at (i + pad - k * dilation) / stride, where that is
+    whole, instead of at i * stride - pad + k * dilation.
+    """
 
     batch: tuple[Dim, Dim]
     axes: tuple[SpatialAxis, ...]
+    is_transposed: bool = False
 
     @property
     def rows(self) -> Dim:
@@ -53,12 +58,13 @@ class Windows:
     @property
     def may_leave(self) -> bool:
         """Whether a window may reach past the image."""
-        return any(axis.pads != (0, 0) for axis in self.axes)
+        return self.is_transposed or any(axis.pads != (0, 0) for axis in self.axes)
 
     @property
     def is_pointwise(self) -> bool:
         """Whether each result position reads one run, that of the same position of the image."""
-        return all(axis.taps == axis.stride == 1 and axis.pads == (0, 0) for axis in self.axes)
+        is_plain = all(axis.taps == axis.stride == 1 and axis.pads == (0, 0) for axis in self.axes)
+        return is_plain and not self.is_transposed
 
 
 def fill_windows(scope: KernelScope, table: RowTable, start: Expr, zeros: Expr | None, windows: Windows) -> Stmt:
@@ -84,8 +90,15 @@ def fill_windows(scope: KernelScope, table: RowTable, start: Expr, zeros: Expr |
     ]
     for axis, place, tap, origin in zip(windows.axes, places, taps, origins, strict=True):
         pad = parameter(scope, axis.pads[0], "pad")
-        before.append(Declare(origin, place * parameter(scope, axis.stride, "stride") - pad))
-        position = origin + tap * parameter(scope, axis.dilation, "dilation")
+        stride, dilation = parameter(scope, axis.stride, "stride"), parameter(scope, axis.dilation, "dilation")
+        if windows.is_transposed:
+            before.append(Declare(origin, place + pad))
+            reached = origin - tap * dilation
+            position = reached // stride
+            inside.append(build.equal(reached % stride, 0))
+        else:
+            before.append(Declare(origin, place * stride - pad))
+            position = origin + tap * dilation
         inside += [position >= 0, position < parameter(scope, axis.image, "extent")]
         address = address + position * parameter(scope, axis.image_stride, "pixel_stride")
         counts.append(parameter(scope, axis.taps, "taps"))
@@ -167,7 +180,7 @@ def padded_elements(windows: Windows, channels: Dim) -> Dim:
 def merge_last_taps(windows: Windows, channels: Dim) -> tuple[Windows, Dim]:
     """Windows whose taps along the last axis are part of one longer run, and the length of that run.
 
-    Only for dense pixels that no window leaves: neighbouring taps are then neighbours in memory.
+    Only for dense pixels that no window leaves: there neighbouring taps are then neighbours in memory.
     """
     *outer, last = windows.axes
     merged = SpatialAxis(last.image, last.result, 1, last.stride, 1, last.pads, last.image_stride)
@@ -191,3 +204,15 @@ def spatial_axes(
     """One `SpatialAxis` for each position of the arguments."""
     rows = zip(image, result, kernel, stride, dilation, pads, image_strides, strict=True)
     return tuple(SpatialAxis(*row) for row in rows)
+
+
+def without_padding(windows: Windows) -> Windows:
+    """The windows on images without padding."""
+    return replace(windows, axes=tuple(replace(axis, pads=(0, 0)) for axis in windows.axes))
+
+
+def with_padding_of(windows: Windows, other: Windows) -> Windows:
+    """The windows with the padding and direction of `other`."""
+    pads = [axis.pads for axis in other.axes]
+    axes = tuple(replace(axis, pads=pair) for axis, pair in zip(windows.axes, pads, strict=True))
+    return replace(windows, axes=axes, is_transposed=other.is_transposed)
