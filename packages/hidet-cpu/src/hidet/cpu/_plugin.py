@@ -135,4 +135,13 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             load="hidet.cpu.schedules.pool:PoolRule",
             doc="windows reduced along taps, vectorised along channels",
         ),
+        ScheduleSpec(
+            name="cpu.attention",
+            ops=("attention", "attention_with_logsumexp"),
+            targets=("cpu",),
+            prologue="none",
+            epilogue="none",
+            load="hidet.cpu.schedules.attention:AttentionRule",
+            doc="attention by blocks of queries and keys",
+        ),
     ]

@@ -6,7 +6,7 @@ Every step is one shuffle that x86 and aarch64 have an instruction for (`vunpckl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -20,6 +20,37 @@ def shuffle(a: Expr, b: Expr, lanes: Sequence[int]) -> Expr:
     """The vector of the numbered lanes of `a` followed by those of `b`."""
     picked = [build.index(lane) for lane in lanes]
     return build.call("shuffle", a, b, *picked, type=with_lanes(a.dtype, len(lanes)))
+
+
+def sum_lanes(rows: Sequence[Expr]) -> tuple[list[Stmt], Expr]:
+    """Statements, and then the vector of the sums of the lanes of n vectors of n lanes each; n is a power of two.
+
+    The steps of a transposition, with the two vectors of each pair added: n - 1 additions for n sums.
+    """
+    n = len(rows)
+    stmts: list[Stmt] = []
+    vectors = list(rows)
+    for _, (low, high) in _steps(n, rows[0].dtype.bits):
+        added: list[Expr] = []
+        for a, b in zip(vectors[::2], vectors[1::2], strict=True):
+            var = Var("partial", with_lanes(a.dtype, a.lanes))
+            stmts.append(Declare(var, shuffle(a, b, low) + shuffle(a, b, high)))
+            added.append(var)
+        vectors = added
+    return stmts, vectors[0]
+
+
+def fold_lanes(vector: Expr, combine: Callable[[Expr, Expr], Expr]) -> tuple[list[Stmt], Expr]:
+    """Statements, and then the scalar that an associative `combine` of two vectors makes of all lanes of one."""
+    stmts: list[Stmt] = []
+    n = vector.lanes
+    distance = n // 2
+    while distance:
+        var = Var("folded", with_lanes(vector.dtype, n))
+        moved = shuffle(vector, vector, [(lane + distance) % n for lane in range(n)])
+        stmts.append(Declare(var, combine(vector, moved)))
+        vector, distance = var, distance // 2
+    return stmts, build.extract(vector, 0)
 
 
 def transpose_tile(rows: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
