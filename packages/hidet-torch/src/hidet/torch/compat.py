@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.autograd import profiler
 
 
 def run_aot(
@@ -126,8 +127,6 @@ def is_traceable_subclass(tensor: torch.Tensor) -> bool:
 
 def is_profiling() -> bool:
     """Whether torch.profiler records at the moment."""
-    from torch.autograd import profiler
-
     return profiler._is_profiler_enabled
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -31,6 +32,8 @@ class Runner:
         self._compiled = compiled
         self._label = f"hidet::{imported.graph.name}"
         self._adapter = TorchAdapter()
+        # Cheaper than `version_of`, but fails on tensors made in inference mode.
+        self._versions: Callable[[Any], object] = attrgetter("_version")
         self._inputs = imported.inputs
         self._takes_all = imported.inputs == tuple(range(imported.arguments)) and not imported.random_inputs
         self._outputs = imported.outputs
@@ -56,7 +59,7 @@ class Runner:
             inputs = args if self._takes_all else [args[number] for number in self._inputs]
             if self.imported.random_inputs:
                 inputs += _draw(self.imported.random_inputs)
-            results = self._compiled.run(inputs, self._adapter, version_of)
+            results = self._call(self._compiled, inputs)
         if self._is_direct:
             args.clear()
             return results
@@ -64,6 +67,16 @@ class Runner:
         returned = [_make(plan, args, results, values) for plan in self._outputs]
         args.clear()
         return returned
+
+    def _call(self, compiled: CompiledGraph, inputs: list[Any]) -> list[Any]:
+        try:
+            return compiled.run(inputs, self._adapter, self._versions)
+        except RuntimeError as error:
+            # Raised while versions are read, before anything ran.
+            if self._versions is version_of or "version counter" not in str(error):
+                raise
+        self._versions = version_of
+        return compiled.run(inputs, self._adapter, version_of)
 
 
 def _draw(count: int) -> list[torch.Tensor]:
