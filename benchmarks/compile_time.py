@@ -4,7 +4,8 @@
     python benchmarks/compile_time.py --models gpt2,bert --repeat 3
 
 The hand-overs are called here one after the other, as `hidet.driver` does. All of it is hidet's own part: torch has
-traced the model before. LLVM compiles in this process only, so that its figure does not depend on the number of CPUs.
+traced the model before. LLVM compiles in this process only, and times are those of the CPU, so that neither the number
+of CPUs nor what else they do counts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,9 +62,9 @@ class _Clock:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start = time.process_time()
         yield
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.process_time() - start
 
 
 @click.command()
@@ -95,11 +96,11 @@ def measure(name: str, repeat: int, progress: Console) -> CompileTimes:
 
 
 def _seconds(graphs: Sequence[Graph], ctx: CompileContext) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for graph in graphs:
         report = compile_graph(graph, ctx).report()
         assert report.cached_modules == report.modules
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def _compile_stepwise(name: str, clock: _Clock) -> tuple[list[Graph], tuple[int, int, int]]:
@@ -164,23 +165,34 @@ def _compile_one(graph: Graph, ctx: CompileContext, clock: _Clock) -> tuple[int,
     with clock("llvm"):
         objects = {name: compile_object(text, host_arch(), effort) for name, (text, effort) in texts.items()}
     with clock("load"):
-        ctx.target.load([Binary(name, data, ()) for name, data in objects.items()])
+        ctx.target.load([Binary(name, data) for name, data in objects.items()])
     return len(graph.nodes), sum(len(scheduled.steps) for scheduled, _ in parts), len(modules)
 
 
 def print_times(console: Console, rows: Sequence[CompileTimes]) -> None:
-    """One row a model: counts, milliseconds by phase, and microseconds a node of what depends on nodes."""
-    table = Table(title="milliseconds, kernels not cached; `warm`: all of it with every kernel cached")
-    table.add_column("model")
-    for column in ("nodes", "tasks", "modules", *PHASES, "sum", "warm", "graph us/node", "build ms/module"):
-        table.add_column(column, justify="right")
+    """One column a model: counts, milliseconds by phase, and what they are for a node and for a module."""
+    table = Table(title="CPU milliseconds with no kernel cached; `warm`: all of it with every kernel cached")
+    table.add_column("")
     for row in rows:
-        cold = row.cold
-        graph = sum(cold[phase] for phase in ("import", "verify", "passes", "fuse")) / row.nodes
-        build = sum(cold[phase] for phase in ("select", "host", "lower", "emit")) / row.modules
-        cells = [row.nodes, row.tasks, row.modules, *[f"{cold[phase] * 1e3:.0f}" for phase in PHASES]]
-        cells += [f"{sum(cold.values()) * 1e3:.0f}", f"{row.warm * 1e3:.0f}"]
-        table.add_row(row.name, *map(str, cells), f"{graph * 1e6:.0f}", f"{build * 1e3:.1f}")
+        table.add_column(row.name, justify="right")
+
+    def add(label: str, value: Callable[[CompileTimes], float], digits: int = 0) -> None:
+        table.add_row(label, *(f"{value(row):.{digits}f}" for row in rows))
+
+    def total(row: CompileTimes, *phases: str) -> float:
+        return sum(row.cold[phase] for phase in phases) * 1e3
+
+    add("nodes", lambda row: row.nodes)
+    add("tasks", lambda row: row.tasks)
+    add("modules", lambda row: row.modules)
+    table.add_section()
+    for phase in PHASES:
+        table.add_row(phase, *(f"{total(row, phase):.0f}" for row in rows))
+    table.add_section()
+    add("sum", lambda row: total(row, *PHASES))
+    add("warm", lambda row: row.warm * 1e3)
+    add("import to fuse, a node", lambda row: total(row, "import", "verify", "passes", "fuse") / row.nodes, 2)
+    add("select to emit, a module", lambda row: total(row, "select", "host", "lower", "emit") / row.modules, 1)
     console.print(table)
 
 

@@ -19,8 +19,9 @@ from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.progress import CompileProgress
 from hidet.runtime.artifact import segment_symbols
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
+from hidet.schedule.cache_key import module_key
 from hidet.schedule.host import HostCode, build_host_program
-from hidet.schedule.report import count_nodes
+from hidet.schedule.report import count_nodes, warn_of_fallbacks
 from hidet.schedule.select import ScheduledGraph, select_schedules
 from hidet.schedule.units import CompileUnit, compile_units
 from hidet.target import Binary, CompileJob
@@ -71,8 +72,8 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
         main = _lower(optimized, ctx, "main")
         prepare = None if optimized.prepare is None else _lower(optimized.prepare.graph, ctx, "prepare")
         parts = [part for part in (main, prepare) if part is not None]
+        warn_of_fallbacks([part.scheduled for part in parts], ctx.target.name)
         units = compile_units([(part.scheduled, part.host) for part in parts])
-        units = {name: replace(unit, module=run_program_passes(unit.module, ctx)) for name, unit in units.items()}
     with clock("compile"):
         binaries, cached = compile_modules(units, ctx)
     with clock("load"):
@@ -120,22 +121,23 @@ def _lower(graph: Graph, ctx: CompileContext, name: str) -> _Lowered:
 
 
 def compile_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> tuple[list[Binary], int]:
-    """Machine code of every module, from the cache where it is there; also how many were."""
-    from hidet.schedule.cache_key import kernel_key
+    """Machine code of every module, from the cache where it is there; also how many were.
 
-    keys = {name: kernel_key(unit, ctx) for name, unit in units.items()}
+    Modules are lowered when their code is not there, or when somebody wants to see them lowered.
+    """
+    keys = {name: module_key(name, unit, ctx) for name, unit in units.items()}
     found = {name: ctx.cache.get(key) for name, key in keys.items()}
-    jobs = [CompileJob(name, units[name].module, units[name].effort) for name, data in found.items() if data is None]
+    is_watched = ctx.options.verify or ctx.options.dump is not None
+    lowered = {
+        name: run_program_passes(unit.module, ctx) for name, unit in units.items() if found[name] is None or is_watched
+    }
+    jobs = [CompileJob(name, lowered[name], units[name].effort) for name, data in found.items() if data is None]
     with CompileProgress() as progress:
         fresh = {binary.name: binary for binary in ctx.target.compile(jobs, progress.update)} if jobs else {}
-    binaries = []
-    for name, data in found.items():
-        if data is None:
-            binaries.append(fresh[name])
-            ctx.cache.put(keys[name], fresh[name].data)
-        else:
-            binaries.append(Binary(name, data, tuple(f.name for f in units[name].module.functions)))
-    return binaries, len(units) - len(jobs)
+    for name, binary in fresh.items():
+        ctx.cache.put(keys[name], binary.data)
+    stored = {name: Binary(name, data) for name, data in found.items() if data is not None}
+    return [fresh.get(name) or stored[name] for name in units], len(stored)
 
 
 def _bytes_of(values: Iterable[Value]) -> int:

@@ -39,7 +39,7 @@ def save(bundle: CodeBundle, path: str | os.PathLike[str]) -> None:
         "target": bundle.target,
         "arch": bundle.arch,
         "program": encode_program(bundle.program),
-        "code": [[b.name, list(b.symbols), _digest(b.data)] for b in bundle.binaries],
+        "code": [[b.name, _digest(b.data)] for b in bundle.binaries],
         "constants": len(bundle.constants),
     }
     weights = _encode_weights([*bundle.constants, *bundle.prepare_constants])
@@ -75,10 +75,10 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
     except (OSError, zipfile.BadZipFile, json.JSONDecodeError, KeyError, struct.error) as error:
         raise ArtifactError(f"{file} is not a readable hidet artifact: {type(error).__name__}: {error}") from error
     binaries = []
-    for (name, symbols, digest), code in zip(manifest["code"], codes, strict=True):
+    for (name, digest), code in zip(manifest["code"], codes, strict=True):
         if _digest(code) != digest:
             raise ArtifactError(f"{file}: code of {name} is damaged", hint="compile and save the model again")
-        binaries.append(Binary(name, code, tuple(symbols)))
+        binaries.append(Binary(name, code))
     spec = load_registry().target(manifest["target"])
     make_target: Any = spec.resolve()
     target = make_target()

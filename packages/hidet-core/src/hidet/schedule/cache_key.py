@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hidet.cache import CacheKey
-from hidet.ir.structural import structural_hash
+from hidet.cache import CacheKey, source_hash
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
     from hidet.schedule.units import CompileUnit
 
 
-def kernel_key(unit: CompileUnit, ctx: CompileContext) -> CacheKey:
-    """Everything that decides the module's machine code; weights, shapes passed at run time and paths do not."""
+def module_key(name: str, unit: CompileUnit, ctx: CompileContext) -> CacheKey:
+    """Everything that decides the machine code of a module; weights, sizes passed at run time and paths do not.
+
+    It covers the module as schedules built it, and what turns that into machine code: so nothing has to be lowered to
+    find out that it was compiled before.
+    """
     return CacheKey.of(
-        module=structural_hash(unit.module),
-        entry=unit.module.entry,
+        name=name,
+        module=unit.digest,
         effort=unit.effort,
         target=ctx.target.name,
         arch=ctx.target.arch,
+        passes=" ".join(_program_passes(ctx)),
         **ctx.target.fingerprint(),
     )
+
+
+def _program_passes(ctx: CompileContext) -> list[str]:
+    """The program passes in order, each with the version of the wheel it comes from, or its sources' hash."""
+    found = []
+    for spec in ctx.registry.passes_for("program", ctx.target.name):
+        owner = ctx.registry.owners["passes", spec.name]
+        package = spec.load.partition(":")[0].partition(".")[0]
+        found.append(f"{spec.name}@{owner.dist}-{owner.version}-{source_hash(package)}")
+    return found

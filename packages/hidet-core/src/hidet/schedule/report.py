@@ -1,25 +1,70 @@
-"""Counting nodes by how they run."""
+"""Counting nodes by how they run, and warning of those that run slower than they should."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
+
+from hidet.errors import FallbackWarning
+from hidet.graph.graph import Node
 from hidet.runtime.program import NodeCounts
 from hidet.schedule.select import FALLBACK, ScheduledGraph, ScheduledTask
+from hidet.schedule.task import ForeignStep, Task
+
+_NAMED_IN_WARNING = 8
 
 
 def count_nodes(scheduled: ScheduledGraph) -> NodeCounts:
-    """Nodes by class; `names` pairs each class with the operators in it that are not plainly scheduled."""
+    """Nodes by class, each once; views that cost nothing are in none. `names` and `places` tell of the nodes that are
+    not plainly scheduled, a task of several by its anchor."""
     counts = {"scheduled": 0, "fallback": 0, "routine": 0, "host": 0, "eager": 0}
-    names: list[tuple[str, str]] = []
+    told: list[tuple[str, str, str]] = []
+    counted: set[Node] = set()
     for step in scheduled.steps:
-        if isinstance(step, ScheduledTask):
-            kind = "fallback" if step.rule_name == FALLBACK else "scheduled"
-            if step.task.anchor is not None and step.task.anchor.op.kind == "routine":
-                kind = "routine"
-            counts[kind] += len(step.task.nodes)
-            name = step.task.op_name
-        else:
-            kind, name = ("host" if step.node.op.kind == "host" else "eager"), step.node.op.name
-            counts[kind] += 1
+        kind = _kind(step)
+        nodes = (step.node,) if isinstance(step, ForeignStep) else step.task.nodes
+        counts[kind] += len(set(nodes) - counted)
+        counted.update(nodes)
         if kind != "scheduled":
-            names.append((kind, name))
-    return NodeCounts(**counts, names=tuple(names))
+            name = step.node.op.name if isinstance(step, ForeignStep) else step.task.op_name
+            loc = step.node.loc if isinstance(step, ForeignStep) else step.task.loc
+            told.append((kind, name, "" if loc is None else str(loc)))
+    names = tuple((kind, name) for kind, name, _ in told)
+    return NodeCounts(**counts, names=names, places=tuple(place for _, _, place in told))
+
+
+def _kind(step: ScheduledTask | ForeignStep) -> str:
+    if isinstance(step, ForeignStep):
+        return "host" if step.node.op.kind == "host" else "eager"
+    if step.task.anchor is not None and step.task.anchor.op.kind == "routine":
+        return "routine"
+    return "fallback" if step.rule_name == FALLBACK else "scheduled"
+
+
+def fallback_anchors(parts: Iterable[ScheduledGraph]) -> list[Task]:
+    """Tasks whose anchor (matmul, conv, attention, norm, softmax, pooling) no schedule takes."""
+    steps = (step for part in parts for step in part.steps if isinstance(step, ScheduledTask))
+    return [
+        step.task
+        for step in steps
+        if step.rule_name == FALLBACK and step.task.anchor is not None and step.task.anchor.op.kind == "anchor"
+    ]
+
+
+def warn_of_fallbacks(parts: Iterable[ScheduledGraph], target: str) -> None:
+    """One FallbackWarning for all anchors on the fallback nest, with operators, types and places; none without any."""
+    tasks = fallback_anchors(parts)
+    if not tasks:
+        return
+    lines = [f"  {_described(task)}" for task in tasks[:_NAMED_IN_WARNING]]
+    if len(tasks) > len(lines):
+        lines.append(f"  and {len(tasks) - len(lines)} more")
+    message = f"no schedule of target {target} takes {len(tasks)} operators; they run as plain loops, slowly:\n"
+    hint = "the compile report lists them; a plug-in may offer a schedule (`hidet plugins` shows those loaded)"
+    warnings.warn(FallbackWarning(message + "\n".join(lines), hint=hint), stacklevel=3)
+
+
+def _described(task: Task) -> str:
+    assert task.anchor is not None
+    types = ", ".join(str(value.type) for value in task.anchor.values)
+    return f"{task.op_name}({types})" + ("" if task.loc is None else f" at {task.loc}")

@@ -47,12 +47,14 @@ class ScheduledTask:
 class ScheduledGraph:
     """Every task with its program; `modules` holds each distinct module once, under its symbol.
 
-    programs: how many programs rules have built. notes: rules that were skipped and why, for the report.
+    hashes: the structural hash of each module as its rule built it, by symbol. programs: how many programs rules have
+    built. notes: rules that were skipped and why, for the report.
     """
 
     task_graph: TaskGraph
     steps: tuple[ScheduledTask | ForeignStep, ...]
     modules: dict[str, Module]
+    hashes: dict[str, str]
     programs: int
     notes: tuple[str, ...] = field(default=())
 
@@ -64,6 +66,7 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
     """
     built: dict[tuple[object, ...], tuple[str, Program, str]] = {}
     modules: dict[str, Module] = {}
+    hashes: dict[str, str] = {}
     steps: list[ScheduledTask | ForeignStep] = []
     notes: list[str] = []
     for step in task_graph.steps:
@@ -73,11 +76,13 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
         known = built.get(step.key)
         if known is None:
             rule_name, program = _schedule(step, ctx, notes)
-            symbol, module = _named(step, program.module)
-            modules.setdefault(symbol, module)
+            digest = structural_hash(program.module)
+            symbol = f"{step.name}_{digest[:16]}"
+            if symbol not in modules:
+                modules[symbol], hashes[symbol] = _named(program.module, symbol), digest
             known = built[step.key] = (rule_name, replace(program, module=modules[symbol]), symbol)
         steps.append(ScheduledTask(step, *known))
-    return ScheduledGraph(task_graph, tuple(steps), modules, len(built), tuple(notes))
+    return ScheduledGraph(task_graph, tuple(steps), modules, hashes, len(built), tuple(notes))
 
 
 def _schedule(task: Task, ctx: CompileContext, notes: list[str]) -> tuple[str, Program]:
@@ -114,16 +119,15 @@ def _rule(spec: ScheduleSpec) -> Any:
     return loaded() if isinstance(loaded, type) else loaded
 
 
-def _named(task: Task, module: Module) -> tuple[str, Module]:
-    """Give every function of `module` a name unique among all kernels: a readable stem and the module's hash."""
-    symbol = f"{task.name}_{structural_hash(module)[:16]}"
-    return symbol, rename_module(
-        module, {f.name: symbol if f.name == module.entry else f"{symbol}_{f.name}" for f in module.functions}
-    )
+def _named(module: Module, symbol: str) -> Module:
+    """Give what a linker sees, kernels and host functions, names that no other kernel of the process has."""
+    visible = [f.name for f in module.functions if f.kind != "device"]
+    return rename_module(module, {n: symbol if n == module.entry else f"{symbol}_{n}" for n in visible})
 
 
 def rename_module(module: Module, names: dict[str, str]) -> Module:
-    """The module with functions renamed, in definitions, launches and calls."""
+    """The module with functions renamed, in definitions, launches and calls. Only host functions name kernels."""
+    calls_change = any(f.kind == "device" and f.name in names for f in module.functions)
 
     def change(n: IRNode) -> IRNode | None:
         if isinstance(n, Launch) and n.kernel in names:
@@ -135,6 +139,11 @@ def rename_module(module: Module, names: dict[str, str]) -> Module:
         return None
 
     functions: Sequence[Function] = [
-        replace(f, name=names.get(f.name, f.name), body=rewrite(f.body, change)) for f in module.functions
+        replace(
+            f,
+            name=names.get(f.name, f.name),
+            body=rewrite(f.body, change) if calls_change or f.kind == "host" else f.body,
+        )
+        for f in module.functions
     ]
     return Module(tuple(functions), names.get(module.entry, module.entry), module.externals)

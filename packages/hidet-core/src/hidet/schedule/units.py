@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hidet.ir.func import EXPORTED, Function, Module
+from hidet.ir.structural import structural_hash
 from hidet.schedule.cost import graph_flops
 from hidet.schedule.host import HostCode
-from hidet.schedule.select import ScheduledGraph
+from hidet.schedule.select import ScheduledGraph, rename_module
 
 SMALL_GRAPH_FLOPS = 10_000_000
 """Below this many operations a call is over before better code could pay for the time it takes to make."""
@@ -16,37 +17,53 @@ SMALL_GRAPH_FLOPS = 10_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompileUnit:
-    """A module to compile, and the optimisation level it is worth: 3, or 1 for code whose run time does not matter."""
+    """A module to compile.
+
+    digest: what its content is known by, equal for equal modules. effort: the optimisation level it is worth: 3, or 1
+    for code whose run time does not matter.
+    """
 
     module: Module
+    digest: str
     effort: int
 
 
 def compile_units(parts: Sequence[tuple[ScheduledGraph, HostCode]]) -> dict[str, CompileUnit]:
     """The modules of a graph and its prepare graph by name, each kernel in one of them only."""
     kernels = {name: module for scheduled, _ in parts for name, module in scheduled.modules.items()}
-    segments = {name: module for _, host in parts for name, module in host.modules.items()}
+    hashes = {name: digest for scheduled, _ in parts for name, digest in scheduled.hashes.items()}
+    segments = {name: module for _, code in parts for name, module in code.modules.items()}
     if not segments:
         return {}
+    host = merge_modules(segments.values(), segments)
+    host_digest = structural_hash(host)
     if graph_flops(task for scheduled, _ in parts for task in scheduled.task_graph.tasks) < SMALL_GRAPH_FLOPS:
-        return {"graph": CompileUnit(merge_modules([*kernels.values(), *segments.values()], segments), effort=1)}
-    units = {name: CompileUnit(module, effort=3) for name, module in kernels.items()}
+        merged = merge_modules([host, *kernels.values()], segments)
+        return {"graph": CompileUnit(merged, structural_hash(host_digest, *hashes.items()), effort=1)}
+    units = {name: CompileUnit(module, hashes[name], effort=3) for name, module in kernels.items()}
     # A segment is straight-line code that gains nothing from optimisation.
-    units["host"] = CompileUnit(merge_modules(segments.values(), segments), effort=1)
-    return units
+    return {**units, "host": CompileUnit(host, host_digest, effort=1)}
 
 
 def merge_modules(modules: Iterable[Module], exported: Mapping[str, object]) -> Module:
-    """One module with the functions of all; names must be different. The exported ones stay callable from outside."""
+    """One module with the functions of all. The exported ones stay callable from outside; the first is the entry.
+
+    Names that a linker sees must be different; device functions that share a name are told apart.
+    """
     functions: list[Function] = []
     externals: dict[str, None] = {}
+    defined: set[str] = set()
     for module in modules:
-        functions += [_exported(f) if f.name in exported else f for f in module.functions]
+        clashes = {f.name: f"{module.entry}_{f.name}" for f in module.functions if f.name in defined}
+        renamed = rename_module(module, clashes) if clashes else module
+        functions += [_exported(f) if f.name in exported else f for f in renamed.functions]
         externals.update(dict.fromkeys(module.externals))
-    defined = {function.name for function in functions}
+        defined.update(f.name for f in renamed.functions)
     linked = tuple(name for name in externals if name not in defined)
     return Module(tuple(functions), next(iter(exported)), linked)
 
 
 def _exported(function: Function) -> Function:
-    return replace(function, attributes=(*function.attributes, EXPORTED))
+    return (
+        function if EXPORTED in function.attributes else replace(function, attributes=(*function.attributes, EXPORTED))
+    )

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Compiled code of one module. symbols: functions it defines; imports: functions it needs from other binaries."""
+    """Compiled code of one module, under the name of its job."""
 
     name: str
     data: bytes
-    symbols: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,10 +38,7 @@ class CpuTarget:
 
         texts = ((emit_module(job.module, self.cpu), job.effort) for job in jobs)
         objects = compile_objects(texts, self.cpu, progress)
-        return [
-            Binary(job.name, data, tuple(f.name for f in job.module.functions))
-            for job, data in zip(jobs, objects, strict=True)
-        ]
+        return [Binary(job.name, data) for job, data in zip(jobs, objects, strict=True)]
 
     def load(self, binaries: Sequence[Binary]) -> CpuCode:
         """Link binaries with the thread pool."""
