@@ -9,6 +9,10 @@ from hidet.graph.interpret import interpret
 from hidet.testing.random_graphs import random_graph, random_inputs
 
 
+# Schedules are for the types of models; f64, which shows every error, runs many anchors on the fallback nest.
+pytestmark = pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
+
+
 @pytest.fixture(scope="module")
 def ctx():
     return make_context("cpu", {"verify": True, "cache": False})

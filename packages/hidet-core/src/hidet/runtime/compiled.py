@@ -38,6 +38,11 @@ class CompileReport:
     weight_bytes: int = 0
     prepared_bytes: int = 0
 
+    def __str__(self) -> str:
+        from hidet.runtime.report_text import report_text
+
+        return report_text(self)
+
 
 @dataclass(frozen=True, slots=True)
 class CodeBundle:

@@ -123,7 +123,11 @@ class HostProgram:
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """Graph nodes by how they run."""
+    """Graph nodes by how they run.
+
+    names: (class, operator) for each task that is not plainly scheduled. places: where in the user's model each of
+    those stands, "" where that is unknown.
+    """
 
     scheduled: int = 0
     fallback: int = 0
@@ -131,3 +135,4 @@ class NodeCounts:
     host: int = 0
     eager: int = 0
     names: tuple[tuple[str, str], ...] = field(default=())
+    places: tuple[str, ...] = field(default=())

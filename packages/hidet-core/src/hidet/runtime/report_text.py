@@ -1,0 +1,54 @@
+"""A compile report as text for people: a few aligned lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hidet.runtime.compiled import CompileReport
+
+_CLASSES = (
+    ("fallback", "on the fallback nest"),
+    ("routine", "routines"),
+    ("host", "on the host"),
+    ("eager", "eager"),
+)
+_MOST_NOTES = 10
+
+
+def report_text(report: CompileReport) -> str:
+    """Counts first, then what runs slower than it should, time by phase, memory, and what rules had to say."""
+    nodes = report.nodes
+    counts = ", ".join(f"{getattr(nodes, name)} {text}" for name, text in _CLASSES)
+    rows = [
+        ("nodes", f"{nodes.scheduled} scheduled, {counts}"),
+        ("tasks", f"{report.tasks} of {report.programs} kinds, {report.kernels} kernels"),
+        ("modules", f"{report.modules}, {report.cached_modules} of them from the cache"),
+    ]
+    for name, _ in _CLASSES:
+        rows += [(name, line) for line in _told(report, name)] if getattr(nodes, name) else []
+    if report.seconds:
+        phases = ", ".join(f"{phase} {seconds * 1e3:.0f} ms" for phase, seconds in report.seconds.items())
+        rows.append(("time", f"{sum(report.seconds.values()):.2f} s: {phases}"))
+    rows.append(("weights", f"{_size(report.weight_bytes)} given, {_size(report.prepared_bytes)} prepared"))
+    rows += [("note", note) for note in report.notes[:_MOST_NOTES]]
+    if len(report.notes) > _MOST_NOTES:
+        rows.append(("note", f"and {len(report.notes) - _MOST_NOTES} more"))
+    return "\n".join(f"{label:<9}{text}" for label, text in rows)
+
+
+def _told(report: CompileReport, wanted: str) -> list[str]:
+    """Operators of one class with the places where they stand, equal ones counted."""
+    nodes = report.nodes
+    places = nodes.places or ("",) * len(nodes.names)
+    found = Counter(
+        f"{name} at {place}" if place else name
+        for (kind, name), place in zip(nodes.names, places, strict=True)
+        if kind == wanted
+    )
+    return [text if count == 1 else f"{text} ({count} times)" for text, count in found.items()]
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
