@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hidet import dims
 from hidet.compute.definition import Compute, Operand
-from hidet.cpu.schedules.gemm_lanes import lane_wise
+from hidet.cpu.schedules.gemm_lanes import lane_wise, leading_lanes
 from hidet.cpu.schedules.gemm_tile import TileShape
 from hidet.dims import Dim
 from hidet.errors import ScheduleError
@@ -145,14 +145,9 @@ class _Output:
         row = build.size_var("row")
         before = self._decode(tile.first_row + row)
         start = tile.buffer_start + row * self.shape.columns
-        vector = self._vector_body(tile, start) if self.target.is_unit else None
+        vector = self._vectors(tile, start) if self.target.is_unit else None
         if vector is not None:
-            body, done = vector
-            rest = tile.columns - done
-            lane = build.size_var("column")
-            tail = For(lane, build.index(0), rest, self._element(tile, start, done + lane))
-            inner = build.seq([body, tail]) if tile.is_ragged else body
-            return For(row, build.index(0), tile.rows, build.seq([*before, inner]))
+            return For(row, build.index(0), tile.rows, build.seq([*before, *vector]))
         column = build.size_var("column")
         element = self._element(tile, start, column)
         if self.target.is_unit:
@@ -173,11 +168,30 @@ class _Output:
                 rest = build.binary("truncdiv", rest, extent)
         return stmts
 
-    def _vector_body(self, tile: FinishedTile, start: Expr) -> tuple[Stmt, Expr] | None:
-        """A loop over whole vectors of a row, and how many columns it does; None when there is no vector form."""
+    def _vectors(self, tile: FinishedTile, start: Expr) -> list[Stmt] | None:
+        """A loop over the vectors of a row, and over what remains after them; None when there is no vector form."""
         lanes = self.shape.lanes
         number = build.size_var("vector")
         first = number * lanes
+        if tile.is_ragged and self.shape.has_masks:
+            declared, mask = leading_lanes(tile.columns - first, lanes)
+            store = self._vector(tile, start, first, mask)
+            count = build.binary("truncdiv", tile.columns + (lanes - 1), build.index(lanes))
+            return None if store is None else [For(number, build.index(0), count, build.seq([*declared, store]))]
+        store = self._vector(tile, start, first, None)
+        if store is None:
+            return None
+        count = build.binary("truncdiv", tile.columns, build.index(lanes))
+        loops: list[Stmt] = [For(number, build.index(0), count, store)]
+        if tile.is_ragged:
+            lane = build.size_var("column")
+            done = count * lanes
+            loops.append(For(lane, build.index(0), tile.columns - done, self._element(tile, start, done + lane)))
+        return loops
+
+    def _vector(self, tile: FinishedTile, start: Expr, first: Expr, mask: Expr | None) -> Stmt | None:
+        """Store the vector from column `first` of the tile on; None when there is no vector form."""
+        lanes = self.shape.lanes
         column = self.place.column_base + (tile.first_column + first)
 
         def leaf(node: Expr) -> Expr | None:
@@ -192,15 +206,14 @@ class _Output:
             if not (offset.is_unit or offset.is_uniform):
                 return None
             place = offset.at(self.coordinates, column)
-            return build.load(self.pointers[node.operand], place, lanes=lanes if offset.is_unit else 1)
+            pointer = self.pointers[node.operand]
+            return build.load(pointer, place, lanes=lanes, mask=mask) if offset.is_unit else build.load(pointer, place)
 
         value = lane_wise(self.value, lanes, leaf)
         if value is None:
             return None
         resolved = self.lowering.resolve(value, self.bindings)
-        stmt = Store(self.result, (self.target.at(self.coordinates, column),), resolved)
-        count = build.binary("truncdiv", tile.columns, build.index(lanes))
-        return For(number, build.index(0), count, stmt), count * lanes
+        return Store(self.result, (self.target.at(self.coordinates, column),), resolved, mask)
 
     def _element(self, tile: FinishedTile, start: Expr, number: Expr) -> Stmt:
         column = self.place.column_base + (tile.first_column + number)

@@ -17,8 +17,8 @@ Leaf = Callable[[Expr], "Expr | None"]
 def lane_wise(value: Expr, lanes: int, leaf: Leaf) -> Expr | None:
     """`value` for `lanes` neighbouring values of a variable; None when an operand cannot be had as a vector.
 
-    leaf: for a variable, access or reduction, the vector it becomes (or a scalar, when it is the same in every lane); None when
-    that is impossible. What is the same in every lane stays scalar, index arithmetic above all.
+    leaf: for a variable, access or reduction, the vector it becomes (or a scalar, when it is the same in every lane);
+    None when that is impossible. What is the same in every lane stays scalar, index arithmetic above all.
     """
     known: dict[int, Expr | None] = {}
 

@@ -35,12 +35,16 @@ EDGE_ROWS = (3, 1)
 
 @dataclass(frozen=True, slots=True)
 class TileShape:
-    """A register tile: `rows` x `vectors` vectors of `lanes` elements of the accumulator type."""
+    """A register tile: `rows` x `vectors` vectors of `lanes` elements of the accumulator type.
+
+    has_masks: whether part of a vector is read and written as fast as a whole one.
+    """
 
     rows: int
     vectors: int
     lanes: int
     dtype: DType
+    has_masks: bool = False
 
     @property
     def columns(self) -> int:
@@ -59,7 +63,8 @@ def tile_shape(target: CpuTarget, dtype: DType) -> TileShape:
     Six rows leave enough of x86's 16 general registers for the addresses of rows and panels.
     """
     lanes = max(1, target.vector_bits // dtype.bits)
-    return TileShape(TILE_ROWS, 4 if target.cpu.vector_registers >= 32 else 2, lanes, dtype)
+    vectors = 4 if target.cpu.vector_registers >= 32 else 2
+    return TileShape(TILE_ROWS, vectors, lanes, dtype, target.cpu.has("avx512bw"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
