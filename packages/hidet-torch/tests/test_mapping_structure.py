@@ -100,7 +100,6 @@ RUN_IN_TORCH = {
     "aten._embedding_bag.default",
     "aten._fft_c2r.default",
     "aten._fft_r2c.default",
-    "aten._local_scalar_dense.default",
     "aten._pdist_forward.default",
     "aten.nonzero.default",
     "aten.randperm.default",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import fx, nn
 
 import hidet.torch
 from hidet.torch import compat
+from hidet.torch.runner import Runner
 
 
 @pytest.fixture
@@ -92,3 +94,30 @@ def test_identical_layers_share_one_compilation() -> None:
         for layer in layers:
             torch.testing.assert_close(step(layer, X), layer(X).relu())
     assert len(reports) == 1
+
+
+def test_frozen_parameters_are_baked_in_for_each_module() -> None:
+    layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(2)).eval()
+    with torch.no_grad(), hidet.torch.collect_reports() as reports:
+        step = torch.compile(lambda layer, x: layer(x).relu(), backend="hidet", options={"freeze": True})
+        for layer in (*layers, *layers):
+            torch.testing.assert_close(step(layer, X), layer(X).relu())
+        before = step(layers[0], X)
+        next(layers[0].parameters()).zero_()
+        assert torch.equal(step(layers[0], X), before)
+    assert len(reports) == 2
+
+
+def test_a_reset_of_dynamo_frees_compiled_graphs() -> None:
+    before = _living_runners()
+    compiled = torch.compile(lambda x: x * 3, backend="hidet")
+    compiled(X)
+    assert _living_runners() == before + 1
+    del compiled
+    torch._dynamo.reset()
+    assert _living_runners() == before
+
+
+def _living_runners() -> int:
+    gc.collect()
+    return sum(type(item) is Runner for item in gc.get_objects())

@@ -15,7 +15,8 @@ from hidet.errors import ImportFailed, OptionError
 from hidet.torch import compat
 from hidet.torch.decompositions import decompositions
 from hidet.torch.fallback import fallback_warning
-from hidet.torch.importer import ImportedGraph, import_fx
+from hidet.torch.frozen import FrozenRunner
+from hidet.torch.importer import ImportedGraph, import_fx, mutated_inputs
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
 from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable
@@ -101,14 +102,31 @@ def compile_aten(
     ctx: CompileContext,
     role: Role,
     check: Callable[[ImportedGraph], None] | None = None,
-) -> Runner:
+) -> Runner | FrozenRunner:
     """Compile one functional aten graph.
 
     Parameters are recognised for inference only: there they are prepared once. Training changes them at every step.
     """
     parameters = compat.static_input_indices() if role == "inference" else frozenset()
+    if ctx.options.freeze and parameters:
+        if check is not None:
+            with compat.real_tensors():
+                check(import_fx(gm, ctx, parameters=parameters, name=role))
+        steady = sorted(parameters - set(mutated_inputs(gm)))
+        return FrozenRunner(steady, partial(_compile_imported, gm, ctx, role, check, frozenset()))
+    return _compile_imported(gm, ctx, role, check, parameters, {})
+
+
+def _compile_imported(
+    gm: fx.GraphModule,
+    ctx: CompileContext,
+    role: Role,
+    check: Callable[[ImportedGraph], None] | None,
+    parameters: frozenset[int],
+    bound: Mapping[int, torch.Tensor],
+) -> Runner:
     with compat.real_tensors():
-        imported = import_fx(gm, ctx, parameters=parameters, name=role)
+        imported = import_fx(gm, ctx, parameters=parameters, name=role, bound=bound)
         if check is not None:
             check(imported)
         if imported.eager:

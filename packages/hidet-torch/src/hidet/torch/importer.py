@@ -107,7 +107,7 @@ class _Importer:
 
     def run(self) -> ImportedGraph:
         output: fx.Node | None = None
-        self.mutations = _mutated_inputs(self.gm)
+        self.mutations = mutated_inputs(self.gm)
         for node in self.gm.graph.nodes:
             with self.builder.at(location(node)):
                 if node.op == "placeholder":
@@ -205,27 +205,30 @@ class _Importer:
             self.values[node] = self.values[source][number]  # type: ignore[index]  # a node and an int
             return
         value = node.meta.get("val")
-        if isinstance(value, int | torch.SymInt) and not isinstance(value, bool):
-            self.values[node] = self.sizes.dim(value)
+        if isinstance(value, bool | torch.SymBool):
+            # Only dynamo's own checks read the truth of a comparison of sizes.
+            self.values[node] = None
+            return
+        if isinstance(value, int | torch.SymInt):
+            self.values[node] = self._known(self.sizes.dim(value), name)
             return
         if name == "aten.copy_.default" or name in _IGNORED:
             self.values[node] = self._resolve(node.args[0]) if name == "aten.copy_.default" else None
             return
         handler = self.handlers.get(name)
+        types = self._result_types(node)
         if self.options.eager_random and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            self._call_eagerly(node, name, "option eager_random asks for torch's own random numbers")
+            self._call_eagerly(node, name, types, "option eager_random asks for torch's own random numbers")
         elif handler is None:
-            self._call_eagerly(node, name, "no core operator is mapped to it")
+            self._call_eagerly(node, name, types, "no core operator is mapped to it")
         else:
             try:
-                self.values[node] = self._handle(node, handler)
+                self.values[node] = self._handle(node, handler, types)
             except HidetError as error:
-                self._call_eagerly(node, name, error.message)
+                self._call_eagerly(node, name, types, error.message)
 
-    def _handle(self, node: fx.Node, handler: Handler) -> Any:
-        self.emitter.facts = NodeFacts(
-            self._result_types(node), _read_results(node), lambda n: self._layout(node.args[n])
-        )
+    def _handle(self, node: fx.Node, handler: Handler, types: tuple[TensorType | None, ...]) -> Any:
+        self.emitter.facts = NodeFacts(types, _read_results(node), lambda n: self._layout(node.args[n]))
         args = [self._resolve(argument) for argument in node.args]
         kwargs = {key: self._resolve(argument) for key, argument in node.kwargs.items()}
         value = handler(self.emitter, *args, **kwargs)
@@ -233,12 +236,28 @@ class _Importer:
         return value
 
     def _result_types(self, node: fx.Node) -> tuple[TensorType | None, ...]:
+        """Types of the results; UnsupportedOp for sizes that depend on data."""
         value = node.meta.get("val")
         results = value if isinstance(value, tuple | list) else (value,)
         return tuple(
-            TensorType(dtype_of(v.dtype), self.sizes.shape(v.shape)) if isinstance(v, torch.Tensor) else None
+            TensorType(dtype_of(v.dtype), self._known_shape(v, node)) if isinstance(v, torch.Tensor) else None
             for v in results
         )
+
+    def _known_shape(self, tensor: torch.Tensor, node: fx.Node) -> tuple[Dim, ...]:
+        return tuple(self._known(dim, operator_name(node.target)) for dim in self.sizes.shape(tensor.shape))
+
+    def _known(self, dim: Dim, name: str) -> Dim:
+        """`dim`, when its value follows from the arguments of a call."""
+        if isinstance(dim, DimExpr):
+            for symbol in symbols(dim):
+                if symbol.name not in self.symbols:
+                    raise UnsupportedOp(
+                        f"{name} makes size {symbol.name}, which depends on data",
+                        hint="leave torch._dynamo.config.capture_scalar_outputs and capture_dynamic_output_shape_ops "
+                        "off: dynamo then splits the graph there",
+                    )
+        return dim
 
     def _check_results(self, value: Any) -> None:
         """What a handler made has the type that torch infers; else the handler is wrong, and eager mode is right."""
@@ -264,8 +283,7 @@ class _Importer:
             return [self._resolve(item) for item in argument]
         return argument
 
-    def _call_eagerly(self, node: fx.Node, name: str, reason: str) -> None:
-        types = self._result_types(node)
+    def _call_eagerly(self, node: fx.Node, name: str, types: tuple[TensorType | None, ...], reason: str) -> None:
         loc = self.builder.loc
         spec, inputs = eager_spec(node, name, types, self.values, self.size_inputs)
         outputs = iter(self.emitter.emit_all(spec, inputs, {}))
@@ -314,7 +332,7 @@ def _agree(made: TensorType, inferred: TensorType) -> bool:
     return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
 
 
-def _mutated_inputs(gm: fx.GraphModule) -> dict[int, fx.Node]:
+def mutated_inputs(gm: fx.GraphModule) -> dict[int, fx.Node]:
     """Number of each input that a trailing `aten.copy_` overwrites, and the node that it is overwritten with."""
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     found: dict[int, fx.Node] = {}
