@@ -70,6 +70,15 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="folds along or across rows, long rows in parts",
         ),
         ScheduleSpec(
+            name="cpu.scan",
+            ops=("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
+            targets=("cpu",),
+            prologue="load",
+            epilogue="element-wise",
+            load="hidet.cpu.schedules.scan:ScanRule",
+            doc="running folds, along several rows or across them at once",
+        ),
+        ScheduleSpec(
             name="cpu.softmax",
             ops=("softmax", "log_softmax"),
             targets=("cpu",),

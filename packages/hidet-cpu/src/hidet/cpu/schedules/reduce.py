@@ -1,0 +1,88 @@
+"""Reductions: sums, extremes with and without positions, variances, norms and the like, along any axes.
+
+Rows whose elements lie side by side are folded with SIMD along the row; rows that lie side by side themselves, with
+SIMD across rows. Few long rows are cut into parts of fixed length, whose results are combined in order: the result does
+not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hidet import dims
+from hidet.cpu.schedules.fold_kernels import Plan, assemble, whole_kernel
+from hidet.cpu.schedules.fold_layout import FoldLayout, Loop, fold_layout
+from hidet.cpu.schedules.fold_parts import cut_program
+from hidet.cpu.schedules.folds import FoldProgram, fold_program
+from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.task import Task
+from hidet.target import Target
+
+# Elements of one work item, and of one part of a long row: some microseconds of work.
+ITEM_ELEMENTS = 32768
+# Rows shorter than this are folded side by side even if their elements lie closer together than the rows do.
+_TINY_ROW = 16
+# A row is cut into parts when fewer work items than this many would be left otherwise.
+_FEW_ITEMS = 16
+
+
+class ReduceRule:
+    """Schedules every operator that folds rows of one tensor and computes formulas of the results."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """Any element type, any strides."""
+        program = None if task.anchor is None else fold_program(task)
+        layout = None if program is None else fold_layout(task, program)
+        if program is None or layout is None:
+            return None
+        column = _column(layout)
+        return Match(task, Plan(program, layout, column, _tile(program, column, target), _lanes(target), ITEM_ELEMENTS))
+
+    def space(self, match: Match, target: Target) -> SearchSpace:
+        """How many elements one work item folds."""
+        return SearchSpace({"item_elements": (8192, 32768, 131072)})
+
+    def default(self, match: Match, target: Target) -> Params:
+        """Some microseconds a work item."""
+        return {"item_elements": ITEM_ELEMENTS}
+
+    def build(self, match: Match, params: Params, target: Target) -> Program:
+        """One kernel, or a chain of them when rows are cut into parts."""
+        plan = replace(match.data, item_elements=int(params["item_elements"]))
+        if _is_cut(plan):
+            return cut_program(match.task, plan)
+        return assemble(match.task, [whole_kernel(match.task, plan)])
+
+
+def _column(layout: FoldLayout) -> Loop | None:
+    """The loop to go across, if rows are tiny or lie closer together than their elements."""
+    if not layout.outer:
+        return None
+    beside = next((loop for loop in layout.outer if loop.stride == 1), None)
+    if beside is not None and not any(loop.stride == 1 for loop in layout.inner):
+        return beside
+    return layout.outer[-1] if dims.prove_le(layout.row_elements, _TINY_ROW) is True else None
+
+
+def _lanes(target: Target) -> int:
+    """f32 lanes of a vector."""
+    return max(1, target.vector_bits // 32)
+
+
+def _tile(program: FoldProgram, column: Loop | None, target: Target) -> int:
+    """Rows that are folded at once: eight registers of partial results, half as many where each is a pair."""
+    pairs = any(len(fold.values) > 1 for level in program.levels for fold in level.folds)
+    vectors = 4 if pairs else 8
+    extent = None if column is None else dims.hint_value(column.extent)
+    if extent is not None:
+        vectors = max(1, min(vectors, extent // _lanes(target)))
+    return vectors * _lanes(target)
+
+
+def _is_cut(plan: Plan) -> bool:
+    """Whether rows are so long, and work items so few, that rows are cut into parts."""
+    length, rows = dims.hint_value(plan.layout.row_elements), dims.hint_value(plan.layout.rows)
+    if length is None or rows is None or not plan.layout.inner:
+        return False
+    beside = 1 if plan.column is None else plan.tile
+    return -(-rows // beside) < _FEW_ITEMS and length * min(rows, beside) >= 4 * plan.item_elements

@@ -1,0 +1,228 @@
+"""Running folds (cumulative sums, products, extremes) along any axis.
+
+Where the axis is contiguous, several rows are folded at the same time, because each step of one row waits for the one
+before it; elsewhere SIMD goes across rows. Sums and products of floats run in f64, as torch's do, and are rounded where
+they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hidet import dims
+from hidet.compute.definition import Compute, Operand, Scan
+from hidet.cpu.schedules.fold_columns import ColumnFolds
+from hidet.cpu.schedules.fold_kernels import FoldKernel, Plan, assemble, kernel_of, row_kernel
+from hidet.cpu.schedules.fold_layout import FoldMemory, fold_layout
+from hidet.cpu.schedules.fold_rows import RowFolds, total_dtypes, whole
+from hidet.cpu.schedules.folds import Fold, FoldOutput, FoldProgram, Level, inputs_of
+from hidet.dims import Dim
+from hidet.ir import build
+from hidet.ir.expr import Access, Expr, Var
+from hidet.ir.node import IRNode
+from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
+from hidet.ir.visit import refold, rewrite, substitute
+from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.task import Task
+from hidet.target import Target
+
+# Elements of one work item: some microseconds of work.
+ITEM_ELEMENTS = 8192
+# Rows whose steps are interleaved: an addition takes four cycles, and one can begin in each.
+TOGETHER = 4
+PICOSECONDS = 500
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    plan: Plan
+    scan: Scan
+
+
+class ScanRule:
+    """Schedules running folds and what is element-wise after them."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """Any element type, any strides, any direction."""
+        found = _scan_program(task)
+        if found is None:
+            return None
+        program, scan = found
+        layout = fold_layout(task, program)
+        if layout is None:
+            return None
+        column = None
+        if not any(loop.stride == 1 for loop in layout.inner):
+            column = next((loop for loop in layout.outer if loop.stride == 1), None)
+        lanes = max(1, target.vector_bits // 32)
+        return Match(task, _Found(Plan(program, layout, column, 4 * lanes, lanes, ITEM_ELEMENTS), scan))
+
+    def space(self, match: Match, target: Target) -> SearchSpace:
+        """Nothing to tune."""
+        return SearchSpace()
+
+    def default(self, match: Match, target: Target) -> Params:
+        """No parameters."""
+        return {}
+
+    def build(self, match: Match, params: Params, target: Target) -> Program:
+        """One kernel."""
+        found: _Found = match.data
+        kernel = _Kernel(match.task, found.plan, found.scan)
+        return assemble(match.task, [kernel.columns() if found.plan.column is not None else kernel.rows()])
+
+
+def _scan_program(task: Task) -> tuple[FoldProgram, Scan] | None:
+    """The scan of a task with its element-wise stages as formulas of one element; None for other definitions."""
+    if task.anchor is None:
+        return None
+    scan, *stages = task.definition.stages
+    if not isinstance(scan, Scan) or not all(isinstance(stage, Compute) for stage in stages):
+        return None
+    inputs = inputs_of(task)
+    known: dict[Operand, Var] = {r: Var(r.name, r.dtype) for r in scan.results}
+    formulas: list[tuple[Var, Expr]] = []
+
+    def resolve(value: Expr, axes: Sequence[Var]) -> Expr | None:
+        elsewhere: list[Access] = []
+
+        def change(n: IRNode) -> IRNode | None:
+            if not isinstance(n, Access):
+                return refold(n)
+            if n.operand in known:
+                if any(index is not axis for index, axis in zip(n.indices, scan.axes, strict=True)):
+                    elsewhere.append(n)
+                return known[n.operand]
+            source = inputs.get(n.operand, n.operand)
+            if isinstance(source, Operand):
+                return source[n.indices]
+            return substitute(source.value, dict(zip(source.axes, n.indices, strict=True)))
+
+        resolved = rewrite(substitute(value, dict(zip(axes, scan.axes, strict=True))), change)
+        return None if elsewhere else resolved
+
+    values = [resolve(value, scan.axes) for value in scan.values]
+    for stage in stages:
+        assert isinstance(stage, Compute)
+        formula = resolve(stage.value, stage.axes) if len(stage.axes) == len(scan.axes) else None
+        if formula is None:
+            return None
+        known[stage.result] = Var(stage.result.name, stage.result.dtype)
+        formulas.append((known[stage.result], formula))
+    outputs = []
+    for epilogue, tensor in zip(task.epilogues, task.outputs, strict=True):
+        value = resolve(epilogue.value, epilogue.axes) if len(epilogue.axes) == len(scan.axes) else None
+        if value is None:
+            return None
+        outputs.append(FoldOutput(epilogue.result, tensor.type.element_strides, scan.axes, value))
+    folded = tuple(value for value in values if value is not None)
+    if len(folded) < len(values):
+        return None
+    fold = Fold(scan.combiner, folded, tuple(known[r] for r in scan.results))
+    others = [n for n in range(len(scan.axes)) if n != scan.axis]
+    shape = scan.results[0].shape
+    program = FoldProgram(
+        outer=tuple(scan.axes[n] for n in others),
+        outer_extents=tuple(shape[n] for n in others),
+        inner=(scan.axes[scan.axis],),
+        inner_extents=(shape[scan.axis],),
+        levels=(Level((fold,), tuple(formulas)),),
+        outputs=tuple(outputs),
+    )
+    return program, scan
+
+
+class _Kernel:
+    def __init__(self, task: Task, plan: Plan, scan: Scan) -> None:
+        self.plan, self.scan = plan, scan
+        self.fold: Fold = plan.program.levels[0].folds[0]
+        self.memory = FoldMemory(task, plan.program, plan.layout)
+        self.axis = plan.program.inner[0]
+        self.step = build.size_var("step")
+        extent = whole(plan.layout.inner[0], self.memory).count if plan.layout.inner else build.index(1)
+        self.extent = extent
+        self.place = extent - 1 - self.step if scan.reverse else self.step
+
+    def columns(self) -> FoldKernel:
+        """SIMD across rows, with the running values of a tile of rows in arrays."""
+
+        def body(folds: RowFolds | ColumnFolds) -> list[Stmt]:
+            assert isinstance(folds, ColumnFolds)
+            types = total_dtypes(self.fold)
+            arrays = [folds.array("running", dtype) for dtype in types]
+            starts = self.fold.combiner.identity(types)
+            fill = [Store(array, (folds.lane,), start) for array, start in zip(arrays, starts, strict=True)]
+            running = [build.load(array, folds.lane) for array in arrays]
+            stmts, updated = self._advance(folds.bindings, running)
+            update = [Store(array, (folds.lane,), value) for array, value in zip(arrays, updated, strict=True)]
+            along = For(self.step, build.index(0), self.extent, folds.across([*stmts, *update]))
+            return [*(Declare(array) for array in arrays), folds.across(fill), along]
+
+        return row_kernel("kernel0", self.plan, self.memory, body, self._length(), {}, PICOSECONDS)
+
+    def rows(self) -> FoldKernel:
+        """Along rows, some at the same time."""
+        outer = self.plan.layout.outer
+        item = build.size_var("item")
+        if not outer:
+            return kernel_of("kernel0", self.memory, self._together([{}]), ((item, 1),), self._length() * PICOSECONDS)
+        *others, last = outer
+        rows = dims.maximum(1, dims.floordiv(self.plan.item_elements, self._length()))
+        rows = dims.ceildiv(rows, TOGETHER) * TOGETHER
+        block = dims.minimum(rows, dims.maximum(1, last.extent))
+        step = self.memory.scope.size(block, "block")
+        start = item * step
+        count = build.minimum(step, self.memory.scope.size(last.extent, "rows") - start)
+        group, one = build.size_var("group"), build.size_var("one")
+        several = self._together([{last.var: start + group + n} for n in range(TOGETHER)])
+        single = For(one, build.index(0), count - group, build.seq(self._together([{last.var: start + group + one}])))
+        choice = If(count - group >= TOGETHER, build.seq(several), single)
+        stmts = [For(group, build.index(0), count, choice, step=TOGETHER)]
+        grid = (*((loop.var, loop.extent) for loop in others), (item, dims.ceildiv(last.extent, block)))
+        return kernel_of("kernel0", self.memory, stmts, grid, block * self._length() * PICOSECONDS)
+
+    def _length(self) -> Dim:
+        return dims.maximum(1, self.plan.layout.row_elements)
+
+    def _together(self, rows: Sequence[Mapping[Var, Expr]]) -> list[Stmt]:
+        """Rows given by what their outer variables are, step by step."""
+        before: list[Stmt] = []
+        body: list[Stmt] = []
+        after: list[Stmt] = []
+        for bindings in rows:
+            types = total_dtypes(self.fold)
+            running = [Var("running", dtype) for dtype in types]
+            starts = self.fold.combiner.identity(types)
+            before += [Declare(var, start) for var, start in zip(running, starts, strict=True)]
+            stmts, updated = self._advance(bindings, running)
+            body += stmts
+            after += [Assign(var, value) for var, value in zip(running, updated, strict=True)]
+        return [*before, For(self.step, build.index(0), self.extent, build.seq([*body, *after]))]
+
+    def _advance(self, bindings: Mapping[Var, Expr], running: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
+        """One step of one row: statements that write its results, and the running values after it."""
+        here: dict[Var, Expr] = {**bindings, self.axis: self.place}
+        values = [
+            build.cast(self._read(value, here), old.dtype) for value, old in zip(self.fold.values, running, strict=True)
+        ]
+        fresh = [Var("value", value.dtype) for value in values]
+        stmts: list[Stmt] = [Declare(var, value) for var, value in zip(fresh, values, strict=True)]
+        left, right = (fresh, running) if self.scan.reverse else (running, fresh)
+        combined = self.fold.combiner.combine(left, right)
+        updated = [Var("next", value.dtype) for value in combined]
+        stmts += [Declare(var, value) for var, value in zip(updated, combined, strict=True)]
+        results = running if self.scan.exclusive else updated
+        for variable, result in zip(self.fold.results, results, strict=True):
+            here[variable] = build.cast(result, variable.dtype)
+        for variable, formula in self.plan.program.levels[0].formulas:
+            local = Var(variable.name, variable.dtype)
+            stmts.append(Declare(local, self._read(formula, here)))
+            here[variable] = local
+        for output in self.plan.program.outputs:
+            pointer, place = self.memory.target(output)
+            stmts.append(Store(pointer, (substitute(place, here),), self._read(output.value, here)))
+        return stmts, list(updated)
+
+    def _read(self, value: Expr, here: Mapping[Var, Expr]) -> Expr:
+        return substitute(self.memory.read(value), here)
