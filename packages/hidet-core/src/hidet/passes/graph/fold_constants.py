@@ -9,6 +9,7 @@ from hidet import dims
 from hidet.dims import DimExpr
 from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.types import TensorType
+from hidet.passes.symbols import depends_on_sizes
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -52,20 +53,13 @@ class FoldConstants:
             return False
         if node.definition is None and node.op.evaluate is None:
             return False
-        return not _has_symbols(tuple(node.attrs.values())) and all(self._is_small(value) for value in node.outputs)
+        return not depends_on_sizes(node) and all(self._is_small(value) for value in node.outputs)
 
     def _is_small(self, value: Value) -> bool:
         if not isinstance(value.type, TensorType):
             return False
         count = dims.product(value.type.shape)
         return not isinstance(count, DimExpr) and count * value.type.dtype.nbytes <= self.max_bytes
-
-
-def _has_symbols(attribute: object) -> bool:
-    """Whether a size known at run time alone is among an attribute's values."""
-    if isinstance(attribute, tuple):
-        return any(map(_has_symbols, attribute))
-    return isinstance(attribute, DimExpr)
 
 
 def _evaluate(node: Node, known: dict[Value, Constant], waiting: dict[Value, Node]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.graph import Graph, Node, Value
+from hidet.passes.graph.split_prepare import may_be_prepared
 from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:
@@ -69,10 +70,8 @@ def _roots(graph: Graph) -> tuple[dict[Value, Value], set[Value]]:
 
 def _is_prepared(node: Node, steady: set[Value], returned: set[Value]) -> bool:
     """Whether `split-prepare` would move the node. It leaves the copies that this pass puts before outputs."""
-    if node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
-        return False
     is_own_copy = node.op.name == "copy" and node.outputs[0] in returned
-    return bool(node.inputs) and not is_own_copy and steady.issuperset(node.values)
+    return bool(node.inputs) and not is_own_copy and may_be_prepared(node) and steady.issuperset(node.values)
 
 
 def _same_layout(value: Value, target: Value) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.graph import Graph, Node, Prepare, Value
 from hidet.graph.storage import Place, add_node, add_own
+from hidet.passes.symbols import depends_on_sizes
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -40,7 +41,7 @@ class SplitPrepare:
         outputs = set(graph.outputs)
         for node in graph.nodes:
             if (
-                not _may_move(node)
+                not may_be_prepared(node)
                 or any(v in outputs for v in node.outputs)
                 or not all(v in steady for v in node.values)
             ):
@@ -60,8 +61,11 @@ class SplitPrepare:
         return _split(graph, [*free, *moved], main, results) if results else graph
 
 
-def _may_move(node: Node) -> bool:
-    return not (node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"))
+def may_be_prepared(node: Node) -> bool:
+    """Whether a node computes the same at every call if its inputs do: the prepare graph knows no sizes of a call."""
+    if node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
+        return False
+    return not depends_on_sizes(node)
 
 
 def _split(graph: Graph, candidates: Sequence[Node], main: tuple[Node, ...], results: tuple[Value, ...]) -> Graph:

@@ -88,6 +88,8 @@ def norm_without_casts(site: Site) -> Value | None:
     dtype = source.tensor.dtype
     if site.node.attrs["dtype"] != dtype or arithmetic_dtype(dtype) != wide.outputs[0].tensor.dtype:
         return None
+    if any(parameter.tensor.dtype != dtype for parameter in norm.values[1:]):
+        return None
     return site.emit(norm.op, source, *norm.inputs[1:], **norm.attrs)
 
 

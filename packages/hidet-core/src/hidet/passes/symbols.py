@@ -1,0 +1,20 @@
+"""Which nodes depend on sizes that are known at run time alone."""
+
+from __future__ import annotations
+
+from hidet.dims import DimExpr
+from hidet.graph.graph import Node
+from hidet.graph.types import TensorType
+
+
+def depends_on_sizes(node: Node) -> bool:
+    """Whether a symbolic size is among a node's attributes, or is an extent or stride of a result."""
+    return _has_symbols(tuple(node.attrs.values())) or any(_has_symbols(value.type) for value in node.outputs)
+
+
+def _has_symbols(thing: object) -> bool:
+    if isinstance(thing, tuple):
+        return any(map(_has_symbols, thing))
+    if isinstance(thing, TensorType):
+        return _has_symbols(thing.shape) or _has_symbols(thing.strides)
+    return isinstance(thing, DimExpr)
