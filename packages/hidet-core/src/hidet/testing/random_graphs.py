@@ -367,12 +367,12 @@ def _padded(m: _Maker) -> Value | None:
 
 
 def _counted(m: _Maker) -> Value | None:
-    """Numbers made from nothing, then arithmetic with a value."""
+    """Numbers made from nothing, as many as a value has columns, alone or times a parameter; then added."""
     x = m.pick(least=1)
-    if x is None or not isinstance(x.tensor.shape[-1], int):
+    if x is None:
         return None
-    steps = m.emit("arange", stop=x.tensor.shape[-1], dtype=dtypes.i64)
-    return m.emit("add", x, m.emit("cast", steps, dtype=m.dtype))
+    steps = m.emit("cast", m.emit("arange", stop=x.tensor.shape[-1], dtype=dtypes.i64), dtype=m.dtype)
+    return m.emit("add", x, m.emit("mul", steps, m.steady((1,))) if m.rng.random() < 0.4 else steps)
 
 
 def _repeated(m: _Maker) -> Value | None:
