@@ -1,8 +1,8 @@
 """The fallback nest: a loop nest for any task on any target, linear in the elements it touches.
 
 Each stage of the anchor's definition becomes one kernel; results of inner stages go through scratch buffers. Nothing is
-tiled or vectorised. A matmul, convolution, attention, normalisation, softmax or pooling that ends here is a defect of
-the target's schedules and is reported as such.
+tiled or vectorised. Routines have programs of their own, in `hidet.schedule.routines`. A matmul, convolution,
+attention, normalisation, softmax or pooling that ends here is a defect of the target's schedules and is reported.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from hidet import dims
 from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter, results_of
 from hidet.dims import Dim
+from hidet.dtypes import DType
 from hidet.errors import ScheduleError
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
@@ -21,6 +22,8 @@ from hidet.ir.stmt import Assign, Declare, For, If, Launch, Seq, Stmt, Store
 from hidet.ir.types import PointerType
 from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering, nest
+from hidet.schedule.routines.site import RoutineSite
+from hidet.schedule.routines.table import ROUTINE_PROGRAMS
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
 from hidet.target import Target
@@ -30,12 +33,13 @@ ITEM_ELEMENTS = 1024
 
 
 class FallbackRule:
-    """Schedules every task of compute, scan and scatter stages."""
+    """Schedules every task of compute, scan and scatter stages, and of the routines that have a program."""
 
     def match(self, task: Task, target: Target) -> Match | None:
-        """Everything but routines, which need a program of their own."""
-        if task.anchor is not None and any(isinstance(s, Routine) for s in task.definition.stages):
-            return None
+        """Everything but routines without a program; ScheduleError names those."""
+        for stage in task.definition.stages if task.anchor is not None else ():
+            if isinstance(stage, Routine) and stage.name not in ROUTINE_PROGRAMS:
+                raise ScheduleError(f"routine {stage.name} has no program, only {', '.join(ROUTINE_PROGRAMS)} have")
         return Match(task)
 
     def space(self, match: Match, target: Target) -> SearchSpace:
@@ -61,6 +65,7 @@ class _Builder:
         self.argument_vars: list[Var] = []
         self.scratch: list[Dim] = []
         self.pointers: list[Var] = []
+        self.scratch_pointers: list[Var] = []
 
     def program(self) -> Program:
         task = self.task
@@ -72,7 +77,6 @@ class _Builder:
             source = identity_source(epilogue)
             if source is not None and source not in direct:
                 direct[source] = epilogue.result
-        scratch: list[Var] = []
         if task.anchor is not None:
             for operand, source_tensor in zip(_anchor_operands(task), task.anchor_inputs, strict=True):
                 if operand is not None and source_tensor is not None:
@@ -82,14 +86,15 @@ class _Builder:
                     if result in direct:
                         self.places[result] = self.places[direct[result]]
                     else:
-                        scratch.append(self._scratch(result))
+                        elements = dims.product(result.shape)
+                        pointer = self._scratch(f"{result.name}_scratch", result.dtype, elements)
+                        self.places[result] = (pointer, contiguous_strides(result.shape))
                 self._stage(stage)
         for epilogue in task.epilogues:
             if epilogue.result not in direct.values() or task.anchor is None:
                 self._stage(epilogue)
-        entry = Function(
-            "entry", (*self.pointers, *scratch, *self.argument_vars), build.seq(self.launches), kind="host"
-        )
+        parameters = (*self.pointers, *self.scratch_pointers, *self.argument_vars)
+        entry = Function("entry", parameters, build.seq(self.launches), kind="host")
         return Program(Module((*self.functions, entry), "entry"), tuple(self.arguments), tuple(self.scratch))
 
     def _place(self, operand: Operand, strides: Sequence[Dim]) -> None:
@@ -97,10 +102,11 @@ class _Builder:
         self.pointers.append(pointer)
         self.places[operand] = (pointer, tuple(strides))
 
-    def _scratch(self, result: Operand) -> Var:
-        pointer = Var(f"{result.name}_scratch", PointerType(result.dtype))
-        self.places[result] = (pointer, contiguous_strides(result.shape))
-        self.scratch.append(dims.product(result.shape) * result.dtype.nbytes)
+    def _scratch(self, name: str, dtype: DType, elements: Dim) -> Var:
+        """Memory that lives while the program runs, as a pointer of the entry function."""
+        pointer = Var(name, PointerType(dtype))
+        self.scratch_pointers.append(pointer)
+        self.scratch.append(elements * dtype.nbytes)
         return pointer
 
     def _stage(self, stage: Compute | Scan | Scatter | Routine) -> None:
@@ -109,6 +115,7 @@ class _Builder:
         prologues = [p for p in self.task.prologues if p is not None]
         used = {
             *results_of(stage),
+            *(stage.operands if isinstance(stage, Routine) else ()),
             *(a.operand for e in (*_expressions(stage), *(p.value for p in prologues)) for a in accesses(e)),
         }
         outer: list[Expr] = []
@@ -127,7 +134,7 @@ class _Builder:
         elif isinstance(stage, Scatter):
             grid_var, grid, body = self._scatter(stage, scope, lowering, pointers)
         else:
-            raise ScheduleError(f"task {self.task.name}: routine {stage.name} has no loop nest")
+            grid_var, grid, body = self._routine(stage, scope, lowering, pointers, outer)
         self._emit(scope, outer, grid_var, grid, body)
 
     def _emit(self, scope: KernelScope, outer: list[Expr], grid_var: Var, grid: Dim, body: Stmt) -> None:
@@ -220,6 +227,30 @@ class _Builder:
         updates = nest(stage.axes, [scope.size(d, "n") for d in stage.extents], body)
         body = updates if self.task.in_place else Seq((copy, updates))
         return build.size_var("item"), 1, body
+
+    def _routine(
+        self,
+        stage: Routine,
+        scope: KernelScope,
+        lowering: Lowering,
+        pointers: dict[Operand, Var],
+        outer: list[Expr],
+    ) -> tuple[Var, Dim, Stmt]:
+        """The routine's own program."""
+
+        def scratch(name: str, dtype: DType, elements: Dim) -> Var:
+            outer.append(self._scratch(name, dtype, elements))
+            return scope.pointer(name, dtype)
+
+        site = RoutineSite(
+            stage,
+            read=lambda operand, indices: lowering.resolve(operand[tuple(indices)], {}),
+            write=lambda result, indices, value: self._store(result, pointers, scope, indices, value),
+            size=scope.size,
+            scratch=scratch,
+        )
+        kernel = ROUTINE_PROGRAMS[stage.name](site)
+        return kernel.item, kernel.grid, kernel.body
 
 
 def identity_source(epilogue: Compute) -> Operand | None:

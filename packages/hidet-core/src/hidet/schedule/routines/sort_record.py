@@ -1,0 +1,81 @@
+"""What sorting moves around: integers whose order is the order of the elements, and the positions of the elements.
+
+Elements of up to 32 bits become one u64 each: the upper half orders them and the lower half is the position, which
+makes every record different and any sort stable. Wider elements take a u64 and, beside it, an i64 position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hidet import dtypes
+from hidet.dtypes import DType
+from hidet.ir import build
+from hidet.ir.expr import Bitcast, Expr, Var
+from hidet.ir.stmt import Stmt, Store
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """How elements of one type are recorded.
+
+    parts: dtypes of the arrays that hold the records; the first one decides the order.
+    """
+
+    element: DType
+    descending: bool
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether key and position share one integer."""
+        return self.element.bits <= 32
+
+    @property
+    def parts(self) -> tuple[DType, ...]:
+        """Types of the arrays that hold records."""
+        return (dtypes.u64,) if self.is_packed else (dtypes.u64, dtypes.i64)
+
+    def record(self, value: Expr, position: Expr) -> list[Expr]:
+        """The record of an element, one expression a part."""
+        key = ordering_key(value)
+        if self.descending:
+            key = build.unary("not", key)
+        if not self.is_packed:
+            return [key, position]
+        high = build.binary("shl", build.cast(key, dtypes.u64), build.const(32, dtypes.u64))
+        return [build.binary("or", high, build.cast(position, dtypes.u64))]
+
+    def position(self, parts: Sequence[Expr]) -> Expr:
+        """The position in a record."""
+        if not self.is_packed:
+            return parts[1]
+        return build.cast(build.binary("and", parts[0], build.const(2**32 - 1, dtypes.u64)), dtypes.i64)
+
+
+def ordering_key(value: Expr) -> Expr:
+    """An unsigned integer of 32 or 64 bits that orders values: both zeros alike, every NaN above infinity and alike."""
+    dtype = value.dtype
+    if not dtype.is_float:
+        return _integer_key(value)
+    wide = dtype if dtype.bits == 64 else dtypes.f32
+    value = build.cast(value, wide)
+    signed, unsigned = (dtypes.i64, dtypes.u64) if wide.bits == 64 else (dtypes.i32, dtypes.u32)
+    bits = Bitcast(build.select(build.equal(value, 0.0), build.const(0.0, wide), value), signed)
+    # Negative numbers have all bits turned round, others the sign bit alone.
+    is_negative = build.binary("shr", bits, build.const(wide.bits - 1, signed))
+    turned = build.binary("xor", bits, build.binary("or", is_negative, build.const(signed.min, signed)))
+    return build.select(build.unary("isnan", value), build.const(unsigned.max, unsigned), Bitcast(turned, unsigned))
+
+
+def _integer_key(value: Expr) -> Expr:
+    signed, unsigned = (dtypes.i64, dtypes.u64) if value.dtype.bits == 64 else (dtypes.i32, dtypes.u32)
+    if value.dtype.kind in ("uint", "bool"):
+        return build.cast(value, unsigned)
+    moved = build.binary("xor", build.cast(value, signed), build.const(signed.min, signed))
+    return Bitcast(moved, unsigned)
+
+
+def copy_record(parts: Sequence[Var], target: Expr, source: Expr) -> list[Stmt]:
+    """Copy a record from one place to another."""
+    return [Store(part, (target,), build.load(part, source)) for part in parts]

@@ -1,0 +1,14 @@
+"""Which routines have a kernel: name -> program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hidet.schedule.routines.site import RoutineProgram
+from hidet.schedule.routines.sorting import sort_program, topk_program
+
+ROUTINE_PROGRAMS: Mapping[str, RoutineProgram] = {
+    "sort": sort_program,
+    "argsort": sort_program,
+    "topk": topk_program,
+}
