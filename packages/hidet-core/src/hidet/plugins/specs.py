@@ -11,7 +11,7 @@ import importlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from hidet.errors import OptionError, PluginError
 
@@ -77,17 +77,22 @@ class LoadedSpec(NamedSpec):
 
     def resolve(self) -> object:
         """Import and return what `load` names. Raises PluginError, with the cause chained, whatever goes wrong."""
-        module_name, _, path = self.load.partition(":")
-        try:
-            found: object = importlib.import_module(module_name)
-            for attribute in path.split("."):
-                found = getattr(found, attribute)
-        except Exception as error:
-            raise PluginError(
-                f"{type(self).__name__} {self.name!r}: cannot load {self.load!r}: {type(error).__name__}: {error}",
-                hint="`hidet plugins -v` names the plug-in that provides it",
-            ) from error
-        return found
+        return _load(self, self.load, lambda found: found)
+
+
+def _load(spec: NamedSpec, place: str, use: Callable[[Any], object]) -> object:
+    """`use` of what `place` ("package.module:attribute") names; PluginError whatever goes wrong."""
+    module_name, _, path = place.partition(":")
+    try:
+        found: object = importlib.import_module(module_name)
+        for attribute in path.split("."):
+            found = getattr(found, attribute)
+        return use(found)
+    except Exception as error:
+        raise PluginError(
+            f"{type(spec).__name__} {spec.name!r}: cannot load {place!r}: {type(error).__name__}: {error}",
+            hint="`hidet plugins -v` names the plug-in that provides it",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,14 +180,27 @@ class FrontendSpec(LoadedSpec):
 
     accepts: says whether an object is this front-end's; must not import the foreign framework (compare
     `type(x).__module__` and look into `sys.modules`).
+    tensor_types: full names of the framework's tensor classes, such as "torch.Tensor".
+    adapter: names the class through which compiled graphs are called with such tensors and return them
+    (`hidet.runtime.adapter.CheckedAdapter`); None where the framework has no tensors of its own.
     """
 
     accepts: Callable[[object], bool]
+    tensor_types: tuple[str, ...] = ()
+    adapter: str | None = None
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)
         if not callable(self.accepts):
             raise _refuse(self, "accepts", self.accepts, "a function from an object to bool")
+        _check_names(self, "tensor_types", self.tensor_types, allow_any=False, allow_empty=True)
+        if self.adapter is not None and not _matches(_LOAD, self.adapter):
+            raise _refuse(self, "adapter", self.adapter, "'package.module:attribute', or None")
+
+    def resolve_adapter(self) -> Any:
+        """A new adapter. Raises PluginError when what `adapter` names cannot be loaded or made."""
+        assert self.adapter is not None
+        return _load(self, self.adapter, lambda found: found())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hidet.dtypes import DType, from_numpy
 from hidet.dtypes import dtype as dtype_of
+from hidet.errors import DTypeError
 
 
 class TensorAdapter(Protocol):
@@ -27,13 +30,49 @@ class TensorAdapter(Protocol):
     def copy(self, target: Any, source: Any) -> None:
         """Copy values."""
 
+    def memory_of(self, tensor: Any) -> object:
+        """An object that keeps the tensor's memory from being freed and used for something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """What a call checks of an argument. Strides are in elements.
+
+    is_readable: compiled code can read its memory as it is; False calls for a copy. is_writable: it may be overwritten.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    is_readable: bool = True
+    is_writable: bool = True
+
+
+class CheckedAdapter(TensorAdapter, Protocol):
+    """What calls with checks need besides."""
+
+    def convert(self, value: Any) -> Any:
+        """`value` as a tensor of this library. DTypeError for what it cannot be."""
+
+    def signature(self, tensor: Any) -> Hashable:
+        """Equal for two tensors only if `describe` is: made to be quick."""
+
+    def describe(self, tensor: Any) -> TensorFacts:
+        """What a call checks. LaunchError for a tensor that must not be passed to compiled code."""
+
+    def version(self, tensor: Any) -> object:
+        """Something that differs from its earlier value if the tensor's values may have changed."""
+
+    def laid_out(self, tensor: Any, strides: Sequence[int]) -> Any:
+        """A copy of the tensor with these strides."""
+
 
 class NumpyAdapter:
-    """numpy arrays."""
+    """numpy arrays, and what shares its memory with one through DLPack."""
 
     def pointer(self, tensor: Any) -> int:
         """Address of element zero."""
-        address: int = tensor.ctypes.data
+        address: int = tensor.__array_interface__["data"][0]
         return address
 
     def empty(self, shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[Any, int]:
@@ -41,21 +80,13 @@ class NumpyAdapter:
         import numpy
 
         kind = dtype_of(dtype).numpy()
-        count = 0 if 0 in shape else sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
-        flat = numpy.empty(count, kind)
-        made = numpy.lib.stride_tricks.as_strided(flat, tuple(shape), tuple(s * kind.itemsize for s in strides))
-        return made, flat.ctypes.data
+        last = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+        memory = numpy.empty(0 if 0 in shape else (last + 1) * kind.itemsize, numpy.uint8)
+        return _array(memory, shape, strides, 0, kind), self.pointer(memory)
 
     def view(self, owner: Any, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: str) -> Any:
-        """An array in the memory of `owner`."""
-        import numpy
-
-        kind = dtype_of(dtype).numpy()
-        # Not reshape(-1): it would copy an owner whose axes lie in another order.
-        extent = sum((n - 1) * s for n, s in zip(owner.shape, owner.strides, strict=True)) + owner.itemsize
-        owned = numpy.lib.stride_tricks.as_strided(owner, (extent // owner.itemsize,), (owner.itemsize,))
-        flat = owned.view(numpy.uint8)[offset * kind.itemsize :].view(kind)
-        return numpy.lib.stride_tricks.as_strided(flat, tuple(shape), tuple(s * kind.itemsize for s in strides))
+        """An array in the memory of `owner`, which `empty` has made."""
+        return _array(owner.base, shape, strides, offset, dtype_of(dtype).numpy())
 
     def wrap(self, address: int, shape: Sequence[int], strides: Sequence[int], dtype: str) -> Any:
         """An array over foreign memory."""
@@ -64,9 +95,85 @@ class NumpyAdapter:
         kind = dtype_of(dtype).numpy()
         count = 0 if 0 in shape else sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
         memory = (ctypes.c_char * (count * kind.itemsize)).from_address(address)
-        flat = numpy.frombuffer(memoryview(memory).cast("B"), kind, count)
-        return numpy.lib.stride_tricks.as_strided(flat, tuple(shape), tuple(s * kind.itemsize for s in strides))
+        return _array(numpy.frombuffer(memory, numpy.uint8), shape, strides, 0, kind)
 
     def copy(self, target: Any, source: Any) -> None:
         """Copy values."""
         target[...] = source
+
+    def memory_of(self, tensor: Any) -> object:
+        """The array itself."""
+        return tensor
+
+    def convert(self, value: Any) -> Any:
+        """The value as an array, without a copy where it has memory of its own on the CPU."""
+        import numpy
+
+        if isinstance(value, numpy.ndarray):
+            return value
+        if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+            try:
+                return numpy.from_dlpack(value)
+            except (BufferError, RuntimeError, TypeError) as error:
+                raise DTypeError(f"{type(value).__name__} cannot be read as an array: {error}") from error
+        return numpy.asarray(value)
+
+    def signature(self, tensor: Any) -> Hashable:
+        """What `describe` looks at."""
+        flags = tensor.flags
+        return tensor.dtype, tensor.shape, tensor.strides, flags.aligned, flags.writeable
+
+    def describe(self, tensor: Any) -> TensorFacts:
+        """Arrays whose elements do not lie at multiples of their size, such as fields of records, are not readable."""
+        size = tensor.itemsize
+        return TensorFacts(
+            from_numpy(tensor.dtype),
+            tensor.shape,
+            tuple(stride // size for stride in tensor.strides),
+            is_readable=tensor.flags.aligned and not any(stride % size for stride in tensor.strides),
+            is_writable=tensor.flags.writeable,
+        )
+
+    def version(self, tensor: Any) -> object:
+        """A new object, unless nobody can write to the array: numpy does not count changes."""
+        import numpy
+
+        base = tensor
+        while isinstance(base, numpy.ndarray):
+            if base.flags.writeable:
+                return object()
+            base = base.base
+        try:
+            return None if base is None or memoryview(base).readonly else object()
+        except TypeError:
+            return object()  # memory of another library, which may write to it
+
+    def laid_out(self, tensor: Any, strides: Sequence[int]) -> Any:
+        """A copy."""
+        made, _ = self.empty(tensor.shape, strides, from_numpy(tensor.dtype).name)
+        made[...] = tensor
+        return made
+
+
+def _array(memory: Any, shape: Sequence[int], strides: Sequence[int], offset: int, kind: Any) -> Any:
+    """An array of dtype `kind` in an array of bytes, which is its base; strides and offset in elements."""
+    import numpy
+
+    if 0 in shape:
+        return numpy.ndarray(shape, kind, memory)
+    return numpy.ndarray(shape, kind, memory, offset * kind.itemsize, [stride * kind.itemsize for stride in strides])
+
+
+def adapter_for(kind: type) -> CheckedAdapter:
+    """The adapter for tensors of a class: that of the front-end which knows the class or one it derives from.
+
+    Everything else goes through numpy, which takes lists, numbers and what DLPack can share.
+    """
+    from hidet.plugins.host import load_registry
+
+    names = {f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__}
+    for spec in load_registry().frontends.values():
+        if spec.adapter is not None and not names.isdisjoint(spec.tensor_types):
+            adapter: CheckedAdapter = spec.resolve_adapter()
+            return adapter
+    return NumpyAdapter()

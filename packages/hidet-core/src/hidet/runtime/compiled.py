@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hidet.errors import DTypeError, LaunchError, ShapeError
-from hidet.runtime.adapter import NumpyAdapter, TensorAdapter
+from hidet.runtime.adapter import TensorAdapter
+from hidet.runtime.arguments import ArgumentCheck
 from hidet.runtime.executor import Executor, SegmentFunction
+from hidet.runtime.prepared import PreparedProgram, Versions
 from hidet.runtime.program import HostProgram, NodeCounts
 
 if TYPE_CHECKING:
@@ -70,28 +71,31 @@ class CompiledGraph:
         self._report = report
         self._code = keep_alive
         program = bundle.program
+        self._check = ArgumentCheck(program)
         self._executor = Executor(program, functions, _constant_slots(program, bundle.constants))
         self._prepare = None
         if program.prepare is not None:
-            self._prepare = _Prepared(program, functions, bundle.prepare_constants)
+            constants = _constant_slots(program.prepare, bundle.prepare_constants)
+            self._prepare = PreparedProgram(program.prepare, program.prepare_inputs, functions, constants)
 
     def __call__(self, *tensors: Any) -> Any:
-        """Run on numpy arrays or torch tensors, in the order of the graph's inputs; one result is returned bare.
+        """Run on numpy arrays, or tensors of an installed front-end's framework, in the order of the graph's inputs.
 
-        ShapeError or DTypeError names the argument that does not fit.
+        Results are tensors of the same library; a single one is returned bare. Arguments that lie otherwise in memory
+        than the graph was compiled for are copied. ShapeError, DTypeError or LaunchError names the argument that does
+        not fit.
         """
-        adapter, arguments = self._checked(tensors)
-        results = self.run(arguments, adapter)
+        adapter, arguments = self._check(tensors)
+        results = self.run(arguments, adapter, adapter.version)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(
-        self, arguments: Sequence[Any], adapter: TensorAdapter, versions: Callable[[Any], object] | None = None
-    ) -> list[Any]:
+    def run(self, arguments: Sequence[Any], adapter: TensorAdapter, versions: Versions | None = None) -> list[Any]:
         """Run without checks on tensors of `adapter`'s library. `versions(tensor)` changes when a parameter does."""
-        prepared: Sequence[int] = ()
-        if self._prepare is not None:
-            prepared = self._prepare.addresses(arguments, adapter, versions)
-        return self._executor.run(arguments, adapter, prepared)
+        if self._prepare is None:
+            return self._executor.run(arguments, adapter)
+        # Held until the call ends: another thread may replace the results with those of other parameters.
+        prepared = self._prepare.results(arguments, adapter, versions)
+        return self._executor.run(arguments, adapter, prepared.addresses)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file that `hidet.load` runs where only hidet-core and the target's wheel are installed.
@@ -105,60 +109,6 @@ class CompiledGraph:
     def report(self) -> CompileReport:
         """What the compilation did."""
         return self._report
-
-    def _checked(self, tensors: Sequence[Any]) -> tuple[TensorAdapter, list[Any]]:
-        inputs = self.bundle.program.inputs
-        if len(tensors) != len(inputs):
-            raise LaunchError(f"the compiled graph takes {len(inputs)} arguments, got {len(tensors)}")
-        import numpy
-
-        adapter = NumpyAdapter()
-        arguments: list[Any] = []
-        for number, (given, expected) in enumerate(zip(tensors, inputs, strict=True)):
-            if expected.tensor is None:
-                arguments.append(int(given))
-                continue
-            array = numpy.asarray(given)
-            slot = expected.tensor
-            if array.dtype != slot.dtype.numpy():
-                raise DTypeError(f"argument {number} ({expected.name}) is {array.dtype}, expected {slot.dtype.name}")
-            if len(array.shape) != len(slot.shape) or any(
-                isinstance(want, int) and want != have for want, have in zip(slot.shape, array.shape, strict=True)
-            ):
-                wanted = ", ".join(map(str, slot.shape))
-                raise ShapeError(f"argument {number} ({expected.name}) has shape {array.shape}, expected [{wanted}]")
-            arguments.append(numpy.ascontiguousarray(array).reshape(array.shape))
-        return adapter, arguments
-
-
-class _Prepared:
-    """Results of the prepare program, recomputed when a parameter changes."""
-
-    def __init__(
-        self, program: HostProgram, functions: Mapping[str, SegmentFunction], constants: Sequence[Any]
-    ) -> None:
-        assert program.prepare is not None
-        self._inputs = program.prepare_inputs
-        self._executor = Executor(program.prepare, functions, _constant_slots(program.prepare, constants))
-        self._key: tuple[object, ...] | None = None
-        self._results: list[Any] = []
-        self._addresses: list[int] = []
-
-    def addresses(
-        self, arguments: Sequence[Any], adapter: TensorAdapter, versions: Callable[[Any], object] | None
-    ) -> Sequence[int]:
-        """Addresses of up-to-date results."""
-        chosen = [arguments[n] for n in self._inputs]
-        pointer = adapter.pointer
-        key = tuple(map(pointer, chosen))
-        if versions is not None:
-            key += tuple(map(versions, chosen))  # type: ignore[arg-type]  # a mixed key
-        if key != self._key:
-            results = self._executor.run(chosen, adapter)
-            self._addresses = [pointer(r) for r in results]
-            self._results = results
-            self._key = key
-        return self._addresses
 
 
 def _constant_slots(program: HostProgram, arrays: Sequence[Any]) -> list[tuple[int, int, object]]:

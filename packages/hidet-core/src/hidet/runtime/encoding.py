@@ -35,7 +35,7 @@ def encode_program(program: HostProgram) -> Json:
     encoder = _Encoder()
     body = {
         "slots": program.slots,
-        "inputs": [[encoder.tensor(i.tensor), i.is_parameter, i.symbol, i.name] for i in program.inputs],
+        "inputs": [[encoder.tensor(i.tensor), i.is_parameter, encoder.dim(i.size), i.name] for i in program.inputs],
         "outputs": [
             [encoder.tensor(o.tensor), encoder.dim(o.storage), o.same_as, o.mutates, encoder.dim(o.size)]
             for o in program.outputs
@@ -44,7 +44,7 @@ def encode_program(program: HostProgram) -> Json:
         "buffers": [[b.slot, encoder.dim(b.nbytes), b.first, b.last] for b in program.buffers],
         "sizes": [[slot, encoder.dim(dim)] for slot, dim in program.sizes],
         "constants": [[c.slot, c.index] for c in program.constants],
-        "sources": [[s.name, s.input, s.axis] for s in program.symbols],
+        "sources": [[s.name, s.input, s.axis, s.offset, s.multiplier, s.divisor] for s in program.symbols],
         "prepare": None if program.prepare is None else encode_program(program.prepare),
         "prepare_inputs": program.prepare_inputs,
         "prepared": program.prepared,
@@ -60,7 +60,9 @@ def decode_program(data: Json) -> HostProgram:
         decoder = _Decoder(symbols)
         return HostProgram(
             slots=int(data["slots"]),
-            inputs=tuple(InputSlot(decoder.tensor(t), bool(p), s, str(n)) for t, p, s, n in data["inputs"]),
+            inputs=tuple(
+                InputSlot(decoder.tensor(t), bool(p), decoder.optional(s), str(n)) for t, p, s, n in data["inputs"]
+            ),
             outputs=tuple(
                 OutputSlot(decoder.tensor(t), decoder.optional(b), same, mutates, decoder.optional(size))
                 for t, b, same, mutates, size in data["outputs"]
@@ -69,7 +71,7 @@ def decode_program(data: Json) -> HostProgram:
             buffers=tuple(ArenaBuffer(s, decoder.dim(n), first, last) for s, n, first, last in data["buffers"]),
             sizes=tuple((int(slot), decoder.dim(dim)) for slot, dim in data["sizes"]),
             constants=tuple(ConstantSlot(int(slot), int(index)) for slot, index in data["constants"]),
-            symbols=tuple(SymbolSource(str(n), int(i), a) for n, i, a in data["sources"]),
+            symbols=tuple(SymbolSource(str(name), int(i), a, *facts) for name, i, a, *facts in data["sources"]),
             prepare=None if data["prepare"] is None else decode_program(data["prepare"]),
             prepare_inputs=tuple(data["prepare_inputs"]),
             prepared=tuple(data["prepared"]),

@@ -27,11 +27,11 @@ class TensorSlot:
 
 @dataclass(frozen=True, slots=True)
 class InputSlot:
-    """One argument of a call. `tensor` None: a plain integer, bound to symbol `symbol` (or unused if that is None)."""
+    """One argument of a call. `tensor` None: a plain integer, whose value is `size`."""
 
     tensor: TensorSlot | None
     is_parameter: bool = False
-    symbol: str | None = None
+    size: Dim | None = None
     name: str = ""
 
 
@@ -72,8 +72,7 @@ class Segment:
 class ForeignCall:
     """A node run by the frontend's framework, or by numpy.
 
-    arguments: where its tensor inputs lie, None for absent ones. results: where compiled code expects its outputs;
-    `keep` marks results that later steps read by address.
+    arguments: where its tensor inputs lie, None for absent ones. results: where compiled code expects its outputs.
     """
 
     name: str
@@ -85,11 +84,22 @@ class ForeignCall:
 
 @dataclass(frozen=True, slots=True)
 class SymbolSource:
-    """Where a symbol's value comes from: extent `axis` of input number `input`, or the integer input itself."""
+    """Where a symbol's value comes from: extent `axis` of input number `input`, or the integer input itself (None).
+
+    The value is (extent - offset) * multiplier / divisor: an extent of 2 * s + 6 has offset 6 and divisor 2.
+    """
 
     name: str
     input: int
     axis: int | None
+    offset: int = 0
+    multiplier: int = 1
+    divisor: int = 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the extent is the value."""
+        return (self.offset, self.multiplier, self.divisor) == (0, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +114,9 @@ class ConstantSlot:
 class HostProgram:
     """What a call does.
 
-    slots: length of the table. sizes: slots whose value is a size. prepare: the program that computes `prepared`
-    slots from parameters, its inputs being the inputs numbered `prepare_inputs`.
+    slots: length of the table. sizes: slots whose value is a size. symbols: sources of the symbols that sizes are made
+    of. prepare: the program that computes `prepared` slots from parameters, its inputs being the inputs numbered
+    `prepare_inputs`.
     """
 
     slots: int
@@ -119,6 +130,22 @@ class HostProgram:
     prepare: HostProgram | None = None
     prepare_inputs: tuple[int, ...] = ()
     prepared: tuple[int, ...] = ()
+
+
+def program_sizes(program: HostProgram) -> list[Dim]:
+    """Every size that a call needs, apart from those of its inputs; some occur more than once."""
+    found: list[Dim] = [buffer.nbytes for buffer in program.buffers] + [dim for _, dim in program.sizes]
+    tensors = [output.tensor for output in program.outputs if output.tensor is not None]
+    for output in program.outputs:
+        found += [dim for dim in (output.storage, output.size) if dim is not None]
+    for step in program.steps:
+        if isinstance(step, ForeignCall):
+            given = [argument for argument in step.arguments if argument is not None]
+            tensors += [item for item in (*given, *step.results) if isinstance(item, TensorSlot)]
+            found += [item for item in given if not isinstance(item, TensorSlot)]
+    for tensor in tensors:
+        found += [*tensor.shape, *tensor.strides, tensor.offset]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hidet import dims, dtypes
+from hidet import dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.errors import CompileError
 from hidet.graph.graph import Graph, Value
@@ -27,10 +27,11 @@ from hidet.runtime.program import (
     InputSlot,
     OutputSlot,
     Segment,
-    SymbolSource,
     TensorSlot,
+    program_sizes,
 )
 from hidet.schedule.select import ScheduledGraph, ScheduledTask
+from hidet.schedule.symbol_sources import require_sources, symbol_sources
 from hidet.schedule.task import ForeignStep
 
 
@@ -90,6 +91,7 @@ class _Builder:
             if isinstance(step, ForeignStep):
                 steps.append(self._foreign(step))
         buffers = [ArenaBuffer(s, n, *self.lifetimes.get(s, (0, 0))) for s, n in self.buffer_bytes.items()]
+        sources = symbol_sources([value.type for value in graph.inputs])
         program = HostProgram(
             slots=self.count,
             inputs=tuple(inputs),
@@ -98,9 +100,10 @@ class _Builder:
             buffers=tuple(buffers),
             sizes=tuple((slot, dim) for dim, slot in self.size_slots.items()),
             constants=tuple(constants),
-            symbols=_symbol_sources(graph),
+            symbols=tuple(sources.values()),
             prepared=tuple(prepared),
         )
+        require_sources(program_sizes(program), sources, {value.name: value.type for value in graph.inputs})
         return HostCode(program, modules, tuple(graph.constants))
 
     # --- slots -----------------------------------------------------------------------------------------------------
@@ -113,9 +116,7 @@ class _Builder:
 
     def _input(self, value: Value) -> InputSlot:
         if isinstance(value.type, DimType):
-            dim = value.type.dim
-            symbol = next(iter(dims.symbols(dim))).name if isinstance(dim, DimExpr) else None
-            return InputSlot(None, symbol=symbol, name=value.name)
+            return InputSlot(None, size=value.type.dim, name=value.name)
         self._new_slot(value)
         return InputSlot(self._tensor(value), value in self.graph.parameters, name=value.name)
 
@@ -237,22 +238,3 @@ def storage_bytes(type_: TensorType) -> Dim:
     for extent, stride in zip(type_.shape, type_.element_strides, strict=True):
         last = last + (extent - 1) * stride
     return last * type_.dtype.nbytes
-
-
-def _symbol_sources(graph: Graph) -> tuple[SymbolSource, ...]:
-    """The first input extent (or integer input) that is exactly each symbol."""
-    found: dict[str, SymbolSource] = {}
-    for number, value in enumerate(graph.inputs):
-        if isinstance(value.type, DimType):
-            _note(found, value.type.dim, number, None)
-        elif isinstance(value.type, TensorType):
-            for axis, extent in enumerate(value.type.shape):
-                _note(found, extent, number, axis)
-    return tuple(found.values())
-
-
-def _note(found: dict[str, SymbolSource], dim: Dim, number: int, axis: int | None) -> None:
-    if isinstance(dim, DimExpr):
-        symbols = dims.symbols(dim)
-        if len(symbols) == 1 and dim == dims.as_dim(symbols[0]) and symbols[0].name not in found:
-            found[symbols[0].name] = SymbolSource(symbols[0].name, number, axis)

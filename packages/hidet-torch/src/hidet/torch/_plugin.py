@@ -27,6 +27,8 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             name="torch",
             accepts=is_module,
             load="hidet.torch.export:import_module",
+            tensor_types=("torch.Tensor",),
+            adapter="hidet.torch.tensors:TorchAdapter",
             doc="torch.nn.Module, captured whole with its parameters",
         )
     ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from hidet import dtypes
 from hidet.dtypes import DType
-from hidet.errors import DTypeError
+from hidet.errors import DTypeError, LaunchError
+from hidet.runtime.adapter import TensorFacts
 
 
 @cache
@@ -46,7 +47,7 @@ def as_numpy(tensor: torch.Tensor) -> Any:
 
 
 class TorchAdapter:
-    """torch's side of `hidet.runtime.adapter.TensorAdapter`, for CPU tensors. Strides are in elements."""
+    """torch's side of `hidet.runtime.adapter.CheckedAdapter`, for CPU tensors. Strides are in elements."""
 
     # The unbound method itself: a call of it is cheaper than one through a Python function.
     pointer = staticmethod(torch.Tensor.data_ptr)
@@ -80,6 +81,57 @@ class TorchAdapter:
     def copy(target: torch.Tensor, source: torch.Tensor) -> None:
         """Copy values."""
         target.copy_(source)
+
+    @staticmethod
+    def memory_of(tensor: torch.Tensor) -> object:
+        """The tensor's storage, which may outlive it."""
+        return tensor.untyped_storage()
+
+    @staticmethod
+    def convert(value: Any) -> torch.Tensor:
+        """The value as a tensor; other libraries' arrays share their memory."""
+        return value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
+
+    @staticmethod
+    def signature(tensor: torch.Tensor) -> Hashable:
+        """What `describe` looks at."""
+        layout = tensor.stride() if tensor.layout is torch.strided else None
+        return (
+            tensor.dtype,
+            tensor.shape,
+            layout,
+            tensor.is_cpu,
+            tensor.is_neg(),
+            tensor.is_conj(),
+            tensor.requires_grad and torch.is_grad_enabled(),
+        )
+
+    @staticmethod
+    def describe(tensor: torch.Tensor) -> TensorFacts:
+        """LaunchError for tensors of other devices and sparse ones, and where a gradient would be lost."""
+        if not tensor.is_cpu or tensor.layout is not torch.strided:
+            raise LaunchError(
+                f"a tensor is on {tensor.device} with layout {tensor.layout}: expected a dense one on the CPU"
+            )
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise LaunchError(
+                "a tensor requires a gradient, which a compiled graph does not compute",
+                hint="call it under torch.no_grad(), or use torch.compile(model, backend='hidet')",
+            )
+        is_plain = not (tensor.is_neg() or tensor.is_conj())
+        return TensorFacts(
+            dtype_of(tensor.dtype), tuple(tensor.shape), tensor.stride(), is_readable=is_plain, is_writable=is_plain
+        )
+
+    @staticmethod
+    def version(tensor: torch.Tensor) -> object:
+        """torch's count of in-place updates."""
+        return version_of(tensor)
+
+    @staticmethod
+    def laid_out(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+        """A copy."""
+        return torch.empty_strided(tensor.shape, tuple(strides), dtype=tensor.dtype).copy_(tensor)
 
 
 def version_of(tensor: torch.Tensor) -> object:

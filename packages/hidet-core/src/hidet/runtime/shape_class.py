@@ -1,0 +1,162 @@
+"""Everything about a host program that depends on the values of its symbols alone, resolved once a shape class."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hidet.dims import Dim, DimExpr, compile_evaluator
+from hidet.runtime.plan import ALIGNMENT, plan_memory
+from hidet.runtime.program import ForeignCall, HostProgram, OutputSlot, TensorSlot, program_sizes
+
+Resolve = Callable[[Dim], int]
+
+LARGE_ARENA = 1 << 20
+"""Bytes from which an arena is mapped, so that its pages are huge where possible and go back when it is dropped."""
+
+
+@dataclass(slots=True)
+class Execution:
+    """What one running call owns: the slot table and the arena its temporaries lie in."""
+
+    table: Any
+    address: int
+    arena: object
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedTensor:
+    """A tensor with sizes known; strides and offset in elements."""
+
+    slot: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype_name: str
+    itemsize: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedOutput:
+    """An output with sizes known. nbytes: of the memory it needs, None when it lies in another output or an input.
+
+    is_whole: its elements are all of that memory, so that it needs no view.
+    """
+
+    tensor: ResolvedTensor
+    nbytes: int | None
+    is_whole: bool
+
+
+ResolvedArgument = ResolvedTensor | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedCall:
+    """Arguments and results of a foreign step with sizes known."""
+
+    arguments: tuple[ResolvedArgument, ...]
+    results: tuple[ResolvedTensor, ...]
+
+
+class SizeEvaluator:
+    """Values of all sizes of a program from those of its symbols: one generated function, made once."""
+
+    def __init__(self, program: HostProgram) -> None:
+        self._sizes: dict[int, DimExpr] = {id(d): d for d in program_sizes(program) if isinstance(d, DimExpr)}
+        names = [source.name for source in program.symbols]
+        self._evaluate = compile_evaluator(list(self._sizes.values()), names) if self._sizes else None
+
+    def __call__(self, values: Sequence[int]) -> Resolve:
+        """The size of each dim object of the program, with the symbols at `values`."""
+        if self._evaluate is None:
+            return lambda dim: dim if isinstance(dim, int) else _no_value(dim)
+        known: Mapping[int, int] = dict(zip(self._sizes, self._evaluate(values), strict=True))
+        return lambda dim: dim if isinstance(dim, int) else known[id(dim)]
+
+
+def _no_value(dim: Dim) -> int:
+    raise AssertionError(f"the size {dim} is no size of the program")
+
+
+class ShapeClass:
+    """A memory plan, sizes and outputs for one tuple of symbol values, and executions that are free to be used."""
+
+    __slots__ = ("_arena_bytes", "_buffer_slots", "_size_slots", "calls", "free", "outputs", "used")
+
+    def __init__(self, program: HostProgram, resolve: Resolve) -> None:
+        plan = plan_memory(
+            [(b.first, b.last) for b in program.buffers], [max(resolve(b.nbytes), 0) for b in program.buffers]
+        )
+        self._arena_bytes = plan.nbytes
+        self._buffer_slots = [(b.slot, offset) for b, offset in zip(program.buffers, plan.offsets, strict=True)]
+        self._size_slots = [(slot, resolve(dim)) for slot, dim in program.sizes]
+        self.outputs = [_resolve_output(output, resolve) for output in program.outputs]
+        self.calls = [_resolve_call(step, resolve) for step in program.steps if isinstance(step, ForeignCall)]
+        self.free: list[Execution] = []
+        self.used = 0
+
+    def take(self, slots: int, constants: Sequence[tuple[int, int]]) -> Execution:
+        """An execution nobody uses: a freed one, or a new one with its fixed slots filled."""
+        try:
+            return self.free.pop()
+        except IndexError:
+            pass
+        table = (ctypes.c_int64 * max(slots, 1))()
+        arena, base = _memory(self._arena_bytes)
+        for slot, offset in self._buffer_slots:
+            table[slot] = base + offset
+        for slot, value in (*self._size_slots, *constants):
+            table[slot] = value
+        return Execution(table, ctypes.addressof(table), arena)
+
+
+def _memory(nbytes: int) -> tuple[object, int]:
+    """Uninitialised memory and its address, a multiple of ALIGNMENT; (None, 0) for no bytes."""
+    if nbytes == 0:
+        return None, 0
+    if nbytes < LARGE_ARENA or sys.platform == "win32":
+        small = ctypes.create_string_buffer(nbytes + ALIGNMENT)
+        return small, -(-ctypes.addressof(small) // ALIGNMENT) * ALIGNMENT
+    # Private, so that a forked child has a copy; Python's default would let both write to the same pages.
+    mapped = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        mapped.madvise(mmap.MADV_HUGEPAGE)
+    view = ctypes.c_char.from_buffer(mapped)
+    # The view keeps the mapping alive, and the mapping goes when the view does.
+    return view, ctypes.addressof(view)
+
+
+def _resolve_tensor(tensor: TensorSlot, resolve: Resolve) -> ResolvedTensor:
+    return ResolvedTensor(
+        tensor.slot,
+        tuple(map(resolve, tensor.shape)),
+        tuple(map(resolve, tensor.strides)),
+        resolve(tensor.offset),
+        tensor.dtype.name,
+        tensor.dtype.nbytes,
+    )
+
+
+def _resolve_output(output: OutputSlot, resolve: Resolve) -> ResolvedOutput | int:
+    """The output with sizes known; a plain integer for a size result."""
+    if output.tensor is None:
+        assert output.size is not None
+        return resolve(output.size)
+    tensor = _resolve_tensor(output.tensor, resolve)
+    nbytes = None if output.storage is None else max(resolve(output.storage), 0)
+    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.strides, strict=True))
+    used = 0 if 0 in tensor.shape else last + 1
+    return ResolvedOutput(tensor, nbytes, nbytes == used * tensor.itemsize and tensor.offset == 0)
+
+
+def _resolve_call(step: ForeignCall, resolve: Resolve) -> ResolvedCall:
+    arguments: list[ResolvedArgument] = [
+        _resolve_tensor(a, resolve) if isinstance(a, TensorSlot) else None if a is None else resolve(a)
+        for a in step.arguments
+    ]
+    return ResolvedCall(tuple(arguments), tuple(_resolve_tensor(result, resolve) for result in step.results))
