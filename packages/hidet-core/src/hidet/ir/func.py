@@ -12,7 +12,13 @@ from hidet.ir.types import ValueType
 FunctionKind = Literal["kernel", "device", "host"]
 
 EXPORTED = ("export", True)
-"""Attribute of a host function that is called from outside its module, as the entry is."""
+"""Attribute of a function that is called from outside its module, as the entry is."""
+
+SHARED = "shared"
+"""Key of an attribute of device functions that several programs have in common and call too seldom to inline them.
+
+In a large graph those of a module with equal values are compiled once, as a module of their own. They call no function.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +27,7 @@ class Function:
 
     `kind`: "kernel" runs once per index of its launch grid, whose indices are `grid_vars` (i64); "device" is called
     from kernels; "host" runs on the CPU once and launches kernels. `result` None means no value is returned.
-    `attributes` are target-specific launch settings such as ("block", (256, 1, 1)), or `EXPORTED`.
+    `attributes` are target-specific launch settings such as ("block", (256, 1, 1)), `EXPORTED`, or one with key `SHARED`.
     """
 
     name: str
@@ -35,8 +41,8 @@ class Function:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module:
-    """Functions compiled together. `entry` names the host function that callers run; `externals` the kernels and
-    host functions that are linked from other modules."""
+    """Functions compiled together. `entry` names the host function that callers run; `externals` the functions
+    that are linked from other modules."""
 
     functions: tuple[Function, ...]
     entry: str

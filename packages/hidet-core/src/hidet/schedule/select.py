@@ -128,7 +128,15 @@ def _named(module: Module, symbol: str) -> Module:
 def rename_module(module: Module, names: dict[str, str]) -> Module:
     """The module with functions renamed, in definitions, launches and calls. Only host functions name kernels."""
     calls_change = any(f.kind == "device" and f.name in names for f in module.functions)
+    return _renamed(module, names, calls_change)
 
+
+def rename_calls(module: Module, names: dict[str, str]) -> Module:
+    """The module with calls of functions that it does not define renamed."""
+    return _renamed(module, names, calls_change=True)
+
+
+def _renamed(module: Module, names: dict[str, str], calls_change: bool) -> Module:
     def change(n: IRNode) -> IRNode | None:
         if isinstance(n, Launch) and n.kernel in names:
             return Launch(names[n.kernel], n.grid, n.arguments, n.cost)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hidet.ir.func import EXPORTED, Function, Module
+from hidet.ir.func import EXPORTED, SHARED, Function, Module
 from hidet.ir.structural import structural_hash
 from hidet.schedule.cost import graph_flops
 from hidet.schedule.host import HostCode
-from hidet.schedule.select import ScheduledGraph, rename_module
+from hidet.schedule.select import ScheduledGraph, rename_calls, rename_module
 
 SMALL_GRAPH_FLOPS = 10_000_000
 """Below this many operations a call is over before better code could pay for the time it takes to make."""
@@ -40,9 +40,37 @@ def compile_units(parts: Sequence[tuple[ScheduledGraph, HostCode]]) -> dict[str,
     if graph_flops(task for scheduled, _ in parts for task in scheduled.task_graph.tasks) < SMALL_GRAPH_FLOPS:
         merged = merge_modules([host, *kernels.values()], segments)
         return {"graph": CompileUnit(merged, structural_hash(host_digest, *hashes.items()), effort=1)}
-    units = {name: CompileUnit(module, hashes[name], effort=3) for name, module in kernels.items()}
+    units: dict[str, CompileUnit] = {}
+    for name, module in kernels.items():
+        own, libraries = split_shared(module)
+        units[name] = CompileUnit(own, hashes[name], effort=3)
+        for library in libraries:
+            if library.entry not in units:
+                units[library.entry] = CompileUnit(library, structural_hash(library), effort=3)
     # A segment is straight-line code that gains nothing from optimisation.
     return {**units, "host": CompileUnit(host, host_digest, effort=1)}
+
+
+def split_shared(module: Module) -> tuple[Module, list[Module]]:
+    """The module without its shared functions, and a module for each group of these; equal groups have equal names."""
+    groups: dict[object, list[Function]] = {}
+    for function in module.functions:
+        group = dict(function.attributes).get(SHARED)
+        if group is not None:
+            groups.setdefault(group, []).append(function)
+    if not groups:
+        return module, []
+    names: dict[str, str] = {}
+    libraries = []
+    for functions in groups.values():
+        suffix = structural_hash(*functions)[:16]
+        named = {f.name: f"{f.name}_{suffix}" for f in functions}
+        exported = tuple(_exported(replace(f, name=named[f.name])) for f in functions)
+        libraries.append(Module(exported, exported[0].name))
+        names.update(named)
+    rest = Module(tuple(f for f in module.functions if f.name not in names), module.entry)
+    externals = tuple(dict.fromkeys((*module.externals, *names.values())))
+    return replace(rename_calls(rest, names), externals=externals), libraries
 
 
 def merge_modules(modules: Iterable[Module], exported: Mapping[str, object]) -> Module:

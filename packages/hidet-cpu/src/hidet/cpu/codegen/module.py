@@ -115,7 +115,8 @@ def _emit_device(function: Function, state: ModuleState, is_visible: bool) -> st
     parameters = ", ".join(p.replace("noalias ", "") for p in _listed(function, names))
     words = ["alwaysinline" if attributes["inline"] else "noinline"] if "inline" in attributes else []
     words += ["nounwind", "willreturn memory(none)"] if attributes.get("pure") else ["nounwind"]
-    signature = f"define internal {result} @{function.name}({parameters}) {' '.join(words)}"
+    linkage = "" if is_visible else "internal "
+    signature = f"define {linkage}{result} @{function.name}({parameters}) {' '.join(words)}"
     table = attributes.get("table")
     if isinstance(table, tuple):
         return _emit_table(function, signature, names[function.params[0]], table)

@@ -29,7 +29,7 @@ from hidet.cpu.schedules.pack import launch_copy_rows
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import Function
+from hidet.ir.func import SHARED, Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store, While
 from hidet.ir.types import BufferType, PointerType
 from hidet.ops.rules import arithmetic_dtype
@@ -353,5 +353,10 @@ def _tile_function(shape: TileShape, pixels: int, vectors: int) -> Function:
     )  # fmt: skip
     body = build.seq([*stmts, Return(zero_index)])
     return Function(
-        f"tile_{pixels}x{vectors}", parameters, body, "device", result=index, attributes=(("inline", False),)
+        f"tile_{pixels}x{vectors}",
+        parameters,
+        body,
+        "device",
+        result=index,
+        attributes=(("inline", False), (SHARED, vectors)),
     )

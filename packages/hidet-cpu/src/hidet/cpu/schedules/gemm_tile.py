@@ -18,7 +18,7 @@ from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Const, Expr, Var
-from hidet.ir.func import Function
+from hidet.ir.func import SHARED, Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
 from hidet.ir.types import PointerType, VectorType
 
@@ -162,7 +162,14 @@ def _tile_function(
     body = build.seq([*_multiply(shape, rows, vectors, element, stride, unroll, arguments), Return(build.index(0))])
     parameters = tuple(v for v in arguments.listed() if isinstance(v, Var))
     # Inlined, the loops of a dozen tiles would be optimised as one, in more than linear time.
-    return Function(f"tile_{rows}x{vectors}", parameters, body, "device", result=index, attributes=(("inline", False),))
+    return Function(
+        f"tile_{rows}x{vectors}",
+        parameters,
+        body,
+        "device",
+        result=index,
+        attributes=(("inline", False), (SHARED, vectors)),
+    )
 
 
 def _multiply(
