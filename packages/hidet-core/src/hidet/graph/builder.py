@@ -97,9 +97,13 @@ class GraphBuilder:
         return tuple(self._nodes)
 
     @property
-    def last_node(self) -> Node:
-        """The node added last."""
-        return self._nodes[-1]
+    def node_count(self) -> int:
+        """How many nodes there are so far."""
+        return len(self._nodes)
+
+    def nodes_from(self, position: int) -> list[Node]:
+        """The nodes added since there were `position` of them."""
+        return self._nodes[position:]
 
     @property
     def constants(self) -> Mapping[Value, Constant]:

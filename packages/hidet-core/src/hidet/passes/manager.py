@@ -44,8 +44,12 @@ def run_graph_passes(graph: Graph, ctx: CompileContext) -> Graph:
 
 def run_program_passes(module: Module, ctx: CompileContext) -> Module:
     """Every program pass that applies to the target, in dependency order."""
+    if ctx.options.verify:
+        _verify_module(module, "as its schedule built it")
     for spec in ctx.registry.passes_for("program", ctx.target.name):
         module = _run(spec.name, spec.resolve(), module, "program", ctx)
+        if ctx.options.verify:
+            _verify_module(module, f"after pass {spec.name!r}")
     _dump(ctx, f"program_{module.entry}", module)
     return module
 
@@ -70,6 +74,16 @@ def _verify_graph(graph: Graph, after: str) -> None:
         verify_graph(graph)
     except VerifyError as error:
         raise VerifyError(f"after pass {after!r}: {error.message}", loc=error.loc) from error
+
+
+def _verify_module(module: Module, when: str) -> None:
+    from hidet.errors import VerifyError
+    from hidet.ir.verify import verify_module
+
+    try:
+        verify_module(module)
+    except VerifyError as error:
+        raise VerifyError(f"program {module.entry} {when}: {error.message}", loc=error.loc, hint=error.hint) from error
 
 
 def _dump(ctx: CompileContext, stage: str, subject: Graph | Module) -> None:

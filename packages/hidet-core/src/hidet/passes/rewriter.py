@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +30,9 @@ class GraphRewriter:
 
     def keep(self, node: Node) -> None:
         """Take over a node, reading replaced values where they were."""
-        self._builder.append(rebuild_node(node, self.mapping))
-        self._note_last()
+        rebuilt = rebuild_node(node, self.mapping)
+        self._builder.append(rebuilt)
+        self._producers.update(dict.fromkeys(rebuilt.outputs, rebuilt))
 
     def producer(self, value: Value) -> Node | None:
         """The node of the new graph, as far as it exists, that computes a (current) value."""
@@ -53,18 +55,21 @@ class GraphRewriter:
         self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any], at: Node | None
     ) -> tuple[Value, ...]:
         """Apply an operator with any number of outputs."""
-        with self._builder.at(None if at is None else at.loc):
-            made = self._builder.emit_all(op, [None if v is None else self.current(v) for v in inputs], attrs)
-        self._emitted.update(made)
-        self._note_last()
-        return made
+        with self._emitting(at):
+            return self._builder.emit_all(op, [None if v is None else self.current(v) for v in inputs], attrs)
+
+    def decompose(self, node: Node) -> Sequence[Value]:
+        """Emit the simpler operators that a node's operator says it consists of; what stands for its outputs."""
+        assert node.op.decompose is not None
+        with self._emitting(node):
+            return node.op.decompose(
+                self._builder, [None if v is None else self.current(v) for v in node.inputs], node.attrs
+            )
 
     def copy(self, value: Value, type_: TensorType, at: Node | None) -> Value:
         """The elements of a (current) value in memory of their own, with the strides of `type_`."""
-        with self._builder.at(None if at is None else at.loc):
+        with self._emitting(at):
             (made,) = self._builder.emit_all("copy", [self.current(value)], {}, [type_])
-        self._emitted.add(made)
-        self._note_last()
         return made
 
     def constant(self, data: Any, like: Value) -> Value:
@@ -88,9 +93,15 @@ class GraphRewriter:
         constants = {**self.graph.constants, **self._builder.constants}
         return replace(self.graph, nodes=nodes, outputs=tuple(retyped.get(v, v) for v in chosen), constants=constants)
 
-    def _note_last(self) -> None:
-        node = self._builder.last_node
-        self._producers.update(dict.fromkeys(node.outputs, node))
+    @contextmanager
+    def _emitting(self, at: Node | None) -> Iterator[None]:
+        """Give nodes emitted inside the place of `at`, and note what they make."""
+        start = self._builder.node_count
+        with self._builder.at(None if at is None else at.loc):
+            yield
+        for node in self._builder.nodes_from(start):
+            self._producers.update(dict.fromkeys(node.outputs, node))
+            self._emitted.update(node.outputs)
 
     def _output(self, old: Value, retyped: dict[Value, Value]) -> Value:
         """What stands for an output, laid out as the output was."""

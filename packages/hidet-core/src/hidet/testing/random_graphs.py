@@ -325,7 +325,10 @@ def _product(m: _Maker) -> Value | None:
     if x is None:
         return None
     y = m.emit("tanh", x)
-    return m.emit("matmul", x, y, trans_b=True) if m.rng.random() < 0.5 else m.emit("matmul", y, x, trans_a=True)
+    choice = m.rng.randrange(3)
+    if choice == 0:
+        return m.emit("addmm", m.steady(x.tensor.shape[-1:]), m.emit("matmul", x, y, trans_b=True), x, alpha=0.5)
+    return m.emit("matmul", x, y, trans_b=True) if choice == 1 else m.emit("matmul", y, x, trans_a=True)
 
 
 def _convolved(m: _Maker) -> Value | None:
