@@ -175,7 +175,8 @@ class Cast(Expr):
 
 @node
 class Bitcast(Expr):
-    """Reinterpretation of the same number of bits."""
+    """Reinterpretation of the same number of bits. A word of as many bits as a bool vector has lanes becomes that
+    vector, lane i from bit i."""
 
     a: Expr
     type: Type

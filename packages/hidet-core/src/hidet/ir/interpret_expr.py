@@ -13,6 +13,7 @@ from hidet.errors import LaunchError, UnsupportedOp
 from hidet.ir import expr as e
 from hidet.ir.memory import AddressSpace, Buffer, Pointer, dense_strides
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of
+from hidet.ir.verify_expr import is_mask_word
 
 Array = np.ndarray[Any, Any]
 
@@ -101,6 +102,8 @@ class ExprInterpreter:
             return self.space.pointer(int(a), node.dtype)
         if isinstance(a, Pointer):
             return np.asarray(a.address).astype(node.dtype.numpy())
+        if is_mask_word(node):
+            return np.array([int(a) >> lane & 1 for lane in range(node.lanes)], np.bool_)
         bits = np.atleast_1d(a).view(node.dtype.numpy())
         return bits if isinstance(node.type, VectorType) else bits[0:1].reshape(())
 

@@ -18,7 +18,7 @@ from hidet import dtypes
 from hidet.errors import VerifyError
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Const, Expr, Var
-from hidet.ir.func import Function, Module
+from hidet.ir.func import EXPORTED, Function, Module
 from hidet.ir.types import BufferType, PointerType, Type
 from hidet.ir.verify_expr import check_arguments, check_condition, check_element, check_expr, check_indices
 from hidet.ir.visit import walk
@@ -32,7 +32,7 @@ def verify_module(module: Module) -> None:
             raise VerifyError(f"the module has two functions called {function.name}")
         functions[function.name] = function
     entry = functions.get(module.entry)
-    if entry is None or entry.kind != "host":
+    if entry is None or not (entry.kind == "host" or EXPORTED in entry.attributes):
         raise VerifyError(f"entry {module.entry!r} is no host function of the module; it has {', '.join(functions)}")
     for function in module.functions:
         _Checker(function, functions, module.externals).run()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hidet import dtypes
+from hidet.dtypes import DType
 from hidet.errors import VerifyError
 from hidet.ir import expr as e
 from hidet.ir.expr_text import Names, type_text
@@ -166,8 +167,17 @@ def _cast(node: e.Cast, functions: Functions) -> None:
 
 
 def _bitcast(node: e.Bitcast, functions: Functions) -> None:
+    if is_mask_word(node):
+        return
     old, new = (_bits(type_) for type_ in (node.a.type, node.type))
     _require(old == new, "bitcast of {} ({} bits) to {} ({} bits)", node.a.type, old, node.type, new)
+
+
+def is_mask_word(node: e.Bitcast) -> bool:
+    """Whether the bits of a word become the lanes of a bool vector."""
+    word, lanes = node.a.type, node.type
+    is_mask = isinstance(lanes, VectorType) and lanes.dtype.is_bool
+    return is_mask and isinstance(word, DType) and word.kind == "uint" and word.bits == node.lanes
 
 
 def _bits(type_: Type) -> int:
