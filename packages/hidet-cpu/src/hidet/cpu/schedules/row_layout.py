@@ -9,13 +9,14 @@ from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.cpu.schedules.gemm_lanes import lane_wise
 from hidet.cpu.schedules.rows import RowOutput, RowProgram
+from hidet.cpu.schedules.spans import Span
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Var
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Stmt, Store
-from hidet.ir.visit import accesses, rewrite, substitute, walk
 from hidet.ir.types import with_lanes
+from hidet.ir.visit import accesses, rewrite, substitute, walk
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
@@ -30,24 +31,37 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RowLayout:
-    """Loops over rows (`outer`) and within a row (`inner`), outermost in memory first, at least one of each.
+class Columns:
+    """Rows side by side: a loop over neighbouring elements that belong to different rows.
 
-    maps: offsets of accesses. targets: offsets of outputs, in the program's order. unit: variables of axes of extent
-    one, which have no loop.
+    width: how many neighbours belong to the same row; `loop` counts groups * width elements. group: counts the rows.
+    """
+
+    loop: Loop
+    width: Dim
+    group: Var
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowLayout:
+    """Loops over rows (`outer`) and within a row (`inner`), outermost in memory first.
+
+    columns: given where neighbours in memory belong to different rows; else there are an outer and an inner loop, the
+    last one over the elements that lie closest together. maps: offsets of accesses. targets: offsets of outputs, in the
+    program's order. unit: variables of axes of extent one, which have no loop.
     """
 
     outer: tuple[Loop, ...]
     inner: tuple[Loop, ...]
+    columns: Columns | None
     maps: Mapping[Access, Affine]
     targets: tuple[Affine, ...]
     unit: frozenset[Var]
 
-    def is_contiguous(self, loop: Loop) -> bool:
-        """Whether most tensors that have one element for each element of the rows lie contiguously along `loop`."""
-        full = [m for m in (*self.maps.values(), *self.targets) if len(m.coefficients) > 0]
-        steps = [m.coefficient(loop.var) for m in full]
-        return 2 * sum(step == 1 for step in steps) >= sum(step != 0 for step in steps)
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """All loops."""
+        return (*self.outer, *self.inner, *(() if self.columns is None else (self.columns.loop,)))
 
 
 def row_layout(task: Task, program: RowProgram) -> RowLayout | None:
@@ -66,16 +80,40 @@ def row_layout(task: Task, program: RowProgram) -> RowLayout | None:
         return None
     pinned = frozenset(v for value in expressions(program) for v in _used_outside(value, maps))
     everything = [*maps.values(), *known]
-    lead = next((t for t, o in zip(known, program.outputs, strict=True) if not o.per_row), everything[0])
+    # The tensor that is read once a statistic decides; it has the most axes of those that the elements are made of.
+    read = [maps[access] for access in accesses(program.element) if access in maps]
+    written = [target for target, output in zip(known, program.outputs, strict=True) if not output.per_row]
+    lead = max([*read, *written, Affine({}, 0)], key=lambda m: len(m.coefficients))
     outer, outer_unit = _merge(program.outer, program.outer_extents, lead, everything, pinned)
     inner, inner_unit = _merge(program.inner, program.inner_extents, lead, everything, pinned)
-    return RowLayout(
-        outer or (Loop(build.size_var("row"), 1),),
-        inner or (Loop(build.size_var("column"), 1),),
-        maps,
-        known,
-        outer_unit | inner_unit,
-    )
+    outer, inner, columns = _columns(outer, inner, lead, [*maps.values(), *written], pinned)
+    return RowLayout(outer, inner, columns, maps, known, outer_unit | inner_unit)
+
+
+# Rows whose elements lie in runs shorter than this are better computed side by side, where their runs adjoin.
+_SHORT_RUN = 64
+
+_Loops = tuple[Loop, ...]
+
+
+def _columns(
+    outer: _Loops, inner: _Loops, lead: Affine, maps: Sequence[Affine], pinned: frozenset[Var]
+) -> tuple[_Loops, _Loops, Columns | None]:
+    """The loops, with those taken out that become columns. lead: the map that decides. maps: all that must agree."""
+    one_column = (Loop(build.size_var("column"), 1),)
+    if not outer:
+        return (Loop(build.size_var("row"), 1),), inner or one_column, None
+    last = outer[-1]
+    if inner and lead.coefficient(inner[-1].var) == 1:
+        run = inner[-1]
+        is_short = isinstance(run.extent, int) and run.extent < _SHORT_RUN and len(inner) > 1
+        if is_short and collapse_axes([last.var, run.var], [last.extent, run.extent], maps, pinned) == [[0, 1]]:
+            whole = Loop(run.var, last.extent * run.extent)
+            return outer[:-1], inner[:-1], Columns(whole, run.extent, last.var)
+        return outer, inner, None
+    if lead.coefficient(last.var) == 1:
+        return outer[:-1], inner, Columns(last, 1, last.var)
+    return outer, inner or one_column, None
 
 
 def expressions(program: RowProgram) -> tuple[Expr, ...]:
@@ -111,19 +149,6 @@ def _used_outside(value: Expr, maps: Mapping[Access, Affine]) -> set[Var]:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Span:
-    """Neighbouring values of a loop variable: `lanes` of them from `start` on.
-
-    mask: a bool vector that says which lanes count; None when all do.
-    """
-
-    var: Var
-    start: Expr
-    lanes: int = 1
-    mask: Expr | None = None
-
-
 class RowMemory:
     """The parameters of one kernel, and expressions that read and places to write in terms of loop variables."""
 
@@ -140,12 +165,19 @@ class RowMemory:
         for operand in dict.fromkeys(access.operand for access in apart):
             self._lowering.buffer(operand, self.pointers[operand], strides[operand])
         self._places = {access: self._place(offset) for access, offset in layout.maps.items()}
-        self._targets = {o: (t, self._place(t)) for o, t in zip(program.outputs, layout.targets, strict=True)}
+        self._targets = {
+            o: (t, self._place(t, o.per_row)) for o, t in zip(program.outputs, layout.targets, strict=True)
+        }
 
-    def _place(self, offset: Affine) -> Expr:
+    def _place(self, offset: Affine, per_row: bool = False) -> Expr:
+        """The offset in loop variables; of something that exists once a row, in groups of columns."""
         total: Expr = self.scope.size(offset.constant, "offset")
-        for loop in (*self.layout.outer, *self.layout.inner):
-            total = total + loop.var * self.scope.size(offset.coefficient(loop.var), "stride")
+        columns = self.layout.columns
+        variables = [loop.var for loop in self.layout.loops]
+        if columns is not None and per_row:
+            variables = [columns.group if var is columns.loop.var else var for var in variables]
+        for var in variables:
+            total = total + var * self.scope.size(offset.coefficient(var), "stride")
         return total
 
     def read(self, value: Expr, span: Span, bindings: Mapping[Var, Expr]) -> Expr | None:

@@ -14,16 +14,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
-from hidet import dims, dtypes
+from hidet import dims
 from hidet.compute.definition import Combiner
-from hidet.cpu.schedules.row_layout import RowLayout, RowMemory, Span
+from hidet.cpu.schedules.row_layout import RowLayout, RowMemory
 from hidet.cpu.schedules.rows import RowOutput, RowProgram, Statistic
+from hidet.cpu.schedules.spans import Body, Span, sweep
 from hidet.dims import Dim
 from hidet.ir import build
-from hidet.ir.expr import Bitcast, Expr, Unary, Var
+from hidet.ir.expr import Expr, Unary, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
-from hidet.ir.types import BufferType, PointerType, VectorType, with_lanes
+from hidet.ir.types import BufferType, PointerType, with_lanes
 from hidet.ir.visit import substitute, walk
 from hidet.schedule.rule import Program
 from hidet.schedule.task import Task
@@ -65,8 +66,6 @@ def assemble(task: Task, memory: RowMemory, function: Function, grid: tuple[Dim,
     return Program(Module((function, entry), "entry"), arguments)
 
 
-# Statements for the elements of a span, with the number of the accumulator to use; None without a form in SIMD vectors.
-Body = Callable[[Span, int], "list[Stmt] | None"]
 Content = Callable[[Span], "Expr | None"]
 
 
@@ -81,10 +80,10 @@ class _Kernel:
             self.position = self.position * extent + loop.var
         self.count = memory.scope.size(program.row_elements, "count")
         self.capacity = KEPT_BYTES // program.dtype.nbytes
-        wants = program.is_computed or any(s.stored for s in program.statistics)
+        wants = is_worth_keeping(program)
         fits = dims.prove_le(program.row_elements, self.capacity)
         self.keeps = None if wants and fits is None else wants and fits is not False
-        # Whole vectors are written, also where a row ends within one.
+        # Whole vectors are read, also where a row ends within one.
         self.array = Var("kept", BufferType(program.dtype, (build.index(self.capacity + lanes),), space="local"))
 
     @property
@@ -115,7 +114,7 @@ class _Kernel:
             if keep:
                 content = self._kept
             elif statistic.stored:
-                content = _composed(folded, content)
+                content = composed(folded, content)
         return build.seq([*stmts, *(self._output(output, content, bindings) for output in program.outputs)])
 
     def _computed(self, value: Expr, bindings: Mapping[Var, Expr], span: Span) -> Expr | None:
@@ -150,11 +149,11 @@ class _Kernel:
             stmts: list[Stmt] = [Declare(element, loaded), Declare(result, value)]
             if keep:
                 place = substitute(self.position, {span.var: span.start})
-                stmts.append(Store(self.array, (place,), result if statistic.stored else element))
+                stmts.append(Store(self.array, (place,), result if statistic.stored else element, span.mask))
             counted = result if span.mask is None else build.select(span.mask, result, identity)
             return [*stmts, Assign(accumulator, combiner.combine([accumulator], [counted])[0])]
 
-        loops = self._sweep(2 if statistic.function is not None or _has_function(statistic.value) else 4, body)
+        loops = self._sweep(2 if is_costly(statistic) else 4, body)
         start: list[Stmt] = [Declare(v, build.broadcast(identity, v.lanes)) for v in partial.values()]
         vector: Expr = partial[0]
         for number in range(1, len(partial)):
@@ -179,43 +178,16 @@ class _Kernel:
         return store
 
     def _sweep(self, unroll: int, body: Body) -> Stmt:
-        """Loops over the row: SIMD vectors, several at a time, then single ones of which the last may be cut short.
-
-        What has no form with vectors is left to LLVM.
-        """
-        var, extent = self.layout.inner[-1].var, self.extents[-1]
-        lanes, step = self.lanes, unroll * self.lanes
-        if body(Span(var, var, lanes), 0) is None:
-            plain = body(Span(var, var), 0)
-            assert plain is not None
-            inner: Stmt = For(var, build.index(0), extent, build.seq(plain), kind="vectorize")
-        else:
-            main = [stmt for n in range(unroll) for stmt in body(Span(var, var + n * lanes, lanes), n) or []]
-            whole = build.binary("truncdiv", extent, build.index(step)) * step
-            mask = Var("mask", VectorType(dtypes.boolean, lanes))
-            rest = body(Span(var, var, lanes, mask), 0) or []
-            rest = [Declare(mask, _first_lanes(extent - var, lanes)), *rest]
-            inner = build.seq(
-                [
-                    For(var, build.index(0), whole, build.seq(main), step=step),
-                    For(var, whole, extent - whole, build.seq(rest), step=lanes),
-                ]
-            )
+        """Loops over the row."""
+        inner = sweep(self.layout.inner[-1].var, build.index(0), self.extents[-1], self.lanes, unroll, body)
         for loop, size in reversed(list(zip(self.layout.inner[:-1], self.extents[:-1], strict=True))):
             inner = For(loop.var, build.index(0), size, inner)
         return inner
 
 
-_MASK_WORDS = {8: dtypes.u8, 16: dtypes.u16, 32: dtypes.u32}
+def composed(outer: Callable[[Span, Expr], Expr | None], inner: Content) -> Content:
+    """`outer` of what `inner` gives."""
 
-
-def _first_lanes(count: Expr, lanes: int) -> Expr:
-    """A mask of the first `count` > 0 lanes, or of all of them: bits of an integer, as AVX-512 has it."""
-    bits = build.binary("shr", build.index(2**lanes - 1), lanes - build.minimum(count, lanes))
-    return Bitcast(build.cast(bits, _MASK_WORDS[lanes]), VectorType(dtypes.boolean, lanes))
-
-
-def _composed(outer: Callable[[Span, Expr], Expr | None], inner: Content) -> Content:
     def content(span: Span) -> Expr | None:
         element = inner(span)
         return None if element is None else outer(span, element)
@@ -236,5 +208,11 @@ def _fold_lanes(combiner: Combiner, value: Expr) -> tuple[list[Stmt], Expr]:
     return [*stmts, Declare(total, value)], total
 
 
-def _has_function(value: Expr) -> bool:
-    return any(isinstance(n, Unary) for n in walk(value))
+def is_worth_keeping(program: RowProgram) -> bool:
+    """Whether elements take more than a load, so that a copy of the row saves work."""
+    return program.is_computed or any(s.stored for s in program.statistics)
+
+
+def is_costly(statistic: Statistic) -> bool:
+    """Whether folding an element takes more than a few operations, so that two vectors at a time fill the pipelines."""
+    return statistic.function is not None or any(isinstance(n, Unary) for n in walk(statistic.value))

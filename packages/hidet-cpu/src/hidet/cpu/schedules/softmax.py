@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
 
 from hidet import dtypes
 from hidet.cpu.math.coefficients import EXP, LN2
 from hidet.cpu.math.exponential import LOG2_E
 from hidet.cpu.math.format import SINGLE
 from hidet.cpu.math.steps import as_bits, from_bits, polynomial, shift_left
-from hidet.cpu.schedules.row_layout import RowLayout, row_layout
-from hidet.cpu.schedules.row_loops import contiguous_rows
-from hidet.cpu.schedules.rows import RowProgram, Statistic, row_program
+from hidet.cpu.schedules.row_rule import RowRule
+from hidet.cpu.schedules.rows import Rework, Statistic
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
-from hidet.schedule.task import Task
-from hidet.target import Target
-
-# Elements of one work item: a few microseconds of work.
-ITEM_ELEMENTS = 16384
-# Time of one element on a core with 512-bit vectors, mostly for its exponential.
-PICOSECONDS = 200
-
-_ARITHMETIC = (dtypes.f32, dtypes.f64)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    program: RowProgram
-    layout: RowLayout
-
-
-class SoftmaxRule:
-    """Schedules softmax and log_softmax."""
-
-    def match(self, task: Task, target: Target) -> Match | None:
-        """Both operators on f64, f32, f16 and bf16 tensors of any strides."""
-        if task.anchor is None or task.anchor.op.name not in _REWORKS:
-            return None
-        program = row_program(task, _REWORKS[task.anchor.op.name])
-        if program is None or program.dtype not in _ARITHMETIC:
-            return None
-        layout = row_layout(task, program)
-        return None if layout is None else Match(task, _Found(program, layout))
-
-    def space(self, match: Match, target: Target) -> SearchSpace:
-        """How many elements one work item computes."""
-        return SearchSpace({"item_elements": (4096, 16384, 65536)})
-
-    def default(self, match: Match, target: Target) -> Params:
-        """A few microseconds a work item."""
-        return {"item_elements": ITEM_ELEMENTS}
-
-    def build(self, match: Match, params: Params, target: Target) -> Program:
-        """One kernel."""
-        found: _Found = match.data
-        lanes = max(8, target.vector_bits // found.program.dtype.bits)
-        return contiguous_rows(match.task, found.program, found.layout, params["item_elements"], lanes, PICOSECONDS)
 
 
 def _softmax(held: Var, statistics: tuple[Statistic, ...], final: Expr) -> tuple[tuple[Statistic, ...], Expr]:
@@ -100,4 +57,9 @@ def _exp_of_nonpositive(x: Expr) -> Expr:
     return near * from_bits(shift_left(as_bits(shifted, dtypes.i32), SINGLE.mantissa), dtypes.f32)
 
 
-_REWORKS = {"softmax": _softmax, "log_softmax": _log_softmax}
+class SoftmaxRule(RowRule):
+    """Schedules softmax and log_softmax."""
+
+    reworks: ClassVar[Mapping[str, Rework]] = {"softmax": _softmax, "log_softmax": _log_softmax}
+    # Mostly for the exponential.
+    picoseconds: ClassVar[int] = 250

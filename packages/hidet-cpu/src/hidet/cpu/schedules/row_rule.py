@@ -1,0 +1,63 @@
+"""The rule that row programs share: matching, and the choice between SIMD along rows and across them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hidet import dtypes
+from hidet.cpu.schedules.lane_loops import adjoining_rows
+from hidet.cpu.schedules.row_layout import RowLayout, row_layout
+from hidet.cpu.schedules.row_loops import contiguous_rows
+from hidet.cpu.schedules.rows import Rework, RowProgram, row_program
+from hidet.cpu.schedules.spans import vector_lanes
+from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.task import Task
+from hidet.target import Target
+
+# Elements of one work item: a few microseconds of work.
+ITEM_ELEMENTS = 16384
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    program: RowProgram
+    layout: RowLayout
+
+
+class RowRule:
+    """Schedules anchors that are statistics of rows followed by an element-wise stage.
+
+    reworks: operators with a cheaper form than their definition. picoseconds: time of one element on a core with
+    512-bit vectors.
+    """
+
+    reworks: ClassVar[Mapping[str, Rework]] = {}
+    picoseconds: ClassVar[int]
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """f64, f32, f16 and bf16 tensors of any strides."""
+        if task.anchor is None:
+            return None
+        program = row_program(task, self.reworks.get(task.anchor.op.name))
+        if program is None or program.dtype not in (dtypes.f32, dtypes.f64):
+            return None
+        layout = row_layout(task, program)
+        return None if layout is None else Match(task, _Found(program, layout))
+
+    def space(self, match: Match, target: Target) -> SearchSpace:
+        """How many elements one work item computes."""
+        return SearchSpace({"item_elements": (4096, 16384, 65536)})
+
+    def default(self, match: Match, target: Target) -> Params:
+        """A few microseconds a work item."""
+        return {"item_elements": ITEM_ELEMENTS}
+
+    def build(self, match: Match, params: Params, target: Target) -> Program:
+        """One kernel."""
+        program, layout = match.data.program, match.data.layout
+        lanes = vector_lanes(target.vector_bits, program.dtype.bits)
+        if layout.columns is not None:
+            return adjoining_rows(match.task, program, layout, lanes, self.picoseconds)
+        return contiguous_rows(match.task, program, layout, params["item_elements"], lanes, self.picoseconds)
