@@ -51,6 +51,12 @@ def _in_common_type(e: Emitter, operands: Sequence[Value | None], build: Callabl
     return (e.cast(first, given[0].tensor.dtype), *others)
 
 
+def _statistics(e: Emitter, values: Sequence[Value]) -> list[Value]:
+    """Mean and inverse deviation, the second and third result, in the types that torch gives them."""
+    types = zip(values, e.results[1:], strict=True)
+    return [value if type_ is None else e.cast(value, type_.dtype) for value, type_ in types]
+
+
 def _layer_norm(
     e: Emitter, x: Value, normalized_shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
 ) -> Results:
@@ -62,7 +68,7 @@ def _layer_norm(
             return (e.emit("layer_norm", *operands, **attrs), None, None)
         normal, *statistics = e.emit_all("layer_norm_with_statistics", operands, attrs)
         kept = tuple(range(-rank, 0))
-        return (normal, *[e.unsqueeze(statistic, kept) for statistic in statistics])
+        return (normal, *_statistics(e, [e.unsqueeze(statistic, kept) for statistic in statistics]))
 
     return _in_common_type(e, (x, weight, bias), build)
 
@@ -107,7 +113,8 @@ def _group_norm(
 
     def build(*operands: Value | None) -> Results:
         if e.is_read(1) or e.is_read(2):
-            return e.emit_all("group_norm_with_statistics", operands, attrs)
+            normal, *statistics = e.emit_all("group_norm_with_statistics", operands, attrs)
+            return (normal, *_statistics(e, statistics))
         return (e.emit("group_norm", *operands, **attrs), None, None)
 
     return _in_common_type(e, (x, weight, bias), build)
