@@ -1,0 +1,87 @@
+"""Batch norms folded into the convolution or linear layer before them."""
+
+import pytest
+
+from hidet.passes.graph.fold_conv_batch_norm import FoldConvBatchNorm
+
+PARAMETERS = "param %m: f64[4], param %positive: f64[4], param %g: f64[4], param %b: f64[4]"
+
+
+def test_scale_goes_into_the_weight_and_shift_into_the_bias(becomes):
+    becomes(
+        FoldConvBatchNorm(),
+        f"""
+        graph g(%x: f64[1, 2, 5, 5], param %w: f64[4, 2, 3, 3], param %c: f64[4], {PARAMETERS}):
+          %0: f64[1, 4, 5, 5] = conv(%x, %w, %c, padding=1)
+          %1: f64[1, 4, 5, 5] = batch_norm(%0, %m, %positive, %g, %b, eps=0.001)
+          return %1
+        """,
+        f"""
+        graph g(%x: f64[1, 2, 5, 5], param %w: f64[4, 2, 3, 3], param %c: f64[4], {PARAMETERS}):
+          const %eps: f64[] = 0.001
+          %0: f64[4] = add(%positive, %eps)
+          %1: f64[4] = rsqrt(%0)
+          %2: f64[4] = mul(%1, %g)
+          %3: f64[4] = neg(%m)
+          %4: f64[4] = sub(%c, %m)
+          %5: f64[4] = mul(%4, %2)
+          %6: f64[4] = add(%5, %b)
+          %7: f64[4, 1, 1, 1] = reshape(%2, shape=[4, 1, 1, 1])
+          %8: f64[4, 2, 3, 3] = mul(%w, %7)
+          %9: f64[1, 4, 5, 5] = conv(%x, %8, %6, padding=1)
+          return %9
+        """,
+    )
+
+
+@pytest.mark.parametrize("absent", ["none, none", "%g, none", "none, %b"])
+def test_absent_weights_and_biases_count_as_one_and_zero(ctx, parse, same_result, absent):
+    graph = parse(f"""
+        graph g(%x: f64[2, 3, 5], param %w: f64[4, 3, 1], {PARAMETERS}):
+          %0: f64[2, 4, 5] = conv(%x, %w, none)
+          %1: f64[2, 4, 5] = batch_norm(%0, %m, %positive, {absent}, eps=0.001)
+          return %1
+    """)
+    after = FoldConvBatchNorm().run(graph, ctx)
+    assert "batch_norm" not in [node.op.name for node in after.nodes]
+    same_result(graph, after)
+
+
+def test_statistics_in_f32_fold_into_half_precision_weights(ctx, parse):
+    statistics = "param %m: f32[4], param %positive: f32[4], param %g: f32[4], param %b: f32[4]"
+    graph = parse(f"""
+        graph g(%x: bf16[1, 2, 5, 5], param %w: bf16[4, 2, 3, 3], {statistics}):
+          %0: bf16[1, 4, 5, 5] = conv(%x, %w, padding=1)
+          %1: bf16[1, 4, 5, 5] = batch_norm(%0, %m, %positive, %g, %b)
+          return %1
+    """)
+    *_, conv = FoldConvBatchNorm().run(graph, ctx).nodes
+    assert [value.tensor.dtype.short for value in conv.values] == ["bf16", "bf16", "bf16"]
+
+
+@pytest.mark.parametrize(
+    "lines, result",
+    [
+        (
+            [
+                "%0: f64[1, 4, 5, 5] = conv(%x, %w, padding=1)",
+                "%1: f64[1, 4, 5, 5] = batch_norm(%0, %m, %positive, %g, %b)",
+            ],
+            "%1, %0",
+        ),
+        (
+            [
+                "%0: f64[4, 2, 3, 3] = mul(%w, %y)",
+                "%2: f64[1, 4, 5, 5] = conv(%x, %0, padding=1)",
+                "%1: f64[1, 4, 5, 5] = batch_norm(%2, %m, %positive, %g, %b)",
+            ],
+            "%1",
+        ),
+    ],
+    ids=["the convolution is read by others", "the weight is computed"],
+)
+def test_other_convolutions_are_left_alone(becomes, lines, result):
+    body = "".join(f"          {line}\n" for line in lines)
+    inputs = f"%x: f64[1, 2, 5, 5], %y: f64[4, 2, 3, 3], param %w: f64[4, 2, 3, 3], {PARAMETERS}"
+    text = f"\n        graph g({inputs}):\n{body}          return {result}\n"
+    becomes(FoldConvBatchNorm(), text, text)
