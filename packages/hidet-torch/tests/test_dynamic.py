@@ -148,3 +148,7 @@ def test_a_size_that_depends_on_data_is_refused() -> None:
 def test_a_number_read_from_a_tensor_stays_in_the_graph(check_compiled: Callable[..., Any]) -> None:
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
         check_compiled(lambda x: x * x.sum().item(), R(4))
+
+
+def test_a_float_argument_may_change(check_compiled: Callable[..., Any]) -> None:
+    check_compiled(lambda x, a: x * a + a, R(4), 2.5, more=[(R(4), 3.5), (R(4), 0.1)], dynamic=True)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import hidet.torch
 
@@ -152,3 +153,51 @@ def test_autocast_is_on_again_in_the_recomputation() -> None:
     theirs.float().sum().backward()
     for got, want in zip(_gradients(model), _gradients(reference), strict=True):
         torch.testing.assert_close(got, want, rtol=5e-2, atol=5e-2)
+
+
+def test_a_custom_autograd_function_keeps_its_own_backward() -> None:
+    x, reference = X.clone().requires_grad_(), X.clone().requires_grad_()
+    torch.compile(lambda v: _Doubled.apply(v.sin()).sum(), backend="hidet", fullgraph=True)(x).backward()
+    _Doubled.apply(reference.sin()).sum().backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(x.grad, reference.grad)
+
+
+class _Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return gradients[0] * x
+
+
+def test_activation_checkpoints_give_the_same_gradients() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 6))
+    reference = copy.deepcopy(model)
+    function = torch.compile(
+        lambda module, x: checkpoint(module, x, use_reentrant=False).sum(), backend="hidet", fullgraph=True
+    )
+    function(model, X).backward()
+    reference(X).sum().backward()
+    for got, want in zip(_gradients(model), _gradients(reference), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_no_gradient_flows_through_a_part_under_no_grad() -> None:
+    model = nn.Linear(6, 6)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            hidden = model(x)
+        result: torch.Tensor = model(hidden)
+        return result
+
+    torch.compile(function, backend="hidet", fullgraph=True)(X).sum().backward()
+    gradient = model.weight.grad
+    assert gradient is not None
+    model.zero_grad()
+    function(X).sum().backward()
+    torch.testing.assert_close(gradient, model.weight.grad)

@@ -36,7 +36,6 @@ _IGNORED = frozenset(
         "aten._assert_tensor_metadata.default",
         "aten.sym_constrain_range.default",
         "aten.sym_constrain_range_for_size.default",
-        "aten._assert_async.msg",
         "aten._assert_scalar.default",
     }
 )
