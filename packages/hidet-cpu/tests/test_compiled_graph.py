@@ -14,6 +14,7 @@ import pytest
 import hidet
 from hidet import dims, dtypes
 from hidet.context import CompileContext, make_context
+from hidet.cpu.arch import arch_from_text
 from hidet.driver import compile_graph
 from hidet.errors import ArtifactError, DTypeError, LaunchError, ShapeError
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
@@ -174,3 +175,21 @@ def test_a_join_is_not_taken_for_an_epilogue_of_one_of_its_parts(ctx: CompileCon
     graph = _graph(ctx, build)
     x, w = _random(3, 7), _random(7, 5)
     np.testing.assert_allclose(compile_graph(graph, ctx)(x, w), np.concatenate([x @ w, x], 1), rtol=1e-5, atol=1e-5)
+
+
+def test_arrays_of_short_vectors_are_read_where_they_lie() -> None:
+    """Vectors of 32 bytes in a local array are not aligned to 64."""
+    from hidet.cpu.codegen import emit_module
+    from hidet.ir import build
+    from hidet.ir.expr import Var
+    from hidet.ir.func import Function, Module
+    from hidet.ir.stmt import Declare, Store
+    from hidet.ir.types import BufferType, PointerType
+
+    out = Var("out", PointerType(dtypes.bf16))
+    array = Var("array", BufferType(dtypes.bf16, (build.index(4),), None, "local", lanes=16))
+    body = build.seq([Declare(array), Store(out, (build.index(0),), build.load(array, 1))])
+    text = emit_module(Module((Function("entry", (out,), body, kind="host"),), "entry"), arch_from_text("haswell"))
+    loads = [line for line in text.splitlines() if "load <16 x i16>" in line]
+    assert len(loads) == 1
+    assert "align 32" in loads[0]

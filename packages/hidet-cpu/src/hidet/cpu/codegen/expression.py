@@ -136,7 +136,7 @@ class ExpressionEmitter:
     def _operands(self, node: e.Expr) -> tuple[e.Expr, ...]:
         """The children that are evaluated whatever happens."""
         if isinstance(node, e.Select) and self._branches(node):
-            return (node.condition,)
+            return (_of_all_lanes(node.condition),)
         if isinstance(node, e.Binary) and self._short_circuits(node):
             return (node.a,)
         if isinstance(node, e.Load | e.AddressOf):
@@ -145,7 +145,8 @@ class ExpressionEmitter:
         return children
 
     def _branches(self, node: e.Select) -> bool:
-        return node.condition.lanes == 1 and (self.reads_memory(node.a) or self.reads_memory(node.b))
+        is_scalar = _of_all_lanes(node.condition).lanes == 1
+        return is_scalar and (self.reads_memory(node.a) or self.reads_memory(node.b))
 
     def _short_circuits(self, node: e.Binary) -> bool:
         return node.op in ("land", "lor") and node.lanes == 1 and self.reads_memory(node.b)
@@ -269,7 +270,7 @@ class ExpressionEmitter:
 
     def _branch(self, node: e.Select) -> str:
         """A select whose sides read memory: only the taken side is executed."""
-        condition = self.value(node.condition)
+        condition = self.value(_of_all_lanes(node.condition))
         then, otherwise, done = self.labels("then", "else", "joined")
         self.line(f"br i1 {condition}, label %{then}, label %{otherwise}")
         ends = []
@@ -317,7 +318,9 @@ class ExpressionEmitter:
         pointer = self.pointer(node.buffer, node.indices)
         type_, alignment = memory_type(node.type), node.dtype.nbytes
         if isinstance(node.buffer.type, BufferType) and node.buffer.type.lanes > 1:
-            alignment = 64
+            # The array starts at a multiple of 64; its elements lie as far apart as they are long.
+            size = node.buffer.type.lanes * node.dtype.nbytes
+            alignment = min(64, size & -size)
         if node.mask is not None:
             mask = (register_type(node.mask.type), self.value(node.mask))
             name = f"llvm.masked.load.{suffix_of(type_)}.p0"
@@ -358,6 +361,11 @@ class ExpressionEmitter:
         self.module.declare("llvm.prefetch.p0", "void", ("ptr", "i32", "i32", "i32"))
         self.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
         return "0"
+
+
+def _of_all_lanes(condition: e.Expr) -> e.Expr:
+    """The scalar condition that a vector repeats in each lane; any other condition as it is."""
+    return condition.a if isinstance(condition, e.Broadcast) else condition
 
 
 def _dense(shape: Sequence[e.Expr]) -> tuple[e.Expr, ...]:
