@@ -14,7 +14,7 @@ from hidet.cpu.loader import load_objects
 from hidet.cpu.toolchain import compile_assembly, compile_object
 from hidet.errors import CodegenError
 from hidet.ir import build
-from hidet.ir.expr import Bitcast, Load, Var
+from hidet.ir.expr import Bitcast, Broadcast, Load, Select, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Assign, Declare, Return, Store
 from hidet.ir.types import PointerType, VectorType
@@ -150,3 +150,20 @@ def test_masked_lanes_are_neither_read_nor_written(dtype) -> None:
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.address("k"))(cells.ctypes.data, 0, 1)
     expected = np.where(m[8:], np.where(m[:8], a, np.zeros_like(a)), np.full(8, 7).astype(dtype.numpy()))
     np.testing.assert_array_equal(o, expected)
+
+
+def test_a_vector_behind_a_condition_of_all_lanes_is_not_read_when_it_is_false() -> None:
+    vector = VectorType(F32, 8)
+    condition, pointer = Var("c", dtypes.boolean), Var("p", PointerType(F32))
+    value = Select(
+        Broadcast(condition, VectorType(dtypes.boolean, 8)),
+        Load(pointer, (build.index(0),), vector),
+        build.broadcast(build.const(0.0, F32), 8),
+        vector,
+    )
+    function = Function("f", (condition, pointer), Return(value), "device", (), vector)
+    lines = text_of(function).splitlines()
+    branch = next(number for number, line in enumerate(lines) if "br i1 %arg.c.0" in line)
+    read = next(number for number, line in enumerate(lines) if "load <8 x float>" in line)
+    assert branch < read
+    assert not any(" select " in line for line in lines)
