@@ -155,6 +155,8 @@ def test_autocast_is_on_again_in_the_recomputation() -> None:
         torch.testing.assert_close(got, want, rtol=5e-2, atol=5e-2)
 
 
+# dynamo makes an object of the class to trace it.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_a_custom_autograd_function_keeps_its_own_backward() -> None:
     x, reference = X.clone().requires_grad_(), X.clone().requires_grad_()
     torch.compile(lambda v: _Doubled.apply(v.sin()).sum(), backend="hidet", fullgraph=True)(x).backward()

@@ -233,6 +233,11 @@ def _addcdiv(e: Emitter, x: Value, a: Value, b: Value, *, value: Number = 1) -> 
     return arithmetic(e, "addcdiv", x, a, b, value=value)
 
 
+def _fma(e: Emitter, a: Operand, b: Operand, c: Value) -> Value:
+    """prims.fma: a * b + c."""
+    return arithmetic(e, "addcmul", c, a, b)
+
+
 def _nan_to_num(
     e: Emitter, x: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Value:
@@ -310,6 +315,7 @@ _SINGLE: dict[str, Handler] = {
     "aten.isclose.default": _isclose,
     "aten._to_copy.default": to_copy,
     "prims.convert_element_type.default": _convert_type,
+    "prims.fma.default": _fma,
     "aten.clone.default": _same,
     "aten.alias.default": _same,
     "aten.detach.default": _same,
