@@ -18,6 +18,7 @@ from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.progress import CompileProgress
 from hidet.runtime.artifact import segment_symbols
+from hidet.runtime.bake import bake_prepared
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.schedule.cache_key import module_key
 from hidet.schedule.host import HostCode, build_host_program
@@ -92,6 +93,10 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
         target=ctx.target.name,
         arch=ctx.target.arch,
     )
+    functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in segment_symbols(program)}
+    if prepare is not None and not prepare.host.program.inputs:
+        with clock("prepare"):
+            bundle = bake_prepared(bundle, functions)
     report = CompileReport(
         nodes=count_nodes(main.scheduled),
         kernels=len(main.scheduled.modules),
@@ -104,7 +109,6 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
         weight_bytes=_bytes_of([*graph.parameters, *graph.constants]),
         prepared_bytes=0 if optimized.prepare is None else _bytes_of(optimized.prepare.results),
     )
-    functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in segment_symbols(program)}
     return CompiledGraph(bundle, functions, report, keep_alive=code)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hidet.runtime.adapter import TensorAdapter
 from hidet.runtime.arguments import ArgumentCheck
-from hidet.runtime.executor import Executor, SegmentFunction
+from hidet.runtime.executor import Executor, SegmentFunction, constant_slots
 from hidet.runtime.prepared import PreparedProgram, Versions
 from hidet.runtime.program import HostProgram, NodeCounts
 
@@ -72,10 +72,10 @@ class CompiledGraph:
         self._code = keep_alive
         program = bundle.program
         self._check = ArgumentCheck(program)
-        self._executor = Executor(program, functions, _constant_slots(program, bundle.constants))
+        self._executor = Executor(program, functions, constant_slots(program, bundle.constants))
         self._prepare = None
         if program.prepare is not None:
-            constants = _constant_slots(program.prepare, bundle.prepare_constants)
+            constants = constant_slots(program.prepare, bundle.prepare_constants)
             self._prepare = PreparedProgram(program.prepare, program.prepare_inputs, functions, constants)
 
     def __call__(self, *tensors: Any) -> Any:
@@ -109,7 +109,3 @@ class CompiledGraph:
     def report(self) -> CompileReport:
         """What the compilation did."""
         return self._report
-
-
-def _constant_slots(program: HostProgram, arrays: Sequence[Any]) -> list[tuple[int, int, object]]:
-    return [(c.slot, arrays[c.index].ctypes.data, arrays[c.index]) for c in program.constants]

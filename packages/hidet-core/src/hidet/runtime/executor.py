@@ -119,3 +119,8 @@ def _call_foreign(step: ForeignCall, call: ResolvedCall, table: Any, adapter: Te
         raise LaunchError(f"node {step.name} returned {len(produced)} results, expected {len(call.results)}")
     for result, value in zip(call.results, produced, strict=False):
         adapter.copy(wrap(result), value)
+
+
+def constant_slots(program: HostProgram, arrays: Sequence[Any]) -> list[tuple[int, int, object]]:
+    """(slot, address, array) of each constant of a program; `arrays` is the store that its constants index."""
+    return [(c.slot, arrays[c.index].ctypes.data, arrays[c.index]) for c in program.constants]
