@@ -8,7 +8,6 @@ from hidet.driver import compile_graph
 from hidet.graph.interpret import interpret
 from hidet.testing.random_graphs import random_graph, random_inputs
 
-
 # Schedules are for the types of models; f64, which shows every error, runs many anchors on the fallback nest.
 pytestmark = pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
 

@@ -113,9 +113,7 @@ def test_an_operator_without_numpy_meaning_is_refused_where_it_stands():
     x = b.input(tensor(2))
     with b.at(Loc("model.py", 41, name="fc1")):
         y = b.emit(spec, x)
-    with pytest.raises(
-        UnsupportedOp, match=r"(?s)mystery \(eager\) has no numpy meaning.*model.py:41 \(fc1\)"
-    ):
+    with pytest.raises(UnsupportedOp, match=r"(?s)mystery \(eager\) has no numpy meaning.*model.py:41 \(fc1\)"):
         interpret(b.build([y]), [random(2)])
 
 

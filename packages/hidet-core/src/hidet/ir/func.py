@@ -27,7 +27,8 @@ class Function:
 
     `kind`: "kernel" runs once per index of its launch grid, whose indices are `grid_vars` (i64); "device" is called
     from kernels; "host" runs on the CPU once and launches kernels. `result` None means no value is returned.
-    `attributes` are target-specific launch settings such as ("block", (256, 1, 1)), `EXPORTED`, or one with key `SHARED`.
+    `attributes` are target-specific launch settings such as ("block", (256, 1, 1)), `EXPORTED`, or one with key
+    `SHARED`.
     """
 
     name: str

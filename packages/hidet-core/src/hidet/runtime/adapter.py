@@ -94,8 +94,8 @@ class NumpyAdapter:
 
         kind = dtype_of(dtype).numpy()
         count = 0 if 0 in shape else sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
-        memory = (ctypes.c_char * (count * kind.itemsize)).from_address(address)
-        return _array(numpy.frombuffer(memory, numpy.uint8), shape, strides, 0, kind)
+        memory = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
+        return _array(numpy.ctypeslib.as_array(memory), shape, strides, 0, kind)
 
     def copy(self, target: Any, source: Any) -> None:
         """Copy values."""
