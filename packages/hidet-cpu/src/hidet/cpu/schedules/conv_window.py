@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hidet import dims
+from hidet import dims, dtypes
 from hidet.cpu.schedules.gemm import RowTable
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.pack import decode
@@ -13,7 +13,7 @@ from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, For, If, Stmt, Store
+from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
 from hidet.schedule.lowering import KernelScope
 
 
@@ -71,44 +71,65 @@ def fill_windows(scope: KernelScope, table: RowTable, start: Expr, zeros: Expr |
     """Addresses of the pixels under each tap of each result position; `zeros` stands for positions off the image.
 
     start: address of the channels of pixel 0 of image 0. zeros: None when no window leaves its image. Result positions
-    past the last one repeat it.
+    past the last one repeat it. This is what a convolution does besides multiplying, so that positions are counted
+    instead of divided out, and what taps along the last axis have in common is computed once.
     """
     results = [parameter(scope, axis.result, "result") for axis in windows.axes]
     batch_stride = parameter(scope, windows.batch[1], "batch_stride")
-    entry, row = build.size_var("entry"), build.size_var("row")
-    base = Var("image", start.type)
-    image, *places = decode(row, [None, *results])
-    taps = [build.size_var(f"tap{n}") for n in range(len(windows.axes))]
-    origins = [build.size_var(f"origin{n}") for n in range(len(windows.axes))]
-    address: Expr = base
+    image = build.size_var("image")
+    places = [build.size_var(f"place{n}") for n in range(len(results))]
+    entry = build.size_var("entry")
+    counters = [image, *places]
+    digits = decode(build.minimum(table.first_row, table.last_row), [None, *results])
+
+    pixel = Var("image_start", start.type)
+    before: list[Stmt] = [Declare(pixel, start + image * batch_stride)]
+    loops: list[tuple[Var, Var, list[Stmt]]] = []
     number: Expr = build.index(0)
-    inside: list[Expr] = []
-    counts: list[Expr] = []
-    before: list[Stmt] = [
-        Declare(row, build.minimum(table.first_row + entry, table.last_row)),
-        Declare(base, start + image * batch_stride),
-    ]
-    for axis, place, tap, origin in zip(windows.axes, places, taps, origins, strict=True):
-        pad = parameter(scope, axis.pads[0], "pad")
-        stride, dilation = parameter(scope, axis.stride, "stride"), parameter(scope, axis.dilation, "dilation")
+    inside: Var | None = None
+    for axis, place in zip(windows.axes, places, strict=True):
+        tap, origin, position = (build.size_var(name) for name in ("tap", "origin", "position"))
+        pad, stride = parameter(scope, axis.pads[0], "pad"), parameter(scope, axis.stride, "stride")
+        dilation, extent = parameter(scope, axis.dilation, "dilation"), parameter(scope, axis.image, "extent")
+        count = parameter(scope, axis.taps, "taps")
         if windows.is_transposed:
             before.append(Declare(origin, place + pad))
             reached = origin - tap * dilation
-            position = reached // stride
-            inside.append(build.equal(reached % stride, 0))
+            found = _below(reached // stride, extent, build.equal(reached % stride, 0))
+            stmts: list[Stmt] = [Declare(position, reached // stride)]
         else:
             before.append(Declare(origin, place * stride - pad))
-            position = origin + tap * dilation
-        inside += [position >= 0, position < parameter(scope, axis.image, "extent")]
-        address = address + position * parameter(scope, axis.image_stride, "pixel_stride")
-        counts.append(parameter(scope, axis.taps, "taps"))
-        number = number * counts[-1] + tap
-    if zeros is not None:
-        address = build.select(build.logical_and(*inside), address, zeros)
-    body: Stmt = Store(table.variable, (number * table.stride + entry,), Bitcast(address, build.INDEX))
-    for tap, count in reversed(list(zip(taps, counts, strict=True))):
-        body = For(tap, build.index(0), count, body)
-    return For(entry, build.index(0), table.count, build.seq([*before, body]))
+            stmts = [Declare(position, origin + tap * dilation)]
+            found = _below(position, extent)
+        is_on_image = Var("is_on_image", dtypes.boolean)
+        address = Var("address", start.type)
+        stmts.append(Declare(is_on_image, found if inside is None else build.logical_and(inside, found)))
+        stmts.append(Declare(address, pixel + position * parameter(scope, axis.image_stride, "pixel_stride")))
+        inside, pixel = is_on_image, address
+        number = number * count + tap
+        loops.append((tap, count, stmts))
+    chosen: Expr = pixel if zeros is None or inside is None else build.select(inside, pixel, zeros)
+    body: Stmt = Store(table.variable, (number * table.stride + entry,), Bitcast(chosen, build.INDEX))
+    for tap, count, stmts in reversed(loops):
+        body = For(tap, build.index(0), count, build.seq([*stmts, body]))
+    following = If(table.first_row + entry < table.last_row, _advance(counters, results))
+    loop = For(entry, build.index(0), table.count, build.seq([*before, body, following]))
+    return build.seq([*(Declare(c, digit) for c, digit in zip(counters, digits, strict=True)), loop])
+
+
+def _below(position: Expr, extent: Expr, *conditions: Expr) -> Expr:
+    """Whether 0 <= position < extent, and `conditions`: negative positions are large as unsigned numbers."""
+    return build.logical_and(build.cast(position, dtypes.u64) < build.cast(extent, dtypes.u64), *conditions)
+
+
+def _advance(counters: Sequence[Var], extents: Sequence[Expr]) -> Stmt:
+    """Count `counters` on by one, the last one first; the first has no extent."""
+    *outer, last = counters
+    count = Assign(last, last + 1)
+    if not outer:
+        return count
+    wrapped = build.seq([Assign(last, build.index(0)), _advance(outer, extents[:-1])])
+    return build.seq([count, If(build.equal(last, extents[-1]), wrapped)])
 
 
 def launch_zeros(builder: ProgramBuilder, pointer: Var, count: Dim) -> None:
@@ -145,21 +166,25 @@ def launch_pad_images(
     value = build.cast(build.load(read, line + pixel * pixel_stride + channel * channel_stride), target.dtype)
     first = item * (padded * depth)
     copy = Store(written, (first + (pixel + pad) * depth + channel,), value)
-    element = build.size_var("element")
-    zero = Store(written, (first + element,), build.const(0, target.dtype))
-    body = [
-        For(element, build.index(0), padded * depth, zero, kind="vectorize"),
-        If(
-            build.logical_and(*inside),
-            build.seq(
-                [
-                    Declare(line, start),
-                    For(pixel, build.index(0), width, For(channel, build.index(0), depth, copy, kind="vectorize")),
-                ]
-            ),
-        ),
+    if last.image_stride == 1 and channels[1] != 1:
+        # Planes are read along their rows; a loop over the few channels of an image would be all overhead.
+        copies = For(channel, build.index(0), depth, For(pixel, build.index(0), width, copy, kind="vectorize"))
+    else:
+        copies = For(pixel, build.index(0), width, For(channel, build.index(0), depth, copy, kind="vectorize"))
+
+    def clear(begin: Expr, count: Expr) -> Stmt:
+        element = build.size_var("element")
+        zero = Store(written, (first + begin + element,), build.const(0, target.dtype))
+        return For(element, build.index(0), count, zero, kind="vectorize")
+
+    filled = [
+        Declare(line, start),
+        clear(build.index(0), pad * depth),
+        copies,
+        clear((pad + width) * depth, (padded - pad - width) * depth),
     ]
-    function = Function("pad_images", scope.params, build.seq(body), kind="kernel", grid_vars=(item,))
+    body = If(build.logical_and(*inside), build.seq(filled), clear(build.index(0), padded * depth))
+    function = Function("pad_images", scope.params, body, kind="kernel", grid_vars=(item,))
     grid = dims.product([windows.batch[0], *extents[:-1]])
     builder.launch(function, (source, target), scope, (grid,), extents[-1] * channels[0])
     strides: list[Dim] = [channels[0]]

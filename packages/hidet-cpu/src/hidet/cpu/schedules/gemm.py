@@ -4,8 +4,9 @@
       fill the table of row addresses
       for every column group of the block                      its panel stays in the second-level cache
         for every chunk of the sum                             one, unless a panel is larger than that cache
-          for every tile of rows                               accumulators in registers, `gemm_tile`
-            multiply; after the last chunk: finish and store   `gemm_epilogue`
+          for every tile of rows
+            for every part of the chunk: multiply              accumulators in registers, `gemm_tile`
+            after the last chunk: finish and store             `gemm_epilogue`
 
 While a tile is multiplied, its share of the next group's panel is fetched, so that weights stream from memory behind
 the arithmetic. All sizes are run-time parameters.
@@ -121,13 +122,17 @@ def _block(
     block_rows = parameter(scope, blocking.rows, "block_rows")
     block_groups = parameter(scope, blocking.groups, "block_groups")
     chunk_taps, chunk_steps = scope.size(blocking.taps, "taps"), parameter(scope, blocking.steps, "chunk_steps")
+    part_taps, part_steps = scope.size(blocking.part_taps, "taps"), parameter(scope, blocking.part_steps, "part_steps")
     tap_chunks = scope.size(_chunks(gemm.taps, blocking.taps), "tap_chunks")
     step_chunks = parameter(scope, _chunks(gemm.run, blocking.steps), "step_chunks")
+    tap_parts = scope.size(_chunks(blocking.taps, blocking.part_taps), "tap_parts")
+    step_parts = parameter(scope, _chunks(blocking.steps, blocking.part_steps), "step_parts")
     keep_apart = parameter(scope, blocking.buffer_step, "buffer_step")
+    ahead_tiles = parameter(scope, blocking.ahead_tiles, "ahead_tiles")
     ahead_step = parameter(scope, blocking.ahead_step, "ahead_step")
     is_ragged = dims.divisibility(gemm.columns) % shape.lanes != 0
     counts = _vector_counts(gemm.columns, shape)
-    unroll = 2 if dims.divisibility(gemm.run) % 2 == 0 and dims.divisibility(blocking.steps) % 2 == 0 else 1
+    unroll = 2 if all(dims.divisibility(n) % 2 == 0 for n in (gemm.run, blocking.steps, blocking.part_steps)) else 1
 
     functions = tile_functions(shape, gemm.element, step, unroll, counts)
 
@@ -144,23 +149,28 @@ def _block(
     left_vectors, left_rows = build.size_var("left_vectors"), build.size_var("left_rows")
     first_tap, first_step = build.size_var("first_tap"), build.size_var("first_step")
     buffer_start = build.size_var("buffer_start")
-    row_tiles_before = build.binary("truncdiv", first_row, index(shape.rows)) + tile
+    ahead_tile = Var("ahead_tile", packed.type)
+    ahead_vector = build.binary("truncdiv", tile, ahead_tiles)
+    ahead_share = build.binary("rem", tile, ahead_tiles) * (chunk_taps * chunk_steps)
 
-    tap_place = first_tap * run
+    part, part_tap, part_step = build.size_var("part"), build.size_var("part_tap"), build.size_var("part_step")
+    tap_end = build.minimum(first_tap + chunk_taps, taps)
+    step_end = build.minimum(first_step + chunk_steps, run)
+    tap_place = part_tap * run
     arguments = TileArguments(
-        table=build.address(table, first_tap * block_rows + tile * shape.rows),
+        table=build.address(table, part_tap * block_rows + tile * shape.rows),
         table_stride=block_rows,
-        taps=build.minimum(chunk_taps, taps - first_tap),
-        first_step=first_step,
-        steps=build.minimum(chunk_steps, run - first_step),
+        taps=build.minimum(part_taps, tap_end - part_tap),
+        first_step=part_step,
+        steps=build.minimum(part_steps, step_end - part_step),
         step=step,
         panel=panel + tap_place * shape.lanes,
         panel_stride=panel_stride,
         run=run,
-        ahead=ahead + (row_tiles_before * (taps * run) + tap_place) * ahead_step,
+        ahead=ahead_tile + ((part_tap - first_tap) * run - first_step) * ahead_step,
         ahead_step=ahead_step,
         buffer=build.address(buffer, buffer_start),
-        continued=chunk > 0,
+        continued=chunk + part > 0,
     )
 
     def multiply(height: int, count: int) -> Stmt:
@@ -178,25 +188,38 @@ def _block(
         buffer_start=buffer_start,
     )
     epilogue = Epilogue(task, scope, pointers, gemm.place(scope, problem), shape)
+    # What comes next: the next chunk, the first one for the next rows, or for the next group.
+    is_last_chunk = build.equal(chunk, tap_chunks * step_chunks - 1)
+    is_last_block = first_row + rows >= all_rows
+    next_group = build.select(is_last_block, build.minimum(group + 1, group_count - 1), group)
+    next_chunk = build.select(is_last_chunk, index(0), chunk + 1)
+    next_tap = build.binary("truncdiv", next_chunk, step_chunks) * chunk_taps
+    next_step = build.binary("rem", next_chunk, step_chunks) * chunk_steps
+    group_panels = panel_stride * shape.vectors
+    next_panels = panels + build.select(is_last_chunk, next_group, group) * group_panels
+    one_part = [
+        Declare(part_tap, first_tap + build.binary("truncdiv", part, step_parts) * part_taps),
+        Declare(part_step, first_step + build.binary("rem", part, step_parts) * part_steps),
+        choose_tile(shape, left_rows, left_vectors, counts, multiply),
+    ]
     one_tile = [
         Declare(left_rows, rows - tile * shape.rows),
         Declare(buffer_start, tile * keep_apart),
-        choose_tile(shape, left_rows, left_vectors, counts, multiply),
-        If(build.equal(chunk, tap_chunks * step_chunks - 1), epilogue.store(finished)),
+        Declare(ahead_tile, ahead + (ahead_vector * panel_stride + ahead_share * ahead_step)),
+        For(part, index(0), tap_parts * step_parts, build.seq(one_part)),
+        If(is_last_chunk, epilogue.store(finished)),
     ]
     tiles = For(tile, index(0), _ceildiv(rows, shape.rows), build.seq(one_tile))
     one_chunk = [
         Declare(first_tap, build.binary("truncdiv", chunk, step_chunks) * chunk_taps),
         Declare(first_step, build.binary("rem", chunk, step_chunks) * chunk_steps),
+        Declare(ahead, next_panels + (next_tap * run + next_step) * shape.lanes),
         tiles,
     ]
-    group_panels = panel_stride * shape.vectors
-    next_group = build.minimum(group + 1, group_count - 1)
     one_group = [
         Declare(group, column_block * block_groups + number),
         Declare(left_vectors, build.minimum(index(shape.vectors), vectors - group * shape.vectors)),
         Declare(panel, panels + group * group_panels),
-        Declare(ahead, panels + next_group * group_panels),
         For(chunk, index(0), tap_chunks * step_chunks, build.seq(one_chunk)),
     ]
     rows_table = RowTable(table, block_rows, first_row, _ceildiv(rows, shape.rows) * shape.rows, all_rows - 1)

@@ -17,9 +17,12 @@ _UNKNOWN_SIZE = 256
 # Multiply-adds and bytes from beyond the second-level cache that a core of about 3 GHz does in a nanosecond.
 _MULTIPLY_ADDS = {512: 90.0, 256: 45.0, 128: 22.0}
 _BYTES = 12.0
+# Products that are summed in one accumulator before they are added to the rest: the rounding error of a long sum then
+# grows with the number of such parts.
+_PART_STEPS = 384
 # A work item: long enough to hide its start, short enough to balance a few dozen of them over the threads.
-_SHORTEST_NS, _LONGEST_NS = 20_000.0, 150_000.0
-_ITEMS = 32
+_SHORTEST_NS, _LONGEST_NS = 20_000.0, 300_000.0
+_ITEMS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +30,11 @@ class Blocking:
     """Sizes of work items and chunks.
 
     rows: rows of a work item, a multiple of the tile's. groups: column groups of a work item.
-    taps, steps: the part of the sum that is added before going on to the next tile.
+    taps, steps: the chunk of the sum that is added before going on to the next tile.
+    part_taps, part_steps: the part of a chunk that is summed in registers before it is added to what lies in memory.
     buffer_step: elements between the buffers of neighbouring tiles; 0 when one chunk is the whole sum.
-    ahead_step: elements of the next panel to fetch at each step.
+    ahead_tiles, ahead_step: how the next chunk of the panel is fetched meanwhile: so many tiles share one vector's part
+        of it, and at each step go on by so many elements.
     nanoseconds: estimated time of one work item.
     """
 
@@ -37,7 +42,10 @@ class Blocking:
     groups: int
     taps: Dim
     steps: Dim
+    part_taps: Dim
+    part_steps: Dim
     buffer_step: int
+    ahead_tiles: int
     ahead_step: int
     nanoseconds: int
 
@@ -70,21 +78,26 @@ def choose_blocking(
     item_groups = 1 if blocks > 1 and tiles < most_tiles else max(1, min(groups, int(item_ns / column_ns)))
 
     chunk_taps, chunk_steps = _chunk(taps, run, int(l2_bytes * 0.3 / step_bytes))
+    ahead_tiles = _ceil(tiles, shape.vectors)
+    part_taps, part_steps = _chunk(chunk_taps, chunk_steps, _PART_STEPS)
     is_whole = chunk_taps == taps and chunk_steps == run
     return Blocking(
         rows=tiles * shape.rows,
         groups=item_groups,
         taps=chunk_taps,
         steps=chunk_steps,
+        part_taps=part_taps,
+        part_steps=part_steps,
         buffer_step=0 if is_whole else shape.rows * shape.columns,
-        # Below four tiles a group, fetching the next panel would hold up this one.
-        ahead_step=_ceil(shape.columns, row_tiles) if row_tiles >= 4 else 0,
+        ahead_tiles=ahead_tiles,
+        # With a single tile, fetching the next panel would only hold up this one.
+        ahead_step=_ceil(shape.lanes, ahead_tiles) if tiles > 1 else 0,
         nanoseconds=max(1, int(item_groups * column_ns)),
     )
 
 
 def _chunk(taps: Dim, run: Dim, most_steps: int) -> tuple[Dim, Dim]:
-    """Taps and steps of one chunk: everything, or about equal parts of whole taps, or of one tap's steps."""
+    """Taps and steps of one piece of a sum: everything, or about equal parts of whole taps, or of one tap's steps."""
     if not isinstance(taps, int) or not isinstance(run, int) or taps * run <= most_steps:
         return taps, run
     if run <= most_steps and taps > 1:

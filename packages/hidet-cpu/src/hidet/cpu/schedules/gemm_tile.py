@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from hidet.cpu.target import CpuTarget
 
 TILE_ROWS = 6
-# Products summed in one accumulator before the sum is put aside: the rounding error of a long sum then grows with the
-# number of parts, not of products. A multiple of every unrolling.
-PART_STEPS = 256
 # Fewer rows at the lower edge: 4 or 5 rows take the full tile, whose surplus rows repeat the last one.
 EDGE_ROWS = (3, 1)
 
@@ -179,18 +176,8 @@ def _multiply(
     places = [[build.index(i * shape.columns + j * shape.lanes) for j in range(vectors)] for i in range(rows)]
     zero = build.broadcast(build.const(0, shape.dtype), shape.lanes)
     flat = [(acc, place) for i in range(rows) for acc, place in zip(accumulators[i], places[i], strict=True)]
-    has_earlier, since = Var("has_earlier", dtypes.boolean), Var("since", build.INDEX)
-    stmts: list[Stmt] = [Declare(acc, zero) for acc, _ in flat]
-    stmts += [Declare(has_earlier, arguments.continued), Declare(since, build.index(0))]
     earlier = [Assign(acc, acc + build.load(arguments.buffer, place, lanes=shape.lanes)) for acc, place in flat]
-    stored = [If(has_earlier, build.seq(earlier)), *(Store(arguments.buffer, (place,), acc) for acc, place in flat)]
-    emptied = [Assign(acc, zero) for acc, _ in flat]
-    put_aside = [
-        *stored,
-        *emptied,
-        Assign(has_earlier, build.const(True, dtypes.boolean)),
-        Assign(since, build.index(0)),
-    ]
+    stmts: list[Stmt] = [Declare(acc, zero) for acc, _ in flat]
 
     tap, step = build.size_var("tap"), build.size_var("step")
     pointers = [Var(f"row{i}", PointerType(element)) for i in range(rows)]
@@ -206,26 +193,10 @@ def _multiply(
         k = step + unrolled
         steps.append(Evaluate(build.call("prefetch", ahead + k * arguments.ahead_step, type=build.INDEX)))
         steps += _multiply_step(shape, accumulators, pointers, stride, panel, arguments.panel_stride, k)
-    part, first = build.size_var("part"), arguments.first_step
-    count = Var("count", build.INDEX)
-    taps.append(
-        For(
-            part,
-            build.index(0),
-            arguments.steps,
-            build.seq(
-                [
-                    Declare(count, build.minimum(PART_STEPS, arguments.steps - part)),
-                    For(step, first + part, count, build.seq(steps), step=unroll),
-                    Assign(since, since + count),
-                    If(since >= PART_STEPS, build.seq(put_aside)),
-                ]
-            ),
-            step=PART_STEPS,
-        )
-    )
+    taps.append(For(step, arguments.first_step, arguments.steps, build.seq(steps), step=unroll))
     stmts.append(For(tap, build.index(0), arguments.taps, build.seq(taps)))
-    return [*stmts, *stored]
+    stmts.append(If(arguments.continued, build.seq(earlier)))
+    return [*stmts, *(Store(arguments.buffer, (place,), acc) for acc, place in flat)]
 
 
 def _multiply_step(
