@@ -312,7 +312,6 @@ MOVES: dict[str, Callable[..., Any]] = {
     "advanced index": lambda x: x[index()],
     "index of two axes": lambda x: x[index(), index().abs()],
     "embedding": lambda x: F.embedding(index().abs(), x),
-    "one_hot": lambda x: F.one_hot(index().abs(), 5) * x[0, 0],
     "take_along_dim": lambda x: x.take_along_dim(index()[:1].abs(), 1),
     "scatter": lambda x: x.scatter(1, index().abs(), x * 2),
     "scatter of a number": lambda x: x.scatter(1, index().abs(), 5.0),

@@ -18,7 +18,7 @@ from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Invoke, Stmt
-from hidet.ir.types import PointerType
+from hidet.ir.types import PointerType, element_dtype
 from hidet.runtime.program import (
     ArenaBuffer,
     ConstantSlot,
@@ -186,11 +186,12 @@ class _Builder:
             for output, source in task.in_place:
                 self._share(task.outputs[output].value, task.inputs[source].value)
             arguments: list[Expr] = [self._address(t.value, table) for t in (*task.inputs, *task.outputs)]
-            for nbytes in program.scratch:
+            entry_params = program.module.function(program.module.entry).params[len(arguments) :]
+            for nbytes, param in zip(program.scratch, entry_params, strict=False):
                 slot = self._new_slot()
                 self.buffer_bytes[slot] = nbytes
                 self.lifetimes[slot] = (self.position, self.position)
-                arguments.append(_pointer(table, slot, dtypes.u8))
+                arguments.append(_pointer(table, slot, element_dtype(param.type)))
             arguments += [self._size(dim, table) for dim in program.arguments]
             stmts.append(Invoke(scheduled.symbol, tuple(arguments)))
             self.position += 1
