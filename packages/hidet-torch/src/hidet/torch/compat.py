@@ -1,17 +1,34 @@
 """The only file that touches private names of torch. Everything else in this wheel uses documented ones.
 
-Checked against torch 2.11 to 2.13; a name that moves is to be followed here.
+Checked against torch 2.13; a name that moves is to be followed here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import fx
 from torch.autograd import profiler
+
+# How often a tensor was updated in place; RuntimeError for tensors made in inference mode.
+version: Callable[[torch.Tensor], object] = attrgetter("_version")
+
+
+def mark_boxed(function: object) -> None:
+    """Tell torch that a callable takes its arguments in a list, which it may clear.
+
+    torch copies attributes of the object, not of its class, to its wrappers.
+    """
+    function._boxed_call = True  # type: ignore[attr-defined]  # torch's own protocol
+
+
+def is_operator(target: object) -> bool:
+    """Whether an fx target is an operator of torch.ops, whose name `str` gives."""
+    return isinstance(target, torch._ops.OpOverload)
 
 
 def run_aot(
@@ -83,12 +100,12 @@ def symbol_bounds(shape_env: Any, symbol: Any) -> tuple[int | None, int | None]:
 
 
 def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
-    """The value that a symbol had when it was traced; None for one that depends on data."""
+    """The value that a symbol had when it was traced; None for one that depends on data or counts ragged rows."""
     values = getattr(shape_env, "backed_var_to_val", None)
     if values is None:
         values = shape_env.var_to_val
     hint = values.get(symbol)
-    return None if hint is None else int(hint)
+    return int(hint) if hint is not None and hint.is_Integer else None
 
 
 def known_divisible(shape_env: Any) -> list[tuple[Any, int]]:

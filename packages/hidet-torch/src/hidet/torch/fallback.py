@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from hidet import dtypes
 from hidet.dims import DimExpr, compile_evaluator, symbols
 from hidet.errors import FallbackWarning, UnsupportedOp
 from hidet.graph import Attribute, OperatorSpec, TensorType, Value
@@ -65,7 +66,8 @@ def eager_spec(
     inputs = [*template.operands, *[size_inputs[symbol] for symbol in names]]
     target: Callable[..., Any] = node.target  # type: ignore[assignment]  # a call_function's target is a function
     call = _EagerCall(target, args, kwargs, len(template.operands), template.sizes, names)
-    result_types = tuple(type_ for type_ in types if type_ is not None)
+    # A function without results, which checks something, gets a token: nodes have at least one output.
+    result_types = tuple(type_ for type_ in types if type_ is not None) or (TensorType(dtypes.boolean, ()),)
     spec = OperatorSpec(
         name=f"torch:{name}",
         inputs=("inputs*",),
@@ -153,7 +155,7 @@ class _EagerCall:
         with torch.no_grad():
             result = self._target(*map(put_back, self._args), **{k: put_back(v) for k, v in self._kwargs.items()})
         results = result if isinstance(result, tuple | list) else (result,)
-        return tuple(item for item in results if isinstance(item, torch.Tensor))
+        return tuple(item for item in results if isinstance(item, torch.Tensor)) or (torch.tensor(True),)
 
 
 def describe(nodes: Sequence[EagerNode]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from hidet.torch import compat
 from hidet.torch.runner import Runner
 
 
@@ -21,8 +22,7 @@ class FrozenRunner:
     """
 
     def __init__(self, parameters: Sequence[int], compile: Callable[[Mapping[int, torch.Tensor]], Runner]) -> None:
-        # What torch asks a compiled function for before it passes arguments in a list.
-        self._boxed_call = True
+        compat.mark_boxed(self)
         self._parameters = tuple(parameters)
         self._compile = compile
         self._runners: dict[tuple[int, ...], Runner] = {}

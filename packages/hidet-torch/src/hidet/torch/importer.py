@@ -346,7 +346,7 @@ def mutated_inputs(gm: fx.GraphModule) -> dict[int, fx.Node]:
 
 def operator_name(target: Any) -> str:
     """The name that handlers are found by: "aten.add.Tensor", "operator.mul", "math.sqrt"."""
-    if isinstance(target, torch._ops.OpOverload):
+    if compat.is_operator(target):
         return str(target)
     module = getattr(target, "__module__", "") or ""
     return f"{module.removeprefix('_')}.{getattr(target, '__name__', target)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -25,15 +24,13 @@ class Runner:
     """
 
     def __init__(self, imported: ImportedGraph, compiled: CompiledGraph | None) -> None:
-        # What torch asks a compiled function for before it passes arguments in a list. It copies attributes of the
-        # object, not of its class, to its wrappers.
-        self._boxed_call = True
+        compat.mark_boxed(self)
         self.imported = imported
         self._compiled = compiled
         self._label = f"hidet::{imported.graph.name}"
         self._adapter = TorchAdapter()
         # Cheaper than `version_of`, but fails on tensors made in inference mode.
-        self._versions: Callable[[Any], object] = attrgetter("_version")
+        self._versions: Callable[[torch.Tensor], object] = compat.version
         self._inputs = imported.inputs
         self._takes_all = imported.inputs == tuple(range(imported.arguments)) and not imported.random_inputs
         self._outputs = imported.outputs

@@ -12,6 +12,7 @@ from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, LaunchError
 from hidet.runtime.adapter import TensorFacts
+from hidet.torch import compat
 
 
 @cache
@@ -140,6 +141,6 @@ def version_of(tensor: torch.Tensor) -> object:
     Tensors made under `torch.inference_mode` count no versions; they look changed at every call.
     """
     try:
-        return tensor._version
+        return compat.version(tensor)
     except RuntimeError:
         return object()
