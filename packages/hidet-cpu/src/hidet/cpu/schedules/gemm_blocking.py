@@ -19,7 +19,7 @@ _MULTIPLY_ADDS = {512: 90.0, 256: 45.0, 128: 22.0}
 _BYTES = 12.0
 # Products that are summed in one accumulator before they are added to the rest: the rounding error of a long sum then
 # grows with the number of such parts.
-_PART_STEPS = 384
+_PART_STEPS = 256
 # A work item: long enough to hide its start, short enough to balance a few dozen of them over the threads.
 _SHORTEST_NS, _LONGEST_NS = 20_000.0, 300_000.0
 _ITEMS = 16
