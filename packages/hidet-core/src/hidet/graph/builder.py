@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,17 @@ from hidet.graph.types import TensorType, ValueType
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hidet.compute.definition import Definition
     from hidet.loc import Loc
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What an operator makes of inputs of some types. It holds the operator, whose identity it is found by."""
+
+    spec: OperatorSpec
+    definition: Definition | None
+    results: tuple[ValueType, ...]
 
 
 class GraphBuilder:
@@ -34,6 +45,7 @@ class GraphBuilder:
         self._nodes: list[Node] = []
         self._constants: dict[Value, Constant] = {}
         self._count = first_number
+        self._meanings: dict[tuple[object, ...], _Meaning] = {}
 
     def input(self, type_: ValueType, name: str | None = None, *, is_parameter: bool = False) -> Value:
         """Add a graph input; parameters are weights that stay the same between calls."""
@@ -74,16 +86,23 @@ class GraphBuilder:
             spec = self._spec(op) if isinstance(op, str) else op
             spec.check_inputs(len(inputs))
             complete = spec.attrs(attrs)
-            input_types = [None if v is None else v.type for v in inputs]
-            definition = define_node(spec, input_types, complete)
-            output_types = infer_types(spec, input_types, definition, complete)
+            meaning = self._meaning(spec, [None if v is None else v.type for v in inputs], complete)
         except HidetError as error:
             if error.loc is None:
                 error.loc = self.loc
             raise
-        outputs = tuple(self._value(t) for t in (output_types if types is None else types))
-        self._nodes.append(Node(spec, tuple(inputs), complete, outputs, self.loc, definition))
+        outputs = tuple(self._value(t) for t in (meaning.results if types is None else types))
+        self._nodes.append(Node(spec, tuple(inputs), complete, outputs, self.loc, meaning.definition))
         return outputs
+
+    def _meaning(self, spec: OperatorSpec, types: Sequence[ValueType | None], attrs: Attrs) -> _Meaning:
+        """Made once for all nodes that differ only in what they read, as those of equal layers do."""
+        key = (id(spec), *types, attrs)
+        known = self._meanings.get(key)
+        if known is None:
+            definition = define_node(spec, types, attrs)
+            known = self._meanings[key] = _Meaning(spec, definition, infer_types(spec, types, definition, attrs))
+        return known
 
     def _spec(self, name: str) -> OperatorSpec:
         spec = self.operators.get(name)
