@@ -3,7 +3,8 @@
 import pytest
 
 from hidet import dtypes
-from hidet.passes.graph.simplify import Simplify, broadcast_after_reshape, holds_all
+from hidet.passes.graph.move_views import broadcast_after_reshape
+from hidet.passes.graph.simplify import Simplify, holds_all
 
 
 @pytest.fixture
@@ -312,3 +313,71 @@ def test_an_output_keeps_its_layout(simplified):
           return %3
         """,
     )
+
+
+def test_axes_of_extent_one_may_come_and_go_before_a_product(simplified):
+    simplified(
+        """
+        graph g(%x: f64[1, 7, 12], param %w: f64[5, 12], %r: f64[1, 7, 5]):
+          %0: f64[7, 1, 12] = transpose(%x, perm=[1, 0, 2])
+          %1: f64[7, 1, 5] = linear(%0, %w)
+          %2: f64[1, 7, 5] = transpose(%1, perm=[1, 0, 2])
+          %3: f64[1, 7, 5] = add(%2, %r)
+          return %3
+        """,
+        """
+        graph g(%x: f64[1, 7, 12], param %w: f64[5, 12], %r: f64[1, 7, 5]):
+          %0: f64[1, 7, 5] = linear(%x, %w)
+          %1: f64[1, 7, 5] = add(%0, %r)
+          return %1
+        """,
+    )
+
+
+def test_rows_are_not_merged_before_a_product(simplified):
+    text = """
+        graph g(%x: f64[2, 3, 4], param %w: f64[5, 4]):
+          %0: f64[2, 3, 5] = linear(%x, %w)
+          %1: f64[6, 5] = reshape(%0, shape=[6, 5])
+          %2: f64[6, 5] = relu(%1)
+          return %2
+        """
+    simplified(text, text)
+
+
+def test_a_transpose_moves_behind_what_can_be_the_epilogue_of_a_product(simplified):
+    simplified(
+        """
+        graph g(%x: f64[2, 6, 4], param %w: f64[5, 4], param %s: f64[5, 1], %r: f64[2, 6, 5]):
+          %0: f64[2, 6, 5] = linear(%x, %w)
+          %1: f64[2, 5, 6] = transpose(%0, perm=[0, 2, 1])
+          %2: f64[2, 5, 6] = mul(%s, %1)
+          %3: f64[2, 5, 6] = transpose(%r, perm=[0, 2, 1])
+          %4: f64[2, 5, 6] = add(%2, %3)
+          %5: f64[2, 5, 6] = exp(%4)
+          return %5
+        """,
+        """
+        graph g(%x: f64[2, 6, 4], param %w: f64[5, 4], param %s: f64[5, 1], %r: f64[2, 6, 5]):
+          %0: f64[2, 6, 5] = linear(%x, %w)
+          %1: f64[1, 1, 5] = reshape(%s, shape=[1, 1, 5])
+          %2: f64[2, 6, 5] = mul(%1, %0)
+          %3: f64[2, 6, 5] = add(%2, %r)
+          %4: f64[2, 5, 6] = transpose(%3, perm=[0, 2, 1])
+          %5: f64[2, 5, 6] = exp(%4)
+          return %5
+        """,
+    )
+
+
+@pytest.mark.parametrize("result", ["%2", "%3", "%2, %1"], ids=["returned", "returned as a view", "read by others"])
+def test_a_transpose_stays_where_others_see_it(simplified, result):
+    text = f"""
+        graph g(%x: f64[2, 6, 4], param %w: f64[5, 4], %r: f64[2, 5, 6]):
+          %0: f64[2, 6, 5] = linear(%x, %w)
+          %1: f64[2, 5, 6] = transpose(%0, perm=[0, 2, 1])
+          %2: f64[2, 5, 6] = add(%1, %r)
+          %3: f64[2, 30] = reshape(%2, shape=[2, 30])
+          return {result}
+        """
+    simplified(text, text)

@@ -11,21 +11,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.compute.definition import Compute
-from hidet.dims import Dim, product
 from hidet.dtypes import DType
 from hidet.graph.graph import Graph, Value
 from hidet.graph.types import same_shape
 from hidet.ir.expr import Access, Const
-from hidet.ops.reshape import matching_groups
 from hidet.passes.graph.merge_updates import merge_update
+from hidet.passes.graph.move_views import (
+    ELEMENTWISE,
+    RESHAPES,
+    reshape_before_sum,
+    split_rows_before_product,
+    transpose_after_elementwise,
+)
 from hidet.passes.local import Rule, Site, rewrite_locally
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
-
-_RESHAPES = ("reshape", "flatten", "squeeze", "unsqueeze")
-_PRODUCTS = ("linear", "matmul")
-_ELEMENTWISE = ("add", "sub", "mul", "gelu", "relu", "silu", "sigmoid", "tanh")
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def transpose_as_reshape(site: Site) -> Value | None:
 
 def merge_reshapes(site: Site) -> Value | None:
     """reshape(reshape(x)) = reshape(x), whatever each of them is called."""
-    inner = site.made_by(site.node.inputs[0], *_RESHAPES)
+    inner = site.made_by(site.node.inputs[0], *RESHAPES)
     return None if inner is None else site.emit("reshape", inner.inputs[0], shape=site.node.outputs[0].tensor.shape)
 
 
@@ -145,106 +146,13 @@ def _is_neutral(op: str, number: int | float | bool, dtype: DType) -> bool:
     return number == 0 and math.copysign(1, number) == (-1 if op == "add" else 1)
 
 
-def split_rows_before_product(site: Site) -> Value | None:
-    """reshape(linear(x)), rows split, = linear(reshape(x)): what follows can then be fused into the product.
-
-    Frameworks flatten the rows of a product and split them again after it, or after adding a bias.
-    """
-    source = site.node.inputs[0]
-    if source is None or not _splits_rows(source, site.node.outputs[0]) or not _is_product(site, source):
-        return None
-    node = site.made_by(source, *_PRODUCTS, *_ELEMENTWISE)
-    assert node is not None
-    target = site.node.outputs[0].tensor.shape
-    if node.op.name in _PRODUCTS:
-        x = node.inputs[0]
-        assert x is not None
-        rows = site.emit("reshape", x, shape=(*target[:-1], x.tensor.shape[-1]))
-        return site.emit(node.op, rows, *node.inputs[1:], **node.attrs)
-    moved: list[Value] = []
-    for operand in node.values:
-        shape = broadcast_after_reshape(operand.tensor.shape, source.tensor.shape, target)
-        if shape is None:
-            return None
-        moved.append(site.emit("reshape", operand, shape=shape))
-    return site.emit(node.op, *moved, **node.attrs)
-
-
-def _splits_rows(old: Value, new: Value) -> bool:
-    """Whether a reshape gives rows more axes and leaves columns alone."""
-    before, after = old.tensor.shape, new.tensor.shape
-    return (
-        len(after) > len(before) > 0
-        and same_shape(after[-1:], before[-1:])
-        and same_shape([product(after[:-1])], [product(before[:-1])])
-    )
-
-
-def _is_product(site: Site, value: Value) -> bool:
-    """Whether a product with one matrix on the right lies below element-wise operators that nobody else reads."""
-    node = site.made_by(value, *_PRODUCTS, *_ELEMENTWISE)
-    if node is None or not site.is_read_once(value):
-        return False
-    if node.op.name in _PRODUCTS:
-        right = node.inputs[1]
-        return right is not None and right.tensor.rank == 2 and not node.attrs.get("trans_a", False)
-    shape = value.tensor.shape
-    return any(same_shape(v.tensor.shape, shape) and _is_product(site, v) for v in node.values)
-
-
-def reshape_before_sum(site: Site) -> Value | None:
-    """reshape(reshape(x) + y) = x + reshape(y), for x of the final shape; y may be broadcast."""
-    outer = site.node
-    total = site.made_by(outer.inputs[0], "add", "sub", "mul")
-    if total is None or not site.is_read_once(total.outputs[0]):
-        return None
-    target = outer.outputs[0].tensor.shape
-    for position in (0, 1):
-        inner = site.made_by(total.inputs[position], *_RESHAPES)
-        other = total.inputs[1 - position]
-        if inner is None or inner.inputs[0] is None or other is None:
-            continue
-        source = inner.inputs[0]
-        if not same_shape(source.tensor.shape, target):
-            continue
-        shape = broadcast_after_reshape(other.tensor.shape, total.outputs[0].tensor.shape, target)
-        if shape is None:
-            continue
-        moved = site.emit("reshape", other, shape=shape)
-        pair = (source, moved) if position == 0 else (moved, source)
-        return site.emit(total.op, *pair, **total.attrs)
-    return None
-
-
-def broadcast_after_reshape(
-    shape: Sequence[Dim], whole: Sequence[Dim], target: Sequence[Dim]
-) -> tuple[Dim, ...] | None:
-    """The shape that broadcasts to `target` as `shape` does to `whole`, where `target` is a reshape of `whole`.
-
-    Leading axes of extent 1 are left out. None where a merged group of axes is broadcast in part.
-    """
-    if 0 in whole or 0 in target:
-        return None
-    aligned = [1] * (len(whole) - len(shape)) + list(shape)
-    result: list[Dim] = [1] * len(target)
-    for sources, targets in matching_groups(whole, target):
-        extents = [aligned[axis] for axis in sources]
-        if all(extent == 1 for extent in extents):
-            continue
-        if not same_shape(extents, [whole[axis] for axis in sources]):
-            return None
-        for axis in targets:
-            result[axis] = target[axis]
-    while result and result[0] == 1:
-        del result[0]
-    return tuple(result)
-
-
 RULES: Mapping[str, Sequence[Rule]] = {
     "transpose": (merge_transposes, remove_identity, transpose_as_reshape),
-    **dict.fromkeys(_RESHAPES, (merge_reshapes, split_rows_before_product, reshape_before_sum)),
+    **dict.fromkeys(RESHAPES, (merge_reshapes, split_rows_before_product, reshape_before_sum)),
     "expand": (merge_expands,),
     "cast": (merge_casts,),
-    **dict.fromkeys(("mul", "div", "pow", "sub", "add"), (drop_neutral,)),
+    **dict.fromkeys(ELEMENTWISE, (transpose_after_elementwise,)),
+    **dict.fromkeys(("mul", "sub", "add"), (drop_neutral, transpose_after_elementwise)),
+    **dict.fromkeys(("div", "pow"), (drop_neutral,)),
     **dict.fromkeys(("slice_scatter", "select_scatter"), (merge_update,)),
 }
