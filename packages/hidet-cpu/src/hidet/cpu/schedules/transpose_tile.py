@@ -15,10 +15,13 @@ from hidet.ir.types import with_lanes
 
 _CHUNK_BITS = 128
 
+# One constant a lane instead of one a use: a transposition names a thousand lanes.
+_LANE_NUMBERS = [build.index(lane) for lane in range(128)]
+
 
 def shuffle(a: Expr, b: Expr, lanes: Sequence[int]) -> Expr:
     """The vector of the numbered lanes of `a` followed by those of `b`."""
-    picked = [build.index(lane) for lane in lanes]
+    picked = [_LANE_NUMBERS[lane] for lane in lanes]
     return build.call("shuffle", a, b, *picked, type=with_lanes(a.dtype, len(lanes)))
 
 
