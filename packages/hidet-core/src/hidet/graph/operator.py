@@ -57,6 +57,8 @@ class OperatorSpec:
     infer: output types from input types; None takes them from the definition.
     decompose: `decompose(builder, inputs, attrs) -> outputs` in simpler operators, used when no target keeps this one.
     view: layout of the output in input 0's storage, or None where only a copy can do it.
+    part: of an operator that puts input 1 into a part of input 0: layout of that part in input 0's storage, called as
+        `view` is, with input 1's type in place of the output's.
     evaluate: numpy meaning, where the generic evaluation of `define` would be slow: `evaluate(arrays, attrs)`.
     call: the callable of an "eager" or "host" operator, on the framework's own values.
     reuses: pairs (output, input): the output may overwrite that input's storage if the input has no later reader.
@@ -72,6 +74,7 @@ class OperatorSpec:
     infer: InferFn | None = None
     decompose: Callable[[GraphBuilder, Sequence[Value | None], Attrs], Sequence[Value]] | None = None
     view: Callable[[TensorType, Attrs, TensorType], View | None] | None = None
+    part: Callable[[TensorType, Attrs, TensorType], View | None] | None = None
     evaluate: Callable[[Sequence[Any], Attrs], Sequence[Any]] | None = None
     call: Callable[..., Any] | None = None
     reuses: tuple[tuple[int, int], ...] = ()

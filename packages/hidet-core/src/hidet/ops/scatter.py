@@ -50,7 +50,15 @@ from hidet.ops.rules import (
     truth,
     wrap_index,
 )
-from hidet.ops.view import diagonal_place, diagonal_shape, selected_position, slice_ranges
+from hidet.ops.view import (
+    diagonal_place,
+    diagonal_shape,
+    diagonal_view,
+    select_view,
+    selected_position,
+    slice_ranges,
+    slice_view,
+)
 
 _COMBINERS = {"sum": SUM, "prod": PRODUCT, "amax": MAX, "amin": MIN, "mean": SUM}
 _BOOL_COMBINERS = {"sum": ANY, "prod": ALL, "amax": ANY, "amin": ALL}
@@ -272,13 +280,21 @@ _REDUCE = Attribute("reduce", None, "None replaces; or sum, prod, amax, amin, me
 _REUSES_FIRST = ((0, 0),)
 
 
-def _spec(name: str, define: Callable[..., Definition], inputs: str, doc: str, *attributes: Attribute) -> OperatorSpec:
+def _spec(
+    name: str,
+    define: Callable[..., Definition],
+    inputs: str,
+    doc: str,
+    *attributes: Attribute,
+    part: Callable[[TensorType, Attrs, TensorType], View | None] | None = None,
+) -> OperatorSpec:
     return OperatorSpec(
         name=name,
         inputs=tuple(inputs.split()),
         attributes=attributes,
         define=define,
         reuses=_REUSES_FIRST,
+        part=part,
         doc=doc,
     )
 
@@ -317,6 +333,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         Attribute("starts"),
         Attribute("stops"),
         Attribute("steps", None),
+        part=slice_view,
     ),
     _spec(
         "select_scatter",
@@ -325,6 +342,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         "x with src at one position of an axis; torch.select_scatter. One element type.",
         Attribute("axis"),
         Attribute("index"),
+        part=select_view,
     ),
     _spec(
         "diagonal_scatter",
@@ -334,6 +352,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         Attribute("offset", 0),
         Attribute("axis1", 0),
         Attribute("axis2", 1),
+        part=diagonal_view,
     ),
     _spec(
         "as_strided_scatter",

@@ -179,7 +179,8 @@ def _slice(
     return single((x,), compute("slice", [count for _, count, _ in ranges], value))
 
 
-def _slice_view(x: TensorType, attrs: Attrs, result: TensorType) -> View | None:
+def slice_view(x: TensorType, attrs: Attrs, result: TensorType) -> View | None:
+    """Where a slice lies; None for a negative step."""
     ranges = slice_ranges(x.shape, attrs["starts"], attrs["stops"], attrs["steps"])
     if any(step < 0 for _, _, step in ranges):
         return None
@@ -214,7 +215,8 @@ def _select(x: Operand, *, axis: int, index: Dim) -> Definition:
     )
 
 
-def _select_view(x: TensorType, attrs: Attrs, result: TensorType) -> View:
+def select_view(x: TensorType, attrs: Attrs, result: TensorType) -> View:
+    """Where one position of an axis lies."""
     gone = normalize_axis("select", attrs["axis"], x.rank)
     strides = x.element_strides
     offset = selected_position(x.shape[gone], attrs["index"]) * strides[gone]
@@ -251,7 +253,8 @@ def _diagonal(x: Operand, *, offset: int, axis1: int, axis2: int) -> Definition:
     return single((x,), stage)
 
 
-def _diagonal_view(x: TensorType, attrs: Attrs, result: TensorType) -> View | None:
+def diagonal_view(x: TensorType, attrs: Attrs, result: TensorType) -> View | None:
+    """Where a diagonal lies."""
     first, second = _diagonal_axes(x.rank, attrs["axis1"], attrs["axis2"])
     strides = x.element_strides
     start = max(-attrs["offset"], 0) * strides[first] + max(attrs["offset"], 0) * strides[second]
@@ -343,7 +346,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         ),
         kind="view",
         define=_slice,
-        view=_slice_view,
+        view=slice_view,
         doc="x[start:stop:step] on every axis under Python's rules, negative steps included; any element type.",
     ),
     OperatorSpec(
@@ -352,7 +355,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("axis"), Attribute("index", doc="position; negative ones count from the end")),
         kind="view",
         define=_select,
-        view=_select_view,
+        view=select_view,
         doc="x at one position of an axis, which is dropped, as torch.select; any element type.",
     ),
     OperatorSpec(
@@ -361,7 +364,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("offset", 0), Attribute("axis1", 0), Attribute("axis2", 1)),
         kind="view",
         define=_diagonal,
-        view=_diagonal_view,
+        view=diagonal_view,
         doc="Elements with index(axis2) = index(axis1) + offset, as a new last axis; torch.diagonal; any element type.",
     ),
     OperatorSpec(
