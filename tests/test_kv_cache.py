@@ -18,19 +18,18 @@ PAGE = mmap.PAGESIZE
 WIDTH = PAGE // 4
 HEADS, LENGTH = 2, 8
 
-def guarded_cache():
-    memory = mmap.mmap(-1, HEADS * LENGTH * PAGE)
-    cache = np.frombuffer(memory, np.float32).reshape(1, HEADS, LENGTH, WIDTH)
+def guarded_cache(count=1):
+    memory = mmap.mmap(-1, count * HEADS * LENGTH * PAGE)
+    cache = np.frombuffer(memory, np.float32).reshape(count, HEADS, LENGTH, WIDTH)
     cache[:] = np.random.default_rng(0).standard_normal(cache.shape)
     return cache
 
 def protect(cache, row):
     libc = ctypes.CDLL(None, use_errno=True)
-    for head in range(HEADS):
-        for position in range(LENGTH):
-            allowed = mmap.PROT_READ | (mmap.PROT_WRITE if position == row else 0)
-            address = cache[0, head, position].ctypes.data
-            assert libc.mprotect(ctypes.c_void_p(address), PAGE, allowed) == 0
+    for index in np.ndindex(cache.shape[:-1]):
+        allowed = mmap.PROT_READ | (mmap.PROT_WRITE if index[-1] == row else 0)
+        address = cache[index].ctypes.data
+        assert libc.mprotect(ctypes.c_void_p(address), PAGE, allowed) == 0
 """
 
 GRAPH = """
@@ -69,7 +68,8 @@ class Step(torch.nn.Module):
         super().__init__()
         self.projections = torch.nn.ModuleList(torch.nn.Linear(16, HEADS * WIDTH) for _ in range(3))
 
-    def forward(self, x, at, keys, values):
+    def forward(self, x, at, *caches):
+        keys, values = SPLIT
         q, k, v = (p(x).view(1, 1, HEADS, WIDTH).transpose(1, 2) for p in self.projections)
         UPDATE
         return torch.nn.functional.scaled_dot_product_attention(q, keys, values)
@@ -77,7 +77,7 @@ class Step(torch.nn.Module):
 torch.manual_seed(0)
 model = Step().eval()
 x, at = torch.randn(1, 1, 16), torch.tensor([3])
-arrays = [guarded_cache(), guarded_cache()]
+arrays = ARRAYS
 caches = [torch.from_numpy(array) for array in arrays]
 with torch.no_grad():
     expected_caches = [cache.clone() for cache in caches]
@@ -119,9 +119,14 @@ def test_a_compiled_graph_writes_only_the_new_rows(update):
     ["keys.index_copy_(2, at, k); values.index_copy_(2, at, v)", "keys[:, :, 3:4] = k; values[:, :, 3:4] = v"],
     ids=["index_copy_", "slices"],
 )
-def test_a_torch_module_writes_only_the_new_rows(update):
+@pytest.mark.parametrize(
+    ("arrays", "split"),
+    [("[guarded_cache(), guarded_cache()]", "caches"), ("[guarded_cache(2)]", "(caches[0][0:1], caches[0][1:2])")],
+    ids=["two tensors", "one tensor"],
+)
+def test_a_torch_module_writes_only_the_new_rows(update, arrays, split):
     pytest.importorskip("torch")
-    run(COMMON + TORCH.replace("UPDATE", update))
+    run(COMMON + TORCH.replace("UPDATE", update).replace("SPLIT", split).replace("ARRAYS", arrays))
 
 
 def test_the_guard_catches_a_write_elsewhere():

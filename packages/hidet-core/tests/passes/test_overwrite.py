@@ -45,6 +45,72 @@ def test_a_chain_of_updates_is_written_in_place(cut):
     assert shared(tasks) == [("select_scatter", "0", "cache"), ("select_scatter", "1", "0")]
 
 
+def test_rows_of_a_part_are_written_where_the_part_lies(cut):
+    tasks = cut("""
+        graph g(%cache: f32[2, 4, 64, 16], %k: f32[4, 1, 16], %v: f32[4, 1, 16], %at: i64[1]):
+          %0: f32[4, 64, 16] = select(%cache, axis=0, index=0)
+          %1: f32[4, 64, 16] = index_put(%0, %k, none, %at)
+          %2: f32[2, 4, 64, 16] = select_scatter(%cache, %1, axis=0, index=0)
+          %3: f32[4, 64, 16] = select(%2, axis=0, index=1)
+          %4: f32[4, 64, 16] = index_put(%3, %v, none, %at)
+          %5: f32[2, 4, 64, 16] = select_scatter(%2, %4, axis=0, index=1)
+          return %5
+          mutates 0 <- 0
+    """)
+    assert shared(tasks) == [("index_put", "1", "0"), ("index_put", "4", "3")]
+    assert names(tasks) == ["index_put", "index_put"]
+
+
+def test_rows_of_a_part_of_a_part_are_written_where_it_lies(cut):
+    tasks = cut("""
+        graph g(%cache: f32[2, 4, 64, 16], %k: f32[64, 16], %at: i64[64, 16]):
+          %0: f32[4, 64, 16] = select(%cache, axis=0, index=1)
+          %1: f32[64, 16] = select(%0, axis=0, index=3)
+          %2: f32[64, 16] = scatter(%1, %at, %k, axis=0)
+          %3: f32[4, 64, 16] = select_scatter(%0, %2, axis=0, index=3)
+          %4: f32[2, 4, 64, 16] = select_scatter(%cache, %3, axis=0, index=1)
+          return %4
+          mutates 0 <- 0
+    """)
+    assert names(tasks) == ["scatter"]
+    assert shared(tasks) == [("scatter", "2", "1")]
+
+
+@pytest.mark.parametrize(
+    ("put_back", "results"),
+    [
+        ("select_scatter(%cache, %1, axis=0, index=1)", "%2"),
+        ("select_scatter(%other, %1, axis=0, index=0)", "%2"),
+        ("select_scatter(%cache, %1, axis=0, index=0)", "%2, %1"),
+    ],
+    ids=["put elsewhere", "put into another tensor", "read by others"],
+)
+def test_a_part_that_is_needed_elsewhere_is_copied(cut, put_back, results):
+    tasks = cut(f"""
+        graph g(%cache: f32[2, 64, 16], %other: f32[2, 64, 16], %k: f32[1, 16], %at: i64[1]):
+          %0: f32[64, 16] = select(%cache, axis=0, index=0)
+          %1: f32[64, 16] = index_put(%0, %k, %at)
+          %2: f32[2, 64, 16] = {put_back}
+          return {results}
+          mutates 0 <- 0
+    """)
+    assert "select_scatter" in names(tasks)
+    assert ("index_put", "1", "0") not in shared(tasks)
+
+
+def test_a_part_is_copied_where_the_old_whole_is_read_later(cut):
+    tasks = cut("""
+        graph g(%cache: f32[2, 16, 16], %k: f32[1, 16], %at: i64[1]):
+          %0: f32[16, 16] = select(%cache, axis=0, index=0)
+          %1: f32[16, 16] = index_put(%0, %k, %at)
+          %2: f32[2, 16, 16] = select_scatter(%cache, %1, axis=0, index=0)
+          %3: f32[2, 16, 16] = matmul(%2, %cache)
+          return %3, %2
+          mutates 0 <- 1
+    """)
+    assert ("index_put", "1", "0") not in shared(tasks)
+
+
 def test_an_input_that_is_not_replaced_is_copied_first(cut):
     tasks = cut("""
         graph g(%cache: f32[8, 64, 16], %row: f32[8, 1, 16]):

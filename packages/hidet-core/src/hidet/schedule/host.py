@@ -30,6 +30,7 @@ from hidet.runtime.program import (
     TensorSlot,
     program_sizes,
 )
+from hidet.schedule.group import alias_root
 from hidet.schedule.select import ScheduledGraph, ScheduledTask
 from hidet.schedule.symbol_sources import require_sources, symbol_sources
 from hidet.schedule.task import ForeignStep
@@ -137,6 +138,9 @@ class _Builder:
             self.lifetimes[known] = (first, self.position)
         return known
 
+    def _root(self, value: Value) -> Value:
+        return alias_root(value, self.aliases)
+
     def _share(self, output: Value, source: Value) -> None:
         """Put `output` into the memory of `source`, unless it is there already."""
         if output not in self.slot_of:
@@ -147,9 +151,9 @@ class _Builder:
         for step in reversed(self.scheduled.steps):
             if isinstance(step, ScheduledTask):
                 for output, source in step.task.in_place:
-                    slot = self.slot_of.get(step.task.outputs[output].value)
+                    slot = self.slot_of.get(self._root(step.task.outputs[output].value))
                     if slot is not None:
-                        self.slot_of.setdefault(step.task.inputs[source].value, slot)
+                        self.slot_of.setdefault(self._root(step.task.inputs[source].value), slot)
 
     def _outputs(self) -> tuple[OutputSlot, ...]:
         slots: list[OutputSlot] = []
@@ -159,8 +163,7 @@ class _Builder:
             if isinstance(value.type, DimType):
                 slots.append(OutputSlot(None, size=value.type.dim))
                 continue
-            alias = self.aliases.get(value)
-            root = value if alias is None else alias.base
+            root = self._root(value)
             if number in mutated:
                 self.slot_of[value] = self.slot_of[self.graph.inputs[mutated[number]]]
                 slots.append(OutputSlot(self._tensor(value), mutates=mutated[number]))
@@ -184,7 +187,7 @@ class _Builder:
         for scheduled in tasks:
             task, program = scheduled.task, scheduled.program
             for output, source in task.in_place:
-                self._share(task.outputs[output].value, task.inputs[source].value)
+                self._share(self._root(task.outputs[output].value), self._root(task.inputs[source].value))
             arguments: list[Expr] = [self._address(t.value, table) for t in (*task.inputs, *task.outputs)]
             entry_params = program.module.function(program.module.entry).params[len(arguments) :]
             for nbytes, param in zip(program.scratch, entry_params, strict=False):

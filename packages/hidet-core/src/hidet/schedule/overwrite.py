@@ -20,7 +20,7 @@ def early_overwrites(task_graph: TaskGraph) -> tuple[int, ...]:
     last_read: dict[Value, int] = {}
     for position, step in enumerate(task_graph.steps):
         reads, writes = _tensors(step)
-        written.update(dict.fromkeys(writes, position))
+        written.update((alias_root(value, aliases), position) for value in writes)
         last_read.update((alias_root(value, aliases), position) for value in reads)
 
     def is_early(target: Value, value: Value) -> bool:
@@ -56,7 +56,11 @@ def _reads_before_writing(step: Task | ForeignStep, value: Value, target: Value,
     """Whether the step reads each element of `target` no later than it writes that element of `value` over it."""
     if isinstance(step, ForeignStep):
         return True
-    if any(step.outputs[o].value is value and step.inputs[i].value is target for o, i in step.in_place):
+    roots = [
+        (alias_root(step.outputs[o].value, task_graph.aliases), alias_root(step.inputs[i].value, task_graph.aliases))
+        for o, i in step.in_place
+    ]
+    if (value, target) in roots:
         return True
     # An anchor's program may write results before it has read all inputs; only index-by-index programs may not.
     if step.anchor is not None or len(step.outputs) != 1:

@@ -74,7 +74,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alias:
-    """A value that lies in the storage of `base`, `offset` elements after its start; its own type has the strides."""
+    """A value that lies in the storage of `base`, `offset` elements after its start; its own type has the strides.
+
+    Mostly a view; or a part of `base` that is written in place, before the rest of `base` is complete.
+    """
 
     base: Value
     offset: Dim
@@ -92,7 +95,7 @@ class TaskGraph:
     """A graph cut into tasks, in an order in which they can run.
 
     types: the final type, with strides, of every value that lies in memory. aliases: values that need no memory of
-    their own because they are views.
+    their own.
     """
 
     graph: Graph

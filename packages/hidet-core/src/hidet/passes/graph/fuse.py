@@ -29,13 +29,17 @@ def fuse(graph: Graph, ctx: CompileContext) -> TaskGraph:
 def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph:
     """Tasks of a graph; nodes in `alone` are tasks of their own."""
     grouping = group_nodes(graph, lambda node: _abilities(node, ctx), alone)
-    reuses = find_reuses(graph, grouping.groups, grouping.types, grouping.aliases)
+    reuses = find_reuses(graph, grouping)
+    aliases = {**grouping.aliases, **{value: alias for value, (alias, _) in reuses.parts.items()}}
+    types = {**grouping.types, **{value: type_ for value, (_, type_) in reuses.parts.items()}}
     table = readers(graph)
     outputs = set(graph.outputs)
     steps: list[Task | ForeignStep] = []
     for group in grouping.groups:
         if group.anchor is not None and group.anchor.op.kind in ("eager", "host"):
             steps.append(ForeignStep(group.anchor))
+            continue
+        if group.anchor in reuses.put_back:
             continue
         members = set(group.nodes)
         live = [
@@ -46,8 +50,8 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
             if value in outputs or any(reader not in members for reader in table.get(value, ()))
         ]
         if live:
-            steps.append(_make_task(group, live, grouping.types, reuses))
-    return TaskGraph(graph, tuple(steps), grouping.types, grouping.aliases)
+            steps.append(_make_task(group, live, types, reuses.sources))
+    return TaskGraph(graph, tuple(steps), types, aliases)
 
 
 def _abilities(node: Node, ctx: CompileContext) -> tuple[str, str]:
