@@ -31,7 +31,9 @@ from hidet.compute.definition import (
 from hidet.dims import Dim, product
 from hidet.dtypes import DType
 from hidet.errors import ShapeError, UnsupportedOp
-from hidet.graph.operator import Attribute, OperatorSpec
+from hidet.graph.attrs import Attrs
+from hidet.graph.operator import Attribute, OperatorSpec, View
+from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.ops.gather import indexed_layout, indexed_place
