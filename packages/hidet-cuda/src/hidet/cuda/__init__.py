@@ -1,0 +1,1 @@
+"""hidet's CUDA target."""

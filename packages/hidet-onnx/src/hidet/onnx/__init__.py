@@ -1,0 +1,1 @@
+"""hidet's ONNX front-end."""
