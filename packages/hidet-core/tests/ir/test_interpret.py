@@ -25,6 +25,15 @@ def floats(*values):
     return np.array(values, np.float32)
 
 
+def test_a_launch_with_threads_is_refused():
+    module = parse_module(
+        'module(entry="main")\n@kernel\ndef k(p: ~f32):\n    p[0] = 1.0\n'
+        "@host\ndef main(p: ~f32):\n    launch('k', [1], [p], block=[32])\n"
+    )
+    with pytest.raises(UnsupportedOp, match="kernel k is launched with blocks of threads"):
+        run_module(module, [np.zeros(1, np.float32)])
+
+
 def test_a_launch_runs_its_kernel_for_every_index_of_the_grid():
     module = program(
         "@kernel\ndef k(p: ~f32, n: i64):\n    i, j = grid()\n    p[i * n + j] = cast(i * 10 + j, f32)\n"

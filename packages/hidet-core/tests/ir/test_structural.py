@@ -3,6 +3,7 @@
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Assign, Declare, For, If, Seq, Store
 from hidet.ir.structural import structural_equal, structural_hash
 from hidet.ir.types import BufferType, PointerType, VectorType
+from hidet.loc import Loc
 
 f32, i64 = dtypes.f32, dtypes.i64
 
@@ -28,6 +30,13 @@ def copy_kernel(prefix="", step=1, dtype=f32, kind="serial"):
 
 def test_names_of_variables_do_not_count():
     assert structural_hash(copy_kernel()) == structural_hash(copy_kernel("other_"))
+
+
+def test_places_in_user_code_do_not_count():
+    plain = copy_kernel()
+    placed = replace(plain, body=replace(plain.body, loc=Loc("model.py", 3)))
+    assert structural_equal(plain, placed)
+    assert structural_hash(plain) == structural_hash(placed)
 
 
 @pytest.mark.parametrize("change", [{"step": 2}, {"dtype": dtypes.f64}, {"kind": "unroll"}])

@@ -153,6 +153,14 @@ def scale_module():
             (
                 s.Assert(size >= 0, "n is negative"),
                 s.Launch("scale", (size,), (data, size), const(100, i64)),
+                s.Launch(
+                    "scale",
+                    (size,),
+                    (data, size),
+                    block=(const(32, i64), const(4, i64)),
+                    cluster=(const(2, i64),),
+                    shared_bytes=size,
+                ),
                 s.Invoke("other", (data,)),
                 s.Evaluate(e.Call("trace", (size,), i64)),
             )
@@ -189,6 +197,7 @@ def scale(a: ~f32, n: i64):
 def main(a: ~f32, n: i64):
     assert n >= 0, 'n is negative'
     launch("scale", [n], [a, n], cost=100)
+    launch("scale", [n], [a, n], block=[32, 4], cluster=[2], shared_bytes=n)
     invoke("other", [a])
     call("trace", n, type=i64)
 """

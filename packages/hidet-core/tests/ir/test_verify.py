@@ -175,6 +175,7 @@ def module(host, externals=""):
 
 def test_a_module_that_launches_and_calls_its_functions_passes():
     verify_module(module('launch("k", [n], [p, n], cost=10)'))
+    verify_module(module('launch("k", [n], [p, n], block=[n, 4], cluster=[2], shared_bytes=n * 4)'))
     verify_module(module('invoke("other", [p])', externals=', externals=["other"]'))
 
 
@@ -186,6 +187,10 @@ def test_a_module_that_launches_and_calls_its_functions_passes():
         ('launch("k", [n, n], [p, n])', "k has 1 grid indices, launched with 2"),
         ('launch("k", [p[0]], [p, n])', "a grid extent has type f32, expected i64"),
         ('launch("k", [n], [p, n], cost=1.0)', "the cost has type f32, expected i64"),
+        ('launch("k", [n], [p, n], block=[1.0])', "a block extent has type f32, expected i64"),
+        ('launch("k", [n], [p, n], block=[1, 1, 1, 1])', "launched with 1 grid, 4 block and 0 cluster extents"),
+        ('launch("k", [n], [p, n], block=[1], cluster=[2, 2])', "launched with 1 grid, 1 block and 2 cluster extents"),
+        ('launch("k", [n], [p, n], cluster=[2])', "a cluster or shared memory but no block of threads"),
         ('launch("main", [n], [p, n])', "main is a host function, expected a kernel function"),
         ('launch("l", [n], [p, n])', "l is neither a function of the module nor among its externals"),
         ('invoke("k", [p, n])', "k is a kernel function, expected a host function"),

@@ -217,6 +217,10 @@ class _Frame:
 
     def launch(self, node: s.Launch) -> None:
         kernel = self.machine.function(node.kernel)
+        if node.block:
+            raise UnsupportedOp(
+                f"kernel {node.kernel} is launched with blocks of threads, which this interpreter lacks"
+            )
         arguments = [self.expr(argument) for argument in node.arguments]
         ranges = [range(self.expr.index(extent)) for extent in node.grid]
         for index in product(*ranges):

@@ -205,8 +205,9 @@ def _store(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:
 
 
 def _launch(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:
-    cost = exprs.expr(keywords["cost"]) if "cost" in keywords else None
-    return s.Launch(string(args[0]), exprs.exprs(args[1]), exprs.exprs(args[2]), cost)
+    cost, shared_bytes = (exprs.expr(keywords[key]) if key in keywords else None for key in ("cost", "shared_bytes"))
+    block, cluster = (exprs.exprs(keywords[key]) if key in keywords else () for key in ("block", "cluster"))
+    return s.Launch(string(args[0]), exprs.exprs(args[1]), exprs.exprs(args[2]), cost, block, cluster, shared_bytes)
 
 
 def _invoke(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:

@@ -135,8 +135,13 @@ def _return(stmt: s.Return, names: Names) -> Iterator[str]:
 
 
 def _launch(stmt: s.Launch, names: Names) -> Iterator[str]:
-    cost = "" if stmt.cost is None else f", cost={expr_text(stmt.cost, names)}"
-    yield f'launch("{stmt.kernel}", {list_text(stmt.grid, names)}, {list_text(stmt.arguments, names)}{cost})'
+    parts = [f'"{stmt.kernel}"', list_text(stmt.grid, names), list_text(stmt.arguments, names)]
+    parts += [f"{key}={list_text(getattr(stmt, key), names)}" for key in ("block", "cluster") if getattr(stmt, key)]
+    for key in ("shared_bytes", "cost"):
+        value = getattr(stmt, key)
+        if value is not None:
+            parts.append(f"{key}={expr_text(value, names)}")
+    yield f"launch({', '.join(parts)})"
 
 
 def _invoke(stmt: s.Invoke, names: Names) -> Iterator[str]:

@@ -9,6 +9,9 @@ stmt := Seq(stmts)
       | Return(value) | Evaluate(expr) | Assert(condition, message)
       | Launch(kernel, grid, arguments)   run a kernel of this module (or a linked one) once per grid index
       | Invoke(function, arguments)       call a host function of this module (or a linked one)
+
+`loc` of a statement is its place in the user's script. It is no part of what the statement means: it is neither printed
+nor part of structural identity.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Literal
 
 from hidet.ir.expr import Expr, Var
 from hidet.ir.node import IRNode, node
+from hidet.loc import Loc
 
 LoopKind = Literal["serial", "unroll", "vectorize"]
 
@@ -38,12 +42,14 @@ class Declare(Stmt):
 
     var: Var
     init: Expr | None = None
+    loc: Loc | None = None
 
 
 @node
 class Assign(Stmt):
     var: Var
     value: Expr
+    loc: Loc | None = None
 
 
 @node
@@ -54,6 +60,7 @@ class Store(Stmt):
     indices: tuple[Expr, ...]
     value: Expr
     mask: Expr | None = None
+    loc: Loc | None = None
 
 
 @node
@@ -70,12 +77,14 @@ class For(Stmt):
     body: Stmt
     step: int = 1
     kind: LoopKind = "serial"
+    loc: Loc | None = None
 
 
 @node
 class While(Stmt):
     condition: Expr
     body: Stmt
+    loc: Loc | None = None
 
 
 @node
@@ -83,6 +92,7 @@ class If(Stmt):
     condition: Expr
     then: Stmt
     otherwise: Stmt | None = None
+    loc: Loc | None = None
 
 
 @node
@@ -98,6 +108,7 @@ class Continue(Stmt):
 @node
 class Return(Stmt):
     value: Expr | None = None
+    loc: Loc | None = None
 
 
 @node
@@ -105,12 +116,14 @@ class Evaluate(Stmt):
     """Evaluate a call for its effect."""
 
     expr: Expr
+    loc: Loc | None = None
 
 
 @node
 class Assert(Stmt):
     condition: Expr
     message: str
+    loc: Loc | None = None
 
 
 @node
@@ -118,12 +131,20 @@ class Launch(Stmt):
     """Run kernel `kernel` once for every index below `grid`; indices are independent and may run in any order.
 
     On a CPU target `cost` (estimated nanoseconds of one index, None = unknown) decides whether the thread pool is used.
+    With a `block` of threads, which only a GPU has, the kernel runs once for every thread below `block` of every grid
+    index; the threads of one index share memory and may wait for each other. `cluster`: how many neighbouring grid
+    indices, by axis, run at the same time and see each other's shared memory; () is one. `shared_bytes`: shared memory
+    of an index beyond what the kernel declares, None for none.
     """
 
     kernel: str
     grid: tuple[Expr, ...]
     arguments: tuple[Expr, ...]
     cost: Expr | None = None
+    block: tuple[Expr, ...] = ()
+    cluster: tuple[Expr, ...] = ()
+    shared_bytes: Expr | None = None
+    loc: Loc | None = None
 
 
 @node
@@ -132,3 +153,4 @@ class Invoke(Stmt):
 
     function: str
     arguments: tuple[Expr, ...]
+    loc: Loc | None = None

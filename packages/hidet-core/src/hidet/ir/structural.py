@@ -207,5 +207,5 @@ _ENCODERS: dict[type, Callable[[_Scope, Any], str]] = {
 
 @cache
 def _plan(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields of a node class in order, each with whether it holds child nodes."""
-    return tuple((f.name, f.name in kind.child_fields) for f in fields(kind))
+    """The fields of a node class in order, each with whether it holds child nodes. Places in user code mean nothing."""
+    return tuple((f.name, f.name in kind.child_fields) for f in fields(kind) if f.name != "loc")

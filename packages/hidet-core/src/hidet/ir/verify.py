@@ -230,10 +230,21 @@ class _Checker:
 
     def launch(self, node: s.Launch) -> None:
         self._host_only("launched")
-        for extent in node.grid:
-            self.index(extent, "a grid extent")
-        if node.cost is not None:
-            self.index(node.cost, "the cost")
+        for role, extents in (("grid", node.grid), ("block", node.block), ("cluster", node.cluster)):
+            for extent in extents:
+                self.index(extent, f"a {role} extent")
+        for role, value in (("the cost", node.cost), ("the number of shared bytes", node.shared_bytes)):
+            if value is not None:
+                self.index(value, role)
+        if len(node.block) > 3 or (node.block and len(node.grid) > 3) or len(node.cluster) > len(node.grid):
+            raise VerifyError(
+                f"{node.kernel} is launched with {len(node.grid)} grid, {len(node.block)} block and "
+                f"{len(node.cluster)} cluster extents; a GPU has at most three of each, and clusters of grid indices"
+            )
+        if not node.block and (node.cluster or node.shared_bytes is not None):
+            raise VerifyError(
+                f"{node.kernel} is launched with a cluster or shared memory but without a block of threads"
+            )
         function = self._linked(node.kernel, "kernel", node.arguments)
         if function is not None and len(node.grid) != len(function.grid_vars) and function.grid_vars:
             raise VerifyError(

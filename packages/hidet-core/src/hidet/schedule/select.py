@@ -139,11 +139,11 @@ def rename_calls(module: Module, names: dict[str, str]) -> Module:
 def _renamed(module: Module, names: dict[str, str], calls_change: bool) -> Module:
     def change(n: IRNode) -> IRNode | None:
         if isinstance(n, Launch) and n.kernel in names:
-            return Launch(names[n.kernel], n.grid, n.arguments, n.cost)
+            return replace(n, kernel=names[n.kernel])
         if isinstance(n, Invoke) and n.function in names:
-            return Invoke(names[n.function], n.arguments)
+            return replace(n, function=names[n.function])
         if isinstance(n, Call) and n.callee in names:
-            return Call(names[n.callee], n.arguments, n.type)
+            return replace(n, callee=names[n.callee])
         return None
 
     functions: Sequence[Function] = [

@@ -209,6 +209,11 @@ class FunctionEmitter(ExpressionEmitter):
         self.block(passed)
 
     def _launch(self, node: s.Launch) -> None:
+        if node.block:
+            raise CodegenError(
+                f"kernel {node.kernel} is launched with blocks of threads, which a CPU does not have",
+                hint="compile it for a GPU target, or launch it over a grid alone",
+            )
         self.begin_statement()
         grid = [self.value(extent) for extent in node.grid]
         arguments = [(register_type(a.type), self.value(a)) for a in node.arguments]
