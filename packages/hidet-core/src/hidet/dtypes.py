@@ -28,7 +28,8 @@ class DType:
 
     name: full name, as numpy, ml_dtypes and torch spell it ("float8_e4m3fn").
     short: the name in printed IR and kernels ("f8e4m3").
-    bits: bits of one element in memory; elements below 8 bits pack along the last dim. 0 for strings.
+    bits: bits of one element. Tensors give elements below 8 bits a byte each; `packed_nbytes` is their size in formats
+        that pack them. 0 for strings.
     kind: family of the values.
     usage: "compute": kernels do arithmetic in it; "storage": kernels load, store and convert it, and compute in another
         type; "host": values never reach a device.
@@ -59,7 +60,7 @@ class DType:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one element on its own, rounded up; `packed_nbytes` tells the size of a row of them."""
+        """Bytes of one element in a tensor: its bits, rounded up."""
         return -(-self.bits // 8)
 
     @property
@@ -68,7 +69,7 @@ class DType:
         return self.nbytes
 
     def packed_nbytes(self, count: int) -> int:
-        """Bytes of `count` neighbours of the last dim; types below 8 bits share bytes."""
+        """Bytes of `count` elements in formats in which types below 8 bits share bytes."""
         return -(-self.bits * count // 8)
 
     @property
@@ -111,7 +112,7 @@ class DType:
 
     @property
     def is_subbyte(self) -> bool:
-        """Several elements share one byte."""
+        """An element has less than 8 bits."""
         return 0 < self.bits < 8
 
     @property

@@ -333,3 +333,11 @@ def test_unbound_variables_and_program_nodes_are_refused():
         evaluate(single([x], compute("y", (3,), lambda i: x[i] * build.cast(stray, f32))), [random(3)])
     with pytest.raises(UnsupportedOp, match="Call has no meaning in a compute definition"):
         evaluate(single([x], compute("y", (3,), lambda i: build.call("f", x[i], type=f32))), [random(3)])
+
+
+@pytest.mark.parametrize("dtype", [dtypes.f8e5m2, dtypes.f8e4m3, dtypes.i4, dtypes.f4e2m1], ids=str)
+def test_elements_of_types_that_numpy_does_not_know_are_moved_as_they_are(dtype):
+    x = operand("x", 3, 4, dtype=dtype)
+    definition = single([x], compute("y", (2, 4), lambda i, j: x[i + 1, build.index(3) - j]))
+    array = np.arange(12).reshape(3, 4).astype(dtype.numpy())
+    assert (evaluate(definition, [array])[0].view(np.uint8) == array[1:, ::-1].view(np.uint8)).all()

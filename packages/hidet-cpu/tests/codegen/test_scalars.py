@@ -14,7 +14,8 @@ from hidet.ir.scalar_ops import BINARY_OPS
 
 INTEGERS = (dtypes.i8, dtypes.i16, dtypes.i32, dtypes.i64, dtypes.u8, dtypes.u16, dtypes.u32, dtypes.u64)
 FLOATS = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.f64)
-SMALL_FLOATS = (dtypes.f8e4m3, dtypes.f8e4m3fnuz, dtypes.f8e5m2, dtypes.f8e5m2fnuz, dtypes.f8e8m0)
+SMALL_FLOATS = (dtypes.f8e4m3, dtypes.f8e4m3fnuz, dtypes.f8e5m2, dtypes.f8e5m2fnuz, dtypes.f8e8m0, dtypes.f4e2m1)
+SMALL_INTEGERS = (dtypes.i2, dtypes.i4, dtypes.u2, dtypes.u4)
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 INTEGER_OPS = (
     "add",
@@ -229,8 +230,8 @@ def test_floats_out_of_range_become_the_nearest_integer_and_nan_becomes_0(dtype,
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=str)
-def test_every_8_bit_float_is_widened_exactly(dtype, lanes, compiled, elementwise):
-    x = np.arange(256, dtype=np.uint8).view(dtype.numpy())
+def test_every_small_float_is_widened_exactly(dtype, lanes, compiled, elementwise):
+    x = np.arange(2**dtype.bits, dtype=np.uint8).view(dtype.numpy())
     targets = (dtypes.f32, dtypes.f64, dtypes.bf16)
     kernels = compiled({t.name: elementwise(lambda a, t=t: build.cast(a, t), (dtype,), t) for t in targets}, lanes)
     for target in targets:
@@ -240,8 +241,8 @@ def test_every_8_bit_float_is_widened_exactly(dtype, lanes, compiled, elementwis
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=str)
-def test_8_bit_floats_round_as_ml_dtypes_rounds(dtype, lanes, compiled, elementwise):
-    every = np.arange(256, dtype=np.uint8).view(dtype.numpy()).astype(np.float32)
+def test_small_floats_round_as_ml_dtypes_rounds(dtype, lanes, compiled, elementwise):
+    every = np.arange(2**dtype.bits, dtype=np.uint8).view(dtype.numpy()).astype(np.float32)
     every = np.unique(every[np.isfinite(every)])
     ties = (every[1:] + every[:-1]) / 2
     x, _ = floats(dtypes.f32, 4096)
@@ -253,7 +254,26 @@ def test_8_bit_floats_round_as_ml_dtypes_rounds(dtype, lanes, compiled, elementw
     got = kernels("k", x)
     plain = ~np.isnan(x)
     np.testing.assert_array_equal(got.view(np.uint8)[plain], expected.view(np.uint8)[plain])
-    assert np.isnan(got.astype(np.float32)[~plain]).all()
+    assert np.isnan(got.astype(np.float32)[~plain]).all() or not dtype.has_nan
+    assert (got.view(np.uint8) < 2**dtype.bits).all()
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("dtype", SMALL_INTEGERS, ids=str)
+def test_integers_below_8_bits_take_a_byte_and_keep_their_low_bits(dtype, lanes, compiled, elementwise):
+    every = whole_vectors(np.arange(dtype.min, dtype.max + 1).astype(dtype.numpy()))
+    wide = (dtypes.i8, dtypes.u8, dtypes.i64, dtypes.f32, dtypes.f16, dtypes.boolean, *SMALL_FLOATS)
+    rows = {t.name: elementwise(lambda a, t=t: build.cast(a, t), (dtype,), t) for t in wide}
+    sources = (dtypes.i64, dtypes.f32)
+    narrowing = {f"from_{t}": elementwise(lambda a: build.cast(a, dtype), (t,), dtype) for t in sources}
+    kernels = compiled({**rows, **narrowing}, lanes)
+    for target in wide:
+        assert_same(kernels(target.name, every), convert(every, dtype, target))
+    for source in sources:
+        x = np.arange(-32, 32).astype(source.numpy())
+        got = kernels(f"from_{source}", x)
+        np.testing.assert_array_equal(got, np.arange(-32, 32).astype(dtype.numpy()))
+        assert (got.view(np.uint8) < 2**dtype.bits).all()
 
 
 @pytest.mark.parametrize("dtype", [dtypes.f32, dtypes.f64, dtypes.f16], ids=str)

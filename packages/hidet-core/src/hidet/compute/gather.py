@@ -105,7 +105,10 @@ def _strided(tensor: Array, linear: dict[int, Linear], kept: tuple[int, ...], sp
     axes = sorted(steps)
     shape = [*(tensor.shape[n] for n in kept), *(space.extents[a] for a in axes)]
     strides = [*(tensor.strides[n] for n in kept), *(steps[a] for a in axes)]
-    return as_strided(tensor[tuple(corner)], shape, strides, writeable=False), axes
+    # numpy cannot describe the types of ml_dtypes to itself, so the view is made of integers as wide.
+    whole = tensor[tuple(corner)]
+    words = whole if tensor.dtype.isbuiltin == 1 else whole.view(f"u{tensor.itemsize}")
+    return as_strided(words, shape, strides, writeable=False).view(tensor.dtype), axes
 
 
 def _placed(array: Array, axes: Sequence[int], rank: int) -> Array:

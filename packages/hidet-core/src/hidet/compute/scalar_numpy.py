@@ -126,9 +126,19 @@ def convert(a: Array, source: DType, target: DType) -> Array:
         a = a.real if not target.is_bool else a != 0
     if target.name == "tfloat32":
         return round_to_tf32(np.asarray(a).astype(np.float32))
+    if not source.is_complex and (source.is_storage_only or target.is_storage_only):
+        # ml_dtypes converts few pairs of its types directly. f32 holds all values of a small float, i32 of a small int.
+        a = np.asarray(a).astype(_between(source, target), copy=False)
     if source.is_float and target.is_int:
         return _truncated(a, dtypes.i32 if target.bits < 32 else target).astype(target.numpy(), copy=False)
     return np.asarray(a).astype(target.numpy(), copy=False)
+
+
+def _between(source: DType, target: DType) -> np.dtype[Any]:
+    """The type that a conversion from or to a storage-only type goes through."""
+    if source.is_float or target.is_float:
+        return np.dtype(np.float32)
+    return np.dtype(np.int32) if source.is_storage_only else source.numpy()
 
 
 def _truncated(a: Array, target: DType) -> Array:

@@ -13,7 +13,7 @@ from hidet import dtypes
 from hidet.cpu.codegen import spelling
 from hidet.cpu.codegen.arithmetic import clamp_to_constant, emit_binary, emit_fma, emit_unary
 from hidet.cpu.codegen.convert import convert, widen_dtype
-from hidet.cpu.codegen.spelling import memory_type, register_type, suffix_of
+from hidet.cpu.codegen.spelling import is_widened_in_memory, memory_type, register_type, suffix_of
 from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
 from hidet.ir import build
@@ -327,15 +327,17 @@ class ExpressionEmitter:
             text = self.intrinsic(name, [(f"ptr align {alignment}", pointer), mask, (type_, "zeroinitializer")], type_)
         else:
             text = self.instruction(f"load {type_}, ptr {pointer}, align {alignment}{self.load_suffix()}", "v")
+        if node.dtype.is_subbyte:
+            return self.instruction(f"trunc {type_} {text} to {register_type(node.type)}")
         if not node.dtype.is_bool:
             return text
         zero = "zeroinitializer" if node.lanes > 1 else "0"
         return self.instruction(f"icmp ne {type_} {text}, {zero}")
 
     def to_memory(self, node: e.Expr) -> str:
-        """A value in its memory form: bool becomes a byte."""
+        """A value in its memory form: bool and what has less than 8 bits become a byte."""
         text = self.value(node)
-        if isinstance(node.type, PointerType) or not node.dtype.is_bool:
+        if isinstance(node.type, PointerType) or not is_widened_in_memory(node.dtype):
             return text
         return self.instruction(f"zext {register_type(node.type)} {text} to {memory_type(node.type)}")
 

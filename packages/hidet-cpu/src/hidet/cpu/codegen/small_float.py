@@ -1,7 +1,8 @@
-"""8-bit floats to and from f32, by integer arithmetic from the parameters of each format.
+"""Floats of 8 and 4 bits to and from f32, by integer arithmetic from the parameters of each format.
 
-Formats and their special values: hidet.dtypes. Values beyond the largest become NaN in formats without infinity, as
-ml_dtypes and torch have it; rounding is to nearest, ties to even.
+Formats and their special values: hidet.dtypes. Values beyond the largest become NaN in formats without infinity, and
+the largest in formats without NaN, where NaN becomes zero, as ml_dtypes and torch have it; rounding is to nearest, ties
+to even.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hidet.ir.types import with_lanes
 if TYPE_CHECKING:
     from hidet.cpu.codegen.expression import ExpressionEmitter
 
+_SINGLE_BITS = 32
 _SINGLE_MANTISSA = 23
 _SINGLE_BIAS = 127
 _INFINITY = 0x7F800000
@@ -25,13 +27,13 @@ _NAN = 0x7FC00000
 class _Words:
     """i32 and f32 instructions on registers of some number of lanes."""
 
-    def __init__(self, emit: ExpressionEmitter, lanes: int) -> None:
+    def __init__(self, emit: ExpressionEmitter, dtype: DType, lanes: int) -> None:
         self.emit = emit
         self.words = with_lanes(dtypes.i32, lanes)
         self.floats = with_lanes(dtypes.f32, lanes)
-        self.bytes = with_lanes(dtypes.u8, lanes)
         self.condition = register_type(with_lanes(dtypes.boolean, lanes))
-        self.word, self.single, self.byte = (register_type(t) for t in (self.words, self.floats, self.bytes))
+        self.code = register_type(with_lanes(dtype, lanes))
+        self.word, self.single = register_type(self.words), register_type(self.floats)
 
     def constant(self, value: int) -> str:
         return self.emit.constant(value, self.words)
@@ -54,12 +56,13 @@ class _Words:
 
 
 def small_to_single(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int) -> str:
-    """The f32 value of an 8-bit float, exact."""
-    w = _Words(emit, lanes)
-    code = emit.instruction(f"zext {w.byte} {text} to {w.word}")
+    """The f32 value of a small float, exact."""
+    w = _Words(emit, dtype, lanes)
+    code = emit.instruction(f"zext {w.code} {text} to {w.word}")
     if dtype.mantissa_bits == 0:
         return _power_to_single(w, code)
-    magnitude = w.integer("and", code, 0x7F)
+    sign_code = _sign_code(dtype)
+    magnitude = w.integer("and", code, sign_code - 1)
     shift = _SINGLE_MANTISSA - dtype.mantissa_bits
     normal = w.integer("add", w.integer("shl", magnitude, shift), (_SINGLE_BIAS - dtype.bias) << _SINGLE_MANTISSA)
     # Subnormal codes are integers times the smallest one.
@@ -71,9 +74,9 @@ def small_to_single(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int
         exponent_full = ((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits
         special = w.select(w.integer("icmp eq", magnitude, exponent_full), w.constant(_INFINITY), w.constant(_NAN))
         bits = w.select(w.integer("icmp uge", magnitude, exponent_full), special, bits)
-    elif not _is_unsigned_zero(dtype):
-        bits = w.select(w.integer("icmp eq", magnitude, 0x7F), w.constant(_NAN), bits)
-    sign = w.integer("shl", w.integer("and", code, 0x80), 24)
+    elif dtype.has_nan and not _is_unsigned_zero(dtype):
+        bits = w.select(w.integer("icmp eq", magnitude, sign_code - 1), w.constant(_NAN), bits)
+    sign = w.integer("shl", w.integer("and", code, sign_code), _SINGLE_BITS - dtype.bits)
     bits = w.integer("or", bits, sign)
     if _is_unsigned_zero(dtype):
         bits = w.select(w.integer("icmp eq", code, 0x80), w.constant(_NAN), bits)
@@ -81,18 +84,19 @@ def small_to_single(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int
 
 
 def single_to_small(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int) -> str:
-    """The 8-bit float nearest to an f32 value."""
-    w = _Words(emit, lanes)
+    """The small float nearest to an f32 value."""
+    w = _Words(emit, dtype, lanes)
     bits = w.bits(text)
     magnitude = w.integer("and", bits, 0x7FFFFFFF)
     code = _single_to_power(w, magnitude) if dtype.mantissa_bits == 0 else _rounded_code(w, magnitude, dtype)
     assert dtype.largest is not None
     largest = _code_of_largest(dtype)
     beyond = w.integer("icmp ugt", code, largest)
-    nan_code = 0x80 if _is_unsigned_zero(dtype) else 0xFF if dtype.mantissa_bits == 0 else 0x7F
-    code = w.select(beyond, w.constant(largest + 1 if dtype.has_inf else nan_code), code)
+    nan_code = _code_of_nan(dtype)
+    excess = largest + 1 if dtype.has_inf else nan_code if dtype.has_nan else largest
+    code = w.select(beyond, w.constant(excess), code)
     code = w.select(w.integer("icmp ugt", magnitude, _INFINITY), w.constant(nan_code), code)
-    negative = w.integer("lshr", w.integer("and", bits, -0x80000000), 24)
+    negative = w.integer("lshr", w.integer("and", bits, -0x80000000), _SINGLE_BITS - dtype.bits)
     if dtype.mantissa_bits == 0:
         # Neither zero nor negative values have a code.
         invalid = emit.instruction(f"fcmp ule {w.single} {text}, {emit.constant(0.0, w.floats)}")
@@ -102,7 +106,7 @@ def single_to_small(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int
         code = w.select(is_plain, w.integer("or", code, negative), code)
     else:
         code = w.integer("or", code, negative)
-    return emit.instruction(f"trunc {w.word} {code} to {w.byte}")
+    return emit.instruction(f"trunc {w.word} {code} to {w.code}")
 
 
 def _is_unsigned_zero(dtype: DType) -> bool:
@@ -110,9 +114,24 @@ def _is_unsigned_zero(dtype: DType) -> bool:
     return dtype.name.endswith("fnuz")
 
 
+def _sign_code(dtype: DType) -> int:
+    return 1 << (dtype.bits - 1)
+
+
+def _code_of_nan(dtype: DType) -> int:
+    """The code of NaN apart from its sign; of zero where there is no NaN."""
+    if _is_unsigned_zero(dtype):
+        return 0x80
+    if not dtype.has_nan:
+        return 0
+    return 0xFF if dtype.mantissa_bits == 0 else 0x7F
+
+
 def _code_of_largest(dtype: DType) -> int:
     if dtype.mantissa_bits == 0:
         return 0xFE
+    if not dtype.has_nan:
+        return _sign_code(dtype) - 1
     if _is_unsigned_zero(dtype):
         return 0x7F
     return (((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits) - 1 if dtype.has_inf else 0x7E

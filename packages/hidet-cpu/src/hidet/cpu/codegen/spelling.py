@@ -1,6 +1,8 @@
 """How types, constants and scalar operations are spelled in LLVM IR: tables only.
 
-f16 and bf16 values travel as i16 and bool values in memory as i8, so that no conversion needs a library call.
+f16 and bf16 values travel as i16 and bool values in memory as i8, so that no conversion needs a library call. Types
+below 8 bits have registers of their width, and take a byte each in memory, whose upper bits are zero: the form that
+numpy arrays of them have.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype
 
-SMALL_FLOATS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+_BYTE_FLOATS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+SMALL_FLOATS = (*_BYTE_FLOATS, "float4_e2m1fn")
 
 _REGISTER = {
     "bool": "i1",
@@ -19,7 +22,8 @@ _REGISTER = {
     "float64": "double",
     "float16": "i16",
     "bfloat16": "i16",
-    **dict.fromkeys(SMALL_FLOATS, "i8"),
+    **dict.fromkeys(_BYTE_FLOATS, "i8"),
+    "float4_e2m1fn": "i4",
 }
 
 # operations LLVM has an intrinsic for that every target lowers without a library call
@@ -44,19 +48,24 @@ def register_type(type_: Type) -> str:
 
 
 def memory_type(type_: Type) -> str:
-    """The LLVM type of a value in memory: like in a register, but bool takes a byte."""
+    """The LLVM type of a value in memory: like in a register, but bool and types below 8 bits take a byte."""
     if isinstance(type_, PointerType | BufferType):
         return "ptr"
     dtype = type_.dtype if isinstance(type_, VectorType) else type_
-    scalar = "i8" if dtype.kind == "bool" else _scalar(dtype)
+    scalar = "i8" if is_widened_in_memory(dtype) else _scalar(dtype)
     return f"<{type_.lanes} x {scalar}>" if isinstance(type_, VectorType) else scalar
+
+
+def is_widened_in_memory(dtype: DType) -> bool:
+    """Whether the type's register is narrower than its place in memory."""
+    return dtype.is_bool or dtype.is_subbyte
 
 
 def _scalar(dtype: DType) -> str:
     known = _REGISTER.get(dtype.name)
     if known is not None:
         return known
-    if dtype.is_int and dtype.bits >= 8:
+    if dtype.is_int:
         return f"i{dtype.bits}"
     raise CodegenError(f"the CPU target has no register type for {dtype.name}", hint="cast it to a supported dtype")
 
