@@ -182,13 +182,14 @@ def test_a_thousand_lengths_keep_a_bounded_number_of_arenas(ctx: CompileContext)
 
 def test_a_dropped_graph_frees_its_code_arenas_and_prepared_weights(ctx: CompileContext) -> None:
     compiled = compile_graph(_two_layers(ctx, is_parameter=True), ctx)
-    compiled(_rows(0, 5), *_weights(0))
-    assert compiled._prepare is not None and compiled._prepare._results is not None
+    weights = _weights(0)
+    compiled(_rows(0, 5), *weights)
+    assert compiled._prepare is not None
     parts = [
         weakref.ref(compiled),
         weakref.ref(compiled._code),
         weakref.ref(compiled._executor._classes[5,].free[0].arena),
-        weakref.ref(compiled._prepare._results.owners[0]),
+        weakref.ref(compiled._prepare.sets[0].owners[0]),
     ]
     del compiled
     assert [part() for part in parts] == [None] * len(parts), "freed at once, without the cycle collector"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import fx, nn
 
 import hidet.torch
+from hidet.runtime.prepared import PreparedProgram
 from hidet.torch import compat
 from hidet.torch.runner import Runner
 
@@ -94,6 +96,51 @@ def test_identical_layers_share_one_compilation() -> None:
         for layer in layers:
             torch.testing.assert_close(step(layer, X), layer(X).relu())
     assert len(reports) == 1
+
+
+def test_layers_that_share_a_compilation_are_prepared_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[int] = []
+    run = PreparedProgram._run
+
+    def counting(self: PreparedProgram, *arguments: Any) -> Any:
+        prepared.append(1)
+        return run(self, *arguments)
+
+    monkeypatch.setattr(PreparedProgram, "_run", counting)
+    layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4)).eval()
+    with torch.no_grad():
+        step = torch.compile(lambda layer, x: layer(x).relu(), backend="hidet")
+        for _ in range(3):
+            for layer in layers:
+                torch.testing.assert_close(step(layer, X), layer(X).relu())
+    assert len(prepared) == 4
+
+
+def test_memory_of_a_dropped_model_is_freed_although_its_code_is_kept(model: nn.Module) -> None:
+    linear = model[0]
+    assert isinstance(linear, nn.Linear)
+    memory = weakref.ref(linear.weight)
+    compiled = torch.compile(lambda module, x: module(x), backend="hidet")
+    with torch.no_grad():
+        for layer in (linear, nn.Linear(8, 16)):
+            torch.testing.assert_close(compiled(layer, X), layer(X))
+    runner = next(item for item in gc.get_objects() if type(item) is Runner)
+    assert runner._compiled is not None and runner._compiled._prepare is not None
+    assert len(runner._compiled._prepare.sets) == 2
+    del layer, linear
+    model[0] = nn.Identity()
+    gc.collect()
+    assert memory() is None
+    assert runner._compiled._prepare.sets == ()
+
+
+def test_values_written_behind_torchs_back_show_once_torch_is_told(model: nn.Module) -> None:
+    compiled = torch.compile(model, backend="hidet")
+    _assert_follows(compiled, model)
+    for parameter in model.parameters():
+        parameter.data.mul_(1.5)
+    torch.autograd.graph.increment_version(tuple(model.parameters()))
+    _assert_follows(compiled, model)
 
 
 def test_frozen_parameters_are_baked_in_for_each_module() -> None:

@@ -54,6 +54,24 @@ def test_equal_addresses_and_versions_run_once() -> None:
     assert counted.runs == 1
 
 
+def test_sets_of_parameters_that_take_turns_are_prepared_once_each() -> None:
+    counted, layers = Counted(), [_parameter(value) for value in range(4)]
+    for _ in range(3):
+        for value, weight in enumerate(layers):
+            results = counted.prepared.results([None, weight], ADAPTER, lambda tensor: 7)
+            assert _floats(results.addresses[0])[0] == -value
+    assert counted.runs == 4
+
+
+def test_results_go_with_their_parameters() -> None:
+    counted, layers = Counted(), [_parameter(value) for value in range(4)]
+    for weight in layers:
+        counted.prepared.results([None, weight], ADAPTER, lambda tensor: 7)
+    assert len(counted.prepared.sets) == 4
+    del weight, layers[1:]
+    assert len(counted.prepared.sets) == 1
+
+
 def test_a_new_version_runs_again() -> None:
     counted, weight = Counted(), _parameter(1)
     counted.prepared.results([None, weight], ADAPTER, lambda tensor: 7)

@@ -31,7 +31,10 @@ class TensorAdapter(Protocol):
         """Copy values."""
 
     def memory_of(self, tensor: Any) -> object:
-        """An object that keeps the tensor's memory from being freed and used for something else."""
+        """What keeps the memory from being freed even if the tensor takes other memory; never the tensor itself.
+
+        None where a tensor has the same memory all its life.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,8 @@ class NumpyAdapter:
         target[...] = source
 
     def memory_of(self, tensor: Any) -> object:
-        """The array itself."""
-        return tensor
+        """None: an array has its memory for life."""
+        return None
 
     def convert(self, value: Any) -> Any:
         """The value as an array, without a copy where it has memory of its own on the CPU."""

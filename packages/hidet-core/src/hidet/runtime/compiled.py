@@ -83,7 +83,8 @@ class CompiledGraph:
 
         Results are tensors of the same library; a single one is returned bare. Arguments that lie otherwise in memory
         than the graph was compiled for are copied. ShapeError, DTypeError or LaunchError names the argument that does
-        not fit.
+        not fit. A parameter that is a numpy array should be read-only (`flags.writeable = False`): numpy does not count
+        changes, so that what is computed from a writable one is computed at every call.
         """
         adapter, arguments = self._check(tensors)
         results = self.run(arguments, adapter, adapter.version)
