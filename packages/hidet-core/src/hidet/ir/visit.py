@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from hidet.ir.expr import Access, Binary, Cast, Expr, Reduce, Select, Unary, Var
@@ -11,13 +11,16 @@ from hidet.ir.node import IRNode
 AnyNode = TypeVar("AnyNode", bound=IRNode)
 
 
-def walk(root: IRNode) -> Iterator[IRNode]:
-    """Every distinct node below and including `root`, parents first; shared nodes once."""
+def walk(root: IRNode, leave_out: Container[IRNode] = ()) -> Iterator[IRNode]:
+    """Every distinct node below and including `root`, parents first; shared nodes once.
+
+    leave_out: nodes that are passed over, with what is below them.
+    """
     stack: list[IRNode] = [root]
     seen: set[int] = set()
     while stack:
         current = stack.pop()
-        if id(current) in seen:
+        if id(current) in seen or current in leave_out:
             continue
         seen.add(id(current))
         yield current

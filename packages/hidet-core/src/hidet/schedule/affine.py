@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet import dims
 from hidet.dims import Dim
-from hidet.ir.expr import Binary, Const, Expr, Size, Var
+from hidet.ir.expr import Access, Binary, Const, Expr, Size, Var
+from hidet.ir.visit import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,25 @@ def affine_offset(indices: Sequence[Expr], strides: Sequence[Dim]) -> Affine | N
             return None
         total = _combine(total, _scale(part, stride), 1)
     return total
+
+
+def other_variables(value: Expr, maps: Mapping[Access, Affine]) -> frozenset[Var]:
+    """Variables that occur in `value` other than in the indices of the accesses in `maps`."""
+    return frozenset(node for node in walk(value, maps) if isinstance(node, Var))
+
+
+def as_dim(value: Expr) -> Dim | None:
+    """The size that an expression names; None for an expression that is computed."""
+    if isinstance(value, Size):
+        return value.dim
+    return value.value if isinstance(value, Const) and isinstance(value.value, int) else None
+
+
+def as_dims(extents: Sequence[Expr]) -> tuple[Dim, ...]:
+    """Extents of loops, of which none is computed, as sizes."""
+    sizes = tuple(size for size in map(as_dim, extents) if size is not None)
+    assert len(sizes) == len(extents)
+    return sizes
 
 
 def _combine(a: Affine, b: Affine, sign: int) -> Affine:

@@ -67,6 +67,18 @@ class Task:
         return self.anchor.definition
 
     @property
+    def sources(self) -> Mapping[Operand, Operand | Compute]:
+        """For each operand of the anchor's definition: the task's operand, or the prologue that computes it."""
+        assert self.anchor is not None
+        present = [
+            prologue if tensor is None else tensor.operand
+            for value, tensor, prologue in zip(self.anchor.inputs, self.anchor_inputs, self.prologues, strict=True)
+            if value is not None
+        ]
+        pairs = zip(self.definition.inputs, present, strict=True)
+        return {operand: source for operand, source in pairs if source is not None}
+
+    @property
     def is_plain(self) -> bool:
         """Whether nothing is fused before or after the anchor."""
         return len(self.nodes) == 1

@@ -16,7 +16,7 @@ from hidet.ir.expr import Access, Binary, Expr, Select, Var
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Stmt, Store
 from hidet.ir.visit import accesses, rewrite
-from hidet.schedule.affine import Affine, affine_index, affine_offset, collapse_axes
+from hidet.schedule.affine import Affine, affine_index, affine_offset, collapse_axes, other_variables
 from hidet.schedule.lowering import KernelScope, Lowering
 
 Read = Callable[[Access], "Expr | None"]
@@ -41,7 +41,7 @@ class RegionAccess:
             if offset is not None and set(offset.coefficients) <= set(region.axes):
                 self.maps[access] = offset
         self.result_map = Affine(dict(zip(region.axes, region.strides, strict=True)), region.offset)
-        pinned = _used_otherwise(region.value, self.maps)
+        pinned = other_variables(region.value, self.maps)
         groups = collapse_axes(region.axes, region.extents, [*self.maps.values(), self.result_map], pinned)
         self.loops = [region.axes[group[-1]] for group in groups]
         self.sizes = [dims.product([region.extents[position] for position in group]) for group in groups]
@@ -139,19 +139,3 @@ def stays_inside(access: Access, region: Region) -> bool:
         if dims.prove_le(0, low) is not True or dims.prove_lt(high, limit) is not True:
             return False
     return True
-
-
-def _used_otherwise(value: Expr, maps: Mapping[Access, Affine]) -> frozenset[Var]:
-    """Axes used outside affine accesses, which cannot be merged with others."""
-    found: set[Var] = set()
-    stack: list[IRNode] = [value]
-    seen: set[int] = set()
-    while stack:
-        current = stack.pop()
-        if id(current) in seen or (isinstance(current, Access) and current in maps):
-            continue
-        seen.add(id(current))
-        if isinstance(current, Var):
-            found.add(current)
-        stack.extend(current.children())
-    return frozenset(found)

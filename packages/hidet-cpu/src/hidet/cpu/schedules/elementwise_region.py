@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.ir import build
-from hidet.ir.expr import Access, Binary, Const, Expr, Select, Size, Var
+from hidet.ir.expr import Access, Binary, Const, Expr, Select, Var
 from hidet.ir.node import IRNode
 from hidet.ir.visit import refold, rewrite, substitute, walk
-from hidet.schedule.affine import affine_index
+from hidet.schedule.affine import affine_index, as_dim
 
 MOST_REGIONS = 256
 """Regions of one result. What is left of a formula then keeps its conditions."""
@@ -262,7 +262,7 @@ def _split_axis(region: Region) -> Region | None:
     """The region with one axis that is divided by a divisor of its extent made into two axes."""
     for n, (axis, extent) in enumerate(zip(region.axes, region.extents, strict=True)):
         divisors = [
-            _size(node.b)
+            as_dim(node.b)
             for node in walk(region.value)
             if isinstance(node, Binary) and node.op in ("floordiv", "mod") and node.a is axis
         ]
@@ -278,12 +278,6 @@ def _split_axis(region: Region) -> Region | None:
             _replace_axis(region.value, axis, outer, rest, inner),
         )
     return None
-
-
-def _size(value: Expr) -> Dim | None:
-    if isinstance(value, Size):
-        return value.dim
-    return value.value if isinstance(value, Const) and isinstance(value.value, int) else None
 
 
 def _common_divisor(divisors: Sequence[Dim], extent: Dim) -> Dim | None:
@@ -306,7 +300,7 @@ def _replace_axis(value: Expr, axis: Var, outer: Var, rest: Var, inner: Dim) -> 
     def resolve(node: IRNode) -> IRNode | None:
         if not isinstance(node, Binary) or node.op not in ("floordiv", "mod") or node.a is not axis:
             return None
-        divisor = _size(node.b)
+        divisor = as_dim(node.b)
         if divisor is None or not _divides(inner, divisor):
             return None
         times = dims.floordiv(divisor, inner)

@@ -14,7 +14,7 @@ from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Var
 from hidet.ir.node import IRNode
 from hidet.ir.visit import accesses, rewrite
-from hidet.schedule.affine import Affine, affine_offset, collapse_axes
+from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
 
@@ -66,7 +66,7 @@ def fold_layout(task: Task, program: FoldProgram) -> FoldLayout | None:
     known = tuple(target for target in targets if target is not None)
     if len(known) < len(targets):
         return None
-    pinned = frozenset(v for value in program.expressions for v in _used_outside(value, maps))
+    pinned = frozenset(v for value in program.expressions for v in other_variables(value, maps))
     everything = [*maps.values(), *known]
     lead = max(everything, key=lambda m: len(m.coefficients))
     outer = _merged(program.outer, program.outer_extents, lead, everything, pinned)
@@ -103,22 +103,6 @@ def _distance(stride: Dim) -> int:
 
 
 _FAR = 2**62
-
-
-def _used_outside(value: Expr, maps: Mapping[Access, Affine]) -> set[Var]:
-    """Variables that occur other than in the indices of the accesses in `maps`."""
-    found: set[Var] = set()
-    stack: list[IRNode] = [value]
-    seen: set[int] = set()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen or (isinstance(node, Access) and node in maps):
-            continue
-        seen.add(id(node))
-        if isinstance(node, Var):
-            found.add(node)
-        stack.extend(node.children())
-    return found
 
 
 class FoldMemory:

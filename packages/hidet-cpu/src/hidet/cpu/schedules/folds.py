@@ -6,16 +6,17 @@ fused around it, as expressions over `outer` variables (which row) and `inner` o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hidet.compute.definition import Combiner, Compute, Operand
 from hidet.dims import Dim, prove_equal
 from hidet.dtypes import DType
-from hidet.ir.expr import Access, Const, Expr, Reduce, Size, Var
+from hidet.ir.expr import Access, Const, Expr, Reduce, Var
 from hidet.ir.node import IRNode
 from hidet.ir.structural import structural_hash
 from hidet.ir.visit import refold, rewrite, substitute, walk
+from hidet.schedule.affine import as_dims
 from hidet.schedule.task import Task
 
 
@@ -84,7 +85,7 @@ class _Reader:
         self.outer = stages[0].axes
         self.inner: tuple[Var, ...] = ()
         self.extents: tuple[Dim, ...] = ()
-        self.inputs = inputs_of(task)
+        self.inputs = task.sources
         self.formula_of: dict[Operand, Var] = {}
         self.depth: dict[Var, int] = {}
         self.known: dict[str, Fold] = {}
@@ -135,7 +136,7 @@ class _Reader:
         return True
 
     def _fold(self, reduction: Reduce) -> Var | None:
-        extents = tuple(map(_extent, reduction.extents))
+        extents = as_dims(reduction.extents)
         if not self.inner:
             self.inner, self.extents = reduction.axes, extents
         elif len(extents) != len(self.extents) or any(
@@ -198,25 +199,3 @@ class _Reader:
             return None
         value = self._resolve(substitute(epilogue.value, dict(zip(epilogue.axes, self.outer, strict=True))))
         return None if value is None else FoldOutput(epilogue.result, strides, self.outer, value)
-
-
-def _extent(value: Expr) -> Dim:
-    if isinstance(value, Size):
-        return value.dim
-    assert isinstance(value, Const) and isinstance(value.value, int)
-    return value.value
-
-
-def inputs_of(task: Task) -> Mapping[Operand, Operand | Compute]:
-    """For each operand of the anchor's definition: the task's operand, or the prologue that computes it."""
-    assert task.anchor is not None
-    remaining = iter(task.definition.inputs)
-    found: dict[Operand, Operand | Compute] = {}
-    for value, tensor, prologue in zip(task.anchor.inputs, task.anchor_inputs, task.prologues, strict=True):
-        if value is None:
-            continue
-        operand = next(remaining)
-        source = prologue if tensor is None else tensor.operand
-        assert source is not None
-        found[operand] = source
-    return found

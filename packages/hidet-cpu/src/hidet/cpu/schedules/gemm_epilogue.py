@@ -21,7 +21,7 @@ from hidet.ir.expr import Access, Expr, Reduce, Var
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Declare, For, Stmt, Store
 from hidet.ir.visit import accesses, replace_accesses, rewrite, substitute, walk
-from hidet.schedule.affine import Affine, affine_offset, collapse_axes
+from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
 
@@ -114,7 +114,7 @@ class _Output:
             if offset is not None and set(offset.coefficients) <= set(compute.axes):
                 maps[access] = offset
         target = Affine(dict(zip(compute.axes, type_.element_strides, strict=True)), 0)
-        groups = collapse_axes(row_axes, extents, [*maps.values(), target], _used_outside(self.value, maps))
+        groups = collapse_axes(row_axes, extents, [*maps.values(), target], other_variables(self.value, maps))
         self.coordinates = [row_axes[group[-1]] for group in groups]
         self.extents = [
             scope.size(dims.product([extents[n] for n in group]), "rows") if number else None
@@ -227,22 +227,6 @@ class _Output:
 
         value = self.lowering.resolve(rewrite(self.value, read), {**self.bindings, self.column: column})
         return Store(self.result, (self.target.at(self.coordinates, column),), value)
-
-
-def _used_outside(value: Expr, maps: Mapping[Access, Affine]) -> frozenset[Var]:
-    """Variables that occur other than in the indices of the accesses in `maps`."""
-    found: set[Var] = set()
-    stack: list[IRNode] = [value]
-    seen: set[int] = set()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen or (isinstance(node, Access) and node in maps):
-            continue
-        seen.add(id(node))
-        if isinstance(node, Var):
-            found.add(node)
-        stack.extend(node.children())
-    return frozenset(found)
 
 
 def composed_value(task: Task, epilogue: Compute, accumulator: Expr) -> Expr:

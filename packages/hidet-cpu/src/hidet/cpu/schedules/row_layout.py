@@ -13,11 +13,10 @@ from hidet.cpu.schedules.spans import Span
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Var
-from hidet.ir.node import IRNode
 from hidet.ir.stmt import Stmt, Store
 from hidet.ir.types import with_lanes
 from hidet.ir.visit import accesses, rewrite, substitute, walk
-from hidet.schedule.affine import Affine, affine_offset, collapse_axes
+from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
 
@@ -78,7 +77,7 @@ def row_layout(task: Task, program: RowProgram) -> RowLayout | None:
     known = tuple(target for target in targets if target is not None)
     if len(known) < len(targets):
         return None
-    pinned = frozenset(v for value in expressions(program) for v in _used_outside(value, maps))
+    pinned = frozenset(v for value in expressions(program) for v in other_variables(value, maps))
     everything = [*maps.values(), *known]
     # The tensor that is read once a statistic decides; it has the most axes of those that the elements are made of.
     read = [maps[access] for access in accesses(program.element) if access in maps]
@@ -131,22 +130,6 @@ def _merge(
     loops = tuple(Loop(axes[group[-1]], dims.product([sizes[n] for n in group])) for group in groups)
     grouped = {axes[n] for group in groups for n in group}
     return loops, frozenset(axes) - grouped
-
-
-def _used_outside(value: Expr, maps: Mapping[Access, Affine]) -> set[Var]:
-    """Variables that occur other than in the indices of the accesses in `maps`."""
-    found: set[Var] = set()
-    stack: list[IRNode] = [value]
-    seen: set[int] = set()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen or (isinstance(node, Access) and node in maps):
-            continue
-        seen.add(id(node))
-        if isinstance(node, Var):
-            found.add(node)
-        stack.extend(node.children())
-    return found
 
 
 class RowMemory:

@@ -18,6 +18,7 @@ from hidet.ir.expr import Access, Binary, Cast, Const, Expr, Reduce, Size, Var
 from hidet.ir.node import IRNode
 from hidet.ir.visit import accesses, replace_accesses, rewrite, substitute, walk
 from hidet.ops.rules import arithmetic_dtype, widen
+from hidet.schedule.affine import as_dims
 from hidet.schedule.task import Task
 
 
@@ -154,10 +155,10 @@ class _Reading:
         self.held = Var("element", arithmetic_dtype(self.source.dtype))
         self.count = build.size_var("count")
         self.variables = {fold.result: Var(fold.result.name, fold.result.dtype) for fold in folds}
-        self.inputs = _inputs(task)
+        self.inputs = task.sources
 
     def program(self, rework: Rework | None) -> RowProgram:
-        inner_extents = tuple(_extent(e) for e in self.domain.extents)
+        inner_extents = as_dims(self.domain.extents)
         statistics = tuple(self._statistic(fold, dims.product(inner_extents)) for fold in self.folds)
         places: dict[Var, Expr] = dict(zip(self.last.axes, self.indices, strict=True))
         final = self._resolve(self.last.value, places)
@@ -228,25 +229,3 @@ class _Reading:
 
         bound = substitute(epilogue.value, dict(zip(epilogue.axes, indices, strict=True)))
         return RowOutput(epilogue.result, strides, tuple(indices), replace_accesses(bound, replacement), per_row)
-
-
-def _extent(value: Expr) -> Dim:
-    if isinstance(value, Size):
-        return value.dim
-    assert isinstance(value, Const) and isinstance(value.value, int)
-    return value.value
-
-
-def _inputs(task: Task) -> dict[Operand, Operand | Compute]:
-    """For each operand of the anchor's definition: the task's operand, or the prologue that computes it."""
-    assert task.anchor is not None
-    remaining = iter(task.definition.inputs)
-    found: dict[Operand, Operand | Compute] = {}
-    for value, tensor, prologue in zip(task.anchor.inputs, task.anchor_inputs, task.prologues, strict=True):
-        if value is None:
-            continue
-        operand = next(remaining)
-        source = prologue if tensor is None else tensor.operand
-        assert source is not None
-        found[operand] = source
-    return found

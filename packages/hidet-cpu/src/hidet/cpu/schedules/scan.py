@@ -16,7 +16,7 @@ from hidet.cpu.schedules.fold_columns import ColumnFolds
 from hidet.cpu.schedules.fold_kernels import FoldKernel, Plan, assemble, kernel_of, row_kernel
 from hidet.cpu.schedules.fold_layout import FoldMemory, fold_layout
 from hidet.cpu.schedules.fold_rows import RowFolds, total_dtypes, whole
-from hidet.cpu.schedules.folds import Fold, FoldOutput, FoldProgram, Level, inputs_of
+from hidet.cpu.schedules.folds import Fold, FoldOutput, FoldProgram, Level
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Var
@@ -80,7 +80,7 @@ def _scan_program(task: Task) -> tuple[FoldProgram, Scan] | None:
     scan, *stages = task.definition.stages
     if not isinstance(scan, Scan) or not all(isinstance(stage, Compute) for stage in stages):
         return None
-    inputs = inputs_of(task)
+    inputs = task.sources
     known: dict[Operand, Var] = {r: Var(r.name, r.dtype) for r in scan.results}
     formulas: list[tuple[Var, Expr]] = []
 
