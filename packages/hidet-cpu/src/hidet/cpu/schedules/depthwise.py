@@ -20,18 +20,18 @@ from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.cpu.schedules.conv import conv_windows, fixed
 from hidet.cpu.schedules.conv_window import SpatialAxis, Windows, launch_pad_images, padded_elements, result_positions
+from hidet.cpu.schedules.depthwise_tile import choose_tile, tile_functions
 from hidet.cpu.schedules.gemm import inside_pointer
 from hidet.cpu.schedules.gemm_epilogue import Epilogue, FinishedTile, TilePlace
-from hidet.cpu.schedules.gemm_lanes import leading_lanes
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
-from hidet.cpu.schedules.gemm_tile import EDGE_ROWS, TileShape, multiply_add, tile_shape
+from hidet.cpu.schedules.gemm_tile import TileShape, tile_shape
 from hidet.cpu.schedules.pack import launch_copy_rows
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import SHARED, Function
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store, While
-from hidet.ir.types import BufferType, PointerType
+from hidet.ir.func import Function
+from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, While
+from hidet.ir.types import BufferType
 from hidet.ops.rules import arithmetic_dtype
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
@@ -141,7 +141,8 @@ def _launch(
     rows = max(1, _ITEM_MULTIPLY_ADDS // max(1, row_work))
     blocks = dims.ceildiv(height.result, rows)
     grid_vars = (build.size_var("image"), build.size_var("row_block"), build.size_var("group"))
-    body, functions = _item(task, conv, shape, windows, scope, pointers, image, filters, rows, grid_vars)
+    item = _Item(task, conv, shape, windows, scope, pointers, (image, filters), rows)
+    body, functions = item.body(*grid_vars)
     function = Function("depthwise", scope.params, body, kind="kernel", grid_vars=grid_vars)
     builder.add(functions)
     outer = (*builder.pointers.values(), source, weights)
@@ -153,133 +154,170 @@ def _is_ragged(conv: Depthwise, shape: TileShape) -> bool:
     return dims.divisibility(conv.channels) % shape.lanes != 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Taps:
-    """The taps of one axis that lie on the image for one window: `count` from `first`."""
+    """The taps of one axis that lie on the image for one window: `count` from `first`. `origin` is where tap 0 lies."""
 
-    first: Var
-    count: Var
+    def __init__(self, prefix: str, axis: SpatialAxis, scope: KernelScope) -> None:
+        self.first, self.count = build.size_var(f"first_{prefix}tap"), build.size_var(f"{prefix}tap_count")
+        self.origin = build.size_var(f"{prefix}origin")
+        self.taps = parameter(scope, axis.taps, f"{prefix}taps")
+        self.dilation = parameter(scope, axis.dilation, f"{prefix}dilation")
+        self.step = parameter(scope, axis.stride, f"{prefix}step")
+        self.pad = parameter(scope, axis.pads[0], f"{prefix}pad")
+        self.extent = parameter(scope, axis.image, f"{prefix}extent")
 
-    def found(self, origin: Expr, taps: Expr, dilation: Expr, extent: Expr) -> list[Stmt]:
-        """Set both for a window whose tap 0 lies at `origin`."""
-        spread = dilation - 1
-        skipped = build.binary("truncdiv", build.maximum(-origin, 0) + spread, dilation)
-        reach = build.binary("truncdiv", build.maximum(extent - origin, 0) + spread, dilation)
-        return [Assign(self.first, skipped), Assign(self.count, build.minimum(taps, reach) - skipped)]
+    @property
+    def variables(self) -> tuple[Var, Var, Var]:
+        """The locals to declare."""
+        return self.first, self.count, self.origin
+
+    def at_window(self, window: Expr) -> Stmt:
+        """Set the origin to that of a window."""
+        return Assign(self.origin, window * self.step - self.pad)
+
+    def all(self) -> list[Stmt]:
+        """For a window that lies on the image: every tap."""
+        return [Assign(self.first, build.index(0)), Assign(self.count, self.taps)]
+
+    def on_image(self) -> list[Stmt]:
+        """For any window: the taps that lie on the image."""
+        spread = self.dilation - 1
+        skipped = build.binary("truncdiv", build.maximum(-self.origin, 0) + spread, self.dilation)
+        reach = build.binary("truncdiv", build.maximum(self.extent - self.origin, 0) + spread, self.dilation)
+        return [Assign(self.first, skipped), Assign(self.count, build.minimum(self.taps, reach) - skipped)]
 
 
-def _item(
-    task: Task,
-    conv: Depthwise,
-    shape: TileShape,
-    windows: Windows,
-    scope: KernelScope,
-    pointers: dict[Operand, Var],
-    image: Var,
-    filters: Var,
-    rows: int,
-    grid_vars: tuple[Var, Var, Var],
-) -> tuple[Stmt, Sequence[Function]]:
-    number, row_block, group = grid_vars
-    index = build.index
-    height, width = windows.axes
-    channels = parameter(scope, conv.channels, "channels")
-    pixel_stride = parameter(scope, width.image_stride, "pixel_stride")
-    row_stride = parameter(scope, height.image_stride, "row_stride")
-    result_rows, result_width = parameter(scope, height.result, "rows"), parameter(scope, width.result, "width")
-    block = parameter(scope, rows, "block")
-    low, high = _interior(width)
-    first_inside, last_inside = parameter(scope, low, "first_inside"), parameter(scope, high, "last_inside")
-    row_taps, row_spread = parameter(scope, height.taps, "row_taps"), parameter(scope, height.dilation, "row_dilation")
-    taps, spread = parameter(scope, width.taps, "taps"), parameter(scope, width.dilation, "dilation")
-    step = parameter(scope, width.stride, "step")
-    image_rows, image_width = parameter(scope, height.image, "image_rows"), parameter(scope, width.image, "image_width")
-    is_ragged = _is_ragged(conv, shape)
-    functions = _tile_functions(shape, conv, is_ragged)
+class _Item:
+    """One work item of the kernel: some rows of an image, for one group of channels.
 
-    buffer = Var("tile", BufferType(shape.dtype, (index(shape.rows * shape.columns),), space="local"))
-    row, pixel, count = build.size_var("row"), build.size_var("pixel"), build.size_var("count")
-    first_channel, vectors = build.size_var("first_channel"), build.size_var("vectors")
-    across = _Taps(build.size_var("first_tap"), build.size_var("tap_count"))
-    down = _Taps(build.size_var("first_row_tap"), build.size_var("row_tap_count"))
-    line, origin = Var("line", image.type), build.size_var("origin")
-    whole_vectors = build.binary("truncdiv", channels, index(shape.lanes))
+    for row, its taps that lie on the image
+      for tile of pixels of equal taps
+        tile[pixel, channel] = sum over taps, by a tile function
+        result = epilogue(tile)
+    """
 
-    start = origin + across.first * spread
-    arguments = (
-        line + start * pixel_stride + first_channel,
-        step * pixel_stride,
-        down.count,
-        row_spread * row_stride,
-        across.count,
-        spread * pixel_stride,
-        filters + (down.first * taps + across.first) * channels + first_channel,
-        taps * channels,
-        channels,
-        build.address(buffer, 0),
-        channels - whole_vectors * shape.lanes,
-    )
+    def __init__(
+        self,
+        task: Task,
+        conv: Depthwise,
+        shape: TileShape,
+        windows: Windows,
+        scope: KernelScope,
+        pointers: dict[Operand, Var],
+        sources: tuple[Var, Var],
+        rows: int,
+    ) -> None:
+        self.shape, self.windows, self.scope, self.rows = shape, windows, scope, rows
+        self.image, self.filters = sources
+        self.is_ragged = _is_ragged(conv, shape)
+        self.functions = tile_functions(shape, conv.channels, self.is_ragged)
+        self.place = TilePlace(result_positions(conv.image.type.rank), 1, build.index(0), {})
+        self.epilogue_parts = (task, scope, pointers)
+        height, width = windows.axes
+        self.channels = parameter(scope, conv.channels, "channels")
+        self.pixel_stride = parameter(scope, width.image_stride, "pixel_stride")
+        self.row_stride = parameter(scope, height.image_stride, "row_stride")
+        self.result_rows = parameter(scope, height.result, "rows")
+        self.result_width = parameter(scope, width.result, "width")
+        self.down = _Taps("row_", height, scope)
+        self.across = _Taps("", width, scope)
+        self.buffer = Var("tile", BufferType(shape.dtype, (build.index(shape.rows * shape.columns),), space="local"))
+        self.row, self.pixel, self.count = (build.size_var(name) for name in ("row", "pixel", "count"))
+        self.first_channel, self.vectors = build.size_var("first_channel"), build.size_var("vectors")
+        self.line, self.left = Var("line", self.image.type), build.size_var("left")
+        self.whole_vectors = build.binary("truncdiv", self.channels, build.index(shape.lanes))
 
-    def multiply(pixels: int, many: int) -> Stmt:
-        name = functions[pixels, many].name
-        return build.seq([Evaluate(build.call(name, *arguments, type=build.INDEX)), Assign(count, index(pixels))])
-
-    finished = FinishedTile(
-        first_row=(number * result_rows + row) * result_width + pixel,
-        rows=count,
-        first_column=first_channel,
-        columns=build.select(build.equal(vectors, 0), channels - first_channel, vectors * shape.lanes),
-        is_ragged=is_ragged,
-        buffer=buffer,
-        buffer_start=index(0),
-    )
-    rank = conv.image.type.rank
-    epilogue = Epilogue(task, scope, pointers, TilePlace(result_positions(rank), 1, index(0), {}), shape)
-    left = build.size_var("left")
-    is_inside = build.logical_and(pixel >= first_inside, pixel < last_inside)
-    find_taps = If(
-        is_inside,
-        build.seq([Assign(across.first, index(0)), Assign(across.count, taps), Assign(left, last_inside - pixel)]),
-        build.seq([*across.found(origin, taps, spread, image_width), Assign(left, index(1))]),
-    )
-    tile = build.seq(
-        [
-            Assign(origin, pixel * step - parameter(scope, width.pads[0], "pad")),
-            find_taps,
-            _choose(shape, left, vectors, sorted({many for _, many in functions}), multiply),
-            epilogue.store(finished),
-            Assign(pixel, pixel + count),
+    def body(self, number: Var, row_block: Var, group: Var) -> tuple[Stmt, Sequence[Function]]:
+        """The code of the item at these grid indices, and the functions that it calls."""
+        shape, index = self.shape, build.index
+        block = parameter(self.scope, self.rows, "block")
+        whole_groups = build.binary("truncdiv", self.whole_vectors + (shape.vectors - 1), index(shape.vectors))
+        first_vector = build.minimum(group * shape.vectors, self.whole_vectors)
+        # After the groups of whole vectors there is one of what remains, which may be nothing.
+        group_vectors = build.select(
+            group < whole_groups, build.minimum(index(shape.vectors), self.whole_vectors - first_vector), index(0)
+        )
+        rows_here = build.minimum(block, self.result_rows - row_block * block)
+        rows: Stmt = For(self.row, row_block * block, rows_here, self._one_row(number))
+        if self.is_ragged:
+            rows = If(self.first_channel < self.channels, rows)
+        counters = (*self.across.variables, *self.down.variables, self.pixel, self.count, self.left)
+        setup: list[Stmt] = [
+            Declare(self.buffer),
+            *(Declare(variable, index(0)) for variable in counters),
+            Declare(self.first_channel, first_vector * shape.lanes),
+            Declare(self.vectors, group_vectors),
         ]
-    )
-    row_origin = build.size_var("row_origin")
-    batch_offset = number * parameter(scope, windows.batch[1], "batch_stride")
-    one_row = [
-        Declare(
-            row_origin, row * parameter(scope, height.stride, "row_step") - parameter(scope, height.pads[0], "row_pad")
-        ),
-        *down.found(row_origin, row_taps, row_spread, image_rows),
-        Declare(line, image + batch_offset + (row_origin + down.first * row_spread) * row_stride),
-        Assign(pixel, index(0)),
-        While(pixel < result_width, tile),
-    ]
-    locals_ = [across.first, across.count, down.first, down.count, origin, pixel, count, left]
-    whole_groups = build.binary("truncdiv", whole_vectors + (shape.vectors - 1), index(shape.vectors))
-    first_vector = build.minimum(group * shape.vectors, whole_vectors)
-    # After the groups of whole vectors there is one of what remains, which may be nothing.
-    group_vectors = build.select(
-        group < whole_groups, build.minimum(index(shape.vectors), whole_vectors - first_vector), index(0)
-    )
-    rows_here = build.minimum(block, result_rows - row_block * block)
-    body: Stmt = For(row, row_block * block, rows_here, build.seq(one_row))
-    setup: list[Stmt] = [
-        Declare(buffer),
-        *(Declare(variable, index(0)) for variable in locals_),
-        Declare(first_channel, first_vector * shape.lanes),
-        Declare(vectors, group_vectors),
-    ]
-    if is_ragged:
-        body = If(first_channel < channels, body)
-    return build.seq([*setup, body]), tuple(functions.values())
+        return build.seq([*setup, rows]), tuple(self.functions.values())
+
+    def _one_row(self, number: Var) -> Stmt:
+        down = self.down
+        batch_offset = number * parameter(self.scope, self.windows.batch[1], "batch_stride")
+        start = (down.origin + down.first * down.dilation) * self.row_stride
+        return build.seq(
+            [
+                down.at_window(self.row),
+                *down.on_image(),
+                Declare(self.line, self.image + batch_offset + start),
+                Assign(self.pixel, build.index(0)),
+                While(self.pixel < self.result_width, self._one_tile(number)),
+            ]
+        )
+
+    def _one_tile(self, number: Var) -> Stmt:
+        """The longest run of pixels, from `pixel` on, that have the same taps."""
+        across, index = self.across, build.index
+        low, high = _interior(self.windows.axes[1])
+        first_inside, last_inside = (
+            parameter(self.scope, low, "first_inside"),
+            parameter(self.scope, high, "last_inside"),
+        )
+        find_taps = If(
+            build.logical_and(self.pixel >= first_inside, self.pixel < last_inside),
+            build.seq([*across.all(), Assign(self.left, last_inside - self.pixel)]),
+            build.seq([*across.on_image(), Assign(self.left, index(1))]),
+        )
+        finished = FinishedTile(
+            first_row=(number * self.result_rows + self.row) * self.result_width + self.pixel,
+            rows=self.count,
+            first_column=self.first_channel,
+            columns=build.select(
+                build.equal(self.vectors, 0), self.channels - self.first_channel, self.vectors * self.shape.lanes
+            ),
+            is_ragged=self.is_ragged,
+            buffer=self.buffer,
+            buffer_start=index(0),
+        )
+        counts = sorted({many for _, many in self.functions})
+        return build.seq(
+            [
+                across.at_window(self.pixel),
+                find_taps,
+                choose_tile(self.shape, self.left, self.vectors, counts, self._multiply),
+                Epilogue(*self.epilogue_parts, self.place, self.shape).store(finished),
+                Assign(self.pixel, self.pixel + self.count),
+            ]
+        )
+
+    def _multiply(self, pixels: int, many: int) -> Stmt:
+        """Sum a tile of so many pixels and vectors."""
+        across, down, channels = self.across, self.down, self.channels
+        start = across.origin + across.first * across.dilation
+        arguments = (
+            self.line + start * self.pixel_stride + self.first_channel,
+            across.step * self.pixel_stride,
+            down.count,
+            down.dilation * self.row_stride,
+            across.count,
+            across.dilation * self.pixel_stride,
+            self.filters + (down.first * across.taps + across.first) * channels + self.first_channel,
+            across.taps * channels,
+            channels,
+            build.address(self.buffer, 0),
+            channels - self.whole_vectors * self.shape.lanes,
+        )
+        call = build.call(self.functions[pixels, many].name, *arguments, type=build.INDEX)
+        return build.seq([Evaluate(call), Assign(self.count, build.index(pixels))])
 
 
 def _interior(axis: SpatialAxis) -> tuple[Dim, Dim]:
@@ -288,75 +326,3 @@ def _interior(axis: SpatialAxis) -> tuple[Dim, Dim]:
     room = axis.image - (axis.taps - 1) * axis.dilation - 1 + axis.pads[0]
     after = dims.minimum(dims.maximum(dims.floordiv(room, axis.stride) + 1, before), axis.result)
     return before, after
-
-
-def _choose(shape: TileShape, left: Expr, vectors: Expr, counts: Sequence[int], body: object) -> Stmt:
-    """The largest tile of at most `left` pixels, with exactly `vectors` vectors (0: the rest after whole ones)."""
-    assert callable(body)
-
-    def by_pixels(many: int) -> Stmt:
-        stmt: Stmt = body(EDGE_ROWS[-1], many)
-        for pixels in (*reversed(EDGE_ROWS[:-1]), shape.rows):
-            stmt = If(left >= pixels, body(pixels, many), stmt)
-        return stmt
-
-    stmt = by_pixels(counts[-1])
-    for many in counts[:-1]:
-        stmt = If(build.equal(vectors, many), by_pixels(many), stmt)
-    return stmt
-
-
-def _tile_functions(shape: TileShape, conv: Depthwise, is_ragged: bool) -> dict[tuple[int, int], Function]:
-    counts = (shape.vectors,) if dims.divisibility(conv.channels) % shape.columns == 0 else range(1, shape.vectors + 1)
-    listed = (*counts, 0) if is_ragged else tuple(counts)
-    return {
-        (pixels, many): _tile_function(shape, pixels, many) for pixels in (shape.rows, *EDGE_ROWS) for many in listed
-    }
-
-
-def _tile_function(shape: TileShape, pixels: int, vectors: int) -> Function:
-    """Accumulators of `pixels` x `vectors`; with 0 vectors, of one vector of which only the first lanes exist."""
-    index, pointer = build.INDEX, PointerType(shape.dtype)
-    image, weight = Var("image", pointer), Var("weight", pointer)
-    buffer = Var("buffer", PointerType(shape.dtype, "local"))
-    names = ("pixel_stride", "rows", "row_stride", "taps", "tap_stride", "weight_row_stride", "weight_stride", "rest")
-    pixel_stride, rows, row_stride, taps, tap_stride, weight_row, weight_tap, rest = (Var(n, index) for n in names)
-    stmts: list[Stmt] = []
-    mask: Expr | None = None
-    if vectors == 0:
-        declared, mask = leading_lanes(rest, shape.lanes)
-        stmts += declared
-    count = max(1, vectors)
-    accumulators = [[Var(f"acc{i}_{j}", shape.vector) for j in range(count)] for i in range(pixels)]
-    zero = build.broadcast(build.const(0, shape.dtype), shape.lanes)
-    stmts += [Declare(acc, zero) for line in accumulators for acc in line]
-    row, tap = Var("row", index), Var("tap", index)
-    place, weight_place = Var("place", pointer), Var("weight_place", pointer)
-    inner: list[Stmt] = [
-        Declare(place, image + (row * row_stride + tap * tap_stride)),
-        Declare(weight_place, weight + (row * weight_row + tap * weight_tap)),
-    ]
-    factors = [Var(f"w{j}", shape.vector) for j in range(count)]
-    for j, factor in enumerate(factors):
-        inner.append(Declare(factor, build.load(weight_place, j * shape.lanes, lanes=shape.lanes, mask=mask)))
-    for i, line in enumerate(accumulators):
-        for j, acc in enumerate(line):
-            offset = pixel_stride * i + j * shape.lanes
-            element = build.load(place, offset, lanes=shape.lanes, mask=mask)
-            inner.append(Assign(acc, multiply_add(element, factors[j], acc)))
-    zero_index = build.index(0)
-    stmts.append(For(row, zero_index, rows, For(tap, zero_index, taps, build.seq(inner))))
-    for i, line in enumerate(accumulators):
-        stmts += [Store(buffer, (build.index(i * shape.columns + j * shape.lanes),), acc) for j, acc in enumerate(line)]
-    parameters = (
-        image, pixel_stride, rows, row_stride, taps, tap_stride, weight, weight_row, weight_tap, buffer, rest,
-    )  # fmt: skip
-    body = build.seq([*stmts, Return(zero_index)])
-    return Function(
-        f"tile_{pixels}x{vectors}",
-        parameters,
-        body,
-        "device",
-        result=index,
-        attributes=(("inline", False), (SHARED, vectors)),
-    )
