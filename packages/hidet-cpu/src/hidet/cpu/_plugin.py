@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from hidet.plugins.specs import PassSpec, ScheduleSpec, TargetSpec
 
@@ -49,108 +49,83 @@ def hidet_passes() -> Iterable[PassSpec]:
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:
     """The CPU schedule pack; the fallback nest comes from core."""
+    element_wise, fused_both = {"epilogue": "element-wise"}, {"prologue": "load", "epilogue": "element-wise"}
+    table: Iterable[tuple[str, str, str, Mapping[str, Any], str]] = (
+        ("elementwise", "elementwise", "elementwise:ElementwiseRule", {}, "fused element-wise chains, vectorised"),
+        (
+            "reduce",
+            "sum prod mean amax amin any all count_nonzero norm logsumexp argmax argmin max_with_index min_with_index "
+            "var std var_mean std_mean",
+            "reduce:ReduceRule",
+            fused_both,
+            "folds along or across rows, long rows in parts",
+        ),
+        (
+            "scan",
+            "cumsum cumprod cummax cummin logcumsumexp",
+            "scan:ScanRule",
+            fused_both,
+            "running folds, along several rows or across them at once",
+        ),
+        (
+            "softmax",
+            "softmax log_softmax",
+            "softmax:SoftmaxRule",
+            fused_both,
+            "softmax along any axis, one pass over memory",
+        ),
+        (
+            "normalize",
+            "layer_norm layer_norm_with_statistics rms_norm group_norm group_norm_with_statistics instance_norm "
+            "l2_normalize",
+            "normalize:NormalizeRule",
+            fused_both,
+            "statistics of rows and what is element-wise in them, one pass over memory",
+        ),
+        (
+            "matmul",
+            "matmul linear cpu.linear_packed",
+            "matmul:MatmulRule",
+            element_wise,
+            "register-tiled matrix products on packed panels",
+        ),
+        (
+            "depthwise",
+            "conv cpu.depthwise_packed",
+            "depthwise:DepthwiseRule",
+            {**element_wise, "priority": 10},
+            "convolutions with one filter a channel, vectorised along channels",
+        ),
+        (
+            "conv",
+            "conv cpu.conv_packed conv_transpose cpu.conv_transpose_packed",
+            "conv:ConvRule",
+            element_wise,
+            "convolutions as matrix products whose rows are addresses of pixels",
+        ),
+        (
+            "pool",
+            "max_pool max_pool_with_indices avg_pool lp_pool adaptive_avg_pool adaptive_max_pool",
+            "pool:PoolRule",
+            element_wise,
+            "windows reduced along taps, vectorised along channels",
+        ),
+        (
+            "attention",
+            "attention attention_with_logsumexp",
+            "attention:AttentionRule",
+            {"prologue": "none", "epilogue": "none"},
+            "attention by blocks of queries and keys",
+        ),
+    )
     return [
         ScheduleSpec(
-            name="cpu.elementwise",
-            ops=("elementwise",),
+            name=f"cpu.{name}",
+            ops=tuple(ops.split()),
             targets=("cpu",),
-            load="hidet.cpu.schedules.elementwise:ElementwiseRule",
-            doc="fused element-wise chains, vectorised",
-        ),
-        ScheduleSpec(
-            name="cpu.reduce",
-            ops=(
-                *("sum", "prod", "mean", "amax", "amin", "any", "all", "count_nonzero", "norm", "logsumexp"),
-                *("argmax", "argmin", "max_with_index", "min_with_index", "var", "std", "var_mean", "std_mean"),
-            ),
-            targets=("cpu",),
-            prologue="load",
-            epilogue="element-wise",
-            load="hidet.cpu.schedules.reduce:ReduceRule",
-            doc="folds along or across rows, long rows in parts",
-        ),
-        ScheduleSpec(
-            name="cpu.scan",
-            ops=("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
-            targets=("cpu",),
-            prologue="load",
-            epilogue="element-wise",
-            load="hidet.cpu.schedules.scan:ScanRule",
-            doc="running folds, along several rows or across them at once",
-        ),
-        ScheduleSpec(
-            name="cpu.softmax",
-            ops=("softmax", "log_softmax"),
-            targets=("cpu",),
-            prologue="load",
-            epilogue="element-wise",
-            load="hidet.cpu.schedules.softmax:SoftmaxRule",
-            doc="softmax along any axis, one pass over memory",
-        ),
-        ScheduleSpec(
-            name="cpu.normalize",
-            ops=(
-                "layer_norm",
-                "layer_norm_with_statistics",
-                "rms_norm",
-                "group_norm",
-                "group_norm_with_statistics",
-                "instance_norm",
-                "l2_normalize",
-            ),
-            targets=("cpu",),
-            prologue="load",
-            epilogue="element-wise",
-            load="hidet.cpu.schedules.normalize:NormalizeRule",
-            doc="statistics of rows and what is element-wise in them, one pass over memory",
-        ),
-        ScheduleSpec(
-            name="cpu.matmul",
-            ops=("matmul", "linear", "cpu.linear_packed"),
-            targets=("cpu",),
-            epilogue="element-wise",
-            load="hidet.cpu.schedules.matmul:MatmulRule",
-            doc="register-tiled matrix products on packed panels",
-        ),
-        ScheduleSpec(
-            name="cpu.depthwise",
-            ops=("conv", "cpu.depthwise_packed"),
-            targets=("cpu",),
-            priority=10,
-            epilogue="element-wise",
-            load="hidet.cpu.schedules.depthwise:DepthwiseRule",
-            doc="convolutions with one filter a channel, vectorised along channels",
-        ),
-        ScheduleSpec(
-            name="cpu.conv",
-            ops=("conv", "cpu.conv_packed", "conv_transpose", "cpu.conv_transpose_packed"),
-            targets=("cpu",),
-            epilogue="element-wise",
-            load="hidet.cpu.schedules.conv:ConvRule",
-            doc="convolutions as matrix products whose rows are addresses of pixels",
-        ),
-        ScheduleSpec(
-            name="cpu.pool",
-            ops=(
-                "max_pool",
-                "max_pool_with_indices",
-                "avg_pool",
-                "lp_pool",
-                "adaptive_avg_pool",
-                "adaptive_max_pool",
-            ),
-            targets=("cpu",),
-            epilogue="element-wise",
-            load="hidet.cpu.schedules.pool:PoolRule",
-            doc="windows reduced along taps, vectorised along channels",
-        ),
-        ScheduleSpec(
-            name="cpu.attention",
-            ops=("attention", "attention_with_logsumexp"),
-            targets=("cpu",),
-            prologue="none",
-            epilogue="none",
-            load="hidet.cpu.schedules.attention:AttentionRule",
-            doc="attention by blocks of queries and keys",
-        ),
+            load=f"hidet.cpu.schedules.{load}",
+            doc=doc,
+            **abilities,
+        )
+        for name, ops, load, abilities, doc in table
     ]
