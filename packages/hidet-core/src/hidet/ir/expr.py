@@ -206,7 +206,10 @@ class AddressOf(Expr):
 
 @node
 class Call(Expr):
-    """Call of an intrinsic or of a function of the same module."""
+    """Call of an intrinsic or of a function of the same module.
+
+    The type of a call that gives no value is None; such a call stands in `Evaluate` only.
+    """
 
     callee: str
     arguments: tuple[Expr, ...]

@@ -227,6 +227,12 @@ class ExprParser:
         hint = suggestion(name, [*_CALLS, *UNARY_OPS, *BINARY_OPS])
         fail(node, f"{ast.unparse(node.func)} is no function of {len(node.args)} values", hint)
 
+    def result_type(self, node: ast.expr) -> Type:
+        """The type of a call; None for one that gives no value."""
+        if isinstance(node, ast.Constant) and node.value is None:
+            return None  # type: ignore[return-value]  # such calls stand in Evaluate only
+        return self.type(node)
+
     def size(self, node: ast.Call) -> e.Expr:
         try:
             dim = parse_dim(ast.unparse(node.args[0]), self.symbols)
@@ -326,7 +332,7 @@ _CALLS: dict[str, Callable[[ExprParser, ast.Call, list[ast.expr], _Arguments], e
     "load": lambda parser, node, args, keywords: parser.load(args, keywords),
     "address": ExprParser.address,
     "call": lambda parser, node, args, keywords: e.Call(
-        string(args[0]), tuple(map(parser.expr, args[1:])), parser.type(keywords["type"])
+        string(args[0]), tuple(map(parser.expr, args[1:])), parser.result_type(keywords["type"])
     ),
     "broadcast": lambda parser, node, args, keywords: _broadcast(parser.expr(args[0]), string(args[1], int)),
     "extract": lambda parser, node, args, keywords: _extract(parser.expr(args[0]), string(args[1], int)),

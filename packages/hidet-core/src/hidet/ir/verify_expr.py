@@ -11,6 +11,8 @@ from hidet.errors import VerifyError
 from hidet.ir import expr as e
 from hidet.ir.expr_text import Names, type_text
 from hidet.ir.func import Function
+from hidet.ir.intrinsics import PREFIX
+from hidet.ir.intrinsics.call import check_intrinsic
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, lanes_of, with_lanes
 
@@ -24,7 +26,7 @@ _TESTS = ("isnan", "isinf", "isfinite")
 def check_expr(node: e.Expr, functions: Functions) -> None:
     """Raise VerifyError unless the type of `node` follows from the types of its parts.
 
-    functions: the module's, by name; a call of another name is an intrinsic and is not checked.
+    functions: the module's, by name; a call of another name is an intrinsic, checked when the tables have it.
     """
     case = _CASES.get(type(node))
     _require(case is not None, "{} has no meaning in a program", type(node).__name__)
@@ -199,6 +201,8 @@ def _address(node: e.AddressOf, functions: Functions) -> None:
 def _call(node: e.Call, functions: Functions) -> None:
     function = functions.get(node.callee)
     if function is None:
+        if node.callee.startswith(PREFIX):
+            check_intrinsic(node)
         return
     _require(
         function.kind == "device", "{} is a {} function; only device functions are called", node.callee, function.kind
