@@ -78,7 +78,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
     with clock("compile"):
         binaries, cached = compile_modules(units, ctx)
     with clock("load"):
-        code = ctx.target.load(binaries)
+        code = ctx.target.load(binaries, ctx.cache)
     program = main.host.program
     if prepare is not None:
         assert optimized.prepare is not None

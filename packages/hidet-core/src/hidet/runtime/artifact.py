@@ -61,6 +61,7 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
 
     ArtifactError when the file is damaged, of another format, or made for another processor.
     """
+    from hidet.cache import open_cache
     from hidet.plugins.host import load_registry
     from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 
@@ -88,7 +89,7 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
             hint="compile and save the model on a machine of this kind",
         )
     program = decode_program(manifest["program"])
-    loaded = target.load(binaries)
+    loaded = target.load(binaries, open_cache())
     functions = {symbol: loaded.function(symbol, None) for symbol in segment_symbols(program)}
     count = manifest["constants"]
     bundle = CodeBundle(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from hidet.cache import KernelCache
     from hidet.ir.func import Module
 
 
@@ -59,8 +60,11 @@ class Target(Protocol):
     def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
         """Compile modules, in order. `progress` is called with (modules done, modules in all)."""
 
-    def load(self, binaries: Sequence[Binary]) -> LoadedCode:
-        """Link binaries together and make them callable."""
+    def load(self, binaries: Sequence[Binary], cache: KernelCache | None = None) -> LoadedCode:
+        """Link binaries together and make them callable.
+
+        cache: where the target keeps code of its own that every process needs (a thread pool); None keeps it nowhere.
+        """
 
     def fingerprint(self) -> Mapping[str, str]:
         """Versions of the tools that make code: part of the cache key."""

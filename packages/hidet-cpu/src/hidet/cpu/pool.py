@@ -59,6 +59,7 @@ def shared_pool(num_threads: int | None = None, *, pin: bool = False, cache: Ker
     num_threads: threads that work on a region, its caller included; None takes the CPUs that this process may use.
     pin: bind each worker to one CPU of the process's affinity mask.
     cache: where the pool's machine code is kept between processes; None compiles it in each.
+    Either way the code is loaded once a process.
     Workers start with the first region. HIDET_SPIN sets how many microseconds idle workers spin before they sleep.
     Raises CodegenError for an impossible number of threads, OptionError for a HIDET_SPIN that is no number.
     """
@@ -70,7 +71,10 @@ def shared_pool(num_threads: int | None = None, *, pin: bool = False, cache: Ker
 
 
 def pool_symbols(cache: KernelCache | None = None) -> Mapping[str, int]:
-    """Addresses of the functions that compiled code calls (`hidet_parallel`, `hidet_quiesce`), to link it against."""
+    """Addresses of the functions that compiled code calls (`hidet_parallel`, `hidet_quiesce`), to link it against.
+
+    cache: as of `shared_pool`.
+    """
     code = _pool_functions(cache)
     return {name: code.address(name) for name in (pool_code.PARALLEL, pool_code.QUIESCE)}
 
@@ -117,8 +121,20 @@ def _spin_us(num_threads: int) -> float:
     return max(0.0, spin_us)
 
 
-@functools.cache
 def _pool_functions(cache: KernelCache | None) -> LoadedCode:
+    loaded = _process_code()
+    if not loaded:
+        loaded.append(_load_pool_functions(cache))
+    return loaded[0]
+
+
+@functools.cache
+def _process_code() -> list[LoadedCode]:
+    """The pool's machine code once it is loaded; whoever needs it first says where it is kept between processes."""
+    return []
+
+
+def _load_pool_functions(cache: KernelCache | None) -> LoadedCode:
     arch = host_arch()
     text = pool_code.pool_text(arch)
     key = CacheKey.of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from hidet.cache import source_hash
+from hidet.cache import KernelCache, source_hash
 from hidet.cpu.arch import CpuArch, host_arch
 from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.pool import pool_symbols, shared_pool
@@ -40,9 +40,9 @@ class CpuTarget:
         objects = compile_objects(texts, self.cpu, progress)
         return [Binary(job.name, data) for job, data in zip(jobs, objects, strict=True)]
 
-    def load(self, binaries: Sequence[Binary]) -> CpuCode:
-        """Link binaries with the thread pool."""
-        return CpuCode(load_objects([b.data for b in binaries], pool_symbols()))
+    def load(self, binaries: Sequence[Binary], cache: KernelCache | None = None) -> CpuCode:
+        """Link binaries with the thread pool, whose machine code is kept in `cache`."""
+        return CpuCode(load_objects([b.data for b in binaries], pool_symbols(cache)))
 
     def fingerprint(self) -> Mapping[str, str]:
         """Versions that decide the machine code."""
