@@ -124,15 +124,24 @@ class Definition:
     inputs: tuple[Operand, ...]
     stages: tuple[Stage, ...]
     outputs: tuple[Operand, ...] = field(default=())
+    _injective: bool | None = field(default=None, init=False, repr=False)
 
     @property
     def is_injective(self) -> bool:
         """Whether each output is one `Compute` without reductions: such an operator fuses anywhere."""
-        from hidet.ir.visit import has_reduce
+        if self._injective is None:
+            # Every pass asks this of every node, so the answer is kept.
+            object.__setattr__(self, "_injective", _is_injective(self))
+        return bool(self._injective)
 
-        return all(isinstance(s, Compute) and not has_reduce(s.value) for s in self.stages) and len(self.stages) == len(
-            self.outputs
-        )
+
+def _is_injective(definition: Definition) -> bool:
+    from hidet.ir.visit import has_reduce
+
+    stages = definition.stages
+    return len(stages) == len(definition.outputs) and all(
+        isinstance(stage, Compute) and not has_reduce(stage.value) for stage in stages
+    )
 
 
 def results_of(stage: Stage) -> tuple[Operand, ...]:

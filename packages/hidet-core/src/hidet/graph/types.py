@@ -89,7 +89,7 @@ ValueType = TensorType | SequenceType | OptionalType | DimType
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are provably equal."""
-    return len(a) == len(b) and all(prove_equal(m, n) is True for m, n in zip(a, b, strict=True))
+    return a == b or (len(a) == len(b) and all(prove_equal(m, n) is True for m, n in zip(a, b, strict=True)))
 
 
 def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:

@@ -143,7 +143,9 @@ class _Scope:
 
     def record(self, value: Any) -> str:
         """A module, definition or stage, field by field."""
-        return f"{type(value).__name__}({' '.join([self.text(getattr(value, f.name)) for f in fields(value)])})"
+        return (
+            f"{type(value).__name__}({' '.join([self.text(getattr(value, f.name)) for f in fields(value) if f.init])})"
+        )
 
     def text(self, value: object) -> str:
         """One value as part of a line."""

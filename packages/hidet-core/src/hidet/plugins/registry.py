@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -82,7 +82,8 @@ class Registry:
     """Name -> spec for everything that the active plug-ins offer. Immutable; made by hidet.plugins.host.
 
     All mappings keep the order of registration. owners: (kind, name) -> plug-in, with kind a field name from here.
-    is_strict: whether a failing callback raises (HIDET_STRICT_PLUGINS=1) instead of warning.
+    is_strict: whether a failing callback raises (HIDET_STRICT_PLUGINS=1) instead of warning. Answers of `schedules_for`
+    and `passes_for`, which are asked for every node and every module, are remembered.
     """
 
     dtypes: Mapping[str, DType]
@@ -101,6 +102,12 @@ class Registry:
     callbacks: Mapping[str, tuple[Callback, ...]]
     plugins: tuple[PluginRecord, ...]
     is_strict: bool
+    _ranked: dict[tuple[str, str], tuple[ScheduleSpec, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _ordered: dict[tuple[str, str], tuple[PassSpec, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def operator(self, name: str) -> OperatorSpec:
         """The operator called `name`. Raises UnsupportedOp."""
@@ -124,22 +131,27 @@ class Registry:
 
     def schedules_for(self, op: str, target: str) -> tuple[ScheduleSpec, ...]:
         """The rules to ask for a task anchored at `op`, best first; empty when none is registered."""
-        matching = [
-            spec
-            for spec in self.schedules.values()
-            if (op in spec.ops or ANY in spec.ops) and (target in spec.targets or ANY in spec.targets)
-        ]
-        return tuple(sorted(matching, key=lambda spec: -spec.priority))
+        known = self._ranked.get((op, target))
+        if known is None:
+            matching = [
+                spec
+                for spec in self.schedules.values()
+                if (op in spec.ops or ANY in spec.ops) and (target in spec.targets or ANY in spec.targets)
+            ]
+            known = self._ranked[op, target] = tuple(sorted(matching, key=lambda spec: -spec.priority))
+        return known
 
     def passes_for(self, level: Level, target: str) -> tuple[PassSpec, ...]:
         """The passes of a level in the order they run for `target`."""
-        return order_passes(
-            [
+        known = self._ordered.get((level, target))
+        if known is None:
+            applying = [
                 spec
                 for spec in self.passes.values()
                 if spec.level == level and (not spec.targets or target in spec.targets)
             ]
-        )
+            known = self._ordered[level, target] = order_passes(applying)
+        return known
 
     def rewrites_for(self, level: Level, stage: str) -> tuple[RewriteSpec, ...]:
         """The rewrite rules that join the pass `stage`, in the order of registration."""
