@@ -162,9 +162,12 @@ def compute(name: str, shape: Sequence[Dim], fn: Callable[..., Expr]) -> Compute
 
 
 def reduce(
-    combiner: Combiner, extents: Sequence[Dim], fn: Callable[..., Expr | tuple[Expr, ...]], result: int = 0
+    combiner: Combiner, extents: Sequence[Dim | Expr], fn: Callable[..., Expr | tuple[Expr, ...]], result: int = 0
 ) -> Reduce:
-    """Fold `fn(*indices)` over all indices below `extents`; tuple-valued combiners return component `result`."""
+    """Fold `fn(*indices)` over all indices below `extents`; tuple-valued combiners return component `result`.
+
+    An extent may be an i64 expression of the data; one below 1 is no index at all.
+    """
     axes = fresh_axes(len(extents), "r")
     values = fn(*axes)
     values = values if isinstance(values, tuple) else (values,)

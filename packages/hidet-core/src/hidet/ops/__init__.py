@@ -5,7 +5,8 @@
     matmul, conv, pool, normalize, attention  anchors: scheduled by rules, others fuse into them
     view, move, gather, scatter               data movement
     create, random, cast                      new tensors, element types
-    interpolate                               resampling
+    interpolate, resample, region             resampling, regions of images
+    quantize                                  integers and small floats with scales
 
 Each family module has `SPECS`, a tuple of `OperatorSpec`. Nothing registers itself: `all_operators` is what core's own
 plug-in module returns from its `hidet_operators` hook.
@@ -44,6 +45,9 @@ FAMILIES = (
     "create",
     "random",
     "cast",
+    "quantize",
+    "resample",
+    "region",
 )
 
 

@@ -1,0 +1,77 @@
+"""Operators that no schedule of their own serves: the compiled result is what the definition says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hidet import dtypes
+from hidet.cpu.testing import assert_close, build, context, random_array
+from hidet.driver import compile_graph
+from hidet.graph.interpret import interpret
+
+Array = np.ndarray[Any, Any]
+
+
+def boxes(columns: int) -> Array:
+    given = np.array([[1, 0.0, 0.5, 6.0, 6.0], [0, -2.0, 3.0, 4.5, 7.25], [1, 3.0, 3.0, 3.0, 3.0]], np.float32)
+    return given[:, 5 - columns :]
+
+
+IMAGE = random_array(2, 4, 8, 7)
+CODES = np.arange(-32, 32).reshape(4, 16).astype(dtypes.i4.numpy())
+SCALES = np.linspace(0.1, 2, 16, dtype=np.float32)
+
+# operator, arrays, attributes
+CASES: dict[str, tuple[str, tuple[Array | None, ...], dict[str, Any]]] = {
+    "quantize to i4": ("quantize", (random_array(4, 16), SCALES), {"dtype": dtypes.i4}),
+    "quantize to f8": ("quantize", (random_array(4, 16), SCALES), {"dtype": dtypes.f8e4m3}),
+    "quantize blocks": (
+        "quantize",
+        (random_array(4, 16), SCALES.reshape(4, 4), np.zeros((4, 4), np.uint8)),
+        {"dtype": dtypes.u8, "block_size": 4},
+    ),
+    "dequantize i4": ("dequantize", (CODES, SCALES.reshape(4, 4)), {"block_size": 4}),
+    "unpack i4": ("unpack", (np.arange(256, dtype=np.uint8).reshape(4, 64),), {"dtype": dtypes.i4}),
+    "unpack f4": ("unpack", (np.arange(256, dtype=np.uint8).reshape(4, 64),), {"dtype": dtypes.f4e2m1}),
+    "resample nearest": ("resample", (IMAGE,), {"axis": 2, "size": 13, "mode": "nearest"}),
+    "resample linear": ("resample", (IMAGE,), {"axis": 3, "size": 5}),
+    "resample cubic": ("resample", (IMAGE,), {"axis": 2, "size": 13, "mode": "cubic", "exclude_outside": True}),
+    "resample smaller": ("resample", (IMAGE,), {"axis": 2, "size": 3, "mode": "cubic", "antialias": True}),
+    "resample cropped": (
+        "resample",
+        (IMAGE,),
+        {"axis": 2, "size": 5, "transform": "tf_crop_and_resize", "window": (-0.2, 0.7), "outside": 3.0},
+    ),
+    "roi_align": ("roi_align", (IMAGE, boxes(4), np.array([1, 0, 1])), {"size": (2, 3)}),
+    "roi_align max": ("roi_align", (IMAGE, boxes(4), np.array([1, 0, 1])), {"size": (2, 2), "mode": "max"}),
+    "roi_pool": ("roi_pool", (IMAGE, boxes(5)), {"size": (2, 3)}),
+    "affine_grid": ("affine_grid", (random_array(2, 2, 3),), {"space": (5, 4)}),
+    "deform_columns": (
+        "deform_columns",
+        (IMAGE, random_array(2, 18, 8, 7), random_array(2, 9, 8, 7)),
+        {"kernel": (3, 3), "padding": 1},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def compiled_and_interpreted() -> Callable[..., tuple[Array, Array]]:
+    def run(operator: str, arrays: tuple[Array | None, ...], attrs: dict[str, Any]) -> tuple[Array, Array]:
+        given = [array for array in arrays if array is not None]
+        graph = build(lambda builder, *inputs: builder.emit(operator, *inputs, **attrs), given)
+        return compile_graph(graph, context())(*given), interpret(graph, given)[0]
+
+    return run
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_compiled_operator_means_what_its_definition_says(case: str, compiled_and_interpreted: Any) -> None:
+    actual, expected = compiled_and_interpreted(*CASES[case])
+    if actual.dtype.itemsize == 1:
+        np.testing.assert_array_equal(actual.view(np.uint8), expected.view(np.uint8))
+    else:
+        assert_close(actual, expected, 4)
