@@ -29,7 +29,7 @@ else:
         "load": "hidet.runtime.artifact:load",
         "ops": "hidet.ops",
     }
-    _SATELLITES = ("cpu", "torch")
+    _SATELLITES = ("cpu", "onnx", "torch")
 
     def __getattr__(name):
         import importlib

@@ -2,4 +2,33 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hidet.plugins.specs import FrontendSpec
+
 HIDET_API = 1
+
+
+def is_onnx_model(model: object) -> bool:
+    """Whether `model` is a path that ends in .onnx, or a ModelProto."""
+    if isinstance(model, str | os.PathLike):
+        return os.fspath(model).endswith(".onnx")
+    kind = type(model)
+    return kind.__name__ == "ModelProto" and kind.__module__.startswith("onnx")
+
+
+def hidet_frontends() -> Iterable[FrontendSpec]:
+    """Models in ONNX files."""
+    from hidet.plugins.specs import FrontendSpec
+
+    return [
+        FrontendSpec(
+            name="onnx",
+            accepts=is_onnx_model,
+            load="hidet.onnx.convert:import_for_compile",
+            doc="an ONNX model: a path ending in .onnx, or a ModelProto",
+        )
+    ]

@@ -1,0 +1,100 @@
+"""Attributes of ONNX nodes as Python values, with the defaults of the operator's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from hidet.errors import ImportFailed
+from hidet.onnx.tensors import DataFolder, tensor_array
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, NodeProto
+
+
+class AttributeReader:
+    """Reads attributes in the scope of one node.
+
+    folder: where tensors' external data lie. bound: attributes of the function around, which `ref_attr_name` names.
+    body: makes a sub-graph callable.
+    """
+
+    def __init__(self, folder: DataFolder, bound: Mapping[str, Any], body: Callable[[GraphProto], Any]) -> None:
+        self._folder = folder
+        self._bound = bound
+        self._body = body
+
+    def given(self, node: NodeProto) -> dict[str, Any]:
+        """The attributes that a node states; one that names an attribute the function was not given is left out."""
+        found: dict[str, Any] = {}
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                if attribute.ref_attr_name in self._bound:
+                    found[attribute.name] = self._bound[attribute.ref_attr_name]
+            else:
+                found[attribute.name] = self.value(attribute)
+        return found
+
+    def complete(self, node: NodeProto, domain: str, opset: int) -> dict[str, Any]:
+        """The attributes of a node, with defaults, by the schema of its operator; those without a default are left out.
+
+        ImportFailed for one that the operator does not have, or that it needs and the node lacks.
+        """
+        given = self.given(node)
+        schema = find_schema(domain, node.op_type, opset)
+        if schema is None:
+            return given
+        found: dict[str, Any] = {}
+        for name, attribute in schema.attributes.items():
+            if name in given:
+                found[name] = given.pop(name)
+            elif attribute.default_value.type:
+                found[name] = self.value(attribute.default_value)
+            elif attribute.required:
+                raise ImportFailed(f"{node.op_type} needs attribute {name!r}")
+        if given:
+            known = ", ".join(sorted(schema.attributes)) or "none"
+            raise ImportFailed(f"{node.op_type} has no attribute {next(iter(given))!r}; it has: {known}")
+        return found
+
+    def value(self, attribute: AttributeProto) -> Any:
+        """A number, text (bytes that are not UTF-8 stay bytes), numpy array, sub-graph, or tuple of those."""
+        from onnx import AttributeProto as Kind
+
+        kind = attribute.type
+        simple: dict[int, Callable[[], Any]] = {
+            Kind.FLOAT: lambda: attribute.f,
+            Kind.INT: lambda: attribute.i,
+            Kind.STRING: lambda: _text(attribute.s),
+            Kind.FLOATS: lambda: tuple(attribute.floats),
+            Kind.INTS: lambda: tuple(attribute.ints),
+            Kind.STRINGS: lambda: tuple(map(_text, attribute.strings)),
+            Kind.TENSOR: lambda: tensor_array(attribute.t, self._folder),
+            Kind.TENSORS: lambda: tuple(tensor_array(tensor, self._folder) for tensor in attribute.tensors),
+            Kind.GRAPH: lambda: self._body(attribute.g),
+            Kind.GRAPHS: lambda: tuple(map(self._body, attribute.graphs)),
+            Kind.SPARSE_TENSOR: lambda: attribute.sparse_tensor,
+            Kind.TYPE_PROTO: lambda: attribute.tp,
+        }
+        if kind not in simple:
+            raise ImportFailed(f"attribute {attribute.name!r} is of kind {kind}, which is not known")
+        return simple[kind]()
+
+
+def _text(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+@cache
+def find_schema(domain: str, operator: str, opset: int) -> Any | None:
+    """The installed onnx package's OpSchema of an operator as of an opset; None where it has none."""
+    from onnx import defs
+
+    try:
+        return defs.get_schema(operator, opset, domain)
+    except defs.SchemaError:
+        return None

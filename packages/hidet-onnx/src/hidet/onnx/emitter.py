@@ -1,0 +1,231 @@
+"""`Emitter`: what the operator mappings write graphs with.
+
+It adds to GraphBuilder what ONNX needs everywhere: numbers that operators take as tensors (`ints`, `number`, `dims`),
+conversions, views that are not repeated, and facts about the ONNX node being imported.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hidet import dtypes
+from hidet.dims import Dim, DimExpr
+from hidet.dtypes import DType
+from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.graph import Graph, GraphBuilder, OperatorSpec, Value
+from hidet.graph.types import same_shape
+from hidet.onnx.contents import Contents
+
+Number = bool | int | float | complex
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """The ONNX node being imported.
+
+    operator: its name, with the domain before it where that is not ONNX's own. version: since-version of the handler's
+    row. opset: version of the domain that the model asks for. inputs: names of its inputs, "" for absent ones. wanted:
+    for each output whether it has a name, that is, may be read.
+    """
+
+    operator: str = ""
+    version: int = 0
+    opset: int = 0
+    inputs: tuple[str, ...] = ()
+    wanted: tuple[bool, ...] = ()
+
+    def is_wanted(self, output: int) -> bool:
+        """Whether output number `output` is there to be read."""
+        return output < len(self.wanted) and self.wanted[output]
+
+
+class ValueNeeded(ImportFailed):
+    """An operator needs the elements of a tensor to be known, and they are not.
+
+    inputs: names of the graph inputs that they are computed from; empty when they depend on something else.
+    """
+
+    def __init__(self, message: str, inputs: tuple[str, ...]) -> None:
+        names = ", ".join(map(repr, inputs))
+        hint = f"bind it: from_onnx(model, values={{{inputs[0]!r}: array}})" if inputs else None
+        super().__init__(f"{message}; it is computed from input {names}" if inputs else message, hint=hint)
+        self.inputs = inputs
+
+
+class Emitter:
+    """Writes nodes into `builder`. `node` are facts about the ONNX node being imported."""
+
+    def __init__(self, builder: GraphBuilder, contents: Contents) -> None:
+        self.builder = builder
+        self.known = contents
+        self.node = NodeFacts()
+        self._constants: dict[tuple[DType, type, str], Value] = {}
+        self._random_inputs: tuple[Value, Value] | None = None
+        self._random_nodes = 0
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+
+    def emit(self, op: str | OperatorSpec, *inputs: Value | None, **attrs: Any) -> Value:
+        """Apply a core operator with one output."""
+        (value,) = self.emit_all(op, inputs, attrs)
+        return value
+
+    def emit_all(
+        self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
+    ) -> tuple[Value, ...]:
+        """Apply an operator and return all its values; one without a definition is written as its decomposition."""
+        position = self.builder.node_count
+        if isinstance(op, str) and op not in self.builder.operators:
+            raise UnsupportedOp(f"core has no operator {op}")
+        spec = self.builder.operators[op] if isinstance(op, str) else op
+        if spec.define is None and spec.decompose is not None:
+            outputs = tuple(spec.decompose(self.builder, inputs, spec.attrs(attrs)))
+        else:
+            outputs = self.builder.emit_all(spec, inputs, attrs)
+        self.known.note(self.builder.nodes_from(position))
+        return outputs
+
+    def inline(self, graph: Graph, inputs: Sequence[Value]) -> tuple[Value, ...]:
+        """Apply the nodes of a graph to other values, and return what its outputs become."""
+        mapping = dict(zip(graph.inputs, inputs, strict=True))
+        for value, constant in graph.constants.items():
+            mapping[value] = self.builder.constant(constant.data)
+        for node in graph.nodes:
+            given = [None if value is None else mapping[value] for value in node.inputs]
+            mapping.update(zip(node.outputs, self.emit_all(node.op, given, node.attrs), strict=True))
+        return tuple(mapping[value] for value in graph.outputs)
+
+    # --- numbers and element types -------------------------------------------------------------------------------
+
+    def constant(self, number: Number, dtype: DType) -> Value:
+        """A tensor without axes."""
+        key = (dtype, type(number), str(number))
+        known = self._constants.get(key)
+        if known is None:
+            known = self._constants[key] = self.builder.constant(number, dtype)
+        return known
+
+    def array(self, array: Any) -> Value:
+        """Constant data."""
+        return self.builder.constant(array)
+
+    def size(self, size: Dim, dtype: DType = dtypes.i64) -> Value:
+        """A size as a tensor without axes."""
+        if isinstance(size, int):
+            return self.constant(size, dtype)
+        return self.emit("full", shape=(), value=size, dtype=dtype)
+
+    def size_vector(self, sizes: Sequence[Dim], dtype: DType = dtypes.i64) -> Value:
+        """Sizes as a tensor with one axis."""
+        import numpy
+
+        if all(isinstance(size, int) for size in sizes):
+            return self.array(numpy.asarray(sizes, dtype.numpy()))
+        return self.emit("stack", *[self.size(size, dtype) for size in sizes], axis=0)
+
+    def cast(self, value: Value, dtype: DType) -> Value:
+        """`value` converted to `dtype`, itself when it is of that type."""
+        return value if value.tensor.dtype == dtype else self.emit("cast", value, dtype=dtype)
+
+    # --- elements that must be known -----------------------------------------------------------------------------
+
+    def contents(self, value: Value | None) -> Any | None:
+        """The elements of `value` as a numpy array (of `Dim` objects where some are symbolic); None when unknown."""
+        return None if value is None else self.known.of(value)
+
+    def array_of(self, value: Value, what: str) -> Any:
+        """The elements of `value` as an array; `what` names it in errors. ValueNeeded when they are not known."""
+        found = self.known.of(value)
+        if found is None:
+            raise self.value_needed(value, what)
+        return found
+
+    def dims(self, value: Value, what: str) -> tuple[Dim, ...]:
+        """The elements of an integer tensor with at most one axis. ValueNeeded when they are not known."""
+        array = self.array_of(value, what)
+        return tuple(item if isinstance(item, DimExpr) else int(item) for item in array.reshape(-1))
+
+    def ints(self, value: Value, what: str) -> tuple[int, ...]:
+        """As `dims`, but all of them numbers: axes, counts, permutations."""
+        found = self.dims(value, what)
+        numbers = [item for item in found if isinstance(item, int)]
+        if len(numbers) != len(found):
+            raise ImportFailed(f"{what} of {self.node.operator} depends on a symbolic size: {list(map(str, found))}")
+        return tuple(numbers)
+
+    def number(self, value: Value, what: str) -> Any:
+        """The one element of a tensor as a Python number, or a symbolic size."""
+        array = self.array_of(value, what)
+        if array.size != 1:
+            raise ImportFailed(f"{what} of {self.node.operator} has {array.size} elements: expected one")
+        item = array.reshape(-1)[0]
+        return item if isinstance(item, DimExpr | int) else item.item()
+
+    def value_needed(self, value: Value, what: str) -> ValueNeeded:
+        """The error that says which inputs the elements of `value` come from."""
+        self.known.of(value)
+        reached = _sources(value, self.known)
+        names = tuple(sorted(source.name for source in reached))
+        return ValueNeeded(f"{what} of {self.node.operator} must be known before the model runs", names)
+
+    # --- views ---------------------------------------------------------------------------------------------------
+
+    def reshape(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """`value` in another shape, which holds no -1."""
+        node = self.known.producers.get(value)
+        if node is not None and node.op.name == "reshape" and node.inputs[0] is not None:
+            value = node.inputs[0]
+        return value if same_shape(value.tensor.shape, shape) else self.emit("reshape", value, shape=tuple(shape))
+
+    def transpose(self, value: Value, perm: Sequence[int]) -> Value:
+        """`value` with its axes in another order; negative axes count from the end."""
+        rank = value.tensor.rank
+        order = tuple(axis % rank for axis in perm)
+        return value if order == tuple(range(rank)) else self.emit("transpose", value, perm=order)
+
+    def expand(self, value: Value, shape: Sequence[Dim]) -> Value:
+        """`value` with axes of extent 1 repeated and leading axes added; `shape` holds no -1."""
+        return value if same_shape(value.tensor.shape, shape) else self.emit("expand", value, shape=tuple(shape))
+
+    def unsqueeze(self, value: Value, axes: Sequence[int]) -> Value:
+        """`value` with new axes of extent 1 at these places of the result."""
+        return self.emit("unsqueeze", value, axes=tuple(axes)) if axes else value
+
+    # --- random numbers ------------------------------------------------------------------------------------------
+
+    def random_source(self, seed: float | None) -> tuple[Value, Value, int]:
+        """Seed, offset and stream number of a random operator. `seed` None: one that differs between imports."""
+        import numpy
+
+        self._random_nodes += 1
+        if seed is not None:
+            bits = int(numpy.float32(seed).view(numpy.int32))
+            return self.constant(bits, dtypes.i64), self.constant(0, dtypes.i64), 0
+        if self._random_inputs is None:
+            number = secrets.randbits(62)
+            self._random_inputs = self.constant(number, dtypes.i64), self.constant(0, dtypes.i64)
+        return (*self._random_inputs, self._random_nodes - 1)
+
+
+def _sources(value: Value, known: Contents) -> set[Value]:
+    """The graph inputs that a value is computed from and whose elements are not known."""
+    found: set[Value] = set()
+    seen: set[Value] = set()
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        if current in known.inputs and current not in known.given:
+            found.add(current)
+        node = known.producers.get(current)
+        if node is not None:
+            waiting += node.values
+    return found
+
+
+__all__ = ["Emitter", "NodeFacts", "Number", "ValueNeeded"]

@@ -1,0 +1,339 @@
+"""From an ONNX model to a graph of core operators.
+
+Every node is translated by the handler of its operator and version (`hidet.onnx.mapping`); an operator without one is
+replaced by its function body: the model's own, or the one that ONNX defines it by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from hidet.context import CompileContext
+from hidet.dims import Dim
+from hidet.errors import HidetError, ImportFailed
+from hidet.graph import Graph, GraphBuilder, TensorType, Value
+from hidet.graph.graph import Constant
+from hidet.loc import Loc
+from hidet.onnx.attributes import AttributeReader
+from hidet.onnx.check import require_supported
+from hidet.onnx.contents import Contents
+from hidet.onnx.emitter import Emitter, NodeFacts
+from hidet.onnx.functions import Expansion, expansion_of
+from hidet.onnx.loader import LoadedModel, canonical_domain
+from hidet.onnx.mapping import Handler, find_handler, qualified_name
+from hidet.onnx.scope import Item, Scope
+from hidet.onnx.tensors import sparse_array, tensor_array
+from hidet.onnx.value_types import SizeNames, identifier, value_type
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+MAX_NESTING = 64
+"""Function bodies and sub-graphs inside each other."""
+
+MAX_NODES = 1 << 20
+"""Nodes of one import, those of unrolled loops and function bodies counted each time."""
+
+MAX_SPARSE_BYTES = 1 << 30
+"""Largest sparse initialiser that is made dense."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedModel:
+    """A graph and how a model's inputs and outputs relate to it.
+
+    inputs: names of the model's inputs, in order, initialisers left out. arguments: those that the graph takes, in
+    order. bound: names of those that are not arguments because their elements are built into the graph.
+    outputs: for each output of the model its name and how it is made of the graph's results.
+    """
+
+    graph: Graph
+    inputs: tuple[str, ...]
+    arguments: tuple[str, ...]
+    bound: tuple[str, ...]
+    outputs: tuple[tuple[str, Item], ...]
+
+
+def import_model(
+    model: LoadedModel,
+    ctx: CompileContext,
+    *,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    values: Mapping[str, Any] | None = None,
+    must_bind: bool = False,
+) -> ImportedModel:
+    """Translate a model.
+
+    shapes: shapes of inputs by name, in place of declared ones. values: elements of inputs by name, numpy arrays, which
+    are built into the graph where an operator needs to know them. must_bind: build in all of `values`.
+    Raises ImportFailed for a damaged model, UnsupportedOp with the whole list of operators that are not known, and
+    `ValueNeeded` when elements must be known that are not.
+    """
+    require_supported(model)
+    return _Importer(model, ctx, shapes or {}, values or {}, must_bind).run()
+
+
+@dataclass(slots=True)
+class _Budget:
+    nodes: int = 0
+    depth: int = 0
+
+    def take(self) -> None:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise ImportFailed(f"the model takes more than {MAX_NODES} nodes, loops and functions written out")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """A sub-graph that is an attribute of a node, with the scope that it may read.
+
+    inputs, outputs: names in the sub-graph. proto: what the model says. importer: for `inline`.
+    """
+
+    proto: GraphProto
+    scope: Scope
+    importer: _Importer = field(repr=False)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the sub-graph's inputs."""
+        return tuple(entry.name for entry in self.proto.input)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the sub-graph's outputs."""
+        return tuple(entry.name for entry in self.proto.output)
+
+    def inline(self, items: Sequence[Item], builder_scope: Scope | None = None) -> tuple[Item, ...]:
+        """Write the sub-graph's nodes for these inputs where the node that owns it stands, and return its outputs.
+
+        builder_scope: what outer names mean; None is the scope around the owning node.
+        """
+        scope = Scope(builder_scope or self.scope)
+        if len(items) != len(self.proto.input):
+            raise ImportFailed(f"sub-graph {self.proto.name!r} has {len(self.proto.input)} inputs, got {len(items)}")
+        for entry, item in zip(self.proto.input, items, strict=True):
+            scope.define(entry.name, item)
+        return self.importer.graph(self.proto, scope)
+
+    def captures(self) -> tuple[str, ...]:
+        """Names of outer values that the sub-graph reads, in order of their first use."""
+        return tuple(_captured(self.proto))
+
+
+class _Importer:
+    def __init__(
+        self,
+        model: LoadedModel,
+        ctx: CompileContext,
+        shapes: Mapping[str, Sequence[Dim]],
+        values: Mapping[str, Any],
+        must_bind: bool,
+    ) -> None:
+        self.model = model
+        self.ctx = ctx
+        self.shapes = shapes
+        self.values = values
+        self.must_bind = must_bind
+        self.budget = _Budget()
+        self.sizes = SizeNames()
+        self.builder = GraphBuilder(ctx.registry.operators, identifier(model.proto.graph.name) or "main")
+        self.given: dict[Value, Any] = {}
+        self.emitter = Emitter(self.builder, Contents(self.builder.constants, self.given))
+        self.opsets: Mapping[str, int] = model.opsets
+        self.attributes: Mapping[str, Any] = {}
+
+    def run(self) -> ImportedModel:
+        proto = self.model.proto.graph
+        scope = Scope(None)
+        held = self._initializers(proto, scope)
+        names = tuple(entry.name for entry in proto.input if entry.name not in held)
+        self._check_names(names)
+        by_value: dict[Value, str] = {}
+        for entry in proto.input:
+            if entry.name in held:
+                continue
+            item = self._input(entry.name, value_type(entry.type, entry.name, self.sizes, self.shapes.get(entry.name)))
+            scope.define(entry.name, item)
+            by_value[item] = entry.name
+        results = self._nodes_of(proto, scope)
+        return self._finish(names, by_value, results)
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        for what, given in (("shape", self.shapes), ("value", self.values)):
+            for name in given:
+                if name not in names:
+                    raise ImportFailed(f"a {what} is given for {name!r}, which is no input: {', '.join(names)}")
+
+    def _input(self, name: str, type_: Any) -> Value:
+        value = self.builder.input(type_, identifier(name))
+        self.emitter.known.inputs.add(value)
+        if name in self.values and isinstance(type_, TensorType):
+            self.given[value] = self.values[name]
+        return value
+
+    def _initializers(self, proto: GraphProto, scope: Scope) -> set[str]:
+        """Define a graph's constants; the names of them."""
+        held: set[str] = set()
+        for tensor in proto.initializer:
+            with self.builder.at(Loc(self.model.path, name=f"initializer {tensor.name}")):
+                array = tensor_array(tensor, self.model.folder)
+                scope.define(tensor.name, self.builder.constant(array, name=None))
+            held.add(tensor.name)
+        for sparse in proto.sparse_initializer:
+            name = sparse.values.name
+            scope.define(name, self.builder.constant(sparse_array(sparse, self.model.folder, MAX_SPARSE_BYTES)))
+            held.add(name)
+        return held
+
+    # --- graphs --------------------------------------------------------------------------------------------------
+
+    def graph(self, proto: GraphProto, scope: Scope) -> tuple[Item, ...]:
+        """Write a sub-graph's nodes; its inputs are defined in `scope`."""
+        self.budget.depth += 1
+        if self.budget.depth > MAX_NESTING:
+            raise ImportFailed(f"sub-graphs and functions are nested more than {MAX_NESTING} deep")
+        try:
+            self._initializers(proto, scope)
+            return tuple(item for _, item in self._nodes_of(proto, scope))
+        finally:
+            self.budget.depth -= 1
+
+    def _nodes_of(self, proto: GraphProto, scope: Scope) -> tuple[tuple[str, Item], ...]:
+        for node in proto.node:
+            self.node(node, scope)
+        return tuple((entry.name, scope.find(entry.name, "an output of the graph")) for entry in proto.output)
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+
+    def node(self, node: NodeProto, scope: Scope) -> None:
+        """Translate a node, and define its outputs in `scope`."""
+        self.budget.take()
+        loc = Loc(self.model.path, name=_node_text(node))
+        with self.builder.at(loc):
+            try:
+                results = self._results(node, scope)
+            except HidetError as error:
+                error.loc = error.loc or loc
+                raise
+        if len(results) < sum(1 for name in node.output if name):
+            raise ImportFailed(
+                f"{node.op_type} has {len(node.output)} outputs here, but only {len(results)} are known", loc=loc
+            )
+        for name, item in zip(node.output, results, strict=False):
+            if name:
+                if item is None:
+                    raise ImportFailed(f"output {name!r} of {node.op_type} is read, but not computed", loc=loc)
+                scope.define(name, item)
+
+    def _results(self, node: NodeProto, scope: Scope) -> Sequence[Item]:
+        domain = canonical_domain(node.domain)
+        opset = self.opsets.get(domain, self.model.opsets.get(domain, 0))
+        inputs = [scope.find(name, f"an input of {node.op_type}") if name else None for name in node.input]
+        own = self.model.functions.get((domain, node.op_type, node.overload))
+        found = None if own is not None else find_handler(domain, node.op_type, opset)
+        reader = AttributeReader(self.model.folder, self.attributes, lambda proto: Body(proto, scope, self))
+        if found is not None:
+            return self._handled(node, found, inputs, reader, opset)
+        expansion = expansion_of(node, own, domain, opset, [_proto_type(item) for item in inputs], self.opsets)
+        return self._expanded(node, expansion, inputs, reader)
+
+    def _handled(
+        self,
+        node: NodeProto,
+        found: tuple[int, Handler],
+        inputs: Sequence[Item],
+        reader: AttributeReader,
+        opset: int,
+    ) -> Sequence[Item]:
+        version, handler = found
+        name = qualified_name(canonical_domain(node.domain), node.op_type)
+        self.emitter.node = NodeFacts(
+            name, version, opset, tuple(node.input), tuple(bool(output) for output in node.output)
+        )
+        attributes = reader.complete(node, canonical_domain(node.domain), opset)
+        try:
+            result = handler(self.emitter, *inputs, **attributes)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                raise ImportFailed(
+                    f"{name} was given {len(inputs)} inputs and attributes {', '.join(attributes) or 'none'}, "
+                    f"which it does not take: {error}"
+                ) from error
+            raise
+        return result if isinstance(result, tuple) else (result,)
+
+    def _expanded(
+        self, node: NodeProto, expansion: Expansion, inputs: Sequence[Item], reader: AttributeReader
+    ) -> Sequence[Item]:
+        """Write a function's body in a scope of its own."""
+        self.budget.depth += 1
+        if self.budget.depth > MAX_NESTING:
+            raise ImportFailed(f"sub-graphs and functions are nested more than {MAX_NESTING} deep")
+        scope = Scope(None)
+        for number, name in enumerate(expansion.inputs):
+            scope.define(name, inputs[number] if number < len(inputs) else None)
+        outer = self.opsets, self.attributes
+        self.opsets, self.attributes = expansion.opsets, expansion.attributes(node, reader)
+        try:
+            for inner in expansion.nodes:
+                self.node(inner, scope)
+            return tuple(
+                scope.find(name, "a function's output") if number < len(node.output) and node.output[number] else None
+                for number, name in enumerate(expansion.outputs)
+            )
+        finally:
+            self.opsets, self.attributes = outer
+            self.budget.depth -= 1
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def _finish(
+        self, names: tuple[str, ...], by_value: Mapping[Value, str], results: Sequence[tuple[str, Item]]
+    ) -> ImportedModel:
+        outputs: list[Value] = []
+        for name, item in results:
+            if not isinstance(item, Value):
+                raise ImportFailed(f"output {name!r} is no tensor")
+            outputs.append(item)
+        graph = self.builder.build(outputs)
+        bound = self.emitter.known.used if not self.must_bind else set(self.given)
+        constants = {value: Constant(self.given[value]) for value in graph.inputs if value in bound}
+        inputs = tuple(value for value in graph.inputs if value not in bound)
+        return ImportedModel(
+            replace(graph, inputs=inputs, constants={**graph.constants, **constants}),
+            names,
+            tuple(by_value[value] for value in inputs),
+            tuple(by_value[value] for value in constants),
+            tuple(results),
+        )
+
+
+def _proto_type(item: Item) -> Any:
+    from hidet.onnx.functions import type_proto
+
+    return type_proto(item)
+
+
+def _node_text(node: NodeProto) -> str:
+    """How errors name a node: its operator and name, or its first output where it has none."""
+    first = next((name for name in node.output if name), "")
+    return f"{node.op_type} {node.name!r}" if node.name else f"{node.op_type} that makes {first!r}"
+
+
+def _captured(proto: GraphProto) -> dict[str, None]:
+    """Names that a graph reads and does not define, in order."""
+    inner = {entry.name for entry in proto.input} | {tensor.name for tensor in proto.initializer}
+    found: dict[str, None] = {}
+    for node in proto.node:
+        read = [name for name in node.input if name]
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
+                read += _captured(body)
+        found.update((name, None) for name in read if name not in inner)
+        inner.update(node.output)
+    found.update((entry.name, None) for entry in proto.output if entry.name not in inner)
+    return found

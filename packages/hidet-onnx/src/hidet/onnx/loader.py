@@ -1,0 +1,79 @@
+"""Reading a model: a path, bytes or a `ModelProto` becomes a checked `LoadedModel`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hidet.errors import ImportFailed
+from hidet.onnx.tensors import DataFolder
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, ModelProto
+
+STANDARD_DOMAIN = ""
+"""The domain of ONNX's own operators; "ai.onnx" is another name of it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModel:
+    """A model and where its parts are.
+
+    opsets: version by domain. functions: the model's own functions by (domain, name, overload). folder: where external
+    data lie. path: the file as the user named it; None for bytes and ModelProto.
+    """
+
+    proto: ModelProto
+    opsets: Mapping[str, int]
+    functions: Mapping[tuple[str, str, str], FunctionProto]
+    folder: DataFolder
+    path: str | None
+
+
+def load_model(source: str | os.PathLike[str] | bytes | ModelProto) -> LoadedModel:
+    """Read a model. External data are not read, only where they lie is remembered.
+
+    Raises ImportFailed for a missing or damaged file and for one that is no ONNX model.
+    """
+    import onnx
+
+    if isinstance(source, onnx.ModelProto):
+        return _loaded(source, None)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _loaded(_parse(bytes(source), "the model's bytes"), None)
+    path = Path(source)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ImportFailed(f"model file {path} cannot be read: {error.strerror or error}") from error
+    return _loaded(_parse(data, f"model file {path}"), path)
+
+
+def _parse(data: bytes, what: str) -> ModelProto:
+    import onnx
+
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception as error:  # protobuf's DecodeError, whose place differs between versions
+        raise ImportFailed(f"{what} is damaged, or no ONNX model: {error}") from error
+    return model
+
+
+def _loaded(model: ModelProto, path: Path | None) -> LoadedModel:
+    if not model.HasField("graph"):
+        raise ImportFailed("the model has no graph", hint="expected an ONNX ModelProto")
+    opsets = {canonical_domain(entry.domain): entry.version for entry in model.opset_import}
+    if not opsets:
+        raise ImportFailed("the model names no operator set", hint="its opset_import is empty; export it again")
+    functions = {(canonical_domain(f.domain), f.name, f.overload): f for f in model.functions}
+    folder = DataFolder(None if path is None else path.parent)
+    return LoadedModel(model, opsets, functions, folder, None if path is None else str(path))
+
+
+def canonical_domain(domain: str) -> str:
+    """One spelling of a domain: ONNX's own operators may be written with domain "" or "ai.onnx"."""
+    return STANDARD_DOMAIN if domain == "ai.onnx" else domain

@@ -1,0 +1,218 @@
+"""One element in, one element out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+from hidet import dtypes
+from hidet.errors import UnsupportedOp
+from hidet.graph import Value
+from hidet.onnx.emitter import Emitter
+from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping.broadcast import legacy_operands
+from hidet.onnx.value_types import dtype_of
+
+# ONNX operator -> (first version, core operator): no attributes, one input. Version 1 had `consumed_inputs`.
+_UNARY: dict[str, tuple[int, str]] = {
+    **{name: (6, name.lower()) for name in ("Abs", "Ceil", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Relu")},
+    **{name: (6, name.lower()) for name in ("Sigmoid", "Sqrt", "Tanh")},
+    **{name: (1, name.lower()) for name in ("Softplus", "Softsign")},
+    **{name: (7, name.lower()) for name in ("Acos", "Asin", "Atan", "Cos", "Sin", "Tan")},
+    **{name: (9, name.lower()) for name in ("Acosh", "Asinh", "Atanh", "Cosh", "Erf", "IsNaN", "Sinh")},
+    "BitwiseNot": (18, "bitwise_not"),
+    "HardSwish": (14, "hardswish"),
+    "Identity": (1, "positive"),
+    "Mish": (18, "mish"),
+    "Not": (1, "logical_not"),
+    "Round": (11, "round"),
+}
+
+# ONNX operator -> (first version with numpy broadcasting, core operator).
+_BINARY: dict[str, tuple[int, str]] = {
+    **{name: (7, name.lower()) for name in ("Add", "Sub", "Mul")},
+    "And": (7, "logical_and"),
+    "Or": (7, "logical_or"),
+    "Xor": (7, "logical_xor"),
+    "Equal": (7, "equal"),
+    "Greater": (7, "greater"),
+    "Less": (7, "less"),
+    "GreaterOrEqual": (12, "greater_equal"),
+    "LessOrEqual": (12, "less_equal"),
+    "BitwiseAnd": (18, "bitwise_and"),
+    "BitwiseOr": (18, "bitwise_or"),
+    "BitwiseXor": (18, "bitwise_xor"),
+    "PRelu": (9, "prelu"),
+}
+
+# Of those the ones whose version 1 has attributes `axis` and `broadcast`.
+_LEGACY = ("Add", "Sub", "Mul", "And", "Or", "Xor", "Equal", "Greater", "Less")
+
+
+def handlers() -> Mapping[Key, Handler]:
+    """The handlers of this family."""
+    found: dict[Key, Handler] = {(name, version): _unary(core) for name, (version, core) in _UNARY.items()}
+    found |= {(name, version): _binary(core) for name, (version, core) in _BINARY.items()}
+    found |= {(name, 1): _legacy(_BINARY[name][1]) for name in _LEGACY}
+    return {
+        **found,
+        ("Sum", 6): _variadic("add"),
+        ("Max", 6): _variadic("maximum"),
+        ("Min", 6): _variadic("minimum"),
+        ("Mean", 6): _mean,
+        ("Div", 1): _legacy_divide,
+        ("Div", 7): _divide,
+        ("Mod", 10): _modulo,
+        ("Pow", 1): _legacy_power,
+        ("Pow", 7): _power,
+        ("BitShift", 11): _shift,
+        ("Cast", 1): _cast_by_name,
+        ("Cast", 6): _cast,
+        ("CastLike", 15): _cast_like,
+        ("Where", 9): lambda e, condition, x, y: e.emit("where", condition, x, y),
+        ("Sign", 9): _sign,
+        ("IsInf", 10): _is_infinite,
+        ("Clip", 6): _clip_by_attributes,
+        ("Clip", 11): _clip,
+        ("Elu", 6): lambda e, x, alpha: e.emit("elu", x, alpha=alpha),
+        ("Celu", 12): lambda e, x, alpha: e.emit("celu", x, alpha=alpha),
+        ("Selu", 6): lambda e, x, alpha, gamma: e.emit("elu", x, alpha=alpha, scale=gamma),
+        ("LeakyRelu", 6): lambda e, x, alpha: e.emit("leaky_relu", x, negative_slope=alpha),
+        ("ThresholdedRelu", 10): lambda e, x, alpha: e.emit("threshold", x, threshold=alpha, value=0.0),
+        ("HardSigmoid", 6): _hard_sigmoid,
+        ("Gelu", 20): lambda e, x, approximate: e.emit("gelu", x, approximate=approximate),
+        ("Swish", 24): _swish,
+        ("Shrink", 9): _shrink,
+    }
+
+
+def _unary(core: str) -> Handler:
+    return lambda e, x: e.emit(core, x)
+
+
+def _binary(core: str) -> Handler:
+    return lambda e, a, b: e.emit(core, a, b)
+
+
+def _legacy(core: str) -> Handler:
+    def handler(e: Emitter, a: Value, b: Value, broadcast: int = 0, axis: int | None = None, **_: Any) -> Value:
+        return e.emit(core, *legacy_operands(e, a, b, broadcast, axis))
+
+    return handler
+
+
+def _variadic(core: str) -> Handler:
+    return lambda e, *inputs: reduce(lambda a, b: e.emit(core, a, b), inputs)
+
+
+def _mean(e: Emitter, *inputs: Value) -> Value:
+    total = reduce(lambda a, b: e.emit("add", a, b), inputs)
+    return e.emit("div", total, e.constant(len(inputs), total.tensor.dtype))
+
+
+def _divide(e: Emitter, a: Value, b: Value) -> Value:
+    """Integers are divided towards zero (ONNX operator specification, Div)."""
+    return e.emit("div" if a.tensor.dtype.is_float else "trunc_divide", a, b)
+
+
+def _legacy_divide(e: Emitter, a: Value, b: Value, broadcast: int = 0, axis: int | None = None, **_: Any) -> Value:
+    return _divide(e, *legacy_operands(e, a, b, broadcast, axis))
+
+
+def _modulo(e: Emitter, a: Value, b: Value, fmod: int) -> Value:
+    """The sign is that of the divisor, with fmod that of the dividend."""
+    return e.emit("fmod" if fmod else "remainder", a, b)
+
+
+def _power(e: Emitter, a: Value, b: Value) -> Value:
+    """The result has the type of the base; the exponent may have another."""
+    base, exponent = a.tensor.dtype, b.tensor.dtype
+    if base == exponent:
+        return e.emit("pow", a, b)
+    if exponent.is_float and base.is_int:
+        wide = dtypes.f64
+        return e.cast(e.emit("pow", e.cast(a, wide), e.cast(b, wide)), base)
+    return e.emit("pow", a, e.cast(b, base))
+
+
+def _legacy_power(e: Emitter, a: Value, b: Value, broadcast: int = 0, axis: int | None = None) -> Value:
+    return _power(e, *legacy_operands(e, a, b, broadcast, axis))
+
+
+def _shift(e: Emitter, a: Value, b: Value, direction: str) -> Value:
+    if direction not in ("LEFT", "RIGHT"):
+        raise UnsupportedOp(f"BitShift: direction is {direction!r}, expected 'LEFT' or 'RIGHT'")
+    return e.emit("shift_left" if direction == "LEFT" else "shift_right", a, b)
+
+
+def _cast(e: Emitter, x: Value, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
+    """`saturate` and `round_mode` act on 8-bit floats; core rounds to nearest even and saturates nothing."""
+    dtype = dtype_of(to)
+    if x.tensor.dtype.is_host_only or dtype.is_host_only:
+        raise UnsupportedOp(f"Cast from {x.tensor.dtype} to {dtype}: strings are converted by no kernel")
+    if x.tensor.dtype == dtype:
+        return x
+    if dtype.is_float and dtype.bits <= 8 and not dtype.is_subbyte:
+        raise UnsupportedOp(f"Cast from {x.tensor.dtype} to {dtype}: rounding and saturating to 8-bit floats")
+    return e.emit("cast", x, dtype=dtype)
+
+
+def _cast_by_name(e: Emitter, x: Value, to: str) -> Value:
+    """Version 1 names the type."""
+    from onnx import TensorProto
+
+    return _cast(e, x, TensorProto.DataType.Value(to.upper()))
+
+
+def _cast_like(e: Emitter, x: Value, target: Value, saturate: int = 1, round_mode: str = "up") -> Value:
+    from hidet.onnx.value_types import onnx_number
+
+    return _cast(e, x, onnx_number(target.tensor.dtype), saturate, round_mode)
+
+
+def _sign(e: Emitter, x: Value) -> Value:
+    return e.emit("sign", x)
+
+
+def _is_infinite(e: Emitter, x: Value, detect_negative: int, detect_positive: int) -> Value:
+    if not (detect_negative or detect_positive):
+        return e.expand(e.constant(False, dtypes.boolean), x.tensor.shape)
+    name = "isinf" if detect_negative and detect_positive else "isposinf" if detect_positive else "isneginf"
+    return e.emit(name, x)
+
+
+def _clip_by_attributes(e: Emitter, x: Value, min: float, max: float) -> Value:
+    return e.emit("clamp", x, min=min, max=max)
+
+
+def _clip(e: Emitter, x: Value, low: Value | None = None, high: Value | None = None) -> Value:
+    if low is None and high is None:
+        return x
+    return e.emit("clamp_tensor", x, low, high)
+
+
+def _hard_sigmoid(e: Emitter, x: Value, alpha: float, beta: float) -> Value:
+    dtype = x.tensor.dtype
+    line = e.emit("add", e.emit("mul", x, e.constant(alpha, dtype)), e.constant(beta, dtype))
+    return e.emit("clamp", line, min=0.0, max=1.0)
+
+
+def _swish(e: Emitter, x: Value, alpha: float) -> Value:
+    if alpha == 1.0:
+        return e.emit("silu", x)
+    return e.emit("mul", x, e.emit("sigmoid", e.emit("mul", x, e.constant(alpha, x.tensor.dtype))))
+
+
+def _shrink(e: Emitter, x: Value, lambd: float, bias: float) -> Value:
+    """x + bias below -lambd, x - bias above lambd, else 0."""
+    dtype = x.tensor.dtype
+    if dtype.is_int and not (bias.is_integer() and math.isfinite(lambd)):
+        wide = e.cast(x, dtypes.f64)
+        return e.cast(_shrink(e, wide, lambd, bias), dtype)
+    below = e.emit("less", x, e.constant(-lambd, dtype))
+    above = e.emit("greater", x, e.constant(lambd, dtype))
+    amount = e.constant(bias if dtype.is_float else int(bias), dtype)
+    rest = e.emit("where", above, e.emit("sub", x, amount), e.constant(0, dtype))
+    return e.emit("where", below, e.emit("add", x, amount), rest)

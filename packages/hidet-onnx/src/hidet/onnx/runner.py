@@ -1,0 +1,105 @@
+"""`OnnxRunner`: a model that is called with arrays by name, compiled for what it is called with where it has to be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hidet.context import CompileContext, Options, make_context
+from hidet.driver import compile_graph
+from hidet.errors import ImportFailed, ShapeError
+from hidet.onnx.emitter import ValueNeeded
+from hidet.onnx.importer import ImportedModel, import_model
+from hidet.onnx.loader import load_model
+from hidet.onnx.value_types import UnknownShape
+
+if TYPE_CHECKING:
+    from hidet.runtime.compiled import CompiledGraph
+    from onnx import ModelProto
+
+MAX_COMPILED = 8
+"""Programs kept for different elements of inputs that shapes are computed from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Program:
+    """A compiled model, right for the elements of its bound inputs."""
+
+    model: ImportedModel
+    compiled: CompiledGraph
+    bound: Mapping[str, Any]
+
+    def fits(self, arrays: Mapping[str, Any]) -> bool:
+        """Whether bound inputs have the same elements again."""
+        return all(_same(arrays[name], array) for name, array in self.bound.items())
+
+
+class OnnxRunner:
+    """Runs a model on numpy arrays.
+
+    It is compiled at once. A model whose shapes depend on elements of an input (the shape given to Reshape), or whose
+    inputs have no declared rank, is compiled at the first call, and again for other such elements.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | bytes | ModelProto,
+        *,
+        target: str = "auto",
+        options: Options | Mapping[str, Any] | None = None,
+    ) -> None:
+        """Raises ImportFailed or UnsupportedOp where the model cannot be imported whatever it is called with."""
+        self._model = load_model(model)
+        self._ctx: CompileContext = make_context(target, options)
+        self._programs: tuple[_Program, ...] = ()
+        proto = self._model.proto.graph
+        held = {tensor.name for tensor in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
+        self.inputs: tuple[str, ...] = tuple(entry.name for entry in proto.input if entry.name not in held)
+        self.outputs: tuple[str, ...] = tuple(entry.name for entry in proto.output)
+        self._is_general = True
+        try:
+            self._programs = (self._compile({}, {}),)
+        except (ValueNeeded, UnknownShape):
+            self._is_general = False
+
+    def __call__(self, arrays: Mapping[str, Any]) -> list[Any]:
+        """The outputs in the model's order, for inputs by name. ImportFailed names one that is missing or unknown."""
+        if set(arrays) != set(self.inputs):
+            raise ImportFailed(
+                f"the model takes inputs {', '.join(self.inputs) or 'none'}, got {', '.join(arrays) or 'none'}"
+            )
+        program = self._program(arrays)
+        results = program.compiled(*[arrays[name] for name in program.model.arguments])
+        return list(results) if isinstance(results, tuple) else [results]
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """As a call, with inputs in the model's order."""
+        if len(inputs) != len(self.inputs):
+            raise ShapeError(f"the model takes {len(self.inputs)} inputs, got {len(inputs)}")
+        return self(dict(zip(self.inputs, inputs, strict=True)))
+
+    @property
+    def compiled(self) -> tuple[CompiledGraph, ...]:
+        """What was compiled so far, the latest last."""
+        return tuple(program.compiled for program in self._programs)
+
+    def _program(self, arrays: Mapping[str, Any]) -> _Program:
+        for program in self._programs:
+            if self._is_general or program.fits(arrays):
+                return program
+        made = self._compile({name: array.shape for name, array in arrays.items()}, arrays)
+        # Replaced as a whole, so that a thread sees a whole table.
+        self._programs = (*self._programs[-MAX_COMPILED + 1 :], made)
+        return made
+
+    def _compile(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any]) -> _Program:
+        imported = import_model(self._model, self._ctx, shapes=shapes, values=values)
+        compiled = compile_graph(imported.graph, self._ctx)
+        return _Program(imported, compiled, {name: values[name].copy() for name in imported.bound})
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether arrays have the same type, shape and bits."""
+    return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())

@@ -1,0 +1,263 @@
+"""ONNX's own backend tests, run by us: every test of `onnx.backend.test`, compared as that package compares.
+
+python -m hidet.onnx.suite [--jobs N] [--part K/N] [--pattern REGEX] [--report FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+KINDS = ("node", "real", "simple", "pytorch-converted", "pytorch-operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One test.
+
+    result: "pass", "wrong" (outputs differ) or "fail" (an error). reason: the first line of the error. operators: those
+    of the model. classes: how many nodes were compiled in which way. seconds: of wall time.
+    """
+
+    name: str
+    result: str
+    reason: str
+    operators: tuple[str, ...]
+    classes: dict[str, int]
+    seconds: float
+
+
+def is_in_part(name: str, part: int, parts: int) -> bool:
+    """Whether a test belongs to a part of the suite: by hash of its name, so that parts stay as they are."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little") % parts == part
+
+
+def cases() -> Iterator[Any]:
+    """Every test case of the installed onnx package."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        # Some cases compute their expected outputs by dividing by zero.
+        warnings.simplefilter("ignore")
+        for kind in KINDS:
+            yield from load_model_tests(kind=kind)
+
+
+def run_case(case: Any) -> Outcome:
+    """Run one test case as `onnx.backend.test.runner` does: prepare the model, run every data set, compare."""
+    from hidet.errors import HidetError
+    from hidet.onnx import backend
+    from onnx.backend.test.runner import Runner
+
+    start = time.perf_counter()
+    operators: tuple[str, ...] = ()
+    classes: dict[str, int] = {}
+    result, reason = "pass", ""
+    try:
+        model, data_sets = load_case(case)
+        operators = tuple(sorted({node.op_type for node in model.graph.node}))
+        prepared = backend.prepare(model, "CPU")
+        for inputs, expected in data_sets:
+            outputs = prepared.run(inputs)
+            Runner.assert_similar_outputs(expected, outputs, case.rtol, case.atol)
+        classes = _classes(prepared.runner)
+    except AssertionError as error:
+        result, reason = "wrong", _first_line(error)
+    except HidetError as error:
+        result, reason = "fail", f"{type(error).__name__}: {_first_line(error)}"
+    except Exception as error:  # noqa: BLE001 - a crash is an outcome, too
+        result, reason = "fail", f"uncaught {type(error).__name__}: {_first_line(error)}"
+    return Outcome(case.name, result, reason, operators, classes, time.perf_counter() - start)
+
+
+def _classes(runner: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for compiled in runner.compiled:
+        for name, count in asdict(compiled.report().nodes).items():
+            if isinstance(count, int):
+                found[name] = found.get(name, 0) + count
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:3])[:300]
+
+
+def load_case(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
+    """The model of a case, and its inputs and expected outputs as arrays.
+
+    Models without recorded outputs (the "light" ones) are compared with those in the package beside them.
+    """
+    import onnx
+
+    if case.model is not None:
+        sets = [
+            ([_array(item) for item in inputs], [_array(item) for item in outputs])
+            for inputs, outputs in case.data_sets
+        ]
+        return case.model, sets
+    if case.model_dir is None:
+        return _light_case(case)
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    found = []
+    for data in sorted(folder.glob("test_data_set*")):
+        inputs = _files(data, "input", [entry.type for entry in model.graph.input])
+        outputs = _files(data, "output", [entry.type for entry in model.graph.output])
+        found.append((inputs, outputs))
+    return model, found
+
+
+def _light_case(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
+    """A model of known architecture with constant weights; its input is a ramp, its output lies beside it."""
+    import numpy
+
+    import onnx
+    from onnx import numpy_helper
+
+    path = Path(onnx.__file__).parent / Path(case.url).relative_to("onnx")
+    model = onnx.load(path)
+    held = {tensor.name for tensor in model.graph.initializer}
+    inputs = []
+    for entry in model.graph.input:
+        if entry.name not in held:
+            shape = tuple(dim.dim_value or 1 for dim in entry.type.tensor_type.shape.dim)
+            count = int(numpy.prod(shape))
+            inputs.append((numpy.arange(count).reshape(shape) / count).astype(numpy.float32))
+    outputs = [
+        numpy_helper.to_array(onnx.load_tensor(f"{path.with_suffix('')}_output_{number}.pb"))
+        for number in range(len(model.graph.output))
+    ]
+    return model, [(inputs, outputs)]
+
+
+def _files(folder: Path, prefix: str, types: Sequence[Any]) -> list[Any]:
+    import onnx
+    from onnx import numpy_helper
+
+    found: list[Any] = []
+    readers = {
+        "sequence_type": (onnx.SequenceProto, numpy_helper.to_list),
+        "optional_type": (onnx.OptionalProto, numpy_helper.to_optional),
+        "tensor_type": (onnx.TensorProto, numpy_helper.to_array),
+    }
+    for number in range(len(list(folder.glob(f"{prefix}_*.pb")))):
+        proto, convert = readers[types[number].WhichOneof("value")]
+        message = proto()
+        message.ParseFromString((folder / f"{prefix}_{number}.pb").read_bytes())
+        found.append(convert(message))
+    return found
+
+
+def _array(item: Any) -> Any:
+    import onnx
+    from onnx import numpy_helper
+
+    return numpy_helper.to_array(item) if isinstance(item, onnx.TensorProto) else item
+
+
+# --- many processes --------------------------------------------------------------------------------------------------
+
+
+def run_part(part: int, parts: int, pattern: str) -> Iterator[Outcome]:
+    """Run the tests of one part whose names match."""
+    wanted = re.compile(pattern)
+    for case in cases():
+        if is_in_part(case.name, part, parts) and wanted.search(case.name):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield run_case(case)
+
+
+def run_processes(jobs: int, part: int, parts: int, pattern: str) -> list[Outcome]:
+    """Run a part of the suite in `jobs` processes. A process that dies fails the test it was at."""
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory() as folder:
+        running = []
+        for job in range(jobs):
+            path = Path(folder) / f"{job}.jsonl"
+            arguments = ["--worker", str(path), "--part", f"{part + job * parts}/{parts * jobs}", "--pattern", pattern]
+            command = [sys.executable, "-m", "hidet.onnx.suite", *arguments]
+            running.append((path, subprocess.Popen(command, stdout=subprocess.DEVNULL)))
+        for path, process in running:
+            code = process.wait()
+            lines = path.read_text().splitlines() if path.exists() else []
+            outcomes += [_parsed(line) for line in lines if not line.startswith("start ")]
+            if code and lines and lines[-1].startswith("start "):
+                outcomes.append(Outcome(lines[-1][6:], "fail", f"the process died with code {code}", (), {}, 0.0))
+            elif code:
+                raise RuntimeError(f"a worker of the suite ended with code {code} before its first test")
+    return outcomes
+
+
+def _parsed(line: str) -> Outcome:
+    data = json.loads(line)
+    return Outcome(**{**data, "operators": tuple(data["operators"])})
+
+
+def _work(path: Path, part: int, parts: int, pattern: str) -> None:
+    wanted = re.compile(pattern)
+    with path.open("w") as file:
+        for case in cases():
+            if not (is_in_part(case.name, part, parts) and wanted.search(case.name)):
+                continue
+            file.write(f"start {case.name}\n")
+            file.flush()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                outcome = run_case(case)
+            file.write(json.dumps(asdict(outcome)) + "\n")
+            file.flush()
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """Counts, and the tests that do not pass by reason."""
+    counts = {result: sum(1 for o in outcomes if o.result == result) for result in ("pass", "wrong", "fail")}
+    by_reason: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.result != "pass":
+            by_reason.setdefault(f"{outcome.result}: {outcome.reason}", []).append(outcome.name)
+    lines = [f"{len(outcomes)} tests: {counts['pass']} pass, {counts['wrong']} wrong, {counts['fail']} fail"]
+    for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        lines.append(f"{len(names):5} {reason}")
+        lines.append(f"      {', '.join(sorted(names)[:4])}")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns 1 when a test gives wrong answers."""
+    parser = argparse.ArgumentParser(prog="python -m hidet.onnx.suite", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--part", default="0/1", help="K/N: part number K, from 0, of N by hash of the test's name")
+    parser.add_argument("--pattern", default="", help="regular expression that a test's name must contain")
+    parser.add_argument("--report", type=Path, help="write the outcomes as JSON lines")
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    part, parts = map(int, given.part.split("/"))
+    if given.worker is not None:
+        _work(given.worker, part, parts, given.pattern)
+        return 0
+    start = time.perf_counter()
+    outcomes = run_processes(given.jobs, part, parts, given.pattern)
+    if given.report is not None:
+        given.report.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes))
+    print(summary(outcomes))
+    print(f"{time.perf_counter() - start:.0f} s in {given.jobs} processes")
+    return 1 if any(outcome.result == "wrong" for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Element types, tensor types and sizes of ONNX in terms of core's: `TensorProto.DataType` and `TypeProto`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hidet import dtypes
+from hidet.dims import Dim, symbol
+from hidet.dtypes import DType
+from hidet.errors import ImportFailed
+from hidet.graph import TensorType
+from hidet.graph.types import OptionalType, SequenceType, ValueType
+
+if TYPE_CHECKING:
+    from onnx import TypeProto
+
+# Numbers of TensorProto.DataType.
+_DTYPES: dict[int, DType] = {
+    1: dtypes.f32,
+    2: dtypes.u8,
+    3: dtypes.i8,
+    4: dtypes.u16,
+    5: dtypes.i16,
+    6: dtypes.i32,
+    7: dtypes.i64,
+    8: dtypes.string,
+    9: dtypes.boolean,
+    10: dtypes.f16,
+    11: dtypes.f64,
+    12: dtypes.u32,
+    13: dtypes.u64,
+    14: dtypes.c64,
+    15: dtypes.c128,
+    16: dtypes.bf16,
+    17: dtypes.dtype("float8_e4m3fn"),
+    18: dtypes.dtype("float8_e4m3fnuz"),
+    19: dtypes.dtype("float8_e5m2"),
+    20: dtypes.dtype("float8_e5m2fnuz"),
+    21: dtypes.dtype("uint4"),
+    22: dtypes.dtype("int4"),
+    23: dtypes.dtype("float4_e2m1fn"),
+    24: dtypes.dtype("float8_e8m0fnu"),
+    25: dtypes.dtype("uint2"),
+    26: dtypes.dtype("int2"),
+}
+_NUMBERS = {entry: number for number, entry in _DTYPES.items()}
+
+MAX_RANK = 64
+"""numpy arrays have at most 64 axes."""
+
+
+def dtype_of(number: int) -> DType:
+    """The element type of a `TensorProto.DataType`. ImportFailed for an unknown number."""
+    found = _DTYPES.get(number)
+    if found is None:
+        raise ImportFailed(f"element type number {number} is unknown: expected a TensorProto.DataType")
+    return found
+
+
+def onnx_number(dtype: DType) -> int:
+    """The `TensorProto.DataType` of an element type. ImportFailed for a type that ONNX lacks."""
+    found = _NUMBERS.get(dtype)
+    if found is None:
+        raise ImportFailed(f"ONNX has no element type {dtype.name}")
+    return found
+
+
+@dataclass(slots=True)
+class SizeNames:
+    """The symbols of one import: equal `dim_param` names are one size, an unnamed extent is a size of its own.
+
+    A size is at least 1: ONNX models with empty inputs exist, and are given as fixed extents.
+    """
+
+    known: dict[str, Dim] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+
+    def named(self, name: str) -> Dim:
+        """The size of a `dim_param`."""
+        found = self.known.get(name)
+        if found is None:
+            found = self.known[name] = self.fresh(name)
+        return found
+
+    def fresh(self, hint: str) -> Dim:
+        """A size that is no other."""
+        base = identifier(hint) or "size"
+        name, number = base, 1
+        while name in self.taken:
+            number += 1
+            name = f"{base}_{number}"
+        self.taken.add(name)
+        return symbol(name, lower=1)
+
+
+def identifier(name: str) -> str:
+    """A name of ONNX as an identifier of printed graphs."""
+    text = re.sub(r"\W", "_", name)
+    return f"_{text}" if text[:1].isdigit() else text
+
+
+def value_type(proto: TypeProto, name: str, sizes: SizeNames, shape: Sequence[Dim] | None = None) -> ValueType:
+    """The type of a graph input.
+
+    shape: extents that take the place of the declared ones; None keeps those. ImportFailed for maps, sparse tensors and
+    a tensor whose rank is neither declared nor given.
+    """
+    kind = proto.WhichOneof("value")
+    if kind == "sequence_type":
+        return SequenceType(value_type(proto.sequence_type.elem_type, name, sizes))
+    if kind == "optional_type":
+        return OptionalType(value_type(proto.optional_type.elem_type, name, sizes))
+    if kind != "tensor_type":
+        raise ImportFailed(
+            f"input {name!r} is a {kind or 'value without a type'}: expected a tensor, a sequence or an optional"
+        )
+    tensor = proto.tensor_type
+    dtype = dtype_of(tensor.elem_type)
+    if shape is not None:
+        return TensorType(dtype, tuple(shape))
+    if not tensor.HasField("shape"):
+        raise UnknownShape(name)
+    if len(tensor.shape.dim) > MAX_RANK:
+        raise ImportFailed(f"input {name!r} has {len(tensor.shape.dim)} axes: expected at most {MAX_RANK}")
+    extents: list[Dim] = []
+    for axis, dim in enumerate(tensor.shape.dim):
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            extents.append(dim.dim_value)
+        elif dim.dim_param:
+            extents.append(sizes.named(dim.dim_param))
+        else:
+            extents.append(sizes.fresh(f"{name}_{axis}"))
+    return TensorType(dtype, tuple(extents))
+
+
+class UnknownShape(ImportFailed):
+    """The model does not say how many axes an input has.
+
+    input: its name.
+    """
+
+    def __init__(self, input_: str) -> None:
+        super().__init__(
+            f"the model does not say how many axes input {input_!r} has",
+            hint=f"give its shape: from_onnx(model, shapes={{{input_!r}: (...)}})",
+        )
+        self.input = input_
