@@ -42,6 +42,7 @@ def hidet_passes() -> Iterable[PassSpec]:
     from hidet.plugins.specs import PassSpec
 
     order = (
+        "unfold-control",
         "decompose",
         "fold-constants",
         "simplify",

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Attrs(Mapping[str, Any]):
-    """A frozen, hashable mapping; values are numbers, strings, None, dtypes, dims, sub-graphs or tuples of those.
+    """A frozen, hashable mapping; values are numbers, strings, None, dtypes, dims, types, sub-graphs or tuples.
 
     Two are equal when nodes that differ in them alone compute the same: 1, 1.0 and True differ, and so do 0.0 and -0.0,
     while NaN equals NaN.

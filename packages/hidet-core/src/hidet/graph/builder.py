@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hidet.dims import Dim
+from hidet.dims import Dim, symbol, symbols
 from hidet.dtypes import DType, from_numpy
 from hidet.errors import HidetError, UnsupportedOp, suggestion
 from hidet.graph.attrs import Attrs
 from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.operator import OperatorSpec, define_node, infer_types
-from hidet.graph.types import TensorType, ValueType
+from hidet.graph.types import TensorType, ValueType, dims_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,14 @@ class GraphBuilder:
     """Collects nodes in order. `operators` maps names to specs (a registry's table); values are numbered from
     `first_number`."""
 
-    def __init__(self, operators: Mapping[str, OperatorSpec], name: str = "graph", first_number: int = 0) -> None:
+    def __init__(
+        self,
+        operators: Mapping[str, OperatorSpec],
+        name: str = "graph",
+        first_number: int = 0,
+        taken_sizes: set[str] | None = None,
+    ) -> None:
+        """taken_sizes: names of symbols that `fresh_size` must not use; None starts with none."""
         self.operators = operators
         self.name = name
         self.loc: Loc | None = None
@@ -46,11 +53,27 @@ class GraphBuilder:
         self._constants: dict[Value, Constant] = {}
         self._count = first_number
         self._meanings: dict[tuple[object, ...], _Meaning] = {}
+        self._taken_sizes: set[str] = set() if taken_sizes is None else taken_sizes
+
+    def nested(self, name: str) -> GraphBuilder:
+        """A builder of a sub-graph; symbols made by either have different names."""
+        inner = GraphBuilder(self.operators, name, taken_sizes=self._taken_sizes)
+        inner.loc = self.loc
+        return inner
+
+    def fresh_size(self, lower: int = 0) -> Dim:
+        """A symbol of a new name, for a size that only running the graph tells."""
+        number = len(self._taken_sizes)
+        while f"n_{number}" in self._taken_sizes:
+            number += 1
+        self._taken_sizes.add(f"n_{number}")
+        return symbol(f"n_{number}", lower)
 
     def input(self, type_: ValueType, name: str | None = None, *, is_parameter: bool = False) -> Value:
         """Add a graph input; parameters are weights that stay the same between calls."""
         value = self._value(type_, name)
         self._inputs.append(value)
+        self._taken_sizes.update(found.name for dim in dims_of(type_) for found in symbols(dim))
         if is_parameter:
             self._parameters.add(value)
         return value

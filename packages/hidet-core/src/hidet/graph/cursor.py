@@ -157,6 +157,11 @@ class Cursor:
             size = self.dim()
             self.expect(")")
             return size
+        if word == "type":
+            self.expect("(")
+            type_ = self.type()
+            self.expect(")")
+            return type_
         if word == "complex":
             self.expect("(")
             real = float(self.match(_PART, "a number"))

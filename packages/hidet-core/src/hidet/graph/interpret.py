@@ -19,6 +19,7 @@ from hidet.dtypes import from_numpy
 from hidet.errors import DTypeError, HidetError, ShapeError, UnsupportedOp
 from hidet.graph.attrs import Attrs
 from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.interpret_control import run_control
 from hidet.graph.operator import define_node
 from hidet.graph.types import DimType, TensorType
 
@@ -63,6 +64,8 @@ def interpret(graph: Graph, inputs: Sequence[Any], bindings: Mapping[str, int] |
 
 def _run(node: Node, arrays: list[Any], sizes: Mapping[str, int]) -> Sequence[Any]:
     """The results of one node; `arrays` has None where an optional input is absent."""
+    if node.op.kind == "control":
+        return run_control(node, arrays, sizes, lambda graph, inputs: interpret(graph, inputs, sizes))
     if node.op.evaluate is not None:
         with np.errstate(all="ignore"):
             return [_as_result(r) for r in node.op.evaluate(arrays, concrete_attrs(node.attrs, sizes))]

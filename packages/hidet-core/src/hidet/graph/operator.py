@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from hidet.graph.builder import GraphBuilder
     from hidet.graph.graph import Node, Value
 
-OperatorClass = Literal["compute", "view", "anchor", "routine", "host", "eager"]
+OperatorClass = Literal["compute", "view", "anchor", "routine", "control", "host", "eager"]
+FOREIGN_KINDS = frozenset({"control", "host", "eager"})
+"""Kinds of operators that are steps of the host program and not turned into kernels."""
 REQUIRED: Any = object()
 
 
@@ -50,8 +52,9 @@ class OperatorSpec:
     attributes: accepted attributes.
     kind: "compute" (fused by substitution where injective), "view" (output aliases input 0 where `view` says how),
         "anchor" (matmul, conv, attention, norm, softmax, pooling: scheduled by rules, others fuse into it), "routine"
-        (an algorithm, not an index formula), "host" (numpy on string, sequence and optional values), "eager" (run by
-        the frontend's framework).
+        (an algorithm, not an index formula), "control" (if, while, reading sizes: done by the host program), "host"
+        (numpy on string, sequence and optional values), "eager" (run by the frontend's framework). The latter three may
+        have an attribute `defines`: symbols whose values their results tell.
     define: `define(*operands, **attrs) -> Definition`; absent optional inputs are None. None for host and eager
         operators and for those that always decompose.
     infer: output types from input types; None takes them from the definition.
@@ -140,3 +143,8 @@ def infer_types(
 def is_view(node: Node) -> bool:
     """Whether a node's operator is a view."""
     return node.op.kind == "view"
+
+
+def is_foreign(node: Node) -> bool:
+    """Whether a node is a step of the host program: control flow, numpy on the host, or the frontend's framework."""
+    return node.op.kind in FOREIGN_KINDS

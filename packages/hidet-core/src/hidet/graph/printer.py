@@ -30,7 +30,7 @@ from hidet.dims import Dim, DimExpr, Symbol
 from hidet.dtypes import DType
 from hidet.graph.attrs import Attrs
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.types import DimType, OptionalType, SequenceType, TensorType, ValueType
+from hidet.graph.types import DimType, OptionalType, SequenceType, TensorType, ValueType, dims_of
 from hidet.graph.verify import subgraphs_of
 
 
@@ -170,6 +170,8 @@ def attribute_text(value: Any, subgraphs: list[Graph]) -> str:
     if isinstance(value, Graph):
         subgraphs.append(value)
         return f"@{len(subgraphs) - 1}"
+    if isinstance(value, TensorType | SequenceType | OptionalType | DimType):
+        return f"type({type_text(value)})"
     text = _ATTRIBUTE_TEXT.get(type(value))
     return f"<{value!r}>" if text is None else text(value)
 
@@ -210,15 +212,10 @@ def _dims_of_graph(graph: Graph) -> Iterator[Dim]:
 
 def _dims_of(thing: Any) -> Iterator[Dim]:
     """The symbolic sizes in a type or an attribute value."""
-    if isinstance(thing, DimExpr):
-        yield thing
-    elif isinstance(thing, tuple):
+    if isinstance(thing, tuple):
         for item in thing:
             yield from _dims_of(item)
-    elif isinstance(thing, TensorType):
-        yield from _dims_of(thing.shape)
-        yield from _dims_of(thing.strides)
-    elif isinstance(thing, DimType):
-        yield from _dims_of(thing.dim)
-    elif isinstance(thing, SequenceType | OptionalType):
-        yield from _dims_of(thing.element)
+    elif isinstance(thing, DimExpr):
+        yield thing
+    elif isinstance(thing, TensorType | DimType | SequenceType | OptionalType):
+        yield from (dim for dim in dims_of(thing) if isinstance(dim, DimExpr))

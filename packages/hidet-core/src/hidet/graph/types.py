@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hidet.dims import Dim, prove_equal
@@ -85,6 +85,33 @@ class DimType:
 
 
 ValueType = TensorType | SequenceType | OptionalType | DimType
+
+
+def dims_of(type_: ValueType) -> Iterator[Dim]:
+    """The sizes in a type: extents and explicit strides."""
+    if isinstance(type_, TensorType):
+        yield from type_.shape
+        yield from type_.strides or ()
+    elif isinstance(type_, SequenceType | OptionalType):
+        yield from dims_of(type_.element)
+    else:
+        yield type_.dim
+
+
+def fits(type_: ValueType, expected: ValueType) -> bool:
+    """Whether two types can describe one value; layouts and devices may differ, sizes if they may be equal."""
+    if isinstance(type_, TensorType) and isinstance(expected, TensorType):
+        if type_.dtype != expected.dtype or type_.rank != expected.rank:
+            return False
+        pairs = zip(type_.shape, expected.shape, strict=True)
+        return type_.shape == expected.shape or all(prove_equal(m, n) is not False for m, n in pairs)
+    if isinstance(type_, DimType) and isinstance(expected, DimType):
+        return prove_equal(type_.dim, expected.dim) is not False
+    if isinstance(type_, SequenceType) and isinstance(expected, SequenceType):
+        return fits(type_.element, expected.element)
+    if isinstance(type_, OptionalType) and isinstance(expected, OptionalType):
+        return fits(type_.element, expected.element)
+    return False
 
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

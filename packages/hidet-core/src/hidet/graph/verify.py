@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hidet import dims
-from hidet.dims import Dim, DimExpr, Symbol
+from hidet.dims import DimExpr, Symbol
 from hidet.errors import HidetError, VerifyError
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.operator import define_node, infer_types
-from hidet.graph.types import DimType, OptionalType, SequenceType, TensorType, ValueType
+from hidet.graph.types import TensorType, ValueType, dims_of, fits
 
 if TYPE_CHECKING:
     from hidet.compute.definition import Definition
@@ -76,7 +76,7 @@ def _define(value: Value, defined: set[Value], symbols: dict[str, Symbol], where
     if value in defined:
         raise VerifyError(f"{where}: %{value.name} is defined twice", loc=loc)
     defined.add(value)
-    for dim in _dims_of(value.type):
+    for dim in dims_of(value.type):
         if isinstance(dim, DimExpr):
             for symbol in dims.symbols(dim):
                 if symbols.setdefault(symbol.name, symbol) != symbol:
@@ -87,16 +87,6 @@ def _define(value: Value, defined: set[Value], symbols: dict[str, Symbol], where
                         loc=loc,
                         hint="sizes are bound by name, so different symbols need different names",
                     )
-
-
-def _dims_of(type_: ValueType) -> Iterator[Dim]:
-    if isinstance(type_, TensorType):
-        yield from type_.shape
-        yield from type_.strides or ()
-    elif isinstance(type_, SequenceType | OptionalType):
-        yield from _dims_of(type_.element)
-    else:
-        yield type_.dim
 
 
 def _check_node(node: Node, defined: set[Value], redefine: bool) -> None:
@@ -128,7 +118,7 @@ def _check_types(node: Node, redefine: bool) -> None:
     if len(inferred) != len(node.outputs):
         raise VerifyError(f"{len(node.outputs)} outputs, but the operator infers {len(inferred)}")
     for value, expected in zip(node.outputs, inferred, strict=True):
-        if not _fits(value.type, expected):
+        if not fits(value.type, expected):
             raise VerifyError(f"%{value.name} has type {value.type}, but the operator infers {expected}")
 
 
@@ -136,31 +126,12 @@ def _check_operands(definition: Definition, types: Sequence[ValueType | None]) -
     """The definition was made for inputs of these types."""
     tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
     given = [TensorType(operand.dtype, operand.shape) for operand in definition.inputs]
-    if len(tensors) != len(given) or not all(map(_fits, given, tensors)):
+    if len(tensors) != len(given) or not all(map(fits, given, tensors)):
         expected, actual = (", ".join(map(str, side)) or "nothing" for side in (given, tensors))
         raise VerifyError(
             f"the definition reads ({expected}), but the inputs are ({actual})",
             hint="a node whose inputs change type needs a new definition: emit it through GraphBuilder",
         )
-
-
-def _fits(type_: ValueType, expected: ValueType) -> bool:
-    """Whether two types can describe one value; layouts and devices may differ, sizes if they may be equal."""
-    if isinstance(type_, TensorType) and isinstance(expected, TensorType):
-        return type_.dtype == expected.dtype and _same_shape(type_.shape, expected.shape)
-    if isinstance(type_, DimType) and isinstance(expected, DimType):
-        return dims.prove_equal(type_.dim, expected.dim) is not False
-    if isinstance(type_, SequenceType) and isinstance(expected, SequenceType):
-        return _fits(type_.element, expected.element)
-    if isinstance(type_, OptionalType) and isinstance(expected, OptionalType):
-        return _fits(type_.element, expected.element)
-    return False
-
-
-def _same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    if a == b:
-        return True
-    return len(a) == len(b) and all(dims.prove_equal(m, n) is not False for m, n in zip(a, b, strict=True))
 
 
 def _check_signature(graph: Graph) -> None:
@@ -182,7 +153,7 @@ def _check_mutates(graph: Graph) -> None:
             )
         seen.add(source)
         old, new = graph.inputs[source], graph.outputs[target]
-        if not isinstance(old.type, TensorType) or not _fits(new.type, old.type):
+        if not isinstance(old.type, TensorType) or not fits(new.type, old.type):
             raise VerifyError(
                 f"graph {graph.name}: input %{old.name} of type {old.type} "
                 f"is overwritten by %{new.name} of type {new.type}"
@@ -211,7 +182,7 @@ def _check_prepare(graph: Graph, redefine: bool) -> None:
         if len(given) != len(needed):
             raise VerifyError(f"{where}: {len(given)} {what} for {len(needed)} values of the graph")
         for outer, inner in zip(given, needed, strict=True):
-            if not _fits(outer.type, inner.type):
+            if not fits(outer.type, inner.type):
                 raise VerifyError(f"{where}: %{outer.name} has type {outer.type}, %{inner.name} inside {inner.type}")
     for value in prepare.parameters:
         if value not in graph.parameters:

@@ -7,6 +7,7 @@
     create, random, cast                      new tensors, element types
     interpolate, resample, region             resampling, regions of images
     quantize                                  integers and small floats with scales
+    control                                   sub-graphs, sizes that depend on data
 
 Each family module has `SPECS`, a tuple of `OperatorSpec`. Nothing registers itself: `all_operators` is what core's own
 plug-in module returns from its `hidet_operators` hook.
@@ -48,6 +49,7 @@ FAMILIES = (
     "quantize",
     "resample",
     "region",
+    "control",
 )
 
 

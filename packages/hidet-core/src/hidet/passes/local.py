@@ -7,7 +7,7 @@ from typing import Any
 
 from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Graph, Node, Value, readers
-from hidet.graph.operator import OperatorSpec
+from hidet.graph.operator import OperatorSpec, is_foreign
 from hidet.graph.types import same_shape
 from hidet.passes.graph.eliminate_dead import without_dead
 from hidet.passes.rewriter import GraphRewriter
@@ -123,6 +123,6 @@ def _handed_out(graph: Graph) -> set[Value]:
     """Values that outputs or foreign operators see, directly or as the memory behind a view."""
     found = set(graph.outputs)
     for node in reversed(graph.nodes):
-        if node.op.kind in ("eager", "host") or (node.op.kind == "view" and node.outputs[0] in found):
+        if is_foreign(node) or (node.op.kind == "view" and node.outputs[0] in found):
             found.update(node.values)
     return found

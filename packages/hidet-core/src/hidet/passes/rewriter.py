@@ -10,6 +10,7 @@ from typing import Any
 from hidet.graph.builder import GraphBuilder, rebuild_node
 from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.operator import OperatorSpec
+from hidet.graph.symbols import names_in_graph
 from hidet.graph.types import TensorType
 
 
@@ -24,7 +25,9 @@ class GraphRewriter:
         self.graph = graph
         self.mapping: dict[Value, Value] = {}
         self.changed = False
-        self._builder = GraphBuilder(operators, graph.name, first_number=next_number(graph))
+        has_control = any(node.op.kind == "control" for node in graph.nodes)
+        taken = names_in_graph(graph) if has_control else None
+        self._builder = GraphBuilder(operators, graph.name, next_number(graph), taken)
         self._emitted: set[Value] = set()
         self._producers: dict[Value, Node] = {}
 

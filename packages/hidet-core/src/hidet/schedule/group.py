@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from hidet.compute.definition import Compute
 from hidet.dims import product
 from hidet.graph.graph import Graph, Node, Value, producers, readers
+from hidet.graph.operator import is_foreign
 from hidet.graph.storage import places
 from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Access, Expr, Unary
@@ -71,7 +72,7 @@ class _Grouper:
 
     def run(self) -> Grouping:
         for node in self.graph.nodes:
-            if not _is_foreign(node) and not self._is_injective(node):
+            if not is_foreign(node) and not self._is_injective(node):
                 self._anchor(node)
         for node in reversed(self.graph.nodes):
             if node in self.group_of or node in self.free or node.outputs[0] in self.aliases:
@@ -83,7 +84,7 @@ class _Grouper:
         for group in groups.values():
             group.nodes.sort(key=self.order.__getitem__)
         for node in self.graph.nodes:
-            if _is_foreign(node):
+            if is_foreign(node):
                 groups[id(node)] = Group(node, [node])
         ordered = sorted(groups.values(), key=lambda g: self.order[g.nodes[-1]])
         return Grouping(ordered, self.aliases, self.types)
@@ -166,7 +167,7 @@ class _Grouper:
 
     def _store_free_nodes(self) -> None:
         """Groups for free nodes that somebody reads from memory, because it cannot compute them itself."""
-        wanted = [*self.graph.outputs, *(v for node in self.graph.nodes if _is_foreign(node) for v in node.values)]
+        wanted = [*self.graph.outputs, *(v for node in self.graph.nodes if is_foreign(node) for v in node.values)]
         for group in {id(g): g for g in self.group_of.values()}.values():
             wanted += _external(group)
         while wanted:
@@ -179,10 +180,6 @@ def _external(group: Group) -> list[Value]:
     """The values that a group reads and does not compute."""
     inside = {value for node in group.nodes for value in node.outputs}
     return [value for node in group.nodes for value in node.values if value not in inside]
-
-
-def _is_foreign(node: Node) -> bool:
-    return node.op.kind in ("eager", "host")
 
 
 def _reads_identically(reader: Node, value: Value) -> bool:

@@ -15,6 +15,7 @@ from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.graph import Graph, GraphBuilder, OperatorSpec, TensorType, Value
+from hidet.graph.control import emit_if
 
 if TYPE_CHECKING:
     import numpy
@@ -418,6 +419,19 @@ def _attended(m: _Maker) -> Value | None:
     return m.emit("reshape", m.emit("transpose", y, perm=(0, 2, 1, 3)), shape=(batch, rows, heads * width))
 
 
+def _branched(m: _Maker) -> Value | None:
+    """One of two computations, chosen by a constant."""
+    x = m.pick()
+    if x is None:
+        return None
+    branches = []
+    for op in ("tanh", "relu"):
+        inner = m.builder.nested(op)
+        branches.append(inner.build([inner.emit(op, inner.input(TensorType(m.dtype, x.tensor.shape)))]))
+    (y,) = emit_if(m.builder, m.builder.constant(m.rng.random() < 0.5), [x], *branches)
+    return y
+
+
 _STEPS: dict[Callable[[_Maker], Value | None], int] = {
     _unary: 6,
     _binary: 6,
@@ -443,4 +457,5 @@ _STEPS: dict[Callable[[_Maker], Value | None], int] = {
     _repeated: 1,
     _spelled_out: 2,
     _attended: 2,
+    _branched: 1,
 }

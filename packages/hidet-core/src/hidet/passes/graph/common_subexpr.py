@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Constant, Graph, Node, Value
+from hidet.graph.operator import is_foreign
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -30,7 +31,7 @@ class CommonSubexpr:
         kept: list[Node] = []
         for original in graph.nodes:
             node = rebuild_node(original, mapping)
-            if node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
+            if node.op.is_random or node.op.has_effect or is_foreign(node):
                 kept.append(node)
                 continue
             key = (node.op.name, node.inputs, node.attrs, tuple(v.type for v in node.outputs))

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from hidet.graph.control import defined_sizes
 from hidet.graph.graph import Graph, Value
+from hidet.graph.operator import FOREIGN_KINDS
+from hidet.graph.symbols import names_used, symbol_names
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -25,11 +28,19 @@ class EliminateDead:
 def without_dead(graph: Graph) -> Graph:
     """The graph without dead nodes and constants; the same object when there are none."""
     live: set[Value] = set(graph.outputs)
+    # Sizes are used by name: a node that defines one is live if a live node, or a result, has it.
+    watched = any(node.op.kind in FOREIGN_KINDS and defined_sizes(node) for node in graph.nodes)
+    sizes = {name for value in graph.outputs for name in symbol_names(value.type)} if watched else set()
     kept = []
     for node in reversed(graph.nodes):
-        if node.op.has_effect or any(value in live for value in node.outputs):
+        is_live = node.op.has_effect or any(value in live for value in node.outputs)
+        if watched and not is_live:
+            is_live = not sizes.isdisjoint(symbol_names(defined_sizes(node)))
+        if is_live:
             kept.append(node)
             live.update(node.values)
+            if watched:
+                sizes.update(names_used(node))
     constants = {value: data for value, data in graph.constants.items() if value in live}
     if len(kept) == len(graph.nodes) and len(constants) == len(graph.constants):
         return graph

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hidet import dims
 from hidet.dims import DimExpr
 from hidet.graph.graph import Constant, Graph, Node, Value
+from hidet.graph.operator import is_foreign
 from hidet.graph.types import TensorType
 from hidet.passes.symbols import depends_on_sizes
 
@@ -47,7 +48,7 @@ class FoldConstants:
         return replace(graph, nodes=tuple(kept), constants=held)
 
     def _is_foldable(self, node: Node, known: dict[Value, Constant], waiting: dict[Value, Node]) -> bool:
-        if node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
+        if node.op.is_random or node.op.has_effect or is_foreign(node):
             return False
         if not all(value in known or value in waiting for value in node.values):
             return False

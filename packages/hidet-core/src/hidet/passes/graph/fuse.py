@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hidet.compute.definition import Compute, Operand, fresh_axes
 from hidet.graph.graph import Graph, Node, Value, readers
+from hidet.graph.operator import is_foreign
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses, substitute
@@ -36,7 +37,7 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
     outputs = set(graph.outputs)
     steps: list[Task | ForeignStep] = []
     for group in grouping.groups:
-        if group.anchor is not None and group.anchor.op.kind in ("eager", "host"):
+        if group.anchor is not None and is_foreign(group.anchor):
             steps.append(ForeignStep(group.anchor))
             continue
         if group.anchor in reuses.put_back:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.graph import Graph, Node, Prepare, Value
+from hidet.graph.operator import is_foreign
 from hidet.graph.storage import Place, add_node, add_own
 from hidet.passes.symbols import depends_on_sizes
 
@@ -63,7 +64,7 @@ class SplitPrepare:
 
 def may_be_prepared(node: Node) -> bool:
     """Whether a node computes the same at every call if its inputs do: the prepare graph knows no sizes of a call."""
-    if node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
+    if node.op.is_random or node.op.has_effect or is_foreign(node):
         return False
     return not depends_on_sizes(node)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hidet.cpu.schedules.gemm_tile import tile_shape
 from hidet.dims import DimExpr
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.operator import define_node
+from hidet.graph.operator import define_node, is_foreign
 from hidet.ops.rules import arithmetic_dtype
 from hidet.passes.rewriter import GraphRewriter
 
@@ -67,7 +67,7 @@ class _Plan:
 
 def _is_steady(node: Node, steady: set[Value]) -> bool:
     """Whether a node gives the same result at every call, as far as parameters do not change."""
-    if node.op.is_random or node.op.has_effect or node.op.kind in ("eager", "host"):
+    if node.op.is_random or node.op.has_effect or is_foreign(node):
         return False
     return all(value in steady for value in node.values)
 
