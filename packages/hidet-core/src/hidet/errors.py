@@ -76,6 +76,10 @@ class LaunchError(HidetError):
     """A compiled graph was called with arguments it cannot take, or a kernel failed to run."""
 
 
+class PositionError(HidetError, IndexError):
+    """A tensor of positions holds one that lies outside of the axis it is used on."""
+
+
 class DeviceLost(HidetError):
     """The device is unusable after an earlier failure; the message names the kernel that failed."""
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hidet.graph.builder import GraphBuilder
     from hidet.graph.graph import Node, Value
 
-OperatorClass = Literal["compute", "view", "anchor", "routine", "control", "host", "eager"]
-FOREIGN_KINDS = frozenset({"control", "host", "eager"})
+OperatorClass = Literal["compute", "view", "anchor", "routine", "control", "host", "eager", "check"]
+FOREIGN_KINDS = frozenset({"control", "host", "eager", "check"})
 """Kinds of operators that are steps of the host program and not turned into kernels."""
 REQUIRED: Any = object()
 
@@ -39,6 +39,20 @@ class View:
     strides: tuple[Dim, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """An integer input of an operator that says where along an axis of `extent` it reads or writes.
+
+    input: its number. level: the element along its last axis that says so, None for all of it. wraps: whether negative
+    positions count from the end.
+    """
+
+    input: int
+    extent: Dim
+    level: int | None = None
+    wraps: bool = True
+
+
 DefineFn = Callable[..., "Definition"]
 InferFn = Callable[[Sequence[Any], Attrs], Sequence[ValueType]]
 
@@ -53,8 +67,9 @@ class OperatorSpec:
     kind: "compute" (fused by substitution where injective), "view" (output aliases input 0 where `view` says how),
         "anchor" (matmul, conv, attention, norm, softmax, pooling: scheduled by rules, others fuse into it), "routine"
         (an algorithm, not an index formula), "control" (if, while, reading sizes: done by the host program), "host"
-        (numpy on string, sequence and optional values), "eager" (run by the frontend's framework). The latter three may
-        have an attribute `defines`: symbols whose values their results tell.
+        (numpy on string, sequence and optional values), "eager" (run by the frontend's framework), "check" (raises an
+        error or does nothing: `hidet.ops.check`). Control, host and eager ones may have an attribute `defines`: symbols
+        whose values their results tell.
     define: `define(*operands, **attrs) -> Definition`; absent optional inputs are None. None for host and eager
         operators and for those that always decompose.
     infer: output types from input types; None takes them from the definition.
@@ -64,6 +79,8 @@ class OperatorSpec:
         `view` is, with input 1's type in place of the output's.
     evaluate: numpy meaning, where the generic evaluation of `define` would be slow: `evaluate(arrays, attrs)`.
     call: the callable of an "eager" or "host" operator, on the framework's own values.
+    positions: inputs that say where it reads or writes, and along which extents, from input types and attributes.
+        Programs trust them: whoever compiles for a target has them checked (`hidet.passes.graph.check_positions`).
     reuses: pairs (output, input): the output may overwrite that input's storage if the input has no later reader.
     is_random: draws random numbers, so two equal nodes differ.
     has_effect: must run even when its outputs are unused.
@@ -80,6 +97,7 @@ class OperatorSpec:
     part: Callable[[TensorType, Attrs, TensorType], View | None] | None = None
     evaluate: Callable[[Sequence[Any], Attrs], Sequence[Any]] | None = None
     call: Callable[..., Any] | None = None
+    positions: Callable[[Sequence[Any], Attrs], Sequence[Position]] | None = None
     reuses: tuple[tuple[int, int], ...] = ()
     is_random: bool = False
     has_effect: bool = False

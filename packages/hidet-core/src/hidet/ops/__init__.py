@@ -8,6 +8,7 @@
     interpolate, resample, region             resampling, regions of images
     quantize                                  integers and small floats with scales
     control                                   sub-graphs, sizes that depend on data
+    check                                     errors of a call that depend on data
 
 Each family module has `SPECS`, a tuple of `OperatorSpec`. Nothing registers itself: `all_operators` is what core's own
 plug-in module returns from its `hidet_operators` hook.
@@ -50,6 +51,7 @@ FAMILIES = (
     "resample",
     "region",
     "control",
+    "check",
 )
 
 

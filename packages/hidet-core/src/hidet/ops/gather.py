@@ -1,19 +1,23 @@
 """Reading at computed positions: gather, index, embedding, one-hot.
 
-Positions are of any integer type and are used as i64; negative ones count from the end. A position outside its axis is
-the caller's error, as in torch.
+Positions are of any integer type and are used as i64; negative ones count from the end where attribute `wraps` is true.
+A position outside its axis is the caller's error: each operator declares its positions (`OperatorSpec.positions`), and
+they are checked before it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from hidet import dtypes
 from hidet.compute.definition import Definition, Operand, compute, number, single
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ShapeError
-from hidet.graph.operator import Attribute, OperatorSpec
+from hidet.graph.attrs import Attrs
+from hidet.graph.operator import Attribute, OperatorSpec, Position
+from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.ops.rules import (
@@ -29,7 +33,7 @@ from hidet.ops.rules import (
 )
 
 
-def _gather(x: Operand, index: Operand, *, axis: int) -> Definition:
+def _gather(x: Operand, index: Operand, *, axis: int, wraps: bool) -> Definition:
     require_dtype("gather", x, "data")
     require_dtype("gather", index, "int")
     if max(index.rank, 1) != max(x.rank, 1):
@@ -42,13 +46,13 @@ def _gather(x: Operand, index: Operand, *, axis: int) -> Definition:
     def value(*axes: Expr) -> Expr:
         if x.rank == 0:
             return x[()]
-        place = wrap_index(index[axes[: index.rank]], x.shape[cut])
+        place = wrap_index(index[axes[: index.rank]], x.shape[cut], wraps)
         return x[(*axes[:cut], place, *axes[cut + 1 :])]
 
     return single((x, index), compute("gather", index.shape, value))
 
 
-def _index_select(x: Operand, index: Operand, *, axis: int) -> Definition:
+def _index_select(x: Operand, index: Operand, *, axis: int, wraps: bool) -> Definition:
     require_dtype("index_select", x, "data")
     require_dtype("index_select", index, "int")
     require_rank("index_select", x, at_least=1)
@@ -56,19 +60,19 @@ def _index_select(x: Operand, index: Operand, *, axis: int) -> Definition:
     end = cut + index.rank
 
     def value(*axes: Expr) -> Expr:
-        return x[(*axes[:cut], wrap_index(index[axes[cut:end]], x.shape[cut]), *axes[end:])]
+        return x[(*axes[:cut], wrap_index(index[axes[cut:end]], x.shape[cut], wraps), *axes[end:])]
 
     shape = (*x.shape[:cut], *index.shape, *x.shape[cut + 1 :])
     return single((x, index), compute("index_select", shape, value))
 
 
-def _embedding(weight: Operand, index: Operand) -> Definition:
+def _embedding(weight: Operand, index: Operand, *, wraps: bool) -> Definition:
     require_dtype("embedding", weight, "data")
     require_dtype("embedding", index, "int")
     require_rank("embedding", weight, at_least=2, at_most=2)
 
     def value(*axes: Expr) -> Expr:
-        return weight[wrap_index(index[axes[:-1]], weight.shape[0]), axes[-1]]
+        return weight[wrap_index(index[axes[:-1]], weight.shape[0], wraps), axes[-1]]
 
     return single((weight, index), compute("embedding", (*index.shape, weight.shape[1]), value))
 
@@ -108,7 +112,7 @@ def indexed_place(
     return tuple(place)
 
 
-def _index(x: Operand, *indices: Operand | None) -> Definition:
+def _index(x: Operand, *indices: Operand | None, trusted: bool) -> Definition:
     require_dtype("index", x, "data")
     start, picked, shape = indexed_layout("index", x.shape, indices)
     stage = compute("index", shape, lambda *axes: x[indexed_place(x.shape, indices, start, picked, axes)])
@@ -144,33 +148,69 @@ def _one_hot(index: Operand, *, classes: Dim, dtype: DType) -> Definition:
     return single((index,), compute("one_hot", (*index.shape, classes), value))
 
 
+def along_axis(types: Sequence[Any], attrs: Attrs) -> Sequence[Position]:
+    """Input 1 says where along attribute `axis` of input 0; embedding has its positions along axis 0."""
+    x: TensorType = types[0]
+    if x.rank == 0:
+        return ()
+    axis = normalize_axis("positions", attrs.get("axis", 0), x.rank)
+    return (Position(1, x.shape[axis], wraps=attrs["wraps"]),)
+
+
+def one_an_axis(first: int) -> Callable[[Sequence[Any], Attrs], Sequence[Position]]:
+    """Inputs from number `first` on say where along the axes of input 0, unless attribute `trusted` says they need no
+    check."""
+
+    def positions(types: Sequence[Any], attrs: Attrs) -> Sequence[Position]:
+        if attrs.get("trusted", False):
+            return ()
+        given = enumerate(types[first:])
+        return [Position(first + axis, types[0].shape[axis]) for axis, type_ in given if type_ is not None]
+
+    return positions
+
+
+def in_tuples(types: Sequence[Any], attrs: Attrs) -> Sequence[Position]:
+    """The last axis of input 1 holds positions along the axes of input 0 after attribute `batch`."""
+    x, index, batch = types[0], types[1], attrs.get("batch", 0)
+    return [Position(1, x.shape[batch + level], level) for level in range(index.shape[-1])]
+
+
+WRAPS = Attribute("wraps", True, "whether negative positions count from the end")
+
 SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="gather",
         inputs=("x", "index"),
-        attributes=(Attribute("axis"),),
+        attributes=(Attribute("axis"), WRAPS),
         define=_gather,
+        positions=along_axis,
         doc="x with its position on `axis` replaced by index[...]; the result has the shape of index, whose other "
         "extents are at most those of x. torch.gather, ONNX GatherElements; any element type.",
     ),
     OperatorSpec(
         name="index_select",
         inputs=("x", "index"),
-        attributes=(Attribute("axis", 0),),
+        attributes=(Attribute("axis", 0), WRAPS),
         define=_index_select,
+        positions=along_axis,
         doc="The slices of x at the positions in index, whose axes take the place of `axis`. torch.index_select for "
         "one axis, ONNX Gather for any number; any element type.",
     ),
     OperatorSpec(
         name="embedding",
         inputs=("weight", "index"),
+        attributes=(WRAPS,),
         define=_embedding,
+        positions=along_axis,
         doc="Rows of weight[v, d] at index[...] -> [..., d], as torch.nn.functional.embedding; any element type.",
     ),
     OperatorSpec(
         name="index",
         inputs=("x", "indices*"),
+        attributes=(Attribute("trusted", False, "whether the positions are known to exist: they are not checked"),),
         define=_index,
+        positions=one_an_axis(1),
         doc="x[indices], advanced indexing: one index tensor an axis, none where the whole axis is kept; they "
         "broadcast. numpy, torch.ops.aten.index without bool masks; any element type.",
     ),
@@ -179,6 +219,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("x", "index"),
         attributes=(Attribute("batch", 0, "leading axes that x and index share"),),
         define=_gather_nd,
+        positions=in_tuples,
         doc="The slices of x at the positions index[..., :] of the axes after the batch; ONNX GatherND; any type.",
     ),
     OperatorSpec(

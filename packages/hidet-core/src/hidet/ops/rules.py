@@ -171,10 +171,10 @@ def normalize_axes(operator: str, axes: Sequence[int] | int | None, rank: int) -
     return tuple(axis for axis in found if axis < rank)
 
 
-def wrap_index(index: Expr, extent: Dim) -> Expr:
-    """A position as i64; negative ones count from the end of an axis of `extent`."""
+def wrap_index(index: Expr, extent: Dim, wraps: bool = True) -> Expr:
+    """A position as i64; negative ones count from the end of an axis of `extent` where `wraps` is true."""
     position = build.cast(index, build.INDEX)
-    if not index.dtype.is_signed:
+    if not wraps or not index.dtype.is_signed:
         return position
     return build.select(position < 0, position + build.index(extent), position)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hidet import dtypes
 from hidet.compute.definition import (
@@ -32,11 +33,11 @@ from hidet.dims import Dim, product
 from hidet.dtypes import DType
 from hidet.errors import ShapeError, UnsupportedOp
 from hidet.graph.attrs import Attrs
-from hidet.graph.operator import Attribute, OperatorSpec, View
+from hidet.graph.operator import Attribute, OperatorSpec, Position, View
 from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr
-from hidet.ops.gather import indexed_layout, indexed_place
+from hidet.ops.gather import WRAPS, along_axis, in_tuples, indexed_layout, indexed_place, one_an_axis
 from hidet.ops.reshape import reshape_indices
 from hidet.ops.rules import (
     arithmetic_dtype,
@@ -138,7 +139,7 @@ def _require_pair(name: str, x: Operand, src: Operand) -> None:
 
 
 def _scatter(
-    x: Operand, index: Operand, src: Operand, *, axis: int, reduce: str | None, include_self: bool
+    x: Operand, index: Operand, src: Operand, *, axis: int, reduce: str | None, include_self: bool, wraps: bool
 ) -> Definition:
     name = "scatter"
     _require_pair(name, x, src)
@@ -152,13 +153,13 @@ def _scatter(
     def place(axes: Sequence[Expr]) -> Sequence[Expr]:
         if x.rank == 0:
             return ()
-        return (*axes[:cut], wrap_index(index[tuple(axes)], x.shape[cut]), *axes[cut + 1 :])
+        return (*axes[:cut], wrap_index(index[tuple(axes)], x.shape[cut], wraps), *axes[cut + 1 :])
 
     writes = Writes(index.shape, place, lambda axes: src[tuple(axes[: src.rank])])
     return _combining(name, (x, index, src), writes, reduce, include_self)
 
 
-def _index_put(x: Operand, values: Operand, *indices: Operand | None, accumulate: bool) -> Definition:
+def _index_put(x: Operand, values: Operand, *indices: Operand | None, accumulate: bool, trusted: bool) -> Definition:
     name = "index_put"
     _require_pair(name, x, values)
     start, picked, shape = indexed_layout(name, x.shape, indices)
@@ -289,6 +290,7 @@ def _spec(
     doc: str,
     *attributes: Attribute,
     part: Callable[[TensorType, Attrs, TensorType], View | None] | None = None,
+    positions: Callable[[Sequence[Any], Attrs], Sequence[Position]] | None = None,
 ) -> OperatorSpec:
     return OperatorSpec(
         name=name,
@@ -297,6 +299,7 @@ def _spec(
         define=define,
         reuses=_REUSES_FIRST,
         part=part,
+        positions=positions,
         doc=doc,
     )
 
@@ -311,6 +314,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         Attribute("axis"),
         _REDUCE,
         Attribute("include_self", True, "whether the old value takes part in the reduction"),
+        WRAPS,
+        positions=along_axis,
     ),
     _spec(
         "index_put",
@@ -319,6 +324,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         "x[indices] = values, or += values: one index tensor an axis, none where the whole axis is meant; values "
         "broadcast. torch.Tensor.index_put. One element type.",
         Attribute("accumulate", False),
+        Attribute("trusted", False, "whether the positions are known to exist: they are not checked"),
+        positions=one_an_axis(2),
     ),
     _spec(
         "scatter_nd",
@@ -326,6 +333,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         "x index src",
         "x with src[i, ...] written at the position index[i, :] of the leading axes; ONNX ScatterND. One element type.",
         _REDUCE,
+        positions=in_tuples,
     ),
     _spec(
         "slice_scatter",

@@ -16,7 +16,9 @@ from hidet.runtime.program import (
     HostProgram,
     InputSlot,
     OutputSlot,
+    PositionCheck,
     Segment,
+    Step,
     SymbolSource,
     TensorSlot,
 )
@@ -40,7 +42,7 @@ def encode_program(program: HostProgram) -> Json:
             [encoder.tensor(o.tensor), encoder.dim(o.storage), o.same_as, o.mutates, encoder.dim(o.size)]
             for o in program.outputs
         ],
-        "steps": [step.symbol for step in program.steps if isinstance(step, Segment)],
+        "steps": [encoder.step(step) for step in program.steps],
         "buffers": [[b.slot, encoder.dim(b.nbytes), b.first, b.last] for b in program.buffers],
         "sizes": [[slot, encoder.dim(dim)] for slot, dim in program.sizes],
         "constants": [[c.slot, c.index] for c in program.constants],
@@ -67,7 +69,7 @@ def decode_program(data: Json) -> HostProgram:
                 OutputSlot(decoder.tensor(t), decoder.optional(b), same, mutates, decoder.optional(size))
                 for t, b, same, mutates, size in data["outputs"]
             ),
-            steps=tuple(Segment(str(symbol)) for symbol in data["steps"]),
+            steps=tuple(map(decoder.step, data["steps"])),
             buffers=tuple(ArenaBuffer(s, decoder.dim(n), first, last) for s, n, first, last in data["buffers"]),
             sizes=tuple((int(slot), decoder.dim(dim)) for slot, dim in data["sizes"]),
             constants=tuple(ConstantSlot(int(slot), int(index)) for slot, index in data["constants"]),
@@ -91,6 +93,14 @@ class _Encoder:
             self.symbols[symbol.name] = symbol
         return str(dim)
 
+    def step(self, step: Step) -> Json:
+        """A segment is its symbol, a check a list."""
+        if isinstance(step, Segment):
+            return step.symbol
+        assert isinstance(step, PositionCheck)
+        sizes = self.dim(step.extent), self.dim(step.count)
+        return [self.tensor(step.worst), *sizes, step.wraps, step.what, step.place]
+
     def tensor(self, tensor: TensorSlot | None) -> Json:
         if tensor is None:
             return None
@@ -107,6 +117,15 @@ class _Decoder:
 
     def optional(self, data: int | str | None) -> Dim | None:
         return None if data is None else self.dim(data)
+
+    def step(self, data: Json) -> Step:
+        if isinstance(data, str):
+            return Segment(data)
+        worst, extent, count, wraps, what, place = data
+        slot = self.tensor(worst)
+        if slot is None:
+            raise ValueError("a check without a tensor")
+        return PositionCheck(slot, self.dim(extent), self.dim(count), bool(wraps), str(what), str(place))
 
     def tensor(self, data: Json) -> TensorSlot | None:
         if data is None:

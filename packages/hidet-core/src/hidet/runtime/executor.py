@@ -7,14 +7,17 @@ locks: what threads share is replaced as a whole or changed by one operation of 
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hidet.errors import LaunchError
+from hidet.graph.position import is_outside, position_error
+from hidet.loc import Loc
 from hidet.runtime.adapter import TensorAdapter
-from hidet.runtime.program import ForeignCall, HostProgram, Segment
-from hidet.runtime.shape_class import ResolvedCall, ResolvedTensor, ShapeClass, SizeEvaluator
+from hidet.runtime.program import ForeignCall, HostProgram, PositionCheck, Segment
+from hidet.runtime.shape_class import ResolvedCall, ResolvedCheck, ResolvedTensor, ShapeClass, SizeEvaluator
 from hidet.runtime.symbol_values import symbol_reader
 
 SegmentFunction = Callable[[int], object]
@@ -41,7 +44,7 @@ class Executor:
         self._read_symbols = symbol_reader(program.symbols)
         self._evaluate_sizes = SizeEvaluator(program)
         self._tensor_inputs = [(n, i.tensor.slot) for n, i in enumerate(program.inputs) if i.tensor is not None]
-        self._steps = [functions[s.symbol] if isinstance(s, Segment) else s for s in program.steps]
+        self._steps: list[Any] = [functions[s.symbol] if isinstance(s, Segment) else s for s in program.steps]
         self._returned = [n for n, o in enumerate(program.outputs) if o.mutates is None]
 
     @property
@@ -60,12 +63,13 @@ class Executor:
         for slot, address in zip(self.program.prepared, prepared, strict=True):
             table[slot] = address
         results, storages = self._allocate(shapes, table, adapter)
-        calls = iter(shapes.calls)
-        for step in self._steps:
-            if isinstance(step, ForeignCall):
-                _call_foreign(step, next(calls), table, adapter)
-            else:
+        for step, resolved in zip(self._steps, shapes.steps, strict=True):
+            if resolved is None:
                 step(execution.address)
+            elif isinstance(resolved, ResolvedCheck):
+                _check_positions(step, resolved, table)
+            else:
+                _call_foreign(step, resolved, table, adapter)
         shapes.free.append(execution)
         del storages
         return results
@@ -119,6 +123,13 @@ def _call_foreign(step: ForeignCall, call: ResolvedCall, table: Any, adapter: Te
         raise LaunchError(f"node {step.name} returned {len(produced)} results, expected {len(call.results)}")
     for result, value in zip(call.results, produced, strict=False):
         adapter.copy(wrap(result), value)
+
+
+def _check_positions(step: PositionCheck, resolved: ResolvedCheck, table: Any) -> None:
+    worst = ctypes.c_int64.from_address(table[resolved.slot] + resolved.offset).value
+    if resolved.extent is not None and is_outside(worst, resolved.extent, step.wraps):
+        loc = Loc(name=step.place) if step.place else None
+        raise position_error(worst, resolved.extent, step.wraps, step.what, loc)
 
 
 def constant_slots(program: HostProgram, arrays: Sequence[Any]) -> list[tuple[int, int, object]]:

@@ -83,6 +83,25 @@ class ForeignCall:
 
 
 @dataclass(frozen=True, slots=True)
+class PositionCheck:
+    """A step that ends the call with PositionError when a tensor of `count` positions has one outside of an axis.
+
+    worst: the i64 that `hidet.graph.position` folds the positions to. what, place: for the message; place is where the
+    operator stands in the user's model, "" where that is unknown.
+    """
+
+    worst: TensorSlot
+    extent: Dim
+    count: Dim
+    wraps: bool
+    what: str
+    place: str = ""
+
+
+Step = Segment | ForeignCall | PositionCheck
+
+
+@dataclass(frozen=True, slots=True)
 class SymbolSource:
     """Where a symbol's value comes from: extent `axis` of input number `input`, or the integer input itself (None).
 
@@ -122,7 +141,7 @@ class HostProgram:
     slots: int
     inputs: tuple[InputSlot, ...]
     outputs: tuple[OutputSlot, ...]
-    steps: tuple[Segment | ForeignCall, ...]
+    steps: tuple[Step, ...]
     buffers: tuple[ArenaBuffer, ...] = ()
     sizes: tuple[tuple[int, Dim], ...] = ()
     constants: tuple[ConstantSlot, ...] = ()
@@ -143,6 +162,9 @@ def program_sizes(program: HostProgram) -> list[Dim]:
             given = [argument for argument in step.arguments if argument is not None]
             tensors += [item for item in (*given, *step.results) if isinstance(item, TensorSlot)]
             found += [item for item in given if not isinstance(item, TensorSlot)]
+        elif isinstance(step, PositionCheck):
+            tensors.append(step.worst)
+            found += [step.extent, step.count]
     for tensor in tensors:
         found += [*tensor.shape, *tensor.strides, tensor.offset]
     return found

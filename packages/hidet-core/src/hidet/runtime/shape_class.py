@@ -11,7 +11,15 @@ from typing import Any
 
 from hidet.dims import Dim, DimExpr, compile_evaluator
 from hidet.runtime.plan import ALIGNMENT, plan_memory
-from hidet.runtime.program import ForeignCall, HostProgram, OutputSlot, TensorSlot, program_sizes
+from hidet.runtime.program import (
+    ForeignCall,
+    HostProgram,
+    OutputSlot,
+    PositionCheck,
+    Segment,
+    TensorSlot,
+    program_sizes,
+)
 
 Resolve = Callable[[Dim], int]
 
@@ -63,6 +71,15 @@ class ResolvedCall:
     results: tuple[ResolvedTensor, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ResolvedCheck:
+    """A check of positions with sizes known. offset: in bytes. extent None: there are no positions to check."""
+
+    slot: int
+    offset: int
+    extent: int | None
+
+
 class SizeEvaluator:
     """Values of all sizes of a program from those of its symbols: one generated function, made once."""
 
@@ -86,7 +103,7 @@ def _no_value(dim: Dim) -> int:
 class ShapeClass:
     """A memory plan, sizes and outputs for one tuple of symbol values, and executions that are free to be used."""
 
-    __slots__ = ("_arena_bytes", "_buffer_slots", "_size_slots", "calls", "free", "outputs", "used")
+    __slots__ = ("_arena_bytes", "_buffer_slots", "_size_slots", "free", "outputs", "steps", "used")
 
     def __init__(self, program: HostProgram, resolve: Resolve) -> None:
         plan = plan_memory(
@@ -96,7 +113,7 @@ class ShapeClass:
         self._buffer_slots = [(b.slot, offset) for b, offset in zip(program.buffers, plan.offsets, strict=True)]
         self._size_slots = [(slot, resolve(dim)) for slot, dim in program.sizes]
         self.outputs = [_resolve_output(output, resolve) for output in program.outputs]
-        self.calls = [_resolve_call(step, resolve) for step in program.steps if isinstance(step, ForeignCall)]
+        self.steps = [_resolve_step(step, resolve) for step in program.steps]
         self.free: list[Execution] = []
         self.used = 0
 
@@ -152,6 +169,17 @@ def _resolve_output(output: OutputSlot, resolve: Resolve) -> ResolvedOutput | in
     last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.strides, strict=True))
     used = 0 if 0 in tensor.shape else last + 1
     return ResolvedOutput(tensor, nbytes, nbytes == used * tensor.itemsize and tensor.offset == 0)
+
+
+def _resolve_step(step: Segment | ForeignCall | PositionCheck, resolve: Resolve) -> ResolvedCall | ResolvedCheck | None:
+    """What a step needs besides the table; nothing for compiled code."""
+    if isinstance(step, ForeignCall):
+        return _resolve_call(step, resolve)
+    if isinstance(step, PositionCheck):
+        worst = _resolve_tensor(step.worst, resolve)
+        extent = resolve(step.extent) if resolve(step.count) > 0 else None
+        return ResolvedCheck(worst.slot, worst.offset * worst.itemsize, extent)
+    return None
 
 
 def _resolve_call(step: ForeignCall, resolve: Resolve) -> ResolvedCall:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hidet import dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.errors import CompileError
-from hidet.graph.graph import Graph, Value
+from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import DimType, TensorType
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
@@ -26,7 +26,9 @@ from hidet.runtime.program import (
     HostProgram,
     InputSlot,
     OutputSlot,
+    PositionCheck,
     Segment,
+    Step,
     TensorSlot,
     program_sizes,
 )
@@ -75,7 +77,7 @@ class _Builder:
         constants = [ConstantSlot(self._new_slot(v), n) for n, v in enumerate(graph.constants)]
         outputs = self._outputs()
         self._share_outputs()
-        steps: list[Segment | ForeignCall] = []
+        steps: list[Step] = []
         modules: dict[str, Module] = {}
         pending: list[ScheduledTask] = []
         for step in (*self.scheduled.steps, None):
@@ -214,8 +216,10 @@ class _Builder:
             slot = self.size_slots[dim] = self._new_slot()
         return build.load(table, slot)
 
-    def _foreign(self, step: ForeignStep) -> ForeignCall:
+    def _foreign(self, step: ForeignStep) -> ForeignCall | PositionCheck:
         node = step.node
+        if node.op.kind == "check":
+            return self._check(node)
         assert node.op.call is not None
         arguments: list[TensorSlot | Dim | None] = []
         for value in node.inputs:
@@ -228,6 +232,12 @@ class _Builder:
         results = tuple(self._tensor(v) for v in node.outputs if isinstance(v.type, TensorType))
         self.position += 1
         return ForeignCall(node.op.name, node.op.call, tuple(arguments), results, is_host=node.op.kind == "host")
+
+    def _check(self, node: Node) -> PositionCheck:
+        worst = self._tensor(node.values[0])
+        self.position += 1
+        extent, count, wraps, what = (node.attrs[name] for name in ("extent", "count", "wraps", "what"))
+        return PositionCheck(worst, extent, count, wraps, what, "" if node.loc is None else str(node.loc))
 
 
 def _pointer(table: Var, slot: int, dtype: dtypes.DType) -> Expr:

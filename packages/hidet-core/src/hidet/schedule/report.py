@@ -15,13 +15,15 @@ _NAMED_IN_WARNING = 8
 
 
 def count_nodes(scheduled: ScheduledGraph) -> NodeCounts:
-    """Nodes by class, each once; views that cost nothing are in none. `names` and `places` tell of the nodes that are
-    not plainly scheduled, a task of several by its anchor."""
+    """Nodes by class, each once; checks, and views that cost nothing, are in none. `names` and `places` tell of the
+    nodes that are not plainly scheduled, a task of several by its anchor."""
     counts = {"scheduled": 0, "fallback": 0, "routine": 0, "host": 0, "eager": 0}
     told: list[tuple[str, str, str]] = []
     counted: set[Node] = set()
     for step in scheduled.steps:
         kind = _kind(step)
+        if kind == "check":
+            continue
         nodes = (step.node,) if isinstance(step, ForeignStep) else step.task.nodes
         counts[kind] += len(set(nodes) - counted)
         counted.update(nodes)
@@ -35,7 +37,7 @@ def count_nodes(scheduled: ScheduledGraph) -> NodeCounts:
 
 def _kind(step: ScheduledTask | ForeignStep) -> str:
     if isinstance(step, ForeignStep):
-        return "host" if step.node.op.kind == "host" else "eager"
+        return step.node.op.kind
     if step.task.anchor is not None and step.task.anchor.op.kind == "routine":
         return "routine"
     return "fallback" if step.rule_name == FALLBACK else "scheduled"

@@ -36,6 +36,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="mathematical functions become code of the module",
         ),
         PassSpec(
+            name="check-positions",
+            level="graph",
+            targets=("cpu",),
+            after=("fold-constants",),
+            before=("simplify",),
+            load="hidet.passes.graph.check_positions:CheckPositions",
+            doc="positions outside of their axis end a call with an error, before anything reads there",
+        ),
+        PassSpec(
             name="cpu-pack-weights",
             level="graph",
             targets=("cpu",),

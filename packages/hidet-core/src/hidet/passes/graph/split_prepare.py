@@ -63,8 +63,8 @@ class SplitPrepare:
 
 
 def may_be_prepared(node: Node) -> bool:
-    """Whether a node computes the same at every call if its inputs do: the prepare graph knows no sizes of a call."""
-    if node.op.is_random or node.op.has_effect or is_foreign(node):
+    """Whether a node does the same at every call if its inputs are the same: prepare knows no sizes of a call."""
+    if node.op.is_random or (node.op.kind != "check" and (node.op.has_effect or is_foreign(node))):
         return False
     return not depends_on_sizes(node)
 
@@ -73,7 +73,7 @@ def _split(graph: Graph, candidates: Sequence[Node], main: tuple[Node, ...], res
     needed: set[Value] = set(results)
     nodes: list[Node] = []
     for node in reversed(candidates):
-        if any(value in needed for value in node.outputs):
+        if node.op.has_effect or any(value in needed for value in node.outputs):
             nodes.append(node)
             needed.update(node.values)
     inputs = tuple(value for value in graph.inputs if value in needed)

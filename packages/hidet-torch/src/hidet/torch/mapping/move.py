@@ -94,17 +94,23 @@ def _diag_embed(e: Emitter, x: Value, offset: int = 0, dim1: int = -2, dim2: int
 
 
 def _gather(e: Emitter, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
-    return e.emit("gather", x, index, axis=dim)
+    return e.emit("gather", x, index, axis=dim, wraps=False)
 
 
 def _index_select(e: Emitter, x: Value, dim: int, index: Value) -> Value:
     if x.tensor.rank == 0:
         return x
-    return e.emit("index_select", x, e.reshape(index, e.result.shape[dim % x.tensor.rank :][:1]), axis=dim)
+    places = e.reshape(index, e.result.shape[dim % x.tensor.rank :][:1])
+    return e.emit("index_select", x, places, axis=dim, wraps=False)
 
 
 def _index(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value:
     return e.emit("index", x, *positions(indices))
+
+
+def _unsafe_index(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value:
+    """torch made the positions itself and vouches for them."""
+    return e.emit("index", x, *positions(indices), trusted=True)
 
 
 def positions(indices: Sequence[Value | None]) -> list[Value | None]:
@@ -123,7 +129,7 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Value:
-    return e.emit("embedding", weight, indices)
+    return e.emit("embedding", weight, indices, wraps=False)
 
 
 def _pixel_shuffle(e: Emitter, x: Value, upscale_factor: int) -> Value:
@@ -186,7 +192,7 @@ _SINGLE: dict[str, Handler] = {
     "aten.gather.default": _gather,
     "aten.index_select.default": _index_select,
     "aten.index.Tensor": _index,
-    "aten._unsafe_index.Tensor": _index,
+    "aten._unsafe_index.Tensor": _unsafe_index,
     "aten.embedding.default": _embedding,
     "aten.pixel_shuffle.default": _pixel_shuffle,
     "aten.pixel_unshuffle.default": _pixel_unshuffle,

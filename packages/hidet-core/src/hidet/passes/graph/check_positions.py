@@ -1,0 +1,107 @@
+"""Putting checks before operators that read or write at computed positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from hidet import dims, dtypes
+from hidet.graph.graph import Constant, Graph, Node, Value
+from hidet.graph.operator import Position
+from hidet.graph.position import LOWEST
+from hidet.passes.rewriter import GraphRewriter
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+
+@dataclass(frozen=True)
+class CheckPositions:
+    """Each tensor of positions is folded to its worst, which a `require_positions` node compares with the extent.
+
+    Checks of the graph's own inputs come first, so that nothing is overwritten by a call that fails. Constants are
+    checked here: only those with a wrong position keep their check, which fails where the operator would run.
+    """
+
+    name: ClassVar[str] = "check-positions"
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """One walk; equal checks are made once."""
+        if any(node.op.kind == "check" for node in graph.nodes):
+            return graph
+        wanted = _wanted(graph)
+        if not wanted:
+            return graph
+        rewriter = GraphRewriter(graph, ctx.registry.operators)
+        given = set(graph.inputs)
+        done: set[tuple[Value, Position]] = set()
+
+        def check(node: Node, only_inputs: bool) -> None:
+            for source, position in wanted.get(node, ()):
+                if (source, position) not in done and (source in given or not only_inputs):
+                    done.add((source, position))
+                    _emit(rewriter, node, source, position)
+
+        for node in graph.nodes:
+            check(node, only_inputs=True)
+        for node in graph.nodes:
+            check(node, only_inputs=False)
+            rewriter.keep(node)
+        return rewriter.finish(graph.outputs)
+
+
+def _wanted(graph: Graph) -> dict[Node, list[tuple[Value, Position]]]:
+    """The tensors of positions that may be wrong, by the nodes that read them."""
+    found: dict[Node, list[tuple[Value, Position]]] = {}
+    for node in graph.nodes:
+        if node.op.positions is None:
+            continue
+        types = [None if value is None else value.type for value in node.inputs]
+        for position in node.op.positions(types, node.attrs):
+            source = node.inputs[position.input]
+            if source is not None and not _is_right(source, position, graph.constants.get(source)):
+                found.setdefault(node, []).append((source, position))
+    return found
+
+
+def _is_right(source: Value, position: Position, constant: Constant | None) -> bool:
+    """Whether positions are known to exist: there are none, or they are constants on an axis of known extent."""
+    if 0 in source.tensor.shape:
+        return True
+    if constant is None or not isinstance(position.extent, int):
+        return False
+    data = constant.numpy() if position.level is None else constant.numpy()[..., position.level]
+    lowest = -position.extent if position.wraps else 0
+    return bool(data.min() >= lowest and data.max() < position.extent)
+
+
+def _emit(rewriter: GraphRewriter, node: Node, source: Value, position: Position) -> None:
+    what = f"operator {node.op.name}: input {_input_name(node.op.inputs, position.input)}"
+    if position.level is not None:
+        source = rewriter.emit("select", source, axis=-1, index=position.level, at=node)
+    value = source
+    if value.tensor.dtype != dtypes.i64:
+        value = rewriter.emit("cast", value, dtype=dtypes.i64, at=node)
+    wraps = position.wraps and source.tensor.dtype.is_signed
+    if wraps:
+        mask = rewriter.emit("shift_right", value, rewriter.constant(63, value), at=node)
+    else:
+        mask = rewriter.constant(LOWEST, value)
+    folded = rewriter.emit("bitwise_xor", value, mask, at=node)
+    worst = rewriter.emit("amax", folded, at=node)
+    rewriter.emit(
+        "require_positions",
+        worst,
+        extent=position.extent,
+        count=dims.product(source.tensor.shape),
+        wraps=wraps,
+        what=what,
+        at=node,
+    )
+
+
+def _input_name(names: Sequence[str], number: int) -> str:
+    """The operator's name of an input; those of a list are numbered."""
+    last = len(names) - 1
+    return f"{names[last][:-1]}[{number - last}]" if names[min(number, last)].endswith("*") else names[number]

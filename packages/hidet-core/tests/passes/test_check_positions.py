@@ -1,0 +1,102 @@
+"""Checks stand before what reads at computed positions, and fail before anything is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hidet import dims, dtypes
+from hidet.context import CompileContext, make_context
+from hidet.graph import Graph, GraphBuilder, TensorType, Value
+from hidet.passes.graph.check_positions import CheckPositions
+
+
+@pytest.fixture(scope="module")
+def ctx() -> CompileContext:
+    return make_context("cpu", {"cache": False})
+
+
+def _checked(ctx: CompileContext, build: Callable[[GraphBuilder], list[Value]]) -> Graph:
+    builder = GraphBuilder(ctx.registry.operators)
+    return CheckPositions().run(builder.build(build(builder)), ctx)
+
+
+def _names(graph: Graph) -> list[str]:
+    return [node.op.name for node in graph.nodes]
+
+
+def _table(b: GraphBuilder) -> Value:
+    return b.input(TensorType(dtypes.f32, (10, 4)), "table")
+
+
+def _index(b: GraphBuilder, name: str = "index", rows: Any = 3) -> Value:
+    return b.input(TensorType(dtypes.i64, (rows,)), name)
+
+
+def test_checks_of_inputs_come_before_everything_else(ctx: CompileContext) -> None:
+    def build(b: GraphBuilder) -> list[Value]:
+        x, index = _table(b), _index(b)
+        return [b.emit("embedding", b.emit("relu", x), index, wraps=False)]
+
+    assert _names(_checked(ctx, build)) == ["bitwise_xor", "amax", "require_positions", "relu", "embedding"]
+
+
+def test_computed_positions_are_checked_where_they_are_used(ctx: CompileContext) -> None:
+    def build(b: GraphBuilder) -> list[Value]:
+        x, index = _table(b), _index(b)
+        return [b.emit("index_select", x, b.emit("neg", index))]
+
+    assert _names(_checked(ctx, build)) == [
+        *("neg", "shift_right", "bitwise_xor", "amax", "require_positions", "index_select")
+    ]
+
+
+def test_equal_checks_are_made_once(ctx: CompileContext) -> None:
+    def build(b: GraphBuilder) -> list[Value]:
+        x, y, index = _table(b), b.input(TensorType(dtypes.f32, (10, 2)), "y"), _index(b)
+        return [b.emit("embedding", x, index), b.emit("embedding", y, index)]
+
+    assert _names(_checked(ctx, build)).count("require_positions") == 1
+
+
+@pytest.mark.parametrize(("positions", "checks"), [([0, 9, -10], 0), ([10], 1), ([-11], 1)])
+def test_constants_are_checked_while_compiling(ctx: CompileContext, positions: list[int], checks: int) -> None:
+    def build(b: GraphBuilder) -> list[Value]:
+        return [b.emit("embedding", _table(b), b.constant(np.array(positions)))]
+
+    assert _names(_checked(ctx, build)).count("require_positions") == checks
+
+
+def test_no_positions_need_no_check(ctx: CompileContext) -> None:
+    assert _names(_checked(ctx, lambda b: [b.emit("embedding", _table(b), _index(b, rows=0))])) == ["embedding"]
+
+
+def test_each_part_of_index_tuples_is_checked_against_its_axis(ctx: CompileContext) -> None:
+    def build(b: GraphBuilder) -> list[Value]:
+        return [b.emit("gather_nd", _table(b), b.input(TensorType(dtypes.i32, (3, 2)), "index"))]
+
+    checks = [node for node in _checked(ctx, build).nodes if node.op.name == "require_positions"]
+    assert [node.attrs["extent"] for node in checks] == [10, 4]
+
+
+def test_lists_of_index_tensors_are_named_by_number(ctx: CompileContext) -> None:
+    def build(b: GraphBuilder) -> list[Value]:
+        return [b.emit("index", _table(b), None, _index(b))]
+
+    (check,) = (node for node in _checked(ctx, build).nodes if node.op.name == "require_positions")
+    assert check.attrs["what"] == "operator index: input indices[1]"
+    assert check.attrs["extent"] == 4
+
+
+def test_sizes_may_be_symbolic(ctx: CompileContext) -> None:
+    rows = dims.symbol("rows", 0)
+
+    def build(b: GraphBuilder) -> list[Value]:
+        x = b.input(TensorType(dtypes.f32, (rows, 4)), "x")
+        return [b.emit("embedding", x, _index(b))]
+
+    (check,) = (node for node in _checked(ctx, build).nodes if node.op.name == "require_positions")
+    assert check.attrs["extent"] == rows
