@@ -21,6 +21,14 @@ def boxes(columns: int) -> Array:
     return given[:, 5 - columns :]
 
 
+def overlapping(count: int) -> tuple[Array, ...]:
+    """Boxes, scores, and the three limits."""
+    random = np.random.default_rng(count)
+    placed = random.random((2, count, 4)).astype(np.float32)
+    scores = random.integers(0, 9, (2, 3, count)).astype(np.float32) / 8
+    return placed, scores, np.array(6), np.array(0.3, np.float32), np.array(0.2, np.float32)
+
+
 IMAGE = random_array(2, 4, 8, 7)
 CODES = np.arange(-32, 32).reshape(4, 16).astype(dtypes.i4.numpy())
 SCALES = np.linspace(0.1, 2, 16, dtype=np.float32)
@@ -49,6 +57,10 @@ CASES: dict[str, tuple[str, tuple[Array | None, ...], dict[str, Any]]] = {
     "roi_align": ("roi_align", (IMAGE, boxes(4), np.array([1, 0, 1])), {"size": (2, 3)}),
     "roi_align max": ("roi_align", (IMAGE, boxes(4), np.array([1, 0, 1])), {"size": (2, 2), "mode": "max"}),
     "roi_pool": ("roi_pool", (IMAGE, boxes(5)), {"size": (2, 3)}),
+    "determinant": ("determinant", (random_array(2, 3, 5, 5),), {}),
+    "determinant of f16": ("determinant", (random_array(4, 3, 3, dtype="float16"),), {}),
+    "suppress_overlaps": ("suppress_overlaps", overlapping(40), {}),
+    "suppress_overlaps of centred boxes": ("suppress_overlaps", overlapping(7), {"centred": True}),
     "affine_grid": ("affine_grid", (random_array(2, 2, 3),), {"space": (5, 4)}),
     "deform_columns": (
         "deform_columns",

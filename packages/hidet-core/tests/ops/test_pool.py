@@ -61,6 +61,32 @@ def test_average_pooling_divides_by_the_override(apply: Any, make: Any, assert_m
     assert_matches(apply("avg_pool", x, kernel=(3, 3), padding=1, divisor_override=5), theirs, scale=4)
 
 
+@pytest.mark.parametrize("include_pad", (False, True))
+@pytest.mark.parametrize("ceil_mode", (False, True))
+def test_dilated_averages_divide_by_the_taps_on_the_input(
+    ceil_mode: bool, include_pad: bool, apply: Any, make: Any, assert_matches: Any
+) -> None:
+    for extent, taps, step, spread, pad in ((9, 3, 2, 2, 2), (7, 2, 3, 3, 1), (6, 3, 1, 1, 1), (11, 2, 4, 2, 1)):
+        x = make((1, 1, extent), "float64", 1, 2)
+        got = apply(
+            "avg_pool", x, kernel=(taps,), stride=step, padding=pad, dilation=spread,
+            ceil_mode=ceil_mode, count_include_pad=include_pad,
+        )  # fmt: skip
+        averages = []
+        for i in range(got.shape[2]):
+            places = [i * step - pad + tap * spread for tap in range(taps)]
+            inside = [p for p in places if 0 <= p < extent]
+            counted = [p for p in places if -pad <= p < extent + pad] if include_pad else inside
+            averages.append(sum(x[0, 0, p].item() for p in inside) / len(counted))
+        assert_matches(got[0, 0], torch.tensor(averages, dtype=torch.float64))
+
+
+def test_dilated_lp_pooling_takes_every_second_element(apply: Any, make: Any, assert_matches: Any) -> None:
+    x = make((1, 2, 9))
+    theirs = F.lp_pool1d(x[:, :, ::2].contiguous(), 2.0, 3, 1)
+    assert_matches(apply("lp_pool", x, kernel=(3,), stride=2, dilation=2), theirs, scale=8)
+
+
 def test_lp_pooling_agrees_with_torch(apply: Any, make: Any, assert_matches: Any) -> None:
     x = make((2, 3, 7, 8))
     for p in (2, 4):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hidet.compute.overlap import suppress
 from hidet.errors import UnsupportedOp, suggestion
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ def _unique(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[
     return [values.astype(x.dtype), inverse.reshape(shape).astype(np.int64), counts.astype(np.int64)]
 
 
+def _determinant(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[Array]:
+    (x,) = arrays
+    return [np.linalg.det(x if x.dtype == np.float64 else x.astype(np.float32))]
+
+
 ROUTINES: Mapping[str, RoutineSpec] = {
     spec.name: spec
     for spec in (
@@ -140,6 +146,24 @@ ROUTINES: Mapping[str, RoutineSpec] = {
             "Distinct elements in ascending order (slices along `axis` if given), where each element of x is among "
             "them, and how often each occurs. NaN differs from NaN.",
             _unique,
+        ),
+        RoutineSpec(
+            "determinant",
+            ("x",),
+            ("determinants",),
+            (),
+            "Determinants of the square matrices x[..., n, n], in the arithmetic type.",
+            _determinant,
+        ),
+        RoutineSpec(
+            "suppress",
+            ("boxes", "scores", "most", "threshold", "least"),
+            ("kept",),
+            (("centred", False),),
+            "For scores[image, class, box] the boxes kept, best score first, then -1: those that overlap no better "
+            "kept one by more than `threshold`, with a score above `least`, at most `most`. boxes[image, box, 4] are "
+            "opposite corners, or centres and sizes when `centred`.",
+            suppress,
         ),
     )
 }

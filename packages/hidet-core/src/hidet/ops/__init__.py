@@ -5,7 +5,8 @@
     matmul, conv, pool, normalize, attention  anchors: scheduled by rules, others fuse into them
     view, move, gather, scatter               data movement
     create, random, cast                      new tensors, element types
-    interpolate, resample, region             resampling, regions of images
+    interpolate, resample, region, detect     resampling, regions of images
+    linear_algebra                            matrices as a whole
     quantize                                  integers and small floats with scales
     control                                   sub-graphs, sizes that depend on data
     check                                     errors of a call that depend on data
@@ -52,6 +53,8 @@ FAMILIES = (
     "region",
     "control",
     "check",
+    "detect",
+    "linear_algebra",
 )
 
 

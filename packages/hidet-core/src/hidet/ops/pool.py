@@ -152,12 +152,13 @@ def _avg_pool(
     kernel: Sequence[int],
     stride: Numbers | None,
     padding: Padding,
+    dilation: Numbers,
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Definition:
     require_dtype("avg_pool", x, "float")
-    windows = windows_of("avg_pool", x, kernel, stride, padding, 1, ceil_mode)
+    windows = windows_of("avg_pool", x, kernel, stride, padding, dilation, ceil_mode)
 
     def value(*axes: Expr) -> Expr:
         lead, out = axes[: len(windows.lead)], axes[len(windows.lead) :]
@@ -176,18 +177,27 @@ def averaged_count(
     if divisor_override is not None:
         return number(divisor_override, dtype)
     count: Expr = build.index(1)
-    for i, extent, taps, step, (before, after), (low, high) in zip(
-        out, windows.space, windows.kernel, windows.strides, windows.pads, windows.overhang, strict=True
-    ):
-        covered: Expr = build.index(taps)
-        if low or high:
-            start = i * step - before
-            end = build.minimum(start + taps, build.index(extent + after))
-            covered = end - start
-            if not include_pad:
-                covered = build.minimum(end, build.index(extent)) - build.maximum(start, 0)
-        count = count * covered
+    for axis, i in enumerate(out):
+        count = count * _covered(windows, axis, i, include_pad)
     return build.cast(count, dtype)
+
+
+def _covered(windows: Windows, axis: int, i: Expr, include_pad: bool) -> Expr:
+    """How many taps of window `i` of an axis lie on the input, or on its padding."""
+    taps, spread = windows.kernel[axis], windows.dilations[axis]
+    extent, (before, after) = windows.space[axis], windows.pads[axis]
+    if windows.overhang[axis] == (False, False):
+        return build.index(taps)
+    start = i * windows.strides[axis] - before
+    if spread == 1:
+        end = build.minimum(start + taps, build.index(extent + after))
+        return build.minimum(end, build.index(extent)) - build.maximum(start, 0) if not include_pad else end - start
+    # Taps before a place are those whose distance from the window's start is below it.
+    limit = build.index(extent + after if include_pad else extent)
+    below_end = build.minimum((limit - start + (spread - 1)) // spread, taps)
+    if include_pad:
+        return below_end
+    return build.maximum(below_end - build.maximum((spread - 1 - start) // spread, 0), 0)
 
 
 def _window_sum(
@@ -202,10 +212,17 @@ def _window_sum(
 
 
 def _lp_pool(
-    x: Operand, *, p: float, kernel: Sequence[int], stride: Numbers | None, padding: Padding, ceil_mode: bool
+    x: Operand,
+    *,
+    p: float,
+    kernel: Sequence[int],
+    stride: Numbers | None,
+    padding: Padding,
+    dilation: Numbers,
+    ceil_mode: bool,
 ) -> Definition:
     require_dtype("lp_pool", x, "float")
-    windows = windows_of("lp_pool", x, kernel, stride, padding, 1, ceil_mode)
+    windows = windows_of("lp_pool", x, kernel, stride, padding, dilation, ceil_mode)
 
     def power(element: Expr) -> Expr:
         wide = widen(element)
@@ -252,6 +269,7 @@ SPECS: tuple[OperatorSpec, ...] = (
             KERNEL,
             STRIDE,
             PADDING,
+            _DILATION,
             CEIL_MODE,
             Attribute("count_include_pad", True, "padding counts as zeros"),
             Attribute("divisor_override", None, "divide by this instead of the count"),
@@ -263,7 +281,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="lp_pool",
         inputs=("x",),
-        attributes=(Attribute("p", 2), KERNEL, STRIDE, PADDING, CEIL_MODE),
+        attributes=(Attribute("p", 2), KERNEL, STRIDE, PADDING, _DILATION, CEIL_MODE),
         kind="anchor",
         define=_lp_pool,
         doc="(sum of |x| ** p) ** (1 / p) of each window; ONNX LpPool. Floating-point types.",

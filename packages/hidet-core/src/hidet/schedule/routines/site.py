@@ -36,4 +36,13 @@ class RoutineKernel:
     body: Stmt
 
 
+def unflatten(position: Expr, extents: Sequence[Expr]) -> list[Expr]:
+    """Indices of the element number `position` in row-major order."""
+    indices: list[Expr] = []
+    for extent in reversed(extents):
+        indices.append(position % extent)
+        position = position // extent
+    return indices[::-1]
+
+
 RoutineProgram = Callable[[RoutineSite], RoutineKernel]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from hidet import dims
@@ -12,7 +11,7 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
 from hidet.schedule.routines.merge_sort import insert, merge_sort
-from hidet.schedule.routines.site import RoutineKernel, RoutineSite
+from hidet.schedule.routines.site import RoutineKernel, RoutineSite, unflatten
 from hidet.schedule.routines.sort_record import RecordFormat
 
 # Up to so many best elements are kept in order while the row is read once; more are taken from the sorted row.
@@ -41,7 +40,7 @@ class _Rows:
         self.cut = axis % max(self.x.rank, 1)
         self.others = [extent for position, extent in enumerate(self.x.shape) if position != self.cut]
         self.rows = dims.product(self.others)
-        self.outer = _unflatten(self.item, [site.size(extent) for extent in self.others])
+        self.outer = unflatten(self.item, [site.size(extent) for extent in self.others])
         self.format = RecordFormat(self.x.dtype, descending)
 
     def kernel(self, k: Dim | None) -> RoutineKernel:
@@ -117,12 +116,3 @@ class _Rows:
             ],
             start,
         )
-
-
-def _unflatten(position: Expr, extents: Sequence[Expr]) -> list[Expr]:
-    """Indices of the element number `position` in row-major order."""
-    indices: list[Expr] = []
-    for extent in reversed(extents):
-        indices.append(position % extent)
-        position = position // extent
-    return indices[::-1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hidet.schedule.routines.determinant import determinant_program
+from hidet.schedule.routines.overlap import suppress_program
 from hidet.schedule.routines.site import RoutineProgram
 from hidet.schedule.routines.sorting import sort_program, topk_program
 
@@ -11,4 +13,6 @@ ROUTINE_PROGRAMS: Mapping[str, RoutineProgram] = {
     "sort": sort_program,
     "argsort": sort_program,
     "topk": topk_program,
+    "determinant": determinant_program,
+    "suppress": suppress_program,
 }
