@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
-    from hidet.plugins.specs import PassSpec, ScheduleSpec
+    from hidet.plugins.specs import FrontendSpec, PassSpec, ScheduleSpec
 
 HIDET_API = 1
 
@@ -33,6 +34,20 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             epilogue="element-wise",
             load="hidet.schedule.fallback:FallbackRule",
             doc="a plain loop nest for any task",
+        )
+    ]
+
+
+def hidet_frontends() -> Iterable[FrontendSpec]:
+    """Graphs in text form."""
+    from hidet.plugins.specs import FrontendSpec
+
+    return [
+        FrontendSpec(
+            name="text",
+            accepts=lambda model: isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".hir"),
+            load="hidet.graph.text_file:import_text",
+            doc="a graph as hidet prints it: a path ending in .hir",
         )
     ]
 

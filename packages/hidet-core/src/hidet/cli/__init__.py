@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-from pathlib import Path
 
 import click
 
+from hidet.cli.cache import cache
+from hidet.cli.model import compile_model, run_model
+from hidet.cli.output import json_option, print_json
 from hidet.errors import HidetError, suggestion
 from hidet.plugins.registry import Registry
 
@@ -51,13 +52,6 @@ class _PluginGroup(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-
-
-def _print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2, default=str))
-
-
 @click.group(cls=_PluginGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="hidet-core", prog_name="hidet")
 def main() -> None:
@@ -77,7 +71,7 @@ def plugins(verbose: bool, as_json: bool) -> None:
     # Not `load_registry`: the problems are the output here, so they are neither warned about nor raised.
     registry = discover(os.environ.get("HIDET_PLUGINS"))
     if as_json:
-        _print_json(plugins_as_json(registry))
+        print_json(plugins_as_json(registry))
     else:
         print_plugins(registry, Console(), is_verbose=verbose)
 
@@ -91,7 +85,7 @@ def doctor(as_json: bool) -> None:
 
     checks = examine(discover(os.environ.get("HIDET_PLUGINS")))
     if as_json:
-        _print_json([dataclasses.asdict(check) for check in checks])
+        print_json([dataclasses.asdict(check) for check in checks])
     else:
         colours = {"ok": "green", "warn": "yellow", "fail": "red"}
         for check in checks:
@@ -100,67 +94,5 @@ def doctor(as_json: bool) -> None:
         raise SystemExit(1)
 
 
-@main.group()
-def cache() -> None:
-    """Look into the kernel cache, or empty it."""
-
-
-@cache.command()
-@json_option
-def status(as_json: bool) -> None:
-    """Directory, entries and sizes."""
-    from hidet.cache import open_cache
-
-    found = open_cache().status()
-    if as_json:
-        shown = {name: getattr(found, name) for name in ("directory", "entries", "size", "size_cap", "problem")}
-        _print_json(shown)
-        return
-    click.echo(f"directory  {found.directory or 'none: caching is off'}")
-    click.echo(f"entries    {found.entries}")
-    click.echo(f"size       {_mib(found.size)} of at most {_mib(found.size_cap)}")
-    if found.problem is not None:
-        click.echo(f"problem    {found.problem}")
-
-
-@cache.command()
-@json_option
-def clear(as_json: bool) -> None:
-    """Delete all entries."""
-    from hidet.cache import open_cache
-
-    kernel_cache = open_cache()
-    deleted = kernel_cache.clear()
-    if as_json:
-        _print_json({"deleted": deleted, "directory": kernel_cache.status().directory})
-    else:
-        click.echo(f"deleted {deleted} {'entry' if deleted == 1 else 'entries'}")
-
-
-@cache.command()
-@click.argument("digest")
-@json_option
-def explain(digest: str, as_json: bool) -> None:
-    """Show the key of the entry whose name starts with DIGEST, and how the most similar other entry differs."""
-    from hidet.cache import open_cache
-
-    kernel_cache = open_cache()
-    key = kernel_cache.find(digest)
-    explanation = kernel_cache.explain(key)
-    nearest: Path | None = explanation.nearest.path if explanation.nearest is not None else None
-    if as_json:
-        differences = [dataclasses.asdict(difference) for difference in explanation.differences]
-        shown = {"digest": key.digest, "key": dict(key.fields), "nearest": nearest, "differences": differences}
-        _print_json(shown)
-        return
-    for name, value in dict(key.fields).items():
-        click.echo(f"{name}: {value}")
-    click.echo(str(explanation))
-
-
-def _mib(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB"
-
-
-if __name__ == "__main__":
-    main()
+for _command in (cache, compile_model, run_model):
+    main.add_command(_command)

@@ -1,0 +1,5 @@
+"""`python -m hidet.cli`: the `hidet` command."""
+
+from hidet.cli import main
+
+main()
