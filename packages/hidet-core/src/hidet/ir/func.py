@@ -17,7 +17,8 @@ EXPORTED = ("export", True)
 SHARED = "shared"
 """Key of an attribute of device functions that several programs have in common and call too seldom to inline them.
 
-In a large graph those of a module with equal values are compiled once, as a module of their own. They call no function.
+Functions of one module with equal values form a group; `hidet.schedule.shared` makes groups, and names their functions
+so that equal names mean equal functions, in every program.
 """
 
 
@@ -38,6 +39,7 @@ class Function:
     grid_vars: tuple[Var, ...] = ()
     result: ValueType | None = None
     attributes: tuple[tuple[str, object], ...] = ()
+    _digest: str | None = field(default=None, init=False, repr=False)  # kept by `hidet.ir.structural`
 
 
 @dataclass(frozen=True, slots=True, eq=False)

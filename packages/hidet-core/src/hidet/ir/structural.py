@@ -133,13 +133,15 @@ class _Scope:
         return f"{type_.dtype.name}x{type_.lanes}{self.text(type_.shape)}{{{strides}}}@{type_.space}"
 
     def function(self, function: Function) -> str:
-        """A function has variables of its own, so it is described by a scope of its own."""
-        inner = _Scope(self.operand_shapes)
-        head = [function.params, function.grid_vars, function.body]
-        signature = [inner.text(value) for value in head]
-        rest = [inner.text(value) for value in (function.result, function.kind, function.attributes)]
-        lines = ";".join(inner.lines)
-        return f"function {function.name!r} {' '.join([*signature, *rest])} {{{lines}}}"
+        """A function has variables of its own: it is described by a scope of its own, and by a digest found once."""
+        if function._digest is None:
+            inner = _Scope(self.operand_shapes)
+            head = [function.params, function.grid_vars, function.body]
+            rest = [function.result, function.kind, function.attributes]
+            last = " ".join([inner.text(value) for value in (*head, *rest)])
+            digest = blake2b("\n".join([*inner.lines, last]).encode(), digest_size=32).hexdigest()
+            object.__setattr__(function, "_digest", digest)
+        return f"function {function.name!r} {function._digest}"
 
     def record(self, value: Any) -> str:
         """A module, definition or stage, field by field."""

@@ -131,11 +131,6 @@ def rename_module(module: Module, names: dict[str, str]) -> Module:
     return _renamed(module, names, calls_change)
 
 
-def rename_calls(module: Module, names: dict[str, str]) -> Module:
-    """The module with calls of functions that it does not define renamed."""
-    return _renamed(module, names, calls_change=True)
-
-
 def _renamed(module: Module, names: dict[str, str], calls_change: bool) -> Module:
     def change(n: IRNode) -> IRNode | None:
         if isinstance(n, Launch) and n.kernel in names:

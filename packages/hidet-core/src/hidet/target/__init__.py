@@ -21,7 +21,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompileJob:
-    """A module to compile under a name; `effort` is an optimisation level, 1 for code that runs once a call."""
+    """A module to compile under a name; `effort` is an optimisation level, 0 for code that costs nothing to run."""
 
     name: str
     module: Module

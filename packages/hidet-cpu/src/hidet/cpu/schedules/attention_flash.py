@@ -94,7 +94,7 @@ def flash_kernel(problem: AttentionProblem, shape: TileShape, key_block: int) ->
     function = Function("attention", scope.params, build.seq(stmts), kind="kernel", grid_vars=(*leading, item))
     products = problem.keys * (shape.pitch * (problem.depth + problem.width))
     cost = dims.floordiv(products, _MULTIPLY_ADDS_PER_NANOSECOND) + 1
-    return AttentionKernel(function, tuple(product_functions(shape)), scope, (*problem.leading, blocks), cost)
+    return AttentionKernel(function, product_functions(shape), scope, (*problem.leading, blocks), cost)
 
 
 def _local_arrays(problem: AttentionProblem, shape: TileShape, key_block: int) -> _Arrays:

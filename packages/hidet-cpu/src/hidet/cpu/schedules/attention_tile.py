@@ -8,6 +8,7 @@ scores take rows of k and columns of q transposed, weighted sums take columns of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
 from hidet.ir.types import BufferType, PointerType, VectorType
+from hidet.schedule.shared import share_functions
 
 # Rows of a tile of so many vectors. 24 accumulators leave 8 of 32 registers for factors; six rows by four vectors load
 # least per multiply-add, and more than eight rows need more addresses than x86 has general registers.
@@ -101,21 +103,24 @@ class Product:
             build.address(factor, 0),
             build.index(0 if self.factor is None else 1),
         )
+        functions = dict(zip(shape.rows, product_functions(shape), strict=True))
         *fewer, most = sorted(shape.rows)
-        stmt: Stmt = Evaluate(build.call(_function_name(most), *arguments, type=build.INDEX))
+        stmt: Stmt = Evaluate(build.call(functions[most].name, *arguments, type=build.INDEX))
         for count in reversed(fewer):
-            smaller = Evaluate(build.call(_function_name(count), *arguments, type=build.INDEX))
+            smaller = Evaluate(build.call(functions[count].name, *arguments, type=build.INDEX))
             stmt = If(vectors <= count, smaller, stmt)
         return stmt
 
 
-def product_functions(shape: TileShape) -> list[Function]:
-    """The functions that `Product.compute` calls."""
-    return [_product_function(shape, vectors) for vectors in shape.rows]
+def product_functions(shape: TileShape) -> tuple[Function, ...]:
+    """The functions that `Product.compute` calls, in the order of `shape.rows`."""
+    return _product_group(shape.dtype, shape.lanes, tuple(shape.rows.items()))
 
 
-def _function_name(vectors: int) -> str:
-    return f"product_of_{vectors}"
+@functools.cache
+def _product_group(dtype: DType, lanes: int, rows: tuple[tuple[int, int], ...]) -> tuple[Function, ...]:
+    shape = TileShape(dtype, lanes, dict(rows))
+    return share_functions([_product_function(shape, vectors) for vectors in shape.rows])
 
 
 def _product_function(shape: TileShape, vectors: int) -> Function:
@@ -150,7 +155,7 @@ def _product_function(shape: TileShape, vectors: int) -> Function:
     loop = For(first, build.index(0), rows, build.seq(stmts), step=height)
     parameters = (element, row_stride, step_stride, columns, result, rows, steps, factor, is_added)
     return Function(
-        _function_name(vectors),
+        f"product_of_{vectors}",
         parameters,
         build.seq([loop, Return(build.index(0))]),
         result=build.INDEX,

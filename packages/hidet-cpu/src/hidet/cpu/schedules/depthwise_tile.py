@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from hidet import dims
@@ -10,9 +11,10 @@ from hidet.cpu.schedules.gemm_tile import EDGE_ROWS, TileShape, multiply_add
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import SHARED, Function
+from hidet.ir.func import Function
 from hidet.ir.stmt import Assign, Declare, For, If, Return, Stmt, Store
 from hidet.ir.types import PointerType
+from hidet.schedule.shared import share_functions
 
 
 def choose_tile(
@@ -40,8 +42,16 @@ def tile_functions(shape: TileShape, channels: Dim, is_ragged: bool) -> dict[tup
     counts = (shape.vectors,) if dims.divisibility(channels) % shape.columns == 0 else range(1, shape.vectors + 1)
     listed = (*counts, 0) if is_ragged else tuple(counts)
     return {
-        (pixels, many): _tile_function(shape, pixels, many) for pixels in (shape.rows, *EDGE_ROWS) for many in listed
+        (pixels, many): function
+        for many in listed
+        for pixels, function in zip((shape.rows, *EDGE_ROWS), _tile_group(shape, many), strict=True)
     }
+
+
+@functools.cache
+def _tile_group(shape: TileShape, vectors: int) -> tuple[Function, ...]:
+    """The functions for tiles of so many vectors, most pixels first."""
+    return share_functions([_tile_function(shape, pixels, vectors) for pixels in (shape.rows, *EDGE_ROWS)])
 
 
 def _tile_function(shape: TileShape, pixels: int, vectors: int) -> Function:
@@ -88,5 +98,5 @@ def _tile_function(shape: TileShape, pixels: int, vectors: int) -> Function:
         body,
         "device",
         result=index,
-        attributes=(("inline", False), (SHARED, vectors)),
+        attributes=(("inline", False),),
     )

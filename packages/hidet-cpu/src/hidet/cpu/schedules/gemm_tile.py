@@ -9,6 +9,7 @@ Columns come from packed panels (see `hidet.cpu.ops`). A step loads one element 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -18,9 +19,10 @@ from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Const, Expr, Var
-from hidet.ir.func import SHARED, Function
+from hidet.ir.func import Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
 from hidet.ir.types import PointerType, VectorType
+from hidet.schedule.shared import share_functions
 
 if TYPE_CHECKING:
     from hidet.cpu.target import CpuTarget
@@ -127,17 +129,34 @@ def tile_functions(
     element: dtype of the rows. step: 1 where that is known. unroll: steps that a whole tile does at once; `steps` is a
     multiple of it.
     """
-    return {
-        (rows, count): _tile_function(
-            shape, rows, count, element, step, unroll if (rows, count) == (shape.rows, shape.vectors) else 1
-        )
-        for rows in (shape.rows, *EDGE_ROWS)
+    known_step = step.value if isinstance(step, Const) and isinstance(step.value, int) else None
+    groups = {
+        count: _tile_group(shape, count, element, known_step, unroll if count == shape.vectors else 1)
         for count in counts
+    }
+    return {
+        (rows, count): function
+        for count, group in groups.items()
+        for rows, function in zip((shape.rows, *EDGE_ROWS), group, strict=True)
     }
 
 
+@functools.cache
+def _tile_group(
+    shape: TileShape, vectors: int, element: DType, known_step: int | None, unroll: int
+) -> tuple[Function, ...]:
+    """The functions for tiles of so many vectors, highest first; `unroll` is for the whole tile."""
+    heights = (shape.rows, *EDGE_ROWS)
+    return share_functions(
+        [
+            _tile_function(shape, rows, vectors, element, known_step, unroll if rows == shape.rows else 1)
+            for rows in heights
+        ]
+    )
+
+
 def _tile_function(
-    shape: TileShape, rows: int, vectors: int, element: DType, known_step: Expr, unroll: int
+    shape: TileShape, rows: int, vectors: int, element: DType, known_step: int | None, unroll: int
 ) -> Function:
     index, pointer = build.INDEX, PointerType(shape.dtype)
     arguments = TileArguments(
@@ -155,7 +174,7 @@ def _tile_function(
         buffer=Var("buffer", PointerType(shape.dtype, "local")),
         continued=Var("continued", dtypes.boolean),
     )
-    stride = known_step if isinstance(known_step, Const) else arguments.step
+    stride = arguments.step if known_step is None else build.index(known_step)
     body = build.seq([*_multiply(shape, rows, vectors, element, stride, unroll, arguments), Return(build.index(0))])
     parameters = tuple(v for v in arguments.listed() if isinstance(v, Var))
     # Inlined, the loops of a dozen tiles would be optimised as one, in more than linear time.
@@ -165,7 +184,7 @@ def _tile_function(
         body,
         "device",
         result=index,
-        attributes=(("inline", False), (SHARED, vectors)),
+        attributes=(("inline", False),),
     )
 
 
