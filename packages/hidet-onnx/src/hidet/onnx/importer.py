@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from hidet.context import CompileContext
 from hidet.dims import Dim
-from hidet.errors import HidetError, ImportFailed
+from hidet.errors import HidetError, ImportFailed, UnsupportedOp
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.graph import Constant
+from hidet.graph.types import ValueType
 from hidet.loc import Loc
 from hidet.onnx.attributes import AttributeReader
 from hidet.onnx.check import require_supported
@@ -168,10 +169,12 @@ class _Importer:
                 if name not in names:
                     raise ImportFailed(f"a {what} is given for {name!r}, which is no input: {', '.join(names)}")
 
-    def _input(self, name: str, type_: Any) -> Value:
+    def _input(self, name: str, type_: ValueType) -> Value:
+        if not isinstance(type_, TensorType):
+            raise UnsupportedOp(f"input {name!r} is a {type_}: only tensors can be passed to a compiled graph")
         value = self.builder.input(type_, identifier(name))
         self.emitter.known.inputs.add(value)
-        if name in self.values and isinstance(type_, TensorType):
+        if name in self.values:
             self.given[value] = self.values[name]
         return value
 

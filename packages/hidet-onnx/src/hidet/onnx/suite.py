@@ -172,35 +172,32 @@ def _array(item: Any) -> Any:
 # --- many processes --------------------------------------------------------------------------------------------------
 
 
-def run_part(part: int, parts: int, pattern: str) -> Iterator[Outcome]:
-    """Run the tests of one part whose names match."""
-    wanted = re.compile(pattern)
-    for case in cases():
-        if is_in_part(case.name, part, parts) and wanted.search(case.name):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                yield run_case(case)
-
-
 def run_processes(jobs: int, part: int, parts: int, pattern: str) -> list[Outcome]:
-    """Run a part of the suite in `jobs` processes. A process that dies fails the test it was at."""
+    """Run a part of the suite in `jobs` processes. One that dies fails the test it was at; another takes its place."""
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as folder:
-        running = []
-        for job in range(jobs):
-            path = Path(folder) / f"{job}.jsonl"
-            arguments = ["--worker", str(path), "--part", f"{part + job * parts}/{parts * jobs}", "--pattern", pattern]
-            command = [sys.executable, "-m", "hidet.onnx.suite", *arguments]
-            running.append((path, subprocess.Popen(command, stdout=subprocess.DEVNULL)))
-        for path, process in running:
+        paths = [Path(folder) / f"{job}.jsonl" for job in range(jobs)]
+        running = {job: _start(path, job, jobs, part, parts, pattern) for job, path in enumerate(paths)}
+        while running:
+            job, process = next(iter(running.items()))
             code = process.wait()
-            lines = path.read_text().splitlines() if path.exists() else []
-            outcomes += [_parsed(line) for line in lines if not line.startswith("start ")]
-            if code and lines and lines[-1].startswith("start "):
-                outcomes.append(Outcome(lines[-1][6:], "fail", f"the process died with code {code}", (), {}, 0.0))
-            elif code:
-                raise RuntimeError(f"a worker of the suite ended with code {code} before its first test")
+            del running[job]
+            lines = paths[job].read_text().splitlines() if paths[job].exists() else []
+            if code and not (lines and lines[-1].startswith("start ")):
+                raise RuntimeError(f"a worker of the suite ended with code {code} between two tests")
+            if code:
+                outcome = Outcome(lines[-1][6:], "fail", f"the process died with code {code}", (), {}, 0.0)
+                with paths[job].open("a") as file:
+                    file.write(json.dumps(asdict(outcome)) + "\n")
+                running[job] = _start(paths[job], job, jobs, part, parts, pattern)
+        for path in paths:
+            outcomes += [_parsed(line) for line in path.read_text().splitlines() if not line.startswith("start ")]
     return outcomes
+
+
+def _start(path: Path, job: int, jobs: int, part: int, parts: int, pattern: str) -> subprocess.Popen[bytes]:
+    arguments = ["--worker", str(path), "--part", f"{part + job * parts}/{parts * jobs}", "--pattern", pattern]
+    return subprocess.Popen([sys.executable, "-m", "hidet.onnx.suite", *arguments], stdout=subprocess.DEVNULL)
 
 
 def _parsed(line: str) -> Outcome:
@@ -209,10 +206,14 @@ def _parsed(line: str) -> Outcome:
 
 
 def _work(path: Path, part: int, parts: int, pattern: str) -> None:
+    """Run the tests of a part that the file does not hold yet, and append their outcomes."""
     wanted = re.compile(pattern)
-    with path.open("w") as file:
+    done = (
+        {_parsed(line).name for line in path.read_text().splitlines() if line.startswith("{")} if path.exists() else ()
+    )
+    with path.open("a") as file:
         for case in cases():
-            if not (is_in_part(case.name, part, parts) and wanted.search(case.name)):
+            if case.name in done or not (is_in_part(case.name, part, parts) and wanted.search(case.name)):
                 continue
             file.write(f"start {case.name}\n")
             file.flush()
