@@ -19,7 +19,7 @@ import hidet
 from hidet import dims, dtypes
 from hidet.context import CompileContext, make_context
 from hidet.driver import compile_graph
-from hidet.errors import OptionError
+from hidet.errors import OptionError, ShapeError
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.interpret import interpret
 from hidet.graph.operator import OperatorSpec
@@ -253,6 +253,22 @@ def test_tensors_without_axes_work(ctx: CompileContext) -> None:
 def test_axes_of_extent_one_are_repeated(ctx: CompileContext, a: tuple[int, ...], b: tuple[int, ...]) -> None:
     x, y = (np.arange(np.prod(shape), dtype=np.float32).reshape(shape) for shape in (a, b))
     _check(ctx, lambda builder, p, q: builder.emit("sub", p, q), x, y)
+
+
+def test_lengths_that_have_to_agree_are_compared_at_the_call(ctx: CompileContext, tmp_path: Path) -> None:
+    other = dims.symbol("other", 0)
+
+    def build(b: GraphBuilder) -> list[Value]:
+        x, y = (b.input(TensorType(F32, (size,)), name) for size, name in ((ROWS, "x"), (other, "y")))
+        return [b.emit("add", x, y)]
+
+    compiled = compile_graph(_graph(ctx, build), ctx)
+    compiled.save(tmp_path / "sum.hidet")
+    for run in (compiled, hidet.load(tmp_path / "sum.hidet")):
+        assert np.array_equal(run(np.ones(7, np.float32), np.ones(7, np.float32)), np.full(7, 2.0))
+        for _ in range(2):
+            with pytest.raises(ShapeError, match="operator add needs rows = 7 to be equal to other = 3"):
+                run(np.ones(7, np.float32), np.ones(3, np.float32))
 
 
 def test_elements_beyond_two_to_the_31_are_reached(ctx: CompileContext, tmp_path: Path) -> None:

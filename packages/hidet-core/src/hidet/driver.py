@@ -24,6 +24,7 @@ from hidet.schedule.cache_key import module_key
 from hidet.schedule.host import HostCode, build_host_program
 from hidet.schedule.report import count_nodes, warn_of_fallbacks
 from hidet.schedule.select import ScheduledGraph, select_schedules
+from hidet.schedule.size_checks import size_checks
 from hidet.schedule.units import CompileUnit, compile_units
 from hidet.target import Binary, CompileJob
 
@@ -79,7 +80,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
         binaries, cached = compile_modules(units, ctx)
     with clock("load"):
         code = ctx.target.load(binaries, ctx.cache)
-    program = main.host.program
+    program = replace(main.host.program, size_checks=size_checks(graph, main.host.program.symbols))
     if prepare is not None:
         assert optimized.prepare is not None
         places = {value: number for number, value in enumerate(optimized.inputs)}

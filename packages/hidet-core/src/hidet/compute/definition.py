@@ -119,11 +119,15 @@ Stage = Compute | Scan | Scatter | Routine
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Definition:
-    """The meaning of an operator applied to `inputs`: stages in order; `outputs` are results of stages."""
+    """The meaning of an operator applied to `inputs`: stages in order; `outputs` are results of stages.
+
+    equal: pairs of sizes that have to be equal although no index shows it.
+    """
 
     inputs: tuple[Operand, ...]
     stages: tuple[Stage, ...]
     outputs: tuple[Operand, ...] = field(default=())
+    equal: tuple[tuple[Dim, Dim], ...] = ()
     _injective: bool | None = field(default=None, init=False, repr=False)
 
     @property

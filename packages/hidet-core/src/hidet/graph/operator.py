@@ -81,6 +81,8 @@ class OperatorSpec:
     call: the callable of an "eager" or "host" operator, on the framework's own values.
     positions: inputs that say where it reads or writes, and along which extents, from input types and attributes.
         Programs trust them: whoever compiles for a target has them checked (`hidet.passes.graph.check_positions`).
+    reads_parts: whether an index may run over a part of an axis; otherwise it runs over all of it, which calls check
+        where sizes are symbolic (`hidet.graph.assumptions`).
     reuses: pairs (output, input): the output may overwrite that input's storage if the input has no later reader.
     is_random: draws random numbers, so two equal nodes differ.
     has_effect: must run even when its outputs are unused.
@@ -98,6 +100,7 @@ class OperatorSpec:
     evaluate: Callable[[Sequence[Any], Attrs], Sequence[Any]] | None = None
     call: Callable[..., Any] | None = None
     positions: Callable[[Sequence[Any], Attrs], Sequence[Position]] | None = None
+    reads_parts: bool = False
     reuses: tuple[tuple[int, int], ...] = ()
     is_random: bool = False
     has_effect: bool = False

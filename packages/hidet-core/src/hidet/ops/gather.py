@@ -185,6 +185,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("axis"), WRAPS),
         define=_gather,
         positions=along_axis,
+        reads_parts=True,
         doc="x with its position on `axis` replaced by index[...]; the result has the shape of index, whose other "
         "extents are at most those of x. torch.gather, ONNX GatherElements; any element type.",
     ),

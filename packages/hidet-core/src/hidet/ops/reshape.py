@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from hidet.compute.definition import Definition, Operand, compute, single
+from hidet.compute.definition import Definition, Operand, compute
 from hidet.dims import Dim, floordiv, product, prove_equal
 from hidet.errors import ShapeError
 from hidet.graph.attrs import Attrs
@@ -128,7 +128,8 @@ def reshape_strides(shape: Sequence[Dim], strides: Sequence[Dim], new: Sequence[
 def _reshape(x: Operand, *, shape: Sequence[Dim]) -> Definition:
     require_dtype("reshape", x, "data")
     new = resolve_shape("reshape", x.shape, shape)
-    return single((x,), compute("reshape", new, lambda *axes: x[reshape_indices(x.shape, new, axes)]))
+    stage = compute("reshape", new, lambda *axes: x[reshape_indices(x.shape, new, axes)])
+    return Definition((x,), (stage,), (stage.result,), equal=((product(new), product(x.shape)),))
 
 
 def _reshape_view(x: TensorType, attrs: Attrs, result: TensorType) -> View | None:

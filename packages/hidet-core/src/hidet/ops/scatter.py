@@ -300,6 +300,7 @@ def _spec(
         reuses=_REUSES_FIRST,
         part=part,
         positions=positions,
+        reads_parts=True,
         doc=doc,
     )
 

@@ -347,6 +347,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         kind="view",
         define=_slice,
         view=slice_view,
+        reads_parts=True,
         doc="x[start:stop:step] on every axis under Python's rules, negative steps included; any element type.",
     ),
     OperatorSpec(
@@ -365,6 +366,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         kind="view",
         define=_diagonal,
         view=diagonal_view,
+        reads_parts=True,
         doc="Elements with index(axis2) = index(axis1) + offset, as a new last axis; torch.diagonal; any element type.",
     ),
     OperatorSpec(

@@ -18,6 +18,7 @@ from hidet.runtime.program import (
     OutputSlot,
     PositionCheck,
     Segment,
+    SizeCheck,
     Step,
     SymbolSource,
     TensorSlot,
@@ -50,6 +51,9 @@ def encode_program(program: HostProgram) -> Json:
         "prepare": None if program.prepare is None else encode_program(program.prepare),
         "prepare_inputs": program.prepare_inputs,
         "prepared": program.prepared,
+        "size_checks": [
+            [encoder.dim(c.left), encoder.dim(c.right), c.is_equality, c.what, c.place] for c in program.size_checks
+        ],
     }
     symbols = [[s.name, s.lower, s.upper, s.divisor, s.hint] for s in encoder.symbols.values()]
     return {"symbols": symbols, **body}
@@ -77,6 +81,10 @@ def decode_program(data: Json) -> HostProgram:
             prepare=None if data["prepare"] is None else decode_program(data["prepare"]),
             prepare_inputs=tuple(data["prepare_inputs"]),
             prepared=tuple(data["prepared"]),
+            size_checks=tuple(
+                SizeCheck(decoder.dim(left), decoder.dim(right), bool(equal), str(what), str(place))
+                for left, right, equal, what, place in data["size_checks"]
+            ),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"the program in the artifact is malformed: {type(error).__name__}: {error}") from error

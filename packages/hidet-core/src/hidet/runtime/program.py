@@ -122,6 +122,17 @@ class SymbolSource:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeCheck:
+    """`left` has to equal `right`, or be at most `right`; operator `what` at `place` ("": unknown) relies on it."""
+
+    left: Dim
+    right: Dim
+    is_equality: bool
+    what: str
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ConstantSlot:
     """Constant number `index` of the constant store lies at the address in `slot`."""
 
@@ -135,7 +146,7 @@ class HostProgram:
 
     slots: length of the table. sizes: slots whose value is a size. symbols: sources of the symbols that sizes are made
     of. prepare: the program that computes `prepared` slots from parameters, its inputs being the inputs numbered
-    `prepare_inputs`.
+    `prepare_inputs`. size_checks: what code relies on and nobody could prove; checked once a shape class.
     """
 
     slots: int
@@ -149,11 +160,13 @@ class HostProgram:
     prepare: HostProgram | None = None
     prepare_inputs: tuple[int, ...] = ()
     prepared: tuple[int, ...] = ()
+    size_checks: tuple[SizeCheck, ...] = ()
 
 
 def program_sizes(program: HostProgram) -> list[Dim]:
     """Every size that a call needs, apart from those of its inputs; some occur more than once."""
     found: list[Dim] = [buffer.nbytes for buffer in program.buffers] + [dim for _, dim in program.sizes]
+    found += [dim for check in program.size_checks for dim in (check.left, check.right)]
     tensors = [output.tensor for output in program.outputs if output.tensor is not None]
     for output in program.outputs:
         found += [dim for dim in (output.storage, output.size) if dim is not None]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hidet.dims import Dim, DimExpr, compile_evaluator
+from hidet.errors import ShapeError
+from hidet.loc import Loc
 from hidet.runtime.plan import ALIGNMENT, plan_memory
 from hidet.runtime.program import (
     ForeignCall,
@@ -106,6 +108,7 @@ class ShapeClass:
     __slots__ = ("_arena_bytes", "_buffer_slots", "_size_slots", "free", "outputs", "steps", "used")
 
     def __init__(self, program: HostProgram, resolve: Resolve) -> None:
+        _require_sizes(program, resolve)
         plan = plan_memory(
             [(b.first, b.last) for b in program.buffers], [max(resolve(b.nbytes), 0) for b in program.buffers]
         )
@@ -130,6 +133,23 @@ class ShapeClass:
         for slot, value in (*self._size_slots, *constants):
             table[slot] = value
         return Execution(table, ctypes.addressof(table), arena)
+
+
+def _require_sizes(program: HostProgram, resolve: Resolve) -> None:
+    """ShapeError for the first size that differs from what the code relies on."""
+    for check in program.size_checks:
+        left, right = resolve(check.left), resolve(check.right)
+        if left != right if check.is_equality else left > right:
+            relation = "equal to" if check.is_equality else "at most"
+            raise ShapeError(
+                f"operator {check.what} needs {_size_text(check.left, left)} to be {relation} "
+                f"{_size_text(check.right, right)}",
+                loc=Loc(name=check.place) if check.place else None,
+            )
+
+
+def _size_text(dim: Dim, value: int) -> str:
+    return str(value) if isinstance(dim, int) else f"{dim} = {value}"
 
 
 def _memory(nbytes: int) -> tuple[object, int]:
