@@ -5,6 +5,7 @@ Scalars are numpy arrays of rank 0, vectors of rank 1. A launch runs its kernel 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
@@ -17,6 +18,7 @@ from hidet.ir.expr import Var
 from hidet.ir.func import Function, Module
 from hidet.ir.interpret_expr import INTRINSICS, ExprInterpreter, Intrinsics, bind, undefined
 from hidet.ir.memory import AddressSpace, Buffer, Pointer, block_of, dense_strides, fresh_block
+from hidet.ir.print_format import python_format
 from hidet.ir.types import BufferType, PointerType, element_dtype
 
 
@@ -215,6 +217,11 @@ class _Frame:
         if not self.expr(node.condition):
             raise LaunchError(f"assertion failed: {node.message}")
 
+    def show(self, node: s.Print) -> None:
+        values = [self.expr(value) for value in node.values]
+        numbers = [value.address if isinstance(value, Pointer) else value.item() for value in values]
+        sys.stdout.write(python_format(node.text, numbers))
+
     def launch(self, node: s.Launch) -> None:
         kernel = self.machine.function(node.kernel)
         if node.block:
@@ -250,6 +257,7 @@ _CASES: dict[type, Callable[[_Frame, Any], None]] = {
     s.Return: _Frame.leave_function,
     s.Evaluate: lambda frame, node: frame.expr(node.expr),
     s.Assert: _Frame.check,
+    s.Print: _Frame.show,
     s.Launch: _Frame.launch,
     s.Invoke: _Frame.invoke,
 }

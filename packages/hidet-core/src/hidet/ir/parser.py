@@ -214,7 +214,12 @@ def _invoke(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:
     return s.Invoke(string(args[0]), exprs.exprs(args[1]))
 
 
+def _printf(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:
+    return s.Print(string(args[0]), tuple(map(exprs.expr, args[1:])))
+
+
 _CALL_STATEMENTS: dict[str, Callable[[ExprParser, _Arguments, _Keywords], s.Stmt]] = {
+    "printf": _printf,
     "store": _store,
     "launch": _launch,
     "invoke": _invoke,

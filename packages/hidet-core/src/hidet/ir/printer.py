@@ -144,6 +144,10 @@ def _launch(stmt: s.Launch, names: Names) -> Iterator[str]:
     yield f"launch({', '.join(parts)})"
 
 
+def _print(stmt: s.Print, names: Names) -> Iterator[str]:
+    yield f"printf({', '.join([repr(stmt.text), *(expr_text(value, names) for value in stmt.values)])})"
+
+
 def _invoke(stmt: s.Invoke, names: Names) -> Iterator[str]:
     yield f'invoke("{stmt.function}", {list_text(stmt.arguments, names)})'
 
@@ -161,6 +165,7 @@ _CASES: dict[type, Callable[[Any, Names], Iterator[str]]] = {
     s.Return: _return,
     s.Evaluate: lambda stmt, names: iter((expr_text(stmt.expr, names),)),
     s.Assert: lambda stmt, names: iter((f"assert {expr_text(stmt.condition, names)}, {stmt.message!r}",)),
+    s.Print: _print,
     s.Launch: _launch,
     s.Invoke: _invoke,
 }

@@ -7,6 +7,7 @@ stmt := Seq(stmts)
       | For(var, start, extent, body, kind)
       | While(condition, body) | If(condition, then, otherwise) | Break() | Continue()
       | Return(value) | Evaluate(expr) | Assert(condition, message)
+      | Print(text, values)           formatted text to standard output
       | Launch(kernel, grid, arguments)   run a kernel of this module (or a linked one) once per grid index
       | Invoke(function, arguments)       call a host function of this module (or a linked one)
 
@@ -123,6 +124,18 @@ class Evaluate(Stmt):
 class Assert(Stmt):
     condition: Expr
     message: str
+    loc: Loc | None = None
+
+
+@node
+class Print(Stmt):
+    """Write `text` to standard output, its directives replaced by `values` as C's printf does (ISO C11, 7.21.6.1).
+
+    Directives carry no length modifier: `hidet.ir.print_format` adds what each value's type needs.
+    """
+
+    text: str
+    values: tuple[Expr, ...]
     loc: Loc | None = None
 
 

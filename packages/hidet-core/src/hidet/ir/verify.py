@@ -19,6 +19,7 @@ from hidet.errors import VerifyError
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Const, Expr, Var
 from hidet.ir.func import EXPORTED, Function, Module
+from hidet.ir.print_format import check_format
 from hidet.ir.types import BufferType, PointerType, Type
 from hidet.ir.verify_expr import check_arguments, check_condition, check_element, check_expr, check_indices
 from hidet.ir.visit import walk
@@ -228,6 +229,11 @@ class _Checker:
             raise VerifyError("only calls are evaluated for their effect")
         self.expr(node.expr)
 
+    def show(self, node: s.Print) -> None:
+        for value in node.values:
+            self.expr(value)
+        check_format(node.text, [value.type for value in node.values])
+
     def launch(self, node: s.Launch) -> None:
         self._host_only("launched")
         for role, extents in (("grid", node.grid), ("block", node.block), ("cluster", node.cluster)):
@@ -292,6 +298,7 @@ _CASES: dict[type, Callable[[_Checker, Any], None]] = {
     s.Return: _Checker.leave_function,
     s.Evaluate: _Checker.evaluate,
     s.Assert: lambda checker, node: checker.condition(node.condition, "the assertion"),
+    s.Print: _Checker.show,
     s.Launch: _Checker.launch,
     s.Invoke: _Checker.invoke,
 }

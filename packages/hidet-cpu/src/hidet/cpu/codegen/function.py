@@ -11,7 +11,8 @@ from hidet.errors import CodegenError
 from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Call, Const, Expr, Var
 from hidet.ir.node import IRNode
-from hidet.ir.types import BufferType, VectorType
+from hidet.ir.print_format import c_format, promoted
+from hidet.ir.types import BufferType, PointerType, Type, VectorType
 from hidet.ir.visit import walk
 
 # Work below this many nanoseconds is not worth waking the pool: an empty region costs about half a microsecond.
@@ -208,6 +209,16 @@ class FunctionEmitter(ExpressionEmitter):
         self.line(self.failure_text(node.message))
         self.block(passed)
 
+    def _print(self, node: s.Print) -> None:
+        self.begin_statement()
+        arguments = ["i32 1", f"ptr {self.module.text(c_format(node.text))}"]
+        for value in node.values:
+            type_: Type = value.type if isinstance(value.type, PointerType) else promoted(value.dtype)
+            arguments.append(f"{register_type(type_)} {self.convert(self.value(value), value.type, type_)}")
+        # Not through a stream of the C library: its buffer would keep the text while Python writes past it.
+        self.module.declare("dprintf", "i32", ("i32", "ptr", "..."))
+        self.line(f"{self.fresh('printed')} = call i32 (i32, ptr, ...) @dprintf({', '.join(arguments)})")
+
     def _launch(self, node: s.Launch) -> None:
         if node.block:
             raise CodegenError(
@@ -293,6 +304,7 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     s.Return: FunctionEmitter._return,
     s.Evaluate: FunctionEmitter._evaluate,
     s.Assert: FunctionEmitter._assert,
+    s.Print: FunctionEmitter._print,
     s.Launch: FunctionEmitter._launch,
     s.Invoke: FunctionEmitter._invoke,
 }

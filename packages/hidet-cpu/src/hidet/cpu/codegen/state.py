@@ -21,12 +21,21 @@ class ModuleState:
         self.arch = arch
         self.functions = functions
         self.declarations: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
         self._metadata: list[str] = []
 
     def declare(self, name: str, result: str, arguments: Sequence[str]) -> None:
         """Declare an external function once."""
         if name not in self.declarations:
             self.declarations[name] = f"declare {result} @{name}({', '.join(arguments)})"
+
+    def text(self, value: str) -> str:
+        """A constant of the characters of `value` in UTF-8 and a zero; the same one for equal texts."""
+        data = value.encode() + b"\0"
+        known = self._texts.setdefault(value, f"@text.{len(self._texts)}")
+        escaped = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in data)
+        self.declarations[known] = f'{known} = private unnamed_addr constant [{len(data)} x i8] c"{escaped}"'
+        return known
 
     def use_kernel(self, name: str) -> None:
         """A kernel is launched: declare it unless this module defines it."""
