@@ -21,7 +21,8 @@ MODES: tuple[Mode, ...] = ("default", "reduce-overhead", "max-autotune", "max-au
 class Options:
     """User options of one compilation.
 
-    mode: as in torch.compile; the max-autotune modes allow schedule search where a tuner is installed.
+    mode: as in torch.compile. On the CPU all modes are the same: a call is one function in any of them, and schedules
+        are chosen by a cost model.
     strict: refuse a model with operators that would run in the frontend's framework.
     freeze: parameters never change again: bake them in and release what only they needed.
     eager_random: random operators give the same numbers as eager execution, by running there.
@@ -29,6 +30,7 @@ class Options:
     cache: use the kernel cache on disk.
     verify: check the IR after every pass (always done at import and before code generation).
     dump: directory that receives every stage as text; None writes nothing.
+    plugin_options: options of plug-ins by their full names, "namespace.name"; users write them beside the others.
     """
 
     mode: Mode = "default"
@@ -39,6 +41,7 @@ class Options:
     cache: bool = True
     verify: bool = False
     dump: str | None = None
+    plugin_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -51,12 +54,18 @@ class Options:
                 raise OptionError(f"option {name} must be True or False, got {getattr(self, name)!r}")
 
     def updated(self, given: Mapping[str, Any]) -> Options:
-        """These options with some replaced; OptionError names an unknown one and the nearest valid name."""
+        """These options with some replaced; OptionError names an unknown one and the nearest valid name.
+
+        Names with a dot are plug-ins' options, which `make_context` checks.
+        """
         known = [f.name for f in fields(self)]
-        for name in given:
+        own = {name: value for name, value in given.items() if "." not in name}
+        for name in own:
             if name not in known:
                 raise OptionError(f"option {name!r} is unknown", hint=suggestion(name, known))
-        return replace(self, **given)
+        named = {name: value for name, value in given.items() if "." in name}
+        changed = replace(self, **own)
+        return replace(changed, plugin_options={**changed.plugin_options, **named}) if named else changed
 
 
 def options_from(given: Options | Mapping[str, Any] | None) -> Options:
@@ -78,6 +87,12 @@ class CompileContext:
     options: Options = field(default_factory=Options)
     cache: KernelCache
 
+    def option(self, name: str) -> bool | int | float | str | None:
+        """The value of a plug-in's option, its default where the user gave none. OptionError for an unknown one."""
+        spec = self.registry.option(name)
+        value: bool | int | float | str | None = self.options.plugin_options.get(name, spec.default)
+        return value
+
 
 def make_context(target: str = "auto", options: Options | Mapping[str, Any] | None = None) -> CompileContext:
     """A context for a target name; "auto" is the CPU until a graph on another device asks for more."""
@@ -86,6 +101,8 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
 
     chosen = options_from(options)
     registry = load_registry()
+    checked = {name: registry.option(name).check(value) for name, value in chosen.plugin_options.items()}
+    chosen = replace(chosen, plugin_options=checked) if checked else chosen
     spec = registry.target("cpu" if target == "auto" else target)
     make_target: Any = spec.resolve()
     return CompileContext(

@@ -142,7 +142,11 @@ def compile_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> tu
     for name, binary in fresh.items():
         ctx.cache.put(keys[name], binary.data)
     stored = {name: Binary(name, data) for name, data in found.items() if data is not None}
-    return [fresh.get(name) or stored[name] for name in units], len(stored)
+    binaries = [fresh.get(name) or stored[name] for name in units]
+    for binary in binaries:
+        program = units[binary.name].module
+        ctx.registry.kernel_built(binary.name, ctx.target.name, program, binary.data, binary.name in stored)
+    return binaries, len(stored)
 
 
 def _bytes_of(values: Iterable[Value]) -> int:

@@ -27,18 +27,6 @@ def test_every_hook_specification_is_a_known_hook() -> None:
     assert {name for name in vars(hookspecs) if name.startswith("hidet_")} == set(HOOK_NAMES)
 
 
-def test_hook_dtypes(install_plugin) -> None:
-    install_plugin(
-        "nibble",
-        """
-        from types import SimpleNamespace
-        def hidet_dtypes():
-            return [SimpleNamespace(name="nibble7")]
-        """,
-    )
-    assert discover("nibble").dtypes["nibble7"].name == "nibble7"
-
-
 def test_hook_operators(install_plugin) -> None:
     install_plugin(
         "swirl",
@@ -70,12 +58,28 @@ def test_hook_rewrites(install_plugin) -> None:
         """
         from hidet.plugins import RewriteSpec
         def hidet_rewrites():
-            return (RewriteSpec(name="swirl_twice", level="graph", stage="swirl-stage", load="json:loads"),)
+            yield RewriteSpec(name="rules.swirl", stage="simplify", load="json:loads")
+            yield RewriteSpec(name="rules.toy", stage="simplify", targets=("toy",), load="json:loads")
         """,
     )
     registry = discover("rules")
-    assert [spec.name for spec in registry.rewrites_for("graph", "swirl-stage")] == ["swirl_twice"]
-    assert registry.rewrites_for("program", "swirl-stage") == ()
+    assert [spec.name for spec in registry.rewrites_for("simplify", "cpu")] == ["rules.swirl"]
+    assert [spec.name for spec in registry.rewrites_for("simplify", "toy")] == ["rules.swirl", "rules.toy"]
+    assert registry.rewrites_for("recompose", "cpu") == ()
+
+
+def test_a_rewrite_after_a_pass_that_does_not_exist_is_a_problem(install_plugin) -> None:
+    install_plugin(
+        "lost",
+        """
+        from hidet.plugins import RewriteSpec
+        def hidet_rewrites():
+            yield RewriteSpec(name="lost.swirl", stage="simplfy", load="json:loads")
+        """,
+    )
+    (problem,) = record_of(discover("lost"), "lost").problems
+    assert "'lost.swirl' never runs: no graph pass is called 'simplfy'; did you mean 'simplify'?" in problem.message
+    assert not problem.is_remark
 
 
 def test_hook_passes(install_plugin) -> None:
@@ -124,30 +128,6 @@ def test_hook_frontends(install_plugin) -> None:
         """,
     )
     assert discover("recipes").frontend_for(frozenset()).name == "recipe"
-
-
-def test_hook_executors(install_plugin) -> None:
-    install_plugin(
-        "runner",
-        """
-        from hidet.plugins import ExecutorSpec
-        def hidet_executors():
-            return [ExecutorSpec(name="slowly", targets=("*",), load="json:loads")]
-        """,
-    )
-    assert discover("runner").executors["slowly"].targets == ("*",)
-
-
-def test_hook_tuners(install_plugin) -> None:
-    install_plugin(
-        "guess",
-        """
-        from hidet.plugins import TunerSpec
-        def hidet_tuners():
-            return [TunerSpec(name="guess", load="json:loads")]
-        """,
-    )
-    assert discover("guess").tuners["guess"].load == "json:loads"
 
 
 def test_hook_commands(install_plugin) -> None:
@@ -200,7 +180,7 @@ def test_hook_kernel_built(install_plugin, tmp_path) -> None:
         """,
     )
     log = tmp_path / "log"
-    discover("logger").kernel_built(str(log), "toy", "source", b"12345", 0.1, cached=True)
+    discover("logger").kernel_built(str(log), "toy", "program", b"12345", cached=True)
     assert log.read_text() == "5 True"
 
 

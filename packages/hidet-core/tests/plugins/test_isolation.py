@@ -12,9 +12,9 @@ from hidet.plugins.host import discover
 from hidet.plugins.registry import Problem
 
 GOOD = """
-from hidet.plugins import TunerSpec
-def hidet_tuners():
-    return [TunerSpec(name="{name}", load="json:loads")]
+from hidet.plugins import TargetSpec
+def hidet_targets():
+    return [TargetSpec(name="{name}", load="json:loads")]
 """
 
 
@@ -39,7 +39,7 @@ def only_problem(selection: str, plugin: str) -> Problem:
             "hooks",
             "hidet_schedule is not a hook; did you mean hidet_",
         ),
-        ("def hidet_tuners(tune): return []", "HIDET_API = 1", "register", "tune"),
+        ("def hidet_targets(tune): return []", "HIDET_API = 1", "register", "tune"),
     ],
     ids=[
         "import error",
@@ -56,9 +56,9 @@ def test_a_plugin_broken_before_its_hooks_run_is_disabled_and_named(
     install_plugin, source, api, stage, message
 ) -> None:
     install_plugin("bad", source, api=api)
-    install_plugin("good", GOOD.format(name="good_tuner"))
+    install_plugin("good", GOOD.format(name="good_target"))
     registry = discover("bad,good")
-    assert registry.tuners["good_tuner"].name == "good_tuner"
+    assert registry.targets["good_target"].name == "good_target"
     status = {record.owner.plugin: record.status for record in registry.plugins}
     assert status["bad"] == "disabled" and status["good"] == "active"
     problem = only_problem("bad,good", "bad")
@@ -68,65 +68,65 @@ def test_a_plugin_broken_before_its_hooks_run_is_disabled_and_named(
 
 
 def test_a_plugin_with_wrong_arguments_loses_its_other_hooks_too(install_plugin) -> None:
-    install_plugin("half", GOOD.format(name="half_tuner") + "def hidet_targets(wrong): return []")
-    assert "half_tuner" not in discover("half").tuners
+    install_plugin("half", GOOD.format(name="half_target") + "def hidet_targets(wrong): return []")
+    assert "half_target" not in discover("half").targets
 
 
 def test_a_raising_hook_is_reported_and_the_other_hooks_of_its_plugin_stay(install_plugin) -> None:
-    install_plugin("raises", GOOD.format(name="kept") + "def hidet_targets(): return [1 / 0]")
+    install_plugin("raises", GOOD.format(name="kept") + "def hidet_passes(): return [1 / 0]")
     registry = discover("raises")
-    assert registry.tuners["kept"].name == "kept"
+    assert registry.targets["kept"].name == "kept"
     problem = only_problem("raises", "raises")
-    assert problem.message == "hidet_targets raised ZeroDivisionError: division by zero"
-    assert problem.traceback is not None and "hidet_targets" in problem.traceback
+    assert problem.message == "hidet_passes raised ZeroDivisionError: division by zero"
+    assert problem.traceback is not None and "hidet_passes" in problem.traceback
 
 
 def test_a_generator_that_raises_midway_contributes_nothing(install_plugin) -> None:
     install_plugin(
         "midway", GOOD.format(name="x").replace("return [", "yield ").replace("]", "") + "    raise OSError('gone')"
     )
-    assert "x" not in discover("midway").tuners
-    assert only_problem("midway", "midway").message == "hidet_tuners raised OSError: gone"
+    assert "x" not in discover("midway").targets
+    assert only_problem("midway", "midway").message == "hidet_targets raised OSError: gone"
 
 
 def test_a_hook_that_returns_nothing_is_told_what_was_expected(install_plugin) -> None:
-    install_plugin("void", "def hidet_tuners(): pass")
+    install_plugin("void", "def hidet_targets(): pass")
     assert "returned None, expected a list" in only_problem("void", "void").message
 
 
 def test_a_spec_of_the_wrong_class_is_refused_alone(install_plugin) -> None:
     install_plugin("mixed", GOOD.format(name="fine").replace("return [", "return ['oops', "))
-    assert discover("mixed").tuners["fine"].name == "fine"
-    assert only_problem("mixed", "mixed").message == "hidet_tuners returned 'oops', expected TunerSpec"
+    assert discover("mixed").targets["fine"].name == "fine"
+    assert only_problem("mixed", "mixed").message == "hidet_targets returned 'oops', expected TargetSpec"
 
 
 def test_an_invalid_spec_names_field_value_and_expectation(install_plugin) -> None:
     install_plugin("invalid", GOOD.format(name="t").replace("json:loads", "json.loads"))
-    expected = "TunerSpec 't': load is 'json.loads', expected 'package.module:attribute'"
+    expected = "TargetSpec 't': load is 'json.loads', expected 'package.module:attribute'"
     assert expected in only_problem("invalid", "invalid").message
 
 
 def test_the_first_owner_keeps_a_duplicate_name_and_both_distributions_are_named(install_plugin) -> None:
     install_plugin("aaa", GOOD.format(name="twice"))
     install_plugin("bbb", GOOD.format(name="twice").replace("json:loads", "json:dumps"))
-    assert discover("bbb,aaa").tuners["twice"].load == "json:loads"
+    assert discover("bbb,aaa").targets["twice"].load == "json:loads"
     problem = only_problem("bbb,aaa", "bbb")
-    assert 'bbb-dist 1.2 (plugin "bbb"): tuner \'twice\' refused: aaa-dist 1.2 (plugin "aaa") has it' in str(problem)
+    assert 'bbb-dist 1.2 (plugin "bbb"): target \'twice\' refused: aaa-dist 1.2 (plugin "aaa") has it' in str(problem)
 
 
 def test_a_plugin_may_say_that_it_replaces_a_name(install_plugin) -> None:
     install_plugin("aaa", GOOD.format(name="twice"))
     install_plugin("bbb", GOOD.format(name='twice", replaces="twice').replace("json:loads", "json:dumps"))
     registry = discover("aaa,bbb")
-    assert registry.tuners["twice"].load == "json:dumps"
-    assert registry.owners["tuners", "twice"].plugin == "bbb"
+    assert registry.targets["twice"].load == "json:dumps"
+    assert registry.owners["targets", "twice"].plugin == "bbb"
     assert not any(record.problems for record in registry.plugins)
 
 
 def test_a_plugin_for_another_core_version_is_reported_but_stays_active(install_plugin) -> None:
-    install_plugin("dated", GOOD.format(name="dated_tuner"), requires=("hidet-core<9,>=8.1",))
+    install_plugin("dated", GOOD.format(name="dated_target"), requires=("hidet-core<9,>=8.1",))
     registry = discover("dated")
-    assert registry.tuners["dated_tuner"].name == "dated_tuner"
+    assert registry.targets["dated_target"].name == "dated_target"
     assert "needs hidet-core <9,>=8.1, but" in only_problem("dated", "dated").message
 
 
@@ -139,16 +139,16 @@ def test_two_entry_points_to_one_module_are_a_registration_problem(install_plugi
         "active",
         "disabled",
     ]
-    assert registry.tuners["shared"].name == "shared"
+    assert registry.targets["shared"].name == "shared"
 
 
 class TestSelection:
     def test_empty_loads_the_built_ins_only(self, install_plugin) -> None:
-        install_plugin("extra", GOOD.format(name="extra_tuner"))
+        install_plugin("extra", GOOD.format(name="extra_target"))
         assert [record.owner.plugin for record in discover("").plugins] == ["core"]
 
     def test_none_loads_everything_installed(self, install_plugin) -> None:
-        install_plugin("extra", GOOD.format(name="extra_tuner"))
+        install_plugin("extra", GOOD.format(name="extra_target"))
         assert "extra" in [record.owner.plugin for record in discover(None).plugins]
 
     def test_a_module_name_needs_no_entry_point(self, tmp_path, monkeypatch) -> None:
@@ -156,7 +156,7 @@ class TestSelection:
         (tmp_path / "loose_package").mkdir()
         (tmp_path / "loose_package" / "_plugin.py").write_text("HIDET_API = 1\n" + GOOD.format(name="loose"))
         registry = discover("loose_package._plugin")
-        assert str(registry.owners["tuners", "loose"]) == 'plugin "loose_package._plugin"'
+        assert str(registry.owners["targets", "loose"]) == 'plugin "loose_package._plugin"'
 
     def test_an_unknown_name_is_reported_with_the_nearest_one(self, install_plugin) -> None:
         install_plugin("parsnip", "")
@@ -187,11 +187,11 @@ class TestEnvironment:
             assert host.load_registry() is first
 
     def test_another_selection_is_another_registry(self, install_plugin, monkeypatch) -> None:
-        install_plugin("one", GOOD.format(name="one_tuner"))
+        install_plugin("one", GOOD.format(name="one_target"))
         monkeypatch.setenv("HIDET_PLUGINS", "one")
-        assert "one_tuner" in host.load_registry().tuners
+        assert "one_target" in host.load_registry().targets
         monkeypatch.setenv("HIDET_PLUGINS", "")
-        assert "one_tuner" not in host.load_registry().tuners
+        assert "one_target" not in host.load_registry().targets
 
     def test_strict_mode_raises(self, install_plugin, monkeypatch) -> None:
         install_plugin("boom", "raise OSError('boom')")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from hidet.errors import OptionError, PluginError
-from hidet.plugins import FrontendSpec, OptionSpec, PassSpec, RewriteSpec, ScheduleSpec, TargetSpec, TunerSpec
+from hidet.plugins import FrontendSpec, OptionSpec, PassSpec, RewriteSpec, ScheduleSpec, TargetSpec
 
 
 def option(**changes: object) -> OptionSpec:
@@ -19,11 +19,11 @@ def option(**changes: object) -> OptionSpec:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TunerSpec(name="two words", load="m:f"), "name is 'two words', expected letters"),
-        (lambda: TunerSpec(name=7, load="m:f"), "name is 7"),
-        (lambda: TunerSpec(name="t", load="m.f"), "load is 'm.f', expected 'package.module:attribute'"),
-        (lambda: TunerSpec(name="t", load=print), "load is <built-in function print>"),
-        (lambda: TunerSpec(name="t", load="m:f", replaces=""), "replaces is ''"),
+        (lambda: TargetSpec(name="two words", load="m:f"), "name is 'two words', expected letters"),
+        (lambda: TargetSpec(name=7, load="m:f"), "name is 7"),
+        (lambda: TargetSpec(name="t", load="m.f"), "load is 'm.f', expected 'package.module:attribute'"),
+        (lambda: TargetSpec(name="t", load=print), "load is <built-in function print>"),
+        (lambda: TargetSpec(name="t", load="m:f", replaces=""), "replaces is ''"),
         (
             lambda: ScheduleSpec(name="s", ops="matmul", targets=("cpu",), load="m:f"),
             "ops is 'matmul', expected a tuple",
@@ -36,8 +36,7 @@ def option(**changes: object) -> OptionSpec:
         (lambda: PassSpec(name="p", level="tree", load="m:f"), "level is 'tree', expected 'graph' or 'program'"),
         (lambda: PassSpec(name="p", level="graph", after="x", load="m:f"), "after is 'x'"),
         (lambda: PassSpec(name="p", level="graph", targets=("*",), load="m:f"), "targets is"),
-        (lambda: RewriteSpec(name="r", level="leaf", stage="s", load="m:f"), "level is 'leaf'"),
-        (lambda: RewriteSpec(name="r", level="graph", stage=None, load="m:f"), "stage is"),
+        (lambda: RewriteSpec(name="r", stage=None, load="m:f"), "stage is"),
         (lambda: TargetSpec(name="t", aliases=["x"], load="m:f"), "aliases is"),
         (lambda: FrontendSpec(name="f", accepts=True, load="m:f"), "accepts is True"),
         (lambda: option(name="threads"), "expected a namespace and a name"),
@@ -54,13 +53,13 @@ def test_a_bad_field_is_named_with_its_value(make, message) -> None:
 
 def test_specs_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        TunerSpec(name="t", load="m:f").name = "u"
+        TargetSpec(name="t", load="m:f").name = "u"
 
 
 def test_making_a_spec_imports_nothing_and_resolving_does(tmp_path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "lazily_loaded_rules.py").write_text("class Outer:\n    value = 42\n")
-    spec = TunerSpec(name="t", load="lazily_loaded_rules:Outer.value")
+    spec = TargetSpec(name="t", load="lazily_loaded_rules:Outer.value")
     assert "lazily_loaded_rules" not in sys.modules
     assert spec.resolve() == 42
 
@@ -69,8 +68,8 @@ def test_making_a_spec_imports_nothing_and_resolving_does(tmp_path, monkeypatch)
 def test_whatever_goes_wrong_while_loading_is_a_plugin_error_with_its_cause(load, tmp_path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "raising_rules.py").write_text("raise RuntimeError('half built')")
-    with pytest.raises(PluginError, match=f"TunerSpec 't': cannot load '{load}'") as caught:
-        TunerSpec(name="t", load=load).resolve()
+    with pytest.raises(PluginError, match=f"TargetSpec 't': cannot load '{load}'") as caught:
+        TargetSpec(name="t", load=load).resolve()
     assert caught.value.__cause__ is not None
 
 

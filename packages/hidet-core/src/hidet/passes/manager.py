@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hidet.graph.graph import Graph
 from hidet.ir.func import Module
+from hidet.passes.local import rewrite_locally
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -32,10 +34,12 @@ class ProgramPass(Protocol):
 
 
 def run_graph_passes(graph: Graph, ctx: CompileContext) -> Graph:
-    """Every graph pass of the registry that applies to the target, in dependency order."""
+    """Every graph pass of the registry that applies to the target, in dependency order, with the rewrites after it."""
     _dump(ctx, "00_import", graph)
     for number, spec in enumerate(ctx.registry.passes_for("graph", ctx.target.name)):
         graph = _run(spec.name, spec.resolve(), graph, "graph", ctx)
+        for rewrite in ctx.registry.rewrites_for(spec.name, ctx.target.name):
+            graph = _run(rewrite.name, _Rewrite(rewrite.resolve()), graph, "graph", ctx)
         _dump(ctx, f"{number + 1:02}_{spec.name}", graph)
         if ctx.options.verify:
             _verify_graph(graph, spec.name)
@@ -52,6 +56,16 @@ def run_program_passes(module: Module, ctx: CompileContext) -> Module:
             _verify_module(module, f"after pass {spec.name!r}")
     _dump(ctx, f"program_{module.entry}", module)
     return module
+
+
+@dataclass(frozen=True)
+class _Rewrite:
+    """A plug-in's rules as a pass."""
+
+    rules: Any
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        return rewrite_locally(graph, ctx.registry.operators, self.rules)
 
 
 def _run(name: str, loaded: Any, subject: Any, level: Any, ctx: CompileContext) -> Any:

@@ -14,26 +14,22 @@ from hidet.plugins.specs import (
     PLUGIN_API,
     CommandSpec,
     CommandTable,
-    ExecutorSpec,
     FrontendSpec,
     OptionSpec,
     PassSpec,
     RewriteSpec,
     ScheduleSpec,
     TargetSpec,
-    TunerSpec,
 )
 
 __all__ = [
     "PLUGIN_API",
     "CommandSpec",
     "CommandTable",
-    "ExecutorSpec",
     "FrontendSpec",
     "OptionSpec",
     "PassSpec",
     "RewriteSpec",
     "ScheduleSpec",
     "TargetSpec",
-    "TunerSpec",
 ]

@@ -17,26 +17,18 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from hidet.dtypes import DType
     from hidet.graph.operator import OperatorSpec
     from hidet.plugins.specs import (
         CommandTable,
-        ExecutorSpec,
         FrontendSpec,
         OptionSpec,
         PassSpec,
         RewriteSpec,
         ScheduleSpec,
         TargetSpec,
-        TunerSpec,
     )
 
 hookspec = pluggy.HookspecMarker("hidet")
-
-
-@hookspec
-def hidet_dtypes() -> Iterable[DType]:
-    """New element types."""
 
 
 @hookspec
@@ -51,7 +43,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
 
 @hookspec
 def hidet_rewrites() -> Iterable[RewriteSpec]:
-    """Rewrite rules that join the pass named by their stage."""
+    """Rewrite rules of graphs, applied after the pass named by their stage."""
 
 
 @hookspec
@@ -70,23 +62,13 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
 
 
 @hookspec
-def hidet_executors() -> Iterable[ExecutorSpec]:
-    """Ways to run compiled graphs."""
-
-
-@hookspec
-def hidet_tuners() -> Iterable[TunerSpec]:
-    """Search strategies over schedule parameters."""
-
-
-@hookspec
 def hidet_commands(cli: CommandTable) -> None:
     """Sub-commands of `hidet`: call `cli.add(name, load="pkg.mod:command", doc="...")`."""
 
 
 @hookspec
 def hidet_options() -> Iterable[OptionSpec]:
-    """Namespaced options: `cuda.max_registers`."""
+    """Namespaced options, `options={"cuda.max_registers": 128}`; passes read them with `ctx.option(name)`."""
 
 
 @hookspec(firstresult=True)
@@ -103,5 +85,8 @@ def hidet_pass_done(name: str, level: str, before: object, after: object, second
 
 
 @hookspec
-def hidet_kernel_built(name: str, target: str, source: str, binary: bytes, seconds: float, cached: bool) -> None:
-    """A kernel was compiled, or taken from the cache (`cached`), in `seconds` of wall time."""
+def hidet_kernel_built(name: str, target: str, program: object, binary: bytes, cached: bool) -> None:
+    """A module of kernels was compiled, or taken from the cache (`cached`).
+
+    program: its thread IR as schedules built it, a hidet.ir.func.Module. binary: the target's machine code.
+    """

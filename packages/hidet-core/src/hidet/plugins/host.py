@@ -33,18 +33,15 @@ from hidet.plugins.specs import (
     PLUGIN_API,
     CommandSpec,
     CommandTable,
-    ExecutorSpec,
     FrontendSpec,
     OptionSpec,
     PassSpec,
     RewriteSpec,
     ScheduleSpec,
     TargetSpec,
-    TunerSpec,
 )
 
 if TYPE_CHECKING:
-    from hidet.dtypes import DType
     from hidet.graph.operator import OperatorSpec
 
 CALLBACK_HOOKS = ("hidet_choose_schedule", "hidet_pass_done", "hidet_kernel_built")
@@ -215,15 +212,12 @@ def _registry(
 ) -> Registry:
     return Registry(
         # The classes of these two live in the compiler; `merge` only saw that they have names.
-        dtypes=cast("Mapping[str, DType]", MappingProxyType(tables.by_kind["dtypes"])),
         operators=cast("Mapping[str, OperatorSpec]", MappingProxyType(tables.by_kind["operators"])),
         schedules=_table(tables, "schedules", ScheduleSpec),
         rewrites=_table(tables, "rewrites", RewriteSpec),
         passes=_table(tables, "passes", PassSpec),
         targets=_table(tables, "targets", TargetSpec),
         frontends=_table(tables, "frontends", FrontendSpec),
-        executors=_table(tables, "executors", ExecutorSpec),
-        tuners=_table(tables, "tuners", TunerSpec),
         commands=_table(tables, "commands", CommandSpec),
         options=_table(tables, "options", OptionSpec),
         target_aliases=MappingProxyType(tables.target_aliases),

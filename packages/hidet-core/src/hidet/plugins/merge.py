@@ -11,26 +11,21 @@ from hidet.plugins.pass_order import order_passes
 from hidet.plugins.registry import Problem
 from hidet.plugins.specs import (
     CommandSpec,
-    ExecutorSpec,
     FrontendSpec,
     OptionSpec,
     PassSpec,
     RewriteSpec,
     ScheduleSpec,
     TargetSpec,
-    TunerSpec,
 )
 
 SPEC_KINDS: Mapping[str, tuple[str, type | None]] = {
-    "dtypes": ("dtype", None),
     "operators": ("operator", None),
     "schedules": ("schedule", ScheduleSpec),
     "rewrites": ("rewrite", RewriteSpec),
     "passes": ("pass", PassSpec),
     "targets": ("target", TargetSpec),
     "frontends": ("front-end", FrontendSpec),
-    "executors": ("executor", ExecutorSpec),
-    "tuners": ("tuner", TunerSpec),
     "commands": ("command", CommandSpec),
     "options": ("option", OptionSpec),
 }
@@ -148,6 +143,12 @@ def _remark_on_unknown_passes(tables: Tables) -> None:
                 owner = tables.owners["passes", spec.name]
                 problem = Problem(owner, "hidet_passes", message + suggestion(name, known), is_remark=True)
                 tables.problems.append(problem)
+    known = _names(other for other in passes if other.level == "graph")
+    for rewrite in tables.by_kind["rewrites"].values():
+        if isinstance(rewrite, RewriteSpec) and rewrite.stage not in known:
+            message = f"rewrite {rewrite.name!r} never runs: no graph pass is called {rewrite.stage!r}; "
+            owner = tables.owners["rewrites", rewrite.name]
+            tables.problems.append(Problem(owner, "hidet_rewrites", message + suggestion(rewrite.stage, known)))
 
 
 def _names(passes: Iterable[PassSpec]) -> set[str]:

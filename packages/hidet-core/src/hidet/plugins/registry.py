@@ -14,7 +14,6 @@ from hidet.plugins.pass_order import order_passes
 from hidet.plugins.specs import (
     ANY,
     CommandSpec,
-    ExecutorSpec,
     FrontendSpec,
     Level,
     OptionSpec,
@@ -22,11 +21,9 @@ from hidet.plugins.specs import (
     RewriteSpec,
     ScheduleSpec,
     TargetSpec,
-    TunerSpec,
 )
 
 if TYPE_CHECKING:
-    from hidet.dtypes import DType
     from hidet.graph.operator import OperatorSpec
 
 Spec = TypeVar("Spec")
@@ -86,15 +83,12 @@ class Registry:
     and `passes_for`, which are asked for every node and every module, are remembered.
     """
 
-    dtypes: Mapping[str, DType]
     operators: Mapping[str, OperatorSpec]
     schedules: Mapping[str, ScheduleSpec]
     rewrites: Mapping[str, RewriteSpec]
     passes: Mapping[str, PassSpec]
     targets: Mapping[str, TargetSpec]
     frontends: Mapping[str, FrontendSpec]
-    executors: Mapping[str, ExecutorSpec]
-    tuners: Mapping[str, TunerSpec]
     commands: Mapping[str, CommandSpec]
     options: Mapping[str, OptionSpec]
     target_aliases: Mapping[str, str]
@@ -153,9 +147,13 @@ class Registry:
             known = self._ordered[level, target] = order_passes(applying)
         return known
 
-    def rewrites_for(self, level: Level, stage: str) -> tuple[RewriteSpec, ...]:
-        """The rewrite rules that join the pass `stage`, in the order of registration."""
-        return tuple(spec for spec in self.rewrites.values() if spec.level == level and spec.stage == stage)
+    def rewrites_for(self, stage: str, target: str) -> tuple[RewriteSpec, ...]:
+        """The rewrite rules that follow the graph pass `stage`, in the order of registration."""
+        return tuple(
+            spec
+            for spec in self.rewrites.values()
+            if spec.stage == stage and (not spec.targets or target in spec.targets)
+        )
 
     def frontend_for(self, model: object) -> FrontendSpec:
         """The first front-end that accepts `model`. Raises ImportFailed naming its type and the known front-ends."""
@@ -186,16 +184,9 @@ class Registry:
         for callback in self.callbacks["hidet_pass_done"]:
             self._call(callback, arguments)
 
-    def kernel_built(self, name: str, target: str, source: str, binary: bytes, seconds: float, cached: bool) -> None:
-        """Tell the observers that a kernel was compiled, or found in the cache."""
-        arguments = {
-            "name": name,
-            "target": target,
-            "source": source,
-            "binary": binary,
-            "seconds": seconds,
-            "cached": cached,
-        }
+    def kernel_built(self, name: str, target: str, program: object, binary: bytes, cached: bool) -> None:
+        """Tell the observers that a module was compiled, or found in the cache."""
+        arguments = {"name": name, "target": target, "program": program, "binary": binary, "cached": cached}
         for callback in self.callbacks["hidet_kernel_built"]:
             self._call(callback, arguments)
 

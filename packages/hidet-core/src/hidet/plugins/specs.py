@@ -148,16 +148,20 @@ class PassSpec(LoadedSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSpec(LoadedSpec):
-    """A set of rewrite rules. `load` names the rule set; it is applied where the pass named `stage` runs."""
+    """Rewrite rules of graphs, applied after the graph pass named `stage` until none fits.
 
-    level: Level
+    `load` names a mapping from operator name to rules. A rule (`hidet.passes.local.Rule`) looks at one node of that
+    operator and at what its inputs were made of, and returns the value that stands for the node's result, or None.
+    targets: the targets they apply for; empty for all.
+    """
+
     stage: str
+    targets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)
-        if self.level not in ("graph", "program"):
-            raise _refuse(self, "level", self.level, "'graph' or 'program'")
         _check_names(self, "stage", (self.stage,), allow_any=False, allow_empty=False)
+        _check_names(self, "targets", self.targets, allow_any=False, allow_empty=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,22 +205,6 @@ class FrontendSpec(LoadedSpec):
         """A new adapter. Raises PluginError when what `adapter` names cannot be loaded or made."""
         assert self.adapter is not None
         return _load(self, self.adapter, lambda found: found())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorSpec(LoadedSpec):
-    """A way to run compiled graphs of the given targets. `load` names its factory."""
-
-    targets: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        LoadedSpec.__post_init__(self)
-        _check_names(self, "targets", self.targets, allow_any=True, allow_empty=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunerSpec(LoadedSpec):
-    """A search strategy over schedule parameters. `load` names an object with `propose` and `observe`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,15 @@ def module_key(name: str, unit: CompileUnit, ctx: CompileContext) -> CacheKey:
         target=ctx.target.name,
         arch=ctx.target.arch,
         passes=" ".join(_program_passes(ctx)),
+        options=_plugin_options(ctx),
         **ctx.target.fingerprint(),
     )
+
+
+def _plugin_options(ctx: CompileContext) -> str:
+    """The values of plug-ins' options that generated code depends on."""
+    names = sorted(spec.name for spec in ctx.registry.options.values() if spec.affects_cache)
+    return " ".join(f"{name}={ctx.option(name)!r}" for name in names)
 
 
 def _program_passes(ctx: CompileContext) -> list[str]:
