@@ -65,6 +65,7 @@ EXCEPTIONS: dict[tuple[str, ...], set[str]] = {
     ("ir", "expr_parser"): {"compute"},
     # What a scalar operator means in numpy is one table, for definitions and programs.
     ("ir", "interpret_expr"): {"compute"},
+    ("ir", "simulator", "evaluate"): {"compute"},
 }
 
 FRAMEWORKS = {"torch", "onnx", "tensorflow", "llvmlite", "cuda"}

@@ -80,6 +80,14 @@ class PositionError(HidetError, IndexError):
     """A tensor of positions holds one that lies outside of the axis it is used on."""
 
 
+class DataRace(LaunchError):
+    """Two threads of a kernel access the same memory, one of them writes, and nothing orders them."""
+
+
+class Deadlock(LaunchError):
+    """Threads of a kernel wait for what no thread will do."""
+
+
 class DeviceLost(HidetError):
     """The device is unusable after an earlier failure; the message names the kernel that failed."""
 

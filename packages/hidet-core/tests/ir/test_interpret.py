@@ -25,13 +25,15 @@ def floats(*values):
     return np.array(values, np.float32)
 
 
-def test_a_launch_with_threads_is_refused():
-    module = parse_module(
-        'module(entry="main")\n@kernel\ndef k(p: ~f32):\n    p[0] = 1.0\n'
-        "@host\ndef main(p: ~f32):\n    launch('k', [1], [p], block=[32])\n"
+def test_a_launch_with_threads_runs_its_kernel_once_a_thread():
+    module = program(
+        "@kernel\ndef k(p: ~f32):\n    b = grid()\n    t: i64 = cast(call('cuda.thread_idx.x', type=i32), i64)\n"
+        "    p[b * 32 + t] = cast(b * 100 + t, f32)\n"
+        "@host\ndef main(p: ~f32):\n    launch('k', [2], [p], block=[32])\n"
     )
-    with pytest.raises(UnsupportedOp, match="kernel k is launched with blocks of threads"):
-        run_module(module, [np.zeros(1, np.float32)])
+    out = np.zeros(64, np.float32)
+    run_module(module, [out])
+    assert out.tolist() == [*range(32), *range(100, 132)]
 
 
 def test_a_launch_runs_its_kernel_for_every_index_of_the_grid():

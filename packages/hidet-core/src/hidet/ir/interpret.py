@@ -1,6 +1,7 @@
-"""Runs programs slowly with numpy: what compiled code is compared with, on the instructions a CPU has.
+"""Runs programs slowly with numpy: what compiled code is compared with.
 
-Scalars are numpy arrays of rank 0, vectors of rank 1. A launch runs its kernel for one grid index after the other.
+Scalars are numpy arrays of rank 0, vectors of rank 1. A launch runs its kernel for one grid index after the other; one
+with blocks of threads is run by `hidet.ir.simulator`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import numpy as np
 
 from hidet.errors import LaunchError, UnsupportedOp, suggestion
 from hidet.ir import stmt as s
-from hidet.ir.expr import Var
+from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.interpret_expr import INTRINSICS, ExprInterpreter, Intrinsics, bind, undefined
 from hidet.ir.memory import AddressSpace, Buffer, Pointer, block_of, dense_strides, fresh_block
 from hidet.ir.print_format import python_format
+from hidet.ir.simulator.launch import run_launch
+from hidet.ir.simulator.team import Geometry
 from hidet.ir.types import BufferType, PointerType, element_dtype
 
 
@@ -224,14 +227,20 @@ class _Frame:
 
     def launch(self, node: s.Launch) -> None:
         kernel = self.machine.function(node.kernel)
-        if node.block:
-            raise UnsupportedOp(
-                f"kernel {node.kernel} is launched with blocks of threads, which this interpreter lacks"
-            )
         arguments = [self.expr(argument) for argument in node.arguments]
+        if node.block:
+            grid, block, cluster = (self._extents(part) for part in (node.grid, node.block, node.cluster))
+            machine, geometry = self.machine, Geometry(grid, block, cluster)
+            run_launch(machine.functions, kernel, arguments, geometry, machine.space, machine.intrinsics)
+            return
         ranges = [range(self.expr.index(extent)) for extent in node.grid]
         for index in product(*ranges):
             self.machine.run(kernel, arguments, index[: len(kernel.grid_vars)])
+
+    def _extents(self, extents: Sequence[Expr]) -> tuple[int, int, int]:
+        """Extents along x, y and z, those not given being 1."""
+        x, y, z = (*map(self.expr.index, extents), 1, 1, 1)[:3]
+        return x, y, z
 
     def invoke(self, node: s.Invoke) -> None:
         arguments = [self.expr(argument) for argument in node.arguments]

@@ -1,0 +1,40 @@
+"""Small kernels in text, run by the interpreter of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hidet.ir.func import Module
+from hidet.ir.interpret import run_module
+from hidet.ir.parser import parse_module
+from hidet.ir.verify import verify_module
+
+
+def kernel_module(
+    body: str,
+    parameters: str,
+    *,
+    grid: Sequence[int] = (1,),
+    block: Sequence[int] = (32,),
+    cluster: Sequence[int] = (),
+    functions: str = "",
+) -> Module:
+    """A module whose entry launches a kernel with `body`, in which `t` is the index of the thread along x and `b` that
+    of the block, both i64. functions: text of further functions."""
+    names = ", ".join(parameter.split(":")[0] for parameter in parameters.split(", ")) if parameters else ""
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    shape = f"block={list(block)}" + (f", cluster={list(cluster)}" if cluster else "")
+    module = parse_module(
+        f'module(entry="main")\n\n{functions}\n\n@kernel\ndef kernel({parameters}):\n'
+        '    t: i64 = cast(call("cuda.thread_idx.x", type=i32), i64)\n'
+        '    b: i64 = cast(call("cuda.block_idx.x", type=i32), i64)\n'
+        f'{lines}\n\n@host\ndef main({parameters}):\n    launch("kernel", {list(grid)}, [{names}], {shape})\n'
+    )
+    verify_module(module)
+    return module
+
+
+def run_kernel(body: str, parameters: str, arguments: Sequence[Any], **launch: Any) -> None:
+    """Run what `kernel_module` makes of the body on arguments, which it reads and writes in place."""
+    run_module(kernel_module(body, parameters, **launch), arguments)
