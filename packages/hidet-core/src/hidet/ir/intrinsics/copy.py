@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hidet.dtypes import bf16, f16, i32, u32, u64
+from hidet.dtypes import bf16, f16, i32, i64, u8, u32, u64
 from hidet.ir.intrinsics.signature import ElementsOf, Immediate, Intrinsic, Memory, SameAs, Value, table
+from hidet.ir.types import PointerType
 
 _GLOBAL = Memory("source", ("global",))
 _LANES = (1, 2, 4, 8, 16)
@@ -151,6 +152,14 @@ COPY = table(
         ptx="cvta",
         parameters=(Memory("place", ("shared",)),),
         result=u32,
+    ),
+    Intrinsic(
+        name="cuda.dynamic_shared_memory",
+        family="copy",
+        doc="the shared memory that the launch asks for beyond what the kernel declares, from a byte on",
+        ptx="State Spaces: .shared",
+        parameters=(Value("offset", (i32, i64)),),
+        result=PointerType(u8, "shared"),
     ),
     Intrinsic(
         name="cuda.map_to_block",

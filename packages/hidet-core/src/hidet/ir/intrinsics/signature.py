@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hidet.dtypes import DType
-from hidet.ir.types import MemorySpace, VectorType
+from hidet.ir.types import MemorySpace, PointerType, VectorType
 
 Effect = Literal["pure", "reads", "writes", "waits"]
 """pure: the value follows from the arguments and from which thread asks. reads: from memory too. writes: changes memory
@@ -79,7 +79,7 @@ class ElementsOf:
     most_bytes: int = 16
 
 
-Result = DType | VectorType | SameAs | ElementsOf | None
+Result = DType | VectorType | PointerType | SameAs | ElementsOf | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,425 @@
+"""Expressions of the thread IR in CUDA C++.
+
+Expressions are graphs whose nodes may have several users, C++ text is a tree: nodes with several users become constants
+in front of the statement. A branch of a selection may read memory only when it is taken; where such a branch needs
+constants of its own, the selection becomes an `if`. Vectors are structs of lanes, computed lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hidet import dtypes
+from hidet.cuda.codegen.hardware.table import spell_intrinsic
+from hidet.cuda.codegen.prelude import Prelude
+from hidet.cuda.codegen.scalar import (
+    narrowed,
+    spell_binary,
+    spell_cast,
+    spell_natural_division,
+    spell_shift,
+    spell_unary,
+    use_type,
+    widened,
+)
+from hidet.cuda.codegen.spelling import CNames, element_type, literal, scalar_type, type_name
+from hidet.cuda.codegen.text import AND, CHOICE, OR, SUM, Text, call, cast, infix
+from hidet.dtypes import DType
+from hidet.errors import CodegenError
+from hidet.ir import expr as e
+from hidet.ir.func import Function
+from hidet.ir.intrinsics import INTRINSICS
+from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of
+
+_LAZY = ("land", "lor")
+_TRIVIAL = (e.Var, e.Const)
+
+
+class ExpressionEmitter:
+    """Spells the expressions of one function. `line` appends to its body."""
+
+    def __init__(self, names: CNames, prelude: Prelude, functions: dict[str, Function], data: frozenset[e.Var]) -> None:
+        self.names = names
+        self.prelude = prelude
+        self.functions = functions
+        self.data = data
+        self.lines: list[str] = []
+        self.depth = 1
+        self._uses: dict[int, int] = {}
+        self._known: dict[int, str] = {}
+        self._reads: dict[int, bool] = {}
+        self._keep: list[e.Expr] = []
+        self.dynamic_base = 0
+        self.naturals: set[e.Var] = set()
+        self._is_lazy = False
+
+    def line(self, text: str) -> None:
+        """One line of the body."""
+        self.lines.append("  " * self.depth + text)
+
+    def begin(self, *roots: e.Expr | None) -> None:
+        """Start a statement that evaluates `roots`: forget constants of the one before, and count users."""
+        self._uses, self._known = {}, {}
+        # Nodes are told apart by id, which holds only while they live.
+        self._keep = [root for root in roots if root is not None]
+        seen: set[int] = set()
+        stack: list[e.Expr] = list(self._keep)
+        for root in self._keep:
+            self._uses[id(root)] = self._uses.get(id(root), 0) + 1
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            for child in node.children():
+                assert isinstance(child, e.Expr)
+                self._uses[id(child)] = self._uses.get(id(child), 0) + 1
+                stack.append(child)
+
+    def text(self, node: e.Expr) -> str:
+        """The expression where anything may stand around it with commas."""
+        return self.value(node).text
+
+    def value(self, node: e.Expr) -> Text:
+        """The expression, or the constant that holds its value already."""
+        known = self._known.get(id(node))
+        if known is not None:
+            return Text(known)
+        case = _CASES.get(type(node))
+        if case is None:
+            raise CodegenError(f"{type(node).__name__} has no CUDA spelling")
+        result = case(self, node)
+        if self._is_worth_naming(node):
+            return self.named(node, result)
+        return result
+
+    def named(self, node: e.Expr, value: Text) -> Text:
+        """A constant with the value of `node`."""
+        name = self.names.fresh("t")
+        self.line(f"const {self.type(node.type)} {name} = {value.text};")
+        self._known[id(node)] = name
+        return Text(name)
+
+    def type(self, type_: Type) -> str:
+        """The C++ name of a type, which the prelude then has."""
+        if isinstance(type_, DType | VectorType):
+            use_type(self.prelude, element_dtype(type_))
+        if lanes_of(type_) > 1:
+            self.prelude.use("lanes")
+        return type_name(type_)
+
+    def _is_worth_naming(self, node: e.Expr) -> bool:
+        if self._uses.get(id(node), 1) < 2 or isinstance(node, _TRIVIAL) or isinstance(node.type, BufferType):
+            return False
+        if isinstance(node, e.Call) and not node.arguments:
+            return False
+        return not (self._is_lazy and self.reads(node))
+
+    def reads(self, node: e.Expr) -> bool:
+        """Whether evaluating the expression touches memory or does something else that must not happen in vain."""
+        known = self._reads.get(id(node))
+        if known is None:
+            if isinstance(node, e.Load) or (isinstance(node, e.Call) and not self._is_pure(node.callee)):
+                known = True
+            else:
+                known = any(self.reads(child) for child in node.children() if isinstance(child, e.Expr))
+            self._keep.append(node)
+            self._reads[id(node)] = known
+        return known
+
+    def _is_pure(self, callee: str) -> bool:
+        row = INTRINSICS.get(callee)
+        if row is not None:
+            return row.effect == "pure"
+        function = self.functions.get(callee)
+        return function is not None and ("pure", True) in function.attributes
+
+    def wraps(self, node: e.Expr) -> bool:
+        """Whether an integer is data, read from memory or computed from that; indices never overflow."""
+        if isinstance(node, e.Var):
+            return node in self.data
+        return isinstance(node, e.Load) or any(self.wraps(c) for c in node.children() if isinstance(c, e.Expr))
+
+    # --- leaves ----------------------------------------------------------------------------------------------------
+
+    def _var(self, node: e.Var) -> Text:
+        return Text(self.names(node, node.name))
+
+    def _const(self, node: e.Const) -> Text:
+        if isinstance(node.type, PointerType):
+            return Text(f"({type_name(node.type)})0")
+        use_type(self.prelude, node.dtype)
+        text = Text(literal(node.value, node.dtype))
+        return text if node.lanes == 1 else self.lanes(node.type, lambda lane: text)
+
+    # --- arithmetic ------------------------------------------------------------------------------------------------
+
+    def lanes(self, type_: Type, of_lane: Callable[[str], Text]) -> Text:
+        """A vector whose lanes are what `of_lane` gives for the name of a lane's number."""
+        self.type(type_)
+        head = f"lanes<{scalar_type(element_dtype(type_))}, {lanes_of(type_)}>"
+        return Text(f"{head}([&](int i) {{ return {of_lane('i').text}; }})")
+
+    def operand(self, node: e.Expr) -> Callable[[str], Text]:
+        """A function from the name of a lane's number to that lane of `node`; scalars are the same in all."""
+        if isinstance(node, e.Broadcast):
+            node = node.a
+        if node.lanes == 1:
+            scalar = self.value(node)
+            return lambda lane: scalar
+        vector = self.value(node)
+        if not vector.text.isidentifier():
+            vector = self.named(node, vector)
+        return lambda lane: Text(f"{vector.text}.lane[{lane}]")
+
+    def _lanewise(self, node: e.Expr, operands: Sequence[e.Expr], spell: Callable[..., Text]) -> Text:
+        if node.lanes == 1:
+            return spell(*[self.value(operand) for operand in operands])
+        of = [self.operand(operand) for operand in operands]
+        return self.lanes(node.type, lambda lane: spell(*[get(lane) for get in of]))
+
+    def _unary(self, node: e.Unary) -> Text:
+        return self._lanewise(node, (node.a,), lambda a: spell_unary(self.prelude, node.op, node.a.dtype, a))
+
+    def _binary(self, node: e.Binary) -> Text:
+        a, b, op = node.a, node.b, node.op
+        if isinstance(a.type, PointerType):
+            return infix(self.value(a), "+" if op == "add" else "-", self.value(b), SUM)
+        dtype = a.dtype
+        if op in _LAZY and node.lanes == 1:
+            return self._logical(node)
+        if dtype.is_int and isinstance(b, e.Const) and node.lanes == 1:
+            simple = self._by_constant(op, a, int(b.value))  # type: ignore[arg-type]  # an integer constant
+            if simple is not None:
+                return simple
+        if dtype.is_int and op in ("floordiv", "mod") and dtype.kind == "uint" and is_positive(b):
+            return self._lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
+        if dtype.is_int and op in ("floordiv", "mod") and is_natural(a, self.naturals) and is_positive(b):
+            return self._lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
+        wraps = dtype.is_int and (self.wraps(a) or self.wraps(b))
+        return self._lanewise(node, (a, b), lambda x, y: spell_binary(self.prelude, op, dtype, x, y, wraps=wraps))
+
+    def _by_constant(self, op: str, a: e.Expr, value: int) -> Text | None:
+        """Shifts and divisions by constants in their simplest form; None for other operations."""
+        dtype = a.dtype
+        if op in ("shl", "shr") and 0 <= value < dtype.bits:
+            return spell_shift(op, dtype, self.value(a), value)
+        if op in ("floordiv", "mod") and value > 0:
+            if dtype.kind == "uint" or is_natural(a, self.naturals):
+                return spell_natural_division(op, self.value(a), Text(literal(value, dtype)))
+            if value & (value - 1) == 0 and dtype.bits >= 32:
+                # An arithmetic shift rounds toward minus infinity, a mask gives the remainder that fits it.
+                if op == "floordiv":
+                    return spell_shift("shr", dtype, self.value(a), value.bit_length() - 1)
+                return infix(self.value(a), "&", Text(literal(value - 1, dtype)), 8)
+        return None
+
+    def _logical(self, node: e.Binary) -> Text:
+        """The right side is evaluated only where the left one does not decide."""
+        left = self.value(node.a)
+        right = self._lazily(node.b)
+        symbol, precedence = ("&&", AND) if node.op == "land" else ("||", OR)
+        return infix(left, symbol, right, precedence)
+
+    def _lazily(self, node: e.Expr) -> Text:
+        before, self._is_lazy = self._is_lazy, True
+        try:
+            return self.value(node)
+        finally:
+            self._is_lazy = before
+
+    def _select(self, node: e.Select) -> Text:
+        if node.condition.lanes > 1 or node.lanes > 1:
+            if self.reads(node.a) or self.reads(node.b):
+                return self._branches(node) if node.condition.lanes == 1 else self._vector_select(node)
+            return self._vector_select(node)
+        if isinstance(node.condition, e.Broadcast):
+            return self._select(e.Select(node.condition.a, node.a, node.b, node.type))
+        if not self._is_lazy and (self._needs_branch(node.a) or self._needs_branch(node.b)):
+            return self._branches(node)
+        condition = self.value(node.condition)
+        a, b = self._lazily(node.a), self._lazily(node.b)
+        return Text(f"{condition.inside(CHOICE + 1)} ? {a.inside(CHOICE + 1)} : {b.inside(CHOICE)}", CHOICE)
+
+    def _vector_select(self, node: e.Select) -> Text:
+        def spell(condition: Text, a: Text, b: Text) -> Text:
+            return Text(f"{condition.inside(CHOICE + 1)} ? {a.inside(CHOICE + 1)} : {b.inside(CHOICE)}", CHOICE)
+
+        return self._lanewise(node, (node.condition, node.a, node.b), spell)
+
+    def _needs_branch(self, node: e.Expr) -> bool:
+        """Whether a side of a selection reads memory for a value that it uses more than once."""
+        if id(node) in self._known or not self.reads(node):
+            return False
+        if self._uses.get(id(node), 1) > 1 and not isinstance(node, _TRIVIAL):
+            return True
+        return any(self._needs_branch(child) for child in node.children() if isinstance(child, e.Expr))
+
+    def _branches(self, node: e.Select) -> Text:
+        """The selection as an `if` in front of the statement."""
+        condition = self.value(node.condition)
+        name = self.names.fresh("chosen")
+        self.line(f"{self.type(node.type)} {name};")
+        for head, side in ((f"if ({condition.text}) {{", node.a), ("} else {", node.b)):
+            self.line(head)
+            known = dict(self._known)
+            self.depth += 1
+            self.line(f"{name} = {self.text(side)};")
+            self.depth -= 1
+            self._known = known
+        self.line("}")
+        self._known[id(node)] = name
+        return Text(name)
+
+    def _cast(self, node: e.Cast) -> Text:
+        if isinstance(node.type, PointerType):
+            return cast(type_name(node.type), self.value(node.a))
+        source, target = node.a.dtype, element_dtype(node.type)
+        return self._lanewise(node, (node.a,), lambda a: spell_cast(self.prelude, source, target, a))
+
+    def _bitcast(self, node: e.Bitcast) -> Text:
+        old, new = node.a.type, node.type
+        if isinstance(new, PointerType | BufferType) or isinstance(old, PointerType | BufferType):
+            return cast(type_name(new), self.value(node.a))
+        if isinstance(new, VectorType) and new.dtype.is_bool:
+            word = self.operand(node.a)
+            return self.lanes(new, lambda lane: Text(f"({word(lane).inside(15)} >> {lane}) & 1"))
+        self.prelude.use("bits_as")
+        return call(f"bits_as<{self.type(new)}>", self.value(node.a))
+
+    def _broadcast(self, node: e.Broadcast) -> Text:
+        scalar = self.value(node.a)
+        return self.lanes(node.type, lambda lane: scalar)
+
+    def _extract(self, node: e.Extract) -> Text:
+        return self.operand(node.a)(str(node.lane))
+
+    # --- memory ----------------------------------------------------------------------------------------------------
+
+    def offset(self, buffer: e.Expr, indices: Sequence[e.Expr]) -> Text:
+        """Number of elements from the start of `buffer` to the element at `indices`."""
+        type_ = buffer.type
+        if not isinstance(type_, BufferType):
+            return self.value(indices[0])
+        total: Text | None = None
+        for position, index in enumerate(indices):
+            if isinstance(index, e.Const) and index.value == 0:
+                continue
+            part = self.value(index)
+            for factor in self._stride(type_, position):
+                part = infix(part, "*", factor, 13)
+            total = part if total is None else infix(total, "+", part, SUM)
+        return Text("0") if total is None else total
+
+    def _stride(self, type_: BufferType, position: int) -> list[Text]:
+        strides = [type_.strides[position]] if type_.strides is not None else list(type_.shape[position + 1 :])
+        product = 1
+        factors: list[Text] = []
+        for stride in strides:
+            if isinstance(stride, e.Const):
+                product *= int(stride.value)  # type: ignore[arg-type]  # extents are integers
+            else:
+                factors.append(self.value(stride))
+        return [*([Text(str(product))] if product != 1 else []), *factors]
+
+    def place(self, buffer: e.Expr, indices: Sequence[e.Expr], type_: Type) -> Text:
+        """The element, or run of elements as a vector of `type_`, at `indices`."""
+        own = buffer.type
+        assert isinstance(own, BufferType | PointerType)
+        offset, base = self.offset(buffer, indices), self.value(buffer)
+        if type_ == element_type(own):
+            return Text(f"{base.inside(15)}[{offset.text}]")
+        pointer = infix(base, "+", offset, SUM)
+        return Text(f"*({self.type(type_)}*){pointer.inside(15)}", 14)
+
+    def _load(self, node: e.Load) -> Text:
+        use_type(self.prelude, node.dtype)
+        if node.mask is None:
+            return self.place(node.buffer, node.indices, node.type)
+        zero = Text(literal(0, node.dtype))
+        if node.lanes == 1:
+            condition = self.value(node.mask)
+            element = self.place(node.buffer, node.indices, node.type)
+            return Text(f"{condition.inside(CHOICE + 1)} ? {element.text} : {zero.text}", CHOICE)
+        mask, offset, base = self.operand(node.mask), self.offset(node.buffer, node.indices), self.value(node.buffer)
+        return self.lanes(
+            node.type,
+            lambda lane: Text(
+                f"{mask(lane).inside(CHOICE + 1)} ? {base.inside(15)}[{infix(offset, '+', Text(lane), SUM).text}]"
+                f" : {zero.text}",
+                CHOICE,
+            ),
+        )
+
+    def _address(self, node: e.AddressOf) -> Text:
+        base, offset = self.value(node.buffer), self.offset(node.buffer, node.indices)
+        own = node.buffer.type
+        assert isinstance(own, BufferType | PointerType) and isinstance(node.type, PointerType)
+        pointer = base if offset.text == "0" else infix(base, "+", offset, SUM)
+        if node.type.dtype == own.dtype and lanes_of(own) == 1:
+            return pointer
+        return cast(type_name(node.type), pointer)
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(self, node: e.Call) -> Text:
+        function = self.functions.get(node.callee)
+        if function is not None:
+            return call(node.callee, *[self.value(a) for a in node.arguments])
+        if node.callee == "fma":
+            return self._lanewise(node, node.arguments, lambda *abc: self.fma(node.dtype, *abc))
+        if node.callee in INTRINSICS:
+            arguments = [a.a if isinstance(a, e.Cast) and isinstance(a.a, e.Const) else a for a in node.arguments]
+            return spell_intrinsic(self, INTRINSICS[node.callee], arguments, node.type)
+        raise CodegenError(f"{node.callee} is neither a function of the module nor an operation that CUDA has")
+
+    def fma(self, dtype: DType, a: Text, b: Text, c: Text) -> Text:
+        """a * b + c, rounded once; narrow floats in f32 first."""
+        if dtype in (dtypes.f32, dtypes.f64):
+            return call("fmaf" if dtype is dtypes.f32 else "fma", a, b, c)
+        x, y, z = (widened(self.prelude, dtype, t) for t in (a, b, c))
+        return narrowed(self.prelude, dtype, call("fmaf", x, y, z))
+
+
+def is_positive(node: e.Expr) -> bool:
+    """Whether a number is surely above zero."""
+    if isinstance(node, e.Const):
+        return not isinstance(node.value, complex) and node.value > 0
+    return isinstance(node, e.Call) and node.callee.startswith(("cuda.block_dim.", "cuda.grid_dim."))
+
+
+def is_natural(node: e.Expr, naturals: set[e.Var]) -> bool:
+    """Whether a number is surely not below zero; `naturals` are variables that are known not to be."""
+    if isinstance(node, e.Var) and node in naturals:
+        return True
+    if isinstance(node, e.Const):
+        return not isinstance(node.value, complex) and node.value >= 0
+    if isinstance(node, e.Cast):
+        return is_natural(node.a, naturals) and element_dtype(node.type).bits >= node.a.dtype.bits
+    if isinstance(node, e.Call):
+        row = INTRINSICS.get(node.callee)
+        return row is not None and row.family == "index"
+    if isinstance(node, e.Binary):
+        both = is_natural(node.a, naturals) and is_natural(node.b, naturals)
+        if node.op in ("add", "mul", "floordiv", "min", "and", "shr"):
+            return both
+        return (node.op == "mod" and is_natural(node.b, naturals)) or (
+            node.op == "max" and (is_natural(node.a, naturals) or is_natural(node.b, naturals))
+        )
+    return isinstance(node.type, DType) and node.type.kind == "uint"
+
+
+_CASES: dict[type, Callable[..., Text]] = {
+    e.Var: ExpressionEmitter._var,
+    e.Const: ExpressionEmitter._const,
+    e.Unary: ExpressionEmitter._unary,
+    e.Binary: ExpressionEmitter._binary,
+    e.Select: ExpressionEmitter._select,
+    e.Cast: ExpressionEmitter._cast,
+    e.Bitcast: ExpressionEmitter._bitcast,
+    e.Broadcast: ExpressionEmitter._broadcast,
+    e.Extract: ExpressionEmitter._extract,
+    e.Load: ExpressionEmitter._load,
+    e.AddressOf: ExpressionEmitter._address,
+    e.Call: ExpressionEmitter._call,
+}

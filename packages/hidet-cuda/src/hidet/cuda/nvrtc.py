@@ -1,0 +1,152 @@
+"""CUDA C++ to machine code, in this process, through NVRTC.
+
+Machine code is made for the exact architecture: PTX of a newer toolkit is refused by older drivers, cubins of the same
+major version are not. NVRTC is thread-safe and its calls release the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hidet.errors import CompileError
+
+if TYPE_CHECKING:
+    from hidet.cuda.codegen.module import CudaSource
+
+_OPTIONS = (
+    "--std=c++17",
+    # Contraction to multiply-adds only; nothing that changes infinities, NaNs or denormals.
+    "--fmad=true",
+    "--ptxas-options=-v",
+    "--ptxas-options=--warn-on-spills",
+)
+_ERROR = re.compile(r"^[^\n(]*\((\d+)\): (?:error|catastrophic error):? ?(.*)$", re.MULTILINE)
+_KERNEL = re.compile(r"Compiling entry function '([^']+)'")
+_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_SERIOUS = re.compile(r"\bC75\d\d\b")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUsage:
+    """What a compiled kernel takes: registers a thread, bytes of local memory (stack, spills) a thread, and static
+    shared memory a block."""
+
+    registers: int = 0
+    stack_bytes: int = 0
+    spill_bytes: int = 0
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cubin:
+    """Machine code, what its kernels take, and remarks of the assembler that mean lost speed (C75xx)."""
+
+    data: bytes
+    usage: dict[str, KernelUsage]
+    remarks: tuple[str, ...] = ()
+
+
+def compile_cubin(source: CudaSource, arch: str) -> Cubin:
+    """Machine code for `arch` ("sm_80", "sm_90a"). CompileError with the line and its place in the user's script."""
+    nvrtc = _nvrtc()
+    program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.text.encode(), b"kernel.cu", 0, [], []))
+    options = [option.encode() for option in (f"--gpu-architecture={arch}", *_OPTIONS)]
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        log = _text(nvrtc, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise _refusal(source, arch, log)
+        size = _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
+        data = b" " * size
+        _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, data))
+        return Cubin(data, read_usage(log), tuple(sorted(set(_SERIOUS.findall(log)))))
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def compile_cubins(sources: Sequence[CudaSource], arch: str) -> Iterable[Cubin]:
+    """Machine code of many sources, in order, compiled by threads."""
+    import os
+
+    if len(sources) == 1:
+        return [compile_cubin(sources[0], arch)]
+    with ThreadPoolExecutor(min(len(sources), len(os.sched_getaffinity(0)))) as threads:
+        return list(threads.map(lambda source: compile_cubin(source, arch), sources))
+
+
+def read_usage(log: str) -> dict[str, KernelUsage]:
+    """What each kernel takes, from the assembler's log."""
+    found: dict[str, KernelUsage] = {}
+    name = ""
+    stack = spill = 0
+    for line in log.splitlines():
+        if match := _KERNEL.search(line):
+            name, stack, spill = match[1], 0, 0
+        elif match := _SPILLS.search(line):
+            stack, spill = int(match[1]), int(match[2]) + int(match[3])
+        elif (match := _REGISTERS.search(line)) and name:
+            shared = _SHARED.search(line)
+            found[name] = KernelUsage(int(match[1]), stack, spill, int(shared[1]) if shared else 0)
+    return found
+
+
+@functools.cache
+def toolchain_version() -> str:
+    """The version of NVRTC: part of every kernel's cache key."""
+    nvrtc = _nvrtc()
+    status, major, minor = nvrtc.nvrtcVersion()
+    return f"NVRTC {major}.{minor}" if status == nvrtc.nvrtcResult.NVRTC_SUCCESS else "NVRTC"
+
+
+@functools.cache
+def _nvrtc() -> Any:
+    """The bindings. CompileError when the library is missing."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except Exception as error:
+        raise CompileError(
+            f"CUDA's run-time compiler cannot be loaded: {error}",
+            hint="install the packages nvidia-cuda-nvrtc and cuda-bindings of one CUDA major version",
+        ) from error
+    return nvrtc
+
+
+def _checked(nvrtc: Any, answer: tuple[Any, ...]) -> Any:
+    status, *values = answer
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise CompileError(f"CUDA's run-time compiler failed: {status.name}")
+    return values[0] if values else None
+
+
+def _text(nvrtc: Any, program: Any, size_of: Any, read: Any) -> str:
+    size = _checked(nvrtc, size_of(program))
+    buffer = b" " * size
+    _checked(nvrtc, read(program, buffer))
+    text: bytes = buffer
+    return text.rstrip(b"\x00").decode(errors="replace")
+
+
+def _refusal(source: CudaSource, arch: str, log: str) -> CompileError:
+    names = [kernel.name for kernel in source.kernels]
+    kernels = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    hint = "this is a bug of the kernel's script, of the schedule or of the code generator; HIDET_DUMP keeps the text"
+    found = _ERROR.search(log)
+    if found is None:
+        return CompileError(f"CUDA's compiler refused {kernels} for {arch}: {log.strip()[-2000:]}", hint=hint)
+    number, problem = int(found[1]), found[2]
+    lines = source.text.split("\n")
+    line = lines[number - 1].strip() if number <= len(lines) else ""
+    return CompileError(
+        f"CUDA's compiler refused {kernels} for {arch}, line {number}: {problem}\n  {line}",
+        loc=source.locs.get(number),
+        hint=hint,
+    )

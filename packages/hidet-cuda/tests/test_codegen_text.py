@@ -1,0 +1,157 @@
+"""What generated CUDA C++ looks like, and that it does what the thread IR says where C++ would differ."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+
+import pytest
+
+from hidet.cuda.codegen.module import CudaSource, emit_module
+from hidet.cuda.nvrtc import compile_cubin, read_usage
+from hidet.errors import CompileError
+from hidet.ir import build
+from hidet.ir.func import Module
+from hidet.ir.parser import parse_module
+from hidet.ir.stmt import Store
+from hidet.loc import Loc
+
+
+def source(text: str, arch: int = 80) -> str:
+    module: Module = parse_module(textwrap.dedent(text))
+    return emit_module(module, arch).text
+
+
+def body(text: str) -> str:
+    """The kernel alone, without the prelude."""
+    return text[text.index('extern "C"') :].strip()
+
+
+SQUARE = """
+module(entry="main")
+
+@kernel
+def square(x: ~f16, y: ~f16, n: i64):
+    i = grid()
+    tile: f32[8, 33] @ shared
+    place: i64 = i * 256 + cast(call("cuda.thread_idx.x", type=i32), i64)
+    if place < n:
+        acc: f32 = 0.0
+        for j in unroll(4):
+            tile[j, place % 32] = cast(x[place], f32) * 0.5
+        call("cuda.syncthreads", type=None)
+        for k in range(n):
+            acc = acc + tile[k % 8, 0]
+        y[place] = cast(acc, f16) if acc < 0.0 else x[place] * x[place]
+
+@host
+def main(x: ~f16, y: ~f16, n: i64):
+    launch("square", [n // 256], [x, y, n], block=[256])
+"""
+
+SQUARE_IN_CUDA = """
+extern "C" __global__ void __launch_bounds__(256) square(f16* x, f16* y, long long n) {
+  const long long i = blockIdx.x;
+  __shared__ __align__(128) float tile[264];
+  long long place = i * 256 + (long long)(int)threadIdx.x;
+  if (place < n) {
+    float acc = 0.0f;
+    #pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      tile[j * 33 + place % 32] = to_f32(x[place]) * 0.5f;
+    }
+    __syncthreads();
+    for (long long k = 0; k < n; ++k) {
+      acc = acc + tile[k % 8 * 33];
+    }
+    y[place] = acc < 0.0f ? to_f16(acc) : to_f16(to_f32(x[place]) * to_f32(x[place]));
+  }
+}
+"""
+
+
+def test_a_kernel_reads_like_one_written_by_hand() -> None:
+    assert body(source(SQUARE)) == SQUARE_IN_CUDA.strip()
+
+
+def test_it_compiles_without_headers() -> None:
+    cubin = compile_cubin(emit_module(parse_module(SQUARE), 80), "sm_80")
+    assert list(cubin.usage) == ["square"]
+    assert cubin.usage["square"].spill_bytes == 0
+
+
+def one(statement: str, params: str = "x: ~f32, n: i64") -> str:
+    text = f"""
+module(entry="main")
+
+@kernel
+def k({params}):
+    i = grid()
+{textwrap.indent(textwrap.dedent(statement).strip(), "    ")}
+
+@host
+def main():
+    pass
+"""
+    return body(source(text))
+
+
+def test_division_of_numbers_that_may_be_negative_rounds_down() -> None:
+    assert "floor_div<long long>(n, i)" in one("x[n // i] = 0.0")
+    assert "x[n >> 3]" in one("x[n // 8] = 0.0")
+    assert "x[i / 8]" in one("x[i // 8] = 0.0")
+
+
+def test_a_value_used_twice_is_computed_once() -> None:
+    text = one("x[i] = exp(x[i]) * exp(x[i])")
+    assert text.count("expf") == 2
+    shared = emit_shared_square()
+    assert shared.count("expf") == 1
+
+
+def emit_shared_square() -> str:
+    module = parse_module(ONE_LOAD)
+    function = module.functions[0]
+    store = function.body
+    assert isinstance(store, Store)
+    value = build.unary("exp", store.value)
+    squared = replace(function, body=Store(store.buffer, store.indices, value * value))
+    return body(emit_module(replace(module, functions=(squared, *module.functions[1:])), 80).text)
+
+
+ONE_LOAD = """
+module(entry="main")
+
+@kernel
+def k(x: ~f32):
+    i = grid()
+    x[i] = x[i]
+
+@host
+def main():
+    pass
+"""
+
+
+def test_arithmetic_of_data_wraps_and_that_of_indices_does_not() -> None:
+    assert "(int)((unsigned)x[i] + (unsigned)x[i])" in one("x[i] = x[i] + x[i]", "x: ~i32")
+    assert "x[i + i]" in one("x[i + i] = i32(0)", "x: ~i32")
+
+
+def test_an_error_of_the_compiler_names_the_place_in_the_script() -> None:
+    good = emit_module(parse_module(ONE_LOAD), 80)
+    line = next(n for n, text in enumerate(good.text.split("\n"), 1) if "x[i] = " in text)
+    wrong = CudaSource(good.text.replace("x[i] = ", "y[i] = "), good.kernels, {line: Loc("model.py", 7, 3)})
+    with pytest.raises(CompileError, match="undefined") as caught:
+        compile_cubin(wrong, "sm_80")
+    assert caught.value.loc == Loc("model.py", 7, 3)
+
+
+def test_log_of_the_assembler_gives_registers_and_spills() -> None:
+    log = """ptxas info    : Compiling entry function 'k' for 'sm_80'
+ptxas info    : Function properties for k
+    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 0 barriers, 512 bytes smem, 368 bytes cmem[0]
+"""
+    usage = read_usage(log)["k"]
+    assert (usage.registers, usage.stack_bytes, usage.spill_bytes, usage.shared_bytes) == (40, 8, 16, 512)
