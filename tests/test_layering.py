@@ -171,7 +171,8 @@ def test_every_dependency_is_declared() -> None:
         for item in imports_of(wheel):
             package = item.module.split(".")[0]
             if package != "hidet" and package not in sys.stdlib_module_names and "testing" not in item.importer:
-                assert DISTRIBUTIONS.get(package, package) in declared, f"{item.place}: {package} is not a dependency of {wheel}"
+                found = DISTRIBUTIONS.get(package, package) in declared
+                assert found, f"{item.place}: {package} is not a dependency of {wheel}"
 
 
 def test_plugin_modules_import_nothing_heavy() -> None:

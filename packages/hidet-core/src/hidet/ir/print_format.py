@@ -1,7 +1,7 @@
 """The text of a `Print` statement: its directives, checked against the values they show and spelled for C.
 
-A directive is `%`, flags, width, precision and one of the letters of ISO C11, 7.21.6.1. Length modifiers are not written
-by users, and dropped where they are: the type of the value decides.
+A directive is `%`, flags, width, precision and one of the letters of ISO C11, 7.21.6.1. Length modifiers are not
+written by users, and dropped where they are: the type of the value decides.
 """
 
 from __future__ import annotations
