@@ -16,9 +16,8 @@ from hidet.graph.interpret import interpret
 Array = np.ndarray[Any, Any]
 
 
-def boxes(columns: int) -> Array:
-    given = np.array([[1, 0.0, 0.5, 6.0, 6.0], [0, -2.0, 3.0, 4.5, 7.25], [1, 3.0, 3.0, 3.0, 3.0]], np.float32)
-    return given[:, 5 - columns :]
+BOXES = np.array([[0.0, 0.5, 6.0, 6.0], [-2.0, 3.0, 4.5, 7.25], [3.0, 3.0, 3.0, 3.0]], np.float32)
+IMAGES = np.array([1, 0, 1])
 
 
 def overlapping(count: int) -> tuple[Array, ...]:
@@ -54,9 +53,9 @@ CASES: dict[str, tuple[str, tuple[Array | None, ...], dict[str, Any]]] = {
         (IMAGE,),
         {"axis": 2, "size": 5, "transform": "tf_crop_and_resize", "window": (-0.2, 0.7), "outside": 3.0},
     ),
-    "roi_align": ("roi_align", (IMAGE, boxes(4), np.array([1, 0, 1])), {"size": (2, 3)}),
-    "roi_align max": ("roi_align", (IMAGE, boxes(4), np.array([1, 0, 1])), {"size": (2, 2), "mode": "max"}),
-    "roi_pool": ("roi_pool", (IMAGE, boxes(5)), {"size": (2, 3)}),
+    "roi_align": ("roi_align", (IMAGE, BOXES, IMAGES), {"size": (2, 3)}),
+    "roi_align max": ("roi_align", (IMAGE, BOXES, IMAGES), {"size": (2, 2), "mode": "max"}),
+    "roi_pool": ("roi_pool", (IMAGE, BOXES, IMAGES), {"size": (2, 3)}),
     "determinant": ("determinant", (random_array(2, 3, 5, 5),), {}),
     "determinant of f16": ("determinant", (random_array(4, 3, 3, dtype="float16"),), {}),
     "suppress_overlaps": ("suppress_overlaps", overlapping(40), {}),

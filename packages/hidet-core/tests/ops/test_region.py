@@ -74,15 +74,15 @@ def test_the_largest_share_of_a_box_is_the_largest_weighted_neighbour(apply: Any
         assert got.tolist() == [[[[expected]]]]
 
 
-def pooled(x: Any, boxes: Any, size: tuple[int, int], scale: float) -> Any:
-    result = np.zeros((len(boxes), x.shape[1], *size), x.dtype)
-    for r, (image, *box) in enumerate(boxes):
+def pooled(x: Any, size: tuple[int, int], scale: float) -> Any:
+    result = np.zeros((len(BOXES), x.shape[1], *size), x.dtype)
+    for r, (box, image) in enumerate(zip(BOXES, IMAGES, strict=True)):
         left, top, right, bottom = (math.floor(edge * scale + 0.5) for edge in box)
         step = (max(bottom - top + 1, 1) / size[0], max(right - left + 1, 1) / size[1])
         for i, j in np.ndindex(*size):
             rows = slice(max(math.floor(i * step[0]) + top, 0), max(math.ceil((i + 1) * step[0]) + top, 0))
             columns = slice(max(math.floor(j * step[1]) + left, 0), max(math.ceil((j + 1) * step[1]) + left, 0))
-            part = x[int(image), :, rows, columns]
+            part = x[image, :, rows, columns]
             if part.size:
                 result[r, :, i, j] = part.max(axis=(1, 2))
     return result
@@ -91,10 +91,9 @@ def pooled(x: Any, boxes: Any, size: tuple[int, int], scale: float) -> Any:
 @pytest.mark.parametrize("scale", (1.0, 0.5))
 def test_boxes_are_pooled_to_their_largest_elements(scale: float, apply: Any, make: Any) -> None:
     x = make((2, 3, 8, 7))
-    boxes = [[float(image), *box] for image, box in zip(IMAGES, BOXES, strict=True)]
     for size in ((2, 2), (4, 8)):
-        got = apply("roi_pool", x, torch.tensor(boxes), size=size, scale=scale)
-        np.testing.assert_array_equal(got.numpy(), pooled(x.numpy(), boxes, size, scale))
+        got = apply("roi_pool", x, torch.tensor(BOXES), torch.tensor(IMAGES), size=size, scale=scale)
+        np.testing.assert_array_equal(got.numpy(), pooled(x.numpy(), size, scale))
 
 
 @pytest.mark.parametrize("dtype", ("float32", "float16", "float64"))

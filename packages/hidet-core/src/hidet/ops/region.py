@@ -6,12 +6,15 @@ Places and weights are in the arithmetic type. Places between elements are inter
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hidet.compute.definition import MAX, SUM, Definition, Operand, compute, number, reduce, single
 from hidet.dims import Dim, floordiv, product
 from hidet.dtypes import DType
 from hidet.errors import ShapeError, UnsupportedOp
-from hidet.graph.operator import Attribute, OperatorSpec
+from hidet.graph.attrs import Attrs
+from hidet.graph.operator import Attribute, OperatorSpec, Position
+from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.ops.conv import per_axis, side_pairs, window_reach
@@ -32,13 +35,22 @@ Numbers = int | Sequence[int]
 Padding = int | Sequence[int] | Sequence[Sequence[int]]
 
 
-def _checked_boxes(name: str, x: Operand, boxes: Operand, width: int) -> None:
+def _checked_boxes(name: str, x: Operand, boxes: Operand, images: Operand) -> Dim:
+    """The number of boxes."""
     require_dtype(name, x, "float")
     require_same_dtype(name, (x, boxes))
-    require_rank(name, x, at_least=4, at_most=4)
-    require_rank(name, boxes, at_least=2, at_most=2)
-    if boxes.shape[1] != width:
-        raise ShapeError(f"operator {name}: boxes of shape {shape_text(boxes.shape)}, expected [boxes, {width}]")
+    require_dtype(name, images, "int")
+    for operand, rank in ((x, 4), (boxes, 2), (images, 1)):
+        require_rank(name, operand, at_least=rank, at_most=rank)
+    if boxes.shape[1] != 4:
+        raise ShapeError(f"operator {name}: boxes of shape {shape_text(boxes.shape)}, expected [boxes, 4]")
+    return same_extent(images.shape[0], boxes.shape[0], f"operator {name}: image numbers against boxes")
+
+
+def _image_numbers(types: Sequence[Any], attrs: Attrs) -> Sequence[Position]:
+    """Input 2 says where along axis 0 of input 0."""
+    x: TensorType = types[0]
+    return (Position(2, x.shape[0], wraps=False),)
 
 
 def _near_taps(place: Expr, extent: Dim) -> list[Tap]:
@@ -62,10 +74,7 @@ def _roi_align(
     mode: str,
 ) -> Definition:
     name = "roi_align"
-    _checked_boxes(name, x, boxes, 4)
-    require_dtype(name, images, "int")
-    require_rank(name, images, at_least=1, at_most=1)
-    count = same_extent(images.shape[0], boxes.shape[0], f"operator {name}: image numbers against boxes")
+    count = _checked_boxes(name, x, boxes, images)
     if mode not in ("avg", "max"):
         raise UnsupportedOp(f"operator {name} has no mode {mode!r}; it has: avg, max")
     wide, space = arithmetic_dtype(x.dtype), x.shape[2:]
@@ -117,17 +126,17 @@ def _largest_share(taps: Sequence[Sequence[Tap]], read: object) -> Expr:
     return largest
 
 
-def _roi_pool(x: Operand, boxes: Operand, *, size: tuple[int, int], scale: float) -> Definition:
+def _roi_pool(x: Operand, boxes: Operand, images: Operand, *, size: tuple[int, int], scale: float) -> Definition:
     """Girshick, "Fast R-CNN", 2015, section 2.1."""
     name = "roi_pool"
-    _checked_boxes(name, x, boxes, 5)
+    count = _checked_boxes(name, x, boxes, images)
     wide, space = arithmetic_dtype(x.dtype), x.shape[2:]
 
     def value(r: Expr, c: Expr, *out: Expr) -> Expr:
-        image = build.cast(widen(boxes[r, 0]), build.INDEX)
+        image = build.cast(images[r], build.INDEX)
         starts, counts = [], []
         for axis in range(2):
-            ends = [widen(boxes[r, 2 - axis + end]) * scale for end in (0, 2)]
+            ends = [widen(boxes[r, 1 - axis + end]) * scale for end in (0, 2)]
             first, last = (floor_index(end + 0.5) for end in ends)
             step = real(build.maximum(last - first + 1, 1), wide) / size[axis]
             low = floor_index(real(out[axis], wide) * step) + first
@@ -143,7 +152,7 @@ def _roi_pool(x: Operand, boxes: Operand, *, size: tuple[int, int], scale: float
         is_empty = build.binary("lor", counts[0] < 1, counts[1] < 1)
         return build.cast(build.select(is_empty, number(0, wide), reduce(MAX, counts, element)), x.dtype)
 
-    return single((x, boxes), compute(name, (boxes.shape[0], x.shape[1], *size), value))
+    return single((x, boxes, images), compute(name, (count, x.shape[1], *size), value))
 
 
 def _affine_grid(theta: Operand, *, space: Sequence[Dim], align_corners: bool) -> Definition:
@@ -255,16 +264,19 @@ SPECS: tuple[OperatorSpec, ...] = (
             Attribute("mode", "avg", "avg; or max, of the weighted neighbours of all places, as ONNX has it"),
         ),
         define=_roi_align,
+        positions=_image_numbers,
         doc="x[n, c, h, w] in boxes[r, 4] (x1, y1, x2, y2) of images[r] -> [r, c, *size]; ONNX RoiAlign, torchvision "
         "roi_align. One floating-point type; integer image numbers.",
     ),
     OperatorSpec(
         name="roi_pool",
-        inputs=("x", "boxes"),
+        inputs=("x", "boxes", "images"),
         attributes=(_SIZE, _SCALE),
         define=_roi_pool,
-        doc="Largest elements of x[n, c, h, w] in the parts of boxes[r, 5] (image, x1, y1, x2, y2), 0 where there is "
-        "none -> [r, c, *size]; ONNX MaxRoiPool, torchvision roi_pool. One floating-point type.",
+        positions=_image_numbers,
+        doc="Largest elements of x[n, c, h, w] in the parts of boxes[r, 4] (x1, y1, x2, y2) of images[r], 0 where "
+        "there is none -> [r, c, *size]; ONNX MaxRoiPool, torchvision roi_pool. One floating-point type; integer image "
+        "numbers.",
     ),
     OperatorSpec(
         name="affine_grid",

@@ -14,6 +14,11 @@ None for an output that nobody asks for (`emitter.node.is_wanted`). It raises a 
     matmul, conv, pool         products and windows
     normalize                  softmax, normalisations
     shape, move, create, nn    shapes, moving elements, constants and ranges, the rest of neural networks
+    quantize                   numbers with scales
+    image, resize              sampling, boxes, patches
+    signal                     Fourier transforms, windows
+    random, loss               random numbers, losses
+    linear_algebra, ml         matrices as a whole, Einsum; domain ai.onnx.ml
 """
 
 from __future__ import annotations
@@ -25,7 +30,26 @@ from typing import Any
 
 from hidet.onnx.attributes import find_schema
 
-FAMILIES = ("elementwise", "reduce", "matmul", "conv", "pool", "normalize", "shape", "move", "create", "nn")
+FAMILIES = (
+    "elementwise",
+    "reduce",
+    "matmul",
+    "conv",
+    "pool",
+    "normalize",
+    "shape",
+    "move",
+    "create",
+    "nn",
+    "quantize",
+    "image",
+    "resize",
+    "signal",
+    "random",
+    "loss",
+    "linear_algebra",
+    "ml",
+)
 
 NEWEST_OPSET = 28
 """The newest version of ONNX's own operators that the table was written for."""

@@ -13,6 +13,7 @@ from hidet.graph import Value
 from hidet.onnx.emitter import Emitter
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.mapping.broadcast import legacy_operands
+from hidet.onnx.mapping.quantize import to_small_float
 from hidet.onnx.value_types import dtype_of
 
 # ONNX operator -> (first version, core operator): no attributes, one input. Version 1 had `consumed_inputs`.
@@ -71,6 +72,7 @@ def handlers() -> Mapping[Key, Handler]:
         ("Cast", 1): _cast_by_name,
         ("Cast", 6): _cast,
         ("CastLike", 15): _cast_like,
+        ("BitCast", 26): _bit_cast,
         ("Where", 9): lambda e, condition, x, y: e.emit("where", condition, x, y),
         ("Sign", 9): _sign,
         ("IsInf", 10): _is_infinite,
@@ -148,14 +150,14 @@ def _shift(e: Emitter, a: Value, b: Value, direction: str) -> Value:
 
 
 def _cast(e: Emitter, x: Value, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
-    """`saturate` and `round_mode` act on 8-bit floats; core rounds to nearest even and saturates nothing."""
+    """`saturate` and `round_mode` act on 8-bit floats alone."""
     dtype = dtype_of(to)
     if x.tensor.dtype.is_host_only or dtype.is_host_only:
         raise UnsupportedOp(f"Cast from {x.tensor.dtype} to {dtype}: strings are converted by no kernel")
     if x.tensor.dtype == dtype:
         return x
     if dtype.is_float and dtype.bits <= 8 and not dtype.is_subbyte:
-        raise UnsupportedOp(f"Cast from {x.tensor.dtype} to {dtype}: rounding and saturating to 8-bit floats")
+        return to_small_float(e, x, dtype, bool(saturate), round_mode)
     return e.emit("cast", x, dtype=dtype)
 
 
@@ -170,6 +172,14 @@ def _cast_like(e: Emitter, x: Value, target: Value, saturate: int = 1, round_mod
     from hidet.onnx.value_types import onnx_number
 
     return _cast(e, x, onnx_number(target.tensor.dtype), saturate, round_mode)
+
+
+def _bit_cast(e: Emitter, x: Value, to: int) -> Value:
+    """The same bits as another type of as many; bool is the byte 0 or 1."""
+    dtype = dtype_of(to)
+    if x.tensor.dtype.is_bool:
+        x = e.cast(x, dtypes.u8)
+    return x if x.tensor.dtype == dtype else e.emit("bitcast", x, dtype=dtype)
 
 
 def _sign(e: Emitter, x: Value) -> Value:

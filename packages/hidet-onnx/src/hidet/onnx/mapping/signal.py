@@ -1,0 +1,290 @@
+"""Fourier transforms, windows and mel filters.
+
+A transform of length n is a product with the n-by-n matrix of its factors where n is small or prime, else made of
+transforms of two lengths whose product n is (Cooley and Tukey, "An algorithm for the machine calculation of complex
+Fourier series", 1965), all of them matrix products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hidet import dtypes
+from hidet.dims import Dim
+from hidet.dtypes import DType
+from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.graph import Value
+from hidet.onnx.emitter import Emitter
+from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.value_types import dtype_of
+
+# Up to this length one product is cheaper than the passes over memory that splitting it costs.
+_MOST_DIRECT = 64
+
+
+def handlers() -> Mapping[Key, Handler]:
+    """The handlers of this family."""
+    return {
+        ("DFT", 17): _transform_of_attribute_axis,
+        ("DFT", 20): _transform,
+        ("STFT", 17): _short_time_transform,
+        ("HannWindow", 17): _window((0.5, 0.5)),
+        ("HammingWindow", 17): _window((25 / 46, 21 / 46)),
+        ("BlackmanWindow", 17): _window((0.42, 0.5, 0.08)),
+        ("MelWeightMatrix", 17): _mel_weights,
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Complex:
+    """A complex tensor as two real ones; `imaginary` None is zero."""
+
+    real: Value
+    imaginary: Value | None
+
+
+def _factors(n: int, rows: int, columns: int, sign: int, dtype: DType) -> tuple[Any, Any]:
+    """Real and imaginary parts of e ** (sign * 2 pi i j k / n), [rows, columns]."""
+    import numpy
+
+    # The product is reduced before it becomes an angle, which keeps all digits of it.
+    turns = (numpy.outer(numpy.arange(rows), numpy.arange(columns)) % n) / n
+    angle = sign * 2 * math.pi * turns
+    return numpy.cos(angle).astype(dtype.numpy()), numpy.sin(angle).astype(dtype.numpy())
+
+
+def _product(e: Emitter, x: Complex, cosine: Any, sine: Any) -> Complex:
+    """x[..., n] times the complex matrix [n, m]."""
+    c, s = e.array(cosine), e.array(sine)
+    real, imaginary = e.emit("matmul", x.real, c), e.emit("matmul", x.real, s)
+    if x.imaginary is None:
+        return Complex(real, imaginary)
+    return Complex(
+        e.emit("sub", real, e.emit("matmul", x.imaginary, s)),
+        e.emit("add", imaginary, e.emit("matmul", x.imaginary, c)),
+    )
+
+
+def _times(e: Emitter, x: Complex, cosine: Any, sine: Any) -> Complex:
+    """x, element by element times complex numbers."""
+    c, s = e.array(cosine), e.array(sine)
+    real, imaginary = e.emit("mul", x.real, c), e.emit("mul", x.real, s)
+    if x.imaginary is None:
+        return Complex(real, imaginary)
+    return Complex(
+        e.emit("sub", real, e.emit("mul", x.imaginary, s)),
+        e.emit("add", imaginary, e.emit("mul", x.imaginary, c)),
+    )
+
+
+def _each(x: Complex, change: Any) -> Complex:
+    return Complex(change(x.real), None if x.imaginary is None else change(x.imaginary))
+
+
+def _split(n: int) -> int:
+    """The divisor of `n` nearest to its root, or `n` itself where it is small or prime."""
+    if n <= _MOST_DIRECT:
+        return n
+    best = max(d for d in range(1, math.isqrt(n) + 1) if n % d == 0)
+    return n if best == 1 else best
+
+
+def fourier(e: Emitter, x: Complex, n: int, kept: int, sign: int) -> Complex:
+    """The transform of x[..., n], its first `kept` frequencies; not divided by n. sign: -1 forwards, 1 back."""
+    dtype = x.real.tensor.dtype
+    first = _split(n)
+    if first == n:
+        return _product(e, x, *_factors(n, n, kept, sign, dtype))
+    second = n // first
+    *batch, _ = x.real.tensor.shape
+    # Element second * a + b; frequency c + first * d.
+    grid = _each(x, lambda v: e.transpose(e.reshape(v, (*batch, first, second)), _swapped(len(batch))))
+    inner = fourier(e, grid, first, first, sign)  # [..., b, c]
+    turned = _times(e, inner, *_factors(n, second, first, sign, dtype))
+    columns = _each(turned, lambda v: e.transpose(v, _swapped(len(batch))))  # [..., c, b]
+    outer = fourier(e, columns, second, second, sign)  # [..., c, d]
+    whole = _each(outer, lambda v: e.reshape(e.transpose(v, _swapped(len(batch))), (*batch, n)))
+    return whole if kept == n else _each(whole, lambda v: _first(e, v, kept))
+
+
+def _swapped(batch: int) -> tuple[int, ...]:
+    return (*range(batch), batch + 1, batch)
+
+
+def _first(e: Emitter, x: Value, count: Dim) -> Value:
+    """The first elements along the last axis."""
+    lead = x.tensor.rank - 1
+    return e.emit("slice", x, starts=(0,) * (lead + 1), stops=(*x.tensor.shape[:-1], count), steps=(1,) * (lead + 1))
+
+
+def _resized(e: Emitter, x: Value, n: int) -> Value:
+    """x[..., length] cut or padded with zeros to n."""
+    length = x.tensor.shape[-1]
+    if length == n:
+        return x
+    if not isinstance(length, int):
+        raise UnsupportedOp(f"{e.node.operator}: a signal of symbolic length {length} in a transform of length {n}")
+    if length > n:
+        return _first(e, x, n)
+    return e.emit("pad", x, pads=(*((0, 0),) * (x.tensor.rank - 1), (0, n - length)), value=0)
+
+
+def _parts(e: Emitter, x: Value) -> Complex:
+    """x[..., 1 or 2] as a complex tensor."""
+    count = x.tensor.shape[-1]
+    if count not in (1, 2):
+        raise ImportFailed(f"{e.node.operator} takes a last axis of 1 (real) or 2 (complex), got {x.type}")
+    real, *rest = (e.emit("select", x, axis=-1, index=n) for n in range(2 if count == 2 else 1))
+    return Complex(real, rest[0] if rest else None)
+
+
+def _transform_of_attribute_axis(
+    e: Emitter, x: Value, length: Value | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
+) -> Value:
+    return _along(e, x, length, axis, bool(inverse), bool(onesided))
+
+
+def _transform(
+    e: Emitter, x: Value, length: Value | None = None, axis: Value | None = None, *, inverse: int = 0, onesided: int = 0
+) -> Value:
+    place = -2 if axis is None else int(e.number(axis, "the axis"))
+    return _along(e, x, length, place, bool(inverse), bool(onesided))
+
+
+def _along(e: Emitter, x: Value, length: Value | None, axis: int, inverse: bool, onesided: bool) -> Value:
+    rank = x.tensor.rank
+    place = axis % rank
+    if not -rank <= axis < rank or place == rank - 1:
+        raise ImportFailed(f"DFT along axis {axis} of {x.type}: the last axis holds real and imaginary parts")
+    signal = _each(_parts(e, x), lambda v: _moved(e, v, place, rank - 2))
+    extent = signal.real.tensor.shape[-1]
+    if inverse and onesided:
+        n = _length(e, length, (extent - 1) * 2)
+        return _moved_back(e, Complex(_real_inverse(e, signal, n), None), place)
+    n = _length(e, length, extent)
+    signal = _each(signal, lambda v: _resized(e, v, n))
+    found = fourier(e, signal, n, n // 2 + 1 if onesided else n, 1 if inverse else -1)
+    if inverse:
+        scale = e.constant(1 / n, found.real.tensor.dtype)
+        found = _each(found, lambda v: e.emit("mul", v, scale))
+    return _moved_back(e, found, place)
+
+
+def _length(e: Emitter, length: Value | None, default: Dim) -> int:
+    n = default if length is None else e.number(length, "the length of the transform")
+    if not isinstance(n, int):
+        raise UnsupportedOp(f"{e.node.operator} of symbolic length {n}", hint="fix the signal's length on import")
+    if n < 1:
+        raise ImportFailed(f"{e.node.operator} of length {n}: expected at least 1")
+    return n
+
+
+def _real_inverse(e: Emitter, x: Complex, n: int) -> Value:
+    """The real signal of length n of the frequencies 0 to n / 2 in x[..., n / 2 + 1].
+
+    The others mirror them, so each counts twice, but for the first and, of an even n, the last; cut or padded as numpy
+    does it.
+    """
+    import numpy
+
+    dtype = x.real.tensor.dtype
+    bins = n // 2 + 1
+    x = _each(x, lambda v: _resized(e, v, bins))
+    weights = numpy.full(bins, 2 / n)
+    weights[0] = 1 / n
+    if n % 2 == 0:
+        weights[-1] = 1 / n
+    cosine, sine = (
+        e.array((part * weights[:, None]).astype(dtype.numpy())) for part in _factors(n, bins, n, 1, dtypes.f64)
+    )
+    real = e.emit("matmul", x.real, cosine)
+    return real if x.imaginary is None else e.emit("sub", real, e.emit("matmul", x.imaginary, sine))
+
+
+def _moved(e: Emitter, x: Value, axis: int, to: int) -> Value:
+    order = [n for n in range(x.tensor.rank) if n != axis]
+    order.insert(to, axis)
+    return e.transpose(x, order)
+
+
+def _moved_back(e: Emitter, x: Complex, axis: int) -> Value:
+    last = x.real.tensor.rank - 1
+    parts = [_moved(e, v, last, axis) for v in (x.real, x.imaginary) if v is not None]
+    return e.emit("stack", *parts, axis=-1) if len(parts) > 1 else e.unsqueeze(parts[0], (last + 1,))
+
+
+def _short_time_transform(
+    e: Emitter,
+    signal: Value,
+    step: Value,
+    window: Value | None = None,
+    length: Value | None = None,
+    *,
+    onesided: int = 1,
+) -> Value:
+    """signal[batch, length, 1 or 2] -> [batch, frames, frequencies, 2]."""
+    default: Dim = signal.tensor.shape[1] if window is None else window.tensor.shape[0]
+    n = _length(e, length, default)
+    hop = e.number(step, "the frame step")
+    if not isinstance(hop, int) or hop < 1:
+        raise ImportFailed(f"STFT with a frame step of {hop}: expected at least 1")
+    if window is not None and window.tensor.shape != (n,):
+        raise ImportFailed(f"STFT with frames of {n} and a window of {window.type}")
+    frames = _each(_parts(e, signal), lambda v: e.emit("unfold", v, axis=1, size=n, step=hop))
+    if window is not None:
+        factors = e.cast(window, signal.tensor.dtype)
+        frames = _each(frames, lambda v: e.emit("mul", v, factors))
+    if onesided and frames.imaginary is not None:
+        raise UnsupportedOp("STFT: onesided of a complex signal, whose frequencies do not mirror each other")
+    found = fourier(e, frames, n, n // 2 + 1 if onesided else n, -1)
+    assert found.imaginary is not None
+    return e.emit("stack", found.real, found.imaginary, axis=-1)
+
+
+def _window(terms: Sequence[float]) -> Handler:
+    """The sum of (-1)^k * terms[k] * cos(2 pi k i / n); n is the size of a periodic window, else one less."""
+
+    def handler(e: Emitter, size: Value, *, periodic: int = 1, output_datatype: int = 1) -> Value:
+        (count,) = e.dims(size, "the size")
+        wide = dtypes.f64
+        place = e.emit("arange", start=0, stop=count, dtype=wide)
+        turn = e.emit("div", place, e.size(count if periodic else count - 1, wide))
+        total = e.constant(terms[0], wide)
+        for number, term in enumerate(terms[1:], 1):
+            wave = e.emit("cos", e.emit("mul", turn, e.constant(2 * math.pi * number, wide)))
+            total = e.emit("add", total, e.emit("mul", wave, e.constant((-1) ** number * term, wide)))
+        return e.cast(total, dtype_of(output_datatype))
+
+    return handler
+
+
+def _mel_weights(
+    e: Emitter, bins: Value, length: Value, rate: Value, low: Value, high: Value, *, output_datatype: int = 1
+) -> Value:
+    """Triangles over the frequencies of a transform, evenly spaced in mel (ONNX operator specification)."""
+    import numpy
+
+    names = ("the number of mel bins", "the length of the transform", "the sample rate", "the lower edge")
+    given = zip((bins, length, rate, low, high), (*names, "the upper edge"), strict=True)
+    count, n, samples, lowest, highest = (e.number(value, what) for value, what in given)
+    if not all(isinstance(number, int) for number in (count, n, samples)):
+        raise UnsupportedOp("MelWeightMatrix of symbolic size")
+    spectrum = n // 2 + 1
+    edges = 2595 * numpy.log10(1 + numpy.array([lowest, highest], numpy.float64) / 700)
+    mels = edges[0] + numpy.arange(count + 2) * ((edges[1] - edges[0]) / (count + 2))
+    places = numpy.floor((n + 1) * (700 * (10 ** (mels / 2595) - 1)) / samples).astype(numpy.int64)
+    result = numpy.zeros((spectrum, count))
+    for band in range(count):
+        start, middle, stop = places[band : band + 3]
+        if start == middle:
+            result[middle, band] = 1
+        for place in range(start, middle + 1):
+            if start < middle:
+                result[place, band] = (place - start) / (middle - start)
+        for place in range(middle, stop):
+            if middle < stop:
+                result[place, band] = (stop - place) / (stop - middle)
+    return e.array(result.astype(dtype_of(output_datatype).numpy()))
