@@ -64,6 +64,7 @@ def hidet_passes() -> Iterable[PassSpec]:
         "common-subexpr",
         "recompose",
         "fold-conv-batch-norm",
+        "narrow-captures",
         "eliminate-dead",
         "materialize-outputs",
         "assign-layout",

@@ -6,22 +6,26 @@ import gc
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hidet import dims
 from hidet.context import CompileContext, Options, make_context
 from hidet.errors import HidetError
-from hidet.graph.graph import Graph, Value
-from hidet.graph.verify import verify_graph
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.types import TensorType
+from hidet.graph.verify import subgraphs_of, verify_graph
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.progress import CompileProgress
 from hidet.runtime.artifact import segment_symbols
-from hidet.runtime.bake import bake_prepared
+from hidet.runtime.bake import bake_prepared, needs_baking
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
+from hidet.runtime.program import HostProgram
 from hidet.schedule.cache_key import module_key
-from hidet.schedule.host import HostCode, build_host_program
+from hidet.schedule.close import close_subgraph
+from hidet.schedule.host import HostCode, InnerProgram, build_host_program
+from hidet.schedule.made import with_own_memory
 from hidet.schedule.report import count_nodes, warn_of_fallbacks
 from hidet.schedule.select import ScheduledGraph, select_schedules
 from hidet.schedule.size_checks import size_checks
@@ -71,58 +75,87 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
         verify_graph(graph)
         optimized = run_graph_passes(graph, ctx)
     with clock("build"):
-        main = _lower(optimized, ctx, "main")
-        prepare = None if optimized.prepare is None else _lower(optimized.prepare.graph, ctx, "prepare")
-        parts = [part for part in (main, prepare) if part is not None]
-        warn_of_fallbacks([part.scheduled for part in parts], ctx.target.name)
-        units = compile_units([(part.scheduled, part.host) for part in parts])
+        lowering = _Lowering(ctx)
+        program = lowering.graph(optimized, "main")
+        program = replace(program, size_checks=size_checks(graph, program))
+        prepare = _Lowering(ctx)
+        if optimized.prepare is not None:
+            places = {value: number for number, value in enumerate(optimized.inputs)}
+            sources = tuple(places[value] for value in optimized.prepare.parameters)
+            prepared = prepare.graph(optimized.prepare.graph, "prepare")
+            program = replace(program, prepare=prepared, prepare_inputs=sources)
+        parts = [*lowering.parts, *prepare.parts]
+        warn_of_fallbacks([scheduled for scheduled, _ in parts], ctx.target.name)
+        units = compile_units(parts)
     with clock("compile"):
         binaries, cached = compile_modules(units, ctx)
     with clock("load"):
         code = ctx.target.load(binaries, ctx.cache)
-    program = replace(main.host.program, size_checks=size_checks(graph, main.host.program.symbols))
-    if prepare is not None:
-        assert optimized.prepare is not None
-        places = {value: number for number, value in enumerate(optimized.inputs)}
-        sources = tuple(places[value] for value in optimized.prepare.parameters)
-        program = replace(program, prepare=prepare.host.program, prepare_inputs=sources)
     bundle = CodeBundle(
         program=program,
         binaries=tuple(binaries),
-        constants=_arrays(main),
-        prepare_constants=() if prepare is None else _arrays(prepare),
+        constants=tuple(lowering.constants),
+        prepare_constants=tuple(prepare.constants),
         target=ctx.target.name,
         arch=ctx.target.arch,
     )
     functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in segment_symbols(program)}
-    if prepare is not None and not prepare.host.program.inputs:
+    if needs_baking(program):
         with clock("prepare"):
             bundle = bake_prepared(bundle, functions)
     report = CompileReport(
-        nodes=count_nodes(main.scheduled),
-        kernels=len(main.scheduled.modules),
-        tasks=sum(len(part.scheduled.task_graph.tasks) for part in parts),
-        programs=sum(part.scheduled.programs for part in parts),
+        nodes=count_nodes([scheduled for scheduled, _ in lowering.parts]),
+        kernels=len({symbol for scheduled, _ in lowering.parts for symbol in scheduled.modules}),
+        tasks=sum(len(scheduled.task_graph.tasks) for scheduled, _ in parts),
+        programs=sum(scheduled.programs for scheduled, _ in parts),
         modules=len(binaries),
         cached_modules=cached,
         seconds=clock.seconds,
-        notes=main.scheduled.notes,
+        notes=tuple(note for scheduled, _ in lowering.parts for note in scheduled.notes),
         weight_bytes=_bytes_of([*graph.parameters, *graph.constants]),
         prepared_bytes=0 if optimized.prepare is None else _bytes_of(optimized.prepare.results),
     )
     return CompiledGraph(bundle, functions, report, keep_alive=code)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Lowered:
-    graph: Graph
-    scheduled: ScheduledGraph
-    host: HostCode
+class _Lowering:
+    """From graphs to host programs: a graph and, inside it, the sub-graphs of its control operators.
 
+    parts: what is to be compiled. constants: the store that all the programs index.
+    """
 
-def _lower(graph: Graph, ctx: CompileContext, name: str) -> _Lowered:
-    scheduled = select_schedules(fuse(graph, ctx), ctx)
-    return _Lowered(graph, scheduled, build_host_program(scheduled, name))
+    def __init__(self, ctx: CompileContext) -> None:
+        self.ctx = ctx
+        self.parts: list[tuple[ScheduledGraph, HostCode]] = []
+        self.constants: list[Any] = []
+
+    def graph(self, graph: Graph, name: str, *, is_inner: bool = False) -> HostProgram:
+        """The program of an optimised graph; `name` prefixes the symbols of its segments."""
+        import numpy
+
+        graph = with_own_memory(graph, self.ctx.registry.operators, is_inner=is_inner)
+        scheduled = select_schedules(fuse(graph, self.ctx), self.ctx)
+        controls = [node for node in graph.nodes if node.op.kind == "control"]
+        types = scheduled.task_graph.types
+        inner = {node: self._inner(node, types, f"{name}_{number}") for number, node in enumerate(controls)}
+        host = build_host_program(scheduled, name, inner=inner, first_constant=len(self.constants))
+        self.constants += [numpy.ascontiguousarray(graph.constants[value].numpy()) for value in host.constants]
+        self.parts.append((scheduled, host))
+        return host.program
+
+    def _inner(self, node: Node, types: Mapping[Value, TensorType], name: str) -> tuple[InnerProgram, ...]:
+        """The programs of a node's sub-graphs, which are optimised for the layout of what they capture."""
+        programs = []
+        for number, subgraph in enumerate(subgraphs_of(node)):
+            closed, sizes = close_subgraph(node, subgraph, types)
+            optimized = run_graph_passes(closed, self.ctx)
+            prefix = f"{name}_{number}"
+            program = self.graph(optimized, prefix, is_inner=True)
+            program = replace(program, size_checks=size_checks(closed, program))
+            if optimized.prepare is not None:
+                program = replace(program, prepare=self.graph(optimized.prepare.graph, f"{prefix}_prepare"))
+            programs.append(InnerProgram(program, sizes))
+        return tuple(programs)
 
 
 def compile_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> tuple[list[Binary], int]:
@@ -153,13 +186,6 @@ def _bytes_of(values: Iterable[Value]) -> int:
     """Bytes of tensors of fixed size."""
     sizes = (dims.product(value.tensor.shape) * value.tensor.dtype.nbytes for value in values)
     return sum(size for size in sizes if isinstance(size, int))
-
-
-def _arrays(part: _Lowered) -> tuple[Any, ...]:
-    import numpy
-
-    constants = part.graph.constants
-    return tuple(numpy.ascontiguousarray(constants[value].numpy()) for value in part.host.constants)
 
 
 def _import(model: Any, example_inputs: Sequence[Any] | None, ctx: CompileContext) -> Graph:

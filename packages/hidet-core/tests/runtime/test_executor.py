@@ -126,18 +126,18 @@ def test_arenas_are_aligned_and_large_enough(nbytes: int) -> None:
 def test_shape_classes_are_bounded_and_those_used_last_stay() -> None:
     executor = _executor(_program())
     executor.run([_ramp(1)], ADAPTER)
-    kept = executor._shape_class((1,))
+    kept = executor._first.shape_class((1,))
     for count in range(2, 1000):
         executor.run([_ramp(count)], ADAPTER)
         executor.run([_ramp(1)], ADAPTER)
         assert executor.shape_classes <= MAX_SHAPE_CLASSES
-    assert executor._shape_class((1,)) is kept
+    assert executor._first.shape_class((1,)) is kept
 
 
 def test_an_executor_gives_its_memory_back() -> None:
     executor = _executor(_program())
     executor.run([_ramp(LARGE_ARENA)], ADAPTER)
-    arena = weakref.ref(executor._shape_class((LARGE_ARENA,)).free[0].arena)
+    arena = weakref.ref(executor._first.shape_class((LARGE_ARENA,)).free[0].arena)
     assert arena() is not None
     del executor
     gc.collect()

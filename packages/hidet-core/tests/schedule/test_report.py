@@ -49,11 +49,11 @@ def scheduled():
 
 
 def test_every_node_counts_once_though_several_tasks_compute_it(scheduled):
-    assert count_nodes(scheduled).fallback == 5
+    assert count_nodes([scheduled]).fallback == 5
 
 
 def test_tasks_on_the_fallback_nest_are_named_with_their_places(scheduled):
-    counts = count_nodes(scheduled)
+    counts = count_nodes([scheduled])
     told = dict(zip(counts.names, counts.places, strict=True))
     assert told == {
         ("fallback", "matmul"): "model.py:41 (fc1)",
@@ -74,7 +74,7 @@ def test_one_warning_names_every_anchor_without_a_schedule(scheduled):
 
 def test_element_wise_work_on_the_fallback_nest_is_no_reason_to_warn():
     part = schedule(ELEMENTWISE)
-    assert count_nodes(part).fallback == 1
+    assert count_nodes([part]).fallback == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_fallbacks([part], "none")
@@ -100,7 +100,7 @@ def test_a_report_prints_what_matters_first():
         prepared_bytes=12_345,
     )
     assert str(report).splitlines() == [
-        "nodes    70 scheduled, 3 on the fallback nest, 0 routines, 0 on the host, 0 eager",
+        "nodes    70 scheduled, 3 on the fallback nest, 0 routines, 0 control, 0 on the host, 0 eager",
         "tasks    20 of 12 kinds, 9 kernels",
         "modules  2, 1 of them from the cache",
         "fallback matmul at model.py:41 (fc1)",

@@ -10,14 +10,23 @@ from hidet.errors import DTypeError, ShapeError
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.inline import inline
+from hidet.graph.operator import is_foreign
 from hidet.graph.symbols import symbol_names
-from hidet.graph.types import DimType, OptionalType, SequenceType, TensorType, ValueType
+from hidet.graph.types import DimType, OptionalType, SequenceType, TensorType, ValueType, is_host_value
 
 
 def defined_sizes(node: Node) -> tuple[Dim, ...]:
     """The symbols whose values the node's results tell."""
     defines: tuple[Dim, ...] = node.attrs.get("defines", ())
     return defines
+
+
+def makes_results(node: Node) -> bool:
+    """Whether the results of a node lie where the step that runs it puts them: their sizes, or what they are, is known
+    afterwards only."""
+    if node.op.kind == "control":
+        return True
+    return is_foreign(node) and (bool(defined_sizes(node)) or any(is_host_value(v.type) for v in node.outputs))
 
 
 def local_symbols(graph: Graph) -> set[str]:

@@ -9,7 +9,7 @@ from hidet.dims import Dim, DimExpr, Symbol, as_dim, substitute, symbols
 from hidet.errors import ShapeError
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.symbols import names_in_graph
+from hidet.graph.symbols import symbol_names
 from hidet.graph.types import DimType, OptionalType, SequenceType, TensorType, ValueType, dims_of
 
 
@@ -83,7 +83,7 @@ def substituted(thing: Any, sizes: Mapping[str, Dim]) -> Any:
 
 def _substituted_graph(graph: Graph, sizes: Mapping[str, Dim]) -> Graph:
     """A sub-graph in whose types and attributes the symbols around it are replaced."""
-    used = names_in_graph(graph)
+    used = symbol_names(graph)
     changed = {name: size for name, size in sizes.items() if name in used}
     if not changed:
         return graph

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from hidet.dims import DimExpr, symbols
+from hidet.dims import DimExpr, Symbol, symbols
 from hidet.graph.graph import Graph, Node
 from hidet.graph.types import DimType, OptionalType, SequenceType, TensorType, dims_of
 
 
-def symbol_names(thing: Any) -> set[str]:
-    """Names of the symbols in a size, a type, an attribute value or a sub-graph."""
+def symbols_of(thing: Any) -> set[Symbol]:
+    """The symbols in a size, a type, an attribute value or a sub-graph, those of its sub-graphs included."""
     if isinstance(thing, tuple):
-        return {name for item in thing for name in symbol_names(item)}
+        return {symbol for item in thing for symbol in symbols_of(item)}
     if isinstance(thing, TensorType | DimType | SequenceType | OptionalType):
-        return {symbol.name for dim in dims_of(thing) for symbol in symbols(dim)}
+        return {symbol for dim in dims_of(thing) for symbol in symbols(dim)}
     if isinstance(thing, DimExpr):
-        return {symbol.name for symbol in symbols(thing)}
-    return names_in_graph(thing) if isinstance(thing, Graph) else set()
+        return set(symbols(thing))
+    if not isinstance(thing, Graph):
+        return set()
+    values = (*thing.inputs, *thing.outputs)
+    return symbols_of(tuple(value.type for value in values)).union(*map(symbols_used, thing.nodes))
+
+
+def symbols_used(node: Node) -> set[Symbol]:
+    """The symbols in a node's attributes and in the types of its inputs and results."""
+    types = (value.type for value in (*node.values, *node.outputs))
+    return symbols_of((*node.attrs.values(), *types))
+
+
+def symbol_names(thing: Any) -> set[str]:
+    """Names of what `symbols_of` finds."""
+    return {symbol.name for symbol in symbols_of(thing)}
 
 
 def names_used(node: Node) -> set[str]:
-    """Names of the symbols in a node's attributes and in the types of its inputs and results."""
-    values = (*node.values, *node.outputs)
-    return symbol_names(tuple(node.attrs.values())) | {name for v in values for name in symbol_names(v.type)}
-
-
-def names_in_graph(graph: Graph) -> set[str]:
-    """Names of all symbols that a graph mentions, those of its sub-graphs included."""
-    found = {name for value in (*graph.inputs, *graph.outputs) for name in symbol_names(value.type)}
-    return found.union(*(names_used(node) for node in graph.nodes))
+    """Names of what `symbols_used` finds."""
+    return {symbol.name for symbol in symbols_used(node)}

@@ -87,6 +87,13 @@ class DimType:
 ValueType = TensorType | SequenceType | OptionalType | DimType
 
 
+def is_host_value(type_: ValueType) -> bool:
+    """Whether values of a type are Python objects on the host: sequences, optional values and tensors of strings."""
+    return isinstance(type_, SequenceType | OptionalType) or (
+        isinstance(type_, TensorType) and type_.dtype.is_host_only
+    )
+
+
 def dims_of(type_: ValueType) -> Iterator[Dim]:
     """The sizes in a type: extents and explicit strides."""
     if isinstance(type_, TensorType):

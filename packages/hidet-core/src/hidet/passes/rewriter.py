@@ -10,7 +10,7 @@ from typing import Any
 from hidet.graph.builder import GraphBuilder, rebuild_node
 from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.operator import OperatorSpec
-from hidet.graph.symbols import names_in_graph
+from hidet.graph.symbols import symbol_names
 from hidet.graph.types import TensorType
 
 
@@ -26,7 +26,7 @@ class GraphRewriter:
         self.mapping: dict[Value, Value] = {}
         self.changed = False
         has_control = any(node.op.kind == "control" for node in graph.nodes)
-        taken = names_in_graph(graph) if has_control else None
+        taken = symbol_names(graph) if has_control else None
         self._builder = GraphBuilder(operators, graph.name, next_number(graph), taken)
         self._emitted: set[Value] = set()
         self._producers: dict[Value, Node] = {}

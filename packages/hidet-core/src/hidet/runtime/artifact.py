@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from hidet.dtypes import dtype, from_numpy
 from hidet.errors import ArtifactError
 from hidet.runtime.encoding import decode_program, encode_program
-from hidet.runtime.program import HostProgram, NodeCounts
+from hidet.runtime.program import HostProgram, NodeCounts, Segment, programs_of
 from hidet.target import Binary
 
 if TYPE_CHECKING:
     from hidet.runtime.compiled import CodeBundle, CompiledGraph
 
-FORMAT = 1
+FORMAT = 2
 _ALIGNMENT = 64
 _WEIGHTS = "weights.safetensors"
 _MANIFEST = "manifest.json"
@@ -104,9 +104,12 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
 
 
 def segment_symbols(program: HostProgram) -> list[str]:
-    """Symbols of every segment of a program and of its prepare program."""
-    own = [step.symbol for step in program.steps if hasattr(step, "symbol")]
-    return own if program.prepare is None else own + segment_symbols(program.prepare)
+    """Symbols of every segment of a program, of those inside it, and of their prepare programs."""
+    found: list[str] = []
+    for part in programs_of(program):
+        found += [step.symbol for step in part.steps if isinstance(step, Segment)]
+        found += [] if part.prepare is None else segment_symbols(part.prepare)
+    return found
 
 
 def _digest(data: bytes) -> str:

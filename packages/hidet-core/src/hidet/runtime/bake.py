@@ -2,32 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hidet.runtime.adapter import NumpyAdapter
-from hidet.runtime.executor import Executor, SegmentFunction, constant_slots
-from hidet.runtime.program import ConstantSlot
+from hidet.runtime.executor import Executor, SegmentFunction
+from hidet.runtime.program import ConstantSlot, HostProgram, map_subprograms, programs_of
 
 if TYPE_CHECKING:
     from hidet.runtime.compiled import CodeBundle
 
 
-def bake_prepared(bundle: CodeBundle, functions: Mapping[str, SegmentFunction]) -> CodeBundle:
-    """The bundle with the results of its prepare program in the place of the constants that only that one reads.
+def needs_baking(program: HostProgram) -> bool:
+    """Whether a prepare program, of this one or of one inside it, takes no arguments."""
+    return any(part.prepare is not None and not part.prepare.inputs for part in programs_of(program))
 
-    A saved model then holds packed weights alone and has nothing to prepare when it is loaded. The prepare program must
-    take no arguments.
+
+def bake_prepared(bundle: CodeBundle, functions: Mapping[str, SegmentFunction]) -> CodeBundle:
+    """The bundle with results of prepare programs that take no arguments in the place of the constants they alone read.
+
+    A saved model then holds packed weights alone and has nothing to prepare when it is loaded. Programs inside steps
+    have no parameters, so that theirs never take arguments.
     """
-    program = bundle.program
+    store = list(bundle.constants)
+
+    def baked(program: HostProgram) -> HostProgram:
+        return program if program.prepare is None else _baked(program, store, store, functions)
+
+    program = map_subprograms(bundle.program, baked)
+    kept = bundle.prepare_constants
+    if program.prepare is not None and not program.prepare.inputs:
+        program, kept = _baked(program, bundle.prepare_constants, store, functions), ()
+    return _without_unread(replace(bundle, program=program, constants=tuple(store), prepare_constants=kept))
+
+
+def _baked(
+    program: HostProgram, read: Sequence[Any], store: list[Any], functions: Mapping[str, SegmentFunction]
+) -> HostProgram:
+    """The program without its prepare program, whose constants are in `read`; results are added to `store`."""
     assert program.prepare is not None and not program.prepare.inputs
-    executor = Executor(program.prepare, functions, constant_slots(program.prepare, bundle.prepare_constants))
-    made = [_flat(result) for result in executor.run((), NumpyAdapter())]
-    first = len(bundle.constants)
-    baked = (ConstantSlot(slot, first + number) for number, slot in enumerate(program.prepared))
-    final = replace(program, prepare=None, prepared=(), constants=(*program.constants, *baked))
-    return replace(bundle, program=final, constants=(*bundle.constants, *made), prepare_constants=())
+    executor = Executor(program.prepare, functions, read)
+    first = len(store)
+    store += [_flat(result) for result in executor.run((), NumpyAdapter())]
+    constants = tuple(ConstantSlot(slot, first + number) for number, slot in enumerate(program.prepared))
+    return replace(program, prepare=None, prepared=(), constants=(*program.constants, *constants))
+
+
+def _without_unread(bundle: CodeBundle) -> CodeBundle:
+    """The bundle without constants that no program reads any more."""
+    read = sorted({c.index for program in programs_of(bundle.program) for c in program.constants})
+    places = {old: new for new, old in enumerate(read)}
+
+    def renumbered(program: HostProgram) -> HostProgram:
+        return replace(program, constants=tuple(ConstantSlot(c.slot, places[c.index]) for c in program.constants))
+
+    program = renumbered(map_subprograms(bundle.program, renumbered))
+    return replace(bundle, program=program, constants=tuple(bundle.constants[index] for index in read))
 
 
 def _flat(result: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hidet.runtime.adapter import TensorAdapter
 from hidet.runtime.arguments import ArgumentCheck
-from hidet.runtime.executor import Executor, SegmentFunction, constant_slots
+from hidet.runtime.executor import Executor, SegmentFunction
 from hidet.runtime.prepared import PreparedProgram, Versions
 from hidet.runtime.program import HostProgram, NodeCounts
 
@@ -72,11 +72,11 @@ class CompiledGraph:
         self._code = keep_alive
         program = bundle.program
         self._check = ArgumentCheck(program)
-        self._executor = Executor(program, functions, constant_slots(program, bundle.constants))
+        self._executor = Executor(program, functions, bundle.constants)
         self._prepare = None
         if program.prepare is not None:
-            constants = constant_slots(program.prepare, bundle.prepare_constants)
-            self._prepare = PreparedProgram(program.prepare, program.prepare_inputs, functions, constants)
+            store = bundle.prepare_constants
+            self._prepare = PreparedProgram(program.prepare, program.prepare_inputs, functions, store)
 
     def __call__(self, *tensors: Any) -> Any:
         """Run on numpy arrays, or tensors of an installed front-end's framework, in the order of the graph's inputs.

@@ -11,25 +11,32 @@ from hidet.dtypes import dtype
 from hidet.errors import ArtifactError
 from hidet.runtime.program import (
     ArenaBuffer,
+    Branch,
     ConstantSlot,
     ForeignCall,
     HostProgram,
     InputSlot,
+    Loop,
+    ObjectSlot,
     OutputSlot,
+    Place,
     PositionCheck,
+    ReadSizes,
     Segment,
     SizeCheck,
     Step,
+    SubProgram,
     SymbolSource,
     TensorSlot,
+    programs_of,
 )
 
 Json = Any
 
 
 def encode_program(program: HostProgram) -> Json:
-    """JSON of a program. ArtifactError when it has steps that run in the frontend's framework."""
-    foreign = [step.name for step in program.steps if isinstance(step, ForeignCall)]
+    """JSON of a program. ArtifactError when it has steps that run in the frontend's framework, or in numpy."""
+    foreign = [s.name for part in programs_of(program) for s in part.steps if isinstance(s, ForeignCall)]
     if foreign:
         raise ArtifactError(
             f"the graph runs {len(foreign)} operators outside compiled code: {', '.join(sorted(set(foreign)))}",
@@ -38,16 +45,16 @@ def encode_program(program: HostProgram) -> Json:
     encoder = _Encoder()
     body = {
         "slots": program.slots,
-        "inputs": [[encoder.tensor(i.tensor), i.is_parameter, encoder.dim(i.size), i.name] for i in program.inputs],
-        "outputs": [
-            [encoder.tensor(o.tensor), encoder.dim(o.storage), o.same_as, o.mutates, encoder.dim(o.size)]
-            for o in program.outputs
+        "inputs": [
+            [encoder.tensor(i.tensor), i.is_parameter, encoder.dim(i.size), i.name, encoder.host(i.host)]
+            for i in program.inputs
         ],
+        "outputs": [encoder.output(output) for output in program.outputs],
         "steps": [encoder.step(step) for step in program.steps],
         "buffers": [[b.slot, encoder.dim(b.nbytes), b.first, b.last] for b in program.buffers],
         "sizes": [[slot, encoder.dim(dim)] for slot, dim in program.sizes],
         "constants": [[c.slot, c.index] for c in program.constants],
-        "sources": [[s.name, s.input, s.axis, s.offset, s.multiplier, s.divisor] for s in program.symbols],
+        "sources": [_source(s) for s in program.symbols],
         "prepare": None if program.prepare is None else encode_program(program.prepare),
         "prepare_inputs": program.prepare_inputs,
         "prepared": program.prepared,
@@ -67,17 +74,15 @@ def decode_program(data: Json) -> HostProgram:
         return HostProgram(
             slots=int(data["slots"]),
             inputs=tuple(
-                InputSlot(decoder.tensor(t), bool(p), decoder.optional(s), str(n)) for t, p, s, n in data["inputs"]
+                InputSlot(decoder.tensor(t), bool(p), decoder.optional(s), str(n), decoder.host(h))
+                for t, p, s, n, h in data["inputs"]
             ),
-            outputs=tuple(
-                OutputSlot(decoder.tensor(t), decoder.optional(b), same, mutates, decoder.optional(size))
-                for t, b, same, mutates, size in data["outputs"]
-            ),
-            steps=tuple(map(decoder.step, data["steps"])),
+            outputs=tuple(decoder.output(output) for output in data["outputs"]),
+            steps=tuple(decoder.step(step) for step in data["steps"]),
             buffers=tuple(ArenaBuffer(s, decoder.dim(n), first, last) for s, n, first, last in data["buffers"]),
             sizes=tuple((int(slot), decoder.dim(dim)) for slot, dim in data["sizes"]),
             constants=tuple(ConstantSlot(int(slot), int(index)) for slot, index in data["constants"]),
-            symbols=tuple(SymbolSource(str(name), int(i), a, *facts) for name, i, a, *facts in data["sources"]),
+            symbols=_sources(data["sources"]),
             prepare=None if data["prepare"] is None else decode_program(data["prepare"]),
             prepare_inputs=tuple(data["prepare_inputs"]),
             prepared=tuple(data["prepared"]),
@@ -101,19 +106,56 @@ class _Encoder:
             self.symbols[symbol.name] = symbol
         return str(dim)
 
-    def step(self, step: Step) -> Json:
-        """A segment is its symbol, a check a list."""
-        if isinstance(step, Segment):
-            return step.symbol
-        assert isinstance(step, PositionCheck)
-        sizes = self.dim(step.extent), self.dim(step.count)
-        return [self.tensor(step.worst), *sizes, step.wraps, step.what, step.place]
-
     def tensor(self, tensor: TensorSlot | None) -> Json:
         if tensor is None:
             return None
         shape, strides = (list(map(self.dim, part)) for part in (tensor.shape, tensor.strides))
         return [tensor.slot, tensor.dtype.name, shape, strides, self.dim(tensor.offset)]
+
+    def output(self, output: OutputSlot) -> Json:
+        sizes = self.dim(output.storage), self.dim(output.size)
+        shared = output.same_as, output.mutates
+        return [self.tensor(output.tensor), *sizes, *shared, self.host(output.host), output.is_made]
+
+    def host(self, slot: ObjectSlot | None) -> int | None:
+        return None if slot is None else slot.slot
+
+    def place(self, place: Place | None) -> Json:
+        if isinstance(place, TensorSlot):
+            return {"tensor": self.tensor(place)}
+        return {"host": place.slot} if isinstance(place, ObjectSlot) else self.dim(place)
+
+    def sub(self, sub: SubProgram) -> Json:
+        return [encode_program(sub.program), [self.place(argument) for argument in sub.arguments]]
+
+    def step(self, step: Step) -> Json:
+        if isinstance(step, Segment):
+            return step.symbol
+        if isinstance(step, ReadSizes):
+            self.symbols.update((symbol.name, symbol) for symbol in step.symbols)
+            return {"read": self.tensor(step.source), "symbols": [symbol.name for symbol in step.symbols]}
+        if isinstance(step, PositionCheck):
+            sizes = self.dim(step.extent), self.dim(step.count)
+            return {"check": [self.tensor(step.worst), *sizes, step.wraps, step.what, step.place]}
+        assert isinstance(step, Branch | Loop)
+        results = [self.place(result) for result in step.results]
+        told = [step.name, results, [_source(source) for source in step.defines]]
+        if isinstance(step, Branch):
+            return {
+                "branch": told,
+                "on": self.tensor(step.condition),
+                "of": [self.sub(step.then), self.sub(step.otherwise)],
+            }
+        state = [self.place(step.limit), self.tensor(step.condition), step.tests, step.carried]
+        return {"loop": told, "state": state, "of": self.sub(step.body)}
+
+
+def _source(source: SymbolSource) -> Json:
+    return [source.name, source.input, source.axis, source.offset, source.multiplier, source.divisor]
+
+
+def _sources(data: Json) -> tuple[SymbolSource, ...]:
+    return tuple(SymbolSource(str(name), int(i), axis, *facts) for name, i, axis, *facts in data)
 
 
 class _Decoder:
@@ -126,18 +168,55 @@ class _Decoder:
     def optional(self, data: int | str | None) -> Dim | None:
         return None if data is None else self.dim(data)
 
-    def step(self, data: Json) -> Step:
-        if isinstance(data, str):
-            return Segment(data)
-        worst, extent, count, wraps, what, place = data
-        slot = self.tensor(worst)
-        if slot is None:
-            raise ValueError("a check without a tensor")
-        return PositionCheck(slot, self.dim(extent), self.dim(count), bool(wraps), str(what), str(place))
-
     def tensor(self, data: Json) -> TensorSlot | None:
         if data is None:
             return None
         slot, name, shape, strides, offset = data
         each: Callable[[Iterable[int | str]], tuple[Dim, ...]] = lambda part: tuple(map(self.dim, part))  # noqa: E731
         return TensorSlot(int(slot), dtype(name), each(shape), each(strides), self.dim(offset))
+
+    def required(self, data: Json) -> TensorSlot:
+        tensor = self.tensor(data)
+        if tensor is None:
+            raise ValueError("a tensor is missing")
+        return tensor
+
+    def output(self, data: Json) -> OutputSlot:
+        tensor, storage, size, same_as, mutates, host, is_made = data
+        slot, nbytes, value = self.tensor(tensor), self.optional(storage), self.optional(size)
+        return OutputSlot(slot, nbytes, same_as, mutates, value, self.host(host), bool(is_made))
+
+    def host(self, data: int | None) -> ObjectSlot | None:
+        return None if data is None else ObjectSlot(int(data))
+
+    def place(self, data: Json) -> Place | None:
+        if isinstance(data, dict):
+            return ObjectSlot(int(data["host"])) if "host" in data else self.required(data["tensor"])
+        return self.optional(data)
+
+    def sub(self, data: Json) -> SubProgram:
+        program, arguments = data
+        places = [self.place(argument) for argument in arguments]
+        return SubProgram(decode_program(program), tuple(place for place in places if place is not None))
+
+    def step(self, data: Json) -> Step:
+        if isinstance(data, str):
+            return Segment(data)
+        if "read" in data:
+            return ReadSizes(self.required(data["read"]), tuple(self._symbols[name] for name in data["symbols"]))
+        if "check" in data:
+            worst, extent, count, wraps, what, place = data["check"]
+            slot, sizes = self.required(worst), (self.dim(extent), self.dim(count))
+            return PositionCheck(slot, *sizes, bool(wraps), str(what), str(place))
+        name, results, sources = data["branch"] if "branch" in data else data["loop"]
+        places = tuple(place for place in map(self.place, results) if isinstance(place, TensorSlot | ObjectSlot))
+        if "branch" in data:
+            then, otherwise = map(self.sub, data["of"])
+            return Branch(str(name), self.required(data["on"]), then, otherwise, places, _sources(sources))
+        limit, condition, tests, carried = data["state"]
+        most = self.place(limit)
+        if isinstance(most, ObjectSlot):
+            raise ValueError("the limit of a loop is a host value")
+        body = self.sub(data["of"])
+        start = self.tensor(condition)
+        return Loop(str(name), body, most, start, bool(tests), int(carried), places, _sources(sources))

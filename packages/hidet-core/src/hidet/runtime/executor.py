@@ -7,17 +7,28 @@ locks: what threads share is replaced as a whole or changed by one operation of 
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from hidet.errors import LaunchError
-from hidet.graph.position import is_outside, position_error
-from hidet.loc import Loc
 from hidet.runtime.adapter import TensorAdapter
-from hidet.runtime.program import ForeignCall, HostProgram, PositionCheck, Segment
-from hidet.runtime.shape_class import ResolvedCall, ResolvedCheck, ResolvedTensor, ShapeClass, SizeEvaluator
+from hidet.runtime.control import BranchStep, LoopStep, check_positions, read_sizes
+from hidet.runtime.foreign import call_foreign
+from hidet.runtime.frame import Frame
+from hidet.runtime.memory import HostMemory, Memory
+from hidet.runtime.program import (
+    Branch,
+    ForeignCall,
+    HostProgram,
+    Loop,
+    PositionCheck,
+    ReadSizes,
+    Segment,
+    Step,
+    SubProgram,
+)
+from hidet.runtime.shape_class import ResolvedOutput, ShapeClass, SizeEvaluator
+from hidet.runtime.stages import Stage, split_stages
 from hidet.runtime.symbol_values import symbol_reader
 
 SegmentFunction = Callable[[int], object]
@@ -33,105 +44,164 @@ class Executor:
         self,
         program: HostProgram,
         functions: Mapping[str, SegmentFunction],
-        constants: Sequence[tuple[int, int, object]],
+        constants: Sequence[Any],
+        memory: Memory | None = None,
     ) -> None:
+        """constants: the store of arrays that the program's constants, and those of programs inside, index.
+
+        memory: where the tensors are; None is the memory of this process.
+        """
         self.program = program
-        self._constants = [(slot, address) for slot, address, _ in constants]
-        self._keep_alive = [owner for _, _, owner in constants]
-        self._classes: Mapping[tuple[int, ...], ShapeClass] = {}
+        self._memory = HostMemory() if memory is None else memory
+        arrays = [(c.slot, constants[c.index]) for c in program.constants]
+        self._host_constants = [(slot, array) for slot, array in arrays if array.dtype.hasobject]
+        self._keep_alive = arrays
+        self._constants = [(slot, array.ctypes.data) for slot, array in arrays if not array.dtype.hasobject]
         self._clock = itertools.count(1)
-        self._latest: ShapeClass | None = None
         self._read_symbols = symbol_reader(program.symbols)
-        self._evaluate_sizes = SizeEvaluator(program)
         self._tensor_inputs = [(n, i.tensor.slot) for n, i in enumerate(program.inputs) if i.tensor is not None]
-        self._steps: list[Any] = [functions[s.symbol] if isinstance(s, Segment) else s for s in program.steps]
-        self._returned = [n for n, o in enumerate(program.outputs) if o.mutates is None]
+        self._host_inputs = [(n, i.host.slot) for n, i in enumerate(program.inputs) if i.host is not None]
+        self._steps = [self._step(step, functions, constants) for step in program.steps]
+        returned = [n for n, o in enumerate(program.outputs) if o.mutates is None]
+        self._place = {number: place for place, number in enumerate(returned)}
+        self._first, *self._later = [_StageRunner(program, stage, self._clock) for stage in split_stages(program)]
+        is_compiled = not self._later and all(callable(step) for step in self._steps)
+        self._is_plain = is_compiled and not any(output.host for output in program.outputs)
+
+    def _step(self, step: Step, functions: Mapping[str, SegmentFunction], constants: Sequence[Any]) -> Any:
+        """What runs a step: the function of a segment, or an object with its programs."""
+
+        def callee(inner: SubProgram) -> Executor:
+            return Executor(inner.program, functions, constants, self._memory)
+
+        if isinstance(step, Branch):
+            return BranchStep(step, callee(step.then), callee(step.otherwise))
+        if isinstance(step, Loop):
+            return LoopStep(step, callee(step.body))
+        return functions[step.symbol] if isinstance(step, Segment) else step
 
     @property
     def shape_classes(self) -> int:
         """How many shape classes are kept."""
-        return len(self._classes)
+        return len(self._first.classes)
 
     def run(self, arguments: Sequence[Any], adapter: TensorAdapter, prepared: Sequence[int] = ()) -> list[Any]:
         """Run once. `prepared` are addresses of the prepared slots, in order; the caller keeps their memory alive."""
-        shapes = self._shape_class(self._read_symbols(arguments))
+        return self.execute(arguments, adapter, adapter.pointer, prepared)
+
+    def execute(
+        self,
+        arguments: Sequence[Any],
+        adapter: TensorAdapter,
+        pointer: Callable[[Any], int],
+        prepared: Sequence[int] = (),
+    ) -> list[Any]:
+        """As `run`, on tensors that have a `shape` and that `pointer` locates; results are tensors of `adapter`."""
+        values = self._read_symbols(arguments)
+        shapes = self._first.shape_class(values)
         execution = shapes.take(self.program.slots, self._constants)
         table = execution.table
-        pointer = adapter.pointer
         for number, slot in self._tensor_inputs:
             table[slot] = pointer(arguments[number])
         for slot, address in zip(self.program.prepared, prepared, strict=True):
             table[slot] = address
-        results, storages = self._allocate(shapes, table, adapter)
-        for step, resolved in zip(self._steps, shapes.steps, strict=True):
-            if resolved is None:
+        results: list[Any] = [None] * len(self._place)
+        storages: dict[int, Any] = {}
+        self._allocate(shapes, table, adapter, results, storages)
+        if self._is_plain:
+            for step in self._steps:
                 step(execution.address)
-            elif isinstance(resolved, ResolvedCheck):
-                _check_positions(step, resolved, table)
-            else:
-                _call_foreign(step, resolved, table, adapter)
+        else:
+            names = (source.name for source in self.program.symbols)
+            frame = Frame(table, adapter, self._memory, dict(zip(names, values, strict=True)))
+            frame.objects.update(self._host_constants)
+            frame.objects.update((slot, arguments[number]) for number, slot in self._host_inputs)
+            self._run_stages(frame, shapes, execution.address, results, storages)
         shapes.free.append(execution)
         del storages
         return results
 
-    def _shape_class(self, values: tuple[int, ...]) -> ShapeClass:
-        shapes = self._classes.get(values)
-        if shapes is None:
-            shapes = ShapeClass(self.program, self._evaluate_sizes(values))
-            shapes.used = next(self._clock)
-            # A new mapping replaces the old one. Two threads may lose each other's entry, which costs time only.
-            kept = sorted(self._classes.items(), key=lambda item: -item[1].used)[: MAX_SHAPE_CLASSES - 1]
-            self._classes = {**dict(kept), values: shapes}
-            self._latest = shapes
-        elif shapes is not self._latest:
-            shapes.used = next(self._clock)
-            self._latest = shapes
-        return shapes
+    def _run_stages(
+        self, frame: Frame, shapes: ShapeClass, address: int, results: list[Any], storages: dict[int, Any]
+    ) -> None:
+        self._run_steps(self._first, shapes, address, frame)
+        entered = []
+        for stage in self._later:
+            shapes = stage.shape_class(tuple(frame.values.values()))
+            entered.append((shapes, shapes.enter(frame.table)))
+            self._allocate(shapes, frame.table, frame.adapter, results, storages)
+            self._run_steps(stage, shapes, address, frame)
+        for number, output in enumerate(self.program.outputs):
+            if output.host is not None:
+                results[self._place[number]] = frame.objects[output.host.slot]
+            elif output.is_made:
+                assert output.tensor is not None
+                results[self._place[number]] = frame.made[output.tensor.slot]
+        for shapes, arena in entered:
+            shapes.arenas.append(arena)
 
-    def _allocate(self, shapes: ShapeClass, table: Any, adapter: TensorAdapter) -> tuple[list[Any], dict[int, Any]]:
-        """Memory for the results of a call, and what of it must stay alive while it runs."""
-        results: list[Any] = []
-        storages: dict[int, Any] = {}
-        for number in self._returned:
-            output = shapes.outputs[number]
-            if isinstance(output, int):
-                results.append(output)
+    def _run_steps(self, stage: _StageRunner, shapes: ShapeClass, address: int, frame: Frame) -> None:
+        calls = iter(shapes.calls)
+        for number in stage.stage.steps:
+            step = self._steps[number]
+            if isinstance(step, ForeignCall):
+                call_foreign(step, next(calls), frame)
+            elif isinstance(step, PositionCheck):
+                check_positions(step, next(calls), frame)
+            elif isinstance(step, ReadSizes):
+                read_sizes(step, next(calls), frame)
+            elif isinstance(step, BranchStep | LoopStep):
+                step.run(next(calls), frame)
+            else:
+                step(address)
+
+    def _allocate(
+        self, shapes: ShapeClass, table: Any, adapter: TensorAdapter, results: list[Any], storages: dict[int, Any]
+    ) -> None:
+        """Memory for the results that a stage lays out. `storages`: what of it must stay alive during the call."""
+        for number, output in shapes.outputs:
+            if not isinstance(output, ResolvedOutput):
+                if output is not None:
+                    results[self._place[number]] = output
+                continue
+            place = self._place.get(number)
+            if place is None:
                 continue
             tensor = output.tensor
             if output.is_whole:
                 made, table[tensor.slot] = adapter.empty(tensor.shape, tensor.strides, tensor.dtype_name)
-                storages[number] = made
-                results.append(made)
+                storages[number] = results[place] = made
                 continue
             shared = self.program.outputs[number].same_as
             if shared is None:
                 assert output.nbytes is not None
                 storages[number], table[tensor.slot] = adapter.empty((output.nbytes,), (1,), "uint8")
             owner = storages[number if shared is None else shared]
-            results.append(adapter.view(owner, tensor.shape, tensor.strides, tensor.offset, tensor.dtype_name))
-        return results, storages
+            results[place] = adapter.view(owner, tensor.shape, tensor.strides, tensor.offset, tensor.dtype_name)
 
 
-def _call_foreign(step: ForeignCall, call: ResolvedCall, table: Any, adapter: TensorAdapter) -> None:
-    def wrap(tensor: ResolvedTensor) -> Any:
-        address = table[tensor.slot] + tensor.offset * tensor.itemsize
-        return adapter.wrap(address, tensor.shape, tensor.strides, tensor.dtype_name)
+class _StageRunner:
+    """The shape classes of one stage."""
 
-    produced = step.call(*[wrap(a) if isinstance(a, ResolvedTensor) else a for a in call.arguments])
-    produced = produced if isinstance(produced, tuple | list) else (produced,)
-    if len(produced) < len(call.results):
-        raise LaunchError(f"node {step.name} returned {len(produced)} results, expected {len(call.results)}")
-    for result, value in zip(call.results, produced, strict=False):
-        adapter.copy(wrap(result), value)
+    def __init__(self, program: HostProgram, stage: Stage, clock: Iterator[int]) -> None:
+        self.stage = stage
+        self.classes: Mapping[tuple[int, ...], ShapeClass] = {}
+        self._program = program
+        self._evaluate = SizeEvaluator(stage)
+        self._latest: ShapeClass | None = None
+        self._clock = clock
 
-
-def _check_positions(step: PositionCheck, resolved: ResolvedCheck, table: Any) -> None:
-    worst = ctypes.c_int64.from_address(table[resolved.slot] + resolved.offset).value
-    if resolved.extent is not None and is_outside(worst, resolved.extent, step.wraps):
-        loc = Loc(name=step.place) if step.place else None
-        raise position_error(worst, resolved.extent, step.wraps, step.what, loc)
-
-
-def constant_slots(program: HostProgram, arrays: Sequence[Any]) -> list[tuple[int, int, object]]:
-    """(slot, address, array) of each constant of a program; `arrays` is the store that its constants index."""
-    return [(c.slot, arrays[c.index].ctypes.data, arrays[c.index]) for c in program.constants]
+    def shape_class(self, values: tuple[int, ...]) -> ShapeClass:
+        """The class of these values of the stage's symbols; a new one replaces the one used longest ago."""
+        shapes = self.classes.get(values)
+        if shapes is None:
+            shapes = ShapeClass(self._program, self.stage, self._evaluate(values))
+            shapes.used = next(self._clock)
+            # A new mapping replaces the old one. Two threads may lose each other's entry, which costs time only.
+            kept = sorted(self.classes.items(), key=lambda item: -item[1].used)[: MAX_SHAPE_CLASSES - 1]
+            self.classes = {**dict(kept), values: shapes}
+            self._latest = shapes
+        elif shapes is not self._latest:
+            shapes.used = next(self._clock)
+            self._latest = shapes
+        return shapes

@@ -42,7 +42,7 @@ class PreparedProgram:
         program: HostProgram,
         inputs: Sequence[int],
         functions: Mapping[str, SegmentFunction],
-        constants: Sequence[tuple[int, int, object]],
+        constants: Sequence[Any],
     ) -> None:
         self._inputs = inputs
         self._executor = Executor(program, functions, constants)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 _CLASSES = (
     ("fallback", "on the fallback nest"),
     ("routine", "routines"),
+    ("control", "control"),
     ("host", "on the host"),
     ("eager", "eager"),
 )

@@ -1,4 +1,4 @@
-"""Everything about a host program that depends on the values of its symbols alone, resolved once a shape class."""
+"""Everything about a stage of a host program that depends on values of symbols alone, resolved once a shape class."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from hidet.runtime.plan import ALIGNMENT, plan_memory
 from hidet.runtime.program import (
     ForeignCall,
     HostProgram,
+    ObjectSlot,
     OutputSlot,
-    PositionCheck,
+    Place,
     Segment,
+    Step,
     TensorSlot,
-    program_sizes,
+    step_places,
 )
+from hidet.runtime.stages import Stage
 
 Resolve = Callable[[Dim], int]
 
@@ -62,33 +65,26 @@ class ResolvedOutput:
     is_whole: bool
 
 
-ResolvedArgument = ResolvedTensor | int | None
+ResolvedArgument = ResolvedTensor | ObjectSlot | int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCall:
-    """Arguments and results of a foreign step with sizes known."""
+    """Arguments and results of a step other than a segment, sizes known. Results made by the step are not among them.
+
+    Arguments are in the order of `step_places`.
+    """
 
     arguments: tuple[ResolvedArgument, ...]
     results: tuple[ResolvedTensor, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedCheck:
-    """A check of positions with sizes known. offset: in bytes. extent None: there are no positions to check."""
-
-    slot: int
-    offset: int
-    extent: int | None
-
-
 class SizeEvaluator:
-    """Values of all sizes of a program from those of its symbols: one generated function, made once."""
+    """Values of all sizes of a stage from those of its symbols: one generated function, made once."""
 
-    def __init__(self, program: HostProgram) -> None:
-        self._sizes: dict[int, DimExpr] = {id(d): d for d in program_sizes(program) if isinstance(d, DimExpr)}
-        names = [source.name for source in program.symbols]
-        self._evaluate = compile_evaluator(list(self._sizes.values()), names) if self._sizes else None
+    def __init__(self, stage: Stage) -> None:
+        self._sizes: dict[int, DimExpr] = {id(d): d for d in stage.resolved if isinstance(d, DimExpr)}
+        self._evaluate = compile_evaluator(list(self._sizes.values()), stage.names) if self._sizes else None
 
     def __call__(self, values: Sequence[int]) -> Resolve:
         """The size of each dim object of the program, with the symbols at `values`."""
@@ -105,20 +101,33 @@ def _no_value(dim: Dim) -> int:
 class ShapeClass:
     """A memory plan, sizes and outputs for one tuple of symbol values, and executions that are free to be used."""
 
-    __slots__ = ("_arena_bytes", "_buffer_slots", "_size_slots", "free", "outputs", "steps", "used")
+    __slots__ = ("_arena_bytes", "_buffer_slots", "_size_slots", "arenas", "calls", "free", "outputs", "used")
 
-    def __init__(self, program: HostProgram, resolve: Resolve) -> None:
-        _require_sizes(program, resolve)
-        plan = plan_memory(
-            [(b.first, b.last) for b in program.buffers], [max(resolve(b.nbytes), 0) for b in program.buffers]
-        )
+    def __init__(self, program: HostProgram, stage: Stage, resolve: Resolve) -> None:
+        _require_sizes(stage, resolve)
+        buffers = stage.buffers
+        plan = plan_memory([(b.first, b.last) for b in buffers], [max(resolve(b.nbytes), 0) for b in buffers])
         self._arena_bytes = plan.nbytes
-        self._buffer_slots = [(b.slot, offset) for b, offset in zip(program.buffers, plan.offsets, strict=True)]
-        self._size_slots = [(slot, resolve(dim)) for slot, dim in program.sizes]
-        self.outputs = [_resolve_output(output, resolve) for output in program.outputs]
-        self.steps = [_resolve_step(step, resolve) for step in program.steps]
+        self._buffer_slots = [(b.slot, offset) for b, offset in zip(buffers, plan.offsets, strict=True)]
+        self._size_slots = [(slot, resolve(dim)) for slot, dim in stage.sizes]
+        self.outputs = [(number, _resolve_output(program.outputs[number], resolve)) for number in stage.outputs]
+        steps = (program.steps[number] for number in stage.steps)
+        self.calls = [_resolve_call(step, resolve) for step in steps if not isinstance(step, Segment)]
         self.free: list[Execution] = []
+        self.arenas: list[tuple[object, int]] = []
         self.used = 0
+
+    def enter(self, table: Any) -> tuple[object, int]:
+        """Lay a later stage out in the table of a call. What it returns goes back to `arenas` when the call ends."""
+        try:
+            memory = self.arenas.pop()
+        except IndexError:
+            memory = _memory(self._arena_bytes)
+        for slot, offset in self._buffer_slots:
+            table[slot] = memory[1] + offset
+        for slot, value in self._size_slots:
+            table[slot] = value
+        return memory
 
     def take(self, slots: int, constants: Sequence[tuple[int, int]]) -> Execution:
         """An execution nobody uses: a freed one, or a new one with its fixed slots filled."""
@@ -135,9 +144,9 @@ class ShapeClass:
         return Execution(table, ctypes.addressof(table), arena)
 
 
-def _require_sizes(program: HostProgram, resolve: Resolve) -> None:
+def _require_sizes(stage: Stage, resolve: Resolve) -> None:
     """ShapeError for the first size that differs from what the code relies on."""
-    for check in program.size_checks:
+    for check in stage.size_checks:
         left, right = resolve(check.left), resolve(check.right)
         if left != right if check.is_equality else left > right:
             relation = "equal to" if check.is_equality else "at most"
@@ -179,8 +188,10 @@ def _resolve_tensor(tensor: TensorSlot, resolve: Resolve) -> ResolvedTensor:
     )
 
 
-def _resolve_output(output: OutputSlot, resolve: Resolve) -> ResolvedOutput | int:
-    """The output with sizes known; a plain integer for a size result."""
+def _resolve_output(output: OutputSlot, resolve: Resolve) -> ResolvedOutput | int | None:
+    """The output with sizes known; a plain integer for a size, None for a result that a step makes."""
+    if output.is_made or output.host is not None:
+        return None
     if output.tensor is None:
         assert output.size is not None
         return resolve(output.size)
@@ -191,20 +202,15 @@ def _resolve_output(output: OutputSlot, resolve: Resolve) -> ResolvedOutput | in
     return ResolvedOutput(tensor, nbytes, nbytes == used * tensor.itemsize and tensor.offset == 0)
 
 
-def _resolve_step(step: Segment | ForeignCall | PositionCheck, resolve: Resolve) -> ResolvedCall | ResolvedCheck | None:
-    """What a step needs besides the table; nothing for compiled code."""
-    if isinstance(step, ForeignCall):
-        return _resolve_call(step, resolve)
-    if isinstance(step, PositionCheck):
-        worst = _resolve_tensor(step.worst, resolve)
-        extent = resolve(step.extent) if resolve(step.count) > 0 else None
-        return ResolvedCheck(worst.slot, worst.offset * worst.itemsize, extent)
-    return None
+def _resolve_call(step: Step, resolve: Resolve) -> ResolvedCall:
+    arguments = tuple(_resolve_place(place, resolve) for place in step_places(step))
+    if not isinstance(step, ForeignCall) or step.is_made:
+        return ResolvedCall(arguments, ())
+    results = (_resolve_tensor(result, resolve) for result in step.results if isinstance(result, TensorSlot))
+    return ResolvedCall(arguments, tuple(results))
 
 
-def _resolve_call(step: ForeignCall, resolve: Resolve) -> ResolvedCall:
-    arguments: list[ResolvedArgument] = [
-        _resolve_tensor(a, resolve) if isinstance(a, TensorSlot) else None if a is None else resolve(a)
-        for a in step.arguments
-    ]
-    return ResolvedCall(tuple(arguments), tuple(_resolve_tensor(result, resolve) for result in step.results))
+def _resolve_place(place: Place | None, resolve: Resolve) -> ResolvedArgument:
+    if place is None or isinstance(place, ObjectSlot):
+        return place
+    return _resolve_tensor(place, resolve) if isinstance(place, TensorSlot) else resolve(place)

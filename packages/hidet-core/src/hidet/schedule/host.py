@@ -6,14 +6,16 @@ invokes each task's entry function.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hidet import dtypes
-from hidet.dims import Dim, DimExpr
+from hidet.dims import Dim, DimExpr, symbols
 from hidet.errors import CompileError
+from hidet.graph.control import defined_sizes, makes_results
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.types import DimType, TensorType
+from hidet.graph.types import DimType, TensorType, is_host_value
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.ir.func import Function, Module
@@ -21,15 +23,23 @@ from hidet.ir.stmt import Invoke, Stmt
 from hidet.ir.types import PointerType, element_dtype
 from hidet.runtime.program import (
     ArenaBuffer,
+    Branch,
     ConstantSlot,
     ForeignCall,
     HostProgram,
     InputSlot,
+    Loop,
+    ObjectSlot,
     OutputSlot,
+    Place,
     PositionCheck,
+    ReadSizes,
     Segment,
     Step,
+    SubProgram,
+    SymbolSource,
     TensorSlot,
+    defined_names,
     program_sizes,
 )
 from hidet.schedule.group import alias_root
@@ -47,16 +57,41 @@ class HostCode:
     constants: tuple[Value, ...]
 
 
-def build_host_program(scheduled: ScheduledGraph, name: str, *, split_tasks: bool = False) -> HostCode:
+@dataclass(frozen=True, slots=True, eq=False)
+class InnerProgram:
+    """The program of a sub-graph. sizes: sizes of the graph around it that it takes after the sub-graph's inputs."""
+
+    program: HostProgram
+    sizes: tuple[Dim, ...]
+
+
+def build_host_program(
+    scheduled: ScheduledGraph,
+    name: str,
+    *,
+    split_tasks: bool = False,
+    inner: Mapping[Node, tuple[InnerProgram, ...]] | None = None,
+    first_constant: int = 0,
+) -> HostCode:
     """Lay out the table and write the segments' code. `name` prefixes the segments' symbols.
 
-    split_tasks: one segment a task, so that each can be timed on its own.
+    split_tasks: one segment a task, so that each can be timed on its own. inner: programs of the sub-graphs of control
+    nodes, in order. first_constant: number of the graph's first constant in the store.
     """
-    return _Builder(scheduled, name, split_tasks).run()
+    return _Builder(scheduled, name, split_tasks, inner or {}, first_constant).run()
 
 
 class _Builder:
-    def __init__(self, scheduled: ScheduledGraph, name: str, split_tasks: bool) -> None:
+    def __init__(
+        self,
+        scheduled: ScheduledGraph,
+        name: str,
+        split_tasks: bool,
+        inner: Mapping[Node, tuple[InnerProgram, ...]],
+        first_constant: int,
+    ) -> None:
+        self.inner = inner
+        self.first_constant = first_constant
         self.scheduled = scheduled
         self.split_tasks = split_tasks
         self.graph: Graph = scheduled.task_graph.graph
@@ -69,12 +104,13 @@ class _Builder:
         self.lifetimes: dict[int, tuple[int, int]] = {}
         self.buffer_bytes: dict[int, Dim] = {}
         self.position = 0
+        self.made = {v for node in self.graph.nodes if makes_results(node) for v in node.outputs}
 
     def run(self) -> HostCode:
         graph = self.graph
         inputs = [self._input(value) for value in graph.inputs]
         prepared = [self._new_slot(v) for v in (graph.prepare.results if graph.prepare else ())]
-        constants = [ConstantSlot(self._new_slot(v), n) for n, v in enumerate(graph.constants)]
+        constants = [ConstantSlot(self._new_slot(v), n) for n, v in enumerate(graph.constants, self.first_constant)]
         outputs = self._outputs()
         self._share_outputs()
         steps: list[Step] = []
@@ -92,7 +128,9 @@ class _Builder:
                 steps.append(Segment(symbol))
                 pending = []
             if isinstance(step, ForeignStep):
-                steps.append(self._foreign(step))
+                is_control = step.node.op.kind == "control"
+                steps.append(self._control(step.node) if is_control else self._foreign(step.node))
+                self.position += 1
         buffers = [ArenaBuffer(s, n, *self.lifetimes.get(s, (0, 0))) for s, n in self.buffer_bytes.items()]
         sources = symbol_sources([value.type for value in graph.inputs])
         program = HostProgram(
@@ -106,7 +144,8 @@ class _Builder:
             symbols=tuple(sources.values()),
             prepared=tuple(prepared),
         )
-        require_sources(program_sizes(program), sources, {value.name: value.type for value in graph.inputs})
+        told = {*sources, *(name for step in steps for name in defined_names(step))}
+        require_sources(program_sizes(program), told, {value.name: value.type for value in graph.inputs})
         return HostCode(program, modules, tuple(graph.constants))
 
     # --- slots -----------------------------------------------------------------------------------------------------
@@ -120,6 +159,8 @@ class _Builder:
     def _input(self, value: Value) -> InputSlot:
         if isinstance(value.type, DimType):
             return InputSlot(None, size=value.type.dim, name=value.name)
+        if is_host_value(value.type):
+            return InputSlot(None, name=value.name, host=ObjectSlot(self._new_slot(value)))
         self._new_slot(value)
         return InputSlot(self._tensor(value), value in self.graph.parameters, name=value.name)
 
@@ -134,7 +175,8 @@ class _Builder:
         known = self.slot_of.get(value)
         if known is None:
             known = self._new_slot(value)
-            self.buffer_bytes[known] = storage_bytes(self.types[value])
+            if value not in self.made:
+                self.buffer_bytes[known] = storage_bytes(self.types[value])
         if known in self.buffer_bytes:
             first, _ = self.lifetimes.get(known, (self.position, self.position))
             self.lifetimes[known] = (first, self.position)
@@ -165,10 +207,15 @@ class _Builder:
             if isinstance(value.type, DimType):
                 slots.append(OutputSlot(None, size=value.type.dim))
                 continue
+            if is_host_value(value.type):
+                slots.append(OutputSlot(None, host=self._host(value)))
+                continue
             root = self._root(value)
             if number in mutated:
                 self.slot_of[value] = self.slot_of[self.graph.inputs[mutated[number]]]
                 slots.append(OutputSlot(self._tensor(value), mutates=mutated[number]))
+            elif root in self.made:
+                slots.append(OutputSlot(self._tensor(value), is_made=True))
             elif root in first_use:
                 slots.append(OutputSlot(self._tensor(value), same_as=first_use[root]))
             elif root in self.slot_of:
@@ -216,28 +263,75 @@ class _Builder:
             slot = self.size_slots[dim] = self._new_slot()
         return build.load(table, slot)
 
-    def _foreign(self, step: ForeignStep) -> ForeignCall | PositionCheck:
-        node = step.node
+    def _host(self, value: Value) -> ObjectSlot:
+        known = self.slot_of.get(value)
+        return ObjectSlot(self._new_slot(value) if known is None else known)
+
+    def _place(self, value: Value) -> Place:
+        """Where a step finds a value."""
+        if isinstance(value.type, DimType):
+            return value.type.dim
+        return self._host(value) if is_host_value(value.type) else self._tensor(value)
+
+    def _results(self, node: Node) -> tuple[TensorSlot | ObjectSlot, ...]:
+        """Where a step leaves its results. A size is known by its symbol, and goes nowhere."""
+        is_tensor = [isinstance(v.type, TensorType) and not is_host_value(v.type) for v in node.outputs]
+        return tuple(self._tensor(v) if t else self._host(v) for v, t in zip(node.outputs, is_tensor, strict=True))
+
+    def _defines(self, node: Node) -> tuple[SymbolSource, ...]:
+        """How the results of a node tell the symbols that it defines. CompileError for one that they do not tell."""
+        sources = symbol_sources([value.type for value in node.outputs])
+        wanted = [symbol.name for size in defined_sizes(node) for symbol in symbols(size)]
+        missing = [name for name in wanted if name not in sources]
+        if missing:
+            raise CompileError(
+                f"operator {node.op.name} defines the size {missing[0]}, which no extent of its results tells",
+                loc=node.loc,
+            )
+        return tuple(sources[name] for name in wanted)
+
+    def _foreign(self, node: Node) -> ForeignCall | PositionCheck:
         if node.op.kind == "check":
             return self._check(node)
         assert node.op.call is not None
-        arguments: list[TensorSlot | Dim | None] = []
-        for value in node.inputs:
-            if value is None:
-                arguments.append(None)
-            elif isinstance(value.type, DimType):
-                arguments.append(value.type.dim)
-            else:
-                arguments.append(self._tensor(value))
-        results = tuple(self._tensor(v) for v in node.outputs if isinstance(v.type, TensorType))
-        self.position += 1
-        return ForeignCall(node.op.name, node.op.call, tuple(arguments), results, is_host=node.op.kind == "host")
+        call, is_host = node.op.call, node.op.kind == "host"
+        if is_host:
+            call = partial(call, attrs=node.attrs)
+        arguments = tuple(None if value is None else self._place(value) for value in node.inputs)
+        if makes_results(node):
+            results = self._results(node)
+            return ForeignCall(node.op.name, call, arguments, results, is_host, True, self._defines(node))
+        tensors = tuple(self._tensor(v) for v in node.outputs if isinstance(v.type, TensorType))
+        return ForeignCall(node.op.name, call, arguments, tensors, is_host)
 
     def _check(self, node: Node) -> PositionCheck:
         worst = self._tensor(node.values[0])
-        self.position += 1
         extent, count, wraps, what = (node.attrs[name] for name in ("extent", "count", "wraps", "what"))
         return PositionCheck(worst, extent, count, wraps, what, "" if node.loc is None else str(node.loc))
+
+    def _control(self, node: Node) -> Step:
+        if node.op.name == "read_sizes":
+            (source,) = node.values
+            told = tuple(symbol for size in node.attrs["defines"] for symbol in symbols(size))
+            return ReadSizes(self._tensor(source), told)
+        if node not in self.inner:
+            raise CompileError(f"operator {node.op.name} has no program for its sub-graphs", loc=node.loc)
+        name = node.op.name if node.loc is None else f"{node.op.name} at {node.loc}"
+        programs, first = self.inner[node], node.inputs[0]
+        if node.op.name == "if":
+            assert first is not None
+            then, otherwise = (self._sub(program, node.values[1:]) for program in programs)
+            return Branch(name, self._tensor(first), then, otherwise, self._results(node), self._defines(node))
+        limit: TensorSlot | Dim | None = node.attrs["count"] if first is None else self._tensor(first)
+        condition = None if node.inputs[1] is None else self._tensor(node.inputs[1])
+        values = [value for value in node.inputs[2:] if value is not None]
+        # The number of the iteration has no place: the loop itself keeps it.
+        body = self._sub(programs[0], values, before=(0,))
+        tests, carried = node.attrs["tests"], node.attrs["carried"]
+        return Loop(name, body, limit, condition, tests, carried, self._results(node), self._defines(node))
+
+    def _sub(self, inner: InnerProgram, values: Sequence[Value], before: tuple[Place, ...] = ()) -> SubProgram:
+        return SubProgram(inner.program, (*before, *map(self._place, values), *inner.sizes))
 
 
 def _pointer(table: Var, slot: int, dtype: dtypes.DType) -> Expr:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from hidet.compute.definition import Scatter
 from hidet.dims import Dim, prove_equal
+from hidet.graph.control import makes_results
 from hidet.graph.graph import Graph, Node, Value, readers
 from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Access
@@ -63,6 +64,8 @@ def find_reuses(graph: Graph, grouping: Grouping) -> Reuses:
     updates = {update.whole: update for update in reversed(_updates(graph, grouping))}
     replaced = {graph.outputs[output]: graph.inputs[source] for source, output in graph.mutates}
     lasting = {*graph.inputs, *graph.constants, *(graph.prepare.results if graph.prepare is not None else ())}
+    # What a step has made may be a result of the call, or shared with a sequence.
+    lasting.update(value for node in graph.nodes if makes_results(node) for value in node.outputs)
     accepted = {u.whole: u for u in updates.values() if u.base not in lasting and u.whole not in replaced}
     for output, target in replaced.items():
         chain: list[_Update] = []

@@ -14,13 +14,16 @@ from hidet.schedule.task import ForeignStep, Task
 _NAMED_IN_WARNING = 8
 
 
-def count_nodes(scheduled: ScheduledGraph) -> NodeCounts:
-    """Nodes by class, each once; checks, and views that cost nothing, are in none. `names` and `places` tell of the
-    nodes that are not plainly scheduled, a task of several by its anchor."""
-    counts = {"scheduled": 0, "fallback": 0, "routine": 0, "host": 0, "eager": 0}
+def count_nodes(parts: Iterable[ScheduledGraph]) -> NodeCounts:
+    """Nodes of a graph and its sub-graphs by class, each once; checks, and views that cost nothing, are in
+    none.
+
+    `names` and `places` tell of the nodes that are not plainly scheduled, a task of several by its anchor.
+    """
+    counts = {"scheduled": 0, "fallback": 0, "routine": 0, "control": 0, "host": 0, "eager": 0}
     told: list[tuple[str, str, str]] = []
     counted: set[Node] = set()
-    for step in scheduled.steps:
+    for step in (step for part in parts for step in part.steps):
         kind = _kind(step)
         if kind == "check":
             continue

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hidet import dims
 from hidet.graph.assumptions import assumptions
 from hidet.graph.graph import Graph
-from hidet.runtime.program import SizeCheck, SymbolSource
+from hidet.runtime.program import HostProgram, SizeCheck, defined_names
 
 
-def size_checks(graph: Graph, symbols: Sequence[SymbolSource]) -> tuple[SizeCheck, ...]:
-    """Checks of the assumptions of `graph` about sizes that its arguments tell; others are known to the host alone."""
-    known = {source.name for source in symbols}
+def size_checks(graph: Graph, program: HostProgram) -> tuple[SizeCheck, ...]:
+    """Checks of the assumptions of `graph`, whose program this is, about sizes that its arguments and steps tell."""
+    known = {source.name for source in program.symbols}
+    known.update(name for step in program.steps for name in defined_names(step))
     return tuple(
         SizeCheck(a.left, a.right, a.is_equality, a.what, "" if a.loc is None else str(a.loc))
         for a in assumptions(graph)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from hidet import dims
 from hidet.dims import Dim, DimExpr, Symbol
@@ -28,8 +28,8 @@ def symbol_sources(inputs: Sequence[ValueType]) -> dict[str, SymbolSource]:
     return found
 
 
-def require_sources(used: Iterable[Dim], sources: Mapping[str, SymbolSource], inputs: Mapping[str, ValueType]) -> None:
-    """CompileError that names a symbol of `used` without a source. `inputs`: types of the graph's inputs by name."""
+def require_sources(used: Iterable[Dim], sources: Container[str], inputs: Mapping[str, ValueType]) -> None:
+    """CompileError that names a symbol of `used` that is not in `sources`. `inputs`: types of the graph's inputs."""
     for dim in used:
         for symbol in dims.symbols(dim):
             if symbol.name not in sources:

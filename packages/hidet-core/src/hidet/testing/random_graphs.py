@@ -420,15 +420,20 @@ def _attended(m: _Maker) -> Value | None:
 
 
 def _branched(m: _Maker) -> Value | None:
-    """One of two computations, chosen by a constant."""
+    """One of two computations, chosen by a constant or by what is computed."""
     x = m.pick()
     if x is None:
         return None
+    if m.rng.random() < 0.5:
+        total = m.emit("sum", x)
+        condition = m.emit("less", total, m.builder.constant(0.0, m.dtype))
+    else:
+        condition = m.builder.constant(m.rng.random() < 0.5)
     branches = []
     for op in ("tanh", "relu"):
         inner = m.builder.nested(op)
         branches.append(inner.build([inner.emit(op, inner.input(TensorType(m.dtype, x.tensor.shape)))]))
-    (y,) = emit_if(m.builder, m.builder.constant(m.rng.random() < 0.5), [x], *branches)
+    (y,) = emit_if(m.builder, condition, [x], *branches)
     return y
 
 
@@ -457,5 +462,5 @@ _STEPS: dict[Callable[[_Maker], Value | None], int] = {
     _repeated: 1,
     _spelled_out: 2,
     _attended: 2,
-    _branched: 1,
+    _branched: 2,
 }

@@ -13,7 +13,7 @@ from hidet.graph.builder import GraphBuilder, rebuild_node
 from hidet.graph.control import defined_sizes, scan_as_while
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.inline import bind_sizes, emit_again, inline
-from hidet.graph.symbols import names_in_graph, names_used, symbol_names
+from hidet.graph.symbols import names_used, symbol_names
 from hidet.graph.types import TensorType
 from hidet.graph.verify import subgraphs_of
 from hidet.passes.graph.fold_constants import FoldConstants
@@ -55,7 +55,7 @@ class _Unfolder:
     def __init__(self, graph: Graph, max_nodes: int, ctx: CompileContext) -> None:
         self.graph = graph
         self.max_nodes = max_nodes
-        self.builder = GraphBuilder(ctx.registry.operators, graph.name, next_number(graph), names_in_graph(graph))
+        self.builder = GraphBuilder(ctx.registry.operators, graph.name, next_number(graph), symbol_names(graph))
         self.values: dict[Value, Value] = {}
         self.sizes: dict[str, Dim] = {}
         self.fills: dict[Value, object] = {}

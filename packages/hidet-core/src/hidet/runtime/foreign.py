@@ -1,0 +1,56 @@
+"""Nodes that run in the frontend's framework, or in numpy on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hidet.errors import LaunchError
+from hidet.runtime.adapter import NumpyAdapter
+from hidet.runtime.frame import Frame, address_in, row_major, tell
+from hidet.runtime.program import ForeignCall, ObjectSlot, TensorSlot
+from hidet.runtime.shape_class import ResolvedArgument, ResolvedCall, ResolvedTensor
+
+_NUMPY = NumpyAdapter()
+
+
+def call_foreign(step: ForeignCall, call: ResolvedCall, frame: Frame) -> None:
+    """Run a node of the frontend's framework, or of numpy."""
+    adapter = _NUMPY if step.is_host else frame.adapter
+
+    def wrap(tensor: ResolvedTensor) -> Any:
+        return adapter.wrap(address_in(tensor, frame), tensor.shape, tensor.strides, tensor.dtype_name)
+
+    def given(argument: ResolvedArgument) -> Any:
+        if isinstance(argument, ResolvedTensor):
+            return wrap(argument)
+        return frame.objects[argument.slot] if isinstance(argument, ObjectSlot) else argument
+
+    produced = step.call(*map(given, call.arguments))
+    produced = (
+        produced if isinstance(produced, tuple) or (isinstance(produced, list) and not step.is_host) else [produced]
+    )
+    if len(produced) < len(step.results):
+        raise LaunchError(f"node {step.name} returned {len(produced)} results, expected {len(step.results)}")
+    if not step.is_made:
+        for result, value in zip(call.results, produced, strict=False):
+            adapter.copy(wrap(result), value)
+        return
+    for place, value in zip(step.results, produced, strict=False):
+        frame.keep(place, value if isinstance(place, ObjectSlot) else _settled(step, place, value, frame))
+    tell(step.name, step.results, step.defines, produced, frame)
+
+
+def _settled(step: ForeignCall, place: TensorSlot, value: Any, frame: Frame) -> Any:
+    """A tensor of the frame's library, laid out row-major in memory of its own, with the elements of `value`."""
+    shape = tuple(value.shape)
+    made, address = frame.adapter.empty(shape, row_major(shape), place.dtype.name)
+    if not step.is_host:
+        frame.adapter.copy(made, value)
+        return made
+    import numpy
+
+    array = numpy.ascontiguousarray(value)
+    if array.dtype != place.dtype.numpy():
+        raise LaunchError(f"node {step.name} made an array of {array.dtype}, expected {place.dtype.name}")
+    frame.memory.copy(address, array.ctypes.data, array.nbytes)
+    return made

@@ -1,0 +1,51 @@
+"""Copies around values that steps of the host program make, so that sharing memory with them is never needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hidet.graph.builder import GraphBuilder
+from hidet.graph.control import makes_results
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.operator import OperatorSpec
+from hidet.graph.storage import Place, places
+from hidet.graph.types import TensorType, is_host_value
+
+
+def with_own_memory(graph: Graph, operators: Mapping[str, OperatorSpec], *, is_inner: bool) -> Graph:
+    """The graph with copies of
+
+    - carried values of loops that do not lie row-major: every iteration must find its values alike;
+    - outputs that are views of what a step makes, or that overwrite an input with it;
+    - for a sub-graph (is_inner), outputs that are views or do not lie row-major: whoever runs it knows shapes alone.
+    """
+    made = {value for node in graph.nodes if makes_results(node) for value in node.outputs}
+    if not made and not is_inner:
+        return graph
+    found = places(graph)
+    builder = GraphBuilder(operators, graph.name)
+    for node in graph.nodes:
+        builder.append(_with_plain_state(node, found, builder) if node.op.name == "while" else node)
+    mutating = {output for _, output in graph.mutates}
+    outputs = list(graph.outputs)
+    for number, value in enumerate(outputs):
+        if not isinstance(value.type, TensorType) or is_host_value(value.type):
+            continue
+        place = found[value]
+        is_view = place.root is not value
+        needs_copy = place.root in made and (is_view or number in mutating)
+        if needs_copy or (is_inner and (is_view or not place.type.is_contiguous)):
+            type_ = value.type.with_strides(None) if is_inner else value.type
+            (outputs[number],) = builder.emit_all("copy", [value], {}, [type_])
+    return replace(graph, nodes=builder.nodes, outputs=tuple(outputs))
+
+
+def _with_plain_state(node: Node, found: Mapping[Value, Place], builder: GraphBuilder) -> Node:
+    inputs = list(node.inputs)
+    for number in range(2, 2 + node.attrs["carried"]):
+        value = inputs[number]
+        if value is not None and value in found and not found[value].type.is_contiguous:
+            type_ = value.tensor.with_strides(None)
+            (inputs[number],) = builder.emit_all("copy", [value], {}, [type_])
+    return node if tuple(inputs) == node.inputs else replace(node, inputs=tuple(inputs))
