@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hidet.testing.timing import Latency, geometric_mean
+
 from .first_call import FirstCall
-from .timing import Latency, geometric_mean
 
 REFERENCE_SYSTEM = "eager"
 """The system whose result the others are compared with."""

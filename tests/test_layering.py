@@ -167,12 +167,18 @@ def test_no_private_module_or_name_of_another_wheel_is_imported(wheel) -> None:
 def test_every_dependency_is_declared() -> None:
     for wheel, folder in WHEELS.items():
         project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
-        declared = {re.split(r"[^A-Za-z0-9_-]", entry)[0].replace("-", "_") for entry in project["dependencies"]}
+        extras = [entry for group in project.get("optional-dependencies", {}).values() for entry in group]
+        declared, optional = (_distributions(entries) for entries in (project["dependencies"], extras))
         for item in imports_of(wheel):
             package = item.module.split(".")[0]
             if package != "hidet" and package not in sys.stdlib_module_names and "testing" not in item.importer:
-                found = DISTRIBUTIONS.get(package, package) in declared
-                assert found, f"{item.place}: {package} is not a dependency of {wheel}"
+                distribution = DISTRIBUTIONS.get(package, package)
+                is_declared = distribution in declared or (item.is_inside_function and distribution in optional)
+                assert is_declared, f"{item.place}: {package} is not a dependency of {wheel}"
+
+
+def _distributions(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^A-Za-z0-9_-]", entry)[0].replace("-", "_") for entry in requirements}
 
 
 def test_plugin_modules_import_nothing_heavy() -> None:

@@ -70,7 +70,8 @@ def _images(size: tuple[int, ...], seed: int) -> Inputs:
     return {"x": torch.randn(batch, 3, 224, 224, generator=seeded(seed))}
 
 
-def _tokens(size: tuple[int, ...], seed: int) -> Inputs:
+def masked_tokens(size: tuple[int, ...], seed: int) -> Inputs:
+    """Tokens and a mask that hides the end of the last row, for (batch, length)."""
     batch, length = size
     generator = seeded(seed)
     mask = torch.ones(batch, length, dtype=torch.int64)
@@ -95,8 +96,8 @@ def _step(size: tuple[int, ...], seed: int) -> Inputs:
 # --- models ----------------------------------------------------------------------------------------------------------
 
 
-class _OneOutput(nn.Module):
-    """A transformers model reduced to one tensor of its result."""
+class MaskedModel(nn.Module):
+    """A transformers model that takes tokens and a mask, reduced to one tensor of its result."""
 
     def __init__(self, model: nn.Module, output: str) -> None:
         super().__init__()
@@ -104,6 +105,7 @@ class _OneOutput(nn.Module):
         self.output = output
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Attribute `output` of what the model gives."""
         result: torch.Tensor = getattr(self.model(input_ids, attention_mask=attention_mask), self.output)
         return result
 
@@ -182,11 +184,11 @@ def _decoder() -> nn.Module:
 
 def _language(name: str, output: str) -> nn.Module:
     (entry,) = (model for model in LANGUAGE_MODELS if model.name == name)
-    return _OneOutput(entry.build(), output).eval()
+    return MaskedModel(entry.build(), output).eval()
 
 
 _BATCH: DynamicShapes = {"x": {0: "batch"}}
-_LANGUAGE: DynamicShapes = {name: {0: "batch", 1: "length"} for name in ("input_ids", "attention_mask")}
+LANGUAGE_SIZES: DynamicShapes = {name: {0: "batch", 1: "length"} for name in ("input_ids", "attention_mask")}
 _CACHE: DynamicShapes = {"tokens": {1: "length"}, "keys": {3: "past"}, "values": {3: "past"}}
 
 ONNX_MODELS: Mapping[str, OnnxModel] = MappingProxyType(
@@ -198,16 +200,16 @@ ONNX_MODELS: Mapping[str, OnnxModel] = MappingProxyType(
             _exported(
                 "bert",
                 partial(_language, "bert", "last_hidden_state"),
-                _tokens,
-                _LANGUAGE,
+                masked_tokens,
+                LANGUAGE_SIZES,
                 [(2, 11), (1, 7), (3, 33)],
                 smoke=True,
             ),
             _exported(
                 "gpt2",
                 partial(_language, "gpt2", "logits"),
-                _tokens,
-                _LANGUAGE,
+                masked_tokens,
+                LANGUAGE_SIZES,
                 [(2, 11), (1, 7), (3, 33)],
             ),
             _exported("llama", _decoder, _step, _CACHE, [(9, 5), (17, 1), (2, 12)], smoke=True),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hidet.cli.inputs import inputs_option, parse_inputs, random_array
 from hidet.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
@@ -20,14 +21,6 @@ model_argument = click.argument("model", type=click.Path(exists=True, dir_okay=F
 target_option = click.option("--target", default="auto", show_default=True, help="What to compile for.")
 settings_option = click.option(
     "--option", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the compilation, such as threads=2."
-)
-inputs_option = click.option(
-    "-i",
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="[NAME=]VALUE",
-    help="An input: a .npy file, or a shape such as 1x3x224x224 for random numbers. Without names, in order.",
 )
 
 
@@ -114,34 +107,24 @@ def arguments_from(compiled: CompiledGraph, given: Sequence[str], seed: int = 0)
     import numpy
 
     slots = {slot.name: slot for slot in compiled.bundle.program.inputs}
-    values: dict[str, str] = {}
-    unnamed = iter(slots)
-    for text in given:
-        name, separator, value = text.partition("=")
-        if not separator:
-            name, value = next((n for n in unnamed if n not in values), ""), text
-        if name not in slots:
-            raise click.UsageError(f"--input {text}: no such input; the model takes {', '.join(slots) or 'none'}")
-        if name in values:
-            raise click.UsageError(f"--input {text}: input {name} is given twice")
-        values[name] = value
+    values = parse_inputs(given, list(slots))
     generator = numpy.random.default_rng(seed)
     descriptions = describe_inputs(compiled)
     arguments: list[Any] = []
     for name, slot in slots.items():
         wanted = values.get(name)
-        if wanted is not None and wanted.endswith(".npy"):
-            arguments.append(_loaded(name, wanted))
+        if isinstance(wanted, numpy.ndarray):
+            arguments.append(wanted)
         elif slot.tensor is None:
-            if wanted is None or not wanted.isdecimal():
+            if wanted is None or len(wanted) != 1:
                 raise click.UsageError(f"input {name} is an integer: --input {name}=4")
-            arguments.append(int(wanted))
+            arguments.append(wanted[0])
         else:
-            shape = slot.tensor.shape if wanted is None else _shape(name, wanted)
+            shape = slot.tensor.shape if wanted is None else wanted
             known = [extent for extent in shape if isinstance(extent, int)]
             if len(known) < len(shape):
                 raise click.UsageError(f"input {name} is {descriptions[name]}: give its shape, --input {name}=1x8")
-            arguments.append(_random(generator, known, slot.tensor.dtype.numpy()))
+            arguments.append(random_array(generator, known, slot.tensor.dtype.numpy()))
     return arguments
 
 
@@ -168,31 +151,6 @@ def _settings(given: Sequence[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             options[name] = value
     return options
-
-
-def _loaded(name: str, file: str) -> Any:
-    import numpy
-
-    try:
-        return numpy.load(file, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"input {name}: {file} is no readable .npy file: {error}") from error
-
-
-def _shape(name: str, text: str) -> list[int]:
-    extents = text.split("x") if text else []
-    if not all(extent.isdecimal() for extent in extents):
-        raise click.UsageError(f"input {name}: {text!r} is neither a .npy file nor a shape such as 1x3x224x224")
-    return [int(extent) for extent in extents]
-
-
-def _random(generator: Any, shape: Sequence[int], dtype: Any) -> Any:
-    """Standard normal numbers; for integers 0 and 1, which are valid as almost any index."""
-    import numpy
-
-    if numpy.issubdtype(dtype, numpy.integer) or dtype == numpy.bool_:
-        return generator.integers(0, 2, shape).astype(dtype)
-    return generator.standard_normal(shape).astype(dtype)
 
 
 def _facts(array: Any) -> dict[str, Any]:

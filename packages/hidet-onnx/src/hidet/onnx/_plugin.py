@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hidet.plugins.specs import FrontendSpec
+    from hidet.plugins.specs import CommandTable, FrontendSpec
 
 HIDET_API = 1
 
@@ -32,3 +32,8 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             doc="an ONNX model: a path ending in .onnx, or a ModelProto",
         )
     ]
+
+
+def hidet_commands(cli: CommandTable) -> None:
+    """`hidet bench`."""
+    cli.add("bench", load="hidet.onnx.bench:bench", doc="Measure the latency of an ONNX model, beside ONNX Runtime.")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from hidet.context import CompileContext, Options, make_context
 from hidet.driver import compile_graph
 from hidet.errors import ImportFailed, ShapeError
+from hidet.graph import TensorType
 from hidet.onnx.emitter import ValueNeeded
 from hidet.onnx.importer import ImportedModel, import_model
 from hidet.onnx.loader import load_model
-from hidet.onnx.value_types import UnknownShape
+from hidet.onnx.value_types import SizeNames, UnknownShape, value_type
 
 if TYPE_CHECKING:
     from hidet.runtime.compiled import CompiledGraph
@@ -79,6 +80,20 @@ class OnnxRunner:
         if len(inputs) != len(self.inputs):
             raise ShapeError(f"the model takes {len(self.inputs)} inputs, got {len(inputs)}")
         return self(dict(zip(self.inputs, inputs, strict=True)))
+
+    @property
+    def input_types(self) -> Mapping[str, TensorType | None]:
+        """Type of each input by name; None where it is no tensor, or the model does not say how many axes it has."""
+        types: dict[str, TensorType | None] = {}
+        sizes = SizeNames()
+        for entry in self._model.proto.graph.input:
+            if entry.name in self.inputs:
+                try:
+                    type_ = value_type(entry.type, entry.name, sizes)
+                except UnknownShape:
+                    type_ = None
+                types[entry.name] = type_ if isinstance(type_, TensorType) else None
+        return types
 
     @property
     def compiled(self) -> tuple[CompiledGraph, ...]:
