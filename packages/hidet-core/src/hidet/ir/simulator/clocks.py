@@ -97,6 +97,11 @@ class Clocks:
         rows = agents - self._first_agent
         table[rows] = np.maximum(table[rows], known)
 
+    def note(self, known: Array, agent: int, stamp: int) -> None:
+        """Add to a release what one agent of the domain did up to `stamp`."""
+        column = agent % self.domain_agents
+        known[column] = max(int(known[column]), stamp)
+
     def nothing(self) -> Array:
         """A release that says nothing."""
         return np.full(self.domain_agents, NEVER, np.int32)

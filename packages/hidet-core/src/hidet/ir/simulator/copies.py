@@ -24,7 +24,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class ThreadCopies:
-    """Copies that threads started in one statement: bytes `data`, [rows, bytes], on their way to `index` of memory.
+    """Copies that threads started in one statement, at `stamp`: bytes `data`, [rows, bytes], on their way to `index`
+    of memory.
 
     group: the number of the group they belong to, by thread.
     """
@@ -35,11 +36,18 @@ class ThreadCopies:
     index: Array
     units: Array
     data: Array
+    stamp: int
 
     def part(self, rows: Array) -> ThreadCopies:
         """Those of some rows."""
         return ThreadCopies(
-            self.agents[rows], self.group[rows], self.memory, self.index[rows], self.units[rows], self.data[rows]
+            self.agents[rows],
+            self.group[rows],
+            self.memory,
+            self.index[rows],
+            self.units[rows],
+            self.data[rows],
+            self.stamp,
         )
 
 
@@ -54,11 +62,15 @@ class Reading:
 
 @dataclass(slots=True)
 class Background:
-    """One operation of the copy engine or the matrix unit: what it reads, what finishing it does, who started it."""
+    """One operation of the copy engine or the matrix unit: what it reads, what finishing it does, who started it.
+
+    target: memory and units that count as on their way until all operations on them are finished.
+    """
 
     reading: list[Reading]
     finish: Callable[[], None]
     stmt: Stmt | None
+    target: tuple[Memory, Array] | None = None
 
 
 @dataclass(slots=True)
@@ -89,11 +101,11 @@ class Copies:
 
     # --- copies by threads -------------------------------------------------------------------------------------------
 
-    def start(self, agents: Array, memory: Memory, index: Array, units: Array, data: Array) -> None:
+    def start(self, agents: Array, memory: Memory, index: Array, units: Array, data: Array, stamp: int) -> None:
         """Threads start copies; their target is not to be touched until they are waited for."""
         memory.shadow.expect(units)
         group = self._committed[agents - self._first_agent].copy()
-        self._started.append(ThreadCopies(agents, group, memory, index, units, data))
+        self._started.append(ThreadCopies(agents, group, memory, index, units, data, stamp))
 
     def commit(self, agents: Array) -> None:
         """What each thread started since its last commit becomes a group."""
@@ -101,21 +113,25 @@ class Copies:
 
     def finish_groups(self, agents: Array, unfinished: int, stamp: int) -> None:
         """Finish all but the latest `unfinished` groups of each of the threads."""
-        self._finish(agents, self._committed[agents - self._first_agent] - unfinished, stamp)
+        self._finish(agents, self._committed[agents - self._first_agent] - unfinished, stamp, stamp)
 
     def finish_all(self, agents: Array, stamp: int) -> None:
         """Finish all that the threads started."""
-        self._finish(agents, self._committed[agents - self._first_agent] + 1, stamp)
+        self.finish_started(agents, stamp, stamp)
 
-    def _finish(self, agents: Array, before: Array, stamp: int) -> None:
-        """Finish copies of groups with a number below `before`."""
+    def finish_started(self, agents: Array, started: int, stamp: int) -> None:
+        """Finish what the threads started until `started`."""
+        self._finish(agents, self._committed[agents - self._first_agent] + 1, started, stamp)
+
+    def _finish(self, agents: Array, before: Array, started: int, stamp: int) -> None:
+        """Finish copies of groups with a number below `before` that were started until `started`."""
         if not self._started:
             return
         limit = np.full(len(self._committed), -1, np.int64)
         limit[agents - self._first_agent] = before
         kept = []
         for copies in self._started:
-            over = copies.group < limit[copies.agents - self._first_agent]
+            over = (copies.group < limit[copies.agents - self._first_agent]) & (copies.stamp <= started)
             if over.any():
                 self._land(copies if over.all() else copies.part(over), stamp)
                 if over.all():
@@ -142,6 +158,10 @@ class Copies:
             for operation in group:
                 self._check_reading(operation)
                 operation.finish()
+        for operation in [*queue.open, *(operation for group in queue.groups for operation in group)]:
+            if operation.target is not None:
+                memory, units = operation.target
+                memory.shadow.expect(units)
         if over:
             self._wave.scheduler.progress += 1
 

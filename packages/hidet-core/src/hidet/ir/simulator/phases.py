@@ -68,11 +68,15 @@ class PhaseBarriers:
         """The barrier of each thread, which must know that it was made."""
         found = []
         for row, (memory, segment, offset) in enumerate(places(pointers, site.count)):
-            barrier = self._made.get((memory, segment, offset))
-            if barrier is None:
-                raise RowError(row, f"there is no barrier at {memory.name}, byte {offset}; cuda.barrier_init makes one")
-            found.append(barrier)
+            found.append(self.at(memory, segment, offset, row))
         self._wave.load(site.activation, site.lanes, pointers, dtypes.u64, 1, atomic=True)
+        return found
+
+    def at(self, memory: Memory, segment: int, offset: int, row: int) -> Phases:
+        """The barrier at one place. RowError when there is none."""
+        found = self._made.get((memory, segment, offset))
+        if found is None:
+            raise RowError(row, f"there is no barrier at {memory.name}, byte {offset}; cuda.barrier_init makes one")
         return found
 
     def arrive(self, site: Site, pointers: Pointers, expect: Array | None = None) -> None:

@@ -164,6 +164,7 @@ class Shadow:
         """A copy to `units` is under way: they are not to be touched until it lands."""
         self._pending[units] = True
         self._any_pending = True
+        self._written[units] = True
 
     def land(self, units: Array) -> None:
         """A copy arrived."""
@@ -182,6 +183,10 @@ class Shadow:
         self._writer[units] = agents[:, None]
         self._write_stamp[units] = stamp
         self._atomic[units] = False
+
+    def is_written(self, units: Array) -> bool:
+        """Whether all `units` have been written."""
+        return self._all_written or bool(self._written[units].all())
 
     def written_after(self, units: Array, stamp: int) -> Array:
         """Which of `units` were written after `stamp`."""
