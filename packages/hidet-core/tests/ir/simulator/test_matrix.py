@@ -29,9 +29,10 @@ for step in range(5):
     if step < 4:
         ROW: i64 = t // 2
         COL: i64 = t % 2 * 8
-        call("cuda.copy_async_16", address(sa, step % 2, ROW, COL), a + ROW * 64 + step * 16 + COL, i32(16), type=None)
+        FROM: i64 = ROW * 64 + step * 16 + COL
+        call("cuda.copy_async_16", address(sa, step % 2, ROW, COL), a + FROM, i32(16), type=None)
         if t < 16:
-            call("cuda.copy_async_16", address(sb, step % 2, ROW, COL), b_ + ROW * 64 + step * 16 + COL, i32(16), type=None)
+            call("cuda.copy_async_16", address(sb, step % 2, ROW, COL), b_ + FROM, i32(16), type=None)
     {COMMIT}
     if step > 0:
         {wait(1)}
