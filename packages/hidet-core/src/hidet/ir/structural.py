@@ -67,47 +67,29 @@ class _Scope:
 
     def node(self, root: IRNode) -> int:
         """The number of a node; its sub-terms are numbered first."""
-        known = self._nodes
-        stack = [root]
+        known, lines = self._nodes, self.lines
+        stack: list[IRNode | None] = [root]
         while stack:
-            current = stack[-1]
-            if id(current) in known:
-                stack.pop()
+            current = stack.pop()
+            if current is None:
+                # What the node below is made of has its numbers.
+                current = stack.pop()
+                assert current is not None
+            elif id(current) in known:
                 continue
-            pending = [child for child in _children(current) if id(child) not in known]
-            if pending:
-                pending.reverse()
-                stack += pending
-                continue
-            stack.pop()
-            known[id(current)] = self._number(current)
+            else:
+                children = _children(current)
+                if children:
+                    stack.append(current)
+                    stack.append(None)
+                    stack.extend(children[::-1])
+                    continue
+            text = _line_writer(type(current))(current, self, known)
+            known[id(current)] = text if isinstance(text, int) else lines.setdefault(text, len(lines))
         return known[id(root)]
 
-    def _number(self, node: IRNode) -> int:
-        if isinstance(node, Seq):
-            stmts = [self._nodes[id(stmt)] for stmt in _children(node)]
-            return stmts[0] if len(stmts) == 1 else self._line(f"Seq ({','.join(map(str, stmts))})")
-        if isinstance(node, Var):
-            return self._line(self._var(node))
-        known = self._nodes
-        kind: Any = type(node)
-        parts = [kind.__name__]
-        for name, is_child in _plan(kind):
-            value = getattr(node, name)
-            if not is_child:
-                parts.append(_bits(value) if kind is Const and name == "value" else self.text(value))
-            elif value is None:
-                parts.append("-")
-            elif isinstance(value, tuple):
-                parts.append(f"({','.join([str(known[id(child)]) for child in value])})")
-            else:
-                parts.append(str(known[id(value)]))
-        return self._line(" ".join(parts))
-
-    def _line(self, text: str) -> int:
-        return self.lines.setdefault(text, len(self.lines))
-
-    def _var(self, var: Var) -> str:
+    def var(self, var: Var) -> str:
+        """The line of a variable."""
         known = self._vars.get(var)
         if known is None:
             # The number is taken before the type is described: a buffer's shape may mention further variables.
@@ -209,7 +191,41 @@ _ENCODERS: dict[type, Callable[[_Scope, Any], str]] = {
 }
 
 
+LineWriter = Callable[[Any, _Scope, dict[int, int]], str | int]
+
+
 @cache
-def _plan(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields of a node class in order, each with whether it holds child nodes. Places in user code mean nothing."""
-    return tuple((f.name, f.name in kind.child_fields) for f in fields(kind) if f.name != "loc")
+def _line_writer(kind: Any) -> LineWriter:
+    """A function of (node, scope, numbers of nodes by id) that writes the line of a node of this class.
+
+    Its code is made from the fields of the class, because a compilation writes ten thousands of lines. Places in user
+    code mean nothing. A `Seq` of one statement has no line: its number is that of the statement.
+    """
+    if kind is Var:
+        return lambda node, scope, known: scope.var(node)
+    if kind is Seq:
+        return _sequence_line
+    parts = [kind.__name__]
+    for field in fields(kind):
+        if field.name != "loc":
+            parts.append(_field_text(kind, field.name, str(field.type)))
+    made: LineWriter = eval(f'lambda node, scope, known: f"{" ".join(parts)}"', {"bits": _bits})
+    return made
+
+
+def _field_text(kind: type[IRNode], name: str, annotation: str) -> str:
+    """The replacement field of an f-string for a field of `node`."""
+    value = f"node.{name}"
+    if name in kind.child_fields:
+        if annotation.startswith("tuple"):
+            return f"({{','.join([str(known[id(child)]) for child in {value}])}})"
+        number = f"known[id({value})]"
+        return f"{{'-' if {value} is None else {number}}}" if annotation.endswith("None") else f"{{{number}}}"
+    if kind is Const and name == "value":
+        return f"{{bits({value})}}"
+    return f"{{{value}!r}}" if annotation in ("str", "int") else f"{{scope.text({value})}}"
+
+
+def _sequence_line(node: Any, scope: _Scope, known: dict[int, int]) -> str | int:
+    numbers = [known[id(stmt)] for stmt in _children(node)]
+    return numbers[0] if len(numbers) == 1 else f"Seq ({','.join(map(str, numbers))})"
