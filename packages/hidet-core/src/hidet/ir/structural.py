@@ -84,7 +84,8 @@ class _Scope:
                     stack.append(None)
                     stack.extend(children[::-1])
                     continue
-            text = _line_writer(type(current))(current, self, known)
+            kind: Any = type(current)
+            text = _line_writer(kind)(current, self, known)
             known[id(current)] = text if isinstance(text, int) else lines.setdefault(text, len(lines))
         return known[id(root)]
 

@@ -61,6 +61,9 @@ ValueType = DType | VectorType | PointerType
 Type = DType | VectorType | PointerType | BufferType
 
 
+_ONE_LANE = (DType, PointerType)
+
+
 def element_dtype(type_: Type) -> DType:
     """The element type of a scalar, vector, pointer or buffer type."""
     return type_ if isinstance(type_, DType) else type_.dtype
@@ -68,7 +71,7 @@ def element_dtype(type_: Type) -> DType:
 
 def lanes_of(type_: Type) -> int:
     """Number of SIMD lanes: 1 for scalars, pointers and scalar buffers."""
-    return type_.lanes if isinstance(type_, VectorType | BufferType) else 1
+    return 1 if isinstance(type_, _ONE_LANE) else type_.lanes
 
 
 def with_lanes(dtype: DType, lanes: int) -> DType | VectorType:

@@ -115,22 +115,31 @@ class ExpressionEmitter:
         What `node` is made of is emitted first, without recursion: fused expressions are deep.
         """
         memo = self._memo
-        stack = [node]
+        known = memo.get(id(node))
+        if known is not None:
+            return known
+        stack: list[e.Expr | None] = [node]
         while stack:
-            current = stack[-1]
-            if id(current) in memo:
-                stack.pop()
+            current = stack.pop()
+            if current is None:
+                # What the expression below is made of has been emitted.
+                current = stack.pop()
+                assert current is not None
+            elif id(current) in memo:
                 continue
-            pending = [child for child in self._operands(current) if id(child) not in memo]
-            if pending:
-                stack.extend(reversed(pending))
-                continue
+            elif not isinstance(current, _LEAVES):
+                pending = [child for child in self._operands(current) if id(child) not in memo]
+                if pending:
+                    stack.append(current)
+                    stack.append(None)
+                    pending.reverse()
+                    stack += pending
+                    continue
             handler = _HANDLERS.get(type(current))
             if handler is None:
                 raise CodegenError(f"the CPU target cannot emit expression {type(current).__name__}")
             memo[id(current)] = handler(self, current)
             self._alive.append(current)
-            stack.pop()
         return memo[id(node)]
 
     def _operands(self, node: e.Expr) -> tuple[e.Expr, ...]:
@@ -139,7 +148,7 @@ class ExpressionEmitter:
             return (_of_all_lanes(node.condition),)
         if isinstance(node, e.Binary) and self._short_circuits(node):
             return (node.a,)
-        if isinstance(node, e.Load | e.AddressOf):
+        if isinstance(node, _PLACES):
             return (node.buffer, *node.indices) if isinstance(node.buffer.type, PointerType) else (node.buffer,)
         children: tuple[e.Expr, ...] = node.children()  # type: ignore[assignment]  # children of expressions are ones
         return children
@@ -162,15 +171,17 @@ class ExpressionEmitter:
     def is_data(self, node: e.Expr) -> bool:
         """Whether `node` depends on tensor elements or mutable locals, so that its i64 arithmetic may overflow."""
 
-        def reads(n: e.Expr) -> bool:
-            if isinstance(n, e.Var):
-                return n in self._data_variables or (n in self.slots and not isinstance(n.type, BufferType))
-            return isinstance(n, e.Load | e.Call | e.Cast | e.Bitcast)
+        return self._wraps or self._contains(node, self._is_data_itself, self._data)
 
-        return self._wraps or self._contains(node, reads, self._data)
+    def _is_data_itself(self, node: e.Expr) -> bool:
+        if isinstance(node, e.Var):
+            return node in self._data_variables or (node in self.slots and not isinstance(node.type, BufferType))
+        return isinstance(node, _DATA)
 
     def _contains(self, root: e.Expr, test: Callable[[e.Expr], bool], memo: dict[int, bool]) -> bool:
         """Whether a node below `root` passes the test; remembered for every node on the way."""
+        if isinstance(root, _LEAVES):
+            return test(root)
         stack = [root]
         while stack:
             current = stack[-1]
@@ -241,6 +252,8 @@ class ExpressionEmitter:
             a_side, b_side = (node.b, constant) if node.op == "land" else (constant, node.b)
             return self._branch(e.Select(node.a, a_side, b_side, node.type))
         a, b = self.value(node.a), self.value(node.b)
+        if node.a.type is build.INDEX:
+            return self._operation(node, a, b, build.INDEX)
         if isinstance(node.a.type, PointerType):
             if node.op == "sub":
                 b = self.instruction(f"sub {register_type(node.b.type)} 0, {b}")
@@ -252,9 +265,9 @@ class ExpressionEmitter:
         return result if node.dtype.is_bool else self.convert(result, type_, node.type)
 
     def _operation(self, node: e.Binary, a: str, b: str, type_: Type) -> str:
-        right, left = _literal(node.b), _literal(node.a)
+        right = _literal(node.b)
         if node.op in ("min", "max") and element_dtype(type_).is_float and self.module.arch.isa == "x86_64":
-            for text, bound, value in ((a, b, right), (b, a, left)):
+            for text, bound, value in ((a, b, right), (b, a, _literal(node.a))):
                 if value is not None and not math.isnan(value):
                     return clamp_to_constant(self, node.op, text, bound, type_)
         known = right if isinstance(right, int) else None
@@ -386,6 +399,10 @@ def _literal(node: e.Expr) -> int | float | None:
     value = constant.value if isinstance(constant, e.Const) else None
     return None if isinstance(value, complex) else value
 
+
+_LEAVES = (e.Var, e.Const)
+_PLACES = (e.Load, e.AddressOf)
+_DATA = (e.Load, e.Call, e.Cast, e.Bitcast)
 
 _HANDLERS: dict[type, Callable[..., str]] = {
     e.Var: ExpressionEmitter._var,

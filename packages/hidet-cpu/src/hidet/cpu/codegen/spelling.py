@@ -38,18 +38,21 @@ SIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt",
 UNSIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"}
 
 
+_ADDRESSES = (PointerType, BufferType)
+
+
 def register_type(type_: Type) -> str:
     """The LLVM type of a value held in a register."""
-    if isinstance(type_, PointerType | BufferType):
+    if isinstance(type_, DType):
+        return _scalar(type_)
+    if isinstance(type_, _ADDRESSES):
         return "ptr"
-    if isinstance(type_, VectorType):
-        return f"<{type_.lanes} x {_scalar(type_.dtype)}>"
-    return _scalar(type_)
+    return f"<{type_.lanes} x {_scalar(type_.dtype)}>"
 
 
 def memory_type(type_: Type) -> str:
     """The LLVM type of a value in memory: like in a register, but bool and types below 8 bits take a byte."""
-    if isinstance(type_, PointerType | BufferType):
+    if isinstance(type_, _ADDRESSES):
         return "ptr"
     dtype = type_.dtype if isinstance(type_, VectorType) else type_
     scalar = "i8" if is_widened_in_memory(dtype) else _scalar(dtype)
