@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,38 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Meaning:
-    """What an operator makes of inputs of some types. It holds the operator, whose identity it is found by."""
+class _Question:
+    """What an operator makes of inputs of some types. The operator itself is told from others by its identity."""
 
-    spec: OperatorSpec
-    definition: Definition | None
-    results: tuple[ValueType, ...]
+    spec: OperatorSpec = field(compare=False)
+    identity: int
+    types: tuple[ValueType | None, ...]
+    attrs: Attrs
+
+
+@functools.lru_cache(maxsize=4096)
+def _meaning(question: _Question) -> tuple[Definition | None, tuple[ValueType, ...]]:
+    """Made once for all nodes that differ only in what they read: those of equal layers, and in all passes."""
+    return _answer(question)
+
+
+def _answer(question: _Question) -> tuple[Definition | None, tuple[ValueType, ...]]:
+    spec, types, attrs = question.spec, question.types, question.attrs
+    definition = define_node(spec, types, attrs)
+    return definition, infer_types(spec, types, definition, attrs)
+
+
+def node_meaning(
+    spec: OperatorSpec, inputs: Sequence[Value | None], attrs: Attrs
+) -> tuple[Definition | None, tuple[ValueType, ...]]:
+    """The definition of `spec` on inputs of the types of `inputs`, None if it has none, and the results' types.
+
+    Equal questions get the same definition object. Raises what the operator raises for inputs that do not fit.
+    """
+    question = _Question(spec, id(spec), tuple([None if v is None else v.type for v in inputs]), attrs)
+    # What is remembered lives as long as the process, so it must not hold a model: its sub-graphs, or its eager calls.
+    lasts = spec.define is not None and spec.call is None and not any(isinstance(v, Graph) for v in attrs.values())
+    return _meaning(question) if lasts else _answer(question)
 
 
 class GraphBuilder:
@@ -52,7 +79,6 @@ class GraphBuilder:
         self._nodes: list[Node] = []
         self._constants: dict[Value, Constant] = {}
         self._count = first_number
-        self._meanings: dict[tuple[object, ...], _Meaning] = {}
         self._taken_sizes: set[str] = set() if taken_sizes is None else taken_sizes
 
     def nested(self, name: str) -> GraphBuilder:
@@ -109,23 +135,14 @@ class GraphBuilder:
             spec = self._spec(op) if isinstance(op, str) else op
             spec.check_inputs(len(inputs))
             complete = spec.attrs(attrs)
-            meaning = self._meaning(spec, [None if v is None else v.type for v in inputs], complete)
+            definition, results = node_meaning(spec, inputs, complete)
         except HidetError as error:
             if error.loc is None:
                 error.loc = self.loc
             raise
-        outputs = tuple(self._value(t) for t in (meaning.results if types is None else types))
-        self._nodes.append(Node(spec, tuple(inputs), complete, outputs, self.loc, meaning.definition))
+        outputs = tuple(self._value(t) for t in (results if types is None else types))
+        self._nodes.append(Node(spec, tuple(inputs), complete, outputs, self.loc, definition))
         return outputs
-
-    def _meaning(self, spec: OperatorSpec, types: Sequence[ValueType | None], attrs: Attrs) -> _Meaning:
-        """Made once for all nodes that differ only in what they read, as those of equal layers do."""
-        key = (id(spec), *types, attrs)
-        known = self._meanings.get(key)
-        if known is None:
-            definition = define_node(spec, types, attrs)
-            known = self._meanings[key] = _Meaning(spec, definition, infer_types(spec, types, definition, attrs))
-        return known
 
     def _spec(self, name: str) -> OperatorSpec:
         spec = self.operators.get(name)
@@ -195,4 +212,4 @@ def rebuild_node(node: Node, mapping: Mapping[Value, Value]) -> Node:
     return Node(node.op, inputs, node.attrs, node.outputs, node.loc, node.definition)
 
 
-__all__ = ["Attrs", "GraphBuilder", "full", "rebuild_node"]
+__all__ = ["Attrs", "GraphBuilder", "full", "node_meaning", "rebuild_node"]

@@ -52,7 +52,8 @@ class Node:
     @property
     def values(self) -> tuple[Value, ...]:
         """The inputs that are present."""
-        return tuple(v for v in self.inputs if v is not None)
+        given = self.inputs
+        return tuple([v for v in given if v is not None]) if None in given else given  # type: ignore[return-value]  # none is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -122,17 +122,17 @@ class TaskGraph:
 
 
 def group_key(
-    nodes: tuple[Node, ...], inputs: tuple[TaskTensor, ...], outputs: tuple[TaskTensor, ...]
+    nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], types: Mapping[Value, TensorType]
 ) -> tuple[object, ...]:
     """What decides a task's program: operators, attributes, wiring and types; equal keys mean equal programs."""
-    numbers: dict[Value, int] = {t.value: position for position, t in enumerate(inputs)}
+    numbers: dict[Value, int] = {value: position for position, value in enumerate(inputs)}
     parts: list[object] = []
     for node in nodes:
-        parts.append((node.op.name, node.attrs, tuple(None if v is None else numbers[v] for v in node.inputs)))
+        parts.append((node.op.name, node.attrs, tuple([None if v is None else numbers[v] for v in node.inputs])))
         for value in node.outputs:
             numbers[value] = len(numbers)
     return (
         tuple(parts),
-        tuple(t.type for t in inputs),
-        tuple((numbers[t.value], t.type) for t in outputs),
+        tuple([types[value] for value in inputs]),
+        tuple([(numbers[value], types[value]) for value in outputs]),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hidet.compute.definition import Compute, Operand, fresh_axes
@@ -36,6 +37,7 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
     table = readers(graph)
     outputs = set(graph.outputs)
     steps: list[Task | ForeignStep] = []
+    known: dict[tuple[object, ...], Task] = {}
     for group in grouping.groups:
         if group.anchor is not None and is_foreign(group.anchor):
             steps.append(ForeignStep(group.anchor))
@@ -51,7 +53,7 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
             if value in outputs or any(reader not in members for reader in table.get(value, ()))
         ]
         if live:
-            steps.append(_make_task(group, live, types, reuses.sources))
+            steps.append(_make_task(group, live, types, reuses.sources, known))
     return TaskGraph(graph, tuple(steps), types, aliases)
 
 
@@ -63,15 +65,59 @@ def _abilities(node: Node, ctx: CompileContext) -> tuple[str, str]:
 
 
 def _make_task(
-    group: Group, live: Sequence[Value], types: Mapping[Value, TensorType], reuses: Mapping[Value, Value]
+    group: Group,
+    live: Sequence[Value],
+    types: Mapping[Value, TensorType],
+    reuses: Mapping[Value, Value],
+    known: dict[tuple[object, ...], Task],
 ) -> Task:
+    """The task of a group whose results `live` are read by others. known: tasks so far by key; equal ones share what
+    they are made of."""
     nodes = tuple(group.nodes)
     inside = {value for node in nodes for value in node.outputs}
-    external = dict.fromkeys(v for node in nodes for v in node.values if v not in inside)
+    inputs = tuple(dict.fromkeys(v for node in nodes for v in node.values if v not in inside))
+    places = {value: number for number, value in enumerate(inputs)}
+    in_place = tuple((n, places[reuses[value]]) for n, value in enumerate(live) if value in reuses)
+    key = (*group_key(nodes, inputs, live, types), in_place)
+    first = known.get(key)
+    if first is not None and all(a.definition is b.definition for a, b in zip(nodes, first.nodes, strict=True)):
+        return _another(first, nodes, inputs, live, types)
+    task = known[key] = _first_task(group.anchor, nodes, inputs, live, types, in_place, key)
+    return task
+
+
+def _another(
+    first: Task,
+    nodes: tuple[Node, ...],
+    inputs: Sequence[Value],
+    live: Sequence[Value],
+    types: Mapping[Value, TensorType],
+) -> Task:
+    """A task like `first` on other values."""
+    tensors = tuple(TaskTensor(v, types[v], t.operand) for v, t in zip(inputs, first.inputs, strict=True))
+    counterpart = dict(zip(first.inputs, tensors, strict=True))
+    return replace(
+        first,
+        nodes=nodes,
+        inputs=tensors,
+        outputs=tuple(TaskTensor(v, types[v], t.operand) for v, t in zip(live, first.outputs, strict=True)),
+        anchor=None if first.anchor is None else nodes[first.nodes.index(first.anchor)],
+        anchor_inputs=tuple(None if t is None else counterpart[t] for t in first.anchor_inputs),
+    )
+
+
+def _first_task(
+    anchor: Node | None,
+    nodes: tuple[Node, ...],
+    external: Sequence[Value],
+    live: Sequence[Value],
+    types: Mapping[Value, TensorType],
+    in_place: tuple[tuple[int, int], ...],
+    key: tuple[object, ...],
+) -> Task:
     inputs = {
         v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape)) for n, v in enumerate(external)
     }
-    anchor = group.anchor
     computed: dict[Value, Compute] = {}
     direct: dict[Value, Operand] = {v: t.operand for v, t in inputs.items()}
     for node in nodes:
@@ -86,18 +132,13 @@ def _make_task(
         assert anchor.definition is not None
         remaining = iter(anchor.definition.inputs)
         for value in anchor.inputs:
-            if value is None:
+            operand = None if value is None else next(remaining)
+            if operand is None or value is None or value not in computed:
                 prologues.append(None)
-                anchor_inputs.append(None)
-                continue
-            operand = next(remaining)
-            if value in computed:
-                stage = computed[value]
-                prologues.append(Compute(operand, stage.axes, stage.value))
-                anchor_inputs.append(None)
+                anchor_inputs.append(None if value is None else inputs[value])
             else:
-                prologues.append(None)
-                anchor_inputs.append(inputs[value])
+                prologues.append(Compute(operand, computed[value].axes, computed[value].value))
+                anchor_inputs.append(None)
     outputs = []
     epilogues = []
     for number, value in enumerate(live):
@@ -108,20 +149,17 @@ def _make_task(
             axes = fresh_axes(result.rank)
             epilogues.append(Compute(result, axes, direct[value][axes]))
         outputs.append(TaskTensor(value, types[value], result))
-    task_inputs, task_outputs = tuple(inputs.values()), tuple(outputs)
-    places = {t.value: number for number, t in enumerate(task_inputs)}
-    in_place = tuple((n, places[reuses[t.value]]) for n, t in enumerate(task_outputs) if t.value in reuses)
     name = (anchor or nodes[-1]).op.name.replace(":", "_").replace(".", "_")
     return Task(
         name=name if len(nodes) == 1 else f"{name}_fused{len(nodes)}",
         nodes=nodes,
-        inputs=task_inputs,
-        outputs=task_outputs,
+        inputs=tuple(inputs.values()),
+        outputs=tuple(outputs),
         anchor=anchor,
         prologues=tuple(prologues),
         anchor_inputs=tuple(anchor_inputs),
         epilogues=tuple(epilogues),
-        key=(*group_key(nodes, task_inputs, task_outputs), in_place),
+        key=key,
         in_place=in_place,
     )
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hidet.cpu.schedules.gemm_tile import tile_shape
 from hidet.dims import DimExpr
+from hidet.graph.builder import node_meaning
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.operator import define_node, is_foreign
+from hidet.graph.operator import is_foreign
 from hidet.ops.rules import arithmetic_dtype
 from hidet.passes.rewriter import GraphRewriter
 
@@ -50,7 +51,7 @@ class PackWeights:
             spec = ctx.registry.operators[plan.op]
             inputs = (node.inputs[0], packed[key], *node.inputs[2:])
             attrs = spec.attrs(plan.attrs)
-            definition = define_node(spec, [None if v is None else v.type for v in inputs], attrs)
+            definition, _ = node_meaning(spec, inputs, attrs)
             rewriter.keep(Node(spec, inputs, attrs, node.outputs, node.loc, definition))
         return rewriter.finish()
 
