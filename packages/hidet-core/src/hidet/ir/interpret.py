@@ -230,7 +230,8 @@ class _Frame:
         arguments = [self.expr(argument) for argument in node.arguments]
         if node.block:
             grid, block, cluster = (self._extents(part) for part in (node.grid, node.block, node.cluster))
-            machine, geometry = self.machine, Geometry(grid, block, cluster)
+            shared_bytes = 0 if node.shared_bytes is None else self.expr.index(node.shared_bytes)
+            machine, geometry = self.machine, Geometry(grid, block, cluster, shared_bytes)
             run_launch(machine.functions, kernel, arguments, geometry, machine.space, machine.intrinsics)
             return
         ranges = [range(self.expr.index(extent)) for extent in node.grid]

@@ -18,6 +18,7 @@ def kernel_module(
     grid: Sequence[int] = (1,),
     block: Sequence[int] = (32,),
     cluster: Sequence[int] = (),
+    shared_bytes: int = 0,
     functions: str = "",
 ) -> Module:
     """A module whose entry launches a kernel with `body`, in which `t` is the index of the thread along x and `b` that
@@ -25,6 +26,7 @@ def kernel_module(
     names = ", ".join(parameter.split(":")[0] for parameter in parameters.split(", ")) if parameters else ""
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     shape = f"block={list(block)}" + (f", cluster={list(cluster)}" if cluster else "")
+    shape += f", shared_bytes={shared_bytes}" if shared_bytes else ""
     module = parse_module(
         f'module(entry="main")\n\n{functions}\n\n@kernel\ndef kernel({parameters}):\n'
         '    t: i64 = cast(call("cuda.thread_idx.x", type=i32), i64)\n'

@@ -126,3 +126,17 @@ def test_blocks_that_write_one_place_race():
 def test_threads_print_in_order(capsys):
     run('if t < 2:\n    printf("%d of %d\\n", t, b)', 32)
     assert capsys.readouterr().out == "0 of 0\n1 of 0\n"
+
+
+def test_a_launch_adds_shared_memory():
+    body = f"""
+s: ~f32 @ shared = cast(call("cuda.dynamic_shared_memory", 16, type=~u8 @ shared), ~f32 @ shared)
+s[t] = cast(t, f32)
+{SYNC}
+p[t] = s[31 - t]
+"""
+    assert run(body, 32, shared_bytes=144) == list(range(31, -1, -1))
+    with pytest.raises(
+        LaunchError, match="dynamic shared memory has 100 bytes, but 1 x 4 bytes are accessed at byte 100"
+    ):
+        run(body, 32, shared_bytes=100)

@@ -15,11 +15,15 @@ WARP = 32
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Extents of a launch along x, y and z, three each: blocks of the grid, threads of a block, blocks of a cluster."""
+    """Extents of a launch along x, y and z, three each: blocks of the grid, threads of a block, blocks of a cluster.
+
+    shared_bytes: shared memory of a block beyond what the kernel declares.
+    """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
+    shared_bytes: int = 0
 
     @property
     def blocks(self) -> int:

@@ -86,7 +86,7 @@ class Wave:
         self.copies = Copies(self)
         self.flags = Flags(self)
         self.phases = PhaseBarriers(self)
-        self._shared: dict[Var, Memory] = {}
+        self._shared: dict[Var | None, Memory] = {}
         self._shared_bytes = 0
 
     def finish(self) -> None:
@@ -101,11 +101,12 @@ class Wave:
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
-    def shared(self, var: Var, nbytes: int, unit: int) -> Memory:
-        """The shared array `var` of every block; the same one each time it is declared."""
+    def shared(self, var: Var | None, nbytes: int, unit: int) -> Memory:
+        """The shared array `var` of every block; the same one each time it is declared. None: what the launch adds."""
         known = self._shared.get(var)
         if known is None:
-            known = Memory(var.name, "shared", nbytes, self.blocks, unit, self._shared_bytes)
+            name = "dynamic shared memory" if var is None else var.name
+            known = Memory(name, "shared", nbytes, self.blocks, unit, self._shared_bytes)
             self._shared[var] = known
             self._shared_bytes += -(-nbytes // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
         return known

@@ -155,6 +155,12 @@ def map_to_block(site: Site, place: Pointers, rank: Array) -> Pointers:
     return Pointers(place.memories, place.which, segment, place.offset, place.dtype)
 
 
+def _dynamic_shared(site: Site, offset: Array) -> Pointers:
+    # Units of 16 bytes are the widest access; narrower ones refine them.
+    memory = site.wave.shared(None, site.team.geometry.shared_bytes, 16)
+    return Pointers((memory,), None, site.activation.blocks(site.lanes), offset.astype(np.int64), dtypes.u8)
+
+
 def _policy(site: Site) -> Array:
     return np.zeros(1, np.uint64)
 
@@ -180,6 +186,7 @@ COPY: dict[str, Meaning] = {
     "cuda.prefetch_l2": Meaning(lambda site, source: None),
     "cuda.cache_policy_evict_first": Meaning(_policy),
     "cuda.cache_policy_evict_last": Meaning(_policy),
+    "cuda.dynamic_shared_memory": Meaning(_dynamic_shared),
     "cuda.shared_address": Meaning(lambda site, place: place.bits().astype(np.uint32)),
     "cuda.map_to_block": Meaning(map_to_block),
     "cuda.load_cluster": Meaning(_load),
