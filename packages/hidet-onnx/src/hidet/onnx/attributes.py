@@ -16,25 +16,16 @@ if TYPE_CHECKING:
 class AttributeReader:
     """Reads attributes in the scope of one node.
 
-    folder: where tensors' external data lie. bound: attributes of the function around, which `ref_attr_name` names.
-    body: makes a sub-graph callable.
+    folder: where tensors' external data lie. body: makes a sub-graph callable.
     """
 
-    def __init__(self, folder: DataFolder, bound: Mapping[str, Any], body: Callable[[GraphProto], Any]) -> None:
+    def __init__(self, folder: DataFolder, body: Callable[[GraphProto], Any]) -> None:
         self._folder = folder
-        self._bound = bound
         self._body = body
 
     def given(self, node: NodeProto) -> dict[str, Any]:
-        """The attributes that a node states; one that names an attribute the function was not given is left out."""
-        found: dict[str, Any] = {}
-        for attribute in node.attribute:
-            if attribute.ref_attr_name:
-                if attribute.ref_attr_name in self._bound:
-                    found[attribute.name] = self._bound[attribute.ref_attr_name]
-            else:
-                found[attribute.name] = self.value(attribute)
-        return found
+        """The attributes that a node states."""
+        return {attribute.name: self.value(attribute) for attribute in node.attribute}
 
     def complete(self, node: NodeProto, domain: str, opset: int) -> dict[str, Any]:
         """The attributes of a node, with defaults, by the schema of its operator; those without a default are left out.
@@ -80,6 +71,27 @@ class AttributeReader:
         if kind not in simple:
             raise ImportFailed(f"attribute {attribute.name!r} is of kind {kind}, which is not known")
         return simple[kind]()
+
+
+def with_bound_attributes(node: NodeProto, bound: Mapping[str, AttributeProto]) -> NodeProto:
+    """A node of a function body with the attributes of the function in place of references to them.
+
+    One that the function was not given, and has no default for, is left out. The same node when it has no reference.
+    """
+    if not any(attribute.ref_attr_name for attribute in node.attribute):
+        return node
+    from onnx import NodeProto as Proto
+
+    made = Proto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for attribute in node.attribute:
+        if not attribute.ref_attr_name:
+            made.attribute.append(attribute)
+        elif attribute.ref_attr_name in bound:
+            made.attribute.append(bound[attribute.ref_attr_name])
+            made.attribute[-1].name = attribute.name
+    return made
 
 
 def _text(data: bytes) -> str | bytes:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hidet.errors import UnsupportedOp
 from hidet.graph import TensorType, Value
-from hidet.onnx.attributes import AttributeReader, find_schema
+from hidet.onnx.attributes import find_schema
 from hidet.onnx.loader import canonical_domain
 from hidet.onnx.value_types import onnx_number
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, NodeProto, TypeProto
+    from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,16 +41,16 @@ class Expansion:
         """The body."""
         return tuple(self.function.node)
 
-    def attributes(self, node: NodeProto, reader: AttributeReader) -> dict[str, Any]:
+    def attributes(self, node: NodeProto) -> dict[str, AttributeProto]:
         """What `ref_attr_name` means in the body when `node` calls the function."""
-        defaults = {entry.name: reader.value(entry) for entry in self.function.attribute_proto}
+        found = {entry.name: entry for entry in self.function.attribute_proto}
         domain = canonical_domain(node.domain)
         schema = find_schema(domain, node.op_type, self.opsets.get(domain, 0))
         if schema is not None:
             for name, attribute in schema.attributes.items():
                 if attribute.default_value.type:
-                    defaults.setdefault(name, reader.value(attribute.default_value))
-        return {**defaults, **reader.given(node)}
+                    found.setdefault(name, attribute.default_value)
+        return {**found, **{attribute.name: attribute for attribute in node.attribute}}
 
 
 def has_function_body(domain: str, operator: str, opset: int) -> bool:

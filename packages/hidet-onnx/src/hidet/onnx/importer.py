@@ -17,7 +17,7 @@ from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.graph import Constant
 from hidet.graph.types import ValueType
 from hidet.loc import Loc
-from hidet.onnx.attributes import AttributeReader
+from hidet.onnx.attributes import AttributeReader, with_bound_attributes
 from hidet.onnx.check import require_supported
 from hidet.onnx.contents import Contents
 from hidet.onnx.emitter import Emitter, NodeFacts
@@ -29,7 +29,7 @@ from hidet.onnx.tensors import sparse_array, tensor_array
 from hidet.onnx.value_types import SizeNames, identifier, value_type
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import AttributeProto, GraphProto, NodeProto
 
 MAX_NESTING = 64
 """Function bodies and sub-graphs inside each other."""
@@ -145,7 +145,7 @@ class _Importer:
         self.given: dict[Value, Any] = {}
         self.emitter = Emitter(self.builder, Contents(self.builder.constants, self.given))
         self.opsets: Mapping[str, int] = model.opsets
-        self.attributes: Mapping[str, Any] = {}
+        self.attributes: Mapping[str, AttributeProto] = {}
 
     def run(self) -> ImportedModel:
         proto = self.model.proto.graph
@@ -238,11 +238,12 @@ class _Importer:
         inputs = [scope.find(name, f"an input of {node.op_type}") if name else None for name in node.input]
         own = self.model.functions.get((domain, node.op_type, node.overload))
         found = None if own is not None else find_handler(domain, node.op_type, opset)
-        reader = AttributeReader(self.model.folder, self.attributes, lambda proto: Body(proto, scope, self))
+        node = with_bound_attributes(node, self.attributes)
+        reader = AttributeReader(self.model.folder, lambda proto: Body(proto, scope, self))
         if found is not None:
             return self._handled(node, found, inputs, reader, opset)
         expansion = expansion_of(node, own, domain, opset, [_proto_type(item) for item in inputs], self.opsets)
-        return self._expanded(node, expansion, inputs, reader)
+        return self._expanded(node, expansion, inputs)
 
     def _handled(
         self,
@@ -269,9 +270,7 @@ class _Importer:
             raise
         return result if isinstance(result, tuple) else (result,)
 
-    def _expanded(
-        self, node: NodeProto, expansion: Expansion, inputs: Sequence[Item], reader: AttributeReader
-    ) -> Sequence[Item]:
+    def _expanded(self, node: NodeProto, expansion: Expansion, inputs: Sequence[Item]) -> Sequence[Item]:
         """Write a function's body in a scope of its own."""
         self.budget.depth += 1
         if self.budget.depth > MAX_NESTING:
@@ -280,7 +279,7 @@ class _Importer:
         for number, name in enumerate(expansion.inputs):
             scope.define(name, inputs[number] if number < len(inputs) else None)
         outer = self.opsets, self.attributes
-        self.opsets, self.attributes = expansion.opsets, expansion.attributes(node, reader)
+        self.opsets, self.attributes = expansion.opsets, expansion.attributes(node)
         try:
             for inner in expansion.nodes:
                 self.node(inner, scope)
