@@ -238,6 +238,15 @@ def demo(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def conformance(session: nox.Session) -> None:
+    """All of ONNX's own backend tests, from an empty cache; writes docs/onnx-coverage.md."""
+    environment = development(session, "tests")
+    with tempfile.TemporaryDirectory() as cache:
+        arguments = ("--coverage", "docs/onnx-coverage.md", *session.posargs)
+        environment.run("-m", "hidet.onnx.suite", *arguments, env={"HIDET_CACHE_DIR": cache})
+
+
+@nox.session(venv_backend="none", default=False)
 def models(session: nox.Session) -> None:
     """All whole models, float32 and bfloat16 (about half an hour)."""
     run_pytest(session, development(session, "tests", "models"), "tests/models", "-m", "models or not models")

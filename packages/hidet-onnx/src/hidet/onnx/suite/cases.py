@@ -5,14 +5,7 @@ python -m hidet.onnx.suite [--jobs N] [--part K/N] [--pattern REGEX] [--report F
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
-import os
-import re
-import subprocess
-import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -167,98 +160,3 @@ def _array(item: Any) -> Any:
     from onnx import numpy_helper
 
     return numpy_helper.to_array(item) if isinstance(item, onnx.TensorProto) else item
-
-
-# --- many processes --------------------------------------------------------------------------------------------------
-
-
-def run_processes(jobs: int, part: int, parts: int, pattern: str) -> list[Outcome]:
-    """Run a part of the suite in `jobs` processes. One that dies fails the test it was at; another takes its place."""
-    outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{job}.jsonl" for job in range(jobs)]
-        running = {job: _start(path, job, jobs, part, parts, pattern) for job, path in enumerate(paths)}
-        while running:
-            job, process = next(iter(running.items()))
-            code = process.wait()
-            del running[job]
-            lines = paths[job].read_text().splitlines() if paths[job].exists() else []
-            if code and not (lines and lines[-1].startswith("start ")):
-                raise RuntimeError(f"a worker of the suite ended with code {code} between two tests")
-            if code:
-                outcome = Outcome(lines[-1][6:], "fail", f"the process died with code {code}", (), {}, 0.0)
-                with paths[job].open("a") as file:
-                    file.write(json.dumps(asdict(outcome)) + "\n")
-                running[job] = _start(paths[job], job, jobs, part, parts, pattern)
-        for path in paths:
-            outcomes += [_parsed(line) for line in path.read_text().splitlines() if not line.startswith("start ")]
-    return outcomes
-
-
-def _start(path: Path, job: int, jobs: int, part: int, parts: int, pattern: str) -> subprocess.Popen[bytes]:
-    arguments = ["--worker", str(path), "--part", f"{part + job * parts}/{parts * jobs}", "--pattern", pattern]
-    return subprocess.Popen([sys.executable, "-m", "hidet.onnx.suite", *arguments], stdout=subprocess.DEVNULL)
-
-
-def _parsed(line: str) -> Outcome:
-    data = json.loads(line)
-    return Outcome(**{**data, "operators": tuple(data["operators"])})
-
-
-def _work(path: Path, part: int, parts: int, pattern: str) -> None:
-    """Run the tests of a part that the file does not hold yet, and append their outcomes."""
-    wanted = re.compile(pattern)
-    done = (
-        {_parsed(line).name for line in path.read_text().splitlines() if line.startswith("{")} if path.exists() else ()
-    )
-    with path.open("a") as file:
-        for case in cases():
-            if case.name in done or not (is_in_part(case.name, part, parts) and wanted.search(case.name)):
-                continue
-            file.write(f"start {case.name}\n")
-            file.flush()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                outcome = run_case(case)
-            file.write(json.dumps(asdict(outcome)) + "\n")
-            file.flush()
-
-
-def summary(outcomes: Sequence[Outcome]) -> str:
-    """Counts, and the tests that do not pass by reason."""
-    counts = {result: sum(1 for o in outcomes if o.result == result) for result in ("pass", "wrong", "fail")}
-    by_reason: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        if outcome.result != "pass":
-            by_reason.setdefault(f"{outcome.result}: {outcome.reason}", []).append(outcome.name)
-    lines = [f"{len(outcomes)} tests: {counts['pass']} pass, {counts['wrong']} wrong, {counts['fail']} fail"]
-    for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-        lines.append(f"{len(names):5} {reason}")
-        lines.append(f"      {', '.join(sorted(names)[:4])}")
-    return "\n".join(lines)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Returns 1 when a test gives wrong answers."""
-    parser = argparse.ArgumentParser(prog="python -m hidet.onnx.suite", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--part", default="0/1", help="K/N: part number K, from 0, of N by hash of the test's name")
-    parser.add_argument("--pattern", default="", help="regular expression that a test's name must contain")
-    parser.add_argument("--report", type=Path, help="write the outcomes as JSON lines")
-    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args(argv)
-    part, parts = map(int, given.part.split("/"))
-    if given.worker is not None:
-        _work(given.worker, part, parts, given.pattern)
-        return 0
-    start = time.perf_counter()
-    outcomes = run_processes(given.jobs, part, parts, given.pattern)
-    if given.report is not None:
-        given.report.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes))
-    print(summary(outcomes))
-    print(f"{time.perf_counter() - start:.0f} s in {given.jobs} processes")
-    return 1 if any(outcome.result == "wrong" for outcome in outcomes) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,1 @@
+"""ONNX's own backend tests, run by us: `python -m hidet.onnx.suite`."""
