@@ -18,6 +18,7 @@ None for an output that nobody asks for (`emitter.node.is_wanted`). It raises a 
     image, resize              sampling, boxes, patches
     signal                     Fourier transforms, windows
     random, loss               random numbers, losses
+    recurrent                  LSTM, GRU, RNN
     linear_algebra, ml         matrices as a whole, Einsum; domain ai.onnx.ml
 """
 
@@ -49,6 +50,7 @@ FAMILIES = (
     "loss",
     "linear_algebra",
     "ml",
+    "recurrent",
 )
 
 NEWEST_OPSET = 28
