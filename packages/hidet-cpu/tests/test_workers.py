@@ -128,7 +128,7 @@ def test_a_refusal_in_a_child_reads_as_here() -> None:
 
 
 def test_a_child_that_dies_is_an_error_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_worker(monkeypatch, "import os, sys; sys.stdin.buffer.read(8); sys.stderr.write('bus error'); os._exit(7)")
+    fake_worker(monkeypatch, "import os, sys; sys.stdin.buffer.read(8); os.write(2, b'bus error'); os._exit(7)")
     with (
         workers._Child(host_arch(), 30.0) as child,
         pytest.raises(CompileError, match="code 7 on kernel 'kernel4': bus error"),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 
 import hidet.torch
+from hidet.context import make_context
 from hidet.errors import FallbackWarning, ImportFailed, OptionError, UnsupportedOp
+from hidet.torch.backend import torch_options
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(3))
 
@@ -66,21 +69,26 @@ def test_an_unknown_option_is_named_with_the_nearest_one() -> None:
     assert isinstance(caught.value.inner_exception, OptionError)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"threads": True}, {"threads": 0}, {"dump": 5}, {"plugin_options": 3}, {1: 2}, {"freeze": 1}, {"a.b": 1}],
+)
+def test_an_option_of_a_wrong_kind_is_named(options: dict[Any, Any]) -> None:
+    with pytest.raises(OptionError, match=r"option.*(must|named|unknown)"):
+        make_context("cpu", torch_options(None, options))
+
+
 def test_modes_are_understood() -> None:
     for mode in ("default", "reduce-overhead", "max-autotune"):
         assert torch.equal(torch.compile(lambda x: x + 1, backend="hidet", mode=mode)(X), X + 1)
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    from hidet.torch.backend import torch_options
-
     with pytest.raises(OptionError, match="mode 'fastest' is unknown"):
         torch_options("fastest", None)
 
 
 def test_threads_follow_torch() -> None:
-    from hidet.torch.backend import torch_options
-
     assert torch_options(None, None).threads == torch.get_num_threads()
     assert torch_options(None, {"threads": 1}).threads == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,18 +41,26 @@ class Options:
     threads: int | None = None
     cache: bool = True
     verify: bool = False
-    dump: str | None = None
+    dump: str | os.PathLike[str] | None = None
     plugin_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise OptionError(f"mode {self.mode!r} is unknown", hint=suggestion(self.mode, MODES))
         threads: object = self.threads
-        if threads is not None and not (isinstance(threads, int) and threads >= 1):
+        if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or threads < 1):
             raise OptionError(f"option threads must be a positive integer or None, got {self.threads!r}")
         for name in ("strict", "freeze", "eager_random", "cache", "verify"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"option {name} must be True or False, got {getattr(self, name)!r}")
+        dump: object = self.dump
+        if dump is not None and not isinstance(dump, str | os.PathLike):
+            raise OptionError(f"option dump must be the path of a directory or None, got {self.dump!r}")
+        named: object = self.plugin_options
+        if not isinstance(named, Mapping):
+            raise OptionError(
+                f"option plugin_options must be a mapping from name to value, got {self.plugin_options!r}"
+            )
 
     def updated(self, given: Mapping[str, Any]) -> Options:
         """These options with some replaced; OptionError names an unknown one and the nearest valid name.
@@ -59,6 +68,9 @@ class Options:
         Names with a dot are plug-ins' options, which `make_context` checks.
         """
         known = [f.name for f in fields(self)]
+        for key in given:
+            if not isinstance(key, str):
+                raise OptionError(f"options are named by text, got {key!r}", hint=suggestion("", known))
         own = {name: value for name, value in given.items() if "." not in name}
         for name in own:
             if name not in known:
@@ -72,8 +84,6 @@ def options_from(given: Options | Mapping[str, Any] | None) -> Options:
     """Options of a mapping as users write it; environment variables HIDET_DUMP and HIDET_VERIFY give defaults."""
     if isinstance(given, Options):
         return given
-    import os
-
     base = Options(dump=os.environ.get("HIDET_DUMP"), verify=os.environ.get("HIDET_VERIFY") == "1")
     return base.updated(given or {})
 

@@ -58,6 +58,12 @@ def test_lgamma_is_the_logarithm_of_factorials_and_mirrors_below_zero():
         assert np.array_equal(poles, [np.inf] * 5)
 
 
+def test_lgamma_is_precise_beside_its_poles():
+    with np.errstate(all="ignore"):
+        x = np.array([-5e-324, -1e-300, -1e-30, -1e-10, 1e-30, -1 + 2.0**-40, -3 - 2.0**-40])
+        assert relative_error(special.lgamma(x), np.array([math.lgamma(v) for v in x])) < 1e-14
+
+
 def test_lgamma_keeps_relative_precision_beside_its_zeros():
     # lgamma(1 + e) = -gamma e + pi^2 / 12 e^2, lgamma(2 + e) = (1 - gamma) e + ...
     e = 2.0**-30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,11 @@ def fold(combiner: Combiner, values: Sequence[Array], axes: Mapping[int, int], r
         full.append(np.broadcast_to(value, [axes.get(n, extent) for n, extent in enumerate(value.shape)]))
     if combiner.numpy is not None:
         ufunc = getattr(np, combiner.numpy)
+        if combiner.numpy == "add" and full[0].dtype.kind == "f":
+            # numpy adds up in pairs along the last axis of a contiguous array only, one by one elsewhere.
+            kept = [1 if n in axes else extent for n, extent in enumerate(full[0].shape)]
+            rows = np.ascontiguousarray(_axes_last(full[0], sorted(axes)))
+            return [ufunc.reduce(rows, axis=-1, dtype=rows.dtype).reshape(kept)]
         return [ufunc.reduce(full[0], axis=tuple(axes), keepdims=True, dtype=full[0].dtype)]
     common = np.broadcast_shapes(*(value.shape for value in full))
     ordered = sorted(axes)
@@ -49,7 +55,7 @@ def _axes_last(array: Array, axes: Sequence[int]) -> Array:
     """The axes `axes` moved to the end, in order, and merged into one."""
     others = [n for n in range(array.ndim) if n not in axes]
     moved = array.transpose([*others, *axes])
-    return moved.reshape([*(array.shape[n] for n in others), -1])
+    return moved.reshape([*(array.shape[n] for n in others), math.prod(array.shape[n] for n in axes)])
 
 
 def _fold_rows(combiner: Combiner, rows: list[Array]) -> list[Array]:

@@ -107,9 +107,10 @@ def lgamma(x: Array) -> Array:
     reflected = x < 0.5
     positive = np.where(reflected, 1.0 - x, x)
     value = _lgamma_positive(np.where(np.isfinite(positive), positive, 1.0))
-    sine = np.abs(np.sin(math.pi * np.mod(x, 1.0)))
-    mirrored = math.log(math.pi) - np.log(sine) - value
-    value = np.where(reflected, np.where(sine == 0.0, np.inf, mirrored), value)
+    # pi / sin(pi x) from the exact distance to the nearest integer, which stays precise beside the poles.
+    distance = np.where(np.isfinite(x), np.abs(x - np.rint(x)), 0.0)
+    mirrored = -np.log(distance) - np.log(np.sinc(distance)) - value
+    value = np.where(reflected, np.where(distance == 0.0, np.inf, mirrored), value)
     return np.where(np.isnan(x), x, np.where(np.isinf(x), np.inf, value))
 
 

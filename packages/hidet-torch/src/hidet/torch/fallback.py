@@ -168,10 +168,14 @@ def describe(nodes: Sequence[EagerNode]) -> str:
     )
 
 
+def _count(nodes: Sequence[EagerNode]) -> str:
+    return "1 node of the graph runs" if len(nodes) == 1 else f"{len(nodes)} nodes of the graph run"
+
+
 def fallback_warning(nodes: Sequence[EagerNode]) -> FallbackWarning:
     """The one warning of a compilation with eager nodes."""
     return FallbackWarning(
-        f"{len(nodes)} nodes of the graph run in torch instead of compiled code:\n{describe(nodes)}",
+        f"{_count(nodes)} in torch instead of compiled code:\n{describe(nodes)}",
         hint='options={"strict": True} makes this an error',
     )
 
@@ -179,7 +183,6 @@ def fallback_warning(nodes: Sequence[EagerNode]) -> FallbackWarning:
 def refusal(nodes: Sequence[EagerNode]) -> UnsupportedOp:
     """The error of a strict compilation with eager nodes; it names all of them."""
     return UnsupportedOp(
-        f"{len(nodes)} nodes of the graph cannot be compiled, and option strict forbids to run them in torch:\n"
-        f"{describe(nodes)}",
+        f"{_count(nodes)} in torch only, which option strict forbids:\n{describe(nodes)}",
         hint="drop option strict to run them in torch",
     )
