@@ -40,8 +40,8 @@ def fold(combiner: Combiner, values: Sequence[Array], axes: Mapping[int, int], r
         if combiner.numpy == "add" and full[0].dtype.kind == "f":
             # numpy adds up in pairs along the last axis of a contiguous array only, one by one elsewhere.
             kept = [1 if n in axes else extent for n, extent in enumerate(full[0].shape)]
-            rows = np.ascontiguousarray(_axes_last(full[0], sorted(axes)))
-            return [ufunc.reduce(rows, axis=-1, dtype=rows.dtype).reshape(kept)]
+            folded_last = np.ascontiguousarray(_axes_last(full[0], sorted(axes)))
+            return [ufunc.reduce(folded_last, axis=-1, dtype=folded_last.dtype).reshape(kept)]
         return [ufunc.reduce(full[0], axis=tuple(axes), keepdims=True, dtype=full[0].dtype)]
     common = np.broadcast_shapes(*(value.shape for value in full))
     ordered = sorted(axes)
