@@ -8,6 +8,7 @@
     interpolate, resample, region, detect     resampling, regions of images
     linear_algebra                            matrices as a whole
     quantize                                  integers and small floats with scales
+    pack, selection                           results whose number depends on data
     control                                   sub-graphs, sizes that depend on data
     check                                     errors of a call that depend on data
 
@@ -52,6 +53,7 @@ FAMILIES = (
     "resample",
     "region",
     "control",
+    "pack",
     "check",
     "detect",
     "linear_algebra",

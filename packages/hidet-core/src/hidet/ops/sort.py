@@ -7,6 +7,7 @@ usually a symbol of its own, that stands for the number of results.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from hidet import dtypes
 from hidet.compute.definition import SUM, Definition, Operand, Routine, compute, reduce, single
@@ -24,6 +25,7 @@ from hidet.ops.rules import (
     same_extent,
     widen,
 )
+from hidet.ops.selection import decompose_masked_select, decompose_nonzero, decompose_unique
 
 
 def _sorted(x: Operand, axis: int, *, descending: bool) -> Routine:
@@ -167,8 +169,12 @@ _KEEPDIM = Attribute("keepdim", False)
 _COUNT = Attribute("count", doc="Dim that stands for the number of results")
 
 
-def _spec(name: str, define: Callable[..., Definition], doc: str, *attributes: Attribute) -> OperatorSpec:
-    return OperatorSpec(name=name, inputs=("x",), attributes=attributes, kind="routine", define=define, doc=doc)
+def _spec(
+    name: str, define: Callable[..., Definition], doc: str, *attributes: Attribute, decompose: Any = None
+) -> OperatorSpec:
+    return OperatorSpec(
+        name=name, inputs=("x",), attributes=attributes, kind="routine", define=define, decompose=decompose, doc=doc
+    )
 
 
 SPECS: tuple[OperatorSpec, ...] = (
@@ -210,6 +216,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         _nonzero,
         "Positions of the elements that are not zero, row-major: i64[count, rank]. torch.nonzero.",
         _COUNT,
+        decompose=decompose_nonzero,
     ),
     OperatorSpec(
         name="masked_select",
@@ -217,6 +224,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_COUNT,),
         kind="routine",
         define=_masked_select,
+        decompose=decompose_masked_select,
         doc="The elements of x where the bool mask is true, row-major: [count]; both broadcast. torch.masked_select.",
     ),
     _spec(
@@ -226,6 +234,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         "each occurs. torch.unique(sorted=True).",
         Attribute("axis", None, "None compares single elements"),
         _COUNT,
+        decompose=decompose_unique,
     ),
     OperatorSpec(
         name="searchsorted",
