@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 __path__ = extend_path(__path__, __name__)
 
 if TYPE_CHECKING:
-    from hidet import ops
+    from hidet import lang, ops
     from hidet.context import CompileContext, Options
     from hidet.driver import compile
     from hidet.errors import HidetError
     from hidet.graph import Graph
+    from hidet.lang.module import script, script_module
     from hidet.runtime.artifact import load
 
     __version__: str
@@ -27,7 +28,10 @@ else:
         "Options": "hidet.context:Options",
         "compile": "hidet.driver:compile",
         "load": "hidet.runtime.artifact:load",
+        "lang": "hidet.lang",
         "ops": "hidet.ops",
+        "script": "hidet.lang.module:script",
+        "script_module": "hidet.lang.module:script_module",
     }
     _SATELLITES = ("cpu", "onnx", "torch")
 
@@ -55,4 +59,15 @@ else:
         return [*globals(), *_LAZY]
 
 
-__all__ = ["CompileContext", "Graph", "HidetError", "Options", "compile", "load", "ops"]
+__all__ = [
+    "CompileContext",
+    "Graph",
+    "HidetError",
+    "Options",
+    "compile",
+    "lang",
+    "load",
+    "ops",
+    "script",
+    "script_module",
+]

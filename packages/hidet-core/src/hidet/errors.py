@@ -56,6 +56,10 @@ class DTypeError(HidetError):
     """An element type is unknown, or does not fit where it is used."""
 
 
+class ScriptError(HidetError):
+    """A function under @hidet.script cannot be translated; the place is the line and column in its file."""
+
+
 class VerifyError(HidetError):
     """A graph or program breaks a rule of its IR; the message names the pass that broke it."""
 

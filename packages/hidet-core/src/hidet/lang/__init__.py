@@ -1,0 +1,98 @@
+"""Hidet Script: kernels written as Python functions, which are read and never executed.
+
+    import hidet
+    from hidet.lang import attrs, f32, i32
+    from hidet.lang.cuda import blockIdx, threadIdx
+
+    @hidet.script
+    def scale(x: f32[n], factor: f32):
+        attrs.cuda.grid_dim = (n + 255) // 256
+        attrs.cuda.block_dim = 256
+        i = blockIdx.x * 256 + threadIdx.x
+        if i < n:
+            x[i] = x[i] * factor
+
+What Python knows when a script is translated (numbers, tuples, mappings, layouts, functions of such) is computed then;
+what depends on parameters and memory becomes thread IR. Types are `f32`, `i64`, `f16x2`, … ; scalar operations are
+called by their names in the thread IR: `exp`, `truncdiv`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hidet.lang import cuda, layout, mapping, types
+from hidet.lang.attributes import attr, attrs
+from hidet.lang.function import ScriptFunction
+from hidet.lang.layout import (
+    col_layout,
+    column_layout,
+    column_major,
+    local_layout,
+    row_layout,
+    row_major,
+    strided,
+    strided_layout,
+)
+from hidet.lang.mapping import (
+    TaskMapping,
+    auto_map,
+    col_repeat,
+    col_spatial,
+    column_repeat,
+    column_spatial,
+    repeat,
+    row_repeat,
+    row_spatial,
+    spatial,
+)
+from hidet.lang.module import ScriptModule, script, script_module
+from hidet.lang.primitives import MEANINGS
+from hidet.lang.types import kind_named, vectorize
+from hidet.lang.values import Primitive
+
+
+def __getattr__(name: str) -> Any:
+    if name in MEANINGS:
+        return Primitive(name)
+    kind = kind_named(name)
+    if kind is None:
+        raise AttributeError(f"module 'hidet.lang' has no attribute {name!r}")
+    return kind
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *MEANINGS, *types.SCALAR_NAMES, "void"])
+
+
+__all__ = [
+    "ScriptFunction",
+    "ScriptModule",
+    "TaskMapping",
+    "attr",
+    "attrs",
+    "auto_map",
+    "col_layout",
+    "col_repeat",
+    "col_spatial",
+    "column_layout",
+    "column_major",
+    "column_repeat",
+    "column_spatial",
+    "cuda",
+    "layout",
+    "local_layout",
+    "mapping",
+    "repeat",
+    "row_layout",
+    "row_major",
+    "row_repeat",
+    "row_spatial",
+    "script",
+    "script_module",
+    "spatial",
+    "strided",
+    "strided_layout",
+    "types",
+    "vectorize",
+]

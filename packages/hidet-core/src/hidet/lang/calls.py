@@ -1,0 +1,140 @@
+"""Calls in a script: of functions of `hidet.lang`, of other scripts, of intrinsics, and of Python functions."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hidet import dtypes
+from hidet.errors import ScriptError
+from hidet.ir import stmt as s
+from hidet.ir.expr import Expr
+from hidet.ir.scalar_ops import UNARY_OPS
+from hidet.lang import operators
+from hidet.lang.cuda import IntrinsicFunction
+from hidet.lang.layout import Layout
+from hidet.lang.mapping import TaskMapping
+from hidet.lang.primitives import MEANINGS
+from hidet.lang.types import ValueKind
+from hidet.lang.values import Bound, Inlined, Primitive, TensorValue, is_runtime, unwrapped, wrapped
+
+if TYPE_CHECKING:
+    from hidet.lang.expressions import ExpressionTranslator
+
+
+def _folded(op: str) -> Callable[..., Any]:
+    def fold(*values: Any) -> Any:
+        given = values[0] if len(values) == 1 else values
+        result = given[0]
+        for value in given[1:]:
+            result = operators.binary(op, result, value) if is_runtime((result, value)) else _PYTHON[op](result, value)
+        return result
+
+    return fold
+
+
+_PYTHON: dict[str, Callable[..., Any]] = {"min": min, "max": max, "add": lambda a, b: a + b}
+# Python functions that mean an operation where an argument is known at run time only.
+_RUNTIME_MEANINGS: dict[object, Callable[..., Any]] = {
+    builtins.min: _folded("min"),
+    builtins.max: _folded("max"),
+    builtins.sum: lambda values, start=0: _folded("add")(start, *values),
+    builtins.abs: lambda value: operators.unary("abs", value),
+    builtins.pow: lambda a, b: operators.binary("pow", a, b),
+    builtins.float: lambda value: operators.cast(value, dtypes.f32),
+    builtins.int: lambda value: operators.cast(value, dtypes.i64),
+    builtins.bool: operators.condition,
+    math.pow: lambda a, b: operators.binary("pow", a, b),
+    math.fma if hasattr(math, "fma") else "fma": lambda a, b, c: MEANINGS["fma"](None, a, b, c),
+    **{
+        getattr(math, name): lambda value, op=name: operators.unary(op, value)
+        for name in UNARY_OPS
+        # floor, ceil and trunc of Python give integers.
+        if hasattr(math, name) and name not in ("floor", "ceil", "trunc")
+    },
+}
+
+
+def translate_call(translator: ExpressionTranslator, node: ast.Call) -> Any:
+    """The value of a call; statements that it stands for are added to the translator's block."""
+    function = translator.value(node.func)
+    arguments = translator.elements(node.args)
+    keywords: dict[str, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            translator.fail(keyword.value, "** has no meaning in a script")
+        keywords[keyword.arg] = translator.value(keyword.value)
+    return apply(translator, function, arguments, keywords)
+
+
+def apply(
+    translator: ExpressionTranslator, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> Any:
+    """`function(*arguments, **keywords)`, by the first of the rules below that fits."""
+    if isinstance(function, Primitive):
+        return MEANINGS[function.name](translator, *arguments, **keywords)
+    if isinstance(function, ValueKind):
+        (value,) = arguments
+        return operators.cast(value, function.type)
+    if isinstance(function, Bound):
+        return _METHODS[function.name](translator, function.owner, *arguments, **keywords)
+    if isinstance(function, Inlined):
+        return function.apply(arguments)
+    call_script = getattr(function, "call_from_script", None)
+    if call_script is not None and not keywords:
+        return call_script(translator, arguments)
+    if isinstance(function, IntrinsicFunction):
+        return function(*arguments, **keywords)
+    if not is_runtime(arguments) and not is_runtime(list(keywords.values())):
+        return function(*arguments, **keywords)
+    meaning = _runtime_meaning(function)
+    if meaning is not None:
+        return meaning(*arguments, **keywords)
+    if isinstance(function, Layout) or isinstance(getattr(function, "__self__", None), TaskMapping | Layout):
+        # These compute with expressions themselves, of indices.
+        plain = [operators.index(a) if isinstance(a, Expr) else a for a in arguments]
+        return function(*plain, **keywords)
+    if isinstance(function, Expr | TensorValue) or not callable(function):
+        raise ScriptError(f"{type(function).__name__} objects are no functions")
+    given = {name: wrapped(value) for name, value in keywords.items()}
+    return unwrapped(function(*map(wrapped, arguments), **given))
+
+
+def _runtime_meaning(function: object) -> Callable[..., Any] | None:
+    try:
+        return _RUNTIME_MEANINGS.get(function)
+    except TypeError:  # no hash
+        return None
+
+
+def _read(translator: ExpressionTranslator, owner: TensorValue, indices: Any, protected: bool = True) -> Any:
+    """The element, or zero outside of the tensor where `protected`."""
+    listed = tuple(indices) if isinstance(indices, tuple | list) else (indices,)
+    element = owner.read(listed, is_guarded=protected)
+    if not protected:
+        return element
+    zero = operators.convert(False if element.dtype.is_bool else 0, owner.element, "zero")
+    return operators.select(_is_inside(translator, owner, listed), element, zero)
+
+
+def _write(
+    translator: ExpressionTranslator, owner: TensorValue, indices: Any, value: Any, protected: bool = True
+) -> None:
+    """Write the element; where `protected`, nothing happens outside of the tensor."""
+    listed = tuple(indices) if isinstance(indices, tuple | list) else (indices,)
+    store = owner.write(listed, value, is_guarded=protected)
+    translator.stmts.append(s.If(_is_inside(translator, owner, listed), store) if protected else store)
+
+
+def _is_inside(translator: ExpressionTranslator, owner: TensorValue, indices: Sequence[Any]) -> Any:
+    tests = []
+    for index, extent in zip(indices, owner.shape, strict=True):
+        place = operators.index(index)
+        tests += [operators.binary("le", 0, place), operators.binary("lt", place, operators.index(extent))]
+    return operators.condition(translator.all_of(tests))
+
+
+_METHODS: dict[str, Callable[..., Any]] = {"read": _read, "write": _write}

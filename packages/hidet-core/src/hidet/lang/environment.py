@@ -1,0 +1,87 @@
+"""What names mean inside of a script: its own variables, then what Python would find where it is defined."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from hidet.errors import ScriptError, suggestion
+
+
+def captured_names(function: Callable[..., Any], frame: FrameType | None) -> dict[str, Any]:
+    """Names outside of `function` and their present values, except builtins.
+
+    frame: where it is defined. Its variables count even where Python makes no closure of them: names in annotations
+    that are kept as text.
+    """
+    closure = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
+    local = {} if frame is None or frame.f_locals is frame.f_globals else dict(frame.f_locals)
+    return {**function.__globals__, **local, **closure}
+
+
+@dataclass(slots=True)
+class Scope:
+    """Names of one block. is_branch: the block runs zero or several times, as only the running program knows."""
+
+    is_branch: bool
+    names: dict[str, Any] = field(default_factory=dict)
+
+
+class Environment:
+    """Scopes of a script, innermost last, around the names outside of it."""
+
+    def __init__(self, outside: Mapping[str, Any]) -> None:
+        self.outside = outside
+        self.scopes: list[Scope] = [Scope(is_branch=False)]
+        self.ended: set[str] = set()
+
+    def enter(self, is_branch: bool) -> None:
+        """Begin a block."""
+        self.scopes.append(Scope(is_branch))
+
+    def leave(self) -> None:
+        """End a block: its names are gone."""
+        self.ended.update(self.scopes.pop().names)
+
+    def own(self, name: str) -> tuple[Scope, bool] | None:
+        """The scope that binds a name, and whether a branch lies between it and here; None for names from outside."""
+        crosses = False
+        for scope in reversed(self.scopes):
+            if name in scope.names:
+                return scope, crosses
+            crosses = crosses or scope.is_branch
+        return None
+
+    def bind(self, name: str, value: Any) -> None:
+        """Give a name a value in the innermost block."""
+        self.scopes[-1].names[name] = value
+
+    def lookup(self, name: str) -> Any:
+        """What a name means. ScriptError for one that means nothing."""
+        found = self.own(name)
+        if found is not None:
+            return found[0].names[name]
+        if name in self.ended:
+            raise ScriptError(
+                f"{name} has a value inside of a block that has ended",
+                hint=f"give it a value, or declare it by `{name}: f32`, before the block",
+            )
+        if name in self.outside:
+            return self.outside[name]
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        own = [known for scope in self.scopes for known in scope.names]
+        hint = suggestion(name, [*own, *self.outside])
+        if _is_of_lang(name):
+            hint = f"from hidet.lang import {name}"
+        raise ScriptError(f"name {name!r} is not defined", hint=hint)
+
+
+def _is_of_lang(name: str) -> bool:
+    import hidet.lang
+
+    return hasattr(hidet.lang, name)

@@ -1,0 +1,397 @@
+"""Translating the expressions of a script. What Python knows now is computed now; the rest becomes thread IR."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from hidet.dtypes import DType
+from hidet.errors import HidetError, ScriptError
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Const, Expr
+from hidet.ir.types import BufferType, PointerType, VectorType
+from hidet.lang import operators
+from hidet.lang.calls import translate_call
+from hidet.lang.environment import Environment
+from hidet.lang.facts import IndexFacts
+from hidet.lang.source import FunctionSource
+from hidet.lang.types import ValueKind
+from hidet.lang.values import Bound, Inlined, TensorValue, is_runtime
+from hidet.loc import Loc
+
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+}
+_BUILD_TIME_TESTS: dict[type[ast.AST], Callable[[Any, Any], bool]] = {
+    ast.Is: lambda a, b: a is b,
+    ast.IsNot: lambda a, b: a is not b,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+_CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("r"): repr, ord("s"): str, ord("a"): ascii}
+# What operators, calls and attributes of a user's values raise when these do not fit.
+USUAL_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+
+
+class ExpressionTranslator:
+    """Expressions of one script; the translator of statements extends it. `stmts` is the block being written."""
+
+    def __init__(self, source: FunctionSource, names: Environment) -> None:
+        self.source = source
+        self.names = names
+        self.stmts: list[s.Stmt] = []
+        self.target_name: str | None = None
+        self.facts = IndexFacts()
+
+    # --- places and errors -------------------------------------------------------------------------------------------
+
+    def place(self, node: ast.AST) -> Loc:
+        """Where a node stands in the user's file."""
+        return self.source.place(node)
+
+    def fail(self, node: ast.AST, message: str, hint: str | None = None) -> NoReturn:
+        """Raise ScriptError at a node."""
+        raise ScriptError(message, loc=self.place(node), hint=hint)
+
+    @contextmanager
+    def at(self, node: ast.AST) -> Iterator[None]:
+        """Errors inside get the place of `node`, unless they have one."""
+        try:
+            yield
+        except HidetError as error:
+            if isinstance(error, ScriptError) and error.loc is not None:
+                raise
+            raise ScriptError(error.message, loc=self.place(node), hint=error.hint) from error
+        except USUAL_ERRORS as error:
+            text = ast.unparse(node).splitlines()[0]
+            raise ScriptError(f"{text}: {type(error).__name__}: {error}", loc=self.place(node)) from error
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def value(self, node: ast.expr) -> Any:
+        """What an expression stands for: an expression of the thread IR, a tensor, or a Python value."""
+        case = _CASES.get(type(node))
+        if case is None:
+            self.fail(node, f"{type(node).__name__} expressions have no meaning in a script: {ast.unparse(node)}")
+        try:
+            return case(self, node)
+        except ScriptError as error:
+            if error.loc is None:
+                raise ScriptError(error.message, loc=self.place(node), hint=error.hint) from error
+            raise
+        except HidetError as error:
+            raise ScriptError(error.message, loc=self.place(node), hint=error.hint) from error
+        except USUAL_ERRORS as error:
+            text = ast.unparse(node).splitlines()[0]
+            raise ScriptError(f"{text}: {type(error).__name__}: {error}", loc=self.place(node)) from error
+
+    def expr(self, node: ast.expr) -> Expr:
+        """An expression that must have a value in the program."""
+        value = self.value(node)
+        with self.at(node):
+            return operators.as_expr(value)
+
+    def known(self, node: ast.expr, what: str) -> Any:
+        """A value that must be known while the script is translated."""
+        value = self.value(node)
+        if isinstance(value, Const):
+            return value.value
+        if is_runtime(value):
+            self.fail(node, f"{what} must be known at build time, but {ast.unparse(node)} is known at run time only")
+        return value
+
+    def elements(self, nodes: Sequence[ast.expr]) -> list[Any]:
+        """Values of the parts of a list or tuple, or of arguments; `*x` stands for the parts of x."""
+        values: list[Any] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                values.extend(self.known_sequence(node.value))
+            else:
+                values.append(self.value(node))
+        return values
+
+    def known_sequence(self, node: ast.expr) -> Sequence[Any]:
+        """A sequence whose length is known while the script is translated."""
+        value = self.value(node)
+        if isinstance(value, Expr | TensorValue):
+            self.fail(node, f"{ast.unparse(node)} cannot be iterated over: its length is known at run time only")
+        with self.at(node):
+            return tuple(value)
+
+    def name(self, node: ast.Name) -> Any:
+        return self.names.lookup(node.id)
+
+    def constant(self, node: ast.Constant) -> Any:
+        if isinstance(node.value, complex | bytes):
+            self.fail(node, f"{node.value!r} has no meaning in a script")
+        return node.value
+
+    def unary(self, node: ast.UnaryOp) -> Any:
+        if isinstance(node.op, ast.Invert):
+            return self._invert(node)
+        value = self.value(node.operand)
+        if isinstance(node.op, ast.Not):
+            return operators.unary("lnot", value) if is_runtime(value) else not value
+        if isinstance(node.op, ast.UAdd):
+            return value
+        return operators.unary("neg", value) if isinstance(value, Expr) else -value
+
+    def _invert(self, node: ast.UnaryOp) -> Any:
+        """`~x`: the address of an element or tensor, the pointer type of a type, else the inverted bits."""
+        operand = node.operand
+        if isinstance(operand, ast.Subscript):
+            owner = self.value(operand.value)
+            if isinstance(owner, TensorValue) or (isinstance(owner, Expr) and isinstance(owner.type, PointerType)):
+                keys = self._keys(operand.slice)
+                if isinstance(owner, TensorValue):
+                    part = owner.part(keys)
+                    return part.address([0] * len(part.shape))
+                return build.address(owner, *map(operators.index, keys))
+        value = self.value(operand)
+        if isinstance(value, TensorValue):
+            return value.address([0] * len(value.shape))
+        if not isinstance(value, Expr):
+            return ~value
+        if isinstance(value.type, DType) and value.type.is_float:
+            self.fail(node, f"~ of a {value.type} variable", "variables have no address: use a register_tensor")
+        return operators.unary("not", value)
+
+    def binary(self, node: ast.BinOp) -> Any:
+        return self.combine(OPERATORS[type(node.op)], self.value(node.left), self.value(node.right))
+
+    def combine(self, op: str, a: Any, b: Any) -> Any:
+        """Apply an operator to two values."""
+        if isinstance(a, Expr) or isinstance(b, Expr):
+            if isinstance(a, TensorValue | str) or isinstance(b, TensorValue | str):
+                raise ScriptError(f"an operator takes numbers, got {_kind_of(a)} and {_kind_of(b)}")
+            if op == "matmul":
+                raise ScriptError("@ has no meaning for values of the program")
+            return operators.binary(op, a, b)
+        if isinstance(a, TensorValue) and op in ("add", "sub"):
+            return operators.binary(op, a.start(), b)
+        return operators.PYTHON_BINARY[op](a, b)
+
+    def compare(self, node: ast.Compare) -> Any:
+        values = [self.value(node.left), *map(self.value, node.comparators)]
+        tests = [self._compared(op, a, b) for op, a, b in zip(node.ops, values, values[1:], strict=False)]
+        return self.all_of(tests)
+
+    def _compared(self, op: ast.cmpop, a: Any, b: Any) -> Any:
+        test = _BUILD_TIME_TESTS.get(type(op))
+        if test is None:
+            return self.combine(OPERATORS[type(op)], a, b)
+        if isinstance(op, ast.In | ast.NotIn) and (is_runtime(a) or is_runtime(b)):
+            raise ScriptError("`in` looks among values known at build time", hint="compare with each of them")
+        return test(a, b)
+
+    def all_of(self, tests: Sequence[Any]) -> Any:
+        """Whether all hold; Python's answer where Python knows."""
+        runtime = [test for test in tests if is_runtime(test)]
+        if not all(test for test in tests if not is_runtime(test)):
+            return False
+        if not runtime:
+            return True
+        result = operators.condition(runtime[0])
+        for test in runtime[1:]:
+            result = operators.binary("land", result, test)
+        return result
+
+    def logical(self, node: ast.BoolOp) -> Any:
+        """`and` and `or`: operands that Python knows decide now, the others at run time."""
+        is_and = isinstance(node.op, ast.And)
+        result: Any = None
+        for operand in node.values:
+            value = self.value(operand)
+            if not is_runtime(value):
+                if bool(value) != is_and:
+                    return value if result is None else not is_and
+                if operand is node.values[-1] and result is None:
+                    return value
+                continue
+            test = operators.condition(value)
+            result = test if result is None else operators.binary("land" if is_and else "lor", result, test)
+        return result
+
+    def conditional(self, node: ast.IfExp) -> Any:
+        test = self.value(node.test)
+        if not is_runtime(test):
+            return self.value(node.body if test else node.orelse)
+        return operators.select(test, self.value(node.body), self.value(node.orelse))
+
+    def subscript(self, node: ast.Subscript) -> Any:
+        owner, keys = self.value(node.value), self._keys(node.slice)
+        if isinstance(owner, TensorValue):
+            is_element = len(keys) == len(owner.shape) and not any(isinstance(key, slice) for key in keys)
+            return owner.read(keys) if is_element else owner.part(keys)
+        if isinstance(owner, Expr):
+            return self._element_of(node, owner, keys)
+        key = keys[0] if len(keys) == 1 and not isinstance(node.slice, ast.Tuple) else tuple(keys)
+        if is_runtime(key) and not isinstance(owner, ValueKind):
+            self.fail(node.slice, f"an index into a Python {type(owner).__name__} must be known at build time")
+        return owner[key]
+
+    def _element_of(self, node: ast.Subscript, owner: Expr, keys: Sequence[Any]) -> Expr:
+        if len(keys) != 1 or isinstance(keys[0], slice):
+            self.fail(node, f"a {owner.type} takes one index")
+        if isinstance(owner.type, PointerType | BufferType):
+            return build.load(owner, operators.index(keys[0]))
+        if isinstance(owner.type, VectorType) and isinstance(keys[0], int) and 0 <= keys[0] < owner.type.lanes:
+            return build.extract(owner, keys[0])
+        self.fail(node, f"a value of type {owner.type} has no element {ast.unparse(node.slice)}")
+
+    def _keys(self, node: ast.expr) -> list[Any]:
+        return self.elements(node.elts if isinstance(node, ast.Tuple) else [node])
+
+    def keys(self, node: ast.Subscript) -> list[Any]:
+        """The indices and slices of a subscript."""
+        return self._keys(node.slice)
+
+    def slice(self, node: ast.Slice) -> slice:
+        return slice(*(None if part is None else self.value(part) for part in (node.lower, node.upper, node.step)))
+
+    def attribute(self, node: ast.Attribute) -> Any:
+        owner = self.value(node.value)
+        if isinstance(owner, TensorValue):
+            if node.attr in ("read", "write"):
+                return Bound(node.attr, owner)
+            if node.attr not in ("shape", "dtype", "layout"):
+                self.fail(
+                    node, f"a tensor of a script has no {node.attr!r}", "it has shape, dtype, layout, read, write"
+                )
+            found = getattr(owner, node.attr)
+            return ValueKind(found) if node.attr == "dtype" else found
+        if isinstance(owner, Expr):
+            if node.attr != "dtype":
+                self.fail(node, f"a value of type {owner.type} has no {node.attr!r}", "it has dtype")
+            return ValueKind(owner.dtype)
+        return getattr(owner, node.attr)
+
+    # --- build-time Python -------------------------------------------------------------------------------------------
+
+    def lambda_(self, node: ast.Lambda) -> Inlined:
+        if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.defaults:
+            self.fail(node, "a lambda of a script takes plain arguments only")
+        parameters = [argument.arg for argument in node.args.args]
+
+        def apply(arguments: Sequence[object]) -> object:
+            if len(arguments) != len(parameters):
+                raise ScriptError(f"the lambda takes {len(parameters)} arguments, got {len(arguments)}")
+            with self.block(is_branch=False):
+                for parameter, argument in zip(parameters, arguments, strict=True):
+                    self.names.bind(parameter, argument)
+                return self.value(node.body)
+
+        return Inlined(apply)
+
+    @contextmanager
+    def block(self, is_branch: bool) -> Iterator[None]:
+        """Names bound inside are gone after."""
+        self.names.enter(is_branch)
+        try:
+            yield
+        finally:
+            self.names.leave()
+
+    def comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> list[Any]:
+        found: list[Any] = []
+        with self.block(is_branch=False):
+            self._comprehend(node.generators, lambda: found.append(self.value(node.elt)))
+        return found
+
+    def dictionary_comprehension(self, node: ast.DictComp) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        with self.block(is_branch=False):
+            self._comprehend(node.generators, lambda: found.update({self.value(node.key): self.value(node.value)}))
+        return found
+
+    def _comprehend(self, generators: Sequence[ast.comprehension], act: Callable[[], None]) -> None:
+        if not generators:
+            act()
+            return
+        first, *others = generators
+        for item in self.known_sequence(first.iter):
+            self.bind_parts(first.target, item)
+            if all(self.known(test, "the condition of a comprehension") for test in first.ifs):
+                self._comprehend(others, act)
+
+    def bind_parts(self, target: ast.expr, value: Any) -> None:
+        """Bind a name, or names in a tuple, to a value as it is."""
+        if isinstance(target, ast.Name):
+            self.names.bind(target.id, value)
+            return
+        if not isinstance(target, ast.Tuple | ast.List):
+            self.fail(target, f"expected a name, found {ast.unparse(target)}")
+        parts = tuple(value)
+        if len(parts) != len(target.elts):
+            self.fail(target, f"{len(target.elts)} names for {len(parts)} values")
+        for element, part in zip(target.elts, parts, strict=True):
+            self.bind_parts(element, part)
+
+    def text(self, node: ast.JoinedStr) -> str:
+        parts = []
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                value = self.known(part.value, "a value in an f-string")
+                convert = _CONVERSIONS.get(part.conversion)
+                shown = value if convert is None else convert(value)
+                spec = "" if part.format_spec is None else self.value(part.format_spec)
+                parts.append(format(shown, spec))
+            else:
+                parts.append(self.value(part))
+        return "".join(parts)
+
+    def dictionary(self, node: ast.Dict) -> dict[Any, Any]:
+        if None in node.keys:
+            self.fail(node, "** has no meaning in a script")
+        keys = [self.known(key, "a key") for key in node.keys if key is not None]
+        return dict(zip(keys, map(self.value, node.values), strict=True))
+
+
+def _kind_of(value: object) -> str:
+    return f"a value of type {value.type}" if isinstance(value, Expr) else f"a {type(value).__name__}"
+
+
+_CASES: dict[type[ast.AST], Callable[[ExpressionTranslator, Any], Any]] = {
+    ast.Name: ExpressionTranslator.name,
+    ast.Constant: ExpressionTranslator.constant,
+    ast.UnaryOp: ExpressionTranslator.unary,
+    ast.BinOp: ExpressionTranslator.binary,
+    ast.Compare: ExpressionTranslator.compare,
+    ast.BoolOp: ExpressionTranslator.logical,
+    ast.IfExp: ExpressionTranslator.conditional,
+    ast.Subscript: ExpressionTranslator.subscript,
+    ast.Slice: ExpressionTranslator.slice,
+    ast.Attribute: ExpressionTranslator.attribute,
+    ast.Call: translate_call,
+    ast.Tuple: lambda translator, node: tuple(translator.elements(node.elts)),
+    ast.List: lambda translator, node: translator.elements(node.elts),
+    ast.Set: lambda translator, node: set(translator.elements(node.elts)),
+    ast.Dict: ExpressionTranslator.dictionary,
+    ast.Lambda: ExpressionTranslator.lambda_,
+    ast.ListComp: ExpressionTranslator.comprehension,
+    ast.GeneratorExp: ExpressionTranslator.comprehension,
+    ast.SetComp: lambda translator, node: set(translator.comprehension(node)),
+    ast.DictComp: ExpressionTranslator.dictionary_comprehension,
+    ast.JoinedStr: ExpressionTranslator.text,
+}

@@ -1,0 +1,274 @@
+"""One script as a function of the thread IR: its signature, its body, and how other scripts call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from hidet import dims
+from hidet.dims import DimExpr, Symbol
+from hidet.errors import DTypeError, ScriptError
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import AddressOf, Call, Expr, Size, Var
+from hidet.ir.func import Function, FunctionKind
+from hidet.ir.node import IRNode
+from hidet.ir.types import BufferType, PointerType, ValueType
+from hidet.ir.visit import rewrite, substitute, walk
+from hidet.lang import operators
+from hidet.lang.attributes import LaunchShape
+from hidet.lang.environment import Environment, captured_names
+from hidet.lang.signature import Signature
+from hidet.lang.source import FunctionSource, read_source
+from hidet.lang.statements import FunctionTranslator
+from hidet.lang.types import TensorKind
+from hidet.lang.values import TensorValue
+
+if TYPE_CHECKING:
+    from hidet.lang.expressions import ExpressionTranslator
+
+SIZES = "sizes"
+"""Attribute of functions: names of their last parameters, extents that callers find in the shapes of tensors."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScriptFunction:
+    """A translated script.
+
+    kind: None where nothing in it says: what a host calls, unless another script calls it. kinds: what each parameter
+    was declared as, before extents that are symbols became parameters of their own (`symbols`, last in `params`).
+    launch: of kernels.
+    """
+
+    name: str
+    function: Function
+    kind: FunctionKind | None
+    is_public: bool
+    kinds: tuple[TensorKind | ValueType, ...]
+    symbols: tuple[Symbol, ...]
+    launch: LaunchShape | None
+    callees: tuple[ScriptFunction, ...]
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Compile the function, alone with what it calls, and call it; see `hidet.lang.ScriptModule.build`."""
+        from hidet.lang.module import build_alone
+
+        return build_alone(self)(*arguments)
+
+    def call_from_script(self, translator: ExpressionTranslator, arguments: Sequence[Any]) -> Any:
+        """What a call in another script becomes: a launch, an invocation, or a call. DTypeError or ScriptError when the
+        arguments do not fit."""
+        assert isinstance(translator, FunctionTranslator)
+        translator.callees.append(self)
+        given = self._arguments(arguments)
+        if self.launch is not None:
+            values = dict(zip(self.function.params, given, strict=True))
+            translator.stmts.append(launch_stmt(self, values))
+            return None
+        if self.kind == "host":
+            if self.function.result is not None:
+                raise ScriptError(f"{self.name} runs on the host and returns a value: other scripts cannot call it")
+            translator.stmts.append(s.Invoke(self.name, given))
+            return None
+        return Call(self.name, given, self.function.result)  # type: ignore[arg-type]  # None where it gives no value
+
+    def _arguments(self, arguments: Sequence[Any]) -> tuple[Expr, ...]:
+        if len(arguments) != len(self.kinds):
+            raise ScriptError(f"{self.name} takes {len(self.kinds)} arguments, got {len(arguments)}")
+        sizes: dict[Symbol, Expr] = {}
+        given = []
+        for var, kind, argument in zip(self.function.params, self.kinds, arguments, strict=False):
+            what = f"argument {var.name} of {self.name}"
+            given.append(_argument(kind, argument, what))
+            if isinstance(kind, TensorKind) and isinstance(argument, TensorValue):
+                _match_shape(kind, argument, what, sizes)
+        for symbol in self.symbols:
+            if symbol not in sizes:
+                raise ScriptError(f"{self.name} needs a value of {symbol.name}, which no tensor argument has as extent")
+        return (*given, *(sizes[symbol] for symbol in self.symbols))
+
+
+def _argument(kind: TensorKind | ValueType, argument: Any, what: str) -> Expr:
+    target: ValueType = PointerType(kind.dtype, kind.space) if isinstance(kind, TensorKind) else kind
+    if isinstance(argument, TensorValue):
+        if isinstance(kind, TensorKind) and argument.layout is not None:
+            argument = _dense(argument, what)
+        argument = argument.start()
+    if not isinstance(target, PointerType):
+        return operators.convert(argument, target, what)
+    expr = operators.as_expr(argument)
+    if isinstance(expr.type, BufferType):
+        expr = build.address(expr, *(0 for _ in expr.type.shape))
+    if isinstance(expr.type, PointerType) and expr.type.dtype == target.dtype and expr.type.space != target.space:
+        # A pointer into any memory is a pointer of the generic address space.
+        return AddressOf(expr, (build.index(0),), target)
+    return operators.convert(expr, target, what)
+
+
+def _dense(tensor: TensorValue, what: str) -> TensorValue:
+    from hidet.lang.layout import is_row_major
+
+    if tensor.layout is None or not is_row_major(tensor.layout):
+        raise DTypeError(f"{what} has layout {tensor.layout}, expected a row-major tensor", hint="declare ~f32 instead")
+    return tensor
+
+
+def _match_shape(kind: TensorKind, argument: TensorValue, what: str, sizes: dict[Symbol, Expr]) -> None:
+    if len(kind.shape) != len(argument.shape):
+        raise DTypeError(f"{what} has {len(argument.shape)} dims, expected {kind}")
+    for expected, actual in zip(kind.shape, argument.shape, strict=True):
+        if isinstance(expected, int) and isinstance(actual, int) and expected != actual:
+            raise DTypeError(f"{what} has shape {list(map(str, argument.shape))}, expected {kind}")
+        if isinstance(expected, DimExpr):
+            (symbol, *others) = dims.symbols(expected)
+            if not others and expected == dims.as_dim(symbol):
+                sizes.setdefault(symbol, operators.index(actual))
+
+
+def launch_stmt(script: ScriptFunction, values: Mapping[Var, Expr]) -> s.Launch:
+    """The launch of a kernel with these arguments."""
+    shape = script.launch
+    assert shape is not None
+
+    def filled(extents: Sequence[Expr]) -> tuple[Expr, ...]:
+        return tuple(substitute(extent, values) for extent in extents)
+
+    return s.Launch(
+        script.name,
+        filled(shape.grid),
+        tuple(values[var] for var in script.function.params),
+        block=filled(shape.block),
+        cluster=filled(shape.cluster),
+        shared_bytes=None if shape.shared_bytes is None else substitute(shape.shared_bytes, values),
+    )
+
+
+def translate(function: Callable[..., Any], frame: FrameType | None) -> ScriptFunction:
+    """The script that a Python function is. `frame`: where it is defined, for names in annotations kept as text.
+
+    Raises ScriptError with file, line and column.
+    """
+    source = read_source(function)
+    names = Environment(captured_names(function, frame))
+    signature = Signature(source, names, function)
+    translator = FunctionTranslator(source, names, signature.result)
+    signature.bind(translator)
+    translator.statements(source.tree.body)
+    return _finish(source, signature, translator)
+
+
+def _finish(source: FunctionSource, signature: Signature, translator: FunctionTranslator) -> ScriptFunction:
+    attributes = translator.attributes
+    kind = attributes.kind
+    if kind is None and any(isinstance(node, s.Launch | s.Invoke) for stmt in translator.stmts for node in walk(stmt)):
+        kind = "host"
+    name = attributes.values.get("func_name", source.tree.name)
+    with translator.at(source.tree):
+        launch = attributes.launch_shape() if kind == "kernel" else None
+        _check_result(source, signature, translator, kind)
+    # Sizes that the body mentions are those of the parameters.
+    sizes = _Sizes(signature)
+    body = sizes(build.seq(translator.stmts))
+    if launch is not None:
+        launch = LaunchShape(
+            tuple(map(sizes, launch.grid)),
+            tuple(map(sizes, launch.block)),
+            tuple(map(sizes, launch.cluster)),
+            None if launch.shared_bytes is None else sizes(launch.shared_bytes),
+            launch.min_blocks,
+        )
+        _check_launch(source, translator, launch, {*signature.params.values(), *signature.symbols.values()})
+    params = (*(signature.params[node.arg] for node in signature.nodes), *signature.symbols.values())
+    return ScriptFunction(
+        name=name,
+        function=Function(
+            name,
+            params,
+            body,
+            kind or "device",
+            result=signature.result,
+            attributes=_function_attributes(signature, launch),
+        ),
+        kind="device" if kind == "host" and signature.result is not None else kind,
+        is_public=kind == "host",
+        kinds=signature.kinds,
+        symbols=tuple(signature.symbols),
+        launch=launch,
+        callees=tuple(dict.fromkeys(translator.callees)),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sizes:
+    """Replaces symbols in statements and expressions by the parameters that hold them."""
+
+    signature: Signature
+
+    def __call__(self, root: Any) -> Any:
+        return rewrite(root, self._change)
+
+    def _change(self, node: IRNode) -> IRNode | None:
+        if not isinstance(node, Size):
+            return None
+        missing = [symbol for symbol in dims.symbols(node.dim) if symbol not in self.signature.symbols]
+        if missing:
+            raise ScriptError(
+                f"size {missing[0].name} is no extent of a parameter, so its value is not known",
+                loc=self.signature.source.place(self.signature.source.tree),
+            )
+        return self.signature.extent(node.dim)
+
+
+def _function_attributes(signature: Signature, launch: LaunchShape | None) -> tuple[tuple[str, object], ...]:
+    found: list[tuple[str, object]] = []
+    if signature.symbols:
+        found.append((SIZES, tuple(symbol.name for symbol in signature.symbols)))
+    if launch is not None:
+        for key, extents in (("block", launch.block), ("cluster", launch.cluster)):
+            values = [getattr(extent, "value", None) for extent in extents]
+            if values and all(isinstance(value, int) for value in values):
+                found.append((key, (*values, *(1,) * (3 - len(values)))))
+        if launch.min_blocks is not None:
+            found.append(("min_blocks", launch.min_blocks))
+    return tuple(found)
+
+
+def _check_launch(
+    source: FunctionSource, translator: FunctionTranslator, launch: LaunchShape, params: set[Var]
+) -> None:
+    """Extents of a launch are computed before the kernel runs: from parameters alone."""
+    shared = () if launch.shared_bytes is None else (launch.shared_bytes,)
+    for extent in (*launch.grid, *launch.block, *launch.cluster, *shared):
+        for node in walk(extent):
+            is_other = isinstance(node, Var) and node not in params
+            if is_other or isinstance(node, Call):
+                what = node.name if isinstance(node, Var) else getattr(node, "callee", "")
+                translator.fail(
+                    source.tree, f"launch attributes are computed on the host from parameters, but mention {what}"
+                )
+
+
+def _check_result(
+    source: FunctionSource, signature: Signature, translator: FunctionTranslator, kind: FunctionKind | None
+) -> None:
+    if signature.result is None:
+        return
+    if kind == "kernel":
+        raise ScriptError(f"kernel {source.tree.name} returns a {signature.result}: kernels return nothing")
+    if any(isinstance(node, s.Launch | s.Invoke) for stmt in translator.stmts for node in walk(stmt)):
+        raise ScriptError(
+            f"{source.tree.name} launches kernels and returns a value", hint="write the value to a tensor"
+        )
+    if not _always_returns(build.seq(translator.stmts)):
+        raise ScriptError(f"{source.tree.name} may end without returning a {signature.result}")
+
+
+def _always_returns(stmt: s.Stmt) -> bool:
+    if isinstance(stmt, s.Seq):
+        return any(map(_always_returns, stmt.stmts))
+    if isinstance(stmt, s.If):
+        return stmt.otherwise is not None and _always_returns(stmt.then) and _always_returns(stmt.otherwise)
+    is_endless = isinstance(stmt, s.While) and getattr(stmt.condition, "value", None) is True
+    return isinstance(stmt, s.Return) or (is_endless and not any(isinstance(n, s.Break) for n in walk(stmt)))

@@ -1,0 +1,215 @@
+"""The loops of scripts: over ranges and grids, over the tasks of a worker, and over what Python knows now."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hidet import dtypes
+from hidet.errors import ScriptError
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.stmt import LoopKind
+from hidet.lang import operators
+from hidet.lang.mapping import Assignment, loop_styles
+from hidet.lang.values import Primitive, is_runtime
+
+if TYPE_CHECKING:
+    from hidet.lang.statements import FunctionTranslator
+
+UNROLLED_TASKS = 64
+"""Loops over tasks are unrolled when a worker has at most as many: indices into registers become constants."""
+
+_KINDS: dict[str, LoopKind] = {"auto": "serial", "serial": "serial", "unroll": "unroll", "parallel": "serial"}
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops inside of each other, and what their counters mean.
+
+    extents: of the loops, outermost first, i64. kinds: how each is made. values: what the loop's target stands for,
+    from the counters. is_tuple: a single name as target stands for all values.
+    """
+
+    extents: tuple[Expr, ...]
+    kinds: tuple[LoopKind, ...]
+    values: Callable[[Sequence[Expr]], tuple[Expr, ...]]
+    is_tuple: bool
+
+
+def translate_for(translator: FunctionTranslator, node: ast.For) -> None:
+    """Add the loop to the translator's block."""
+    if node.orelse:
+        translator.fail(node.orelse[0], "a loop of a script has no else")
+    nest = _iterated(translator, node)
+    if not isinstance(nest, Nest):
+        _repeat_now(translator, node, nest)
+        return
+    jumps = _jumps(node.body)
+    if ast.Break in jumps and len(nest.extents) != 1:
+        translator.fail(node, "break leaves one loop, but this one stands for several", "use loops over range")
+    kinds = tuple("serial" if jumps else kind for kind in nest.kinds)
+    names = [name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)]
+    counters = tuple(
+        Var(names[i] if len(names) == len(nest.extents) else f"{names[0] if names else 'i'}_{i}", dtypes.i64)
+        for i in range(len(nest.extents))
+    )
+    for counter, extent in zip(counters, nest.extents, strict=True):
+        if isinstance(extent, Const) and isinstance(extent.value, int):
+            translator.facts.extents[counter] = extent.value
+    with translator.collecting() as body, translator.block(is_branch=True):
+        with translator.at(node.target):
+            values = nest.values(counters)
+            _bind_target(translator, node, values, nest.is_tuple)
+        translator.statements(node.body, loop="runtime")
+    inner = build.seq(body)
+    loc = translator.place(node)
+    for var, extent, kind in reversed(list(zip(counters, nest.extents, kinds, strict=True))):
+        inner = s.For(var, build.index(0), extent, inner, 1, _possible(kind, extent), loc)
+    translator.stmts.append(inner)
+
+
+def _possible(kind: LoopKind, extent: Expr) -> LoopKind:
+    return "serial" if kind == "unroll" and not isinstance(extent, Const) else kind
+
+
+def _bind_target(translator: FunctionTranslator, node: ast.For, values: tuple[Expr, ...], is_tuple: bool) -> None:
+    target = node.target
+    if isinstance(target, ast.Name):
+        if is_tuple:
+            held = tuple(_held(translator, f"{target.id}_{i}", value, node) for i, value in enumerate(values))
+            translator.names.bind(target.id, held)
+            return
+        _bind_index(translator, target.id, values[0], node)
+        return
+    if not isinstance(target, ast.Tuple | ast.List) or not all(isinstance(e, ast.Name) for e in target.elts):
+        translator.fail(target, f"expected names, found {ast.unparse(target)}")
+    if len(target.elts) != len(values):
+        translator.fail(target, f"{len(target.elts)} names for tasks of {len(values)} dims")
+    for element, value in zip(target.elts, values, strict=True):
+        assert isinstance(element, ast.Name)
+        _bind_index(translator, element.id, value, node)
+
+
+def _bind_index(translator: FunctionTranslator, name: str, value: Expr, node: ast.For) -> None:
+    if translator.is_assigned(name):
+        # The body changes it, which a loop counter does not allow: a copy.
+        copy = Var(name, value.type)
+        translator.stmts.append(s.Declare(copy, value, translator.place(node)))
+        translator.names.bind(name, copy)
+        return
+    translator.names.bind(name, _held(translator, name, value, node))
+
+
+def _held(translator: FunctionTranslator, name: str, value: Expr, node: ast.For) -> Expr:
+    """An index made of what does not change: itself when it is a variable or constant, else a new variable."""
+    if isinstance(value, Var | Const):
+        return value
+    variable = Var(name, value.type)
+    translator.facts.values[variable] = value
+    translator.stmts.append(s.Declare(variable, value, translator.place(node)))
+    return variable
+
+
+def _fixed(translator: FunctionTranslator, name: str, value: Expr) -> Expr:
+    """The present value of an expression that a loop may change; what never changes is itself."""
+    if isinstance(value, Const) or (isinstance(value, Var) and not translator.may_change(value)):
+        return value
+    return translator.declare(name, value)
+
+
+def _iterated(translator: FunctionTranslator, node: ast.For) -> Nest | tuple[Any, ...]:
+    """The loops that run in the program, or the items that are known now."""
+    iterated = node.iter
+    if isinstance(iterated, ast.Call):
+        function = translator.value(iterated.func)
+        name = "range" if function is range else function.name if isinstance(function, Primitive) else ""
+        make = _ITERATORS.get(name)
+        if make is not None:
+            arguments = translator.elements(iterated.args)
+            keywords = {str(k.arg): translator.value(k.value) for k in iterated.keywords}
+            with translator.at(iterated):
+                return make(translator, *arguments, **keywords)
+    value = translator.value(iterated)
+    if isinstance(value, Assignment):
+        with translator.at(iterated):
+            return _tasks(translator, value)
+    if is_runtime(value) and not isinstance(value, tuple | list):
+        translator.fail(iterated, f"{ast.unparse(iterated)} cannot be iterated over: it is known at run time only")
+    with translator.at(iterated):
+        return tuple(value)
+
+
+def _range(kind: LoopKind) -> Callable[..., Nest]:
+    def make(
+        translator: FunctionTranslator, *bounds: Any, start: Any = None, stop: Any = None, step: Any = None
+    ) -> Nest:
+        if not 1 <= len(bounds) + (stop is not None) <= 3:
+            raise ScriptError("expected range(stop), range(start, stop) or range(start, stop, step)")
+        given = list(bounds) if stop is None else [*bounds, stop]
+        first, last, stride = (0, given[0], 1) if len(given) == 1 else (*given, 1)[:3]
+        first, stride = first if start is None else start, stride if step is None else step
+        if not isinstance(stride, int) or stride == 0:
+            raise ScriptError("the step of a range must be an integer known at build time, and not 0")
+        begin, end = operators.index(first), operators.index(last)
+        distance = end - begin if stride > 0 else begin - end
+        size = abs(stride)
+        extent = distance if size == 1 else (distance + (size - 1)) // size
+        begin = _fixed(translator, "start", begin)
+        return Nest((extent,), (kind,), lambda counters: (begin + counters[0] * stride,), is_tuple=False)
+
+    return make
+
+
+def _grid(translator: FunctionTranslator, *extents: Any, attrs: str | None = None, bind_tuple: bool = False) -> Nest:
+    listed = extents[0] if len(extents) == 1 and isinstance(extents[0], tuple | list) else extents
+    if not listed:
+        raise ScriptError("grid needs at least one extent")
+    kinds = tuple(_KINDS[style] for style in loop_styles(attrs, len(listed)))
+    return Nest(tuple(map(operators.index, listed)), kinds, tuple, bind_tuple or len(listed) > 1)
+
+
+def _tasks(translator: FunctionTranslator, assignment: Assignment) -> Nest:
+    """The loops of a worker over its tasks. A single task is a loop of one turn."""
+    mapping = assignment.mapping
+    worker = _fixed(translator, "worker", operators.index(assignment.worker))
+    loops = mapping.loops()
+    is_small = mapping.tasks_per_worker <= UNROLLED_TASKS
+    kinds = tuple("unroll" if loop.style == "auto" and is_small else _KINDS[loop.style] for loop in loops)
+
+    def values(counters: Sequence[Expr]) -> tuple[Expr, ...]:
+        return tuple(map(build.index, mapping.task(worker, counters if loops else ())))
+
+    extents = tuple(build.index(loop.extent) for loop in loops)
+    is_tuple = assignment.bind_tuple or mapping.rank > 1
+    return Nest(extents, kinds, values, is_tuple)
+
+
+_ITERATORS: dict[str, Callable[..., Nest]] = {
+    "range": _range("serial"),
+    "unroll": _range("unroll"),
+    "vectorize": _range("vectorize"),
+    "grid": _grid,
+}
+
+
+def _repeat_now(translator: FunctionTranslator, node: ast.For, items: Sequence[Any]) -> None:
+    """The body once for each item of a Python sequence."""
+    for item in items:
+        with translator.block(is_branch=False):
+            translator.bind_parts(node.target, item)
+            translator.statements(node.body, loop="now")
+
+
+def _jumps(body: Sequence[ast.stmt]) -> set[type[ast.stmt]]:
+    """Which of break and continue leave the loop that has this body."""
+    found: set[type[ast.stmt]] = set()
+    for node in body:
+        if isinstance(node, ast.Break | ast.Continue):
+            found.add(type(node))
+        elif isinstance(node, ast.If):
+            found |= _jumps([*node.body, *node.orelse])
+    return found

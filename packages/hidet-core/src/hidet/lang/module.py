@@ -1,0 +1,160 @@
+"""Scripts that are compiled together, and `hidet.script`, which puts a function into the module around it."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from hidet.errors import ScriptError
+from hidet.ir.expr import Expr, Var
+from hidet.ir.func import EXPORTED, Function, Module
+from hidet.ir.stmt import Stmt
+from hidet.ir.types import BufferType, Type
+from hidet.ir.verify import verify_module
+from hidet.ir.visit import substitute
+from hidet.lang.function import ScriptFunction, launch_stmt, translate
+
+LAUNCH = "launch"
+"""The function that calling a module calls: the user's of that name, else one that is made for the only kernel."""
+
+_CURRENT: ContextVar[tuple[ScriptModule, ...]] = ContextVar("hidet_script_modules", default=())
+
+
+class ScriptModule:
+    """Functions compiled together; made by `hidet.script_module()`.
+
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def add(a: f32, b: f32) -> f32:
+            return a + b
+
+    module.build()(1.0, 2.0)
+    """
+
+    def __init__(self) -> None:
+        self.functions: list[ScriptFunction] = []
+
+    def __enter__(self) -> ScriptModule:
+        _CURRENT.set((*_CURRENT.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _CURRENT.set(_CURRENT.get()[:-1])
+
+    def add(self, script: ScriptFunction) -> None:
+        """Put a script into the module. ScriptError when it has one of that name."""
+        if any(known.name == script.name for known in self.functions):
+            raise ScriptError(f"the module has two functions called {script.name}", hint="set attrs.func_name")
+        self.functions.append(script)
+
+    def ir_module(self) -> Module:
+        """The functions, and those they call, as thread IR, verified. ScriptError for a module without functions."""
+        return module_of(self.functions)
+
+    def build(self, target: str = "auto") -> Any:
+        """Compile: a callable (`hidet.runtime.script.CompiledModule`). `target` "auto" takes "cuda" where a kernel is
+        launched with blocks of threads, else "cpu"."""
+        from importlib import import_module
+
+        # The compiler lies above the language.
+        return import_module("hidet.drivers").build_ir_module(self.ir_module(), target=target)
+
+
+def script_module() -> ScriptModule:
+    """A module to be filled in a `with` block."""
+    return ScriptModule()
+
+
+def script(function: Callable[..., Any]) -> ScriptFunction:
+    """Translate a Python function, which is never executed, and put it into the module around, if there is one.
+
+    Every parameter has a type: `f32`, `~f32`, `f32[m, n]`. Raises ScriptError with file, line and column.
+    """
+    translated = translate(function, sys._getframe(1))
+    modules = _CURRENT.get()
+    if modules:
+        modules[-1].add(translated)
+    return translated
+
+
+@functools.lru_cache(maxsize=1024)
+def build_alone(function: ScriptFunction) -> Any:
+    """A compiled module of one function and what it calls; the same one at each call."""
+    module = ScriptModule()
+    module.add(function)
+    return module.build()
+
+
+def _with_callees(functions: Iterable[ScriptFunction]) -> list[ScriptFunction]:
+    found: dict[ScriptFunction, None] = {}
+    stack = list(functions)[::-1]
+    while stack:
+        current = stack[-1]
+        missing = [callee for callee in current.callees if callee not in found]
+        if missing:
+            stack.extend(missing)
+            continue
+        found.setdefault(stack.pop())
+    return list(found)
+
+
+def module_of(functions: Iterable[ScriptFunction]) -> Module:
+    """A module of scripts and what they call; see `ScriptModule.ir_module`."""
+    scripts = _with_callees(functions)
+    if not scripts:
+        raise ScriptError("the module has no functions", hint="define one under @hidet.script inside the with block")
+    called = {callee for script in scripts for callee in script.callees}
+    made = [_function(script, script in called) for script in scripts]
+    exported = [f.name for f in made if f.kind == "host" or EXPORTED in f.attributes]
+    if LAUNCH not in (f.name for f in made):
+        kernels = [script for script in scripts if script.launch is not None]
+        if len(kernels) == 1 and not exported:
+            made.append(_launcher(kernels[0]))
+            exported = [LAUNCH]
+    if not exported:
+        raise ScriptError(
+            f"the module has nothing that a host can call: {', '.join(script.name for script in scripts)}",
+            hint="write a function that launches the kernels, or set attrs.func_kind = 'public'",
+        )
+    module = Module(tuple(made), LAUNCH if LAUNCH in exported else exported[0])
+    verify_module(module)
+    return module
+
+
+def _function(script: ScriptFunction, is_called: bool) -> Function:
+    """What a script is in its module: what nobody says the kind of is called by the host, unless a script calls it."""
+    function = script.function
+    is_public = script.is_public or (script.kind is None and not is_called)
+    if not is_public:
+        return function
+    if function.result is not None:
+        return replace(function, kind="device", attributes=(*function.attributes, EXPORTED))
+    return replace(function, kind="host")
+
+
+def _launcher(script: ScriptFunction) -> Function:
+    """A host function with the parameters of a kernel that launches it."""
+    function = script.function
+    fresh: dict[Var, Expr] = {}
+    for var in (*(v for v in function.params if not isinstance(v.type, BufferType)), *function.params):
+        if var not in fresh:
+            fresh[var] = Var(var.name, _renamed(var.type, fresh))
+    body: Stmt = launch_stmt(script, fresh)
+    kept = tuple(pair for pair in function.attributes if pair[0] == "sizes")
+    params = tuple(fresh[var] for var in function.params)
+    return Function(LAUNCH, params, body, "host", attributes=kept)  # type: ignore[arg-type]  # variables
+
+
+def _renamed(type_: Type, fresh: dict[Var, Expr]) -> Type:
+    if not isinstance(type_, BufferType):
+        return type_
+    shape = tuple(substitute(extent, fresh) for extent in type_.shape)
+    return BufferType(type_.dtype, shape, type_.strides, type_.space, type_.lanes)

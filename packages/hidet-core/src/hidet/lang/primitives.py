@@ -1,0 +1,248 @@
+"""What the functions of `hidet.lang` mean in a script: from values to expressions, tensors and statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hidet import dtypes
+from hidet.errors import DTypeError, ScriptError, ShapeError
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Bitcast, Call, Expr, Load, Var
+from hidet.ir.print_format import check_format
+from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
+from hidet.ir.types import BufferType, MemorySpace, PointerType, VectorType, with_lanes
+from hidet.lang import operators
+from hidet.lang.layout import Layout, constant_size, is_row_major, row_major
+from hidet.lang.types import TensorKind, value_type
+from hidet.lang.values import TensorValue, tensor_of
+
+if TYPE_CHECKING:
+    from hidet.lang.expressions import ExpressionTranslator
+
+_SPACES: dict[str, MemorySpace] = {
+    "register": "register",
+    "shared": "shared",
+    "local": "local",
+    "global": "global",
+    "default": "register",
+}
+MATH = tuple(name for name, row in {**UNARY_OPS, **BINARY_OPS}.items() if row.symbol is None)
+"""Scalar operations that scripts call by name, such as `exp` and `truncdiv`."""
+
+
+def _declare_tensor(
+    translator: ExpressionTranslator, scope: object, dtype: object, shape: Sequence[Any] | None, layout: Layout | None
+) -> TensorValue:
+    """Memory of this function. ScriptError or ShapeError for a space, shape or layout that is none."""
+    space = _SPACES.get(str(scope).lower().rpartition(".")[2])
+    if space is None or space == "global":
+        raise ScriptError(f"a tensor is declared in shared, register or local memory, not in {scope!r}")
+    element = value_type(dtype)
+    if isinstance(element, PointerType):
+        raise DTypeError("there are no tensors of pointers")
+    used, extents = _layout(shape, layout)
+    scalar, lanes = (element.dtype, element.lanes) if isinstance(element, VectorType) else (element, 1)
+    is_plain = is_row_major(used)
+    size = constant_size(used)
+    memory = tuple(map(build.index, extents)) if is_plain else (build.index(size),)
+    variable = Var(translator.target_name or "tensor", BufferType(scalar, memory, None, space, lanes))
+    translator.stmts.append(s.Declare(variable))
+    return tensor_of(variable, extents, None if is_plain else used, translator.facts)
+
+
+def _layout(shape: Sequence[Any] | None, layout: Layout | None) -> tuple[Layout, tuple[Any, ...]]:
+    """The layout of a tensor given its shape, its layout or both."""
+    if shape is None and layout is None:
+        raise ShapeError("a tensor needs a shape or a layout")
+    if layout is not None and not isinstance(layout, Layout):
+        raise ShapeError(
+            f"{layout!r} is no layout", hint="use row_major, column_major, local_layout or products of them"
+        )
+    extents = tuple(layout.shape if shape is None else shape if isinstance(shape, tuple | list) else (shape,))  # type: ignore[union-attr]  # one of them is given
+    extents = tuple(e if isinstance(e, int) else operators.index(e) for e in extents)
+    if layout is None:
+        return row_major(extents), extents
+    known = [(a, b) for a, b in zip(extents, layout.shape, strict=False) if isinstance(a, int) and isinstance(b, int)]
+    if len(extents) != len(layout.shape) or any(a != b for a, b in known):
+        raise ShapeError(f"a tensor of shape {list(map(str, extents))} cannot have layout {layout}")
+    return layout, extents
+
+
+def _tensor(
+    translator: ExpressionTranslator,
+    first: Any,
+    *rest: Any,
+    shape: Sequence[Any] | None = None,
+    layout: Layout | None = None,
+    scope: Any = None,
+    dtype: Any = None,
+) -> TensorValue:
+    """`tensor(scope, dtype, shape, layout)`, or with the dtype first and the scope as keyword or last."""
+    values = [first, *rest]
+    if str(first).lower().rpartition(".")[2] in _SPACES:
+        scope = values.pop(0)
+    names = ["dtype", "shape", "layout", "scope"]
+    given = {"shape": shape, "layout": layout, "scope": scope, "dtype": dtype}
+    for name, value in zip(names, values, strict=False):
+        if given[name] is not None:
+            raise ScriptError(f"tensor got {name} twice")
+        given[name] = value
+    where = "register" if given["scope"] is None else given["scope"]
+    return _declare_tensor(translator, where, given["dtype"], given["shape"], given["layout"])
+
+
+def _in_space(space: str) -> Callable[..., TensorValue]:
+    def declare(
+        translator: ExpressionTranslator, dtype: Any, shape: Any = None, layout: Layout | None = None
+    ) -> TensorValue:
+        return _declare_tensor(translator, space, dtype, shape, layout)
+
+    return declare
+
+
+def _as_tensor_pointer(
+    translator: ExpressionTranslator, pointer: Any, dtype: Any = None, shape: Any = None, layout: Layout | None = None
+) -> TensorValue:
+    """Memory behind a pointer as a tensor; dtype None keeps that of the pointer."""
+    base = pointer.start() if isinstance(pointer, TensorValue) else operators.as_expr(pointer)
+    if isinstance(base.type, BufferType):
+        base = build.address(base, *(0 for _ in base.type.shape))
+    if not isinstance(base.type, PointerType):
+        raise DTypeError(f"as_tensor_pointer takes a pointer, got a value of type {base.type}")
+    if dtype is not None:
+        element = value_type(dtype)
+        if not isinstance(element, dtypes.DType):
+            raise DTypeError(f"a pointer points to scalars, not to {element}")
+        base = operators.cast(base, PointerType(element, base.type.space))
+    used, extents = _layout(shape, layout)
+    if not isinstance(base, Var):
+        variable = Var(translator.target_name or "pointer", base.type)
+        translator.stmts.append(s.Declare(variable, base))
+        base = variable
+    return tensor_of(base, extents, used, translator.facts)
+
+
+def _tensor_pointer(
+    translator: ExpressionTranslator, dtype: Any, shape: Any = None, layout: Layout | None = None, init: Any = None
+) -> TensorValue:
+    if init is None:
+        raise ScriptError("tensor_pointer needs a pointer: init=...", hint="a script cannot assign it later")
+    return _as_tensor_pointer(translator, init, dtype, shape, layout)
+
+
+def _view(translator: ExpressionTranslator, pointer: Any, kind: Any) -> TensorValue:
+    if not isinstance(kind, TensorKind):
+        raise DTypeError(f"view takes a tensor type such as f32[4, 8], got {kind}")
+    return _as_tensor_pointer(translator, pointer, kind.dtype, kind.shape)
+
+
+def _memory(value: Any) -> Expr:
+    """A pointer or buffer. DTypeError for other values."""
+    base = value.start() if isinstance(value, TensorValue) else operators.as_expr(value)
+    if not isinstance(base.type, PointerType | BufferType):
+        raise DTypeError(f"expected a tensor or pointer, got a value of type {base.type}")
+    return base
+
+
+def _place(memory: Any, indices: Any) -> tuple[Expr, tuple[Expr, ...]]:
+    listed = tuple(indices) if isinstance(indices, tuple | list) else (indices,)
+    if isinstance(memory, TensorValue):
+        return memory.base, memory.place(listed)
+    return _memory(memory), tuple(map(operators.index, listed))
+
+
+def _load(translator: ExpressionTranslator, memory: Any, indices: Any = 0, type: Any = None, mask: Any = None) -> Expr:
+    """Several consecutive elements where `type` is a vector; lanes whose `mask` is false are zero."""
+    base, place = _place(memory, indices)
+    element = base.dtype if not isinstance(memory, TensorValue) else memory.element
+    return Load(base, place, element if type is None else value_type(type), mask)
+
+
+def _store(translator: ExpressionTranslator, memory: Any, indices: Any, value: Any, mask: Any = None) -> None:
+    base, place = _place(memory, indices)
+    expr = operators.as_expr(value)
+    converted = operators.convert(value, with_lanes(base.dtype, expr.lanes), "the value stored")
+    translator.stmts.append(s.Store(base, place, converted, mask))
+
+
+def _address(translator: ExpressionTranslator, memory: Any, *indices: Any) -> Expr:
+    if isinstance(memory, TensorValue):
+        return memory.address(indices or [0] * len(memory.shape))
+    return build.address(_memory(memory), *map(operators.index, indices or (0,)))
+
+
+def _extract(translator: ExpressionTranslator, vector: Any, lane: object) -> Expr:
+    expr = operators.as_expr(vector)
+    if not isinstance(lane, int) or not 0 <= lane < expr.lanes:
+        raise DTypeError(f"a value of type {expr.type} has no lane {lane!r}")
+    return build.extract(expr, lane)
+
+
+def _fma(translator: ExpressionTranslator, a: Any, b: Any, c: Any) -> Expr:
+    first, second = operators.unify(a, b)
+    first, third = operators.unify(first, c)
+    return Call("fma", (first, operators.unify(second, third)[0], third), third.type)
+
+
+def _bitcast(translator: ExpressionTranslator, value: Any, type: Any) -> Expr:
+    return Bitcast(operators.as_expr(value), value_type(type))
+
+
+def _printf(translator: ExpressionTranslator, text: Any, *values: Any) -> None:
+    if not isinstance(text, str):
+        raise ScriptError("printf takes a text first", hint='printf("%d\\n", i)')
+    shown = tuple(map(operators.as_expr, values))
+    check_format(text, [value.type for value in shown])
+    translator.stmts.append(s.Print(text, shown))
+
+
+def _only_in_loops(translator: ExpressionTranslator, *arguments: Any, **keywords: Any) -> None:
+    raise ScriptError("this is what a for loop goes over, not a value")
+
+
+def _static(translator: ExpressionTranslator, value: Any) -> Any:
+    if isinstance(value, Expr):
+        raise ScriptError("static takes a value known at build time")
+    return value
+
+
+def _select(translator: ExpressionTranslator, test: Any, a: Any, b: Any) -> Any:
+    return operators.select(test, a, b)
+
+
+def _named(op: str) -> Callable[..., Any]:
+    if op in UNARY_OPS:
+        return lambda translator, a: operators.unary(op, a)
+    return lambda translator, a, b: operators.binary(op, operators.as_expr(a), b)
+
+
+MEANINGS: dict[str, Callable[..., Any]] = {
+    **{name: _named(name) for name in MATH},
+    "tensor": _tensor,
+    "register_tensor": _in_space("register"),
+    "shared_tensor": _in_space("shared"),
+    "local_tensor": _in_space("local"),
+    "as_tensor_pointer": _as_tensor_pointer,
+    "tensor_pointer": _tensor_pointer,
+    "view": _view,
+    "cast": lambda translator, value, type: operators.cast(
+        value.start() if isinstance(value, TensorValue) else value, value_type(type)
+    ),
+    "bitcast": _bitcast,
+    "load": _load,
+    "store": _store,
+    "deref": lambda translator, pointer, index=0: build.load(_memory(pointer), operators.index(index)),
+    "address": _address,
+    "broadcast": lambda translator, value, lanes: build.broadcast(operators.as_expr(value), lanes),
+    "extract": _extract,
+    "fma": _fma,
+    "if_then_else": _select,
+    "printf": _printf,
+    "static": _static,
+    "grid": _only_in_loops,
+    "unroll": _only_in_loops,
+    "vectorize": _only_in_loops,
+}
+"""name of a function of hidet.lang -> function of the translator and the arguments."""

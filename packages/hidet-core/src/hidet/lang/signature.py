@@ -1,0 +1,158 @@
+"""The parameters and the result of a script."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hidet import dims, dtypes
+from hidet.dims import DimExpr, Symbol
+from hidet.errors import ScriptError
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.types import BufferType, Type, ValueType, VectorType
+from hidet.lang import operators
+from hidet.lang.environment import Environment
+from hidet.lang.source import FunctionSource
+from hidet.lang.statements import FunctionTranslator
+from hidet.lang.types import TensorKind, VoidKind, value_type
+from hidet.lang.values import tensor_of
+
+
+class Signature:
+    """Parameters and result of a script. `params` are variables, in order; `symbols` the sizes among extents."""
+
+    result: ValueType | None
+
+    def __init__(self, source: FunctionSource, names: Environment, function: Callable[..., Any]) -> None:
+        self.source = source
+        self.nodes = _plain_parameters(source)
+        self.translator = FunctionTranslator(source, names, None)
+        self.annotations = _annotations(function)
+        self.params: dict[str, Var] = {}
+        self.symbols: dict[Symbol, Var] = {}
+        declared: dict[str, TensorKind | ValueType] = {}
+        # Extents of tensors may mention scalar parameters, so these come first.
+        for is_tensor in (False, True):
+            for node in self.nodes:
+                if node.arg not in declared and _may_be_tensor(node) == is_tensor:
+                    with self.translator.at(node.annotation or node):
+                        kind = declared[node.arg] = self._declared(node)
+                        self.params[node.arg] = Var(node.arg, self._type(kind))
+                        names.bind(node.arg, self.params[node.arg])
+        self.kinds = tuple(declared[node.arg] for node in self.nodes)
+        self.result = self._result()
+
+    def _declared(self, node: ast.arg) -> TensorKind | ValueType:
+        if node.annotation is None:
+            raise ScriptError(f"parameter {node.arg} has no type", hint=f"write {node.arg}: f32, ~f32 or f32[m, n]")
+        kind = self._annotation(node.arg, node.annotation)
+        return kind if isinstance(kind, TensorKind) else value_type(kind)
+
+    def _annotation(self, name: str, node: ast.expr) -> Any:
+        given = self.annotations.get(name)
+        if given is not None and not isinstance(given, str):
+            return given
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text: ast.expr = ast.parse(node.value, mode="eval").body
+            for part in ast.walk(text):
+                ast.copy_location(part, node)
+            node = text
+        return self.translator.value(node)
+
+    def _type(self, kind: TensorKind | ValueType) -> Type:
+        if not isinstance(kind, TensorKind):
+            return kind
+        lanes = kind.element.lanes if isinstance(kind.element, VectorType) else 1
+        return BufferType(kind.dtype, tuple(map(self.extent, kind.shape)), None, kind.space, lanes)
+
+    def extent(self, extent: int | DimExpr | Expr) -> Expr:
+        """An extent as an expression of parameters; its symbols become parameters."""
+        if isinstance(extent, DimExpr):
+            return dims.fold(extent, _OfParameters(self))
+        return operators.index(extent)
+
+    def size_of(self, symbol: Symbol) -> Var:
+        """The parameter that holds a symbol's value."""
+        return self.symbols.setdefault(symbol, Var(symbol.name, dtypes.i64))
+
+    def _result(self) -> ValueType | None:
+        node = self.source.tree.returns
+        if node is None:
+            return None
+        with self.translator.at(node):
+            kind = self._annotation("return", node)
+            if kind is None or isinstance(kind, VoidKind):
+                return None
+            if isinstance(kind, TensorKind):
+                raise ScriptError(
+                    "a script returns numbers, not tensors", hint="pass the tensor to write as a parameter"
+                )
+            return value_type(kind)
+
+    def bind(self, translator: FunctionTranslator) -> None:
+        """Give parameters their meaning in the body."""
+        for node, kind in zip(self.nodes, self.kinds, strict=True):
+            var = self.params[node.arg]
+            if isinstance(kind, TensorKind):
+                shape = tuple(e if isinstance(e, int) else self.extent(e) for e in kind.shape)
+                translator.names.bind(node.arg, tensor_of(var, shape))
+            elif translator.is_assigned(node.arg):
+                translator.names.bind(node.arg, translator.declare(node.arg, var, node))
+
+
+def _plain_parameters(source: FunctionSource) -> list[ast.arg]:
+    arguments = source.tree.args
+    unusual: list[ast.AST] = [*arguments.kwonlyargs, *arguments.defaults]
+    unusual += [node for node in (arguments.vararg, arguments.kwarg) if node is not None]
+    if unusual:
+        raise ScriptError("a script takes plain parameters without defaults", loc=source.place(unusual[0]))
+    return [*arguments.posonlyargs, *arguments.args]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfParameters:
+    """The algebra of extents over parameters; see `hidet.dims.fold`."""
+
+    signature: Signature
+
+    def integer(self, value: int) -> Expr:
+        return build.index(value)
+
+    def symbol(self, symbol: Symbol) -> Expr:
+        return self.signature.size_of(symbol)
+
+    def add(self, a: Expr, b: Expr) -> Expr:
+        return a + b
+
+    def multiply(self, a: Expr, b: Expr) -> Expr:
+        return a * b
+
+    def floordiv(self, a: Expr, b: Expr) -> Expr:
+        return a // b
+
+    def mod(self, a: Expr, b: Expr) -> Expr:
+        return a % b
+
+    def minimum(self, a: Expr, b: Expr) -> Expr:
+        return build.minimum(a, b)
+
+    def maximum(self, a: Expr, b: Expr) -> Expr:
+        return build.maximum(a, b)
+
+
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return dict(function.__annotations__)
+    except NameError:
+        # Annotations are evaluated late from Python 3.14 on, and may name other parameters, which only the tree can.
+        return {}
+
+
+def _may_be_tensor(node: ast.arg) -> bool:
+    annotation = node.annotation
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return "[" in annotation.value
+    return annotation is not None and any(isinstance(part, ast.Subscript) for part in ast.walk(annotation))

@@ -1,0 +1,61 @@
+"""The text of a function as Python's syntax tree, and places in it. Scripts are read, never executed."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hidet.errors import ScriptError
+from hidet.loc import Loc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionSource:
+    """A function's syntax tree, whose line and column numbers are those of its file.
+
+    lines: its text, which starts at line `first_line` of `file`.
+    """
+
+    tree: ast.FunctionDef
+    file: str
+    first_line: int
+    lines: tuple[str, ...]
+
+    def place(self, node: ast.AST) -> Loc:
+        """Where a node stands."""
+        line = getattr(node, "lineno", self.tree.lineno)
+        offset = getattr(node, "col_offset", 0)
+        text = self.lines[line - self.first_line] if 0 <= line - self.first_line < len(self.lines) else ""
+        if not text.isascii():
+            # Python counts columns in bytes of UTF-8, people in characters.
+            offset = len(text.encode()[:offset].decode(errors="ignore"))
+        return Loc(self.file, line, offset + 1, self.tree.name)
+
+
+def read_source(function: Callable[..., Any]) -> FunctionSource:
+    """The source of a Python function, from its file, notebook cell or interactive input.
+
+    Raises ScriptError when it cannot be found, or is no plain `def`.
+    """
+    name = getattr(function, "__name__", repr(function))
+    try:
+        lines, first_line = inspect.getsourcelines(function)
+        file = inspect.getsourcefile(function) or function.__code__.co_filename
+    except (OSError, TypeError) as error:
+        raise ScriptError(
+            f"the source of script {name} cannot be read: {error}",
+            hint="define it by `def` in a file, a notebook or the interactive prompt: text that went through exec, "
+            "or through standard input, is not kept by Python",
+        ) from error
+    # A function inside of something else is indented, which Python parses under a header only.
+    is_indented = lines[0][:1].isspace()
+    tree = ast.parse(("if True:\n" if is_indented else "") + "".join(lines))
+    outer = tree.body[0]
+    node = outer.body[0] if isinstance(outer, ast.If) else outer
+    if not isinstance(node, ast.FunctionDef):
+        raise ScriptError(f"script {name} is a {type(node).__name__}, expected a function defined by `def`")
+    ast.increment_lineno(node, first_line - 1 - is_indented)
+    return FunctionSource(node, file, first_line, tuple(lines))

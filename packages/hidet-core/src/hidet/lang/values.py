@@ -1,0 +1,272 @@
+"""What names in a script can stand for, besides numbers, expressions of the thread IR and other Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hidet.dims import DimExpr
+from hidet.dtypes import DType
+from hidet.errors import DTypeError, ScriptError, ShapeError
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Const, Expr, Load, Number
+from hidet.ir.types import BufferType, PointerType, with_lanes
+from hidet.lang import operators
+from hidet.lang.facts import IndexFacts
+from hidet.lang.layout import Layout
+
+Extent = int | DimExpr | Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One axis of the memory of a tensor: where the tensor starts on it; None as extent for an axis it has fixed."""
+
+    start: Expr
+    extent: Extent | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorValue:
+    """A tensor in a script: memory, and where its elements lie in it.
+
+    base: a buffer variable, or a pointer to the first element. layout: offsets of elements from `base`; None when
+    `base` is a buffer that takes one index an axis. axes: one a dim of the memory; slices narrow or fix them.
+    facts: what the script knows about indices.
+    """
+
+    base: Expr
+    axes: tuple[Window, ...]
+    layout: Layout | None = None
+    facts: IndexFacts = field(default_factory=IndexFacts)
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the numbers."""
+        return self.base.dtype
+
+    @property
+    def element(self) -> Any:
+        """Type of an element: a scalar or vector type."""
+        type_ = self.base.type
+        return with_lanes(type_.dtype, type_.lanes) if isinstance(type_, BufferType) else self.dtype
+
+    @property
+    def shape(self) -> tuple[Extent, ...]:
+        """Extents: numbers, or expressions for those known at run time only."""
+        return tuple(axis.extent for axis in self.axes if axis.extent is not None)
+
+    def place(self, indices: Sequence[object], is_guarded: bool = False) -> tuple[Expr, ...]:
+        """Indices into `base` of an element. is_guarded: places outside are never reached.
+
+        ShapeError for another number of indices than dims, and for constants outside unless guarded.
+        """
+        if len(indices) != len(self.shape):
+            raise ShapeError(f"a tensor of {len(self.shape)} dims takes as many indices, got {len(indices)}")
+        rest = iter(indices)
+        places = []
+        for number, axis in enumerate(self.axes):
+            if axis.extent is None:
+                places.append(axis.start)
+                continue
+            index = operators.index(next(rest))
+            is_known = isinstance(axis.extent, int) and isinstance(index, Const) and not is_guarded
+            if is_known and not _inside(index, axis.extent):
+                raise ShapeError(
+                    f"index {getattr(index, 'value', index)} of dim {number} is outside of its {axis.extent} elements"
+                )
+            places.append(index + axis.start)
+        if self.layout is None:
+            return tuple(places)
+        return (build.index(self.layout.offset(places, self.facts)),)
+
+    def read(self, indices: Sequence[object], is_guarded: bool = False) -> Expr:
+        """The element at `indices`; see `place`."""
+        return Load(self.base, self.place(indices, is_guarded), self.element)
+
+    def write(self, indices: Sequence[object], value: object, is_guarded: bool = False) -> s.Store:
+        """The statement that writes the element at `indices`; the value is converted."""
+        place = self.place(indices, is_guarded)
+        return s.Store(self.base, place, operators.convert(value, self.element, "the value stored"))
+
+    def address(self, indices: Sequence[object]) -> Expr:
+        """The pointer to the element at `indices`."""
+        return build.address(self.base, *self.place(indices))
+
+    def start(self) -> Expr:
+        """The pointer to the first element; a buffer or pointer that starts there stands for itself."""
+        if isinstance(self.base.type, PointerType) and self.layout is not None and not self.is_window:
+            return self.base
+        return self.address([0] * len(self.shape)) if self.is_window or self.layout is None else self.base
+
+    @property
+    def is_window(self) -> bool:
+        """Whether it shows a part of its memory only."""
+        return any(axis.extent is None or not _is_zero(axis.start) for axis in self.axes)
+
+    def part(self, keys: Sequence[object]) -> TensorValue:
+        """The tensor at some indices: slices narrow a dim, integers fix it, dims without key stay whole.
+
+        ShapeError for more keys than dims, and for slices with a step.
+        """
+        if len(keys) > len(self.shape):
+            raise ShapeError(f"a tensor of {len(self.shape)} dims takes at most as many indices, got {len(keys)}")
+        rest = iter(keys)
+        axes = []
+        for axis in self.axes:
+            key = slice(None) if axis.extent is None else next(rest, slice(None))
+            if not isinstance(key, slice):
+                axes.append(Window(axis.start + operators.index(key), None))
+                continue
+            if key.step is not None:
+                raise ShapeError("a slice of a tensor has no step: stride the indices instead")
+            axes.append(_narrowed(axis, key) if axis.extent is not None else axis)
+        return replace(self, axes=tuple(axes))
+
+
+def _inside(index: Expr, extent: Extent | None) -> bool:
+    assert isinstance(index, Const) and isinstance(extent, int)
+    return not isinstance(index.value, complex) and 0 <= index.value < extent
+
+
+def _is_zero(expr: Expr) -> bool:
+    return isinstance(expr, Const) and expr.value == 0
+
+
+def _narrowed(axis: Window, key: slice) -> Window:
+    if key.start is None and key.stop is None:
+        return axis
+    assert axis.extent is not None
+    start = operators.index(0 if key.start is None else key.start)
+    stop = operators.index(axis.extent if key.stop is None else key.stop)
+    extent = stop - start
+    return Window(axis.start + start, extent if not isinstance(extent, Const) else _whole(extent.value))
+
+
+def _whole(value: Number) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def tensor_of(
+    base: Expr, shape: Sequence[Extent], layout: Layout | None = None, facts: IndexFacts | None = None
+) -> TensorValue:
+    """A whole tensor over a buffer or pointer."""
+    axes = tuple(Window(build.index(0), extent) for extent in shape)
+    return TensorValue(base, axes, layout, IndexFacts() if facts is None else facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A function that scripts call and Python does not: `cast`, `printf`, `register_tensor`, … Its meaning is in
+    `hidet.lang.primitives`."""
+
+    name: str
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Raises ScriptError: only scripts call it, and they are not executed."""
+        raise ScriptError(f"{self.name} is for scripts: functions under @hidet.script", hint="nothing executes it")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound:
+    """A method of a tensor in a script, as `a.read`."""
+
+    name: str
+    owner: TensorValue
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inlined:
+    """A lambda of a script: its body is translated anew, with parameters standing for values, wherever it is called."""
+
+    apply: Callable[[Sequence[object]], object]
+
+
+class Operand:
+    """An expression handed to a Python function that a script calls while it is translated.
+
+    Operators build expressions with the types that scripts have. It has no truth value: Python cannot branch on what is
+    known at run time only.
+    """
+
+    __slots__ = ("expr",)
+    __hash__ = None  # type: ignore[assignment]  # equality builds an expression
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    def __bool__(self) -> bool:
+        raise DTypeError(
+            "a value known at run time only has no truth value while the script is translated",
+            hint="move the branch into the script, or use a conditional expression there",
+        )
+
+    def __eq__(self, other: object) -> Any:
+        return _apply("eq", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _apply("ne", self, other)
+
+    def __neg__(self) -> Any:
+        return Operand(operators.unary("neg", self.expr))
+
+    def __invert__(self) -> Any:
+        return Operand(operators.unary("not", self.expr))
+
+    def __abs__(self) -> Any:
+        return Operand(operators.unary("abs", self.expr))
+
+
+def _apply(op: str, a: object, b: object) -> Any:
+    result = operators.binary(op, unwrapped(a), unwrapped(b))
+    return Operand(result) if isinstance(result, Expr) else result
+
+
+def _forward(op: str) -> Callable[[object, object], Any]:
+    return lambda a, b: _apply(op, a, b)
+
+
+def _reflected(op: str) -> Callable[[object, object], Any]:
+    return lambda a, b: _apply(op, b, a)
+
+
+for _method, _op in {
+    **{name: name for name in ("add", "sub", "mul", "floordiv", "mod", "pow", "and", "or", "xor")},
+    "truediv": "div",
+    "lshift": "shl",
+    "rshift": "shr",
+}.items():
+    setattr(Operand, f"__{_method}__", _forward(_op))
+    setattr(Operand, f"__r{_method}__", _reflected(_op))
+for _op in ("lt", "le", "gt", "ge"):
+    setattr(Operand, f"__{_op}__", _forward(_op))
+
+
+def wrapped(value: Any) -> Any:
+    """`value` with expressions in it, also those in tuples and lists, as operands."""
+    if isinstance(value, Expr):
+        return Operand(value)
+    if type(value) in (tuple, list):
+        return type(value)(map(wrapped, value))
+    return value
+
+
+def unwrapped(value: Any) -> Any:
+    """The inverse of `wrapped`."""
+    if isinstance(value, Operand):
+        return value.expr
+    if type(value) in (tuple, list):
+        return type(value)(map(unwrapped, value))
+    return value
+
+
+def is_runtime(value: object) -> bool:
+    """Whether a value is, or holds, something known at run time only."""
+    if isinstance(value, tuple | list):
+        return any(map(is_runtime, value))
+    if isinstance(value, slice):
+        return is_runtime((value.start, value.stop))
+    return isinstance(value, Expr | TensorValue)
