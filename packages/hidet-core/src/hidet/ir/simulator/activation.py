@@ -20,7 +20,7 @@ from hidet.ir.print_format import python_format
 from hidet.ir.simulator.evaluate import Evaluation, undefined
 from hidet.ir.simulator.lanes import NOBODY, Lanes, everyone, merge, spread
 from hidet.ir.simulator.meaning import Site
-from hidet.ir.simulator.memory import Memory, Pointers, RowError, View, pick_value, put_value
+from hidet.ir.simulator.memory import Memory, Pointers, RowError, View, pick_value, put_value, take_value
 from hidet.ir.simulator.report import statement_text
 from hidet.ir.simulator.strand import POLL, Steps, Strand, Wait
 from hidet.ir.simulator.wave import ZERO
@@ -217,19 +217,45 @@ class Activation:
     def _fork(self, sides: list[tuple[s.Stmt | None, Lanes]], lanes: Lanes, exits: Exits | None) -> Steps:
         """Run the sides of a branch as strands, and go on when all have come to its end."""
         scheduler = self.launch.scheduler
-        strands = []
+        strands, branches = [], []
         for side, part in sides:
             if side is not None:
-                strand = scheduler.add(Strand(self.stmts(side, part, exits), self.team, part))
+                branch = self._branch_off()
+                strand = scheduler.add(Strand(branch.stmts(side, part, exits), self.team, part))
                 strand.function, strand.stmt = self.function.name, side
                 strands.append(strand)
-        idle = merge([part for side, part in sides if side is None], lanes)
+                branches.append((branch, part))
+        idle = [part for side, part in sides if side is None]
         yield Wait(
             lambda: "behind a branch, for the threads that took it",
             lambda: all(strand.done for strand in strands),
+            follows=True,
         )
-        parts = [strand.result for strand in strands]
-        return merge([*parts, idle] if len(strands) < len(sides) else parts, lanes)
+        self._join(branches)
+        return merge([*(strand.result for strand in strands), *idle], lanes)
+
+    def _branch_off(self) -> Activation:
+        """This activation as a strand of its own sees it: both sides of a branch may use one variable."""
+        branch = Activation(self.launch, self.team, self.function)
+        branch.values = dict(self.values)
+        branch.unset = {var: unset.copy() for var, unset in self.unset.items()}
+        branch._returned = self._returned
+        return branch
+
+    def _join(self, branches: list[tuple[Activation, Lanes]]) -> None:
+        """Take over what the threads of each strand assigned."""
+        for var, before in self.values.items():
+            held = before
+            for branch, part in branches:
+                value = branch.values[var]
+                if value is not before:
+                    held = put_value(held, take_value(value, part), part, self.team.size)
+            self.values[var] = held
+        for var, unset in list(self.unset.items()):
+            for branch, part in branches:
+                unset[part.index] = branch.unset[var][part.index] if var in branch.unset else False
+            if not unset.any():
+                del self.unset[var]
 
     def loop(self, node: s.For, lanes: Lanes, exits: Exits | None) -> Steps:
         self._at(node, lanes)

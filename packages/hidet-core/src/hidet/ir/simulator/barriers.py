@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hidet.errors import LaunchError
 from hidet.ir.simulator.memory import RowError
 from hidet.ir.simulator.strand import Steps, Wait
 from hidet.ir.simulator.team import WARP
@@ -99,13 +98,15 @@ class Barriers:
         """Count arrivals; the barrier, and the generation that says it is complete."""
         state = self._arrivals.setdefault(key, Arrivals(expected))
         if state.count and state.expected != expected:
-            raise LaunchError(
-                f"barrier {key[2]} is come to by threads that expect {state.expected} and {expected} threads there"
+            raise RowError(
+                0,
+                f"barrier {key[2]} is come to by threads that expect {state.expected} and {expected} threads there",
             )
         state.expected = expected
         if state.count + len(agents) > expected:
-            raise LaunchError(
-                f"{state.count + len(agents)} threads come to barrier {key[2]}, which {expected} are to come to"
+            raise RowError(
+                0,
+                f"{state.count + len(agents)} threads come to barrier {key[2]}, which {expected} are to come to",
             )
         target = state.generation + 1
         state.agents.append(agents)
@@ -147,7 +148,7 @@ class Barriers:
             agents = site.agents[clusters == cluster]
             for agent in agents:
                 if int(agent) in self._cluster_targets:
-                    raise LaunchError("a thread comes to the barrier of its cluster twice without waiting there")
+                    raise RowError(0, "a thread comes to the barrier of its cluster twice without waiting there")
             expected = blocks * site.team.threads
             _, target = self._arrive(site, ("cluster", int(cluster), 0), agents, expected, False, relaxed)
             self._cluster_targets.update(dict.fromkeys(map(int, agents), target))
@@ -160,7 +161,7 @@ class Barriers:
         for cluster in np.unique(clusters):
             agents = site.agents[clusters == cluster]
             if any(int(agent) not in self._cluster_targets for agent in agents):
-                raise LaunchError("a thread waits at the barrier of its cluster without having come to it")
+                raise RowError(0, "a thread waits at the barrier of its cluster without having come to it")
             target = max([self._cluster_targets.pop(int(agent)) for agent in agents])
             targets.append((self._arrivals[("cluster", int(cluster), 0)], target))
         yield from self._wait(targets, "the barrier of its cluster")

@@ -94,7 +94,8 @@ class Shadow:
         if not self._shared:
             return None
         if self._writer is None:
-            self._read_log.append((units, agents, stamp))
+            if not atomic:
+                self._read_log.append((units, agents, stamp))
             return None
         race = self._race_with_writer(units, agents, clocks, atomic)
         if race is None and not atomic:

@@ -20,11 +20,12 @@ MOST_POLLS = 20_000
 @dataclass(frozen=True, slots=True)
 class Wait:
     """What a strand waits for. `ready`: whether it may go on. `what`: the reason, for people. `polls`: it asks itself,
-    so it is resumed whenever others had their turn."""
+    so it is resumed whenever others had their turn. `follows`: it waits for its own branches, which tell more."""
 
     what: Callable[[], str]
     ready: Callable[[], bool]
     polls: bool = False
+    follows: bool = False
 
 
 POLL = Wait(lambda: "asks again and again", lambda: True, polls=True)
@@ -35,7 +36,7 @@ Steps = Generator[Wait, None, Any]
 class Strand:
     """One coroutine of a launch, and where it is."""
 
-    def __init__(self, steps: Steps, team: Team, lanes: Lanes, waits_for_branches: bool = False) -> None:
+    def __init__(self, steps: Steps, team: Team, lanes: Lanes) -> None:
         self.steps = steps
         self.team = team
         self.lanes = lanes
@@ -90,7 +91,7 @@ class Scheduler:
     def _deadlock(self) -> Deadlock:
         from hidet.ir.simulator.report import statement_text
 
-        stuck = [strand for strand in self._strands if strand.waiting is not None]
+        stuck = [strand for strand in self._strands if strand.waiting is not None and not strand.waiting.follows]
         lines = []
         for strand in stuck:
             first, last = strand.lanes.index[0], strand.lanes.index[-1]
@@ -102,7 +103,7 @@ class Scheduler:
             lines.append(f"  {who} in {strand.function}, {statement_text(strand.stmt)}: {strand.waiting.what()}")
         loc = next((loc for loc in (getattr(strand.stmt, "loc", None) for strand in stuck) if loc is not None), None)
         return Deadlock(
-            "threads wait for what no thread does:\n" + "\n".join(lines),
+            f"in {stuck[0].function}, threads wait for what no thread does:\n" + "\n".join(lines),
             loc=loc,
             hint="every thread that a barrier counts must come to it, and every phase must be arrived at",
         )

@@ -101,10 +101,11 @@ class _Arrival:
         self._phases = phases
         self._row = row
         self._started = started
+        self._stmt = site.activation.stmt
 
     def __call__(self) -> None:
         wave, agent = self._site.wave, self._site.agents[self._row : self._row + 1]
-        stamp = wave.timeline.tick(None)
+        stamp = wave.timeline.tick(self._stmt)
         wave.copies.finish_started(agent, self._started, stamp)
         wave.phases.count_arrival(self._phases, wave.clocks.release(agent, stamp), self._row)
 

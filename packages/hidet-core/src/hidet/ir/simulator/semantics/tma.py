@@ -141,8 +141,10 @@ def _send(site: Site, row: int, target: tuple[Memory, int, Array], data: Array, 
     sent = wave.clocks.release(agent, wave.timeline.now)
     engine = (wave.first + segment) * wave.clocks.agents_per_block + wave.geometry.threads
 
+    stmt = site.activation.stmt
+
     def land() -> None:
-        stamp = wave.timeline.tick(None)
+        stamp = wave.timeline.tick(stmt)
         memory.data[starts[:, None] + np.arange(size)] = data
         memory.shadow.land(units)
         memory.shadow.note_write(units, np.full(len(units), engine), stamp)
