@@ -18,7 +18,7 @@ None for an output that nobody asks for (`emitter.node.is_wanted`). It raises a 
     image, resize              sampling, boxes, patches
     signal                     Fourier transforms, windows
     random, loss               random numbers, losses
-    recurrent                  LSTM, GRU, RNN
+    recurrent, attention       LSTM, GRU, RNN; attention and its caches
     linear_algebra, ml         matrices as a whole, Einsum; domain ai.onnx.ml
 """
 
@@ -51,6 +51,7 @@ FAMILIES = (
     "linear_algebra",
     "ml",
     "recurrent",
+    "attention",
 )
 
 NEWEST_OPSET = 28
