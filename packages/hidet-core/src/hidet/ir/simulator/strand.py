@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hidet.ir.simulator.team import Team
     from hidet.ir.stmt import Stmt
 
-MOST_POLLS = 20_000
+MOST_POLLS = 5_000
 """How often threads may ask again, with nothing else happening, before they are taken to wait for ever."""
 
 
