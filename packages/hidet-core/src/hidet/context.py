@@ -105,7 +105,11 @@ class CompileContext:
 
 
 def make_context(target: str = "auto", options: Options | Mapping[str, Any] | None = None) -> CompileContext:
-    """A context for a target name; "auto" is the CPU until a graph on another device asks for more."""
+    """A context for a target name; "auto" is the CPU until a graph on another device asks for more.
+
+    "cpu:haswell" names the machine to compile for as well; without that, it is this one. OptionError for an unknown
+    target, machine or option.
+    """
     from hidet.cache import open_cache
     from hidet.plugins.host import load_registry
 
@@ -113,8 +117,7 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
     registry = load_registry()
     checked = {name: registry.option(name).check(value) for name, value in chosen.plugin_options.items()}
     chosen = replace(chosen, plugin_options=checked) if checked else chosen
-    spec = registry.target("cpu" if target == "auto" else target)
-    make_target: Any = spec.resolve()
-    return CompileContext(
-        target=make_target(), registry=registry, options=chosen, cache=open_cache(enabled=chosen.cache)
-    )
+    name, _, machine = target.partition(":")
+    make_target: Any = registry.target("cpu" if name == "auto" else name).resolve()
+    made = make_target(machine) if machine else make_target()
+    return CompileContext(target=made, registry=registry, options=chosen, cache=open_cache(enabled=chosen.cache))

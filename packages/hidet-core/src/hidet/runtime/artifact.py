@@ -83,10 +83,11 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
     spec = load_registry().target(manifest["target"])
     make_target: Any = spec.resolve()
     target = make_target()
-    if target.arch != manifest["arch"]:
+    refusal = None if target.arch == manifest["arch"] else target.refusal(manifest["arch"])
+    if refusal is not None:
         raise ArtifactError(
-            f"{file} was compiled for {manifest['arch']}, this machine is {target.arch}",
-            hint="compile and save the model on a machine of this kind",
+            f"{file} cannot run here: {refusal}",
+            hint="compile and save the model on a machine of this kind, or for what both have in common",
         )
     program = decode_program(manifest["program"])
     loaded = target.load(binaries, open_cache())

@@ -49,6 +49,9 @@ class Target(Protocol):
     def arch(self) -> str:
         """What decides whether compiled code runs: part of every cache key and of saved artifacts."""
 
+    def refusal(self, arch: str) -> str | None:
+        """Why code made for another `arch` cannot run on this machine, in a few words; None if it can."""
+
     @property
     def vector_bits(self) -> int:
         """Widest SIMD register in bits; 0 where that has no meaning."""

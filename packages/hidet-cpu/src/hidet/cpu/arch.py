@@ -105,7 +105,7 @@ def host_arch() -> CpuArch:
     except RuntimeError as error:
         raise CodegenError(
             f"LLVM cannot tell the features of this {llvm.get_process_triple()} processor",
-            hint='name one instead, for example target="cpu:x86-64-v2"',
+            hint="LLVM of a newer llvmlite may know it",
         ) from error
     l1_bytes, l2_bytes = _host_caches()
     return _make_arch(llvm.get_host_cpu_name(), llvm.get_process_triple(), enabled, l1_bytes, l2_bytes)

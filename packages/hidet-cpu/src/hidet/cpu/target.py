@@ -6,26 +6,39 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from hidet.cache import KernelCache, source_hash
-from hidet.cpu.arch import CpuArch, host_arch
+from hidet.cpu.arch import CpuArch, arch_from_text, host_arch
 from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.pool import pool_symbols, shared_pool
 from hidet.cpu.toolchain import compile_objects, toolchain_version
+from hidet.errors import CompileError
 from hidet.target import Binary, CompileJob
 
 
 class CpuTarget:
-    """Implements hidet.target.Target for the machine this process runs on."""
+    """Implements hidet.target.Target for the machine this process runs on, or for another one.
+
+    arch: the machine, or its name for `hidet.cpu.arch.arch_from_text` (OptionError if unknown); None is this one.
+    """
 
     name = "cpu"
     prefers_channels_last = True
 
-    def __init__(self, arch: CpuArch | None = None) -> None:
-        self.cpu = host_arch() if arch is None else arch
+    def __init__(self, arch: CpuArch | str | None = None) -> None:
+        self.cpu = arch_from_text(arch) if isinstance(arch, str) else arch or host_arch()
 
     @property
     def arch(self) -> str:
         """Triple, processor and features: code runs only where all of them are the same."""
         return f"{self.cpu.triple} {self.cpu.name} {self.cpu.features}"
+
+    def refusal(self, arch: str) -> str | None:
+        """Why code for the `arch` of a CPU target cannot run on this machine: system, or features that it lacks."""
+        triple, name, features = [*arch.split(" "), "", ""][:3]
+        host = host_arch()
+        if triple != host.triple:
+            return f"it is code for {triple}, this machine is {host.triple}"
+        lacking = [part[1:] for part in features.split(",") if part.startswith("+") and not host.has(part[1:])]
+        return f"it is code for {name}, and this {host.name} lacks {', '.join(lacking)}" if lacking else None
 
     @property
     def vector_bits(self) -> int:
@@ -41,7 +54,15 @@ class CpuTarget:
         return [Binary(job.name, data) for job, data in zip(jobs, objects, strict=True)]
 
     def load(self, binaries: Sequence[Binary], cache: KernelCache | None = None) -> CpuCode:
-        """Link binaries with the thread pool, whose machine code is kept in `cache`."""
+        """Link binaries with the thread pool, whose machine code is kept in `cache`.
+
+        CompileError when they are for a machine whose code cannot run on this one.
+        """
+        refusal = None if self.cpu == host_arch() else self.refusal(self.arch)
+        if refusal is not None:
+            raise CompileError(
+                f"the compiled graph cannot run here: {refusal}", hint='target="cpu" compiles for this machine'
+            )
         return CpuCode(load_objects([b.data for b in binaries], pool_symbols(cache)))
 
     def fingerprint(self) -> Mapping[str, str]:
