@@ -188,7 +188,7 @@ def test_a_dropped_graph_frees_its_code_arenas_and_prepared_weights(ctx: Compile
     parts = [
         weakref.ref(compiled),
         weakref.ref(compiled._code),
-        weakref.ref(compiled._executor._classes[5,].free[0].arena),
+        weakref.ref(compiled._executor._first.classes[5,].free[0].arena),
         weakref.ref(compiled._prepare.sets[0].owners[0]),
     ]
     del compiled
