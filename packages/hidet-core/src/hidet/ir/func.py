@@ -22,6 +22,10 @@ so that equal names mean equal functions, in every program.
 """
 
 
+SIZES = "sizes"
+"""Key of an attribute: the names of the last parameters, which are extents that callers take from shapes of tensors."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
     """One function.

@@ -13,7 +13,7 @@ from hidet.errors import DTypeError, ScriptError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import AddressOf, Call, Expr, Size, Var
-from hidet.ir.func import Function, FunctionKind
+from hidet.ir.func import SIZES, Function, FunctionKind
 from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, PointerType, ValueType
 from hidet.ir.visit import rewrite, substitute, walk
@@ -28,9 +28,6 @@ from hidet.lang.values import TensorValue
 
 if TYPE_CHECKING:
     from hidet.lang.expressions import ExpressionTranslator
-
-SIZES = "sizes"
-"""Attribute of functions: names of their last parameters, extents that callers find in the shapes of tensors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

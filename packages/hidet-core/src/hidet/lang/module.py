@@ -12,7 +12,7 @@ from typing import Any
 
 from hidet.errors import ScriptError
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import EXPORTED, Function, Module
+from hidet.ir.func import EXPORTED, SIZES, Function, Module
 from hidet.ir.stmt import Stmt
 from hidet.ir.types import BufferType, Type
 from hidet.ir.verify import verify_module
@@ -148,7 +148,7 @@ def _launcher(script: ScriptFunction) -> Function:
         if var not in fresh:
             fresh[var] = Var(var.name, _renamed(var.type, fresh))
     body: Stmt = launch_stmt(script, fresh)
-    kept = tuple(pair for pair in function.attributes if pair[0] == "sizes")
+    kept = tuple(pair for pair in function.attributes if pair[0] == SIZES)
     params = tuple(fresh[var] for var in function.params)
     return Function(LAUNCH, params, body, "host", attributes=kept)  # type: ignore[arg-type]  # variables
 

@@ -42,6 +42,7 @@ class TensorFacts:
     """What a call checks of an argument. Strides are in elements.
 
     is_readable: compiled code can read its memory as it is; False calls for a copy. is_writable: it may be overwritten.
+    device: where its memory is, "cpu" or for example "cuda:0".
     """
 
     dtype: DType
@@ -49,6 +50,7 @@ class TensorFacts:
     strides: tuple[int, ...]
     is_readable: bool = True
     is_writable: bool = True
+    device: str = "cpu"
 
 
 class CheckedAdapter(TensorAdapter, Protocol):

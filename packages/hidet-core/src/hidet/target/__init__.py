@@ -63,6 +63,9 @@ class Target(Protocol):
     def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
         """Compile modules, in order. `progress` is called with (modules done, modules in all)."""
 
+    def source(self, module: Module) -> str:
+        """A lowered module as readable text: what this target's compiler gets."""
+
     def load(self, binaries: Sequence[Binary], cache: KernelCache | None = None) -> LoadedCode:
         """Link binaries together and make them callable.
 

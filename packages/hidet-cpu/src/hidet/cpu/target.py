@@ -11,6 +11,7 @@ from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.pool import pool_symbols, shared_pool
 from hidet.cpu.toolchain import compile_objects, toolchain_version
 from hidet.errors import CompileError
+from hidet.ir.func import Module
 from hidet.target import Binary, CompileJob
 
 
@@ -52,6 +53,12 @@ class CpuTarget:
         texts = ((emit_module(job.module, self.cpu), job.effort) for job in jobs)
         objects = compile_objects(texts, self.cpu, progress)
         return [Binary(job.name, data) for job, data in zip(jobs, objects, strict=True)]
+
+    def source(self, module: Module) -> str:
+        """LLVM IR before optimisation."""
+        from hidet.cpu.codegen import emit_module
+
+        return emit_module(module, self.cpu)
 
     def load(self, binaries: Sequence[Binary], cache: KernelCache | None = None) -> CpuCode:
         """Link binaries with the thread pool, whose machine code is kept in `cache`.
