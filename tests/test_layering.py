@@ -47,7 +47,9 @@ ALLOWED: dict[str, set[str] | None] = {
     "runtime": GRAPH | CONTEXT,
     "schedule": GRAPH | CONTEXT | {"lang", "tile", "runtime"},
     "passes": GRAPH | CONTEXT | {"ops", "schedule", "runtime"},
-    "driver": GRAPH | CONTEXT | {"ops", "schedule", "passes", "runtime", "progress"},
+    # A module of scripts is compiled by the driver's own means.
+    "drivers": GRAPH | CONTEXT | {"driver", "schedule", "passes", "runtime"},
+    "driver": GRAPH | CONTEXT | {"ops", "schedule", "passes", "runtime", "progress", "drivers"},
     "doctor": {"cache", "errors", "plugins"},
     "cli": ANYTHING,
     "testing": ANYTHING,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 __path__ = extend_path(__path__, __name__)
 
 if TYPE_CHECKING:
-    from hidet import lang, ops
+    from hidet import driver, drivers, lang, ops
     from hidet.context import CompileContext, Options
     from hidet.driver import compile
     from hidet.errors import HidetError
@@ -28,6 +28,8 @@ else:
         "Options": "hidet.context:Options",
         "compile": "hidet.driver:compile",
         "load": "hidet.runtime.artifact:load",
+        "driver": "hidet.driver",
+        "drivers": "hidet.drivers",
         "lang": "hidet.lang",
         "ops": "hidet.ops",
         "script": "hidet.lang.module:script",
@@ -65,6 +67,8 @@ __all__ = [
     "HidetError",
     "Options",
     "compile",
+    "driver",
+    "drivers",
     "lang",
     "load",
     "ops",

@@ -15,12 +15,14 @@ from hidet.errors import HidetError
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
 from hidet.graph.verify import subgraphs_of, verify_graph
+from hidet.ir.func import Module
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.progress import CompileProgress
 from hidet.runtime.artifact import segment_symbols
 from hidet.runtime.bake import bake_prepared, needs_baking
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
+from hidet.runtime.module import CompiledModule
 from hidet.runtime.program import HostProgram
 from hidet.schedule.cache_key import module_key
 from hidet.schedule.close import close_subgraph
@@ -48,6 +50,16 @@ def compile(
     ctx = make_context(target, options)
     graph = model if isinstance(model, Graph) else _import(model, example_inputs, ctx)
     return compile_graph(graph, ctx)
+
+
+def build_ir_module(
+    module: Module, target: str = "auto", options: Options | Mapping[str, Any] | None = None
+) -> CompiledModule:
+    """See `hidet.drivers.build_ir_module`, which this is."""
+    # That file compiles by means of this one.
+    from hidet.drivers import build_ir_module as build
+
+    return build(module, target, options)
 
 
 @contextmanager

@@ -1,0 +1,50 @@
+"""Compiling modules of thread IR, such as scripts become, into functions that Python calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hidet.context import Options, make_context
+from hidet.driver import compile_modules
+from hidet.ir.func import Module
+from hidet.ir.stmt import Launch, Print
+from hidet.ir.structural import structural_hash
+from hidet.ir.table_entry import callable_functions, with_table_entries
+from hidet.ir.verify import verify_module
+from hidet.ir.visit import walk
+from hidet.ir.written import written_parameters
+from hidet.passes.manager import run_program_passes
+from hidet.runtime.module import CompiledFunction, CompiledModule
+from hidet.runtime.parameters import signature_of
+from hidet.schedule.units import CompileUnit
+
+
+def build_ir_module(
+    module: Module, target: str = "auto", options: Options | Mapping[str, Any] | None = None
+) -> CompiledModule:
+    """Compile a module whose functions are called with tensors and numbers; machine code is cached on disk.
+
+    target: "auto" is "cuda" where a kernel is launched with blocks of threads, else "cpu". Raises VerifyError for a
+    module that breaks a rule of the thread IR, and the errors of the target for what it cannot do.
+    """
+    verify_module(module)
+    ctx = make_context(_target_of(module) if target == "auto" else target, options)
+    signatures = [signature_of(f, written_parameters(module)[f.name]) for f in callable_functions(module)]
+    complete, entries = with_table_entries(module)
+    name = complete.entry
+    binaries, _ = compile_modules({name: CompileUnit(complete, structural_hash(complete), effort=3)}, ctx)
+    code = ctx.target.load(binaries, ctx.cache)
+    prints = any(isinstance(node, Print) for function in module.functions for node in walk(function.body))
+    functions = {
+        signature.function: CompiledFunction(
+            signature, code.function(entries[signature.function], ctx.options.threads), ctx.target.name, prints
+        )
+        for signature in signatures
+    }
+    return CompiledModule(module, functions, lambda: ctx.target.source(run_program_passes(complete, ctx)), code)
+
+
+def _target_of(module: Module) -> str:
+    launches = (node for function in module.functions for node in walk(function.body) if isinstance(node, Launch))
+    return "cuda" if any(launch.block for launch in launches) else "cpu"

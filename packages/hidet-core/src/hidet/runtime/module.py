@@ -1,0 +1,180 @@
+"""Compiled modules of functions that Python calls with tensors and numbers."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NoReturn
+
+from hidet import dtypes
+from hidet.errors import DTypeError, LaunchError, suggestion
+from hidet.ir.func import Module
+from hidet.runtime.adapter import CheckedAdapter, adapter_for
+from hidet.runtime.parameters import CELL_FORMATS, CallSignature, Parameter
+
+MAX_KNOWN = 256
+"""Kinds of arguments that need no second check."""
+
+_NOT_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, type(None))
+
+
+class CompiledFunction:
+    """One function; call it with tensors for pointers and tensor parameters, and numbers for scalars.
+
+    Tensors are checked for dtype, shape, device and contiguity once for each kind. Numbers must fit their types.
+    """
+
+    def __init__(self, signature: CallSignature, run: Callable[[int], object], device: str, prints: bool) -> None:
+        self.signature = signature
+        self._run = run
+        self._device = device
+        self._prints = prints
+        self._is_memory = tuple(parameter.is_memory for parameter in signature.given)
+        formats = ["Q" if p.is_memory else CELL_FORMATS[p.dtype] for p in signature.given]
+        formats += ["q"] * len(signature.sizes)
+        cells = len(formats) + (signature.result is not None)
+        # The cell of the result is padding, filled by the function.
+        self._cells = struct.Struct("<" + "".join(formats) + "8x" * (cells - len(formats)))
+        self._table = ctypes.c_char * max(8 * cells, 8)
+        self._result = None if signature.result is None else struct.Struct("<" + CELL_FORMATS[signature.result])
+        self._with_numbers = signature.has_dependent_shapes
+        # Every object packs as a truth value; all other numbers are checked by packing them.
+        self._has_truths = any(p.dtype is dtypes.boolean and not p.is_memory for p in signature.given)
+        self._adapters: dict[type, CheckedAdapter] = {}
+        self._known: dict[Hashable, tuple[int, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        """As in the module."""
+        return self.signature.function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the function; the value it returns, or None.
+
+        Raises LaunchError, DTypeError or ShapeError for arguments that do not fit.
+        """
+        if len(arguments) != len(self._is_memory):
+            names = ", ".join(p.name for p in self.signature.given)
+            raise LaunchError(
+                f"{self.name} takes {len(self._is_memory)} arguments ({names}), got {len(arguments)}",
+            )
+        values: list[Any] = []
+        kinds: list[Hashable] = []
+        held = []
+        for argument, is_memory in zip(arguments, self._is_memory, strict=True):
+            if is_memory:
+                adapter = self._adapters.get(type(argument))
+                if adapter is None:
+                    adapter = self._adapter(argument)
+                tensor = adapter.convert(argument)
+                kinds.append(adapter.signature(tensor))
+                values.append(adapter.pointer(tensor))
+                held.append(tensor)
+            else:
+                values.append(argument)
+                if self._with_numbers:
+                    kinds.append(argument)
+        key = tuple(kinds)
+        sizes = self._known.get(key)
+        if sizes is None:
+            sizes = self._check(arguments, key)
+        if self._has_truths:
+            self._check_numbers(arguments)
+        try:
+            table = self._table.from_buffer_copy(self._cells.pack(*values, *sizes).ljust(8, b"\0"))
+        except (struct.error, OverflowError, TypeError):
+            self._check_numbers(arguments)
+            raise
+        if self._prints:
+            # Compiled code writes to the file, past Python's buffer.
+            sys.stdout.flush()
+        self._run(ctypes.addressof(table))
+        return None if self._result is None else self._result.unpack_from(table, len(table) - 8)[0]
+
+    def _adapter(self, argument: Any) -> CheckedAdapter:
+        if isinstance(argument, _NOT_TENSORS):
+            raise LaunchError(
+                f"{self.name} got a {type(argument).__name__} where it takes a tensor",
+                hint="pass a numpy array, a torch tensor or anything with __dlpack__",
+            )
+        adapter = adapter_for(type(argument))
+        self._adapters = {**self._adapters, type(argument): adapter}
+        return adapter
+
+    def _check(self, arguments: tuple[Any, ...], key: Hashable) -> tuple[int, ...]:
+        facts = [
+            self._adapter(a).describe(self._adapter(a).convert(a)) if is_memory else None
+            for a, is_memory in zip(arguments, self._is_memory, strict=True)
+        ]
+        self._check_numbers(arguments)
+        sizes = self.signature.sizes_of(facts, arguments, self._device)
+        # Replaced as a whole, so that no thread sees a half-emptied table.
+        known = self._known if len(self._known) < MAX_KNOWN else {}
+        self._known = {**known, key: sizes}
+        return sizes
+
+    def _check_numbers(self, arguments: tuple[Any, ...]) -> None:
+        """Raise DTypeError for the first argument that is no number of its parameter's type."""
+        for parameter, argument in zip(self.signature.given, arguments, strict=True):
+            if not parameter.is_memory:
+                _check_number(self.name, parameter, argument)
+
+
+def _check_number(function: str, parameter: Parameter, argument: Any) -> None:
+    what = f"argument {parameter.name} of {function}"
+    dtype = parameter.dtype
+    if dtype is dtypes.boolean and type(argument) is not bool:
+        raise DTypeError(f"{what} is {argument!r}, expected True or False")
+    try:
+        struct.pack("<" + CELL_FORMATS[dtype], argument)
+    except (struct.error, OverflowError, TypeError):
+        limits = f" from {dtype.min} to {dtype.max}" if dtype.is_int else ""
+        kind = "an integer" if dtype.is_int else "a number"
+        raise DTypeError(f"{what} is {argument!r}, expected {kind} of type {dtype}{limits}") from None
+
+
+class CompiledModule:
+    """Functions compiled together. Calling the module calls its entry; `module["name"]` is one function."""
+
+    def __init__(
+        self, ir_module: Module, functions: Mapping[str, CompiledFunction], source: Callable[[], str], code: object
+    ) -> None:
+        self.ir_module = ir_module
+        self.functions = dict(functions)
+        self._source = source
+        self._code = code  # keeps the machine code alive
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the entry: the function called `launch`, else the first one that Python may call."""
+        return self.functions[self.ir_module.entry](*arguments)
+
+    def __getitem__(self, name: str) -> CompiledFunction:
+        """A function by name; `launch` is the entry where no function has that name. LaunchError for unknown names."""
+        found = self.functions.get(self.ir_module.entry if name == "launch" else name)
+        found = self.functions.get(name, found)
+        if found is None:
+            _unknown(name, self.functions)
+        return found
+
+    def source(self, color: bool = False) -> str:
+        """What the target's compiler got: LLVM IR, or CUDA C++. color: with the escape codes of a terminal."""
+        text = self._source()
+        return _coloured(text) if color else text
+
+
+def _unknown(name: str, functions: Mapping[str, CompiledFunction]) -> NoReturn:
+    raise LaunchError(f"the module has no function {name!r} to call", hint=suggestion(name, functions))
+
+
+def _coloured(text: str) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    out = StringIO()
+    language = "llvm" if "target triple" in text[:200] else "cuda"
+    Console(file=out, force_terminal=True, width=200).print(Syntax(text, language))
+    return out.getvalue()
