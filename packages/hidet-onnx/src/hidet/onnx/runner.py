@@ -17,6 +17,7 @@ from hidet.onnx.loader import load_model
 from hidet.onnx.value_types import SizeNames, UnknownShape, value_type
 
 if TYPE_CHECKING:
+    from hidet.graph import Graph
     from hidet.runtime.compiled import CompiledGraph
     from onnx import ModelProto
 
@@ -99,6 +100,11 @@ class OnnxRunner:
     def compiled(self) -> tuple[CompiledGraph, ...]:
         """What was compiled so far, the latest last."""
         return tuple(program.compiled for program in self._programs)
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs of `compiled`, as imported."""
+        return tuple(program.model.graph for program in self._programs)
 
     def _program(self, arrays: Mapping[str, Any]) -> _Program:
         for program in self._programs:

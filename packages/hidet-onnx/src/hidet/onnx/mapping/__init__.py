@@ -14,6 +14,7 @@ None for an output that nobody asks for (`emitter.node.is_wanted`). It raises a 
     matmul, conv, pool         products and windows
     normalize                  softmax, normalisations
     shape, move, create, nn    shapes, moving elements, constants and ranges, the rest of neural networks
+    training                   steps of optimisers
     quantize                   numbers with scales
     image, resize              sampling, boxes, patches
     signal                     Fourier transforms, windows
@@ -42,6 +43,7 @@ FAMILIES = (
     "move",
     "create",
     "nn",
+    "training",
     "quantize",
     "image",
     "resize",

@@ -45,7 +45,6 @@ _BINARY: dict[str, tuple[int, str]] = {
     "BitwiseAnd": (18, "bitwise_and"),
     "BitwiseOr": (18, "bitwise_or"),
     "BitwiseXor": (18, "bitwise_xor"),
-    "PRelu": (9, "prelu"),
 }
 
 # Of those the ones whose version 1 has attributes `axis` and `broadcast`.
@@ -84,6 +83,8 @@ def handlers() -> Mapping[Key, Handler]:
         ("LeakyRelu", 6): lambda e, x, alpha: e.emit("leaky_relu", x, negative_slope=alpha),
         ("ThresholdedRelu", 10): lambda e, x, alpha: e.emit("threshold", x, threshold=alpha, value=0.0),
         ("HardSigmoid", 6): _hard_sigmoid,
+        ("PRelu", 6): _legacy_prelu,
+        ("PRelu", 7): _prelu,
         ("Gelu", 20): lambda e, x, approximate: e.emit("gelu", x, approximate=approximate),
         ("Swish", 24): _swish,
         ("Shrink", 9): _shrink,
@@ -207,6 +208,21 @@ def _hard_sigmoid(e: Emitter, x: Value, alpha: float, beta: float) -> Value:
     dtype = x.tensor.dtype
     line = e.emit("add", e.emit("mul", x, e.constant(alpha, dtype)), e.constant(beta, dtype))
     return e.emit("clamp", line, min=0.0, max=1.0)
+
+
+def _prelu(e: Emitter, x: Value, slope: Value) -> Value:
+    """x above 0, else slope * x; the slope is broadcast to x."""
+    if x.tensor.dtype.is_float:
+        return e.emit("prelu", x, slope)
+    zero = e.constant(0, x.tensor.dtype)
+    return e.emit("where", e.emit("less", x, zero), e.emit("mul", x, slope), x)
+
+
+def _legacy_prelu(e: Emitter, x: Value, slope: Value) -> Value:
+    """Version 6: a slope with one axis is one a channel, or one for all."""
+    if slope.tensor.rank == 1 and slope.tensor.shape != (1,) and x.tensor.rank > 2:
+        slope = e.unsqueeze(slope, tuple(range(1, x.tensor.rank - 1)))
+    return _prelu(e, x, slope)
 
 
 def _swish(e: Emitter, x: Value, alpha: float) -> Value:

@@ -1,11 +1,10 @@
-"""The rest of neural networks: operators that only training makes something of."""
+"""The rest of neural networks: what only training makes something of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from hidet import dtypes
-from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.onnx.emitter import Emitter
 from hidet.onnx.mapping import Handler, Key
@@ -29,9 +28,16 @@ def _kept(e: Emitter, x: Value) -> tuple[Value, ...]:
 def _dropout(
     e: Emitter, x: Value, ratio: Value | None = None, training_mode: Value | None = None, seed: int | None = None
 ) -> tuple[Value, ...]:
-    """Nothing is dropped outside of training, or with a ratio of 0."""
+    """Nothing is dropped outside of training. In training each element is, with probability `ratio` (0.5 by default),
+    and the others are divided by 1 - ratio."""
     if training_mode is None or not e.number(training_mode, "training_mode"):
         return _kept(e, x)
-    if ratio is not None and e.number(ratio, "the ratio") == 0:
+    if ratio is not None and e.contents(ratio) is not None and e.number(ratio, "the ratio") == 0:
         return _kept(e, x)
-    raise UnsupportedOp("Dropout in training mode", hint="export the model for inference")
+    key, offset, stream = e.random_source(None if seed is None else float(seed))
+    wide = dtypes.f32 if x.tensor.dtype.bits < 32 else x.tensor.dtype
+    share = e.constant(0.5, wide) if ratio is None else e.cast(ratio, wide)
+    drawn = e.emit("rand", key, offset, shape=x.tensor.shape, dtype=wide, stream=stream)
+    mask = e.emit("greater_equal", drawn, share)
+    grown = e.cast(e.emit("div", e.cast(x, wide), e.emit("sub", e.constant(1.0, wide), share)), x.tensor.dtype)
+    return e.emit("where", mask, grown, e.constant(0, x.tensor.dtype)), mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from hidet import dims, dtypes
 from hidet.dtypes import DType
@@ -23,6 +24,7 @@ def handlers() -> Mapping[Key, Handler]:
         rows[name, 13] = _over_axis(fold)
     return {
         **rows,
+        ("BatchNormalization", 1): _batch_norm_before_7,
         ("BatchNormalization", 7): _batch_norm_before_14,
         ("BatchNormalization", 14): _batch_norm,
         ("InstanceNormalization", 6): lambda e, x, scale, bias, epsilon: e.emit(
@@ -69,6 +71,23 @@ def _over_trailing_axes(fold: Fold) -> Handler:
         return e.reshape(fold(e, flat, place), shape)
 
     return handler
+
+
+def _batch_norm_before_7(
+    e: Emitter,
+    x: Value,
+    scale: Value,
+    bias: Value,
+    mean: Value,
+    variance: Value,
+    is_test: int = 0,
+    consumed_inputs: Any = None,
+    **attributes: Any,
+) -> Value:
+    """Training unless `is_test`; before version 6 there was `consumed_inputs`, which said nothing."""
+    if not is_test:
+        raise UnsupportedOp("BatchNormalization before version 7 in training mode (is_test is 0)")
+    return _batch_norm_before_14(e, x, scale, bias, mean, variance, **attributes)
 
 
 def _batch_norm_before_14(

@@ -20,7 +20,8 @@ KINDS = ("node", "real", "simple", "pytorch-converted", "pytorch-operator")
 class Outcome:
     """One test.
 
-    result: "pass", "wrong" (outputs differ) or "fail" (an error). reason: the first line of the error. operators: those
+    result: "pass"; "wrong" (outputs differ); "random" (they differ, but the model draws random numbers and the recorded
+    outputs are another generator's); or "fail" (an error). reason: the first line of the error. operators: those
     of the model. classes: how many nodes were compiled in which way. seconds: of wall time.
     """
 
@@ -58,6 +59,7 @@ def run_case(case: Any) -> Outcome:
     operators: tuple[str, ...] = ()
     classes: dict[str, int] = {}
     result, reason = "pass", ""
+    prepared: Any = None
     try:
         model, data_sets = load_case(case)
         operators = tuple(sorted({node.op_type for node in model.graph.node}))
@@ -68,11 +70,20 @@ def run_case(case: Any) -> Outcome:
         classes = _classes(prepared.runner)
     except AssertionError as error:
         result, reason = "wrong", _first_line(error)
+        if _draws_numbers(prepared.runner):
+            result = "random"
     except HidetError as error:
         result, reason = "fail", f"{type(error).__name__}: {_first_line(error)}"
     except Exception as error:  # noqa: BLE001 - a crash is an outcome, too
         result, reason = "fail", f"uncaught {type(error).__name__}: {_first_line(error)}"
     return Outcome(case.name, result, reason, operators, classes, time.perf_counter() - start)
+
+
+def _draws_numbers(runner: Any) -> bool:
+    from hidet.ops.random import SPECS
+
+    drawing = {spec.name for spec in SPECS}
+    return any(node.op.name in drawing for graph in runner.graphs for node in graph.nodes)
 
 
 def _classes(runner: Any) -> dict[str, int]:

@@ -12,12 +12,12 @@ CLASSES = ("scheduled", "fallback", "routine", "host", "eager")
 
 def summary(outcomes: Sequence[Outcome]) -> str:
     """Counts, and the tests that do not pass by reason."""
-    counts = {result: sum(1 for o in outcomes if o.result == result) for result in ("pass", "wrong", "fail")}
+    counts = {result: sum(1 for o in outcomes if o.result == result) for result in ("pass", "wrong", "random", "fail")}
     by_reason: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.result != "pass":
             by_reason.setdefault(f"{outcome.result}: {outcome.reason}", []).append(outcome.name)
-    lines = [f"{len(outcomes)} tests: {counts['pass']} pass, {counts['wrong']} wrong, {counts['fail']} fail"]
+    lines = [f"{len(outcomes)} tests: {', '.join(f'{count} {result}' for result, count in counts.items())}"]
     for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         lines.append(f"{len(names):5} {reason}")
         lines.append(f"      {', '.join(sorted(names)[:4])}")
