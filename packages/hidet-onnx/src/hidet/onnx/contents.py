@@ -26,6 +26,7 @@ class Contents:
 
     constants: the builder's. given: elements of inputs that may be used, which makes the graph right for these only.
     used: those inputs of `given` that were. wanted: inputs whose elements were asked for and are not known.
+    outer: for inputs of a sub-graph the value of the graph around it that they are, and what is known there.
     """
 
     constants: Mapping[Value, Constant]
@@ -34,6 +35,7 @@ class Contents:
     wanted: set[Value] = field(default_factory=set)
     inputs: set[Value] = field(default_factory=set)
     producers: dict[Value, Node] = field(default_factory=dict)
+    outer: dict[Value, tuple[Contents, Value]] = field(default_factory=dict)
     _known: dict[Value, Any] = field(default_factory=dict)
 
     def note(self, nodes: Sequence[Node]) -> None:
@@ -66,6 +68,9 @@ class Contents:
         if value in self.inputs:
             self.wanted.add(value)
             return None
+        if value in self.outer:
+            around, source = self.outer[value]
+            return around.of(source)
         node = self.producers.get(value)
         return None if node is None else self._computed(node, value)
 

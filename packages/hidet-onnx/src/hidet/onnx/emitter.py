@@ -222,6 +222,9 @@ def _sources(value: Value, known: Contents) -> set[Value]:
         seen.add(current)
         if current in known.inputs and current not in known.given:
             found.add(current)
+        if current in known.outer:
+            around, source = known.outer[current]
+            found |= _sources(source, around)
         node = known.producers.get(current)
         if node is not None:
             waiting += node.values

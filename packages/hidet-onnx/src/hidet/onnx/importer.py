@@ -120,6 +120,23 @@ class Body:
             scope.define(entry.name, item)
         return self.importer.graph(self.proto, scope)
 
+    def write(self, emitter: Emitter, items: Sequence[Item], outer: Mapping[str, Item]) -> tuple[Item, ...]:
+        """Write the sub-graph's nodes into a graph of their own, and return its outputs.
+
+        emitter: writes into that graph. items: the sub-graph's inputs there. outer: what the names that it reads from
+        around it are there.
+        """
+        scope = Scope(None)
+        for name, item in outer.items():
+            scope.define(name, item)
+        importer = self.importer
+        kept = importer.builder, importer.emitter
+        importer.builder, importer.emitter = emitter.builder, emitter
+        try:
+            return self.inline(items, scope)
+        finally:
+            importer.builder, importer.emitter = kept
+
     def captures(self) -> tuple[str, ...]:
         """Names of outer values that the sub-graph reads, in order of their first use."""
         return tuple(_captured(self.proto))

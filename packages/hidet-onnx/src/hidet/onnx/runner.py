@@ -27,22 +27,26 @@ MAX_COMPILED = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    """A compiled model, right for the elements of its bound inputs."""
+    """A compiled model, right for the elements of its bound inputs and for these shapes."""
 
     model: ImportedModel
     compiled: CompiledGraph
     bound: Mapping[str, Any]
+    shapes: Mapping[str, Sequence[int]]
 
     def fits(self, arrays: Mapping[str, Any]) -> bool:
-        """Whether bound inputs have the same elements again."""
+        """Whether inputs have these shapes, and bound inputs the same elements, again."""
+        if any(arrays[name].shape != shape for name, shape in self.shapes.items()):
+            return False
         return all(_same(arrays[name], array) for name, array in self.bound.items())
 
 
 class OnnxRunner:
     """Runs a model on numpy arrays.
 
-    It is compiled at once. A model whose shapes depend on elements of an input (the shape given to Reshape), or whose
-    inputs have no declared rank, is compiled at the first call, and again for other such elements.
+    It is compiled at once. A model whose shapes depend on elements of an input (the shape given to Reshape), whose
+    inputs have no declared rank, or whose branches differ in more than extents, is compiled at the first call, and
+    again for other such elements or shapes.
     """
 
     def __init__(
@@ -118,7 +122,7 @@ class OnnxRunner:
     def _compile(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any]) -> _Program:
         imported = import_model(self._model, self._ctx, shapes=shapes, values=values)
         compiled = compile_graph(imported.graph, self._ctx)
-        return _Program(imported, compiled, {name: values[name].copy() for name in imported.bound})
+        return _Program(imported, compiled, {name: values[name].copy() for name in imported.bound}, shapes)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -21,6 +21,8 @@ None for an output that nobody asks for (`emitter.node.is_wanted`). It raises a 
     random, loss               random numbers, losses
     recurrent, attention       LSTM, GRU, RNN; attention and its caches
     linear_algebra, ml         matrices as a whole, Einsum; domain ai.onnx.ml
+    control                    branches and loops
+    selection                  results whose number depends on data
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ FAMILIES = (
     "ml",
     "recurrent",
     "attention",
+    "control",
+    "selection",
 )
 
 NEWEST_OPSET = 28

@@ -8,7 +8,7 @@ from hidet import dims
 from hidet.dims import Dim, prove_equal
 from hidet.errors import ImportFailed
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
+from hidet.onnx.emitter import Emitter, ValueNeeded
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.mapping.create import require_size
 
@@ -87,9 +87,11 @@ def _axes(e: Emitter, axes: Value | None) -> tuple[int, ...] | None:
 
 
 def _squeeze(e: Emitter, x: Value, axes: Sequence[int] | None) -> Value:
-    """Without axes, all that are known to have extent 1."""
+    """Without axes, all of extent 1: ValueNeeded where a size that may be 1 is not known."""
     rank = x.tensor.rank
     if axes is None:
+        if any(extent != 1 and prove_equal(extent, 1) is not False for extent in x.tensor.shape):
+            raise ValueNeeded(f"which axes of {x.type} have extent 1 must be known before the model runs", ())
         gone = tuple(axis for axis, extent in enumerate(x.tensor.shape) if extent == 1)
     else:
         gone = tuple(sorted({normal_axis(e, axis, rank) for axis in axes}))
