@@ -126,11 +126,11 @@ class Evaluation:
             return (a[:, None].astype(np.uint64) >> np.arange(node.lanes, dtype=np.uint64)) & np.uint64(1) != 0
         return bitcast(a, node.a.dtype, node.dtype, isinstance(node.type, VectorType))
 
-    def place(self, buffer: e.Expr, indices: Sequence[e.Expr], lanes: Lanes) -> Pointers:
-        """The pointers to the elements at `indices`."""
+    def place(self, buffer: e.Expr, indices: Sequence[e.Expr], lanes: Lanes, accessed: bool = True) -> Pointers:
+        """The pointers to the elements at `indices`, which are `accessed` or only pointed to."""
         base = self.value(buffer, lanes)
         where = [self.value(index, lanes) for index in indices]
-        return base.element(where) if isinstance(base, View) else base.moved(where[0])
+        return base.element(where, accessed) if isinstance(base, View) else base.moved(where[0])
 
     def load(self, node: e.Load, lanes: Lanes) -> Any:
         pointers = self.place(node.buffer, node.indices, lanes)
@@ -147,7 +147,7 @@ class Evaluation:
         return result
 
     def address(self, node: e.AddressOf, lanes: Lanes) -> Any:
-        return self.place(node.buffer, node.indices, lanes).cast(node.dtype)
+        return self.place(node.buffer, node.indices, lanes, accessed=False).cast(node.dtype)
 
     def call(self, node: e.Call, lanes: Lanes) -> Any:
         return self.activation.call_now(self, node, lanes)

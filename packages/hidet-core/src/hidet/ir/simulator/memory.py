@@ -110,12 +110,13 @@ class View:
     strides: tuple[Array, ...]
     lanes: int
 
-    def element(self, indices: Sequence[Array]) -> Pointers:
-        """The pointers to one element each. LaunchError, in `OutOfBounds`, when an index lies outside its axis."""
+    def element(self, indices: Sequence[Array], accessed: bool) -> Pointers:
+        """The pointers to one element each. RowError when an index lies outside its axis and the element is
+        `accessed`: an address alone may lie anywhere."""
         place: Array = np.zeros(1, np.int64)
         for axis, (index, extent, stride) in enumerate(zip(indices, self.shape, self.strides, strict=True)):
             outside = (index < 0) | (index >= extent)
-            if outside.any():
+            if accessed and outside.any():
                 row = int(np.flatnonzero(outside)[0])
                 where = tuple(int(i[row if len(i) > 1 else 0]) for i in indices)
                 size = int(extent[row if len(extent) > 1 else 0])

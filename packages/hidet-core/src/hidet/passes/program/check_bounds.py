@@ -1,0 +1,232 @@
+"""Checks of every index of an array in kernels, for debugging on a device that has no such checks.
+
+An access outside its array is neither made nor ends the kernel: a read gives element 0, a write is left out, and the
+first thread that meets one notes it in `FAULT_WORDS` words of memory, which the caller reads after the launch. So the
+device stays usable. Arrays have a shape; what is reached through pointers and addresses is not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hidet import dtypes
+from hidet.errors import LaunchError, ScheduleError
+from hidet.ir import build
+from hidet.ir import expr as e
+from hidet.ir import stmt as s
+from hidet.ir.func import Function, Module
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.node import IRNode
+from hidet.ir.types import BufferType, PointerType
+from hidet.ir.visit import rewrite, walk
+from hidet.loc import Loc
+
+FAULT_WORDS = 7
+"""i32 words, all zero, that a launch with checks is given: number of the failed check from 1, then x, y and z of block
+and thread."""
+
+_NOTE = "hidet_note_fault"
+_AXES = ("x", "y", "z")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One access: what it is, as text, in which function, and where in the user's script (None where unknown)."""
+
+    function: str
+    text: str
+    loc: Loc | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckedModule:
+    """A module whose host functions take one more argument, last: a pointer to `FAULT_WORDS` i32 words on the device.
+
+    checks: number 1 is the first.
+    """
+
+    module: Module
+    checks: tuple[Check, ...]
+
+
+def check_bounds(module: Module) -> CheckedModule:
+    """`module` with checks in its kernels that are launched with blocks of threads, and in what they call.
+
+    ScheduleError for a module that calls kernels or host functions of other modules: their checks would go nowhere.
+    """
+    if module.externals:
+        raise ScheduleError(
+            f"module {module.entry} is linked to {', '.join(module.externals)}, whose accesses would not be checked",
+            hint="check modules before they are linked",
+        )
+    kept = _without_threads(module)
+    checks: list[Check] = []
+    functions = [
+        function if function.name in kept else _Checker(function, module, kept, checks).run()
+        for function in module.functions
+    ]
+    return CheckedModule(replace(module, functions=(_note_function(), *functions)), tuple(checks))
+
+
+def fault_error(checks: Sequence[Check], words: Sequence[int]) -> LaunchError | None:
+    """The error that the words of a finished launch tell of; None when all accesses were inside their arrays."""
+    number, *where = (int(word) for word in words)
+    if number == 0:
+        return None
+    check = checks[number - 1]
+    block, thread = (", ".join(map(str, part)) for part in (where[:3], where[3:]))
+    return LaunchError(
+        f"in {check.function}, block ({block}), thread ({thread}): {check.text} lies outside of the array",
+        loc=check.loc,
+        hint="results of this launch are wrong; the device is still usable",
+    )
+
+
+def _without_threads(module: Module) -> frozenset[str]:
+    """Functions without checks: kernels of the CPU, and device functions that only those or nobody calls."""
+    threaded = {
+        node.kernel
+        for function in module.functions
+        for node in walk(function.body)
+        if isinstance(node, s.Launch) and node.block
+    }
+    callees: Mapping[str, set[str]] = {
+        function.name: {node.callee for node in walk(function.body) if isinstance(node, e.Call)}
+        for function in module.functions
+    }
+    pending = list(threaded)
+    while pending:
+        more = {name for name in callees.get(pending.pop(), set()) if name in callees} - threaded
+        threaded |= more
+        pending.extend(more)
+    names = {function.name for function in module.functions if function.kind != "host"}
+    return frozenset(names - threaded)
+
+
+def _note_function() -> Function:
+    """Notes a fault unless one is noted already."""
+    faults, number = e.Var("faults", PointerType(dtypes.i32)), e.Var("number", dtypes.i32)
+    before = intrinsic_call("cuda.atomic_compare_exchange", faults, e.Const(0, dtypes.i32), number)
+    places = [f"{what}.{axis}" for what in ("block_idx", "thread_idx") for axis in _AXES]
+    notes = [
+        s.Store(faults, (build.index(1 + word),), intrinsic_call(f"cuda.{place}")) for word, place in enumerate(places)
+    ]
+    first = e.Binary("eq", before, e.Const(0, dtypes.i32), dtypes.boolean)
+    return Function(_NOTE, (faults, number), s.If(first, build.seq(notes)), "device")
+
+
+class _Checker:
+    """One function. `kept`: functions that take no words for faults. Found checks go to `checks`."""
+
+    def __init__(self, function: Function, module: Module, kept: frozenset[str], checks: list[Check]) -> None:
+        self.function = function
+        self.kept = kept
+        self.checks = checks
+        self.faults = e.Var("faults", PointerType(dtypes.i32))
+        self._own = {other.name for other in module.functions} - kept
+
+    def run(self) -> Function:
+        """The function with checks, and with the words as last parameter."""
+        body = self.stmt(self.function.body)
+        return replace(self.function, params=(*self.function.params, self.faults), body=body)
+
+    def stmt(self, node: s.Stmt) -> s.Stmt:
+        """A statement with the checks of its expressions before it."""
+        if isinstance(node, s.Seq):
+            return build.seq(self.stmt(child) for child in node.stmts)
+        if isinstance(node, s.Launch | s.Invoke):
+            name = node.kernel if isinstance(node, s.Launch) else node.function
+            return replace(node, arguments=(*node.arguments, self.faults)) if name in self._own else node
+        if self.function.kind == "host":
+            return node.rebuild(lambda child: self.stmt(child) if isinstance(child, s.Stmt) else child)  # type: ignore[no-any-return]
+        if isinstance(node, s.While):
+            leave = s.If(build.unary("lnot", self.safe(node.condition)), s.Break())
+            before = self.notes([node.condition], node.loc)
+            body = build.seq([*before, leave, self.stmt(node.body)])
+            return s.While(e.Const(True, dtypes.boolean), body, node.loc)
+        roots = [child for child in node.children() if isinstance(child, e.Expr)]
+        before = self.notes(roots, getattr(node, "loc", None))
+        rebuilt = node.rebuild(lambda child: self.stmt(child) if isinstance(child, s.Stmt) else self.safe(child))
+        if isinstance(node, s.Store):
+            inside = _inside(node.buffer, node.indices, node.value.lanes)
+            if inside is not None:
+                before += [self.note(node, inside, (), node.loc)]
+                rebuilt = s.If(self.safe(inside), rebuilt)
+        return build.seq([*before, rebuilt]) if before else rebuilt
+
+    def safe(self, root: e.Expr) -> e.Expr:
+        """An expression whose accesses outside of arrays are of element 0, and whose calls pass the words on."""
+
+        def change(node: IRNode) -> IRNode | None:
+            if isinstance(node, e.Load):
+                inside = _inside(node.buffer, node.indices, node.lanes)
+                if inside is None:
+                    return None
+                indices = tuple(build.select(inside, index, build.index(0)) for index in node.indices)
+                return replace(node, indices=indices)
+            if isinstance(node, e.Call) and node.callee in self._own:
+                return replace(node, arguments=(*node.arguments, self.faults))
+            return None
+
+        return rewrite(root, change)
+
+    def notes(self, roots: Sequence[e.Expr], loc: Loc | None) -> list[s.Stmt]:
+        """Statements that note accesses of expressions outside of their arrays, as far as they would be made."""
+        return [
+            self.note(node, inside, guards, loc)
+            for root in roots
+            for node, guards in _guarded(root, ())
+            if isinstance(node, e.Load)
+            for inside in [_inside(node.buffer, node.indices, node.lanes)]
+            if inside is not None
+        ]
+
+    def note(self, node: IRNode, inside: e.Expr, guards: tuple[e.Expr, ...], loc: Loc | None) -> s.Stmt:
+        """Note a fault where `guards` hold and `inside` does not."""
+        self.checks.append(Check(self.function.name, _text(node), loc))
+        number = e.Const(len(self.checks), dtypes.i32)
+        call = s.Evaluate(e.Call(_NOTE, (self.faults, number), None))  # type: ignore[arg-type]  # gives no value
+        result: s.Stmt = s.If(build.unary("lnot", self.safe(inside)), call)
+        for guard in reversed(guards):
+            result = s.If(self.safe(guard), result)
+        return result
+
+
+def _inside(buffer: e.Expr, indices: Sequence[e.Expr], lanes: int) -> e.Expr | None:
+    """Whether indices lie in the shape of an array; None for a pointer. Of several elements of an array with one axis
+    the last one counts."""
+    type_ = buffer.type
+    if not isinstance(type_, BufferType):
+        return None
+    conditions = []
+    for index, extent in zip(indices, type_.shape, strict=True):
+        end = extent if len(indices) > 1 or type_.lanes > 1 else extent - (lanes - 1)
+        conditions += [index >= 0, index < end]
+    return build.logical_and(*conditions) if conditions else None
+
+
+def _guarded(node: e.Expr, guards: tuple[e.Expr, ...]) -> Iterator[tuple[e.Expr, tuple[e.Expr, ...]]]:
+    """Every part of an expression, with the conditions under which it is evaluated; inner parts first."""
+    if isinstance(node, e.Select) and node.condition.lanes == 1:
+        yield from _guarded(node.condition, guards)
+        yield from _guarded(node.a, (*guards, node.condition))
+        yield from _guarded(node.b, (*guards, build.unary("lnot", node.condition)))
+    elif isinstance(node, e.Binary) and node.op in ("land", "lor") and node.lanes == 1:
+        yield from _guarded(node.a, guards)
+        yield from _guarded(node.b, (*guards, node.a if node.op == "land" else build.unary("lnot", node.a)))
+    else:
+        for child in node.children():
+            if isinstance(child, e.Expr):
+                yield from _guarded(child, guards)
+    yield node, guards
+
+
+def _text(node: IRNode) -> str:
+    """An access as the user knows it."""
+    from hidet.ir.printer import print_expr
+
+    if isinstance(node, s.Store):
+        node = e.Load(node.buffer, node.indices, node.value.type)
+    assert isinstance(node, e.Expr)
+    return print_expr(node)
