@@ -79,9 +79,10 @@ class ExpressionTranslator:
         """Errors inside get the place of `node`, unless they have one."""
         try:
             yield
+        except ScriptError as error:
+            error.loc = error.loc or self.place(node)
+            raise
         except HidetError as error:
-            if isinstance(error, ScriptError) and error.loc is not None:
-                raise
             raise ScriptError(error.message, loc=self.place(node), hint=error.hint) from error
         except USUAL_ERRORS as error:
             text = ast.unparse(node).splitlines()[0]
@@ -97,8 +98,7 @@ class ExpressionTranslator:
         try:
             return case(self, node)
         except ScriptError as error:
-            if error.loc is None:
-                raise ScriptError(error.message, loc=self.place(node), hint=error.hint) from error
+            error.loc = error.loc or self.place(node)
             raise
         except HidetError as error:
             raise ScriptError(error.message, loc=self.place(node), hint=error.hint) from error

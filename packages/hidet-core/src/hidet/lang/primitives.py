@@ -10,12 +10,13 @@ from hidet.errors import DTypeError, ScriptError, ShapeError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Expr, Load, Var
+from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.print_format import check_format
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, MemorySpace, PointerType, VectorType, with_lanes
 from hidet.lang import operators
 from hidet.lang.layout import Layout, constant_size, is_row_major, row_major
-from hidet.lang.types import TensorKind, value_type
+from hidet.lang.types import TensorKind, dtype_of, value_type
 from hidet.lang.values import TensorValue, tensor_of
 
 if TYPE_CHECKING:
@@ -198,6 +199,12 @@ def _printf(translator: ExpressionTranslator, text: Any, *values: Any) -> None:
     translator.stmts.append(s.Print(text, shown))
 
 
+def _dynamic_shared_memory(translator: ExpressionTranslator, byte_offset: Any, dtype: Any = "uint8") -> Expr:
+    """A pointer into the shared memory that `attrs.cuda.dynamic_smem_bytes` asks for."""
+    start = intrinsic_call("cuda.dynamic_shared_memory", operators.index(byte_offset))
+    return operators.cast(start, PointerType(dtype_of(dtype), "shared"))
+
+
 def _only_in_loops(translator: ExpressionTranslator, *arguments: Any, **keywords: Any) -> None:
     raise ScriptError("this is what a for loop goes over, not a value")
 
@@ -240,6 +247,7 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "fma": _fma,
     "if_then_else": _select,
     "printf": _printf,
+    "dynamic_shared_memory": _dynamic_shared_memory,
     "static": _static,
     "grid": _only_in_loops,
     "unroll": _only_in_loops,

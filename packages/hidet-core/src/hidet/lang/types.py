@@ -129,6 +129,13 @@ def dtype_of(given: object) -> DType:
     return found
 
 
+def __getattr__(name: str) -> Any:
+    kind = kind_named(name)
+    if kind is None:
+        raise AttributeError(f"module 'hidet.lang.types' has no attribute {name!r}")
+    return kind
+
+
 _SCALARS = {name: entry for entry in dtypes.ALL_DTYPES for name in (entry.name, entry.short)}
 _SCALARS |= {"boolean": dtypes.boolean, "float8_e4m3": dtypes.f8e4m3, "tfloat32": dtypes.tf32}
 SCALAR_NAMES = tuple(_SCALARS)

@@ -11,11 +11,13 @@ from hidet.cuda.codegen.prelude import Prelude
 from hidet.cuda.codegen.spelling import CNames, element_type
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
+from hidet.ir import build
 from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.func import Function
 from hidet.ir.node import IRNode
-from hidet.ir.types import BufferType
+from hidet.ir.print_format import c_format, promoted
+from hidet.ir.types import BufferType, PointerType
 from hidet.loc import Loc
 
 STATIC_SHARED_BYTES = 48 * 1024
@@ -181,6 +183,12 @@ class FunctionEmitter(ExpressionEmitter):
         arguments = f"{c_string(node.message)}, {c_string(place)}, {row}, {c_string(self.function.name)}, 1"
         self.line(f"if (!{condition.inside(15)}) __assertfail({arguments});")
 
+    def _print(self, node: s.Print) -> None:
+        # CUDA's printf takes what C's takes (CUDA C++ Programming Guide, Formatted Output).
+        values = [v if isinstance(v.type, PointerType) else build.cast(v, promoted(v.dtype)) for v in node.values]
+        self.begin(*values)
+        self.line(f"printf({', '.join([c_string(c_format(node.text)), *map(self.text, values)])});")
+
     def _host_only(self, node: s.Stmt) -> None:
         raise CodegenError(f"{type(node).__name__.lower()} stands in a kernel; only host functions launch and invoke")
 
@@ -277,6 +285,7 @@ _CASES: dict[type, Callable[[FunctionEmitter, Any], None]] = {
     s.Return: FunctionEmitter._return,
     s.Evaluate: FunctionEmitter._evaluate,
     s.Assert: FunctionEmitter._assert,
+    s.Print: FunctionEmitter._print,
     s.Launch: FunctionEmitter._host_only,
     s.Invoke: FunctionEmitter._host_only,
 }

@@ -96,7 +96,9 @@ __device__ __forceinline__ {name} to_{name}(float a) {{
 
 
 _LANES = """// Aligned to its size up to 16 bytes, the widest access, where that is a power of two.
-constexpr int lanes_align(int element, int size) { return size & (size - 1) ? element : size < 16 ? size : 16; }
+__device__ constexpr int lanes_align(int element, int size) {
+  return size & (size - 1) ? element : size < 16 ? size : 16;
+}
 template <class T, int N> struct __align__(lanes_align(sizeof(T), sizeof(T) * N)) Lanes { T lane[N]; };
 template <class T, int N, class F> __device__ __forceinline__ Lanes<T, N> lanes(F f) {
   Lanes<T, N> r;

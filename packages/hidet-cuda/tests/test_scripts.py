@@ -1,0 +1,135 @@
+"""Scripts as CUDA C++ that NVRTC accepts."""
+
+from __future__ import annotations
+
+import hidet
+from hidet.cuda.codegen.module import emit_module
+from hidet.cuda.nvrtc import Cubin, compile_cubin
+from hidet.lang import (
+    as_tensor_pointer,
+    attrs,
+    auto_map,
+    f16,
+    f32,
+    i32,
+    local_layout,
+    printf,
+    register_tensor,
+    row_major,
+    shared_tensor,
+    spatial,
+    unroll,
+)
+from hidet.lang.cuda import (
+    atomic_add,
+    blockIdx,
+    cp_async,
+    cp_async_commit_group,
+    cp_async_wait_group,
+    dynamic_shared_memory,
+    lane_idx,
+    load_constant,
+    load_matrix_x4,
+    mma,
+    shfl_down_sync,
+    syncthreads,
+    threadIdx,
+)
+
+
+def compiled(module: hidet.lang.ScriptModule) -> tuple[str, Cubin]:
+    """The CUDA C++ of a script module, and its machine code for sm_80."""
+    source = emit_module(module.ir_module(), 80)
+    return source.text, compile_cubin(source, "sm_80")
+
+
+def test_threads_print() -> None:
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def show(x: f16[32]):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 32
+            printf("%d: %f%%\n", threadIdx.x, x[threadIdx.x])
+
+    text, _ = compiled(module)
+    assert r'printf("%lld: %f%%\012", (long long)(int)threadIdx.x, ' in text
+
+
+def test_a_tiled_matmul_keeps_its_registers() -> None:
+    block_m, block_n, block_k = 64, 64, 8
+    tiles = spatial(16, 16).repeat(4, 4)
+
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def relu(x: f32) -> f32:
+            return x if x > 0.0 else 0.0
+
+        @hidet.script
+        def matmul(a_ptr: ~f32, b_ptr: ~f32, c_ptr: ~f32, m_size: i32, n_size: i32, k_size: i32):
+            attrs.cuda.block_dim = 256
+            attrs.cuda.grid_dim = (m_size + block_m - 1) // block_m, (n_size + block_n - 1) // block_n
+            a = as_tensor_pointer(a_ptr, "float32", [m_size, k_size])
+            b = as_tensor_pointer(b_ptr, "float32", [k_size, n_size])
+            c = as_tensor_pointer(c_ptr, "float32", [m_size, n_size])
+            smem_a = shared_tensor("float32", [block_m, block_k])
+            smem_b = shared_tensor("float32", [block_k, block_n])
+            regs_c = register_tensor("float32", layout=local_layout(16, 16) * row_major(4, 4))
+            offset_m, offset_n = blockIdx.x * block_m, blockIdx.y * block_n
+            for i, j in tiles.on(threadIdx.x):
+                regs_c[i, j] = 0.0
+            for k0 in range((k_size + block_k - 1) // block_k):
+                for i, k in auto_map(block_m, block_k, workers=256).on(threadIdx.x):
+                    smem_a[i, k] = a.read([offset_m + i, k0 * block_k + k], protected=True)
+                for k, j in auto_map(block_k, block_n, workers=256).on(threadIdx.x):
+                    smem_b[k, j] = b.read([k0 * block_k + k, offset_n + j], protected=True)
+                syncthreads()
+                for k in range(block_k):
+                    for i, j in tiles.on(threadIdx.x):
+                        regs_c[i, j] += smem_a[i, k] * smem_b[k, j]
+                syncthreads()
+            for i, j in tiles.on(threadIdx.x):
+                c.write([offset_m + i, offset_n + j], relu(regs_c[i, j]), protected=True)
+
+    _, cubin = compiled(module)
+    usage = cubin.usage["matmul"]
+    assert (usage.stack_bytes, usage.spill_bytes, usage.shared_bytes) == (0, 0, 4096)
+    assert not cubin.remarks
+
+
+def test_copies_tensor_cores_and_warps() -> None:
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def clear(p: ~f32, n: i32):
+            p[n] = 0.0
+
+        @hidet.script
+        def kernel(x: f16[128, 128], out: f32[128], count: ~i32):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 128
+            attrs.cuda.dynamic_smem_bytes = 128 * 4
+            tile = shared_tensor(f16, [64, 64], layout=row_major(64, 64).swizzle(1, 0, 0))
+            flat = dynamic_shared_memory(0, f32)
+            regs = register_tensor(f16, [8])
+            acc = register_tensor(f32, [4])
+            clear(~flat[0], threadIdx.x)
+            for i in unroll(4):
+                acc[i] = 0.0
+            cp_async(~tile[threadIdx.x % 64, 0], ~x[threadIdx.x, 0], 16)
+            cp_async_commit_group()
+            cp_async_wait_group(0)
+            syncthreads()
+            load_matrix_x4(~regs[0], ~tile[threadIdx.x % 16, 0])
+            mma.m16n8k16.f32.f16.f16(acc, regs, ~regs[4])
+            total = acc[0] + flat[threadIdx.x]
+            for step in (16, 8, 4, 2, 1):
+                total += shfl_down_sync(0xFFFFFFFF, total, step)
+            if lane_idx() == 0:
+                old = atomic_add(~count[0], 1)
+                out[old] = total + load_constant(~out[0], lanes=4)[1]
+
+    text, _ = compiled(module)
+    assert text.count("__shfl_down_sync") == 5
+    assert "cuda_mma_m16n8k16_f32_f16_f16(acc, regs, regs + 4);" in text
