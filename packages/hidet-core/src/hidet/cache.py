@@ -208,9 +208,9 @@ class KernelCache:
         """The key of the entry whose digest starts with `digest`. Raises CacheError if there is not exactly one."""
         keys = [entry.key for entry in self.entries() if entry.path.stem.startswith(digest)]
         if len(keys) != 1:
-            problem = "no entry" if not keys else f"{len(keys)} entries"
+            problem = "no digest of an entry starts" if not keys else f"digests of {len(keys)} entries start"
             raise CacheError(
-                f"{problem} of the kernel cache at {self._directory} start with {digest!r}, expected exactly one",
+                f"{problem} with {digest!r} in the kernel cache at {self._directory}, expected exactly one",
                 hint="give more digits" if keys else "`hidet cache status` shows the directory in use",
             )
         return keys[0]

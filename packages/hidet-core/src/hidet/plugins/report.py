@@ -75,6 +75,10 @@ def _print_details(registry: Registry, record: PluginRecord, console: Console, *
             console.print(problem.traceback, markup=False, highlight=False)
     if not is_verbose:
         return
+    from rich.padding import Padding
+    from rich.text import Text
+
     for kind in record.counts or {}:
         names = [name for (owned, name), owner in registry.owners.items() if owned == kind and owner == record.owner]
-        console.print(f"{record.owner.plugin} {kind}: {', '.join(names)}", markup=False, soft_wrap=True)
+        console.print(f"{record.owner.plugin} {kind}:", markup=False)
+        console.print(Padding(Text(", ".join(names)), (0, 0, 0, 2)))
