@@ -107,8 +107,8 @@ class CompileContext:
 def make_context(target: str = "auto", options: Options | Mapping[str, Any] | None = None) -> CompileContext:
     """A context for a target name; "auto" is the CPU until a graph on another device asks for more.
 
-    "cpu:haswell" names the machine to compile for as well; without that, it is this one. OptionError for an unknown
-    target, machine or option.
+    "cpu:haswell" names the machine to compile for as well, "cuda:1" the device; without that, it is this one, or the
+    first. OptionError for an unknown target, machine or option.
     """
     from hidet.cache import open_cache
     from hidet.plugins.host import load_registry

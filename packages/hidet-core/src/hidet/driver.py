@@ -114,7 +114,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
     functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in segment_symbols(program)}
     if needs_baking(program):
         with clock("prepare"):
-            bundle = bake_prepared(bundle, functions)
+            bundle = bake_prepared(bundle, functions, ctx.target.memory)
     report = CompileReport(
         nodes=count_nodes([scheduled for scheduled, _ in lowering.parts]),
         kernels=len({symbol for scheduled, _ in lowering.parts for symbol in scheduled.modules}),
@@ -127,7 +127,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
         weight_bytes=_bytes_of([*graph.parameters, *graph.constants]),
         prepared_bytes=0 if optimized.prepare is None else _bytes_of(optimized.prepare.results),
     )
-    return CompiledGraph(bundle, functions, report, keep_alive=code)
+    return CompiledGraph(bundle, functions, report, keep_alive=code, memory=ctx.target.memory)
 
 
 class _Lowering:

@@ -16,9 +16,11 @@ from hidet import dims, dtypes
 from hidet.errors import LaunchError, ShapeError
 from hidet.runtime.adapter import NumpyAdapter
 from hidet.runtime.executor import MAX_SHAPE_CLASSES, Executor
+from hidet.runtime.memory import LARGE_ARENA
 from hidet.runtime.plan import ALIGNMENT
 from hidet.runtime.program import (
     ArenaBuffer,
+    ConstantSlot,
     ForeignCall,
     HostProgram,
     InputSlot,
@@ -27,7 +29,6 @@ from hidet.runtime.program import (
     SymbolSource,
     TensorSlot,
 )
-from hidet.runtime.shape_class import LARGE_ARENA
 
 N = dims.symbol("n")
 X, TEMPORARY, RESULT, SIZE = range(4)
@@ -199,3 +200,54 @@ def test_outputs_that_share_memory_are_views_of_one_block() -> None:
     assert np.shares_memory(whole, turned)
     np.testing.assert_array_equal(turned, whole.T)
     assert size == 6
+
+
+class _DeviceAdapter(NumpyAdapter):
+    """Arrays that stand for memory of a device, used in a stream that a test chooses."""
+
+    chosen = 1
+
+    def stream(self) -> int:
+        return self.chosen
+
+
+class _Memory:
+    """Copies constants, and knows which streams were waited for."""
+
+    def __init__(self) -> None:
+        self.finished: list[int] = []
+
+    def upload(self, array: Any) -> tuple[object, int]:
+        copy = array.copy()
+        return copy, copy.ctypes.data
+
+    def finish(self, stream: int) -> None:
+        self.finished.append(stream)
+
+
+def test_on_a_device_each_stream_has_arenas_of_its_own() -> None:
+    seen: dict[int, set[int]] = {}
+
+    def segment(address: int, stream: int) -> None:
+        seen.setdefault(stream, set()).add((ctypes.c_int64 * 4).from_address(address)[TEMPORARY])
+
+    executor = Executor(_program(), {"run": segment}, [], _Memory())
+    adapter = _DeviceAdapter()
+    for adapter.chosen in (1, 2, 1, 2):
+        executor.run([_ramp(8)], adapter)
+    assert [len(addresses) for addresses in seen.values()] == [1, 1]
+    assert not seen[1] & seen[2]
+
+
+def test_constants_of_a_device_lie_in_its_memory() -> None:
+    program = _program(constants=(ConstantSlot(SIZE, 0),), sizes=())
+    array = _ramp(4)
+    addresses: list[int] = []
+
+    def segment(address: int, stream: int) -> None:
+        addresses.append((ctypes.c_int64 * 4).from_address(address)[SIZE])
+
+    executor = Executor(program, {"run": segment}, [array], _Memory())
+    executor.run([_ramp(8)], _DeviceAdapter())
+    assert addresses[0] != array.ctypes.data
+    np.testing.assert_array_equal(_floats(addresses[0], 4), array)

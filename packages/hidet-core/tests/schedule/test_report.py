@@ -37,7 +37,7 @@ graph g(%x: f32[4, 8]):
 def schedule(text):
     """A graph on a target for which nobody offers schedules."""
     registry = load_registry()
-    target = SimpleNamespace(name="none", prefers_channels_last=False, vector_bits=0)
+    target = SimpleNamespace(name="none", prefers_channels_last=False, vector_bits=0, work_item="rows")
     ctx = CompileContext(target=target, registry=registry, options=Options(), cache=open_cache(enabled=False))
     return select_schedules(fuse(parse_graph(text, registry.operators), ctx), ctx)
 

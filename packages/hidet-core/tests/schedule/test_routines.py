@@ -26,7 +26,7 @@ from hidet.schedule.fallback import FallbackRule
 from hidet.schedule.task import Task
 
 Array = np.ndarray[Any, Any]
-TARGET: Any = SimpleNamespace(name="none", prefers_channels_last=False)
+TARGET: Any = SimpleNamespace(name="none", prefers_channels_last=False, work_item="rows")
 TYPES = ["float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "bool"]
 
 

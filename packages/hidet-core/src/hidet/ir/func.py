@@ -14,6 +14,12 @@ FunctionKind = Literal["kernel", "device", "host"]
 EXPORTED = ("export", True)
 """Attribute of a function that is called from outside its module, as the entry is."""
 
+SYMBOL = "symbol."
+"""Begins the name of a call without arguments that gives, as an i64, the address of the symbol named after it.
+
+The symbol is no function of any module: whoever loads the code provides it.
+"""
+
 SHARED = "shared"
 """Key of an attribute of device functions that several programs have in common and call too seldom to inline them.
 

@@ -30,6 +30,9 @@ class TensorAdapter(Protocol):
     def copy(self, target: Any, source: Any) -> None:
         """Copy values."""
 
+    def stream(self) -> int:
+        """Handle of the stream that work on a device is put into; 0 on the host."""
+
     def memory_of(self, tensor: Any) -> object:
         """What keeps the memory from being freed even if the tensor takes other memory; never the tensor itself.
 
@@ -105,6 +108,10 @@ class NumpyAdapter:
     def copy(self, target: Any, source: Any) -> None:
         """Copy values."""
         target[...] = source
+
+    def stream(self) -> int:
+        """None: arrays lie on the host."""
+        return 0
 
     def memory_of(self, tensor: Any) -> object:
         """None: an array has its memory for life."""

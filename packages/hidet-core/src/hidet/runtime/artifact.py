@@ -101,7 +101,8 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
         target=manifest["target"],
         arch=manifest["arch"],
     )
-    return CompiledGraph(bundle, functions, CompileReport(NodeCounts(), 0, modules=len(binaries)), keep_alive=loaded)
+    report = CompileReport(NodeCounts(), 0, modules=len(binaries))
+    return CompiledGraph(bundle, functions, report, keep_alive=loaded, memory=target.memory)
 
 
 def segment_symbols(program: HostProgram) -> list[str]:

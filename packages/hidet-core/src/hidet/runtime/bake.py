@@ -12,6 +12,7 @@ from hidet.runtime.program import ConstantSlot, HostProgram, map_subprograms, pr
 
 if TYPE_CHECKING:
     from hidet.runtime.compiled import CodeBundle
+    from hidet.target import DeviceMemory
 
 
 def needs_baking(program: HostProgram) -> bool:
@@ -19,32 +20,41 @@ def needs_baking(program: HostProgram) -> bool:
     return any(part.prepare is not None and not part.prepare.inputs for part in programs_of(program))
 
 
-def bake_prepared(bundle: CodeBundle, functions: Mapping[str, SegmentFunction]) -> CodeBundle:
+def bake_prepared(
+    bundle: CodeBundle, functions: Mapping[str, SegmentFunction], memory: DeviceMemory | None = None
+) -> CodeBundle:
     """The bundle with results of prepare programs that take no arguments in the place of the constants they alone read.
 
     A saved model then holds packed weights alone and has nothing to prepare when it is loaded. Programs inside steps
-    have no parameters, so that theirs never take arguments.
+    have no parameters, so that theirs never take arguments. memory: of the device the code runs on; None for the host.
     """
     store = list(bundle.constants)
 
     def baked(program: HostProgram) -> HostProgram:
-        return program if program.prepare is None else _baked(program, store, store, functions)
+        return program if program.prepare is None else _baked(program, store, store, functions, memory)
 
     program = map_subprograms(bundle.program, baked)
     kept = bundle.prepare_constants
     if program.prepare is not None and not program.prepare.inputs:
-        program, kept = _baked(program, bundle.prepare_constants, store, functions), ()
+        program, kept = _baked(program, bundle.prepare_constants, store, functions, memory), ()
     return _without_unread(replace(bundle, program=program, constants=tuple(store), prepare_constants=kept))
 
 
 def _baked(
-    program: HostProgram, read: Sequence[Any], store: list[Any], functions: Mapping[str, SegmentFunction]
+    program: HostProgram,
+    read: Sequence[Any],
+    store: list[Any],
+    functions: Mapping[str, SegmentFunction],
+    memory: DeviceMemory | None,
 ) -> HostProgram:
     """The program without its prepare program, whose constants are in `read`; results are added to `store`."""
     assert program.prepare is not None and not program.prepare.inputs
-    executor = Executor(program.prepare, functions, read)
+    executor = Executor(program.prepare, functions, read, memory)
     first = len(store)
-    store += [_flat(result) for result in executor.run((), NumpyAdapter())]
+    if memory is None:
+        store += [_flat(result) for result in executor.run((), NumpyAdapter())]
+    else:
+        store += [memory.download(result) for result in executor.run((), memory.adapter())]
     constants = tuple(ConstantSlot(slot, first + number) for number, slot in enumerate(program.prepared))
     return replace(program, prepare=None, prepared=(), constants=(*program.constants, *constants))
 

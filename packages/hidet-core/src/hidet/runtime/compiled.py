@@ -14,7 +14,7 @@ from hidet.runtime.prepared import PreparedProgram, Versions
 from hidet.runtime.program import HostProgram, NodeCounts
 
 if TYPE_CHECKING:
-    from hidet.target import Binary
+    from hidet.target import Binary, DeviceMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,19 @@ class CompiledGraph:
         functions: Mapping[str, SegmentFunction],
         report: CompileReport,
         keep_alive: object = None,
+        memory: DeviceMemory | None = None,
     ) -> None:
+        """memory: of the device the code runs on; None for the host."""
         self.bundle = bundle
         self._report = report
         self._code = keep_alive
         program = bundle.program
         self._check = ArgumentCheck(program)
-        self._executor = Executor(program, functions, bundle.constants)
+        self._executor = Executor(program, functions, bundle.constants, memory)
         self._prepare = None
         if program.prepare is not None:
             store = bundle.prepare_constants
-            self._prepare = PreparedProgram(program.prepare, program.prepare_inputs, functions, store)
+            self._prepare = PreparedProgram(program.prepare, program.prepare_inputs, functions, store, memory)
 
     def __call__(self, *tensors: Any) -> Any:
         """Run on numpy arrays, or tensors of an installed front-end's framework, in the order of the graph's inputs.

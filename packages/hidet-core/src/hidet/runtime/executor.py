@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hidet.runtime.adapter import TensorAdapter
 from hidet.runtime.control import BranchStep, LoopStep, check_positions, read_sizes
 from hidet.runtime.foreign import call_foreign
 from hidet.runtime.frame import Frame
-from hidet.runtime.memory import HostMemory, Memory
+from hidet.runtime.memory import Allocate, HostMemory, host_arena
 from hidet.runtime.program import (
     Branch,
     ForeignCall,
@@ -31,7 +31,11 @@ from hidet.runtime.shape_class import ResolvedOutput, ShapeClass, SizeEvaluator
 from hidet.runtime.stages import Stage, split_stages
 from hidet.runtime.symbol_values import symbol_reader
 
-SegmentFunction = Callable[[int], object]
+if TYPE_CHECKING:
+    from hidet.target import DeviceMemory
+
+SegmentFunction = Callable[..., object]
+"""Code of a segment: takes the address of the slot table, and on a device the handle of a stream besides."""
 
 MAX_SHAPE_CLASSES = 8
 """Shape classes kept, with their arenas; beyond that the one used longest ago is dropped."""
@@ -45,18 +49,20 @@ class Executor:
         program: HostProgram,
         functions: Mapping[str, SegmentFunction],
         constants: Sequence[Any],
-        memory: Memory | None = None,
+        memory: DeviceMemory | None = None,
     ) -> None:
         """constants: the store of arrays that the program's constants, and those of programs inside, index.
 
-        memory: where the tensors are; None is the memory of this process.
+        memory: of the device where the tensors are; None is the memory of this process.
         """
         self.program = program
-        self._memory = HostMemory() if memory is None else memory
+        self._device = memory
         arrays = [(c.slot, constants[c.index]) for c in program.constants]
         self._host_constants = [(slot, array) for slot, array in arrays if array.dtype.hasobject]
-        self._keep_alive = arrays
-        self._constants = [(slot, array.ctypes.data) for slot, array in arrays if not array.dtype.hasobject]
+        numbers = [(slot, array) for slot, array in arrays if not array.dtype.hasobject]
+        placed = [(slot, *_placed(array, memory)) for slot, array in numbers]
+        self._keep_alive = [arrays, placed]
+        self._constants = [(slot, address) for slot, _, address in placed]
         self._clock = itertools.count(1)
         self._read_symbols = symbol_reader(program.symbols)
         self._tensor_inputs = [(n, i.tensor.slot) for n, i in enumerate(program.inputs) if i.tensor is not None]
@@ -72,7 +78,7 @@ class Executor:
         """What runs a step: the function of a segment, or an object with its programs."""
 
         def callee(inner: SubProgram) -> Executor:
-            return Executor(inner.program, functions, constants, self._memory)
+            return Executor(inner.program, functions, constants, self._device)
 
         if isinstance(step, Branch):
             return BranchStep(step, callee(step.then), callee(step.otherwise))
@@ -98,8 +104,11 @@ class Executor:
     ) -> list[Any]:
         """As `run`, on tensors that have a `shape` and that `pointer` locates; results are tensors of `adapter`."""
         values = self._read_symbols(arguments)
-        shapes = self._first.shape_class(values)
-        execution = shapes.take(self.program.slots, self._constants)
+        # Work in one stream is in order, so an arena may be used again at once, but by its own stream alone.
+        stream: tuple[int, ...] = () if self._device is None else (adapter.stream(),)
+        allocate = host_arena if self._device is None else _allocator(adapter)
+        shapes = self._first.shape_class(values, *stream)
+        execution = shapes.take(self.program.slots, self._constants, allocate)
         table = execution.table
         for number, slot in self._tensor_inputs:
             table[slot] = pointer(arguments[number])
@@ -110,25 +119,32 @@ class Executor:
         self._allocate(shapes, table, adapter, results, storages)
         if self._is_plain:
             for step in self._steps:
-                step(execution.address)
+                step(execution.address, *stream)
         else:
             names = (source.name for source in self.program.symbols)
-            frame = Frame(table, adapter, self._memory, dict(zip(names, values, strict=True)))
+            memory = HostMemory() if self._device is None else self._device.in_stream(stream[0])
+            frame = Frame(table, adapter, memory, dict(zip(names, values, strict=True)), stream)
             frame.objects.update(self._host_constants)
             frame.objects.update((slot, arguments[number]) for number, slot in self._host_inputs)
-            self._run_stages(frame, shapes, execution.address, results, storages)
+            self._run_stages(frame, shapes, execution.address, results, storages, allocate)
         shapes.free.append(execution)
         del storages
         return results
 
     def _run_stages(
-        self, frame: Frame, shapes: ShapeClass, address: int, results: list[Any], storages: dict[int, Any]
+        self,
+        frame: Frame,
+        shapes: ShapeClass,
+        address: int,
+        results: list[Any],
+        storages: dict[int, Any],
+        allocate: Allocate,
     ) -> None:
         self._run_steps(self._first, shapes, address, frame)
         entered = []
         for stage in self._later:
-            shapes = stage.shape_class(tuple(frame.values.values()))
-            entered.append((shapes, shapes.enter(frame.table)))
+            shapes = stage.shape_class(tuple(frame.values.values()), *frame.stream)
+            entered.append((shapes, shapes.enter(frame.table, allocate)))
             self._allocate(shapes, frame.table, frame.adapter, results, storages)
             self._run_steps(stage, shapes, address, frame)
         for number, output in enumerate(self.program.outputs):
@@ -153,7 +169,7 @@ class Executor:
             elif isinstance(step, BranchStep | LoopStep):
                 step.run(next(calls), frame)
             else:
-                step(address)
+                step(address, *frame.stream)
 
     def _allocate(
         self, shapes: ShapeClass, table: Any, adapter: TensorAdapter, results: list[Any], storages: dict[int, Any]
@@ -180,6 +196,16 @@ class Executor:
             results[place] = adapter.view(owner, tensor.shape, tensor.strides, tensor.offset, tensor.dtype_name)
 
 
+def _allocator(adapter: TensorAdapter) -> Allocate:
+    """Memory of the device that the arguments lie on, from their library, which orders its use by streams."""
+    return lambda nbytes: adapter.empty((nbytes,), (1,), "uint8") if nbytes else (None, 0)
+
+
+def _placed(array: Any, memory: DeviceMemory | None) -> tuple[object, int]:
+    """The owner and the address of a constant where code reads it."""
+    return (array, array.ctypes.data) if memory is None else memory.upload(array)
+
+
 class _StageRunner:
     """The shape classes of one stage."""
 
@@ -191,15 +217,16 @@ class _StageRunner:
         self._latest: ShapeClass | None = None
         self._clock = clock
 
-    def shape_class(self, values: tuple[int, ...]) -> ShapeClass:
+    def shape_class(self, values: tuple[int, ...], *stream: int) -> ShapeClass:
         """The class of these values of the stage's symbols; a new one replaces the one used longest ago."""
-        shapes = self.classes.get(values)
+        key = (*stream, *values)
+        shapes = self.classes.get(key)
         if shapes is None:
             shapes = ShapeClass(self._program, self.stage, self._evaluate(values))
             shapes.used = next(self._clock)
             # A new mapping replaces the old one. Two threads may lose each other's entry, which costs time only.
             kept = sorted(self.classes.items(), key=lambda item: -item[1].used)[: MAX_SHAPE_CLASSES - 1]
-            self.classes = {**dict(kept), values: shapes}
+            self.classes = {**dict(kept), key: shapes}
             self._latest = shapes
         elif shapes is not self._latest:
             shapes.used = next(self._clock)

@@ -18,14 +18,16 @@ from hidet.runtime.shape_class import ResolvedArgument, ResolvedTensor
 class Frame:
     """What one call of a program owns while it runs.
 
-    table: slots with addresses and sizes. values: of the symbols known so far, in order, by name. objects: host values
-    by slot. made: tensors that steps have made, by slot; they live as long as the frame.
+    table: slots with addresses and sizes. values: of the symbols known so far, in order, by name. stream: of a device,
+    into which work is put; () on the host. objects: host values by slot. made: tensors that steps have made, by slot;
+    they live as long as the frame.
     """
 
     table: Any
     adapter: TensorAdapter
     memory: Memory
     values: dict[str, int]
+    stream: tuple[int, ...] = ()
     objects: dict[int, Any] = field(default_factory=dict)
     made: dict[int, Any] = field(default_factory=dict)
 

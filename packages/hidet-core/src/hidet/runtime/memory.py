@@ -1,12 +1,21 @@
-"""How the host reads and writes a few numbers in the memory that compiled code works on."""
+"""Memory that compiled code works on: arenas, and how the host reads and writes a few numbers there."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+import mmap
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from hidet.dtypes import DType
+from hidet.runtime.plan import ALIGNMENT
+
+Allocate = Callable[[int], tuple[object, int]]
+"""From a number of bytes to the owner of uninitialised memory and its address; (None, 0) for no bytes."""
+
+LARGE_ARENA = 1 << 20
+"""Bytes from which an arena is mapped, so that its pages are huge where possible and go back when it is dropped."""
 
 
 class Memory(Protocol):
@@ -43,3 +52,19 @@ _INTEGERS: Mapping[str, Any] = {
     **{f"int{bits}": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
 }
+
+
+def host_arena(nbytes: int) -> tuple[object, int]:
+    """Uninitialised memory and its address, a multiple of ALIGNMENT; (None, 0) for no bytes."""
+    if nbytes == 0:
+        return None, 0
+    if nbytes < LARGE_ARENA or sys.platform == "win32":
+        small = ctypes.create_string_buffer(nbytes + ALIGNMENT)
+        return small, -(-ctypes.addressof(small) // ALIGNMENT) * ALIGNMENT
+    # Private, so that a forked child has a copy; Python's default would let both write to the same pages.
+    mapped = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        mapped.madvise(mmap.MADV_HUGEPAGE)
+    view = ctypes.c_char.from_buffer(mapped)
+    # The view keeps the mapping alive, and the mapping goes when the view does.
+    return view, ctypes.addressof(view)

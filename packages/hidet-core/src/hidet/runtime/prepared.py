@@ -7,11 +7,14 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hidet.runtime.adapter import TensorAdapter
 from hidet.runtime.executor import Executor, SegmentFunction
 from hidet.runtime.program import HostProgram
+
+if TYPE_CHECKING:
+    from hidet.target import DeviceMemory
 
 Versions = Callable[[Any], object]
 
@@ -43,9 +46,11 @@ class PreparedProgram:
         inputs: Sequence[int],
         functions: Mapping[str, SegmentFunction],
         constants: Sequence[Any],
+        memory: DeviceMemory | None = None,
     ) -> None:
         self._inputs = inputs
-        self._executor = Executor(program, functions, constants)
+        self._memory = memory
+        self._executor = Executor(program, functions, constants, memory)
         self._sets: dict[tuple[int, ...], tuple[PreparedResults, tuple[object, ...]]] = {}
         self._lock, self._lock_owner = threading.Lock(), os.getpid()
 
@@ -82,6 +87,9 @@ class PreparedProgram:
         adapter: TensorAdapter,
     ) -> PreparedResults:
         made = self._executor.run(parameters, adapter)
+        if self._memory is not None:
+            # Calls in other streams use the results too.
+            self._memory.finish(adapter.stream())
         owners = (*made, *map(adapter.memory_of, parameters))
         results = PreparedResults(key, tuple(map(adapter.pointer, made)), owners)
         program = weakref.ref(self)

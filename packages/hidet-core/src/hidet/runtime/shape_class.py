@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +10,8 @@ from typing import Any
 from hidet.dims import Dim, DimExpr, compile_evaluator
 from hidet.errors import ShapeError
 from hidet.loc import Loc
-from hidet.runtime.plan import ALIGNMENT, plan_memory
+from hidet.runtime.memory import Allocate
+from hidet.runtime.plan import plan_memory
 from hidet.runtime.program import (
     ForeignCall,
     HostProgram,
@@ -27,9 +26,6 @@ from hidet.runtime.program import (
 from hidet.runtime.stages import Stage
 
 Resolve = Callable[[Dim], int]
-
-LARGE_ARENA = 1 << 20
-"""Bytes from which an arena is mapped, so that its pages are huge where possible and go back when it is dropped."""
 
 
 @dataclass(slots=True)
@@ -117,26 +113,29 @@ class ShapeClass:
         self.arenas: list[tuple[object, int]] = []
         self.used = 0
 
-    def enter(self, table: Any) -> tuple[object, int]:
+    def enter(self, table: Any, allocate: Allocate) -> tuple[object, int]:
         """Lay a later stage out in the table of a call. What it returns goes back to `arenas` when the call ends."""
         try:
             memory = self.arenas.pop()
         except IndexError:
-            memory = _memory(self._arena_bytes)
+            memory = allocate(self._arena_bytes)
         for slot, offset in self._buffer_slots:
             table[slot] = memory[1] + offset
         for slot, value in self._size_slots:
             table[slot] = value
         return memory
 
-    def take(self, slots: int, constants: Sequence[tuple[int, int]]) -> Execution:
-        """An execution nobody uses: a freed one, or a new one with its fixed slots filled."""
+    def take(self, slots: int, constants: Sequence[tuple[int, int]], allocate: Allocate) -> Execution:
+        """An execution nobody uses: a freed one, or a new one with its fixed slots filled.
+
+        allocate: gives the arena of a new one.
+        """
         try:
             return self.free.pop()
         except IndexError:
             pass
         table = (ctypes.c_int64 * max(slots, 1))()
-        arena, base = _memory(self._arena_bytes)
+        arena, base = allocate(self._arena_bytes)
         for slot, offset in self._buffer_slots:
             table[slot] = base + offset
         for slot, value in (*self._size_slots, *constants):
@@ -159,22 +158,6 @@ def _require_sizes(stage: Stage, resolve: Resolve) -> None:
 
 def _size_text(dim: Dim, value: int) -> str:
     return str(value) if isinstance(dim, int) else f"{dim} = {value}"
-
-
-def _memory(nbytes: int) -> tuple[object, int]:
-    """Uninitialised memory and its address, a multiple of ALIGNMENT; (None, 0) for no bytes."""
-    if nbytes == 0:
-        return None, 0
-    if nbytes < LARGE_ARENA or sys.platform == "win32":
-        small = ctypes.create_string_buffer(nbytes + ALIGNMENT)
-        return small, -(-ctypes.addressof(small) // ALIGNMENT) * ALIGNMENT
-    # Private, so that a forked child has a copy; Python's default would let both write to the same pages.
-    mapped = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        mapped.madvise(mmap.MADV_HUGEPAGE)
-    view = ctypes.c_char.from_buffer(mapped)
-    # The view keeps the mapping alive, and the mapping goes when the view does.
-    return view, ctypes.addressof(view)
 
 
 def _resolve_tensor(tensor: TensorSlot, resolve: Resolve) -> ResolvedTensor:

@@ -1,6 +1,7 @@
 """The fallback nest: a loop nest for any task on any target, linear in the elements it touches.
 
-Each stage of the anchor's definition becomes one kernel; results of inner stages go through scratch buffers. Nothing is
+Each stage of the anchor's definition becomes one kernel, with an item a row or an item an element as the target asks;
+results of inner stages go through scratch buffers. Nothing is
 tiled or vectorised. Routines have programs of their own, in `hidet.schedule.routines`. A matmul, convolution,
 attention, normalisation, softmax or pooling that ends here is a defect of the target's schedules and is reported.
 """
@@ -8,6 +9,7 @@ attention, normalisation, softmax or pooling that ends here is a defect of the t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hidet import dims
 from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter, results_of
@@ -27,9 +29,6 @@ from hidet.schedule.routines.table import ROUTINE_PROGRAMS
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
 from hidet.target import Target
-
-# Elements one work item computes where the stage allows splitting: enough to hide the cost of starting it.
-ITEM_ELEMENTS = 1024
 
 
 class FallbackRule:
@@ -52,12 +51,26 @@ class FallbackRule:
 
     def build(self, match: Match, params: Params, target: Target) -> Program:
         """One kernel a stage, then one an output that is not an anchor output as it is."""
-        return _Builder(match.task).program()
+        return _Builder(match.task, target.work_item == "elements").program()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Items:
+    """Work items: one for each index of `axes`, which has these extents, and what it does."""
+
+    axes: tuple[Var, ...]
+    extents: tuple[Dim, ...]
+    body: Stmt
+
+
+def _single(body: Stmt) -> _Items:
+    return _Items((build.size_var("item"),), (1,), body)
 
 
 class _Builder:
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, is_by_element: bool) -> None:
         self.task = task
+        self.is_by_element = is_by_element
         self.places: dict[Operand, tuple[Var, tuple[Dim, ...]]] = {}
         self.functions: list[Function] = []
         self.launches: list[Stmt] = []
@@ -110,6 +123,9 @@ class _Builder:
         return pointer
 
     def _stage(self, stage: Compute | Scan | Scatter | Routine) -> None:
+        if isinstance(stage, Scatter) and self.is_by_element and not self.task.in_place:
+            # Elements of the base are copied each by an item of its own, before any update.
+            self._stage(Compute(stage.result, stage.base_axes, stage.base))
         scope = KernelScope()
         lowering = Lowering(scope, {})
         prologues = [p for p in self.task.prologues if p is not None]
@@ -128,20 +144,20 @@ class _Builder:
         for prologue in prologues:
             lowering.inline(prologue)
         if isinstance(stage, Compute):
-            grid_var, grid, body = self._compute(stage, scope, lowering, pointers)
+            items = self._compute(stage, scope, lowering, pointers)
         elif isinstance(stage, Scan):
-            grid_var, grid, body = self._scan(stage, scope, lowering, pointers)
+            items = self._scan(stage, scope, lowering, pointers)
         elif isinstance(stage, Scatter):
-            grid_var, grid, body = self._scatter(stage, scope, lowering, pointers)
+            items = self._scatter(stage, scope, lowering, pointers)
         else:
-            grid_var, grid, body = self._routine(stage, scope, lowering, pointers, outer)
-        self._emit(scope, outer, grid_var, grid, body)
+            items = self._routine(stage, scope, lowering, pointers, outer)
+        self._emit(scope, outer, items)
 
-    def _emit(self, scope: KernelScope, outer: list[Expr], grid_var: Var, grid: Dim, body: Stmt) -> None:
+    def _emit(self, scope: KernelScope, outer: list[Expr], items: _Items) -> None:
         name = f"kernel{len(self.functions)}"
-        self.functions.append(Function(name, scope.params, body, kind="kernel", grid_vars=(grid_var,)))
+        self.functions.append(Function(name, scope.params, items.body, kind="kernel", grid_vars=items.axes))
         outside = KernelScope()
-        extent = outside.size(grid, "grid")
+        grid = tuple(outside.size(extent, "grid") for extent in items.extents)
         sizes = [build.size_var(f"a{len(self.argument_vars) + n}") for n in range(len(scope.arguments))]
         for dim, var in [
             *zip(scope.arguments, sizes, strict=True),
@@ -149,7 +165,7 @@ class _Builder:
         ]:
             self.arguments.append(dim)
             self.argument_vars.append(var)
-        self.launches.append(Launch(name, (extent,), (*outer, *sizes), cost=None))
+        self.launches.append(Launch(name, grid, (*outer, *sizes), cost=None))
 
     def _store(
         self, operand: Operand, pointers: dict[Operand, Var], scope: KernelScope, indices: Sequence[Expr], value: Expr
@@ -157,20 +173,22 @@ class _Builder:
         strides = [scope.size(s, f"{operand.name}_stride") for s in self.places[operand][1]]
         return Store(pointers[operand], (build.flatten(indices, strides),), value)
 
-    def _compute(
-        self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]
-    ) -> tuple[Var, Dim, Stmt]:
-        """One work item an index of the outermost axis; the other axes are loops."""
+    def _compute(self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> _Items:
+        """One work item an element, or an index of the outermost axis with loops over the others."""
         extents = [scope.size(d, "n") for d in stage.result.shape]
         before, value = lowering.statements(lowering.resolve(stage.value, {}))
         body = build.seq([*before, self._store(stage.result, pointers, scope, stage.axes, value)])
         if not stage.axes:
-            return build.size_var("item"), 1, body
-        return stage.axes[0], stage.result.shape[0], nest(stage.axes[1:], extents[1:], body)
+            return _single(body)
+        return self._items(stage.axes, stage.result.shape, extents, body)
 
-    def _scan(
-        self, stage: Scan, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]
-    ) -> tuple[Var, Dim, Stmt]:
+    def _items(self, axes: Sequence[Var], shape: Sequence[Dim], extents: Sequence[Expr], body: Stmt) -> _Items:
+        """Axes as items: all of them, or the first with loops over the others. `extents` are `shape` in the kernel."""
+        if self.is_by_element:
+            return _Items(tuple(axes), tuple(shape), body)
+        return _Items((axes[0],), (shape[0],), nest(axes[1:], extents[1:], body))
+
+    def _scan(self, stage: Scan, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> _Items:
         """One work item runs along the scanned axis for every other index."""
         shape = stage.results[0].shape
         extents = [scope.size(d, "n") for d in shape]
@@ -196,15 +214,16 @@ class _Builder:
         body = build.seq([*start, For(step, build.index(0), extents[stage.axis], build.seq(ordered))])
         others = [n for n in range(len(shape)) if n != stage.axis]
         if not others:
-            return build.size_var("item"), 1, body
-        rest = others[1:]
-        loops = nest([stage.axes[n] for n in rest], [extents[n] for n in rest], body)
-        return stage.axes[others[0]], shape[others[0]], loops
+            return _single(body)
+        return self._items(
+            [stage.axes[n] for n in others], [shape[n] for n in others], [extents[n] for n in others], body
+        )
 
-    def _scatter(
-        self, stage: Scatter, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]
-    ) -> tuple[Var, Dim, Stmt]:
-        """One work item: copy the base, then apply the updates in order, which keeps the result reproducible.
+    def _scatter(self, stage: Scatter, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> _Items:
+        """Copy the base, then apply the updates in order, which keeps the result reproducible: one work item.
+
+        By element, updates that differ in an axis which is an index of its own meet different elements, so that each
+        gets an item; the base was copied before.
 
         A task that writes in place has its base in the result's memory already.
         """
@@ -224,9 +243,14 @@ class _Builder:
         body = build.seq([*stmts, self._store(stage.result, pointers, scope, indices, update)])
         if stage.condition is not None:
             body = If(lowering.resolve(stage.condition, {}), body)
+        if self.is_by_element:
+            apart = [axis for axis in stage.axes if any(index is axis for index in indices)]
+            rest = [n for n, axis in enumerate(stage.axes) if axis not in apart]
+            loops = nest([stage.axes[n] for n in rest], [scope.size(stage.extents[n], "n") for n in rest], body)
+            extents_apart = tuple(n for n, axis in zip(stage.extents, stage.axes, strict=True) if axis in apart)
+            return _Items(tuple(apart), extents_apart, loops) if apart else _single(loops)
         updates = nest(stage.axes, [scope.size(d, "n") for d in stage.extents], body)
-        body = updates if self.task.in_place else Seq((copy, updates))
-        return build.size_var("item"), 1, body
+        return _single(updates if self.task.in_place else Seq((copy, updates)))
 
     def _routine(
         self,
@@ -235,7 +259,7 @@ class _Builder:
         lowering: Lowering,
         pointers: dict[Operand, Var],
         outer: list[Expr],
-    ) -> tuple[Var, Dim, Stmt]:
+    ) -> _Items:
         """The routine's own program."""
 
         def scratch(name: str, dtype: DType, elements: Dim) -> Var:
@@ -250,7 +274,7 @@ class _Builder:
             scratch=scratch,
         )
         kernel = ROUTINE_PROGRAMS[stage.name](site)
-        return kernel.item, kernel.grid, kernel.body
+        return _Items((kernel.item,), (kernel.grid,), kernel.body)
 
 
 def identity_source(epilogue: Compute) -> Operand | None:

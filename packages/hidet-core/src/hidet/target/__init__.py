@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
@@ -28,14 +28,36 @@ class CompileJob:
     effort: int = 3
 
 
+class DeviceMemory(Protocol):
+    """Memory of a device that the host cannot read or write."""
+
+    def upload(self, array: Any) -> tuple[object, int]:
+        """A copy of a numpy array: its owner, which keeps it alive, and its address."""
+
+    def adapter(self) -> Any:
+        """A `hidet.runtime.adapter.TensorAdapter` for arrays in memory of its own, used in one stream."""
+
+    def download(self, array: Any) -> Any:
+        """The elements of an array of that adapter as a flat numpy array, in the order in which they lie in memory."""
+
+    def in_stream(self, stream: int) -> Any:
+        """A `hidet.runtime.memory.Memory` whose operations wait for the work put into a stream before."""
+
+    def finish(self, stream: int) -> None:
+        """Wait until the work in a stream is done. The error of the kernel that failed, where one did."""
+
+
 class LoadedCode(Protocol):
     """Code in memory, ready to be called; it stays valid while this object lives."""
 
     def address(self, name: str) -> int:
         """Address of a host function."""
 
-    def function(self, name: str, threads: int | None) -> Callable[[int], object]:
-        """A segment as a callable of the slot table's address; `threads` None uses every CPU allowed."""
+    def function(self, name: str, threads: int | None) -> Callable[..., object]:
+        """A segment as a callable of the slot table's address; `threads` None uses every CPU allowed.
+
+        Of a target with memory of its own it takes the handle of a stream besides, and returns once the work is in it.
+        """
 
 
 class Target(Protocol):
@@ -66,10 +88,24 @@ class Target(Protocol):
     def source(self, module: Module) -> str:
         """A lowered module as readable text: what this target's compiler gets."""
 
-    def load(self, binaries: Sequence[Binary], cache: KernelCache | None = None) -> LoadedCode:
+    @property
+    def work_item(self) -> Literal["rows", "elements"]:
+        """What an index of a launch without threads should compute: many elements on a CPU, one on a GPU."""
+
+    @property
+    def memory(self) -> DeviceMemory | None:
+        """Memory of the device; None where code runs on the host's."""
+
+    def load(
+        self,
+        binaries: Sequence[Binary],
+        cache: KernelCache | None = None,
+        symbols: Mapping[str, int] | None = None,
+    ) -> LoadedCode:
         """Link binaries together and make them callable.
 
         cache: where the target keeps code of its own that every process needs (a thread pool); None keeps it nowhere.
+        symbols: addresses of functions and variables that the code uses and no binary defines.
         """
 
     def fingerprint(self) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from hidet.cache import KernelCache, source_hash
 from hidet.cpu.arch import CpuArch, arch_from_text, host_arch
@@ -23,6 +24,8 @@ class CpuTarget:
 
     name = "cpu"
     prefers_channels_last = True
+    work_item: Literal["rows", "elements"] = "rows"
+    memory = None
 
     def __init__(self, arch: CpuArch | str | None = None) -> None:
         self.cpu = arch_from_text(arch) if isinstance(arch, str) else arch or host_arch()
@@ -60,8 +63,13 @@ class CpuTarget:
 
         return emit_module(module, self.cpu)
 
-    def load(self, binaries: Sequence[Binary], cache: KernelCache | None = None) -> CpuCode:
-        """Link binaries with the thread pool, whose machine code is kept in `cache`.
+    def load(
+        self,
+        binaries: Sequence[Binary],
+        cache: KernelCache | None = None,
+        symbols: Mapping[str, int] | None = None,
+    ) -> CpuCode:
+        """Link binaries with the thread pool, whose machine code is kept in `cache`, and with `symbols`.
 
         CompileError when they are for a machine whose code cannot run on this one.
         """
@@ -70,7 +78,7 @@ class CpuTarget:
             raise CompileError(
                 f"the compiled graph cannot run here: {refusal}", hint='target="cpu" compiles for this machine'
             )
-        return CpuCode(load_objects([b.data for b in binaries], pool_symbols(cache)))
+        return CpuCode(load_objects([b.data for b in binaries], {**pool_symbols(cache), **(symbols or {})}))
 
     def fingerprint(self) -> Mapping[str, str]:
         """Versions that decide the machine code."""

@@ -18,6 +18,11 @@ from torch.autograd import profiler
 version: Callable[[torch.Tensor], object] = attrgetter("_version")
 
 
+def current_stream(device: int) -> int:
+    """Handle of torch's current stream of a CUDA device: a tenth of the time of torch.cuda.current_stream."""
+    return int(torch._C._cuda_getCurrentRawStream(device))
+
+
 def mark_boxed(function: object) -> None:
     """Tell torch that a callable takes its arguments in a list, which it may clear.
 

@@ -84,6 +84,11 @@ class TorchAdapter:
         target.copy_(source)
 
     @staticmethod
+    def stream() -> int:
+        """CPU tensors have no stream."""
+        return 0
+
+    @staticmethod
     def memory_of(tensor: torch.Tensor) -> object:
         """The tensor's storage, which may outlive it."""
         return tensor.untyped_storage()
@@ -133,6 +138,45 @@ class TorchAdapter:
     def laid_out(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
         """A copy."""
         return torch.empty_strided(tensor.shape, tuple(strides), dtype=tensor.dtype).copy_(tensor)
+
+
+class DeviceAdapter(TorchAdapter):
+    """torch's side for the tensors of one CUDA device: memory of torch's allocator, work in torch's current stream."""
+
+    def __init__(self, device: torch.device) -> None:
+        index: int | None = device.index
+        self.device = torch.device(device.type, torch.cuda.current_device() if index is None else index)
+
+    def empty(self, shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[torch.Tensor, int]:  # type: ignore[override]
+        """A new uninitialised tensor and its address; torch aligns memory of a device to 512 bytes."""
+        tensor = torch.empty_strided(shape, strides, dtype=torch_dtype(dtype), device=self.device)
+        return tensor, tensor.data_ptr()
+
+    def wrap(self, address: int, shape: Sequence[int], strides: Sequence[int], dtype: str) -> torch.Tensor:  # type: ignore[override]
+        """A tensor over memory of the device that someone else keeps alive while it is used."""
+        kind = torch_dtype(dtype)
+        if 0 in shape:
+            return torch.empty(tuple(shape), dtype=kind, device=self.device)
+        last = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+        flat = torch.as_tensor(_Bytes(address, (last + 1) * kind.itemsize), device=self.device).view(kind)
+        return flat.as_strided(tuple(shape), tuple(strides))
+
+    def stream(self) -> int:  # type: ignore[override]
+        """torch's current stream of the device."""
+        return compat.current_stream(self.device.index)
+
+
+class _Bytes:
+    """Memory of a device as the CUDA array interface, version 3, describes it."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, False),
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "strides": None,
+            "version": 3,
+        }
 
 
 def version_of(tensor: torch.Tensor) -> object:

@@ -18,6 +18,7 @@ from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir import expr as e
+from hidet.ir.func import SYMBOL
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of, with_lanes
 
 
@@ -368,8 +369,15 @@ class ExpressionEmitter:
             source = register_type(node.arguments[0].type)
             pattern = f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
             return self.instruction(f"shufflevector {source} {a}, {source} {b}, {pattern}")
+        if node.callee.startswith(SYMBOL):
+            return self._symbol(node.callee.removeprefix(SYMBOL))
         typed = [(register_type(a.type), text) for a, text in zip(node.arguments, arguments, strict=True)]
         return self.module.call(self, node.callee, typed, node.type)
+
+    def _symbol(self, name: str) -> str:
+        """The address of something that is linked, as an i64."""
+        self.module.declarations[name] = f"@{name} = external global i64"
+        return self.instruction(f"ptrtoint ptr @{name} to i64")
 
     def _prefetch(self, pointer: str) -> str:
         """Ask for a cache line to be read into the second-level cache; any address is allowed. The result is unused."""
