@@ -2,4 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from hidet.plugins.specs import PassSpec, TargetSpec
+
 HIDET_API = 1
+
+
+def hidet_targets() -> Iterable[TargetSpec]:
+    """NVIDIA GPUs."""
+    return [TargetSpec(name="cuda", load="hidet.cuda.target:CudaTarget", doc="An NVIDIA GPU, through NVRTC")]
+
+
+def hidet_passes() -> Iterable[PassSpec]:
+    """What thread IR needs before it is CUDA C++."""
+    return [
+        PassSpec(
+            name="cuda-block-launches",
+            level="program",
+            targets=("cuda",),
+            load="hidet.cuda.passes.block_launches:BlockLaunches",
+            doc="launches over a grid alone run one index a thread",
+        ),
+    ]

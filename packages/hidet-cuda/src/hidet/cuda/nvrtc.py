@@ -7,8 +7,9 @@ major version are not. NVRTC is thread-safe and its calls release the interprete
 from __future__ import annotations
 
 import functools
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -71,14 +72,21 @@ def compile_cubin(source: CudaSource, arch: str) -> Cubin:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def compile_cubins(sources: Sequence[CudaSource], arch: str) -> Iterable[Cubin]:
-    """Machine code of many sources, in order, compiled by threads."""
-    import os
+def compile_cubins(
+    sources: Sequence[CudaSource], arch: str, progress: Callable[[int, int], None] | None = None
+) -> list[Cubin]:
+    """Machine code of many sources, in order, compiled by threads.
 
-    if len(sources) == 1:
-        return [compile_cubin(sources[0], arch)]
-    with ThreadPoolExecutor(min(len(sources), len(os.sched_getaffinity(0)))) as threads:
-        return list(threads.map(lambda source: compile_cubin(source, arch), sources))
+    progress: called with (sources done, sources in all).
+    """
+    workers = min(len(sources), len(os.sched_getaffinity(0)))
+    done: list[Cubin] = []
+    with ThreadPoolExecutor(max(workers, 1)) as threads:
+        for cubin in threads.map(lambda source: compile_cubin(source, arch), sources):
+            done.append(cubin)
+            if progress is not None:
+                progress(len(done), len(sources))
+    return done
 
 
 def read_usage(log: str) -> dict[str, KernelUsage]:

@@ -1,0 +1,27 @@
+"""Names of GPU architectures as the compiler takes them."""
+
+from __future__ import annotations
+
+import re
+
+from hidet.errors import OptionError
+
+_NAME = re.compile(r"sm_(\d+)([af]?)")
+
+OLDEST = 80
+"""Compute capability 8.0, times ten: the first with asynchronous copies, bf16 and tf32."""
+
+
+def architecture_name(major: int, minor: int) -> str:
+    """The exact architecture of a device: code with features of its own from 9.0 on ("sm_90a")."""
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def capability_of(name: str) -> int:
+    """Compute capability times ten. OptionError for what is no architecture, or one before 8.0."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise OptionError(f"{name!r} is no CUDA architecture", hint="expected a name like sm_80 or sm_90a")
+    if int(found[1]) < OLDEST:
+        raise OptionError(f"CUDA architecture {name} is not supported", hint=f"the oldest one is sm_{OLDEST}")
+    return int(found[1])

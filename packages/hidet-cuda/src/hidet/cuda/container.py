@@ -1,0 +1,60 @@
+"""Machine code of one module as bytes: an object file of its host functions and cubins of its kernels.
+
+8 bytes   length of the header
+header    JSON: lengths of the parts, and what launching each kernel needs
+parts     the object file (may be empty), then the cubins
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict, dataclass
+
+from hidet.errors import ArtifactError
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """A kernel: the number of its cubin, shared memory it needs beyond what it declares, and what it takes."""
+
+    name: str
+    cubin: int
+    shared_bytes: int
+    registers: int
+    spill_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledModule:
+    """Host code of a module (None when it has no host functions), cubins, and their kernels."""
+
+    host: bytes | None
+    cubins: tuple[bytes, ...]
+    kernels: tuple[KernelRecord, ...]
+
+
+def pack(module: CompiledModule) -> bytes:
+    """The module as bytes."""
+    parts = [module.host or b"", *module.cubins]
+    header = {"lengths": [len(part) for part in parts], "kernels": [asdict(kernel) for kernel in module.kernels]}
+    text = json.dumps(header).encode()
+    return b"".join([struct.pack("<Q", len(text)), text, *parts])
+
+
+def unpack(data: bytes) -> CompiledModule:
+    """The module that `pack` made bytes of. ArtifactError for other bytes."""
+    try:
+        (length,) = struct.unpack_from("<Q", data)
+        header = json.loads(data[8 : 8 + length])
+        parts: list[bytes] = []
+        place = 8 + length
+        for size in header["lengths"]:
+            parts.append(data[place : place + size])
+            place += size
+        if place != len(data):
+            raise ValueError(f"{len(data)} bytes, expected {place}")
+        kernels = tuple(KernelRecord(**record) for record in header["kernels"])
+        return CompiledModule(parts[0] or None, tuple(parts[1:]), kernels)
+    except (struct.error, ValueError, KeyError, TypeError, IndexError) as error:
+        raise ArtifactError(f"this is no code of the CUDA target: {error}") from error

@@ -1,0 +1,189 @@
+"""Host functions of a module as thread IR that a CPU target compiles: launches become calls of the CUDA driver.
+
+Every host function takes the launch context first: four words, the stream, the driver's first error, and the address of
+the kernel that failed. Once there is an error nothing more is launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hidet import dtypes
+from hidet.dtypes import DType
+from hidet.errors import CodegenError
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Bitcast, Call, Cast, Const, Expr, Load, Var
+from hidet.ir.func import SYMBOL, Function, Module
+from hidet.ir.node import IRNode
+from hidet.ir.types import BufferType, PointerType
+from hidet.ir.visit import rewrite, walk
+
+LAUNCH = "cuLaunchKernel"
+LAUNCH_EX = "cuLaunchKernelEx"
+CELL = "hidet_kernel_"
+"""Begins the name of the cell in which the loader leaves the handle of a kernel."""
+
+STREAM, ERROR, FAILED = range(3)
+CONTEXT_WORDS = 4
+
+_WORD = dtypes.i64
+_NULL = Const(0, _WORD)
+# CUlaunchAttributeID of the driver API, and sizes of its structures in 8-byte words.
+_CLUSTER_DIMENSION = 4
+_CONFIG_WORDS, _ATTRIBUTE_WORDS = 7, 9
+
+
+def host_module(module: Module, shared_bytes: Mapping[str, int]) -> Module | None:
+    """The host functions of `module` for a CPU target; None when it has none.
+
+    shared_bytes: memory that kernels need beyond what they declare, to be asked for at each launch.
+    """
+    kernels = {f.name: f for f in module.functions if f.kind == "kernel"}
+    host = tuple(_Host(f, kernels, shared_bytes).function() for f in module.functions if f.kind == "host")
+    if not host:
+        return None
+    called = _device_functions(module, host)
+    defined = {f.name for f in (*host, *called)}
+    externals = tuple(name for name in module.externals if name not in defined)
+    entry = module.entry if module.entry in defined else host[0].name
+    return Module((*called, *host), entry, externals)
+
+
+def _device_functions(module: Module, host: Sequence[Function]) -> tuple[Function, ...]:
+    """Device functions that host code calls as well."""
+    by_name = {f.name: f for f in module.functions if f.kind == "device"}
+    found: dict[str, Function] = {}
+    waiting: list[Function] = list(host)
+    while waiting:
+        for node in walk(waiting.pop().body):
+            if isinstance(node, Call) and node.callee in by_name and node.callee not in found:
+                found[node.callee] = by_name[node.callee]
+                waiting.append(by_name[node.callee])
+    return tuple(found.values())
+
+
+class _Host:
+    def __init__(self, function: Function, kernels: Mapping[str, Function], shared: Mapping[str, int]) -> None:
+        self.original = function
+        self.kernels = kernels
+        self.shared = shared
+        self.context = Var("context", PointerType(_WORD))
+
+    def function(self) -> Function:
+        def change(node: IRNode) -> IRNode | None:
+            if isinstance(node, s.Launch):
+                return self._launch(node)
+            if isinstance(node, s.Invoke):
+                return replace_arguments(node, (self.context, *node.arguments))
+            return None
+
+        body = rewrite(self.original.body, change)
+        return replace(self.original, params=(self.context, *self.original.params), body=body)
+
+    def _launch(self, node: s.Launch) -> s.Stmt:
+        if not node.block:
+            raise CodegenError(
+                f"kernel {node.kernel} is launched without threads", hint="run the pass cuda-block-launches before"
+            )
+        kernel = self.kernels.get(node.kernel)
+        cells = Var("cells", _words(max(len(node.arguments), 1)))
+        pointers = Var("pointers", _words(max(len(node.arguments), 1)))
+        stmts: list[s.Stmt] = [s.Declare(cells), s.Declare(pointers)]
+        for number, argument in enumerate(node.arguments):
+            stmts.append(s.Store(cells, (build.index(number),), _word(argument)))
+            param = None if kernel is None else kernel.params[number].type
+            if isinstance(param, BufferType) and param.space == "constant":
+                # By value: the parameter is what the address points to.
+                place: Expr = build.load(cells, number)
+            else:
+                place = Bitcast(build.address(cells, number), _WORD)
+            stmts.append(s.Store(pointers, (build.index(number),), place))
+        grid, block = _three(node.grid), _three(node.block)
+        shared = build.index(self.shared.get(node.kernel, 0))
+        if node.shared_bytes is not None:
+            shared = shared + node.shared_bytes
+        status = Var("status", dtypes.i32)
+        handle = Var("handle", _WORD)
+        cell = Call(SYMBOL + CELL + node.kernel, (), _WORD)
+        stmts.append(s.Declare(handle, Load(Bitcast(cell, PointerType(_WORD)), (build.index(0),), _WORD)))
+        if node.cluster:
+            stmts += self._launch_clusters(node, status, handle, pointers, grid, block, shared)
+        else:
+            stream = build.load(self.context, STREAM)
+            numbers = [build.cast(n, dtypes.u32) for n in (*grid, *block, shared)]
+            arguments = (handle, *numbers, stream, Bitcast(build.address(pointers, 0), _WORD), _NULL)
+            stmts.append(s.Declare(status, Call(LAUNCH, arguments, dtypes.i32)))
+        failed = [
+            s.Store(self.context, (build.index(ERROR),), build.cast(status, _WORD)),
+            s.Store(self.context, (build.index(FAILED),), cell),
+        ]
+        stmts.append(s.If(build.binary("ne", status, 0), build.seq(failed)))
+        blocks = grid[0] * grid[1] * grid[2]
+        wanted = build.logical_and(blocks > 0, build.equal(build.load(self.context, ERROR), 0))
+        return s.If(wanted, build.seq(stmts))
+
+    def _launch_clusters(
+        self,
+        node: s.Launch,
+        status: Var,
+        handle: Var,
+        pointers: Var,
+        grid: Sequence[Expr],
+        block: Sequence[Expr],
+        shared: Expr,
+    ) -> list[s.Stmt]:
+        """A launch with an attribute: CUlaunchConfig and one CUlaunchAttribute, written word by word."""
+        config, attribute = Var("config", _words(_CONFIG_WORDS)), Var("attribute", _words(_ATTRIBUTE_WORDS))
+        numbers = [*grid, *block, shared, _NULL]
+        words = [_pair(numbers[n], numbers[n + 1]) for n in range(0, 8, 2)]
+        words += [build.load(self.context, STREAM), Bitcast(build.address(attribute, 0), _WORD), Const(1, _WORD)]
+        cluster = _three(node.cluster)
+        values = [Const(_CLUSTER_DIMENSION, _WORD), _pair(cluster[0], cluster[1]), _pair(cluster[2], _NULL)]
+        arguments = (
+            Bitcast(build.address(config, 0), _WORD),
+            handle,
+            Bitcast(build.address(pointers, 0), _WORD),
+            _NULL,
+        )
+        return [
+            s.Declare(config),
+            s.Declare(attribute),
+            *(s.Store(attribute, (build.index(n),), value) for n, value in enumerate(values)),
+            *(s.Store(config, (build.index(n),), word) for n, word in enumerate(words)),
+            s.Declare(status, Call(LAUNCH_EX, arguments, dtypes.i32)),
+        ]
+
+
+def replace_arguments(node: s.Invoke, arguments: tuple[Expr, ...]) -> s.Invoke:
+    """The same call with other arguments."""
+    return s.Invoke(node.function, arguments, node.loc)
+
+
+def _words(count: int) -> BufferType:
+    return BufferType(_WORD, (build.index(count),), space="local")
+
+
+def _three(extents: Sequence[Expr]) -> list[Expr]:
+    return [*extents, *[build.index(1)] * (3 - len(extents))]
+
+
+def _pair(low: Expr, high: Expr) -> Expr:
+    """Two 32-bit numbers as a word."""
+    return build.binary("or", low, build.binary("shl", high, build.index(32)))
+
+
+def _word(value: Expr) -> Expr:
+    """An argument as the word whose lowest bytes are its bits."""
+    type_ = value.type
+    if isinstance(type_, PointerType | BufferType):
+        return Bitcast(value, _WORD)
+    if not isinstance(type_, DType):
+        raise CodegenError(f"a kernel takes a {type_}; vectors are no parameters of launches")
+    if type_.is_bool:
+        return Cast(value, _WORD)
+    if type_.is_float:
+        carrier = {16: dtypes.u16, 32: dtypes.u32, 64: _WORD}[type_.bits]
+        value = Bitcast(value, carrier)
+    return build.cast(value, _WORD)

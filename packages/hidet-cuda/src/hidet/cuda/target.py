@@ -1,0 +1,134 @@
+"""The CUDA target: thread IR to CUDA C++ to cubins, and launches from compiled host code."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from hidet.cache import source_hash
+from hidet.cuda.arch import architecture_name, capability_of
+from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
+from hidet.target import Binary, CompileJob
+
+if TYPE_CHECKING:
+    from hidet.cache import KernelCache
+    from hidet.cuda.codegen.module import CudaSource
+    from hidet.cuda.loader import CudaCode
+    from hidet.cuda.memory import Device
+    from hidet.ir.func import Module
+    from hidet.target import Target
+
+
+class CudaTarget:
+    """Implements hidet.target.Target for one CUDA device.
+
+    device: its number. arch: the architecture to make code for ("sm_80"); None asks the device. With an architecture
+    given, code can be compiled on a machine without a GPU; loading it needs one.
+    """
+
+    name = "cuda"
+    vector_bits = 128
+    prefers_channels_last = True
+    work_item: Literal["rows", "elements"] = "elements"
+
+    def __init__(self, device: int = 0, arch: str | None = None) -> None:
+        self.device = device
+        self._arch = arch
+
+    @functools.cached_property
+    def architecture(self) -> str:
+        """The exact architecture, "sm_90a". LaunchError where it is asked of a device that is not there."""
+        if self._arch is not None:
+            capability_of(self._arch)
+            return self._arch
+        name = architecture_name(*self.memory.driver.capability(self.memory.handle))
+        capability_of(name)
+        return name
+
+    @property
+    def arch(self) -> str:
+        """GPU architecture, and the processor that host code is for."""
+        return f"{self.architecture}, host {self._host.arch}"
+
+    @functools.cached_property
+    def memory(self) -> Device:
+        """The device. LaunchError where it is not there."""
+        from hidet.cuda.driver import load_driver
+        from hidet.cuda.memory import Device
+        from hidet.errors import LaunchError
+
+        driver = load_driver()
+        count = driver.number("cuDeviceGetCount")
+        if self.device >= count:
+            raise LaunchError(f"there is no CUDA device {self.device}, only {count} of them")
+        return Device(driver, self.device)
+
+    @functools.cached_property
+    def _host(self) -> Target:
+        """The target that compiles host functions."""
+        from hidet.plugins.host import load_registry
+
+        make_target: Any = load_registry().target("cpu").resolve()
+        made: Target = make_target()
+        return made
+
+    def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
+        """Cubins and host objects of modules, in order; kernels are compiled by threads, each on its own."""
+        from hidet.cuda.host_code import host_module
+        from hidet.cuda.nvrtc import compile_cubins
+
+        sources = [self.sources(job.module) for job in jobs]
+        flat = [source for group in sources for source in group]
+        cubins = iter(list(compile_cubins(flat, self.architecture, progress)) if flat else [])
+        host_jobs: list[CompileJob] = []
+        modules: list[CompiledModule] = []
+        for job, group in zip(jobs, sources, strict=True):
+            made = [next(cubins) for _ in group]
+            shared = {kernel.name: kernel.shared_bytes for source in group for kernel in source.kernels}
+            records = [
+                KernelRecord(kernel.name, number, kernel.shared_bytes, usage.registers, usage.spill_bytes)
+                for number, (source, cubin) in enumerate(zip(group, made, strict=True))
+                for kernel in source.kernels
+                for usage in (cubin.usage[kernel.name],)
+            ]
+            modules.append(CompiledModule(None, tuple(cubin.data for cubin in made), tuple(records)))
+            host = host_module(job.module, shared)
+            if host is not None:
+                # Launches are straight-line code that gains nothing from optimisation.
+                host_jobs.append(CompileJob(job.name, host, effort=min(job.effort, 1)))
+        hosts = {binary.name: binary.data for binary in (self._host.compile(host_jobs) if host_jobs else [])}
+        return [
+            Binary(job.name, pack(CompiledModule(hosts.get(job.name), module.cubins, module.kernels)))
+            for job, module in zip(jobs, modules, strict=True)
+        ]
+
+    def sources(self, module: Module) -> list[CudaSource]:
+        """The CUDA C++ of each kernel of a module."""
+        from dataclasses import replace
+
+        from hidet.cuda.codegen.module import emit_module
+
+        kernels = [f for f in module.functions if f.kind == "kernel"]
+        others = tuple(f for f in module.functions if f.kind != "kernel")
+        capability = capability_of(self.architecture)
+        return [emit_module(replace(module, functions=(*others, kernel)), capability) for kernel in kernels]
+
+    def load(
+        self,
+        binaries: Sequence[Binary],
+        cache: KernelCache | None = None,
+        symbols: Mapping[str, int] | None = None,
+    ) -> CudaCode:
+        """Kernels on the device, and host functions that launch them. LaunchError where there is no device."""
+        from hidet.cuda.loader import load_modules
+
+        modules = [(binary.name, unpack(binary.data)) for binary in binaries]
+        return load_modules(modules, self.memory, self._host, cache, symbols or {})
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Versions that decide the machine code."""
+        from hidet.cuda.nvrtc import toolchain_version
+
+        host = {f"host_{name}": value for name, value in self._host.fingerprint().items()}
+        return {**host, "nvrtc": toolchain_version(), "cuda_sources": source_hash("hidet.cuda")}

@@ -1,0 +1,1 @@
+"""What tests of the CUDA target need on machines without a GPU."""
