@@ -155,3 +155,8 @@ ptxas info    : Used 40 registers, used 0 barriers, 512 bytes smem, 368 bytes cm
 """
     usage = read_usage(log)["k"]
     assert (usage.registers, usage.stack_bytes, usage.spill_bytes, usage.shared_bytes) == (40, 8, 16, 512)
+
+
+def test_a_kernel_prints() -> None:
+    text = one('printf("%d: %.2f\\n", i, x[i])')
+    assert 'printf("%lld: %.2f\\012", i, (double)x[i]);' in text

@@ -6,9 +6,12 @@ import ctypes
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hidet.cuda.driver import Driver
+
+if TYPE_CHECKING:
+    from hidet.cuda.arrays import ArrayAdapter, DeviceArray, StreamMemory
 
 
 class Device:
@@ -35,11 +38,35 @@ class Device:
 
     def upload(self, array: Any) -> tuple[object, int]:
         """A copy of a numpy array: its owner and its address."""
-        owner = Allocation(self, array.nbytes)
+        owner = self.allocate(array.nbytes)
         if array.nbytes:
             with self.current():
                 self.driver.call("cuMemcpyHtoD_v2", owner.address, array.ctypes.data, array.nbytes)
+                # The copy has left the host's memory, but may not have arrived for streams that wait for none.
+                self.driver.call("cuStreamSynchronize", 0, what="uploading constants")
         return owner, owner.address
+
+    def allocate(self, nbytes: int) -> Allocation:
+        """Uninitialised memory."""
+        return Allocation(self, nbytes)
+
+    def adapter(self) -> ArrayAdapter:
+        """For arrays in memory that hidet itself allocates."""
+        from hidet.cuda.arrays import ArrayAdapter
+
+        return ArrayAdapter(self)
+
+    def download(self, array: DeviceArray) -> Any:
+        """The elements of such an array, flat, as they lie in memory."""
+        from hidet.cuda.arrays import downloaded
+
+        return downloaded(self, array)
+
+    def in_stream(self, stream: int) -> StreamMemory:
+        """A few numbers read and written in the order of a stream."""
+        from hidet.cuda.arrays import StreamMemory
+
+        return StreamMemory(self, stream)
 
     def finish(self, stream: int) -> None:
         """Wait for a stream."""
