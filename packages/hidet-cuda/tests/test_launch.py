@@ -36,7 +36,7 @@ class StreamAdapter(NumpyAdapter):
 
 
 def target(fake: FakeDriver) -> CudaTarget:
-    made = CudaTarget(arch="sm_80")
+    made = CudaTarget("sm_80")
     made.__dict__["memory"] = fake.device()
     return made
 
@@ -204,6 +204,6 @@ def test_packed_code_survives_and_damage_is_noticed() -> None:
 
 def test_an_architecture_that_is_none_is_refused() -> None:
     with pytest.raises(OptionError, match="sm_75 is not supported"):
-        _ = CudaTarget(arch="sm_75").architecture
+        CudaTarget("sm_75")
     with pytest.raises(OptionError, match="'gfx90a' is no CUDA architecture"):
-        _ = CudaTarget(arch="gfx90a").architecture
+        CudaTarget("gfx90a")

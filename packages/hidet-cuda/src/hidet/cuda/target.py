@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class CudaTarget:
     """Implements hidet.target.Target for one CUDA device.
 
-    device: its number. arch: the architecture to make code for ("sm_80"); None asks the device. With an architecture
-    given, code can be compiled on a machine without a GPU; loading it needs one.
+    machine: the number of the device ("1"), or the architecture to make code for ("sm_80"); None is the first device.
+    With an architecture given, code can be compiled on a machine without a GPU; loading it needs one.
     """
 
     name = "cuda"
@@ -32,15 +32,17 @@ class CudaTarget:
     prefers_channels_last = True
     work_item: Literal["rows", "elements"] = "elements"
 
-    def __init__(self, device: int = 0, arch: str | None = None) -> None:
-        self.device = device
-        self._arch = arch
+    def __init__(self, machine: str | None = None) -> None:
+        is_number = machine is not None and machine.isdigit()
+        self.device = int(machine) if machine is not None and is_number else 0
+        self._arch = None if is_number else machine
+        if self._arch is not None:
+            capability_of(self._arch)
 
     @functools.cached_property
     def architecture(self) -> str:
         """The exact architecture, "sm_90a". LaunchError where it is asked of a device that is not there."""
         if self._arch is not None:
-            capability_of(self._arch)
             return self._arch
         name = architecture_name(*self.memory.driver.capability(self.memory.handle))
         capability_of(name)
@@ -50,6 +52,14 @@ class CudaTarget:
     def arch(self) -> str:
         """GPU architecture, and the processor that host code is for."""
         return f"{self.architecture}, host {self._host.arch}"
+
+    def refusal(self, arch: str) -> str | None:
+        """Cubins run on the architecture they were made for alone."""
+        own, _, _ = self.arch.partition(", host ")
+        given, _, host = arch.partition(", host ")
+        if given != own:
+            return f"its kernels are for {given}, this device is {own}"
+        return self._host.refusal(host)
 
     @functools.cached_property
     def memory(self) -> Device:
@@ -102,6 +112,10 @@ class CudaTarget:
             Binary(job.name, pack(CompiledModule(hosts.get(job.name), module.cubins, module.kernels)))
             for job, module in zip(jobs, modules, strict=True)
         ]
+
+    def source(self, module: Module) -> str:
+        """CUDA C++ of each kernel."""
+        return "\n".join(source.text for source in self.sources(module))
 
     def sources(self, module: Module) -> list[CudaSource]:
         """The CUDA C++ of each kernel of a module."""
