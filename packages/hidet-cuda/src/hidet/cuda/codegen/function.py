@@ -8,7 +8,6 @@ from typing import Any
 
 from hidet.cuda.codegen.expression import ExpressionEmitter, is_natural
 from hidet.cuda.codegen.prelude import Prelude
-from hidet.cuda.codegen.scalar import spell_cast
 from hidet.cuda.codegen.spelling import CNames, element_type
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
