@@ -334,6 +334,16 @@ def test_axes_of_extent_one_may_come_and_go_before_a_product(simplified):
     )
 
 
+def test_a_product_that_loses_its_only_row_stays_one_of_matrices(simplified):
+    text = """
+        graph g(%x: f64[1, 4], param %w: f64[4, 5]):
+          %0: f64[1, 5] = matmul(%x, %w)
+          %1: f64[5] = squeeze(%0, axes=[0])
+          return %1
+        """
+    simplified(text, text)
+
+
 def test_rows_are_not_merged_before_a_product(simplified):
     text = """
         graph g(%x: f64[2, 3, 4], param %w: f64[5, 4]):

@@ -42,9 +42,9 @@ def split_rows_before_product(site: Site) -> Value | None:
 
 
 def _splits_rows(old: Value, new: Value) -> bool:
-    """Whether a reshape leaves columns alone and merges no rows; axes of extent 1 do not count."""
+    """Whether a reshape leaves columns alone, merges no rows and keeps a matrix; axes of extent 1 do not count."""
     before, after = old.tensor.shape, new.tensor.shape
-    if not before or not after or not same_shape(after[-1:], before[-1:]):
+    if not before or len(after) < 2 or not same_shape(after[-1:], before[-1:]):
         return False
     rows, split = ([extent for extent in shape[:-1] if extent != 1] for shape in (before, after))
     return len(split) >= len(rows) and same_shape([product(split)], [product(rows)])
