@@ -35,7 +35,8 @@ class ArgumentCheck:
         self._known: dict[Hashable, Copies] = {}
 
     def __call__(self, given: Sequence[Any]) -> tuple[CheckedAdapter, list[Any]]:
-        """The adapter for these tensors, and the arguments: tensors whose memory can be read as it is, and integers.
+        """The adapter for these tensors, and the arguments: tensors whose memory can be read as it is, host values as
+        they are, and integers.
 
         LaunchError, DTypeError or ShapeError for arguments that do not fit.
         """
@@ -46,7 +47,10 @@ class ArgumentCheck:
         arguments: list[Any] = []
         kinds: list[Hashable] = []
         for number, (value, expected) in enumerate(zip(given, inputs, strict=True)):
-            if expected.tensor is None:
+            if expected.host is not None:
+                argument = value
+                kinds.append(("host", getattr(value, "shape", None)))
+            elif expected.tensor is None:
                 argument = self._integer(value, number)
                 kinds.append(argument)
             else:
