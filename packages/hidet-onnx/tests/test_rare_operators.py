@@ -239,3 +239,61 @@ def test_a_product_of_packed_weights_in_another_order_is_refused(apply: Any) -> 
     }
     with pytest.raises(UnsupportedOp, match="g_idx"):
         apply("com.microsoft.MatMulNBits", given, K=16, N=2, bits=4, block_size=16)
+
+
+def test_ngrams_of_words_are_counted_and_weighted(apply: Any) -> None:
+    x = np.array([["a", "b", "a", "b", "c"], ["b", "z", "a", "b", "b"]], object)
+    pool = {
+        "pool_strings": ["a", "b", "a", "b", "b", "a"], "ngram_counts": [0, 2], "ngram_indexes": [1, 0, 3, 2],
+        "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 1,
+    }  # fmt: skip
+    counts = [[2, 2, 1, 2], [3, 1, 1, 2]]
+    assert apply("TfIdfVectorizer", {"x": x}, mode="TF", **pool).tolist() == counts
+    weights = [0.5, 2.0, 3.0, 4.0]
+    placed = np.array([2.0, 0.5, 4.0, 3.0])
+    expected = np.minimum(counts, 1) * placed
+    np.testing.assert_array_equal(apply("TfIdfVectorizer", {"x": x}, mode="IDF", weights=weights, **pool), expected)
+
+
+def tree_attributes(modes: list[int]) -> dict[str, Any]:
+    """Two trees: of nodes 0 and 1, with leaves 0 to 2, and of node 2, with leaves 3 and 4."""
+    from onnx import numpy_helper
+
+    return {
+        "nodes_featureids": [0, 1, 1],
+        "nodes_splits": numpy_helper.from_array(np.array([0.5, -0.5, 1.0], F32)),
+        "nodes_modes": numpy_helper.from_array(np.array(modes, np.uint8)),
+        "nodes_truenodeids": [1, 0, 3],
+        "nodes_trueleafs": [0, 1, 1],
+        "nodes_falsenodeids": [2, 1, 4],
+        "nodes_falseleafs": [1, 1, 1],
+        "nodes_missing_value_tracks_true": [1, 0, 0],
+        "leaf_targetids": [0, 1, 0, 0, 1],
+        "leaf_weights": numpy_helper.from_array(np.array([1, 2, 4, 8, 16], F32)),
+        "tree_roots": [0, 2],
+        "n_targets": 2,
+    }
+
+
+@pytest.mark.parametrize(("kind", "fold"), ((0, "mean"), (1, "sum"), (2, "min"), (3, "max")))
+def test_trees_are_followed_to_their_leaves(kind: int, fold: str, apply: Any) -> None:
+    x = np.array([[0.0, -1.0], [0.0, 3.0], [2.0, 0.0], [np.nan, -1.0]], F32)
+    first, second = [0, 1, 2, 0], [3, 4, 3, 3]
+    weights, targets = np.array([1, 2, 4, 8, 16], F32), np.array([0, 1, 0, 0, 1])
+    got = apply("ai.onnx.ml.TreeEnsemble", {"x": x}, aggregate_function=kind, **tree_attributes([0, 1, 0]))
+    for row, leaves in enumerate(zip(first, second, strict=True)):
+        for target in (0, 1):
+            found = [weights[leaf] for leaf in leaves if targets[leaf] == target]
+            if fold in ("sum", "mean"):
+                assert got[row, target] == sum(found) / (2 if fold == "mean" else 1)
+            elif found:
+                assert got[row, target] == (min if fold == "min" else max)(found)
+
+
+def test_trees_with_missing_nodes_are_refused(apply: Any) -> None:
+    attributes = {**tree_attributes([0, 0, 0]), "nodes_truenodeids": [7, 0, 3]}
+    with pytest.raises(ImportFailed, match="do not exist"):
+        apply("ai.onnx.ml.TreeEnsemble", {"x": np.zeros((1, 2), F32)}, **attributes)
+    circle = {**tree_attributes([0, 0, 0]), "nodes_truenodeids": [0, 0, 3]}
+    with pytest.raises(ImportFailed, match="circle"):
+        apply("ai.onnx.ml.TreeEnsemble", {"x": np.zeros((1, 2), F32)}, **circle)

@@ -1,4 +1,4 @@
-"""Recurrent layers against loops in numpy."""
+"""Recurrent layers against loops in numpy, for short sequences (written out) and long ones (a loop)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("steps", (3,))
+@pytest.mark.parametrize("steps", (3, 12))
 @pytest.mark.parametrize("is_batch_first", (False, True))
 @pytest.mark.parametrize("case", CASES)
 def test_a_layer_computes_its_equations(
@@ -105,6 +105,24 @@ def test_a_layer_computes_its_equations(
     np.testing.assert_allclose(got[0], y.transpose(2, 0, 1, 3) if is_batch_first else y, rtol=1e-4, atol=1e-5)
     for ours, final in zip(got[1:], finals, strict=True):
         np.testing.assert_allclose(ours, laid_out(final), rtol=1e-4, atol=1e-5)
+
+
+def test_one_import_runs_sequences_of_any_length(make_model: Make, run: Run) -> None:
+    generator = np.random.default_rng(0)
+    weights = {"W": generator.random((1, 5, 4), F32), "R": generator.random((1, 5, 5), F32) / 4}
+    model = make_model(
+        [helper.make_node("RNN", ["x", "W", "R"], ["y", "last"], hidden_size=5)],
+        {"x": (F32, ["t", 1, 4])},
+        ["y"],
+        weights,
+    )
+    for steps in (1, 7):
+        x = generator.random((steps, 1, 4), F32)
+        h, outputs = np.zeros((1, 5)), []
+        for now in x:
+            h = np.tanh(now @ weights["W"][0].T + h @ weights["R"][0].T)
+            outputs.append(h)
+        np.testing.assert_allclose(run(model, x=x)[:, 0], np.stack(outputs), rtol=1e-4, atol=1e-5)
 
 
 ACTIVATIONS: dict[str, tuple[dict[str, Any], Any]] = {

@@ -7,6 +7,7 @@
     create, random, cast                      new tensors, element types
     interpolate, resample, region, detect     resampling, regions of images
     linear_algebra                            matrices as a whole
+    text                                      strings, on the host
     quantize                                  integers and small floats with scales
     pack, selection                           results whose number depends on data
     control                                   sub-graphs, sizes that depend on data
@@ -57,6 +58,7 @@ FAMILIES = (
     "check",
     "detect",
     "linear_algebra",
+    "text",
 )
 
 

@@ -19,7 +19,6 @@ from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir import expr as e
 from hidet.ir.func import SYMBOL
-from hidet.ir.intrinsics import PREFIX
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of, with_lanes
 
 
@@ -372,8 +371,6 @@ class ExpressionEmitter:
             return self.instruction(f"shufflevector {source} {a}, {source} {b}, {pattern}")
         if node.callee.startswith(SYMBOL):
             return self._symbol(node.callee.removeprefix(SYMBOL))
-        if node.callee.startswith(PREFIX):
-            raise CodegenError(f"{node.callee} is an operation of a GPU, which a CPU does not have")
         typed = [(register_type(a.type), text) for a, text in zip(node.arguments, arguments, strict=True)]
         return self.module.call(self, node.callee, typed, node.type)
 

@@ -16,11 +16,12 @@ None for an output that nobody asks for (`emitter.node.is_wanted`). It raises a 
     shape, move, create, nn    shapes, moving elements, constants and ranges, the rest of neural networks
     training                   steps of optimisers
     quantize                   numbers with scales
-    image, resize              sampling, boxes, patches
+    image, resize, detection   sampling, patches, boxes
     signal                     Fourier transforms, windows
     random, loss               random numbers, losses
     recurrent, attention       LSTM, GRU, RNN; attention and its caches
-    linear_algebra, ml         matrices as a whole, Einsum; domain ai.onnx.ml
+    linear_algebra, text       matrices as a whole, Einsum; strings, n-grams
+    ml, trees                  domain ai.onnx.ml
     control                    branches and loops
     selection                  results whose number depends on data
 """
@@ -49,11 +50,14 @@ FAMILIES = (
     "quantize",
     "image",
     "resize",
+    "detection",
     "signal",
     "random",
     "loss",
     "linear_algebra",
     "ml",
+    "trees",
+    "text",
     "recurrent",
     "attention",
     "control",

@@ -62,6 +62,7 @@ def handlers() -> Mapping[Key, Handler]:
         ("Max", 6): _variadic("maximum"),
         ("Min", 6): _variadic("minimum"),
         ("Mean", 6): _mean,
+        ("Equal", 19): _equal,
         ("Div", 1): _legacy_divide,
         ("Div", 7): _divide,
         ("Mod", 10): _modulo,
@@ -97,6 +98,10 @@ def _unary(core: str) -> Handler:
 
 def _binary(core: str) -> Handler:
     return lambda e, a, b: e.emit(core, a, b)
+
+
+def _equal(e: Emitter, a: Value, b: Value) -> Value:
+    return e.emit("string_equal" if a.tensor.dtype.is_host_only else "equal", a, b)
 
 
 def _legacy(core: str) -> Handler:
@@ -153,10 +158,12 @@ def _shift(e: Emitter, a: Value, b: Value, direction: str) -> Value:
 def _cast(e: Emitter, x: Value, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
     """`saturate` and `round_mode` act on 8-bit floats alone."""
     dtype = dtype_of(to)
-    if x.tensor.dtype.is_host_only or dtype.is_host_only:
-        raise UnsupportedOp(f"Cast from {x.tensor.dtype} to {dtype}: strings are converted by no kernel")
     if x.tensor.dtype == dtype:
         return x
+    if x.tensor.dtype.is_host_only:
+        return e.emit("string_to_number", x, dtype=dtype)
+    if dtype.is_host_only:
+        return e.emit("number_to_string", x)
     if dtype.is_float and dtype.bits <= 8 and not dtype.is_subbyte:
         return to_small_float(e, x, dtype, bool(saturate), round_mode)
     return e.emit("cast", x, dtype=dtype)

@@ -51,6 +51,14 @@ def _column(what: str, attributes: Mapping[str, Any]) -> Any:
     return numpy.asarray(attributes[name], dtype=_KINDS[name.removeprefix(f"{what}_")])
 
 
+# What elements get that are no key, where the node does not say.
+_DEFAULTS: dict[str, Any] = {"default_int64": -1, "default_float": -0.0, "default_string": "_Unused"}
+
+
+def _text_or_number(item: Any) -> Any:
+    return item.decode() if isinstance(item, bytes) else item
+
+
 def _encode_labels(e: Emitter, x: Value, **attributes: Any) -> Value:
     """The value of the key that an element equals, or the default. NaN is a key that NaN finds."""
     import numpy
@@ -59,23 +67,29 @@ def _encode_labels(e: Emitter, x: Value, **attributes: Any) -> Value:
     values = _column("values", {k: v for k, v in attributes.items() if k.startswith("values")})
     if len(keys) != len(values):
         raise ImportFailed(f"LabelEncoder has {len(keys)} keys and {len(values)} values")
-    if keys.dtype == object or values.dtype == object:
-        raise UnsupportedOp("LabelEncoder of strings")
     default = attributes.get("default_tensor")
     if default is None:
-        given = attributes.get("default_int64" if values.dtype.kind == "i" else "default_float", 0)
-        default = numpy.asarray(given, values.dtype)
+        name = {"i": "default_int64", "f": "default_float"}.get(values.dtype.kind, "default_string")
+        default = numpy.asarray(attributes.get(name, _DEFAULTS[name]), values.dtype)
     dtype = x.tensor.dtype
-    keys = keys.astype(dtype.numpy())
-    last = len(keys) - 1
-    # Later keys do not replace earlier ones; sorting is stable, so that of equal keys the first is found.
+    if keys.dtype == object or values.dtype == object:
+        return e.emit(
+            "lookup",
+            x,
+            keys=tuple(map(_text_or_number, keys.tolist())),
+            values=tuple(map(_text_or_number, values.tolist())),
+            default=_text_or_number(default.reshape(-1).tolist()[0]),
+            dtype=dtypes.from_numpy(values.dtype),
+        )
+    # Of equal keys the last counts: sorting is stable, and the first of equals is found.
+    keys, values = keys.astype(dtype.numpy())[::-1], values[::-1]
     order = numpy.argsort(keys, kind="stable")
     is_nan = numpy.isnan(keys[order].astype(float))
     plain = order[~is_nan]
     result = e.expand(e.array(default.reshape(()).astype(values.dtype)), x.tensor.shape)
     if len(plain):
         place = e.emit("searchsorted", e.array(keys[plain]), x)
-        place = e.emit("minimum", place, e.constant(min(last, len(plain) - 1), dtypes.i64))
+        place = e.emit("minimum", place, e.constant(len(plain) - 1, dtypes.i64))
         found = e.emit("index_select", e.array(keys[plain]), place, axis=0)
         chosen = e.emit("index_select", e.array(values[plain]), place, axis=0)
         result = e.emit("where", e.emit("equal", found, x), chosen, result)
