@@ -68,6 +68,10 @@ class Target(Protocol):
         """Registered name: "cpu", "cuda"."""
 
     @property
+    def device(self) -> str:
+        """The device that tensors of compiled graphs lie on, as frameworks spell it: "cpu", "cuda:0"."""
+
+    @property
     def arch(self) -> str:
         """What decides whether compiled code runs: part of every cache key and of saved artifacts."""
 

@@ -23,6 +23,7 @@ class CpuTarget:
     """
 
     name = "cpu"
+    device = "cpu"
     prefers_channels_last = True
     work_item: Literal["rows", "elements"] = "rows"
     memory = None

@@ -34,10 +34,15 @@ class CudaTarget:
 
     def __init__(self, machine: str | None = None) -> None:
         is_number = machine is not None and machine.isdigit()
-        self.device = int(machine) if machine is not None and is_number else 0
+        self.index = int(machine) if machine is not None and is_number else 0
         self._arch = None if is_number else machine
         if self._arch is not None:
             capability_of(self._arch)
+
+    @property
+    def device(self) -> str:
+        """The device, "cuda:0"."""
+        return f"cuda:{self.index}"
 
     @functools.cached_property
     def architecture(self) -> str:
@@ -70,9 +75,9 @@ class CudaTarget:
 
         driver = load_driver()
         count = driver.number("cuDeviceGetCount")
-        if self.device >= count:
-            raise LaunchError(f"there is no CUDA device {self.device}, only {count} of them")
-        return Device(driver, self.device)
+        if self.index >= count:
+            raise LaunchError(f"there is no CUDA device {self.index}, only {count} of them")
+        return Device(driver, self.index)
 
     @functools.cached_property
     def _host(self) -> Target:

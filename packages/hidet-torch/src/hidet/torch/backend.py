@@ -41,8 +41,8 @@ def compile_fx(
     """
     if unknown:
         raise OptionError(f"backend hidet takes mode and options, got {', '.join(sorted(unknown))}")
-    ctx = make_context("auto", torch_options(mode, options))
     refuse_subclasses(example_inputs)
+    ctx = make_context(target_of(gm, example_inputs), torch_options(mode, options))
     if records_gradients(example_inputs) and may_wait(gm, example_inputs):
         try:
             return _compile_waiting(gm, example_inputs, ctx)
@@ -139,6 +139,26 @@ def _compile_imported(
     if report is not None:
         deliver(report)
     return runner
+
+
+def target_of(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
+    """The target for the device of a graph's tensors: "cpu", or "cuda:1".
+
+    ImportFailed for several devices; CPU tensors of rank 0 are numbers, which torch takes on every device.
+    """
+    values = [*example_inputs, *(node.meta.get("example_value") for node in gm.graph.nodes)]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    found = {value.device for value in tensors if value.device.type != "cpu" or value.dim() > 0}
+    if len(found) > 1:
+        listed = ", ".join(sorted(map(str, found)))
+        raise ImportFailed(
+            f"the graph has tensors on several devices: {listed}",
+            hint="move the model and its inputs to one device, or leave the part on the other one out of the function",
+        )
+    device = found.pop() if found else torch.device("cpu")
+    if device.type not in ("cpu", "cuda"):
+        raise ImportFailed(f"the graph has tensors on device {device}: hidet compiles for cpu and cuda")
+    return str(device)
 
 
 def refuse_subclasses(example_inputs: Sequence[Any]) -> None:

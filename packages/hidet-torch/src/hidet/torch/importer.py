@@ -48,7 +48,8 @@ class ImportedGraph:
     inputs: for each input of `graph`, the number of the argument it takes. Inputs nobody reads are dropped.
     arguments: how many arguments a call has. symbols: where the values of symbolic sizes come from among them.
     random_inputs: how many inputs after those are drawn from torch's generator, 0 or 2: seed and offset.
-    outputs: what to return. eager: nodes that run in torch.
+    outputs: what to return. eager: nodes that run in torch. device: where all tensors are. numbers: inputs that are CPU
+    tensors of rank 0, whatever the device.
     """
 
     graph: Graph
@@ -58,6 +59,8 @@ class ImportedGraph:
     random_inputs: int
     outputs: tuple[OutputPlan, ...]
     eager: tuple[EagerNode, ...]
+    device: torch.device
+    numbers: tuple[int, ...] = ()
 
 
 def import_fx(
@@ -90,6 +93,7 @@ class _Importer:
     ) -> None:
         self.gm = gm
         self.options = ctx.options
+        self.device = torch.device(ctx.target.device)
         self.sizes = SizeTable()
         self.builder = GraphBuilder(ctx.registry.operators, name)
         self.emitter = Emitter(self.builder)
@@ -181,10 +185,11 @@ class _Importer:
         self.values[node] = self.builder.constant(as_numpy(data), name=_identifier(node.name))
 
     def _tensor_type(self, tensor: torch.Tensor, what: str) -> TensorType:
-        if tensor.device.type != "cpu":
+        # A CPU tensor of rank 0 is a number, which torch takes on every device.
+        if tensor.device != self.device and not (tensor.device.type == "cpu" and tensor.dim() == 0):
             raise ImportFailed(
-                f"{what} is on device {tensor.device}: hidet-torch compiles for the CPU",
-                hint="move the model and its inputs to the CPU",
+                f"{what} is on device {tensor.device}, and the graph is compiled for {self.device}",
+                hint="move the model and its inputs to one device",
             )
         if tensor.layout != torch.strided:
             raise ImportFailed(
@@ -312,7 +317,22 @@ class _Importer:
         random = [value for value in self.emitter.random_inputs or () if value in graph.inputs]
         inputs = tuple(numbers[value] for value in graph.inputs if value not in random)
         sources = tuple(self.symbols.values())
-        return ImportedGraph(graph, inputs, len(self.arguments), sources, len(random), plan.outputs, tuple(self.eager))
+        return ImportedGraph(
+            graph,
+            inputs,
+            len(self.arguments),
+            sources,
+            len(random),
+            plan.outputs,
+            tuple(self.eager),
+            self.device,
+            tuple(place for place, number in enumerate(inputs) if self._is_number(placeholders[number])),
+        )
+
+    def _is_number(self, placeholder: fx.Node) -> bool:
+        """Whether an input is a tensor of rank 0 on the CPU, of a graph for another device."""
+        value = placeholder.meta.get("val")
+        return self.device.type != "cpu" and isinstance(value, torch.Tensor) and value.device.type == "cpu"
 
     def _written(self, source: fx.Node, target: Value, outputs: Sequence[Value]) -> Value:
         """What `source` computes as a value of its own, which can be placed in the memory of an input."""

@@ -11,7 +11,7 @@ from hidet.runtime.compiled import CompiledGraph, CompileReport
 from hidet.torch import compat
 from hidet.torch.importer import ImportedGraph
 from hidet.torch.outputs import OutputPlan
-from hidet.torch.tensors import TorchAdapter, version_of
+from hidet.torch.tensors import DeviceAdapter, TorchAdapter, version_of
 
 Evaluate = Callable[[Sequence[int]], tuple[int, ...]]
 
@@ -28,11 +28,13 @@ class Runner:
         self.imported = imported
         self._compiled = compiled
         self._label = f"hidet::{imported.graph.name}"
-        self._adapter = TorchAdapter()
+        device = imported.device
+        self._adapter = TorchAdapter() if device.type == "cpu" else DeviceAdapter(device)
         # Cheaper than `version_of`, but fails on tensors made in inference mode.
         self._versions: Callable[[torch.Tensor], object] = compat.version
         self._inputs = imported.inputs
-        self._takes_all = imported.inputs == tuple(range(imported.arguments)) and not imported.random_inputs
+        is_changed = imported.random_inputs or imported.numbers
+        self._takes_all = imported.inputs == tuple(range(imported.arguments)) and not is_changed
         self._outputs = imported.outputs
         self._is_direct = [(plan.source, plan.number, plan.region) for plan in imported.outputs] == [
             ("result", number, None) for number in range(len(imported.outputs))
@@ -54,8 +56,10 @@ class Runner:
         results: list[Any] = []
         if self._compiled is not None:
             inputs = args if self._takes_all else [args[number] for number in self._inputs]
+            for place in self.imported.numbers:
+                inputs[place] = inputs[place].to(self.imported.device)
             if self.imported.random_inputs:
-                inputs += _draw(self.imported.random_inputs)
+                inputs += _draw(self.imported.random_inputs, self.imported.device)
             results = self._call(self._compiled, inputs)
         if self._is_direct:
             args.clear()
@@ -76,9 +80,9 @@ class Runner:
         return compiled.run(inputs, self._adapter, version_of)
 
 
-def _draw(count: int) -> list[torch.Tensor]:
+def _draw(count: int, device: torch.device) -> list[torch.Tensor]:
     """Seed and offset from torch's generator, which moves on; `torch.manual_seed` makes them reproducible."""
-    drawn = torch.empty(2, dtype=torch.int64).random_()
+    drawn = torch.empty(2, dtype=torch.int64, device=device).random_()
     return [drawn[0], drawn[1]][:count]
 
 

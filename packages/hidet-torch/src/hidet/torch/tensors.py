@@ -37,8 +37,8 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def as_numpy(tensor: torch.Tensor) -> Any:
-    """A CPU tensor as a numpy array over the same memory; 16-bit and 8-bit floats get the types of ml_dtypes."""
-    source = tensor.detach().resolve_conj().resolve_neg()
+    """A tensor as a numpy array, over the same memory if it is on the CPU; narrow floats get the types of ml_dtypes."""
+    source = tensor.detach().resolve_conj().resolve_neg().cpu()
     kind = dtype_of(source.dtype).numpy()
     # 1 marks numpy's own types; those of ml_dtypes are registered with 2.
     if kind.isbuiltin == 1:

@@ -107,7 +107,8 @@ class _Forward(torch.autograd.Function):
         results = tuple(waiting.inference(*inputs))
         ctx.waiting = waiting
         ctx.others = [None if isinstance(value, torch.Tensor) else value for value in inputs]
-        ctx.autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        kind = next((value.device.type for value in inputs if isinstance(value, torch.Tensor)), "cpu")
+        ctx.autocast = kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
         ctx.save_for_backward(*[value for value in inputs if isinstance(value, torch.Tensor)])
         ctx.mark_non_differentiable(
             *[
@@ -122,12 +123,12 @@ class _Forward(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         saved = iter(ctx.saved_tensors)
-        is_enabled, dtype = ctx.autocast
+        kind, is_enabled, dtype = ctx.autocast
         leaves = [
             _leaf(next(saved), needed) if other is None else other
             for other, needed in zip(ctx.others, ctx.needs_input_grad[1:], strict=True)
         ]
-        with torch.enable_grad(), torch.autocast("cpu", dtype=dtype, enabled=is_enabled):
+        with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=is_enabled):
             results = ctx.waiting.joint()(*leaves)
         pairs = [
             (result, gradient)

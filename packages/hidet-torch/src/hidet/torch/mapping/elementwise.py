@@ -259,9 +259,10 @@ def _isclose(e: Emitter, a: Value, b: Value, rtol: float = 1e-5, atol: float = 1
 def to_copy(
     e: Emitter, x: Value, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **layout: object
 ) -> Value:
-    """A conversion of element type or device; memory formats are layout, which the compiler chooses."""
-    if device is not None and torch.device(device).type != "cpu":
-        raise UnsupportedOp(f"moving a tensor to {device} is not supported: hidet-torch compiles for the CPU")
+    """A conversion of element type; memory formats are layout, which the compiler chooses.
+
+    The importer has checked that the result is on the device of the graph.
+    """
     return x if dtype is None else e.cast(x, dtype_of(dtype))
 
 

@@ -29,6 +29,9 @@ def handlers() -> Mapping[str, Handler]:
         "aten._batch_norm_with_update_functional.default": _batch_norm_with_update,
         "aten._native_batch_norm_legit.no_stats": _batch_norm_no_stats,
         "aten._scaled_dot_product_flash_attention_for_cpu.default": _flash_attention,
+        "aten._scaled_dot_product_flash_attention.default": _cuda_flash_attention,
+        "aten._scaled_dot_product_efficient_attention.default": _cuda_efficient_attention,
+        "aten._scaled_dot_product_cudnn_attention.default": _cuda_efficient_attention,
         "aten.scaled_dot_product_attention.default": _attention,
     }
 
@@ -222,6 +225,56 @@ def _flash_attention(
     if e.is_read(1):
         return e.emit_all("attention_with_logsumexp", (q, k, v, attn_mask), attrs)
     return (e.emit("attention", q, k, v, attn_mask, **attrs), None)
+
+
+def _cuda_flash_attention(
+    e: Emitter,
+    q: Value,
+    k: Value,
+    v: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> Results:
+    return _without_statistics(e, q, k, v, None, dropout_p, is_causal, scale)
+
+
+def _cuda_efficient_attention(
+    e: Emitter,
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_bias: Value | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *debug: bool,
+    scale: float | None = None,
+) -> Results:
+    return _without_statistics(e, q, k, v, attn_bias, dropout_p, is_causal, scale)
+
+
+def _without_statistics(
+    e: Emitter,
+    q: Value,
+    k: Value,
+    v: Value,
+    mask: Value | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Results:
+    """Attention alone; what torch's kernels return besides has a layout of their own, for their backward passes."""
+    if dropout_p:
+        raise UnsupportedOp("attention with dropout")
+    read = [number for number in range(1, len(e.results)) if e.is_read(number)]
+    if read:
+        raise UnsupportedOp("statistics of attention on CUDA, which only torch's own backward pass reads")
+    shares_heads = prove_equal(q.tensor.shape[1], k.tensor.shape[1]) is not True
+    result = e.emit("attention", q, k, v, mask, scale=scale, is_causal=is_causal, enable_gqa=shares_heads)
+    return (result, *[None] * (len(e.results) - 1))
 
 
 def _attention(
