@@ -81,6 +81,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "mobilenet_v2": _of_zoo("mobilenet_v2", (1,), "1x3x224x224"),
         "bert-base": _language("bert-base", "last_hidden_state"),
         "gpt2": _language("gpt2", "logits"),
+        "silero-vad": _of_zoo("silero-vad", (1, 16000), "36 ms of sound"),
         "llama": _of_zoo("llama", (63, 1), "small, 1 token after 63"),
     }
 )

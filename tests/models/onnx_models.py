@@ -1,10 +1,11 @@
-"""ONNX models with open sizes: exports of torch models.
+"""ONNX models with open sizes: exports of torch models, and silero-vad with trained weights, an LSTM and branches.
 
 `inputs(size, seed)` gives arrays for one choice of the open sizes; one import has to be right for all of them.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +34,8 @@ class OnnxModel:
     """One model.
 
     path: its file. module: what it was exported from; None where there is only the file. inputs(size, seed): arrays by
-    name for one of `sizes`, the choices of its open extents. smoke: part of the default test suite.
+    name for one of `sizes`, the choices of its open extents. smoke: part of the default test suite. programs: how often
+    it is compiled for `sizes`; more than once only where the rank of a value depends on a size.
     """
 
     name: str
@@ -42,6 +44,7 @@ class OnnxModel:
     inputs: Callable[[tuple[int, ...], int], Arrays]
     sizes: Sequence[tuple[int, ...]]
     smoke: bool = False
+    programs: int = 1
 
 
 def _exported(
@@ -90,6 +93,17 @@ def _step(size: tuple[int, ...], seed: int) -> Inputs:
         "tokens": torch.randint(0, VOCABULARY, (1, length), generator=generator),
         "keys": torch.randn(shape, generator=generator),
         "values": torch.randn(shape, generator=generator),
+    }
+
+
+def _sound(size: tuple[int, ...], seed: int) -> Arrays:
+    batch, rate = size
+    generator = np.random.default_rng(seed)
+    samples = 576 if rate == 16000 else 288
+    return {
+        "input": generator.standard_normal((batch, samples)).astype(np.float32) * np.float32(0.3),
+        "state": generator.standard_normal((2, batch, 128)).astype(np.float32) * np.float32(0.1),
+        "sr": np.array(rate, np.int64),
     }
 
 
@@ -182,6 +196,14 @@ def _decoder() -> nn.Module:
     return model
 
 
+def silero_vad() -> Path:
+    """The voice-activity model that the package silero-vad carries."""
+    spec = importlib.util.find_spec("silero_vad")
+    if spec is None or spec.submodule_search_locations is None:
+        raise FileNotFoundError("package silero-vad is not installed: pip install --no-deps silero-vad")
+    return Path(spec.submodule_search_locations[0]) / "data" / "silero_vad.onnx"
+
+
 def _language(name: str, output: str) -> nn.Module:
     (entry,) = (model for model in LANGUAGE_MODELS if model.name == name)
     return MaskedModel(entry.build(), output).eval()
@@ -211,6 +233,14 @@ ONNX_MODELS: Mapping[str, OnnxModel] = MappingProxyType(
                 masked_tokens,
                 LANGUAGE_SIZES,
                 [(2, 11), (1, 7), (3, 33)],
+            ),
+            OnnxModel(
+                name="silero-vad",
+                path=silero_vad,
+                inputs=_sound,
+                sizes=[(1, 16000), (3, 16000), (1, 8000)],
+                smoke=True,
+                programs=3,
             ),
             _exported("llama", _decoder, _step, _CACHE, [(9, 5), (17, 1), (2, 12)], smoke=True),
         )

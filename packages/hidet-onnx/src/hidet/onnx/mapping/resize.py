@@ -78,7 +78,7 @@ def _resize(
         wanted = e.dims(sizes, "the sizes")
         changes = _sized(e, x, places, wanted, windows, keep_aspect_ratio_policy)
     else:
-        changes = _scaled(e, x, places, e.array_of(scales, "scales").tolist(), windows)  # type: ignore[arg-type]  # one is given
+        changes = _scaled(e, x, places, e.array_of(scales, "scales").reshape(-1).tolist(), windows)  # type: ignore[arg-type]  # one is given
     return _resampled(
         e,
         x,
