@@ -17,6 +17,7 @@ FILE_NAME = re.compile(r"# ([\w/]+\.py)\n")
 def test_examples_in_the_documentation_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("HIDET_PLUGINS", "hidet.cpu._plugin")
+    monkeypatch.chdir(tmp_path)
     loaded = set(sys.modules)
     names: dict[str, object] = {"__name__": "example"}
     for block in BLOCK.findall((DOCS / page).read_text()):

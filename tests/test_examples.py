@@ -1,0 +1,26 @@
+"""Examples run, and say what they should."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.mark.slow
+def test_voice_activity_hears_the_two_voices_and_agrees_with_onnxruntime() -> None:
+    pytest.importorskip("onnxruntime")
+    script = EXAMPLES / "voice_activity" / "detect.py"
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    bars = "".join(line[8:] for line in done.stdout.splitlines() if line[:8].strip().endswith("s"))
+    speaks = [bar in "▅▆▇█" for bar in bars]
+    seconds = [number * 0.032 for number, here in enumerate(speaks) if here]
+    assert sum(1.0 < moment < 2.9 for moment in seconds) > 30
+    assert sum(3.8 < moment < 5.3 for moment in seconds) > 25
+    assert not any(moment < 0.9 or 3.0 < moment < 3.7 for moment in seconds)
+    assert "largest difference from ONNX Runtime" in done.stdout
