@@ -71,7 +71,7 @@ EXCEPTIONS: dict[tuple[str, ...], set[str]] = {
 }
 
 # What a distribution provides is named otherwise than the distribution.
-DISTRIBUTIONS = {"cuda": "cuda_bindings"}
+DISTRIBUTIONS = {"PIL": "pillow", "cuda": "cuda_bindings"}
 
 FRAMEWORKS = {"torch", "onnx", "tensorflow", "llvmlite", "cuda"}
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hidet.graph.operator import OperatorSpec
     from hidet.plugins.specs import CommandTable, FrontendSpec
 
 HIDET_API = 1
@@ -32,6 +33,13 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             doc="an ONNX model: a path ending in .onnx, or a ModelProto",
         )
     ]
+
+
+def hidet_operators() -> Iterable[OperatorSpec]:
+    """Decoding of images."""
+    from hidet.onnx.decode_image import SPEC
+
+    return [SPEC]
 
 
 def hidet_commands(cli: CommandTable) -> None:

@@ -9,6 +9,7 @@ from hidet.dims import Dim, product
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Value
 from hidet.graph.types import contiguous_strides
+from hidet.onnx.decode_image import require_pillow
 from hidet.onnx.emitter import Emitter
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.mapping.windows import explicit_pads
@@ -28,6 +29,7 @@ def handlers() -> Mapping[Key, Handler]:
         ("DeformConv", 19): _deform_conv,
         ("MaxUnpool", 9): _max_unpool,
         ("CenterCropPad", 18): _center_crop_pad,
+        ("ImageDecoder", 20): _decode,
     }
 
 
@@ -215,3 +217,9 @@ def _center_crop_pad(e: Emitter, x: Value, shape: Value, *, axes: Sequence[int] 
             pads[axis] = ((wanted - extent) // 2, wanted - extent - (wanted - extent) // 2)
     cut = e.emit("slice", x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * rank)
     return e.emit("pad", cut, pads=tuple(pads), value=0)
+
+
+def _decode(e: Emitter, encoded: Value, *, pixel_format: str = "RGB") -> Value:
+    require_pillow()
+    size = (e.builder.fresh_size(), e.builder.fresh_size())
+    return e.emit("onnx.decode_image", encoded, pixel_format=pixel_format, defines=size)
