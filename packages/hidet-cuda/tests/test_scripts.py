@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
 import hidet
+from hidet.cache import open_cache
+from hidet.context import CompileContext, Options
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import Cubin, compile_cubin
+from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.fake_driver import FakeDriver
+from hidet.dims import symbol
+from hidet.drivers import compile_module
+from hidet.errors import LaunchError
 from hidet.lang import (
     as_tensor_pointer,
     attrs,
@@ -35,6 +48,9 @@ from hidet.lang.cuda import (
     syncthreads,
     threadIdx,
 )
+from hidet.plugins.host import load_registry
+from hidet.runtime.adapter import NumpyAdapter, TensorFacts
+from hidet.runtime.module import CompiledModule
 
 
 def compiled(module: hidet.lang.ScriptModule) -> tuple[str, Cubin]:
@@ -133,3 +149,75 @@ def test_copies_tensor_cores_and_warps() -> None:
     text, _ = compiled(module)
     assert text.count("__shfl_down_sync") == 5
     assert "cuda_mma_m16n8k16_f32_f16_f16(acc, regs, regs + 4);" in text
+
+
+class DeviceTensors(NumpyAdapter):
+    """Arrays that stand for tensors of a GPU, used in stream 7."""
+
+    def describe(self, tensor: Any) -> TensorFacts:
+        return replace(super().describe(tensor), device="cuda:0")
+
+    def stream_of(self, tensor: Any) -> int:
+        return 7
+
+
+class DeviceTensor(np.ndarray[Any, Any]):
+    """A type of its own, for its adapter to be found by."""
+
+
+def on_device(array: Any) -> Any:
+    return array.view(DeviceTensor)
+
+
+@pytest.fixture
+def adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {DeviceTensor: DeviceTensors()}
+    monkeypatch.setattr("hidet.runtime.module.adapter_for", lambda kind: kinds.get(kind, NumpyAdapter()))
+
+
+def build(module: hidet.lang.ScriptModule, fake: FakeDriver) -> CompiledModule:
+    target = CudaTarget("sm_80")
+    target.__dict__["memory"] = fake.device()
+    options, cache = Options(cache=False), open_cache(enabled=False)
+    return compile_module(
+        module.ir_module(), CompileContext(target=target, registry=load_registry(), options=options, cache=cache)
+    )
+
+
+def scaled() -> hidet.lang.ScriptModule:
+    n = symbol("n")
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def scale(x: f32[n, 4], factor: f32):
+            attrs.cuda.grid_dim = n
+            attrs.cuda.block_dim = 4
+            attrs.cuda.dynamic_smem_bytes = 64
+            x[blockIdx.x, threadIdx.x] *= factor
+
+    return module
+
+
+@pytest.mark.usefixtures("adapters")
+def test_a_call_launches_in_the_stream_of_the_tensors_with_sizes_found_in_them() -> None:
+    seen: list[list[int]] = []
+    fake = FakeDriver(on_launch=lambda launch: seen.append([launch.word(0), launch.word(1), launch.word(2)]))
+    module = build(scaled(), fake)
+    x = on_device(np.zeros((5, 4), np.float32))
+    module(x, 1.0)
+    (launch,) = fake.launches
+    assert (launch.grid, launch.block, launch.shared, launch.stream) == ((5, 1, 1), (4, 1, 1), 64, 7)
+    assert seen == [[x.ctypes.data, 0x3F800000, 5]]
+    assert module.kernels["scale"].registers > 0
+    assert module.kernels["scale"].spill_bytes == 0
+    assert "__global__" in module.source()
+
+
+@pytest.mark.usefixtures("adapters")
+def test_tensors_of_the_host_are_refused_and_nothing_is_launched_for_an_empty_grid() -> None:
+    fake = FakeDriver()
+    module = build(scaled(), fake)
+    with pytest.raises(LaunchError, match="argument x of launch is on cpu, expected a tensor on cuda:0"):
+        module["launch"](np.zeros((5, 4), np.float32), 1.0)
+    module(on_device(np.zeros((0, 4), np.float32)), 1.0)
+    assert not fake.launches

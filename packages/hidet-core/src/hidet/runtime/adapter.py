@@ -68,6 +68,9 @@ class CheckedAdapter(TensorAdapter, Protocol):
     def describe(self, tensor: Any) -> TensorFacts:
         """What a call checks. LaunchError for a tensor that must not be passed to compiled code."""
 
+    def stream_of(self, tensor: Any) -> int:
+        """Handle of the stream in which the tensor's library works on its device now; 0 on the host."""
+
     def version(self, tensor: Any) -> object:
         """Something that differs from its earlier value if the tensor's values may have changed."""
 
@@ -145,6 +148,10 @@ class NumpyAdapter:
             is_readable=tensor.flags.aligned and not any(stride % size for stride in tensor.strides),
             is_writable=tensor.flags.writeable,
         )
+
+    def stream_of(self, tensor: Any) -> int:
+        """None: arrays lie on the host."""
+        return 0
 
     def version(self, tensor: Any) -> object:
         """A new object, unless nobody can write to the array: numpy does not count changes."""

@@ -116,6 +116,8 @@ class ArgumentCheck:
         return tuple(copies)
 
     def _check_type(self, found: TensorFacts, slot: TensorSlot, number: int) -> None:
+        if found.device != "cpu":
+            raise LaunchError(f"{self._place(number)} is on {found.device}, expected a tensor on the CPU")
         if found.dtype != slot.dtype:
             raise DTypeError(f"{self._place(number)} is {found.dtype.name}, expected {slot.dtype.name}")
         if len(found.shape) != len(slot.shape) or any(

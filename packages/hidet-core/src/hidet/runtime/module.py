@@ -13,6 +13,7 @@ from hidet.errors import DTypeError, LaunchError, suggestion
 from hidet.ir.func import Module
 from hidet.runtime.adapter import CheckedAdapter, adapter_for
 from hidet.runtime.parameters import CELL_FORMATS, CallSignature, Parameter
+from hidet.target import KernelUsage
 
 MAX_KNOWN = 256
 """Kinds of arguments that need no second check."""
@@ -23,13 +24,15 @@ _NOT_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, type(N
 class CompiledFunction:
     """One function; call it with tensors for pointers and tensor parameters, and numbers for scalars.
 
-    Tensors are checked for dtype, shape, device and contiguity once for each kind. Numbers must fit their types.
+    Tensors are checked for dtype, shape, device and contiguity once for each kind. Numbers must fit their types. On a
+    GPU the work is put into the stream in which the first tensor's library works now; the call does not wait for it.
     """
 
-    def __init__(self, signature: CallSignature, run: Callable[[int], object], device: str, prints: bool) -> None:
+    def __init__(self, signature: CallSignature, run: Callable[..., object], device: str, prints: bool) -> None:
         self.signature = signature
         self._run = run
         self._device = device
+        self._has_streams = device != "cpu"
         self._prints = prints
         self._is_memory = tuple(parameter.is_memory for parameter in signature.given)
         formats = ["Q" if p.is_memory else CELL_FORMATS[p.dtype] for p in signature.given]
@@ -63,6 +66,7 @@ class CompiledFunction:
         values: list[Any] = []
         kinds: list[Hashable] = []
         held = []
+        stream = 0
         for argument, is_memory in zip(arguments, self._is_memory, strict=True):
             if is_memory:
                 adapter = self._adapters.get(type(argument))
@@ -72,6 +76,8 @@ class CompiledFunction:
                 kinds.append(adapter.signature(tensor))
                 values.append(adapter.pointer(tensor))
                 held.append(tensor)
+                if self._has_streams and not stream:
+                    stream = adapter.stream_of(tensor)
             else:
                 values.append(argument)
                 if self._with_numbers:
@@ -90,7 +96,10 @@ class CompiledFunction:
         if self._prints:
             # Compiled code writes to the file, past Python's buffer.
             sys.stdout.flush()
-        self._run(ctypes.addressof(table))
+        if self._has_streams:
+            self._run(ctypes.addressof(table), stream)
+        else:
+            self._run(ctypes.addressof(table))
         return None if self._result is None else self._result.unpack_from(table, len(table) - 8)[0]
 
     def _adapter(self, argument: Any) -> CheckedAdapter:
@@ -136,13 +145,22 @@ def _check_number(function: str, parameter: Parameter, argument: Any) -> None:
 
 
 class CompiledModule:
-    """Functions compiled together. Calling the module calls its entry; `module["name"]` is one function."""
+    """Functions compiled together. Calling the module calls its entry; `module["name"]` is one function.
+
+    kernels: what each kernel takes of a GPU, by name.
+    """
 
     def __init__(
-        self, ir_module: Module, functions: Mapping[str, CompiledFunction], source: Callable[[], str], code: object
+        self,
+        ir_module: Module,
+        functions: Mapping[str, CompiledFunction],
+        source: Callable[[], str],
+        kernels: Mapping[str, KernelUsage],
+        code: object,
     ) -> None:
         self.ir_module = ir_module
         self.functions = dict(functions)
+        self.kernels = dict(kernels)
         self._source = source
         self._code = code  # keeps the machine code alive
 

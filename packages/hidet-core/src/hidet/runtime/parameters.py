@@ -79,7 +79,7 @@ class CallSignature:
     def sizes_of(self, facts: Sequence[TensorFacts | None], numbers: Sequence[Any], device: str) -> tuple[int, ...]:
         """The values of `sizes` for arguments with these facts (None for numbers), which are checked.
 
-        numbers: the arguments, looked at where they are numbers. device: where tensors must be, "cpu" or "cuda".
+        numbers: the arguments, looked at where they are numbers. device: where tensors must be, "cpu" or "cuda:0".
         Raises DTypeError, ShapeError or LaunchError naming the argument and what was expected.
         """
         known: dict[Var, int] = {}
@@ -106,7 +106,7 @@ class CallSignature:
         what = self._what(parameter)
         if fact.dtype != parameter.dtype:
             raise DTypeError(f"{what} has dtype {fact.dtype.name}, expected {parameter.dtype.name}")
-        if fact.device.partition(":")[0] != device:
+        if fact.device != device:
             raise LaunchError(f"{what} is on {fact.device}, expected a tensor on {device}", hint="move it there first")
         if not fact.is_readable or not _is_contiguous(fact):
             raise LaunchError(

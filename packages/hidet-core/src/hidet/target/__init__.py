@@ -28,8 +28,22 @@ class CompileJob:
     effort: int = 3
 
 
+@dataclass(frozen=True, slots=True)
+class KernelUsage:
+    """What a kernel takes: registers a thread, bytes a thread that did not fit into registers, and shared memory a
+    block beyond what it declares, which the launch asks for."""
+
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+
+
 class DeviceMemory(Protocol):
     """Memory of a device that the host cannot read or write."""
+
+    @property
+    def name(self) -> str:
+        """Name of the device, as torch has it: "cuda:0"."""
 
     def upload(self, array: Any) -> tuple[object, int]:
         """A copy of a numpy array: its owner, which keeps it alive, and its address."""
@@ -99,6 +113,9 @@ class Target(Protocol):
     @property
     def memory(self) -> DeviceMemory | None:
         """Memory of the device; None where code runs on the host's."""
+
+    def usage(self, binary: Binary) -> Mapping[str, KernelUsage]:
+        """What each kernel of a module takes of the device, by name; empty where there is nothing to tell."""
 
     def load(
         self,

@@ -13,7 +13,7 @@ from hidet.cpu.pool import pool_symbols, shared_pool
 from hidet.cpu.toolchain import compile_objects, toolchain_version
 from hidet.errors import CompileError
 from hidet.ir.func import Module
-from hidet.target import Binary, CompileJob
+from hidet.target import Binary, CompileJob, KernelUsage
 
 
 class CpuTarget:
@@ -57,6 +57,10 @@ class CpuTarget:
         texts = ((emit_module(job.module, self.cpu), job.effort) for job in jobs)
         objects = compile_objects(texts, self.cpu, progress)
         return [Binary(job.name, data) for job, data in zip(jobs, objects, strict=True)]
+
+    def usage(self, binary: Binary) -> Mapping[str, KernelUsage]:
+        """Nothing: registers of a CPU are no resource that threads share."""
+        return {}
 
     def source(self, module: Module) -> str:
         """LLVM IR before optimisation."""

@@ -23,6 +23,11 @@ class Device:
         self.handle = driver.number("cuDeviceGet", index)
         self.context = driver.handle("cuDevicePrimaryCtxRetain", self.handle)
 
+    @property
+    def name(self) -> str:
+        """As torch names it."""
+        return f"cuda:{self.index}"
+
     @contextmanager
     def current(self) -> Iterator[None]:
         """Make the device the calling thread's, and the one before again afterwards."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hidet.cache import source_hash
 from hidet.cuda.arch import architecture_name, capability_of
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
-from hidet.target import Binary, CompileJob
+from hidet.target import Binary, CompileJob, KernelUsage
 
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
@@ -117,6 +117,13 @@ class CudaTarget:
             Binary(job.name, pack(CompiledModule(hosts.get(job.name), module.cubins, module.kernels)))
             for job, module in zip(jobs, modules, strict=True)
         ]
+
+    def usage(self, binary: Binary) -> Mapping[str, KernelUsage]:
+        """Registers, spills and shared memory, as the assembler counted them."""
+        return {
+            kernel.name: KernelUsage(kernel.registers, kernel.spill_bytes, kernel.shared_bytes)
+            for kernel in unpack(binary.data).kernels
+        }
 
     def source(self, module: Module) -> str:
         """CUDA C++ of each kernel."""

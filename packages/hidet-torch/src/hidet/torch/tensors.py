@@ -106,7 +106,7 @@ class TorchAdapter:
             tensor.dtype,
             tensor.shape,
             layout,
-            tensor.is_cpu,
+            tensor.device,
             tensor.is_neg(),
             tensor.is_conj(),
             tensor.requires_grad and torch.is_grad_enabled(),
@@ -114,10 +114,10 @@ class TorchAdapter:
 
     @staticmethod
     def describe(tensor: torch.Tensor) -> TensorFacts:
-        """LaunchError for tensors of other devices and sparse ones, and where a gradient would be lost."""
-        if not tensor.is_cpu or tensor.layout is not torch.strided:
+        """LaunchError for sparse tensors and devices other than CPU and GPU, and where a gradient would be lost."""
+        if tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided:
             raise LaunchError(
-                f"a tensor is on {tensor.device} with layout {tensor.layout}: expected a dense one on the CPU"
+                f"a tensor is on {tensor.device} with layout {tensor.layout}: expected a dense one on a CPU or GPU"
             )
         if tensor.requires_grad and torch.is_grad_enabled():
             raise LaunchError(
@@ -126,8 +126,18 @@ class TorchAdapter:
             )
         is_plain = not (tensor.is_neg() or tensor.is_conj())
         return TensorFacts(
-            dtype_of(tensor.dtype), tuple(tensor.shape), tensor.stride(), is_readable=is_plain, is_writable=is_plain
+            dtype_of(tensor.dtype),
+            tuple(tensor.shape),
+            tensor.stride(),
+            is_readable=is_plain,
+            is_writable=is_plain,
+            device=str(tensor.device),
         )
+
+    @staticmethod
+    def stream_of(tensor: torch.Tensor) -> int:
+        """torch's current stream of the tensor's device."""
+        return compat.current_stream(tensor.device.index) if tensor.is_cuda else 0
 
     @staticmethod
     def version(tensor: torch.Tensor) -> object:
