@@ -356,6 +356,12 @@ def test_a_dump_shows_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert all((tmp_path / "dump" / name).read_text().strip() for name in names)
 
 
+def test_a_dump_that_cannot_be_written_is_named(ctx: CompileContext, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OptionError, match="stages cannot be dumped into .*file"):
+        hidet.compile(_large_sum(ctx), options={"dump": str(tmp_path / "file")})
+
+
 def test_verification_of_every_stage_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIDET_VERIFY", "1")
     ctx = make_context("cpu", {"cache": False})

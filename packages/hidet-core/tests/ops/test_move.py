@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hidet import dtypes
 from hidet.dims import symbol
 from hidet.errors import DTypeError, ShapeError, UnsupportedOp
 from hidet.graph import GraphBuilder, TensorType
+from hidet.graph.interpret import interpret
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -115,3 +117,13 @@ def test_impossible_movement_is_refused_by_name(apply: Any, make: Any) -> None:
         apply("pad", make((3,)), pads=((1, 0),), mode="mirror")
     with pytest.raises(ShapeError, match="channels 6 is no multiple of 4"):
         apply("pixel_shuffle", make((6, 2, 2)), factor=2)
+
+
+@pytest.mark.parametrize("name", ["concat", "stack"])
+def test_many_tensors_are_joined(name: str, operators: Any) -> None:
+    arrays = [np.full((n % 3 + 1 if name == "concat" else 2,), n, np.int32) for n in range(1500)]
+    builder = GraphBuilder(operators)
+    inputs = [builder.input(TensorType(dtypes.i32, array.shape)) for array in arrays]
+    graph = builder.build([builder.emit(name, *inputs, axis=0)])
+    joined = getattr(np, "concatenate" if name == "concat" else "stack")(arrays)
+    assert np.array_equal(interpret(graph, arrays)[0], joined)

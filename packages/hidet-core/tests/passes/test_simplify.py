@@ -1,8 +1,14 @@
 """Simplification, rule by rule. Every example is also run through the interpreter before and after."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.graph import GraphBuilder, TensorType
+from hidet.graph.interpret import interpret
+from hidet.ops import all_operators
 from hidet.passes.graph.move_views import broadcast_after_reshape
 from hidet.passes.graph.simplify import Simplify, holds_all
 
@@ -391,3 +397,17 @@ def test_a_transpose_stays_where_others_see_it(simplified, result):
           return {result}
         """
     simplified(text, text)
+
+
+@pytest.mark.parametrize("name", ["concat", "stack"])
+def test_many_tensors_are_joined_some_at_a_time(name):
+    operators = {spec.name: spec for spec in all_operators()}
+    builder = GraphBuilder(operators)
+    x = builder.input(TensorType(dtypes.f32, (2, 3)))
+    rows = [builder.emit("add", x, builder.constant(np.float32(n))) for n in range(300)]
+    graph = builder.build([builder.emit(name, *rows, axis=1)])
+    simpler = Simplify().run(graph, SimpleNamespace(registry=SimpleNamespace(operators=operators)))
+    joins = [len(node.values) for node in simpler.nodes if node.op.name in ("concat", "stack")]
+    assert max(joins) <= 32 and len(joins) == 20
+    data = np.ones((2, 3), np.float32)
+    assert np.array_equal(interpret(simpler, [data])[0], interpret(graph, [data])[0])

@@ -59,12 +59,24 @@ def _concat(*tensors: Operand, axis: int) -> Definition:
             start = build.index(ends[number_ - 1] if number_ else 0)
             return tensors[number_][(*axes[:cut], axes[cut] - start, *axes[cut + 1 :])]
 
-        result = read(len(tensors) - 1)
-        for earlier in reversed(range(len(tensors) - 1)):
-            result = build.select(axes[cut] < build.index(ends[earlier]), read(earlier), result)
-        return result
+        return _part_of(axes[cut], ends, read)
 
     return single(tensors, compute("concat", shape, value))
+
+
+def _part_of(place: Expr, ends: Sequence[Dim], read: Callable[[int], Expr]) -> Expr:
+    """`read(n)` for the part n, the parts being laid end to end up to `ends[n]`, in which `place` lies.
+
+    Found by halving: the formula is as deep as the logarithm of the number of parts.
+    """
+
+    def among(first: int, last: int) -> Expr:
+        if first == last:
+            return read(first)
+        middle = (first + last) // 2
+        return build.select(place < build.index(ends[middle]), among(first, middle), among(middle + 1, last))
+
+    return among(0, len(ends) - 1)
 
 
 def _stack(*tensors: Operand, axis: int) -> Definition:
@@ -78,10 +90,7 @@ def _stack(*tensors: Operand, axis: int) -> Definition:
 
     def value(*axes: Expr) -> Expr:
         place = (*axes[:new], *axes[new + 1 :])
-        result: Expr = tensors[-1][place]
-        for earlier in reversed(range(len(tensors) - 1)):
-            result = build.select(build.equal(axes[new], earlier), tensors[earlier][place], result)
-        return result
+        return _part_of(axes[new], range(1, len(tensors) + 1), lambda number_: tensors[number_][place])
 
     return single(tensors, compute("stack", (*shape[:new], len(tensors), *shape[new:]), value))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from hidet.errors import OptionError
 from hidet.graph.graph import Graph
 from hidet.ir.func import Module
 from hidet.passes.local import rewrite_locally
@@ -107,6 +108,12 @@ def _dump(ctx: CompileContext, stage: str, subject: Graph | Module) -> None:
     from hidet.ir.printer import print_module
 
     directory = Path(ctx.options.dump)
-    directory.mkdir(parents=True, exist_ok=True)
     text = print_graph(subject) if isinstance(subject, Graph) else print_module(subject)
-    (directory / f"{stage}.hir").write_text(text)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{stage}.hir").write_text(text)
+    except OSError as error:
+        raise OptionError(
+            f"stages cannot be dumped into {directory}: {error.strerror or error}",
+            hint="option dump, or HIDET_DUMP, names a directory that can be made and written",
+        ) from error

@@ -22,7 +22,7 @@ from hidet.schedule.task import Alias
 
 # Bounds that keep one kernel readable and its register pressure sane.
 MAX_NODES = 48
-MAX_INPUTS = 24
+MAX_INPUTS = 32
 
 Absorbs = Callable[[Node], tuple[str, str]]
 
@@ -143,11 +143,18 @@ class _Grouper:
                 continue
             if current in self.aliases and not self._continues(node, group):
                 continue
-            if _repeats_work(node, consumer, current):
+            if _repeats_work(node, consumer, current) or not self._has_room(node, group):
                 continue
             group.nodes.append(node)
             self.group_of[node] = group
             stack.extend((v, node) for v in node.values)
+
+    @staticmethod
+    def _has_room(node: Node, group: Group) -> bool:
+        """Whether the group reads few enough tensors with the inputs of `node` among them."""
+        if len(node.values) < 2 or sum(len(member.values) for member in (*group.nodes, node)) <= MAX_INPUTS:
+            return True
+        return len(set(_external(Group(None, [*group.nodes, node])))) <= MAX_INPUTS
 
     def _continues(self, view: Node, group: Group) -> bool:
         """Whether a view is worth inlining: only if what it looks at will be inlined as well."""

@@ -146,11 +146,31 @@ def _is_neutral(op: str, number: int | float | bool, dtype: DType) -> bool:
     return number == 0 and math.copysign(1, number) == (-1 if op == "add" else 1)
 
 
+# Joined tensors read by one kernel; each is a loop of its own.
+_MOST_JOINED = 32
+_JOINED_AT_ONCE = 16
+
+
+def join_in_steps(site: Site) -> Value | None:
+    """A join of many tensors joins some of them at a time: equal parts share one kernel, and compile time stays linear
+    in their number."""
+    node = site.node
+    if len(node.values) <= _MOST_JOINED:
+        return None
+    axis = node.attrs["axis"] % node.outputs[0].tensor.rank
+    parts = [
+        site.emit(node.op, *node.values[first : first + _JOINED_AT_ONCE], axis=axis)
+        for first in range(0, len(node.values), _JOINED_AT_ONCE)
+    ]
+    return site.emit("concat", *parts, axis=axis)
+
+
 RULES: Mapping[str, Sequence[Rule]] = {
     "transpose": (merge_transposes, remove_identity, transpose_as_reshape),
     **dict.fromkeys(RESHAPES, (merge_reshapes, split_rows_before_product, reshape_before_sum)),
     "expand": (merge_expands,),
     "cast": (merge_casts,),
+    **dict.fromkeys(("concat", "stack"), (join_in_steps,)),
     **dict.fromkeys(ELEMENTWISE, (transpose_after_elementwise,)),
     **dict.fromkeys(("mul", "sub", "add"), (drop_neutral, transpose_after_elementwise)),
     **dict.fromkeys(("div", "pow"), (drop_neutral,)),

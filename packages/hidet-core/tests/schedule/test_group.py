@@ -1,0 +1,32 @@
+"""How large fusion groups get."""
+
+from __future__ import annotations
+
+from hidet import dtypes
+from hidet.graph import GraphBuilder, TensorType
+from hidet.ops import all_operators
+from hidet.schedule.group import MAX_INPUTS, group_nodes
+
+OPERATORS = {spec.name: spec for spec in all_operators()}
+
+
+def test_a_group_reads_a_bounded_number_of_tensors() -> None:
+    builder = GraphBuilder(OPERATORS)
+    inputs = [builder.input(TensorType(dtypes.f32, (4,))) for _ in range(100)]
+    joined = [builder.emit("concat", *inputs[first : first + 10]) for first in range(0, 100, 10)]
+    graph = builder.build([builder.emit("concat", *joined)])
+    groups = group_nodes(graph, lambda node: ("none", "none")).groups
+    assert len(groups) > 1
+    for group in groups:
+        inside = {value for node in group.nodes for value in node.outputs}
+        assert len({v for node in group.nodes for v in node.values} - inside) <= MAX_INPUTS
+
+
+def test_reading_the_same_tensors_again_costs_no_room() -> None:
+    builder = GraphBuilder(OPERATORS)
+    x, y = (builder.input(TensorType(dtypes.f32, (4,))) for _ in range(2))
+    value = x
+    for _ in range(40):
+        value = builder.emit("add", value, y)
+    (group,) = group_nodes(builder.build([value]), lambda node: ("none", "none")).groups
+    assert len(group.nodes) == 40
