@@ -358,7 +358,7 @@ def test_a_dump_shows_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_dump_that_cannot_be_written_is_named(ctx: CompileContext, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OptionError, match="stages cannot be dumped into .*file"):
+    with pytest.raises(OptionError, match=r"stages cannot be dumped into .*file"):
         hidet.compile(_large_sum(ctx), options={"dump": str(tmp_path / "file")})
 
 
