@@ -96,7 +96,7 @@ def test_what_is_left_beyond_the_most_regions_keeps_its_conditions() -> None:
     parts = [random_array(1, 2, seed=n) for n in range(9)]
     (task,) = fuse(build(lambda g, *x: g.emit("concat", *x, axis=0), parts), context()).tasks
     found = cut_regions(whole_region(task.epilogues[0], task.outputs[0].type), most=4)
-    assert [count(region, Select) for region in found] == [0, 0, 6]
+    assert [count(region, Select) for region in found] == [2, 1, 3]
 
 
 def test_parts_that_differ_in_size_alone_share_a_kernel() -> None:
