@@ -1,0 +1,69 @@
+"""How a tile lies in shared memory so that rows, columns and matrix fragments are read without bank conflicts.
+
+Shared memory has 32 banks of 4 bytes; the eight rows of a matrix fragment, 16 bytes each, are read at once and must lie
+in different eighths of 128 bytes. Rows of a power of two of chunks of 16 bytes are swizzled: chunk c of row r lies at
+chunk c xor f(r). Other rows are padded to an odd number of chunks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hidet.errors import ScheduleError
+from hidet.ir import build
+from hidet.ir.expr import Expr
+
+CHUNK_BYTES = 16
+_LINE_CHUNKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLayout:
+    """`rows` rows of `columns` elements of `nbytes` bytes; the elements of a row are neighbours within a chunk."""
+
+    rows: int
+    columns: int
+    nbytes: int
+
+    def __post_init__(self) -> None:
+        if self.columns * self.nbytes % CHUNK_BYTES:
+            raise ScheduleError(
+                f"a tile in shared memory has rows of {self.columns} x {self.nbytes} bytes, expected a multiple of 16"
+            )
+
+    @property
+    def chunk(self) -> int:
+        """Elements of a chunk."""
+        return CHUNK_BYTES // self.nbytes
+
+    @property
+    def row_chunks(self) -> int:
+        """Chunks of a row that hold elements."""
+        return self.columns // self.chunk
+
+    @property
+    def is_swizzled(self) -> bool:
+        """Whether rows are swizzled, not padded."""
+        return self.row_chunks & (self.row_chunks - 1) == 0
+
+    @property
+    def pitch(self) -> int:
+        """Elements from a row to the next."""
+        padded = self.row_chunks if self.is_swizzled else self.row_chunks | 1
+        return padded * self.chunk
+
+    @property
+    def size(self) -> int:
+        """Elements of the tile, padding included."""
+        return self.rows * self.pitch
+
+    def offset(self, row: Expr | int, column: Expr | int) -> Expr:
+        """Where an element lies, in elements."""
+        row, column = build.index(row), build.index(column)
+        chunk, inside = column // self.chunk, column % self.chunk
+        if self.is_swizzled and self.row_chunks > 1:
+            # Rows shorter than a line of 128 bytes share it, so fewer rows need different chunks.
+            per_line = max(1, _LINE_CHUNKS // self.row_chunks)
+            turn = row // per_line % min(self.row_chunks, _LINE_CHUNKS)
+            chunk = build.binary("xor", chunk, turn)
+        return row * self.pitch + chunk * self.chunk + inside

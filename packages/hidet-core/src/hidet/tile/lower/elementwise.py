@@ -1,0 +1,80 @@
+"""Register tiles element by element: filling, mapping, storing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Binary, Const, Expr, Load, Var
+from hidet.ir.types import VectorType
+from hidet.ir.visit import substitute
+from hidet.tile.lower.fragment import Fragment, Threads, place
+from hidet.tile.statements import Fill, Map, Store
+from hidet.tile.tensors import RTile
+
+_NAMES = ("piece_row", "piece_column", "half", "pair")
+
+
+def each(extents: tuple[int, ...], body: Callable[[tuple[Expr, ...]], s.Stmt]) -> s.Stmt:
+    """Unrolled loops over the elements that a thread holds; `body` is given their indices, constants for extent 1."""
+    loops = [build.size_var(name) for name in _NAMES[: len(extents)]]
+    indices = tuple(var if extent > 1 else build.index(0) for var, extent in zip(loops, extents, strict=True))
+    result = body(indices)
+    for var, extent in reversed(list(zip(loops, extents, strict=True))):
+        if extent > 1:
+            result = s.For(var, build.index(0), build.index(extent), result, kind="unroll")
+    return result
+
+
+def fill_tile(node: Fill, target: Fragment) -> s.Stmt:
+    """Set all elements."""
+    return each(target.extents, lambda at: s.Store(target.buffer, at, node.value))
+
+
+def map_tile(node: Map, target: Fragment, inputs: Mapping[RTile, Fragment], threads: Threads) -> s.Stmt:
+    """Compute each element from those of the inputs and its place."""
+
+    def body(at: tuple[Expr, ...]) -> s.Stmt:
+        piece_row, piece_column, half, pair = at
+        row, column = place(node.target, threads, piece_row, piece_column, half, pair)
+        values: dict[Var, Expr] = {
+            node.row: row if node.target.rows > 1 else build.index(0),
+            node.column: column if node.target.columns > 1 else build.index(0),
+        }
+        for variable, tile in zip(node.elements, node.inputs, strict=True):
+            held = inputs[tile]
+            values[variable] = build.load(held.buffer, *held.at(piece_row, piece_column, half, pair))
+        return s.Store(target.buffer, at, substitute(node.formula, values))
+
+    return each(target.extents, body)
+
+
+def store_tile(node: Store, source: Fragment, threads: Threads) -> s.Stmt:
+    """Write the elements inside the matrix, two neighbours at once where the matrix is aligned to them."""
+    target = node.target
+    in_pairs = target.align >= 2 * target.dtype.nbytes and source.extents[3] == 2 and _is_even(node.column)
+    extents = source.extents[:3] if in_pairs else source.extents
+
+    def body(at: tuple[Expr, ...]) -> s.Stmt:
+        first = (*at, build.index(0)) if in_pairs else at
+        row, column = place(node.source, threads, first[0], first[1], first[2], first[3])
+        row, column = node.row + row, node.column + column
+        to = row * target.row_stride + column
+        alone: s.Stmt = s.Store(target.pointer, (to,), build.load(source.buffer, *first))
+        alone = s.If(column < target.columns, alone)
+        if in_pairs:
+            two = Load(source.buffer, first, VectorType(target.dtype, 2))
+            alone = s.If(column + 1 < target.columns, s.Store(target.pointer, (to,), two), alone)
+        return s.If(row < target.rows, alone)
+
+    return each(extents, body)
+
+
+def _is_even(expr: Expr) -> bool:
+    """Whether an i64 expression is known to be even: a constant, a multiple of an even constant, or their sum."""
+    if isinstance(expr, Const):
+        return isinstance(expr.value, int) and expr.value % 2 == 0
+    if isinstance(expr, Binary) and expr.op == "mul":
+        return _is_even(expr.a) or _is_even(expr.b)
+    return isinstance(expr, Binary) and expr.op == "add" and _is_even(expr.a) and _is_even(expr.b)

@@ -1,0 +1,203 @@
+"""A kernel in tiles as a function of the thread IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hidet import dtypes
+from hidet.errors import ScheduleError
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Expr, Var
+from hidet.ir.func import Function
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.types import BufferType
+from hidet.ir.visit import substitute
+from hidet.tile import statements as t
+from hidet.tile.kernel import TileKernel
+from hidet.tile.lower.copy import copy_box
+from hidet.tile.lower.elementwise import fill_tile, map_tile, store_tile
+from hidet.tile.lower.fold import reduce_tile
+from hidet.tile.lower.fragment import Fragment, Threads, fragment
+from hidet.tile.lower.product import Operand, multiply
+from hidet.tile.tensors import Computed, RTile, STile
+
+
+def lower_kernel(kernel: TileKernel) -> Function:
+    """The kernel for blocks of `kernel.threads` threads, from sm_80 on.
+
+    A ring's loads run ahead in groups of background copies, one a stage; a barrier of the block in each iteration makes
+    a stage visible, and tells that the one before it may be overwritten. ScheduleError for what the instructions lack.
+    """
+    lowering = _Lowering(kernel)
+    head = [s.Declare(var, value) for var, value in (*_standing(lowering.threads), *kernel.index_values)]
+    tiles = [s.Declare(var) for var in lowering.buffers()]
+    body = build.seq([*head, *tiles, lowering.stmts(kernel.body)])
+    attributes = (("block", (kernel.threads, 1, 1)),)
+    return Function(kernel.name, kernel.params, body, "kernel", kernel.grid_vars, None, attributes)
+
+
+def _threads(warps: tuple[int, int]) -> Threads:
+    thread, lane, row, column = (build.size_var(name) for name in ("thread", "lane", "warp_row", "warp_column"))
+    return Threads(thread, lane, row, column, warps)
+
+
+def _standing(threads: Threads) -> list[tuple[Var, Expr]]:
+    """Where a thread stands; warps are numbered along the columns first."""
+    thread = build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)
+    warp = threads.thread // 32
+    return [
+        (threads.thread, thread),
+        (threads.lane, threads.thread % 32),
+        (threads.warp_row, warp // threads.warps[1]),
+        (threads.warp_column, warp % threads.warps[1]),
+    ]
+
+
+def _all_stmts(stmts: tuple[t.TileStmt, ...]) -> Iterator[t.TileStmt]:
+    for stmt in stmts:
+        yield stmt
+        if isinstance(stmt, t.Ring):
+            yield from (*stmt.loads, *_all_stmts(stmt.body))
+        elif isinstance(stmt, t.Loop):
+            yield from _all_stmts(stmt.body)
+
+
+class _Lowering:
+    """The tiles of one kernel and where they are kept. `_stage`: which stage of a shared tile is read now."""
+
+    def __init__(self, kernel: TileKernel) -> None:
+        self.threads = _threads(kernel.warps)
+        self.fragments: dict[RTile, Fragment] = {}
+        self.shared: dict[STile, Var] = {}
+        self._stage: dict[STile, Expr] = {}
+        stages: dict[STile, int] = {}
+        for stmt in _all_stmts(kernel.body):
+            for tile in _register_tiles(stmt):
+                if tile not in self.fragments:
+                    self.fragments[tile] = fragment(tile, kernel.warps)
+            ahead = stmt.loads if isinstance(stmt, t.Ring) else ()
+            for load in (*ahead, *((stmt,) if isinstance(stmt, t.Load) else ())):
+                count = stmt.stages if isinstance(stmt, t.Ring) else 1
+                stages[load.target] = max(count, stages.get(load.target, 1))
+        for kept, count in stages.items():
+            shape = (build.index(count * kept.layout.size),)
+            self.shared[kept] = Var(kept.name, BufferType(kept.dtype, shape, None, "shared"))
+
+    def buffers(self) -> list[Var]:
+        """The arrays of all tiles."""
+        return [*self.shared.values(), *(fragment.buffer for fragment in self.fragments.values())]
+
+    def stmts(self, nodes: tuple[t.TileStmt, ...]) -> s.Stmt:
+        """Statements one after the other."""
+        return build.seq(_CASES[type(node)](self, node) for node in nodes)
+
+    def load(self, node: t.Load) -> s.Stmt:
+        """A load that is waited for at once; the first meeting lets all finish reading what was there."""
+        copy = copy_box(node, self.shared[node.target], build.index(0), self.threads)
+        return build.seq([_meet(), copy, _wait_all(), _meet()])
+
+    def ring(self, node: t.Ring) -> s.Stmt:
+        """A group of copies an iteration: the one needed is finished when at most `stages` - 2 later ones are not."""
+        ahead = node.stages - 1
+        start = build.size_var("early")
+        early = build.seq([s.If(start < node.extent, self._loads(node, start)), _commit()])
+        prologue = s.For(start, build.index(0), build.index(ahead), early, kind="unroll")
+        coming = build.size_var("coming")
+        later = s.If(coming < node.extent, self._loads(node, coming))
+        for load in node.loads:
+            self._stage[load.target] = node.index % node.stages
+        body = self.stmts(node.body)
+        for load in node.loads:
+            del self._stage[load.target]
+        steps = [_wait(ahead - 1), _meet(), s.Declare(coming, node.index + ahead), later, _commit(), body]
+        # The last meeting lets all finish reading before the tiles are filled anew.
+        return build.seq([prologue, s.For(node.index, build.index(0), node.extent, build.seq(steps)), _meet()])
+
+    def _loads(self, node: t.Ring, index: Var) -> s.Stmt:
+        """The loads of iteration `index`."""
+        stage = index % node.stages
+        return build.seq(
+            copy_box(_at(load, {node.index: index}), self.shared[load.target], stage, self.threads)
+            for load in node.loads
+        )
+
+    def loop(self, node: t.Loop) -> s.Stmt:
+        """A plain loop."""
+        return s.For(node.index, build.index(0), node.extent, self.stmts(node.body))
+
+    def mma(self, node: t.Mma) -> s.Stmt:
+        """A product of what the tiles hold now."""
+        a = self.fragments[node.a] if isinstance(node.a, RTile) else self._operand(node.a)
+        return multiply(node, self.fragments[node.accumulator], a, self._operand(node.b), self.threads)
+
+    def _operand(self, tile: STile) -> Operand:
+        if tile not in self.shared:
+            raise ScheduleError(f"shared tile {tile.name} is multiplied, but nothing loads it")
+        return Operand(tile, self.shared[tile], self._stage.get(tile, build.index(0)))
+
+    def fill(self, node: t.Fill) -> s.Stmt:
+        """Set a register tile."""
+        return fill_tile(node, self.fragments[node.target])
+
+    def map(self, node: t.Map) -> s.Stmt:
+        """Compute a register tile."""
+        return map_tile(node, self.fragments[node.target], self.fragments, self.threads)
+
+    def reduce(self, node: t.Reduce) -> s.Stmt:
+        """Fold a register tile."""
+        return reduce_tile(node, self.fragments[node.target], self.fragments[node.source], self.threads)
+
+    def store(self, node: t.Store) -> s.Stmt:
+        """Write a register tile."""
+        return store_tile(node, self.fragments[node.source], self.threads)
+
+
+def _register_tiles(stmt: t.TileStmt) -> tuple[RTile, ...]:
+    if isinstance(stmt, t.Mma):
+        return (stmt.accumulator, *((stmt.a,) if isinstance(stmt.a, RTile) else ()))
+    if isinstance(stmt, t.Map):
+        return (stmt.target, *stmt.inputs)
+    if isinstance(stmt, t.Reduce):
+        return (stmt.target, stmt.source)
+    if isinstance(stmt, t.Store):
+        return (stmt.source,)
+    return (stmt.target,) if isinstance(stmt, t.Fill) else ()
+
+
+def _at(load: t.Load, values: Mapping[Var, Expr]) -> t.Load:
+    """A load in another iteration of its ring."""
+    source: Any = load.source
+    if isinstance(source, Computed):
+        source = replace(source, formula=substitute(source.formula, values))
+    return t.Load(load.target, source, substitute(load.row, values), substitute(load.column, values))
+
+
+def _meet() -> s.Stmt:
+    return s.Evaluate(intrinsic_call("cuda.syncthreads"))
+
+
+def _commit() -> s.Stmt:
+    return s.Evaluate(intrinsic_call("cuda.copy_async_commit"))
+
+
+def _wait(groups: int) -> s.Stmt:
+    return s.Evaluate(intrinsic_call("cuda.copy_async_wait", groups))
+
+
+def _wait_all() -> s.Stmt:
+    return s.Evaluate(intrinsic_call("cuda.copy_async_wait_all"))
+
+
+_CASES: dict[type, Callable[[_Lowering, Any], s.Stmt]] = {
+    t.Load: _Lowering.load,
+    t.Fill: _Lowering.fill,
+    t.Mma: _Lowering.mma,
+    t.Map: _Lowering.map,
+    t.Reduce: _Lowering.reduce,
+    t.Store: _Lowering.store,
+    t.Ring: _Lowering.ring,
+    t.Loop: _Lowering.loop,
+}

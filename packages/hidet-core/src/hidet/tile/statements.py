@@ -1,0 +1,191 @@
+"""Statements of tile programs.
+
+tile stmt := Load(target, source, row, column)   shared tile <- box of a matrix, zero outside of it
+           | Fill(target, value)                 register tile <- a number
+           | Mma(accumulator, a, b, ...)         accumulator += a b
+           | Map(target, inputs, formula)        register tile <- formula of the elements of others and of their place
+           | Reduce(target, source, axis, op)    register tile <- fold along an axis
+           | Store(target, source, row, column)  box of a matrix <- register tile; nothing outside of it
+           | Ring(index, extent, stages, loads, body)   loop whose loads run ahead of its body
+           | Loop(index, extent, body)           loop without loads that run ahead
+
+Barriers, copies in the background, stages and their order are no statements: lowering derives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hidet.errors import ScheduleError
+from hidet.ir import build
+from hidet.ir.expr import Const, Expr, Var
+from hidet.tile.tensors import Computed, GTensor, RTile, STile
+
+Fold = Literal["add", "max", "min"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """Fill `target` with the box of `source` that starts at (`row`, `column`)."""
+
+    target: STile
+    source: GTensor | Computed
+    row: Expr
+    column: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fill:
+    """Set all elements of `target`."""
+
+    target: RTile
+    value: Const
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mma:
+    """accumulator[m, n] += a[m, k] b[k, n].
+
+    a is [k, m] in memory if `a_is_transposed`, and may lie in registers else; b is [n, k] if `b_is_transposed`.
+    """
+
+    accumulator: RTile
+    a: STile | RTile
+    b: STile
+    a_is_transposed: bool
+    b_is_transposed: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """target[row, column] = formula, over `elements` (those of `inputs` there) and the place in the tile, i64."""
+
+    target: RTile
+    inputs: tuple[RTile, ...]
+    elements: tuple[Var, ...]
+    row: Var
+    column: Var
+    formula: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce:
+    """Fold `source` along `axis`, whose extent in `target` is 1."""
+
+    target: RTile
+    source: RTile
+    axis: int
+    op: Fold
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    """Write `source` to the box of `target` that starts at (`row`, `column`)."""
+
+    target: GTensor
+    source: RTile
+    row: Expr
+    column: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ring:
+    """For `index` below `extent`: `loads`, then `body`. Loads run up to `stages` - 1 iterations ahead."""
+
+    index: Var
+    extent: Expr
+    stages: int
+    loads: tuple[Load, ...]
+    body: tuple[TileStmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """For `index` below `extent`: `body`."""
+
+    index: Var
+    extent: Expr
+    body: tuple[TileStmt, ...]
+
+
+TileStmt = Load | Fill | Mma | Map | Reduce | Store | Ring | Loop
+
+
+def load(target: STile, source: GTensor | Computed, row: Expr | int, column: Expr | int) -> Load:
+    """Load a box of a matrix, whose elements have the tile's type."""
+    if source.dtype != target.dtype:
+        raise ScheduleError(f"tile {target.name} of {target.dtype} is loaded from a matrix of {source.dtype}")
+    return Load(target, source, build.index(row), build.index(column))
+
+
+def fill(target: RTile, value: float) -> Fill:
+    """Set all elements to a number."""
+    return Fill(target, build.const(value, target.dtype))
+
+
+def mma(
+    accumulator: RTile, a: STile | RTile, b: STile, *, a_is_transposed: bool = False, b_is_transposed: bool = False
+) -> Mma:
+    """Multiply tiles and add to `accumulator`. ScheduleError when their shapes do not fit."""
+    m, k = (a.columns, a.rows) if a_is_transposed else (a.rows, a.columns)
+    n, other = (b.rows, b.columns) if b_is_transposed else (b.columns, b.rows)
+    if (m, n) != (accumulator.rows, accumulator.columns) or k != other:
+        raise ScheduleError(
+            f"a product of [{m}, {k}] and [{other}, {n}] is added to {accumulator.name} of "
+            f"[{accumulator.rows}, {accumulator.columns}]"
+        )
+    if a_is_transposed and isinstance(a, RTile):
+        raise ScheduleError(f"{a.name} lies in registers, where it cannot be transposed")
+    return Mma(accumulator, a, b, a_is_transposed, b_is_transposed)
+
+
+def map(target: RTile, inputs: Sequence[RTile], value: Callable[..., Expr]) -> Map:
+    """target[row, column] = value(*elements, row, column). Inputs with one row or column are broadcast."""
+    for tile in inputs:
+        if tile.rows not in (1, target.rows) or tile.columns not in (1, target.columns):
+            raise ScheduleError(
+                f"{tile.name} of [{tile.rows}, {tile.columns}] does not broadcast to {target.name} of "
+                f"[{target.rows}, {target.columns}]"
+            )
+    elements = tuple(Var(tile.name, tile.dtype) for tile in inputs)
+    row, column = build.size_var("row"), build.size_var("column")
+    formula = value(*elements, row, column)
+    if formula.type != target.dtype:
+        raise ScheduleError(f"{target.name} of {target.dtype} is computed by a formula of type {formula.type}")
+    return Map(target, tuple(inputs), elements, row, column, formula)
+
+
+def reduce(target: RTile, source: RTile, axis: int, op: Fold) -> Reduce:
+    """Fold along an axis. ScheduleError when `target` has not extent 1 there, and that of `source` elsewhere."""
+    expected = (1, source.columns) if axis == 0 else (source.rows, 1)
+    if (target.rows, target.columns) != expected or target.dtype != source.dtype:
+        raise ScheduleError(
+            f"{source.name} of [{source.rows}, {source.columns}] folded along axis {axis} is {list(expected)} of "
+            f"{source.dtype}, but {target.name} is [{target.rows}, {target.columns}] of {target.dtype}"
+        )
+    return Reduce(target, source, axis, op)
+
+
+def store(target: GTensor, source: RTile, row: Expr | int, column: Expr | int) -> Store:
+    """Write a register tile, whose elements have the matrix's type."""
+    if source.dtype != target.dtype:
+        raise ScheduleError(f"tile {source.name} of {source.dtype} is stored to a matrix of {target.dtype}")
+    return Store(target, source, build.index(row), build.index(column))
+
+
+def ring(
+    extent: Expr | int, stages: int, loads: Callable[[Expr], Sequence[Load]], body: Callable[[Expr], Sequence[TileStmt]]
+) -> Ring:
+    """A loop whose loads run ahead; both functions are given the index."""
+    if stages < 2:
+        raise ScheduleError(f"a ring of {stages} stages, expected at least 2")
+    index = build.size_var("step")
+    return Ring(index, build.index(extent), stages, tuple(loads(index)), tuple(body(index)))
+
+
+def loop(extent: Expr | int, body: Callable[[Expr], Sequence[TileStmt]]) -> Loop:
+    """A loop; `body` is given the index."""
+    index = build.size_var("step")
+    return Loop(index, build.index(extent), tuple(body(index)))

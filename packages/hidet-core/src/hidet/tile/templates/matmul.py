@@ -1,0 +1,94 @@
+"""The product of two matrices, with operators fused before and after it.
+
+A block computes one tile of the result. Its operands come through a ring of shared tiles; what follows the product is
+mapped over the result in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hidet import dtypes
+from hidet.dtypes import DType
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.tile.kernel import TileKernel
+from hidet.tile.statements import Load, fill, load, map, mma, ring, store
+from hidet.tile.tensors import Computed, GTensor, RTile, STile
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulTiles:
+    """How much a block computes: [m, n] of the result in steps of k, `stages` of them in shared memory, by
+    warps[0] x warps[1] warps."""
+
+    m: int = 128
+    n: int = 128
+    k: int = 32
+    stages: int = 3
+    warps: tuple[int, int] = (2, 2)
+
+
+def matmul_kernel(
+    name: str,
+    params: tuple[Var, ...],
+    a: GTensor | Computed,
+    b: GTensor | Computed,
+    c: GTensor,
+    tiles: MatmulTiles,
+    *,
+    a_is_transposed: bool = False,
+    b_is_transposed: bool = False,
+    epilogue: Callable[[Expr, Expr, Expr], Expr] | None = None,
+    accumulator: DType = dtypes.f32,
+) -> TileKernel:
+    """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
+
+    epilogue(value, row, column) gives an element of c from the sum, of type `accumulator`, and its place; None
+    converts. The grid has ceil(n / tiles.n) x ceil(m / tiles.m) blocks, along x and y.
+    """
+    block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
+    row, column = build.size_var("first_row"), build.size_var("first_column")
+    tile_a = _tile("tile_a", a.dtype, tiles.m, tiles.k, a_is_transposed)
+    tile_b = _tile("tile_b", b.dtype, tiles.k, tiles.n, b_is_transposed)
+    total = RTile("total", accumulator, tiles.m, tiles.n)
+    result = RTile("result", c.dtype, tiles.m, tiles.n)
+    depth = a.rows if a_is_transposed else a.columns
+
+    def loads(step: Expr) -> list[Load]:
+        at = step * tiles.k
+        return [
+            load(tile_a, a, *((at, row) if a_is_transposed else (row, at))),
+            load(tile_b, b, *((column, at) if b_is_transposed else (at, column))),
+        ]
+
+    def finish(value: Expr, inner_row: Expr, inner_column: Expr) -> Expr:
+        if epilogue is None:
+            return build.cast(value, c.dtype)
+        return epilogue(value, row + inner_row, column + inner_column)
+
+    return TileKernel(
+        name,
+        params,
+        (block_column, block_row),
+        tiles.warps,
+        (
+            fill(total, 0),
+            ring(
+                (depth + (tiles.k - 1)) // tiles.k,
+                tiles.stages,
+                loads,
+                lambda step: [
+                    mma(total, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
+                ],
+            ),
+            map(result, [total], finish),
+            store(c, result, block_row * tiles.m, block_column * tiles.n),
+        ),
+        ((row, block_row * tiles.m), (column, block_column * tiles.n)),
+    )
+
+
+def _tile(name: str, dtype: DType, rows: int, columns: int, transposed: bool) -> STile:
+    return STile(name, dtype, *((columns, rows) if transposed else (rows, columns)))

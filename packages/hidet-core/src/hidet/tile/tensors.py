@@ -1,0 +1,99 @@
+"""What tile programs work on: matrices in global memory, tiles in shared memory and tiles spread over registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hidet.dtypes import DType
+from hidet.errors import ScheduleError
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.types import PointerType
+from hidet.tile.layout import SharedLayout
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GTensor:
+    """A matrix in global memory: `pointer` to element (0, 0), i64 `rows` and `columns`, elements from row to row.
+
+    align: bytes that the address and the row stride are known to be multiples of. Columns are neighbours.
+    """
+
+    pointer: Expr
+    rows: Expr
+    columns: Expr
+    row_stride: Expr
+    align: int
+
+    @property
+    def dtype(self) -> DType:
+        """Type of an element."""
+        return self.pointer.dtype
+
+    def element(self, row: Expr, column: Expr) -> Expr:
+        """The value at a place inside the matrix."""
+        return build.load(self.pointer, row * self.row_stride + column)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed:
+    """A matrix that is computed where it is loaded: `formula` over the i64 variables `row` and `column`.
+
+    How operators before a product are fused into it.
+    """
+
+    dtype: DType
+    rows: Expr
+    columns: Expr
+    row: Var
+    column: Var
+    formula: Expr
+
+
+def computed(dtype: DType, rows: Expr, columns: Expr, value: Callable[[Expr, Expr], Expr]) -> Computed:
+    """The matrix whose element (row, column) is `value(row, column)`, of type `dtype`."""
+    row, column = build.size_var("row"), build.size_var("column")
+    formula = value(row, column)
+    if formula.type != dtype:
+        raise ScheduleError(f"a computed matrix of {dtype} has elements of type {formula.type}")
+    return Computed(dtype, rows, columns, row, column, formula)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class STile:
+    """A tile of [rows, columns] in shared memory of the block."""
+
+    name: str
+    dtype: DType
+    rows: int
+    columns: int
+
+    @property
+    def layout(self) -> SharedLayout:
+        """How it lies there."""
+        return SharedLayout(self.rows, self.columns, self.dtype.nbytes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RTile:
+    """A tile of [rows, columns] spread over the registers of the block's threads, as the results of products are.
+
+    rows or columns is 1 for what is the same along that axis: the result of a reduction, or something to broadcast.
+    """
+
+    name: str
+    dtype: DType
+    rows: int
+    columns: int
+
+
+def matrix(
+    pointer: Var, rows: Expr | int, columns: Expr | int, row_stride: Expr | int | None = None, align: int = 0
+) -> GTensor:
+    """A matrix in global memory, dense unless `row_stride` is given; `align` 0 is that of an element."""
+    if not isinstance(pointer.type, PointerType):
+        raise ScheduleError(f"{pointer.name} has type {pointer.type}, expected a pointer to a matrix")
+    columns = build.index(columns)
+    stride = columns if row_stride is None else build.index(row_stride)
+    return GTensor(pointer, build.index(rows), columns, stride, max(align, pointer.dtype.nbytes))
