@@ -10,6 +10,7 @@ from hidet.ir.func import EXPORTED, Function, Module
 from hidet.ir.stmt import Return
 from hidet.ir.verify import verify_module
 from hidet.passes.graph.fuse import fuse
+from hidet.passes.manager import run_graph_passes
 from hidet.schedule import units
 from hidet.schedule.host import build_host_program
 from hidet.schedule.select import select_schedules
@@ -49,6 +50,20 @@ def test_a_large_graph_is_a_module_for_each_kernel_and_one_for_host_code(ctx: Co
     assert set(efforts.values()) == {3}
     for unit in found.values():
         verify_module(unit.module)
+
+
+def test_kernels_that_only_the_prepare_graph_runs_are_worth_little(ctx: CompileContext) -> None:
+    b = GraphBuilder(ctx.registry.operators)
+    x, weight = (b.input(TensorType(dtypes.f32, (512, 512)), is_parameter=weight) for weight in (False, True))
+    graph = run_graph_passes(b.build([b.emit("linear", x, weight)]), ctx)
+    assert graph.prepare is not None
+    parts = []
+    for part, name in ((graph, "main"), (graph.prepare.graph, "prepare")):
+        scheduled = select_schedules(fuse(part, ctx), ctx)
+        parts.append((scheduled, build_host_program(scheduled, name)))
+    found = compile_units(parts)
+    (once,) = parts[1][0].modules
+    assert {name: unit.effort for name, unit in found.items() if unit.effort != 3} == {once: 1, "host": 0}
 
 
 def test_graphs_that_differ_in_sizes_have_equal_kernels(ctx: CompileContext) -> None:

@@ -21,7 +21,7 @@ class CompileUnit:
     """A module to compile.
 
     digest: what its content is known by, equal for equal modules. effort: the optimisation level it is worth: 3, 1
-    where a call is short, or 0 for code without loops.
+    where a call is short or code runs once, or 0 for code without loops.
     """
 
     module: Module
@@ -30,7 +30,7 @@ class CompileUnit:
 
 
 def compile_units(parts: Sequence[tuple[ScheduledGraph, HostCode]]) -> dict[str, CompileUnit]:
-    """The modules of a graph and its prepare graph by name, each kernel in one of them only."""
+    """The modules of a graph and, after it, its prepare graph by name, each kernel in one of them only."""
     kernels = {name: module for scheduled, _ in parts for name, module in scheduled.modules.items()}
     hashes = {name: digest for scheduled, _ in parts for name, digest in scheduled.hashes.items()}
     segments = {name: module for _, code in parts for name, module in code.modules.items()}
@@ -44,7 +44,8 @@ def compile_units(parts: Sequence[tuple[ScheduledGraph, HostCode]]) -> dict[str,
     units: dict[str, CompileUnit] = {}
     for name, module in kernels.items():
         own, libraries = split_shared(module)
-        units[name] = CompileUnit(own, hashes[name], effort=3)
+        # What only the prepare graph runs, it runs once.
+        units[name] = CompileUnit(own, hashes[name], effort=3 if name in parts[0][0].modules else 1)
         for library in libraries:
             if library.entry not in units:
                 units[library.entry] = CompileUnit(library, structural_hash(*library.functions), effort=3)
