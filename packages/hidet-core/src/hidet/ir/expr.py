@@ -19,7 +19,8 @@ Raw classes are dumb; `hidet.ir.build` holds the constructors that type-check an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any
 
 from hidet.ir.node import IRNode, node
 from hidet.ir.types import Type, element_dtype, lanes_of
@@ -104,16 +105,21 @@ ExprLike = Expr | bool | int | float
 
 
 def _binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
-    # Imported at first use: hidet.ir.build builds the classes of this file.
-    from hidet.ir.build import binary
-
-    return binary(op, a, b)
+    result: Expr = _constructors().binary(op, a, b)
+    return result
 
 
 def _negate(a: Expr) -> Expr:
-    from hidet.ir.build import unary
+    result: Expr = _constructors().unary("neg", a)
+    return result
 
-    return unary("neg", a)
+
+@functools.cache
+def _constructors() -> Any:
+    # Imported at first use: hidet.ir.build builds the classes of this file.
+    from hidet.ir import build
+
+    return build
 
 
 @node

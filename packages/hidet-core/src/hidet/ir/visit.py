@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
+from hidet.ir import build
 from hidet.ir.expr import Access, Binary, Cast, Expr, Reduce, Select, Unary, Var
 from hidet.ir.node import IRNode
 
@@ -35,12 +36,12 @@ def rewrite(root: AnyNode, change: Callable[[IRNode], IRNode | None]) -> AnyNode
         known = memo.get(id(current))
         if known is not None:
             return known
-        rebuilt = current.rebuild(visit)
+        rebuilt: IRNode = current.rebuild(visit)
         changed = change(rebuilt)
         result = rebuilt if changed is None else changed
         memo[id(current)] = result
         keep_alive.append(current)
-        return cast(IRNode, result)
+        return result
 
     keep_alive: list[IRNode] = []
     return cast(AnyNode, visit(root))
@@ -55,8 +56,6 @@ def substitute(root: AnyNode, mapping: Mapping[Var, Expr]) -> AnyNode:
 
 def refold(node: IRNode) -> IRNode | None:
     """Rebuild an arithmetic node through its folding constructor; None for other nodes or when nothing folds."""
-    from hidet.ir import build
-
     folded: Expr
     if isinstance(node, Binary):
         folded = build.binary(node.op, node.a, node.b)

@@ -92,6 +92,8 @@ BINARY = {
 }
 _OF_BITS = {"nextafter": MathOp(remainder.nextafter)}
 _OF_INTEGERS = {"pow": MathOp(power.pow_integer, loops=True)}
+BINARY_NAMES = frozenset({*BINARY, *_OF_BITS, *_OF_INTEGERS})
+"""Binary operations that a function computes for some element types."""
 
 
 def needs_function(op: str, arity: int, dtype: DType) -> bool:

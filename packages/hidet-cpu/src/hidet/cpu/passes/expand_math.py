@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet.cpu.math.functions import math_functions, needs_function
+from hidet.cpu.math.functions import BINARY_NAMES, math_functions, needs_function
 from hidet.ir import build
 from hidet.ir.expr import Binary, Broadcast, Const, Expr, Unary
 from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
-from hidet.ir.visit import rewrite
+from hidet.ir.visit import rewrite, walk
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -45,11 +45,18 @@ def expand_math(module: Module) -> Module:
 
     functions = []
     for function in module.functions:
-        body = rewrite(function.body, change)
+        # Most functions have no such operation, and looking is cheaper than rebuilding.
+        body = rewrite(function.body, change) if any(map(_is_expanded, walk(function.body))) else function.body
         functions.append(function if body is function.body else replace(function, body=body))
     if all(new is old for new, old in zip(functions, module.functions, strict=True)):
         return module
     return replace(module, functions=(*added.values(), *functions))
+
+
+def _is_expanded(n: IRNode) -> bool:
+    if isinstance(n, Binary):
+        return n.op in BINARY_NAMES and (n.op == "pow" or needs_function(n.op, 2, n.a.dtype))
+    return isinstance(n, Unary) and needs_function(n.op, 1, n.a.dtype)
 
 
 def _call(op: str, operands: tuple[Expr, ...], added: dict[str, Function]) -> Expr | None:
