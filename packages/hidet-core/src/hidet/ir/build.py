@@ -5,6 +5,7 @@ Index arithmetic (i64) is folded hardest, because shapes and offsets dominate wh
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -55,7 +56,13 @@ def index(value: Expr | Dim) -> Expr:
         return value
     if isinstance(value, DimExpr):
         return Size(value, INDEX)
-    return Const(int(value), INDEX)
+    return _index_number(int(value))
+
+
+@functools.lru_cache(maxsize=4096)
+def _index_number(value: int) -> Const:
+    """One object a number: programs repeat few of them very often, and what is shared is hashed and emitted once."""
+    return Const(value, INDEX)
 
 
 def as_expr(value: ExprLike, like: Type) -> Expr:
@@ -149,7 +156,7 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     fold = _INDEX_FOLDS.get(op)
     if x is not None and y is not None and fold is not None and not (y == 0 and op in ("floordiv", "mod")):
         result = fold(x, y)
-        return const(result, dtypes.boolean if isinstance(result, bool) else INDEX)
+        return const(result, dtypes.boolean) if isinstance(result, bool) else _index_number(result)
     if op == "add":
         if x == 0:
             return b
@@ -163,12 +170,12 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
         if y == 0:
             return a
         if a is b:
-            return Const(0, INDEX)
+            return _index_number(0)
         if y is not None:
-            return binary("add", a, Const(-y, INDEX))
+            return binary("add", a, _index_number(-y))
     elif op == "mul":
         if x == 0 or y == 0:
-            return Const(0, INDEX)
+            return _index_number(0)
         if x == 1:
             return b
         if y == 1:
@@ -178,7 +185,7 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     elif op == "floordiv" and (y == 1 or x == 0):
         return a
     elif op == "mod" and (y == 1 or x == 0):
-        return Const(0, INDEX)
+        return _index_number(0)
     if isinstance(a, Size) or isinstance(b, Size):
         return _fold_dims(op, a, b)
     return None
@@ -282,7 +289,7 @@ def size_var(name: str) -> Var:
 
 def flatten(indices: Sequence[Expr], strides: Sequence[Expr | Dim]) -> Expr:
     """Element offset sum(index * stride)."""
-    offset: Expr = Const(0, INDEX)
+    offset: Expr = _index_number(0)
     for i, stride in zip(indices, strides, strict=True):
         offset = offset + i * index(stride)
     return offset

@@ -78,11 +78,12 @@ class _Scope:
             elif id(current) in known:
                 continue
             else:
-                children = _children(current)
-                if children:
+                pending = [child for child in _children(current) if id(child) not in known]
+                if pending:
                     stack.append(current)
                     stack.append(None)
-                    stack.extend(children[::-1])
+                    pending.reverse()
+                    stack += pending
                     continue
             kind: Any = type(current)
             text = _line_writer(kind)(current, self, known)

@@ -151,6 +151,8 @@ class ExpressionEmitter:
             return (node.a,)
         if isinstance(node, _PLACES):
             return (node.buffer, *node.indices) if isinstance(node.buffer.type, PointerType) else (node.buffer,)
+        if isinstance(node, e.Call) and node.callee == "shuffle":
+            return node.arguments[:2]
         children: tuple[e.Expr, ...] = node.children()  # type: ignore[assignment]  # children of expressions are ones
         return children
 
@@ -359,16 +361,13 @@ class ExpressionEmitter:
         return self.pointer(node.buffer, node.indices)
 
     def _call(self, node: e.Call) -> str:
+        if node.callee == "shuffle":
+            return self._shuffle(node)
         arguments = [self.value(a) for a in node.arguments]
         if node.callee == "fma":
             return emit_fma(self, arguments, node.type)
         if node.callee == "prefetch":
             return self._prefetch(arguments[0])
-        if node.callee == "shuffle":
-            a, b, *lanes = arguments
-            source = register_type(node.arguments[0].type)
-            pattern = f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
-            return self.instruction(f"shufflevector {source} {a}, {source} {b}, {pattern}")
         if node.callee.startswith(SYMBOL):
             return self._symbol(node.callee.removeprefix(SYMBOL))
         typed = [(register_type(a.type), text) for a, text in zip(node.arguments, arguments, strict=True)]
@@ -378,6 +377,16 @@ class ExpressionEmitter:
         """The address of something that is linked, as an i64."""
         self.module.declarations[name] = f"@{name} = external global i64"
         return self.instruction(f"ptrtoint ptr @{name} to i64")
+
+    def _shuffle(self, node: e.Call) -> str:
+        """The lanes that the constant arguments after the first two count, through both vectors."""
+        a, b, *lanes = node.arguments
+        source = register_type(a.type)
+        numbers = [f"i32 {lane.value}" for lane in lanes if isinstance(lane, e.Const)]
+        if len(numbers) != len(lanes):
+            raise CodegenError("the lanes of a shuffle must be constants")
+        pattern = f"<{len(lanes)} x i32> <{', '.join(numbers)}>"
+        return self.instruction(f"shufflevector {source} {self.value(a)}, {source} {self.value(b)}, {pattern}")
 
     def _prefetch(self, pointer: str) -> str:
         """Ask for a cache line to be read into the second-level cache; any address is allowed. The result is unused."""
