@@ -15,7 +15,7 @@ from hidet.cpu.toolchain import compile_assembly, compile_object
 from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Broadcast, Load, Select, Var
-from hidet.ir.func import Function, Module
+from hidet.ir.func import COMPACT, Function, Module
 from hidet.ir.stmt import Assign, Declare, Return, Store
 from hidet.ir.types import PointerType, VectorType
 
@@ -50,6 +50,25 @@ def test_a_shared_value_is_computed_once() -> None:
         return square + square
 
     assert sum("fmul" in line for line in body_of(value, F32)) == 1
+
+
+def test_the_body_of_a_compact_kernel_is_compiled_for_size() -> None:
+    def kernel(*attributes: tuple[str, object]) -> str:
+        return text_of(Function("f", (), build.seq([]), "kernel", (build.size_var("i"),), attributes=attributes))
+
+    assert "noinline nounwind optsize {" in kernel(COMPACT)
+    assert "optsize" not in kernel()
+
+
+def test_the_lanes_of_a_shuffle_are_constants() -> None:
+    vector = VectorType(F32, 2)
+    lanes = [build.index(3), build.index(0)]
+    assert body_of(lambda x, y: build.call("shuffle", x, y, *lanes, type=vector), vector, vector) == [
+        "%t.1 = shufflevector <2 x float> %arg.x.0, <2 x float> %arg.y.1, <2 x i32> <i32 3, i32 0>",
+        "ret <2 x float> %t.1",
+    ]
+    with pytest.raises(CodegenError, match="lanes of a shuffle must be constants"):
+        body_of(lambda x, n: build.call("shuffle", x, x, n, n, type=vector), vector, build.INDEX)
 
 
 def test_literals_of_vectors_are_written_in_place() -> None:

@@ -20,6 +20,9 @@ SYMBOL = "symbol."
 The symbol is no function of any module: whoever loads the code provides it.
 """
 
+COMPACT = ("compact", True)
+"""Attribute of a kernel whose time passes in the functions it calls: its own loops are not worth copies of code."""
+
 SHARED = "shared"
 """Key of an attribute of device functions that several programs have in common and call too seldom to inline them.
 
@@ -38,8 +41,8 @@ class Function:
 
     `kind`: "kernel" runs once per index of its launch grid, whose indices are `grid_vars` (i64); "device" is called
     from kernels; "host" runs on the CPU once and launches kernels. `result` None means no value is returned.
-    `attributes` are target-specific launch settings such as ("block", (256, 1, 1)), `EXPORTED`, or one with key
-    `SHARED`.
+    `attributes` are target-specific launch settings such as ("block", (256, 1, 1)), `EXPORTED`, `COMPACT`, or one
+    with key `SHARED`.
     """
 
     name: str

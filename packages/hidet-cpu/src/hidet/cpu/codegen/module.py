@@ -13,7 +13,7 @@ from hidet.cpu.codegen.function import FunctionEmitter
 from hidet.cpu.codegen.spelling import literal, register_type
 from hidet.cpu.codegen.state import ModuleState
 from hidet.ir.expr import Number, Var
-from hidet.ir.func import EXPORTED
+from hidet.ir.func import COMPACT, EXPORTED
 from hidet.ir.types import BufferType, PointerType, element_dtype, lanes_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def _emit_kernel(function: Function, state: ModuleState, is_visible: bool) -> st
     body = _emit_body(function, state, {**names, **grid})
     grid_parameters = [f"i64 {name}" for name in grid.values()]
     parameters = ", ".join([*_listed(function, names), *grid_parameters])
-    signature = f"define internal void @{function.name}.body({parameters}) noinline nounwind"
+    size = " optsize" if COMPACT in function.attributes else ""
+    signature = f"define internal void @{function.name}.body({parameters}) noinline nounwind{size}"
     return _assemble(signature, body) + "\n\n" + _kernel_entry(function, list(grid.values()))
 
 

@@ -39,7 +39,7 @@ from hidet.cpu.schedules.attention_tile import Product, TileShape, local_array, 
 from hidet.cpu.schedules.gemm_program import parameter
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import Function
+from hidet.ir.func import COMPACT, Function
 from hidet.ir.stmt import Declare, For, Stmt, Store
 from hidet.schedule.lowering import KernelScope
 
@@ -91,7 +91,8 @@ def flash_kernel(problem: AttentionProblem, shape: TileShape, key_block: int) ->
     stmts.append(store_results(shape, block, places["out"], width, problem.width, arrays.sums, arrays.state.total))
     if "logsumexp" in places:
         stmts.append(store_logsumexp(shape, block, places["logsumexp"], arrays.state))
-    function = Function("attention", scope.params, build.seq(stmts), kind="kernel", grid_vars=(*leading, item))
+    grid_vars = (*leading, item)
+    function = Function("attention", scope.params, build.seq(stmts), "kernel", grid_vars, attributes=(COMPACT,))
     products = problem.keys * (shape.pitch * (problem.depth + problem.width))
     cost = dims.floordiv(products, _MULTIPLY_ADDS_PER_NANOSECOND) + 1
     return AttentionKernel(function, product_functions(shape), scope, (*problem.leading, blocks), cost)

@@ -29,7 +29,7 @@ from hidet.cpu.schedules.pack import launch_copy_rows
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import Function
+from hidet.ir.func import COMPACT, Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, While
 from hidet.ir.types import BufferType
 from hidet.ops.rules import arithmetic_dtype
@@ -143,7 +143,7 @@ def _launch(
     grid_vars = (build.size_var("image"), build.size_var("row_block"), build.size_var("group"))
     item = _Item(task, conv, shape, windows, scope, pointers, (image, filters), rows)
     body, functions = item.body(*grid_vars)
-    function = Function("depthwise", scope.params, body, kind="kernel", grid_vars=grid_vars)
+    function = Function("depthwise", scope.params, body, kind="kernel", grid_vars=grid_vars, attributes=(COMPACT,))
     builder.add(functions)
     outer = (*builder.pointers.values(), source, weights)
     nanoseconds = max(1, rows * row_work // 30)

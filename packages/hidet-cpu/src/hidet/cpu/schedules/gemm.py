@@ -27,7 +27,7 @@ from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import Function
+from hidet.ir.func import COMPACT, Function
 from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt
 from hidet.ir.types import BufferType, PointerType
 from hidet.schedule.lowering import KernelScope
@@ -96,7 +96,7 @@ def launch_gemm(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShap
     problem, column_block, row_block = (build.size_var(name) for name in ("problem", "column_block", "row_block"))
     grid_vars = (problem, column_block, row_block)
     body, functions = _block(task, gemm, shape, blocking, scope, pointers, packed, grid_vars)
-    function = Function("gemm", scope.params, body, kind="kernel", grid_vars=grid_vars)
+    function = Function("gemm", scope.params, body, kind="kernel", grid_vars=grid_vars, attributes=(COMPACT,))
     groups = dims.ceildiv(gemm.columns, shape.columns)
     grid = (gemm.problems, dims.ceildiv(groups, blocking.groups), dims.ceildiv(gemm.rows, blocking.rows))
     builder.add(functions)
