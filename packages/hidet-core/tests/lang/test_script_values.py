@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hidet import lang
+from hidet.errors import ScriptError
 from hidet.ir.interpret import run_module
 from hidet.lang import (
     as_tensor_pointer,
@@ -333,3 +334,37 @@ def test_a_kernel_swizzles_shared_memory_without_two_elements_meeting():
     out = zeros(8, 8)
     run(main, x, out)
     np.testing.assert_array_equal(out, x.T)
+
+
+def test_a_loop_runs_over_what_its_bounds_were():
+    @lang.script
+    def main(out: i64[4]):
+        n = 3
+        for i in range(n):
+            n = 100
+            out[i] = i + n
+        worker = 1
+        for i in (spatial(2) * repeat(2)).on(worker):
+            worker = 0
+            out[3] += i
+
+    out = np.zeros(4, np.int64)
+    run(main, out)
+    assert out.tolist() == [100, 101, 102, 5]
+
+
+def test_long_loops_are_not_written_out():
+    @lang.script
+    def main(out: i64[1]):
+        for i in unroll(5000):
+            out[0] += i
+
+    out = np.zeros(1, np.int64)
+    run(main, out)
+    assert out[0] == 5000 * 4999 // 2
+    with pytest.raises(ScriptError, match="10000000 items known at build time is too long"):
+
+        @lang.script
+        def endless(out: i64[1]):
+            for i in static(range(10_000_000)):
+                out[0] = i

@@ -96,6 +96,8 @@ def test_gathers_refuse_impossible_inputs_by_name(apply: Any, make: Any) -> None
         apply("gather", make((3,)), make((3,)), axis=0)
     with pytest.raises(ShapeError, match="as many axes for index as for x"):
         apply("gather", make((3, 2)), positions((3,), 2), axis=0)
+    with pytest.raises(ShapeError, match="index against x: extent 3 of axis 1 is greater than 2"):
+        apply("gather", make((3, 2)), positions((5, 3), 2), axis=0)
     with pytest.raises(ShapeError, match="needs an index tensor for at least one axis"):
         apply("index", make((3, 2)), None, None)
     with pytest.raises(ShapeError, match="got 3 indices for shape"):

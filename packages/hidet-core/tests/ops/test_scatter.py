@@ -137,6 +137,8 @@ def test_scatters_refuse_impossible_inputs_by_name(apply: Any, make: Any) -> Non
         apply("scatter", make((3,)), index, make((1,), "float16"), axis=0)
     with pytest.raises(UnsupportedOp, match="scatter of f32 has no reduction 'max'; it has: sum, prod"):
         apply("scatter", make((3,)), index, make((1,)), axis=0, reduce="max")
+    with pytest.raises(ShapeError, match="index against src: extent 1 of axis 0 is greater than 0"):
+        apply("scatter", make((3,)), index, make((0,)), axis=0)
     with pytest.raises(ShapeError, match=r"values of shape \[2\] does not broadcast to \[1\]"):
         apply("index_put", make((3,)), make((2,)), index)
     with pytest.raises(ShapeError, match=r"src of shape \[3, 5\] for \[2, 5\]: extents 3 and 2 differ"):

@@ -13,6 +13,7 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.stmt import LoopKind
+from hidet.ir.visit import walk
 from hidet.lang import operators
 from hidet.lang.mapping import Assignment, loop_styles
 from hidet.lang.values import Primitive, is_runtime
@@ -20,6 +21,8 @@ from hidet.lang.values import Primitive, is_runtime
 if TYPE_CHECKING:
     from hidet.lang.statements import FunctionTranslator
 
+LARGEST_UNROLL = 4096
+"""Turns of a loop that is written out, at most: more would take minutes to compile."""
 UNROLLED_TASKS = 64
 """Loops over tasks are unrolled when a worker has at most as many: indices into registers become constants."""
 
@@ -57,7 +60,8 @@ def translate_for(translator: FunctionTranslator, node: ast.For) -> None:
         Var(names[i] if len(names) == len(nest.extents) else f"{names[0] if names else 'i'}_{i}", dtypes.i64)
         for i in range(len(nest.extents))
     )
-    for counter, extent in zip(counters, nest.extents, strict=True):
+    extents = tuple(_lasting(translator, extent) for extent in nest.extents)
+    for counter, extent in zip(counters, extents, strict=True):
         if isinstance(extent, Const) and isinstance(extent.value, int):
             translator.facts.extents[counter] = extent.value
     with translator.collecting() as body, translator.block(is_branch=True):
@@ -67,13 +71,22 @@ def translate_for(translator: FunctionTranslator, node: ast.For) -> None:
         translator.statements(node.body, loop="runtime")
     inner = build.seq(body)
     loc = translator.place(node)
-    for var, extent, kind in reversed(list(zip(counters, nest.extents, kinds, strict=True))):
+    for var, extent, kind in reversed(list(zip(counters, extents, kinds, strict=True))):
         inner = s.For(var, build.index(0), extent, inner, 1, _possible(kind, extent), loc)
     translator.stmts.append(inner)
 
 
 def _possible(kind: LoopKind, extent: Expr) -> LoopKind:
-    return "serial" if kind == "unroll" and not isinstance(extent, Const) else kind
+    """What a loop can be: one that is written out has a number of turns that is known and not too large."""
+    turns = getattr(extent, "value", None)
+    is_written_out = isinstance(turns, int) and turns <= LARGEST_UNROLL
+    return "serial" if kind == "unroll" and not is_written_out else kind
+
+
+def _lasting(translator: FunctionTranslator, extent: Expr) -> Expr:
+    """An extent as it is when the loop begins: a new variable where the body may change what it is made of."""
+    changes = any(isinstance(node, Var) and translator.may_change(node) for node in walk(extent))
+    return translator.declare("extent", extent) if changes else extent
 
 
 def _bind_target(translator: FunctionTranslator, node: ast.For, values: tuple[Expr, ...], is_tuple: bool) -> None:
@@ -198,6 +211,10 @@ _ITERATORS: dict[str, Callable[..., Nest]] = {
 
 def _repeat_now(translator: FunctionTranslator, node: ast.For, items: Sequence[Any]) -> None:
     """The body once for each item of a Python sequence."""
+    if len(items) > LARGEST_UNROLL:
+        translator.fail(
+            node, f"a loop over {len(items)} items known at build time is too long to write out", "loop over range(...)"
+        )
     for item in items:
         with translator.block(is_branch=False):
             translator.bind_parts(node.target, item)

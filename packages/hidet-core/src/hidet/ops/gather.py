@@ -27,6 +27,7 @@ from hidet.ops.rules import (
     read_broadcast,
     require_dtype,
     require_rank,
+    require_within,
     same_extent,
     shape_text,
     wrap_index,
@@ -42,6 +43,7 @@ def _gather(x: Operand, index: Operand, *, axis: int, wraps: bool) -> Definition
             f"got {shape_text(index.shape)} and {shape_text(x.shape)}"
         )
     cut = normalize_axis("gather", axis, x.rank)
+    require_within(index.shape, x.shape, "operator gather: index against x", besides=cut)
 
     def value(*axes: Expr) -> Expr:
         if x.rank == 0:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from hidet import dtypes
 from hidet.compute.definition import Definition, Operand, compute, single
-from hidet.dims import Dim, prove_equal
+from hidet.dims import Dim, prove_equal, prove_le
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, ShapeError
 from hidet.ir import build
@@ -100,6 +100,13 @@ def same_extent(a: Dim, b: Dim, what: str) -> Dim:
     if verdict is False:
         raise ShapeError(f"{what}: extents {a} and {b} differ")
     return b if isinstance(b, int) and not isinstance(a, int) else a
+
+
+def require_within(part: Sequence[Dim], whole: Sequence[Dim], what: str, besides: int | None = None) -> None:
+    """ShapeError when an extent of `part` is provably greater than that of `whole`, the axis `besides` left out."""
+    for axis, (have, room) in enumerate(zip(part, whole, strict=False)):
+        if axis != besides and prove_le(have, room) is False:
+            raise ShapeError(f"{what}: extent {have} of axis {axis} is greater than {room}")
 
 
 def broadcast_shapes(operator: str, shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:

@@ -48,6 +48,7 @@ from hidet.ops.rules import (
     require_dtype,
     require_rank,
     require_same_dtype,
+    require_within,
     same_extent,
     shape_text,
     truth,
@@ -149,6 +150,8 @@ def _scatter(
         shapes = ", ".join(shape_text(operand.shape) for operand in (x, index, src))
         raise ShapeError(f"operator {name} takes x, index and src of as many axes each, got shapes {shapes}")
     cut = normalize_axis(name, axis, x.rank)
+    require_within(index.shape, x.shape, f"operator {name}: index against x", besides=cut)
+    require_within(index.shape, src.shape, f"operator {name}: index against src")
 
     def place(axes: Sequence[Expr]) -> Sequence[Expr]:
         if x.rank == 0:

@@ -36,6 +36,14 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="mathematical functions become code of the module",
         ),
         PassSpec(
+            name="threads-to-loops",
+            level="program",
+            targets=("cpu",),
+            before=("expand-math",),
+            load="hidet.cpu.passes.threads_to_loops:ThreadsToLoops",
+            doc="kernels for blocks of threads run one thread after the other",
+        ),
+        PassSpec(
             name="check-positions",
             level="graph",
             targets=("cpu",),

@@ -36,6 +36,13 @@ class AttributeReader:
         schema = find_schema(domain, node.op_type, opset)
         if schema is None:
             return given
+        for attribute in node.attribute:
+            expected = schema.attributes.get(attribute.name)
+            if expected is not None and int(expected.type) != attribute.type:
+                raise ImportFailed(
+                    f"attribute {attribute.name!r} of {node.op_type} is of kind {attribute.type}, "
+                    f"expected {int(expected.type)} ({expected.type.name})"
+                )
         found: dict[str, Any] = {}
         for name, attribute in schema.attributes.items():
             if name in given:
@@ -99,6 +106,20 @@ def _text(data: bytes) -> str | bytes:
         return data.decode()
     except UnicodeDecodeError:
         return data
+
+
+def require_inputs(node: NodeProto, domain: str, opset: int) -> None:
+    """ImportFailed when a node has more inputs than its operator takes, or lacks one that it needs."""
+    schema = find_schema(domain, node.op_type, opset)
+    if schema is None:
+        return
+    if not schema.min_input <= len(node.input) <= schema.max_input:
+        raise ImportFailed(
+            f"{node.op_type} has {len(node.input)} inputs, expected {schema.min_input} to {schema.max_input}"
+        )
+    for name, formal in zip(node.input, schema.inputs, strict=False):
+        if not name and formal.option == formal.option.Single:
+            raise ImportFailed(f"{node.op_type} needs its input {formal.name!r}")
 
 
 @cache

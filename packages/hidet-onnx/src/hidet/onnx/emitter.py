@@ -148,6 +148,18 @@ class Emitter:
         array = self.array_of(value, what)
         return tuple(item if isinstance(item, DimExpr) else int(item) for item in array.reshape(-1))
 
+    def one_dim(self, value: Value, what: str) -> Dim:
+        """The only element of an integer tensor. ImportFailed when it has another number of elements."""
+        found = self.dims(value, what)
+        if len(found) != 1:
+            raise ImportFailed(f"{what} of {self.node.operator} is one number, got {len(found)}")
+        return found[0]
+
+    def one_int(self, value: Value, what: str) -> int:
+        """As `one_dim`, but a number."""
+        self.one_dim(value, what)
+        return self.ints(value, what)[0]
+
     def ints(self, value: Value, what: str) -> tuple[int, ...]:
         """As `dims`, but all of them numbers: axes, counts, permutations."""
         found = self.dims(value, what)

@@ -17,7 +17,7 @@ from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.graph import Constant
 from hidet.graph.types import ValueType
 from hidet.loc import Loc
-from hidet.onnx.attributes import AttributeReader, with_bound_attributes
+from hidet.onnx.attributes import AttributeReader, require_inputs, with_bound_attributes
 from hidet.onnx.check import require_supported
 from hidet.onnx.contents import Contents
 from hidet.onnx.emitter import Emitter, NodeFacts
@@ -271,6 +271,7 @@ class _Importer:
         opset: int,
     ) -> Sequence[Item]:
         version, handler = found
+        require_inputs(node, canonical_domain(node.domain), opset)
         name = qualified_name(canonical_domain(node.domain), node.op_type)
         self.emitter.node = NodeFacts(
             name, version, opset, tuple(node.input), tuple(bool(output) for output in node.output)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hidet.errors import ImportFailed
 from hidet.onnx.tensors import DataFolder
@@ -66,12 +66,32 @@ def _parse(data: bytes, what: str) -> ModelProto:
 def _loaded(model: ModelProto, path: Path | None) -> LoadedModel:
     if not model.HasField("graph"):
         raise ImportFailed("the model has no graph", hint="expected an ONNX ModelProto")
+    require_text(model)
     opsets = {canonical_domain(entry.domain): entry.version for entry in model.opset_import}
     if not opsets:
         raise ImportFailed("the model names no operator set", hint="its opset_import is empty; export it again")
+    for domain, version in opsets.items():
+        if not 1 <= version < 2**31:
+            raise ImportFailed(f"the model asks for version {version} of operator set {domain or 'ai.onnx'!r}")
     functions = {(canonical_domain(f.domain), f.name, f.overload): f for f in model.functions}
     folder = DataFolder(None if path is None else path.parent)
     return LoadedModel(model, opsets, functions, folder, None if path is None else str(path))
+
+
+def require_text(model: ModelProto) -> None:
+    """ImportFailed when a name somewhere in a model is not UTF-8, which the parser hands on as bytes."""
+    pending: list[Any] = [model]
+    while pending:
+        message = pending.pop()
+        for field, value in message.ListFields():
+            if field.type == field.TYPE_MESSAGE:
+                pending.extend(value if field.is_repeated else [value])
+            elif field.type == field.TYPE_STRING:
+                for text in value if field.is_repeated else [value]:
+                    if not isinstance(text, str):
+                        raise ImportFailed(
+                            f"the model is damaged: {field.full_name} is {text[:40]!r}, which is no text"
+                        )
 
 
 def canonical_domain(domain: str) -> str:

@@ -19,6 +19,7 @@ from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir import expr as e
 from hidet.ir.func import SYMBOL
+from hidet.ir.intrinsics import PREFIX
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of, with_lanes
 
 
@@ -370,6 +371,8 @@ class ExpressionEmitter:
             return self._prefetch(arguments[0])
         if node.callee.startswith(SYMBOL):
             return self._symbol(node.callee.removeprefix(SYMBOL))
+        if node.callee.startswith(PREFIX):
+            raise CodegenError(f"{node.callee} is an operation of a GPU, which a CPU does not have")
         typed = [(register_type(a.type), text) for a, text in zip(node.arguments, arguments, strict=True)]
         return self.module.call(self, node.callee, typed, node.type)
 

@@ -29,11 +29,15 @@ class FunctionEmitter(ExpressionEmitter):
         self._access_groups: list[str] = []
 
     def stmt(self, node: s.Stmt) -> None:
-        """Emit one statement; CodegenError for kinds this target does not know."""
+        """Emit one statement; CodegenError, with its place, for what this target does not know."""
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise CodegenError(f"the CPU target cannot emit statement {type(node).__name__}")
-        handler(self, node)
+        try:
+            handler(self, node)
+        except CodegenError as error:
+            error.loc = error.loc or getattr(node, "loc", None)
+            raise
 
     def _seq(self, node: s.Seq) -> None:
         for child in node.stmts:

@@ -70,15 +70,20 @@ class ModuleState:
         number = len(self._metadata)
         return self.metadata(f"distinct !{{!{number}, {', '.join(parts)}}}")
 
-    def call(self, emitter: ExpressionEmitter, callee: str, arguments: Sequence[tuple[str, str]], result: Type) -> str:
-        """Call a function of this module, or an external one."""
-        llvm = register_type(result)
+    def call(
+        self, emitter: ExpressionEmitter, callee: str, arguments: Sequence[tuple[str, str]], result: Type | None
+    ) -> str:
+        """Call a function of this module, or an external one; the text of a call that gives no value is unused."""
+        llvm = "void" if result is None else register_type(result)
         target = self.functions.get(callee)
         if target is not None and target.kind == "host":
             arguments = [("ptr", "%pool"), *arguments]
         elif target is None:
             self.declare(callee, llvm, [type_ for type_, _ in arguments])
         listed = ", ".join(f"{type_} {text}" for type_, text in arguments)
+        if result is None:
+            emitter.line(f"call void @{callee}({listed})")
+            return "poison"
         return emitter.instruction(f"call {llvm} @{callee}({listed})")
 
     def tail(self) -> str:

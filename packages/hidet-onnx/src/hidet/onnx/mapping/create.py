@@ -105,7 +105,7 @@ def _eye_like(e: Emitter, x: Value, k: int, dtype: int | None = None) -> Value:
 def _one_hot(e: Emitter, indices: Value, depth: Value, values: Value, axis: int) -> Value:
     """The second of `values` where an index is the position on the new axis, else the first; a negative index counts
     from the end, and one outside [-depth, depth) is nowhere (ONNX operator specification, OneHot)."""
-    (classes,) = e.dims(depth, "the depth") if depth.tensor.dtype.is_int else (int(e.number(depth, "the depth")),)
+    classes = e.one_dim(depth, "the depth") if depth.tensor.dtype.is_int else int(e.number(depth, "the depth"))
     rank = indices.tensor.rank + 1
     place = axis % rank
     index = e.cast(indices, dtypes.i64)

@@ -164,7 +164,7 @@ def _position(e: Emitter, x: Value, core: str, axis: int, keepdims: int, last: i
 
 def _running(core: str) -> Handler:
     def handler(e: Emitter, x: Value, axis: Value, exclusive: int, reverse: int) -> Value:
-        (place,) = e.ints(axis, "the axis")
+        place = e.one_int(axis, "the axis")
         result = e.emit(
             core, x, axis=normal_axis(e, place, x.tensor.rank), exclusive=bool(exclusive), reverse=bool(reverse)
         )

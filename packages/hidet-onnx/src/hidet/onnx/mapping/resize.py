@@ -45,7 +45,7 @@ def _upsample_by_attribute(e: Emitter, x: Value, *, scales: Sequence[float], mod
 
 
 def _resize_by_scales(e: Emitter, x: Value, scales: Value, *, mode: str = "nearest") -> Value:
-    factors = e.array_of(scales, "scales").tolist()
+    factors = e.array_of(scales, "scales").reshape(-1).tolist()
     return _resampled(e, x, _scaled(e, x, range(x.tensor.rank), factors, None), mode, **_EARLY)
 
 
@@ -97,7 +97,7 @@ def _windows(e: Emitter, roi: Value | None, count: int) -> list[tuple[float, flo
     """Start and end of the part of each axis that is read: all starts come first."""
     if roi is None:
         raise ImportFailed(f"{e.node.operator}: tf_crop_and_resize needs roi")
-    ends = e.array_of(roi, "roi").astype(float).tolist()
+    ends = e.array_of(roi, "roi").astype(float).reshape(-1).tolist()
     if len(ends) != 2 * count:
         raise ImportFailed(f"{e.node.operator}: roi has {len(ends)} elements, expected {2 * count}")
     return list(zip(ends[:count], ends[count:], strict=True))

@@ -248,7 +248,7 @@ def _window(terms: Sequence[float]) -> Handler:
     """The sum of (-1)^k * terms[k] * cos(2 pi k i / n); n is the size of a periodic window, else one less."""
 
     def handler(e: Emitter, size: Value, *, periodic: int = 1, output_datatype: int = 1) -> Value:
-        (count,) = e.dims(size, "the size")
+        count = e.one_dim(size, "the size")
         wide = dtypes.f64
         place = e.emit("arange", start=0, stop=count, dtype=wide)
         turn = e.emit("div", place, e.size(count if periodic else count - 1, wide))
