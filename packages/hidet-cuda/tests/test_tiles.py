@@ -1,0 +1,47 @@
+"""Kernels written in tiles compile for every architecture from sm_80 on, without spills."""
+
+import pytest
+
+from hidet import dtypes
+from hidet.cuda.codegen.module import emit_module
+from hidet.cuda.nvrtc import compile_cubin
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Var
+from hidet.ir.func import Function, Module
+from hidet.ir.types import PointerType
+from hidet.tile.lower.kernel import lower_kernel
+from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
+from hidet.tile.tensors import matrix
+
+
+def product(dtype, tiles):
+    """A module that multiplies matrices of any size and adds a row to each row of the result."""
+    m, n, k = (Var(name, dtypes.i64) for name in "mnk")
+    a, b, c = (Var(name, PointerType(dtype)) for name in "abc")
+    row = Var("row", PointerType(dtypes.f32))
+    kernel = matmul_kernel(
+        "matmul",
+        (a, b, c, row, m, n, k),
+        matrix(a, m, k, align=16),
+        matrix(b, n, k, align=16),
+        matrix(c, m, n, align=16),
+        tiles,
+        b_is_transposed=True,
+        epilogue=lambda value, _, column: build.cast(
+            value + build.select(column < n, build.load(row, column), 0.0), dtype
+        ),
+    )
+    outer = tuple(Var(var.name, var.type) for var in kernel.params)
+    blocks = (build.index(1), build.index(1))
+    launch = s.Launch("matmul", blocks, outer, block=(build.index(kernel.threads),))
+    return Module((lower_kernel(kernel), Function("main", outer, launch, "host")), "main")
+
+
+@pytest.mark.parametrize(("arch", "name"), [(80, "sm_80"), (89, "sm_89"), (90, "sm_90a")])
+@pytest.mark.parametrize("dtype", [dtypes.f16, dtypes.bf16])
+def test_a_product_in_tiles_compiles_without_spills(arch, name, dtype):
+    usage = compile_cubin(emit_module(product(dtype, MatmulTiles(64, 64, 32, 3, (2, 2))), arch), name).usage["matmul"]
+    assert usage.spill_bytes == 0
+    assert usage.stack_bytes == 0
+    assert usage.registers <= 128
