@@ -33,6 +33,8 @@ class AttributeReader:
         ImportFailed for one that the operator does not have, or that it needs and the node lacks.
         """
         given = self.given(node)
+        # The first operator sets let exporters say which buffers may be overwritten; it changes no result.
+        given.pop("consumed_inputs", None)
         schema = find_schema(domain, node.op_type, opset)
         if schema is None:
             return given
@@ -49,7 +51,7 @@ class AttributeReader:
                 found[name] = given.pop(name)
             elif attribute.default_value.type:
                 found[name] = self.value(attribute.default_value)
-            elif attribute.required:
+            elif attribute.required and name != "consumed_inputs":
                 raise ImportFailed(f"{node.op_type} needs attribute {name!r}")
         if given:
             known = ", ".join(sorted(schema.attributes)) or "none"

@@ -16,10 +16,10 @@ from hidet.onnx.mapping.broadcast import legacy_operands
 from hidet.onnx.mapping.quantize import to_small_float
 from hidet.onnx.value_types import dtype_of
 
-# ONNX operator -> (first version, core operator): no attributes, one input. Version 1 had `consumed_inputs`.
+# ONNX operator -> (first version, core operator): no attributes, one input.
 _UNARY: dict[str, tuple[int, str]] = {
-    **{name: (6, name.lower()) for name in ("Abs", "Ceil", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Relu")},
-    **{name: (6, name.lower()) for name in ("Sigmoid", "Sqrt", "Tanh")},
+    **{name: (1, name.lower()) for name in ("Abs", "Ceil", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Relu")},
+    **{name: (1, name.lower()) for name in ("Sigmoid", "Sqrt", "Tanh")},
     **{name: (1, name.lower()) for name in ("Softplus", "Softsign")},
     **{name: (7, name.lower()) for name in ("Acos", "Asin", "Atan", "Cos", "Sin", "Tan")},
     **{name: (9, name.lower()) for name in ("Acosh", "Asinh", "Atanh", "Cosh", "Erf", "IsNaN", "Sinh")},
@@ -58,10 +58,10 @@ def handlers() -> Mapping[Key, Handler]:
     found |= {(name, 1): _legacy(_BINARY[name][1]) for name in _LEGACY}
     return {
         **found,
-        ("Sum", 6): _variadic("add"),
-        ("Max", 6): _variadic("maximum"),
-        ("Min", 6): _variadic("minimum"),
-        ("Mean", 6): _mean,
+        ("Sum", 1): _variadic("add"),
+        ("Max", 1): _variadic("maximum"),
+        ("Min", 1): _variadic("minimum"),
+        ("Mean", 1): _mean,
         ("Equal", 19): _equal,
         ("Div", 1): _legacy_divide,
         ("Div", 7): _divide,
@@ -76,15 +76,15 @@ def handlers() -> Mapping[Key, Handler]:
         ("Where", 9): lambda e, condition, x, y: e.emit("where", condition, x, y),
         ("Sign", 9): _sign,
         ("IsInf", 10): _is_infinite,
-        ("Clip", 6): _clip_by_attributes,
+        ("Clip", 1): _clip_by_attributes,
         ("Clip", 11): _clip,
-        ("Elu", 6): lambda e, x, alpha: e.emit("elu", x, alpha=alpha),
+        ("Elu", 1): lambda e, x, alpha: e.emit("elu", x, alpha=alpha),
         ("Celu", 12): lambda e, x, alpha: e.emit("celu", x, alpha=alpha),
-        ("Selu", 6): lambda e, x, alpha, gamma: e.emit("elu", x, alpha=alpha, scale=gamma),
-        ("LeakyRelu", 6): lambda e, x, alpha: e.emit("leaky_relu", x, negative_slope=alpha),
+        ("Selu", 1): lambda e, x, alpha, gamma: e.emit("elu", x, alpha=alpha, scale=gamma),
+        ("LeakyRelu", 1): lambda e, x, alpha: e.emit("leaky_relu", x, negative_slope=alpha),
         ("ThresholdedRelu", 10): lambda e, x, alpha: e.emit("threshold", x, threshold=alpha, value=0.0),
-        ("HardSigmoid", 6): _hard_sigmoid,
-        ("PRelu", 6): _legacy_prelu,
+        ("HardSigmoid", 1): _hard_sigmoid,
+        ("PRelu", 1): _legacy_prelu,
         ("PRelu", 7): _prelu,
         ("Gelu", 20): lambda e, x, approximate: e.emit("gelu", x, approximate=approximate),
         ("Swish", 24): _swish,
@@ -201,7 +201,7 @@ def _is_infinite(e: Emitter, x: Value, detect_negative: int, detect_positive: in
     return e.emit(name, x)
 
 
-def _clip_by_attributes(e: Emitter, x: Value, min: float, max: float) -> Value:
+def _clip_by_attributes(e: Emitter, x: Value, min: float | None = None, max: float | None = None) -> Value:
     return e.emit("clamp", x, min=min, max=max)
 
 
@@ -226,7 +226,7 @@ def _prelu(e: Emitter, x: Value, slope: Value) -> Value:
 
 
 def _legacy_prelu(e: Emitter, x: Value, slope: Value) -> Value:
-    """Version 6: a slope with one axis is one a channel, or one for all."""
+    """Before version 7: a slope with one axis is one a channel, or one for all."""
     if slope.tensor.rank == 1 and slope.tensor.shape != (1,) and x.tensor.rank > 2:
         slope = e.unsqueeze(slope, tuple(range(1, x.tensor.rank - 1)))
     return _prelu(e, x, slope)

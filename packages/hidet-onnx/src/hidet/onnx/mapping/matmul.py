@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from hidet.errors import ImportFailed
@@ -59,7 +59,6 @@ def _legacy_gemm(
     b: Value,
     c: Value,
     broadcast: int = 0,
-    consumed_inputs: Sequence[int] | None = None,
     **more: Any,
 ) -> Value:
     """Version 1 broadcasts only where `broadcast` says so, by the same rule."""

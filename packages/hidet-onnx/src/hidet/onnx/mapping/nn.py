@@ -13,6 +13,7 @@ from hidet.onnx.mapping import Handler, Key
 def handlers() -> Mapping[Key, Handler]:
     """The handlers of this family."""
     return {
+        ("Dropout", 1): _dropout_before_7,
         ("Dropout", 7): lambda e, x, ratio: _kept(e, x),
         ("Dropout", 12): _dropout,
     }
@@ -23,6 +24,13 @@ def _kept(e: Emitter, x: Value) -> tuple[Value, ...]:
     if not e.node.is_wanted(1):
         return (x,)
     return x, e.emit("full", shape=x.tensor.shape, value=True, dtype=dtypes.boolean)
+
+
+def _dropout_before_7(e: Emitter, x: Value, ratio: float, is_test: int) -> tuple[Value, ...]:
+    """Training unless `is_test`."""
+    if is_test:
+        return _kept(e, x)
+    return _dropout(e, x, e.constant(ratio, dtypes.f32), e.constant(True, dtypes.boolean))
 
 
 def _dropout(

@@ -27,7 +27,7 @@ def handlers() -> Mapping[Key, Handler]:
         ("BatchNormalization", 1): _batch_norm_before_7,
         ("BatchNormalization", 7): _batch_norm_before_14,
         ("BatchNormalization", 14): _batch_norm,
-        ("InstanceNormalization", 6): lambda e, x, scale, bias, epsilon: e.emit(
+        ("InstanceNormalization", 1): lambda e, x, scale, bias, epsilon: e.emit(
             "instance_norm", x, scale, bias, eps=epsilon
         ),
         ("LayerNormalization", 17): _layer_norm,
@@ -81,10 +81,9 @@ def _batch_norm_before_7(
     mean: Value,
     variance: Value,
     is_test: int = 0,
-    consumed_inputs: Any = None,
     **attributes: Any,
 ) -> Value:
-    """Training unless `is_test`; before version 6 there was `consumed_inputs`, which said nothing."""
+    """Training unless `is_test`."""
     if not is_test:
         raise UnsupportedOp("BatchNormalization before version 7 in training mode (is_test is 0)")
     return _batch_norm_before_14(e, x, scale, bias, mean, variance, **attributes)

@@ -36,9 +36,7 @@ def _shape(e: Emitter, x: Value, start: int = 0, end: int | None = None) -> Valu
     return e.size_vector(x.tensor.shape[slice(start, end)])
 
 
-def _reshape_by_attribute(
-    e: Emitter, x: Value, shape: Sequence[int], consumed_inputs: Sequence[int] | None = None
-) -> Value:
+def _reshape_by_attribute(e: Emitter, x: Value, shape: Sequence[int]) -> Value:
     return reshape(e, x, shape, keeps_zero=False)
 
 
