@@ -239,6 +239,13 @@ class _Importer:
             except HidetError as error:
                 error.loc = error.loc or loc
                 raise
+            except Exception as error:
+                # Handlers rely on what ONNX promises of types and attributes, which nobody has checked.
+                raise ImportFailed(
+                    f"{node.op_type} has inputs or attributes that it cannot have: {type(error).__name__}: {error}",
+                    loc=loc,
+                    hint="onnx.checker.check_model(model, full_check=True) may say more",
+                ) from error
         if len(results) < sum(1 for name in node.output if name):
             raise ImportFailed(
                 f"{node.op_type} has {len(node.output)} outputs here, but only {len(results)} are known", loc=loc
@@ -277,15 +284,7 @@ class _Importer:
             name, version, opset, tuple(node.input), tuple(bool(output) for output in node.output)
         )
         attributes = reader.complete(node, canonical_domain(node.domain), opset)
-        try:
-            result = handler(self.emitter, *inputs, **attributes)
-        except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                raise ImportFailed(
-                    f"{name} was given {len(inputs)} inputs and attributes {', '.join(attributes) or 'none'}, "
-                    f"which it does not take: {error}"
-                ) from error
-            raise
+        result = handler(self.emitter, *inputs, **attributes)
         return result if isinstance(result, tuple) else (result,)
 
     def _expanded(self, node: NodeProto, expansion: Expansion, inputs: Sequence[Item]) -> Sequence[Item]:

@@ -96,9 +96,9 @@ class SizeNames:
         return symbol(name, lower=1)
 
 
-def identifier(name: str) -> str:
-    """A name of ONNX as an identifier of printed graphs."""
-    text = re.sub(r"\W", "_", name)
+def identifier(name: str | bytes) -> str:
+    """A name of ONNX as an identifier of printed graphs. protobuf gives names that are not UTF-8 as bytes."""
+    text = re.sub(r"\W", "_", name if isinstance(name, str) else name.decode(errors="replace"))
     return f"_{text}" if text[:1].isdigit() else text
 
 
