@@ -10,6 +10,7 @@ from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
+from hidet.ir.simulator.traffic import Traffic
 from hidet.ir.types import PointerType
 from hidet.ir.verify import verify_module
 from hidet.tile.lower.kernel import lower_kernel
@@ -30,7 +31,9 @@ def launched(kernel, grid):
     return module
 
 
-def multiply(m, n, k, tiles=SMALL, dtype=dtypes.f16, out=dtypes.f32, ta=False, tb=False, align=16, **more):
+def multiply(
+    m, n, k, tiles=SMALL, dtype=dtypes.f16, out=dtypes.f32, ta=False, tb=False, align=16, traffic=None, **more
+):
     rng = np.random.default_rng(0)
     if dtype.is_int:
         a, b = (rng.integers(-8, 8, shape).astype(dtype.numpy()) for shape in ((m, k), (k, n)))
@@ -50,7 +53,7 @@ def multiply(m, n, k, tiles=SMALL, dtype=dtypes.f16, out=dtypes.f32, ta=False, t
         **more,
     )
     c = np.zeros((m, n), out.numpy())
-    run_module(launched(kernel, (-(-n // tiles.n), -(-m // tiles.m))), [held_a, held_b, c])
+    run_module(launched(kernel, (-(-n // tiles.n), -(-m // tiles.m))), [held_a, held_b, c], traffic=traffic)
     wide = np.int64 if dtype.is_int else np.float64
     return c, a.astype(wide) @ b.astype(wide)
 
@@ -132,6 +135,16 @@ def test_operators_are_fused_before_and_after():
     run_module(launched(kernel, (1, 1)), [x, b, c])
     expected = np.exp(x).astype(np.float16).astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(c, np.maximum(expected + np.arange(20)[:, None] - 10, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("tiles", [MatmulTiles(32, 32, 32, 2, (2, 1)), MatmulTiles(32, 16, 64, 2, (1, 1))])
+@pytest.mark.parametrize(("ta", "tb"), [(False, True), (True, False)])
+def test_shared_memory_is_used_without_bank_conflicts(tiles, ta, tb):
+    traffic = Traffic()
+    result, expected = multiply(32, 32, 128, tiles, ta=ta, tb=tb, traffic=traffic)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+    assert len(traffic.shared) > 2
+    assert traffic.conflicts() == {}
 
 
 def test_what_the_instructions_lack_is_refused():

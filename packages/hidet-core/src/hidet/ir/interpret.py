@@ -22,6 +22,7 @@ from hidet.ir.memory import AddressSpace, Buffer, Pointer, block_of, dense_strid
 from hidet.ir.print_format import python_format
 from hidet.ir.simulator.launch import run_launch
 from hidet.ir.simulator.team import Geometry
+from hidet.ir.simulator.traffic import Traffic
 from hidet.ir.types import BufferType, PointerType, element_dtype
 
 
@@ -33,6 +34,7 @@ def run_module(
     linked: Sequence[Module] = (),
     reachable: Sequence[np.ndarray[Any, Any]] = (),
     intrinsics: Intrinsics = INTRINSICS,
+    traffic: Traffic | None = None,
 ) -> Any:
     """Run the entry function, or the one called `entry`, and return what it returns (None for nothing).
 
@@ -41,11 +43,12 @@ def run_module(
     linked: modules whose functions may be launched, invoked and called as well.
     reachable: further arrays whose addresses (`array.ctypes.data`) the program may find in tables.
     intrinsics: meaning of calls that name no function: values in, value out.
+    traffic: counts how launches with blocks of threads use shared and global memory; None counts nothing.
     Raises LaunchError naming function and statement for reads and writes outside memory, failed assertions and
     arguments that do not fit.
     """
     functions = {function.name: function for part in (*linked, module) for function in part.functions}
-    machine = _Machine(functions, intrinsics)
+    machine = _Machine(functions, intrinsics, traffic)
     for number, array in enumerate(reachable):
         machine.space.add(block_of(f"reachable {number}", array))
     name = module.entry if entry is None else entry
@@ -75,9 +78,10 @@ class _ReturnValue(_Leave):
 class _Machine:
     """The functions of a program and its memory."""
 
-    def __init__(self, functions: dict[str, Function], intrinsics: Intrinsics) -> None:
+    def __init__(self, functions: dict[str, Function], intrinsics: Intrinsics, traffic: Traffic | None) -> None:
         self.functions = functions
         self.intrinsics = intrinsics
+        self.traffic = traffic
         self.space = AddressSpace()
 
     def start(self, function: Function, arguments: Sequence[Any]) -> Any:
@@ -232,7 +236,8 @@ class _Frame:
             grid, block, cluster = (self._extents(part) for part in (node.grid, node.block, node.cluster))
             shared_bytes = 0 if node.shared_bytes is None else self.expr.index(node.shared_bytes)
             machine, geometry = self.machine, Geometry(grid, block, cluster, shared_bytes)
-            run_launch(machine.functions, kernel, arguments, geometry, machine.space, machine.intrinsics)
+            space, intrinsics = machine.space, machine.intrinsics
+            run_launch(machine.functions, kernel, arguments, geometry, space, intrinsics, machine.traffic)
             return
         ranges = [range(self.expr.index(extent)) for extent in node.grid]
         for index in product(*ranges):

@@ -18,6 +18,7 @@ from hidet.ir.simulator.program import Program
 from hidet.ir.simulator.semantics import MEANINGS
 from hidet.ir.simulator.strand import Strand
 from hidet.ir.simulator.team import Geometry, Team
+from hidet.ir.simulator.traffic import Traffic
 from hidet.ir.simulator.wave import GlobalMemory, Wave
 
 _WAVE_THREADS = 2048
@@ -32,18 +33,20 @@ def run_launch(
     geometry: Geometry,
     space: AddressSpace,
     plain: Intrinsics,
+    traffic: Traffic | None = None,
 ) -> None:
     """Run `kernel` for every thread.
 
     arguments: as the interpreter of host functions has them: numbers, vectors, `Pointer`, `Buffer`.
-    space: where addresses in tables lead. plain: intrinsics that every target knows.
+    space: where addresses in tables lead. plain: intrinsics that every target knows. traffic: counts uses of memory;
+    None counts nothing.
 
     Blocks run in lockstep as far as they may; those that synchronise over global memory all at once.
     LaunchError, DataRace or Deadlock names the thread and statement.
     """
     _check(kernel, geometry)
     program = Program(functions, MEANINGS, plain)
-    outside = GlobalMemory(space)
+    outside = GlobalMemory(space, traffic)
     values = [_value(argument, outside) for argument in arguments]
     together, alone = _wave_blocks(program, kernel, geometry)
     domain = together if program.synchronises_blocks(kernel) else geometry.cluster_blocks

@@ -27,13 +27,14 @@ from hidet.ir.simulator.memory import (
 from hidet.ir.simulator.phases import PhaseBarriers
 from hidet.ir.simulator.report import statement_text
 from hidet.ir.simulator.strand import Scheduler
-from hidet.ir.simulator.team import Geometry
+from hidet.ir.simulator.team import WARP, Geometry
 from hidet.ir.types import MemorySpace
 
 if TYPE_CHECKING:
     from hidet.ir.simulator.activation import Activation
     from hidet.ir.simulator.program import Program
     from hidet.ir.simulator.shadow import Conflict
+    from hidet.ir.simulator.traffic import Traffic
 
 Array = np.ndarray[Any, Any]
 
@@ -43,8 +44,9 @@ ZERO = np.zeros(1, np.int64)
 class GlobalMemory:
     """Arrays from outside that a launch reaches, and its time. What is remembered of accesses ends with the launch."""
 
-    def __init__(self, space: AddressSpace) -> None:
+    def __init__(self, space: AddressSpace, traffic: Traffic | None) -> None:
         self.timeline = Timeline()
+        self.traffic = traffic
         self._space = space
         self._memories: dict[int, Memory] = {}
 
@@ -157,6 +159,7 @@ class Wave:
             conflict = memory.shadow.read(units, agents[chosen], self.clocks, stamp, atomic)
             if conflict is not None:
                 raise self.conflict_error(memory, conflict, chosen, "read")
+            self.note_traffic(activation, lanes, memory, chosen, index[:, 0] * dtype.nbytes, dtype.nbytes * count)
             found = memory.view(dtype.numpy())[index]
             if dtype.is_bool:
                 found = found.view(np.uint8) != 0
@@ -189,6 +192,8 @@ class Wave:
                 raise self.conflict_error(memory, conflict, chosen, "written")
             view, written = memory.view(dtype.numpy()), whole if rows == len(chosen) else whole[chosen]
             view[index] = written
+            size = dtype.nbytes * whole.shape[1]
+            self.note_traffic(activation, lanes, memory, chosen, index[:, 0] * dtype.nbytes, size)
             if memory.space != "local" and len(chosen) > 1 and not atomic:
                 self._check_one_value(memory, view, index, written, agents[chosen], chosen)
 
@@ -224,6 +229,18 @@ class Wave:
                 view[at : at + 1] = combine(view[at : at + 1], np.array([row]))
         self.flags.touch(agents, pointers, writes=True)
         return result
+
+    def note_traffic(
+        self, activation: Activation, lanes: Lanes, memory: Memory, chosen: Array, starts: Array, nbytes: int
+    ) -> None:
+        """Count an access of `nbytes` at `starts` by the threads in rows `chosen`, if somebody wants to know."""
+        traffic = self.outside.traffic
+        if traffic is not None and memory.space in ("shared", "global"):
+            threads = lanes.index[chosen]
+            team = activation.team
+            where = np.broadcast_to(starts, (len(threads),))
+            text = statement_text(activation.stmt)
+            traffic.note(text, memory.space, team.warp[threads], team.thread[threads] % WARP, where, nbytes)
 
     def _check_one_value(
         self, memory: Memory, view: Array, index: Array, written: Array, agents: Array, chosen: Array

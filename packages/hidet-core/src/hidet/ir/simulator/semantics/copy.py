@@ -75,6 +75,7 @@ def _start(site: Site, target: Pointers, data: Array) -> None:
         conflict = memory.shadow.write(units, agents, site.wave.clocks, stamp)
         if conflict is not None:
             raise site.wave.conflict_error(memory, conflict, rows, "written")
+        site.wave.note_traffic(site.activation, site.lanes, memory, rows, starts, size)
         site.wave.copies.start(agents, memory, starts[:, None] + np.arange(size), units, data[rows], stamp)
 
 
