@@ -297,3 +297,14 @@ def test_trees_with_missing_nodes_are_refused(apply: Any) -> None:
     circle = {**tree_attributes([0, 0, 0]), "nodes_truenodeids": [0, 0, 3]}
     with pytest.raises(ImportFailed, match="circle"):
         apply("ai.onnx.ml.TreeEnsemble", {"x": np.zeros((1, 2), F32)}, **circle)
+
+
+def test_absurd_sizes_are_refused(apply: Any) -> None:
+    huge = np.array([1, 1, 2.0**19, 2.0**19], F32)
+    with pytest.raises(ImportFailed, match="no machine holds"):
+        apply("Resize", {"x": random(1, 1, 4, 4), "r": None, "s": huge}, ("s",))
+    for length in (2**40, 100_003):
+        with pytest.raises(UnsupportedOp, match="prime factor"):
+            apply("DFT", {"x": random(1, 4, 1), "n": np.array(length)}, ("n",))
+    with pytest.raises(ImportFailed, match="negative extent"):
+        apply("RandomNormal", {}, shape=[2, -1])

@@ -6,6 +6,7 @@ conversions, views that are not repeated, and facts about the ONNX node being im
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,13 @@ from hidet.dims import Dim, DimExpr
 from hidet.dtypes import DType
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Graph, GraphBuilder, OperatorSpec, Value
-from hidet.graph.types import same_shape
+from hidet.graph.types import TensorType, same_shape
 from hidet.onnx.contents import Contents
 
 Number = bool | int | float | complex
+
+MAX_BYTES = 1 << 40
+"""Tensors that are larger are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +89,20 @@ class Emitter:
             outputs = tuple(spec.decompose(self.builder, inputs, spec.attrs(attrs)))
         else:
             outputs = self.builder.emit_all(spec, inputs, attrs)
+        for value in outputs:
+            self._require_size(value)
         self.known.note(self.builder.nodes_from(position))
         return outputs
+
+    def _require_size(self, value: Value) -> None:
+        """ImportFailed for a tensor with a negative extent, or of more than `MAX_BYTES`."""
+        if not isinstance(value.type, TensorType):
+            return
+        extents = [extent for extent in value.tensor.shape if isinstance(extent, int)]
+        if min(extents, default=0) < 0:
+            raise ImportFailed(f"{self.node.operator} makes {value.type}, which has a negative extent")
+        if math.prod(extents) * value.tensor.dtype.nbytes > MAX_BYTES:
+            raise ImportFailed(f"{self.node.operator} makes {value.type}, which no machine holds")
 
     def inline(self, graph: Graph, inputs: Sequence[Value]) -> tuple[Value, ...]:
         """Apply the nodes of a graph to other values, and return what its outputs become."""

@@ -9,12 +9,9 @@ from hidet import dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
+from hidet.onnx.emitter import MAX_BYTES, Emitter
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.value_types import dtype_of
-
-MAX_BYTES = 1 << 40
-"""Larger results of ConstantOfShape, Range and Expand are refused: no machine holds them."""
 
 
 def handlers() -> Mapping[Key, Handler]:

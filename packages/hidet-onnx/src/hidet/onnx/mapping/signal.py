@@ -23,6 +23,10 @@ from hidet.onnx.value_types import dtype_of
 
 # Up to this length one product is cheaper than the passes over memory that splitting it costs.
 _MOST_DIRECT = 64
+# A transform of prime length takes a matrix of its square.
+_LARGEST_PRIME = 4096
+# Longer transforms are refused: their factors alone would fill gigabytes.
+_LONGEST = 1 << 24
 
 
 def handlers() -> Mapping[Key, Handler]:
@@ -90,6 +94,19 @@ def _split(n: int) -> int:
         return n
     best = max(d for d in range(1, math.isqrt(n) + 1) if n % d == 0)
     return n if best == 1 else best
+
+
+def _largest_factor(n: int) -> int:
+    """The largest prime factor of `n`, or more than `_LARGEST_PRIME` for what is too long to be split."""
+    if n > _LONGEST:
+        return n
+    divisor, largest = 2, 1
+    while n > 1:
+        if n % divisor:
+            divisor += 1 if divisor * divisor <= n else n - divisor
+        else:
+            n, largest = n // divisor, divisor
+    return largest
 
 
 def fourier(e: Emitter, x: Complex, n: int, kept: int, sign: int) -> Complex:
@@ -179,6 +196,8 @@ def _length(e: Emitter, length: Value | None, default: Dim) -> int:
         raise UnsupportedOp(f"{e.node.operator} of symbolic length {n}", hint="fix the signal's length on import")
     if n < 1:
         raise ImportFailed(f"{e.node.operator} of length {n}: expected at least 1")
+    if _largest_factor(n) > _LARGEST_PRIME:
+        raise UnsupportedOp(f"{e.node.operator} of length {n}, which has a prime factor above {_LARGEST_PRIME}")
     return n
 
 
