@@ -25,6 +25,7 @@ CASES: dict[str, tuple[Build, list[str]]] = {
     "repetition": (lambda b, x: b.emit("expand", x(A), shape=(7,)), ["7 == a"]),
     "one position": (lambda b, x: b.emit("select", x(A), axis=0, index=5), ["6 <= a"]),
     "channels of a convolution": (lambda b, x: b.emit("conv", x(1, A, 8, 8), x(5, B, 3, 3)), ["b == a"]),
+    "windows": (lambda b, x: b.emit("conv", x(1, 2, A), x(5, 2, 3)), ["0 <= a - 2"]),
     "same length": (lambda b, x: b.emit("add", x(A), x(A)), []),
     "slice": (lambda b, x: b.emit("slice", x(A), starts=(0,), stops=(10,)), []),
     "padding": (lambda b, x: b.emit("pad", x(A), pads=((1, 1),), mode="constant", value=0), []),

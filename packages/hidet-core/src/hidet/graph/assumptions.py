@@ -46,9 +46,17 @@ def assumptions(graph: Graph) -> tuple[Assumption, ...]:
         key = id(definition), node.op.reads_parts
         if key not in known:
             known[key] = tuple(dict.fromkeys(_of_definition(definition, node)))
-        for left, right, is_equality in known[key]:
+        for left, right, is_equality in (*known[key], *_of_results(node)):
             found.setdefault((left, right, is_equality), Assumption(left, right, is_equality, node.op.name, node.loc))
     return tuple(found.values())
+
+
+def _of_results(node: Node) -> Iterator[tuple[Dim, Dim, bool]]:
+    """Windows that are larger than what they move over would give a result of negative extent."""
+    for value in node.outputs:
+        for extent in value.type.shape if isinstance(value.type, TensorType) else ():
+            if isinstance(extent, DimExpr) and prove_le(0, extent) is not True:
+                yield 0, extent, False
 
 
 def _has_symbols(node: Node) -> bool:
