@@ -60,6 +60,13 @@ def test_grouped_queries_share_key_heads_as_in_torch(heads: int, apply: Any, mak
     assert_matches(apply("attention", q, k, v, enable_gqa=True), exact(q, k, v, enable_gqa=True), scale=8)
 
 
+def test_grouped_queries_of_one_batch_meet_keys_of_several(apply: Any, make: Any, assert_matches: Any) -> None:
+    q = make((1, 6, 5, 4))
+    k, v = make((3, 2, 7, 4), seed=1), make((3, 2, 7, 4), seed=2)
+    ours = apply("attention", q, k, v, enable_gqa=True)
+    assert_matches(ours, exact(q.expand(3, 6, 5, 4), k, v, enable_gqa=True), scale=8)
+
+
 def test_attention_needs_no_batch_axes(apply: Any, make: Any, assert_matches: Any) -> None:
     q, k, v = make((5, 4), seed=1), make((7, 4), seed=2), make((7, 3), seed=3)
     assert_matches(apply("attention", q, k, v), exact(q, k, v), scale=8)

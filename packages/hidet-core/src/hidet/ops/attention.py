@@ -68,8 +68,10 @@ def _attention(
     length = same_extent(k.shape[-2], v.shape[-2], f"operator {name}: keys against values")
     rows = q.shape[-2]
     group: Dim = 1
-    batch = broadcast_shapes(name, [q.shape[:-2], k.shape[:-2], v.shape[:-2]]) if not enable_gqa else q.shape[:-2]
+    heads = 3 if enable_gqa else 2
+    batch = broadcast_shapes(name, [operand.shape[:-heads] for operand in (q, k, v)])
     if enable_gqa:
+        batch = (*batch, q.shape[-3])
         group = heads_per_group(q.shape[-3], k.shape[-3])
         same_extent(k.shape[-3], v.shape[-3], f"operator {name}: key heads against value heads")
     if mask is not None:
