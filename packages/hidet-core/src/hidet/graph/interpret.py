@@ -68,7 +68,9 @@ def _run(node: Node, arrays: list[Any], sizes: Mapping[str, int]) -> Sequence[An
         return run_control(node, arrays, sizes, lambda graph, inputs: interpret(graph, inputs, sizes))
     if node.op.evaluate is not None:
         with np.errstate(all="ignore"):
-            return [_as_result(r) for r in node.op.evaluate(arrays, concrete_attrs(node.attrs, sizes))]
+            # Symbols that the results tell have no value yet.
+            attrs = node.attrs if "defines" in node.attrs else concrete_attrs(node.attrs, sizes)
+            return [_as_result(r) for r in node.op.evaluate(arrays, attrs)]
     types = [None if value is None else value.type for value in node.inputs]
     definition = node.definition or define_node(node.op, types, node.attrs)
     if definition is None:

@@ -6,14 +6,17 @@ from typing import Any
 
 from hidet.dims import DimExpr, Symbol, symbols
 from hidet.graph.graph import Graph, Node
-from hidet.graph.types import DimType, OptionalType, SequenceType, TensorType, dims_of
+from hidet.graph.types import DimType, TensorType, dims_of
 
 
 def symbols_of(thing: Any) -> set[Symbol]:
-    """The symbols in a size, a type, an attribute value or a sub-graph, those of its sub-graphs included."""
+    """The symbols in a size, a type, an attribute value or a sub-graph, those of its sub-graphs included.
+
+    Those in types of sequences and optional values are none: they say that an extent is open, and have no value.
+    """
     if isinstance(thing, tuple):
         return {symbol for item in thing for symbol in symbols_of(item)}
-    if isinstance(thing, TensorType | DimType | SequenceType | OptionalType):
+    if isinstance(thing, TensorType | DimType):
         return {symbol for dim in dims_of(thing) for symbol in symbols(dim)}
     if isinstance(thing, DimExpr):
         return set(symbols(thing))

@@ -7,9 +7,9 @@
     create, random, cast                      new tensors, element types
     interpolate, resample, region, detect     resampling, regions of images
     linear_algebra                            matrices as a whole
-    text                                      strings, on the host
     quantize                                  integers and small floats with scales
     pack, selection                           results whose number depends on data
+    sequence, text                            lists, optional values, strings: on the host
     control                                   sub-graphs, sizes that depend on data
     check                                     errors of a call that depend on data
 
@@ -55,10 +55,11 @@ FAMILIES = (
     "region",
     "control",
     "pack",
+    "sequence",
+    "text",
     "check",
     "detect",
     "linear_algebra",
-    "text",
 )
 
 

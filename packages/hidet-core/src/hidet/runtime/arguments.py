@@ -10,7 +10,7 @@ from hidet import dims
 from hidet.dims import Dim, DimExpr, Symbol
 from hidet.errors import DTypeError, HidetError, LaunchError, ShapeError
 from hidet.runtime.adapter import CheckedAdapter, TensorFacts, adapter_for
-from hidet.runtime.program import HostProgram, TensorSlot
+from hidet.runtime.program import HostProgram, ObjectSlot, TensorSlot
 from hidet.runtime.symbol_values import source_text, symbol_reader
 
 MAX_KNOWN = 64
@@ -48,8 +48,8 @@ class ArgumentCheck:
         kinds: list[Hashable] = []
         for number, (value, expected) in enumerate(zip(given, inputs, strict=True)):
             if expected.host is not None:
-                argument = value
-                kinds.append(("host", getattr(value, "shape", None)))
+                argument = self._host_value(value, number, expected.host)
+                kinds.append(getattr(argument, "shape", None))
             elif expected.tensor is None:
                 argument = self._integer(value, number)
                 kinds.append(argument)
@@ -84,6 +84,23 @@ class ArgumentCheck:
         except TypeError:
             raise LaunchError(f"{self._place(number)} is a {type(value).__name__}, expected an integer") from None
 
+    def _host_value(self, value: Any, number: int, slot: ObjectSlot) -> Any:
+        """An array of strings, a list of arrays, or None; LaunchError or ShapeError for anything else."""
+        import numpy
+
+        if slot.shape is not None:
+            array = numpy.asarray(value, object)
+            if array.ndim != len(slot.shape):
+                wanted = ", ".join(map(str, slot.shape))
+                raise ShapeError(f"{self._place(number)} has shape {list(array.shape)}, expected [{wanted}]")
+            return array
+        items = value if isinstance(value, list | tuple) else [value]
+        if value is not None and not all(isinstance(item, numpy.ndarray) for item in items):
+            raise LaunchError(
+                f"{self._place(number)} is a {type(value).__name__}, expected an array, a list of arrays or None"
+            )
+        return list(items) if isinstance(value, list | tuple) else value
+
     def _check(self, arguments: Sequence[Any], adapter: CheckedAdapter) -> Copies:
         facts: list[TensorFacts | None] = []
         for number, (argument, expected) in enumerate(zip(arguments, self._inputs, strict=True)):
@@ -101,7 +118,10 @@ class ArgumentCheck:
         copies = []
         for number, (found_facts, expected) in enumerate(zip(facts, self._inputs, strict=True)):
             if found_facts is None:
-                self._check_size(expected.size, arguments[number], values, number, None)
+                if expected.host is None:
+                    self._check_size(expected.size, arguments[number], values, number, None)
+                for axis, wanted in enumerate((expected.host and expected.host.shape) or ()):
+                    self._check_size(wanted, arguments[number].shape[axis], values, number, axis)
                 continue
             slot = expected.tensor
             assert slot is not None
@@ -172,6 +192,8 @@ def _input_symbols(program: HostProgram) -> dict[str, Symbol]:
             found.append(given.size)
         if given.tensor is not None:
             found += given.tensor.shape
+        if given.host is not None:
+            found += given.host.shape or ()
     return {symbol.name: symbol for dim in found for symbol in dims.symbols(dim)}
 
 

@@ -117,13 +117,15 @@ class _Encoder:
         shared = output.same_as, output.mutates
         return [self.tensor(output.tensor), *sizes, *shared, self.host(output.host), output.is_made]
 
-    def host(self, slot: ObjectSlot | None) -> int | None:
-        return None if slot is None else slot.slot
+    def host(self, slot: ObjectSlot | None) -> Json:
+        if slot is None:
+            return None
+        return [slot.slot, None if slot.shape is None else list(map(self.dim, slot.shape))]
 
     def place(self, place: Place | None) -> Json:
         if isinstance(place, TensorSlot):
             return {"tensor": self.tensor(place)}
-        return {"host": place.slot} if isinstance(place, ObjectSlot) else self.dim(place)
+        return {"host": self.host(place)} if isinstance(place, ObjectSlot) else self.dim(place)
 
     def sub(self, sub: SubProgram) -> Json:
         return [encode_program(sub.program), [self.place(argument) for argument in sub.arguments]]
@@ -186,12 +188,15 @@ class _Decoder:
         slot, nbytes, value = self.tensor(tensor), self.optional(storage), self.optional(size)
         return OutputSlot(slot, nbytes, same_as, mutates, value, self.host(host), bool(is_made))
 
-    def host(self, data: int | None) -> ObjectSlot | None:
-        return None if data is None else ObjectSlot(int(data))
+    def host(self, data: Json) -> ObjectSlot | None:
+        if data is None:
+            return None
+        slot, shape = data
+        return ObjectSlot(int(slot), None if shape is None else tuple(map(self.dim, shape)))
 
     def place(self, data: Json) -> Place | None:
         if isinstance(data, dict):
-            return ObjectSlot(int(data["host"])) if "host" in data else self.required(data["tensor"])
+            return self.host(data["host"]) if "host" in data else self.required(data["tensor"])
         return self.optional(data)
 
     def sub(self, data: Json) -> SubProgram:

@@ -30,9 +30,11 @@ class ObjectSlot:
     """A value on the host that is no tensor in memory: a sequence, an optional value, a tensor of strings.
 
     It is a Python object in a table of its own: a list of arrays, an array, or None for an absent value.
+    shape: of a tensor of strings; None for other values.
     """
 
     slot: int
+    shape: tuple[Dim, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,8 @@ class _Builder:
         if isinstance(value.type, DimType):
             return InputSlot(None, size=value.type.dim, name=value.name)
         if is_host_value(value.type):
-            return InputSlot(None, name=value.name, host=ObjectSlot(self._new_slot(value)))
+            shape = value.type.shape if isinstance(value.type, TensorType) else None
+            return InputSlot(None, name=value.name, host=ObjectSlot(self._new_slot(value), shape))
         self._new_slot(value)
         return InputSlot(self._tensor(value), value in self.graph.parameters, name=value.name)
 

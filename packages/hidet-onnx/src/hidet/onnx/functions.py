@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hidet.errors import UnsupportedOp
 from hidet.graph import TensorType, Value
+from hidet.graph.types import OptionalType, SequenceType, ValueType
 from hidet.onnx.attributes import find_schema
 from hidet.onnx.loader import canonical_domain
 from hidet.onnx.value_types import onnx_number
@@ -111,15 +112,25 @@ def _newest(versions: Sequence[int], opset: int) -> int:
 
 
 def type_proto(item: object) -> TypeProto | None:
-    """The ONNX type of a value, symbolic extents left open; None for what is no tensor."""
+    """The ONNX type of a value, symbolic extents left open; None for what is no graph value."""
+    return _type_proto(item.type) if isinstance(item, Value) else None
+
+
+def _type_proto(type_: ValueType) -> TypeProto | None:
     from onnx import TypeProto as Proto
 
-    if not isinstance(item, Value) or not isinstance(item.type, TensorType):
-        return None
     made = Proto()
-    made.tensor_type.elem_type = onnx_number(item.tensor.dtype)
+    if isinstance(type_, SequenceType | OptionalType):
+        inner = _type_proto(type_.element)
+        part = made.sequence_type if isinstance(type_, SequenceType) else made.optional_type
+        if inner is not None:
+            part.elem_type.CopyFrom(inner)
+        return made
+    if not isinstance(type_, TensorType):
+        return None
+    made.tensor_type.elem_type = onnx_number(type_.dtype)
     made.tensor_type.shape.SetInParent()
-    for extent in item.tensor.shape:
+    for extent in type_.shape:
         dim = made.tensor_type.shape.dim.add()
         if isinstance(extent, int):
             dim.dim_value = extent

@@ -26,7 +26,7 @@ from hidet.onnx.loader import LoadedModel, canonical_domain
 from hidet.onnx.mapping import Handler, find_handler, qualified_name
 from hidet.onnx.scope import Item, Scope
 from hidet.onnx.tensors import sparse_array, tensor_array
-from hidet.onnx.value_types import SizeNames, identifier, value_type
+from hidet.onnx.value_types import Absent, ArgumentType, EmptySequence, SizeNames, identifier, value_type
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto
@@ -61,14 +61,15 @@ def import_model(
     model: LoadedModel,
     ctx: CompileContext,
     *,
-    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    shapes: Mapping[str, Sequence[Dim] | ArgumentType] | None = None,
     values: Mapping[str, Any] | None = None,
     must_bind: bool = False,
 ) -> ImportedModel:
     """Translate a model.
 
-    shapes: shapes of inputs by name, in place of declared ones. values: elements of inputs by name, numpy arrays, which
-    are built into the graph where an operator needs to know them. must_bind: build in all of `values`.
+    shapes: shapes of inputs by name, or their types, in place of declared ones. values: elements of inputs by name,
+    numpy arrays, which are built into the graph where an operator needs to know them. must_bind: build in all of
+    `values`.
     Raises ImportFailed for a damaged model, UnsupportedOp with the whole list of operators that are not known, and
     `ValueNeeded` when elements must be known that are not.
     """
@@ -147,7 +148,7 @@ class _Importer:
         self,
         model: LoadedModel,
         ctx: CompileContext,
-        shapes: Mapping[str, Sequence[Dim]],
+        shapes: Mapping[str, Sequence[Dim] | ArgumentType],
         values: Mapping[str, Any],
         must_bind: bool,
     ) -> None:
@@ -174,7 +175,12 @@ class _Importer:
         for entry in proto.input:
             if entry.name in held:
                 continue
-            item = self._input(entry.name, value_type(entry.type, entry.name, self.sizes, self.shapes.get(entry.name)))
+            given = self.shapes.get(entry.name)
+            if isinstance(given, EmptySequence | Absent):
+                # No argument of the graph: there is nothing to pass.
+                scope.define(entry.name, given if isinstance(given, EmptySequence) else None)
+                continue
+            item = self._input(entry.name, value_type(entry.type, entry.name, self.sizes, given))
             scope.define(entry.name, item)
             by_value[item] = entry.name
         results = self._nodes_of(proto, scope)
@@ -187,11 +193,9 @@ class _Importer:
                     raise ImportFailed(f"a {what} is given for {name!r}, which is no input: {', '.join(names)}")
 
     def _input(self, name: str, type_: ValueType) -> Value:
-        if not isinstance(type_, TensorType):
-            raise UnsupportedOp(f"input {name!r} is a {type_}: only tensors can be passed to a compiled graph")
         value = self.builder.input(type_, identifier(name))
         self.emitter.known.inputs.add(value)
-        if name in self.values:
+        if name in self.values and isinstance(type_, TensorType):
             self.given[value] = self.values[name]
         return value
 
@@ -316,7 +320,7 @@ class _Importer:
         outputs: list[Value] = []
         for name, item in results:
             if not isinstance(item, Value):
-                raise ImportFailed(f"output {name!r} is no tensor")
+                raise UnsupportedOp(f"output {name!r} is a sequence that is always empty, of no known type")
             outputs.append(item)
         graph = self.builder.build(outputs)
         bound = self.emitter.known.used if not self.must_bind else set(self.given)

@@ -14,7 +14,7 @@ from hidet.graph import TensorType
 from hidet.onnx.emitter import ValueNeeded
 from hidet.onnx.importer import ImportedModel, import_model
 from hidet.onnx.loader import load_model
-from hidet.onnx.value_types import SizeNames, UnknownShape, value_type
+from hidet.onnx.value_types import ArgumentType, SizeNames, UnknownShape, type_of_argument, value_type
 
 if TYPE_CHECKING:
     from hidet.graph import Graph
@@ -27,18 +27,16 @@ MAX_COMPILED = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    """A compiled model, right for the elements of its bound inputs and for these shapes."""
+    """A compiled model, right for the elements of its bound inputs and for these types of inputs."""
 
     model: ImportedModel
     compiled: CompiledGraph
     bound: Mapping[str, Any]
-    shapes: Mapping[str, Sequence[int]]
+    types: Mapping[str, ArgumentType]
 
-    def fits(self, arrays: Mapping[str, Any]) -> bool:
-        """Whether inputs have these shapes, and bound inputs the same elements, again."""
-        if any(arrays[name].shape != shape for name, shape in self.shapes.items()):
-            return False
-        return all(_same(arrays[name], array) for name, array in self.bound.items())
+    def fits(self, types: Mapping[str, ArgumentType], arrays: Mapping[str, Any]) -> bool:
+        """Whether inputs have these types, and bound inputs the same elements, again."""
+        return types == self.types and all(_same(arrays[name], array) for name, array in self.bound.items())
 
 
 class OnnxRunner:
@@ -111,18 +109,26 @@ class OnnxRunner:
         return tuple(program.model.graph for program in self._programs)
 
     def _program(self, arrays: Mapping[str, Any]) -> _Program:
+        if self._is_general:
+            return self._programs[0]
+        types = self._types(arrays)
         for program in self._programs:
-            if self._is_general or program.fits(arrays):
+            if program.fits(types, arrays):
                 return program
-        made = self._compile({name: array.shape for name, array in arrays.items()}, arrays)
+        made = self._compile(types, arrays)
         # Replaced as a whole, so that a thread sees a whole table.
         self._programs = (*self._programs[-MAX_COMPILED + 1 :], made)
         return made
 
-    def _compile(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any]) -> _Program:
-        imported = import_model(self._model, self._ctx, shapes=shapes, values=values)
+    def _types(self, arrays: Mapping[str, Any]) -> dict[str, ArgumentType]:
+        """Types of the inputs by what they are called with."""
+        declared = {entry.name: entry.type for entry in self._model.proto.graph.input}
+        return {name: type_of_argument(declared[name], value, name) for name, value in arrays.items()}
+
+    def _compile(self, types: Mapping[str, ArgumentType], values: Mapping[str, Any]) -> _Program:
+        imported = import_model(self._model, self._ctx, shapes=types, values=values)
         compiled = compile_graph(imported.graph, self._ctx)
-        return _Program(imported, compiled, {name: values[name].copy() for name in imported.bound}, shapes)
+        return _Program(imported, compiled, {name: values[name].copy() for name in imported.bound}, types)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hidet import dtypes
 from hidet.dims import Dim, symbol
 from hidet.dtypes import DType
 from hidet.errors import ImportFailed
-from hidet.graph import TensorType
+from hidet.graph import DimType, TensorType
 from hidet.graph.types import OptionalType, SequenceType, ValueType
 
 if TYPE_CHECKING:
@@ -102,17 +102,33 @@ def identifier(name: str | bytes) -> str:
     return f"_{text}" if text[:1].isdigit() else text
 
 
-def value_type(proto: TypeProto, name: str, sizes: SizeNames, shape: Sequence[Dim] | None = None) -> ValueType:
+@dataclass(frozen=True, slots=True)
+class EmptySequence:
+    """A sequence without values, of which nothing says how many axes its values have."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """An optional value that is not there."""
+
+
+def value_type(
+    proto: TypeProto, name: str, sizes: SizeNames, shape: Sequence[Dim] | ValueType | None = None
+) -> ValueType:
     """The type of a graph input.
 
-    shape: extents that take the place of the declared ones; None keeps those. ImportFailed for maps, sparse tensors and
-    a tensor whose rank is neither declared nor given.
+    shape: extents that take the place of the declared ones, those of elements for a sequence; or the type itself; None
+    keeps what is declared. ImportFailed for maps, sparse tensors and a tensor whose rank is neither declared nor given.
     """
     kind = proto.WhichOneof("value")
+    if isinstance(shape, TensorType | SequenceType | OptionalType | DimType):
+        return shape
     if kind == "sequence_type":
-        return SequenceType(value_type(proto.sequence_type.elem_type, name, sizes))
+        return SequenceType(value_type(proto.sequence_type.elem_type, name, sizes, shape))
     if kind == "optional_type":
-        return OptionalType(value_type(proto.optional_type.elem_type, name, sizes))
+        return OptionalType(value_type(proto.optional_type.elem_type, name, sizes, shape))
     if kind != "tensor_type":
         raise ImportFailed(
             f"input {name!r} is a {kind or 'value without a type'}: expected a tensor, a sequence or an optional"
@@ -134,6 +150,37 @@ def value_type(proto: TypeProto, name: str, sizes: SizeNames, shape: Sequence[Di
         else:
             extents.append(sizes.fresh(f"{name}_{axis}"))
     return TensorType(dtype, tuple(extents))
+
+
+ArgumentType = ValueType | EmptySequence | Absent
+
+
+def type_of_argument(proto: TypeProto, value: Any, name: str) -> ArgumentType:
+    """The type of an input by what it is called with: an array, a list of arrays, or None for an absent value.
+
+    Extents in which the values of a sequence differ are open. ImportFailed for an argument of another kind, and for
+    values of different ranks.
+    """
+    kind = proto.WhichOneof("value")
+    if kind == "optional_type":
+        inner = Absent() if value is None else type_of_argument(proto.optional_type.elem_type, value, name)
+        return inner if isinstance(inner, Absent | EmptySequence) else OptionalType(inner)
+    if kind == "sequence_type":
+        if not isinstance(value, list | tuple):
+            raise ImportFailed(f"input {name!r} is a {type(value).__name__}: expected a list of arrays")
+        element = dtype_of(proto.sequence_type.elem_type.tensor_type.elem_type)
+        return _type_of_list([item.shape for item in value], name, element) if value else EmptySequence(element)
+    if not hasattr(value, "shape"):
+        raise ImportFailed(f"input {name!r} is a {type(value).__name__}: expected an array")
+    return TensorType(dtype_of(proto.tensor_type.elem_type), tuple(value.shape))
+
+
+def _type_of_list(shapes: Sequence[Sequence[int]], name: str, element: DType) -> SequenceType:
+    if len(set(map(len, shapes))) > 1:
+        raise ImportFailed(f"input {name!r} has values of different ranks, which is not supported")
+    columns = enumerate(zip(*shapes, strict=True))
+    common = [c[0] if len(set(c)) == 1 else symbol(f"{identifier(name)}_{axis}") for axis, c in columns]
+    return SequenceType(TensorType(element, tuple(common)))
 
 
 class UnknownShape(ImportFailed):

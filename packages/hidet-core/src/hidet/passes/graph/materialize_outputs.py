@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.types import DimType, is_host_value
 from hidet.passes.graph.split_prepare import may_be_prepared
 from hidet.passes.rewriter import GraphRewriter
 
@@ -20,6 +21,8 @@ class MaterializeOutputs:
     - one that is, or is a view of, an input, a constant or something computed from parameters alone: the caller would
       get the memory of its own argument, or of what later calls read;
     - one that overwrites an input but is a view, shares memory with another output, or is laid out otherwise.
+
+    Values on the host never change, so that sharing one goes unnoticed.
 
     Outputs that are views of one computed value keep sharing memory, as eager execution has it.
     """
@@ -41,6 +44,9 @@ class MaterializeOutputs:
         outputs: list[Value] = []
         for position, value in enumerate(graph.outputs):
             target, root = overwritten.get(position), roots.get(value, value)
+            if is_host_value(value.type) or isinstance(value.type, DimType):
+                outputs.append(value)
+                continue
             if target is not None:
                 fits = root is value and root not in foreign and sharing[root] == 1 and _same_layout(value, target)
                 outputs.append(value if fits else rewriter.copy(value, target.tensor, last))

@@ -23,6 +23,7 @@ None for an output that nobody asks for (`emitter.node.is_wanted`). It raises a 
     linear_algebra, text       matrices as a whole, Einsum; strings, n-grams
     ml, trees                  domain ai.onnx.ml
     control                    branches and loops
+    sequence                   sequences and optional values
     selection                  results whose number depends on data
 """
 
@@ -62,6 +63,7 @@ FAMILIES = (
     "attention",
     "control",
     "selection",
+    "sequence",
 )
 
 NEWEST_OPSET = 28

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 from hidet import dtypes
 from hidet.dims import Dim, DimExpr, prove_equal
 from hidet.errors import DTypeError, HidetError, ImportFailed, ShapeError, UnsupportedOp
-from hidet.graph import Graph, TensorType, Value
+from hidet.graph import TensorType, Value
 from hidet.graph.control import emit_if, emit_while
-from hidet.graph.types import ValueType
+from hidet.graph.types import OptionalType, SequenceType, ValueType
 from hidet.onnx.contents import Contents
 from hidet.onnx.emitter import Emitter, ValueNeeded
 from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping.sequence import empty_sequence
 from hidet.onnx.scope import Item
+from hidet.onnx.value_types import EmptySequence
 
 if TYPE_CHECKING:
     from hidet.onnx.importer import Body
@@ -96,18 +98,28 @@ def _if(e: Emitter, condition: Value, *, then_branch: Body, else_branch: Body) -
     if known is not None:
         return (then_branch if known else else_branch).inline(())
     names = _captured(then_branch, else_branch)
-    graphs: list[Graph] = []
-    captures: tuple[Value, ...] = ()
-    for body in (then_branch, else_branch):
-        closed = _closed(e, body.proto.name or "branch", (), names)
-        made = _values(body.write(closed.emitter, (), closed.outer), "a branch of If")
-        graphs.append(closed.emitter.builder.build(made))
-        captures = closed.captures
+    branches = [_closed(e, body.proto.name or "branch", (), names) for body in (then_branch, else_branch)]
+    bodies = zip(branches, (then_branch, else_branch), strict=True)
+    results = [list(body.write(closed.emitter, (), closed.outer)) for closed, body in bodies]
+    for places in zip(*map(range, map(len, results)), strict=False):
+        _give_types(branches, results, places[0])
+    graphs = [
+        closed.emitter.builder.build(_values(made, "a branch of If"))
+        for closed, made in zip(branches, results, strict=True)
+    ]
     flag = _flag(e, condition)
     try:
-        return _noted(e, emit_if(e.builder, flag, captures, *graphs))
+        return _noted(e, emit_if(e.builder, flag, branches[0].captures, *graphs))
     except (ShapeError, DTypeError) as error:
         raise _decided_by(e, condition, "the condition", error) from error
+
+
+def _give_types(branches: Sequence[_Closed], results: Sequence[list[Item]], number: int) -> None:
+    """A result that is an empty sequence in one branch gets the type that it has in the other."""
+    found = [made[number] for made in results]
+    for closed, made, other in zip(branches, results, reversed(found), strict=True):
+        if isinstance(made[number], EmptySequence) and isinstance(other, Value):
+            made[number] = empty_sequence(closed.emitter, other.type)
 
 
 # --- Loop ------------------------------------------------------------------------------------------------------------
@@ -120,9 +132,10 @@ def _loop(
     trips = None if limit is None else _known_number(e, limit)
     if starts is not None and not starts:
         trips, starts = 0, True
-    state = _values(initial, "Loop")
+    state = list(initial)
     try:
-        return _rolled(e, limit, trips, None if starts else condition, state, body)
+        typed = _with_types(e, state, body)
+        return _rolled(e, limit, trips, None if starts else condition, typed, body)
     except (ShapeError, DTypeError, ValueNeeded) as error:
         if isinstance(error, ValueNeeded) and error.inputs:
             raise
@@ -134,6 +147,25 @@ def _loop(
                 raise
             raise _decided_by(e, limit, "the trip count", error) from error
         return _written_out(e, trips, state, body)
+
+
+def _with_types(e: Emitter, state: Sequence[Item], body: Body) -> list[Value]:
+    """Carried values; an empty sequence gets the type that one iteration gives it."""
+    if not any(isinstance(item, EmptySequence) for item in state):
+        return _values(state, "Loop")
+    types = [_plain(item.type) for item in state if isinstance(item, Value)]
+    closed = _closed(e, "trial", [COUNT, *types], _captured(body))
+    inner, (iteration, *values) = closed.emitter, closed.inputs
+    given = [item if isinstance(item, EmptySequence) else values.pop(0) for item in state]
+    number, true = inner.reshape(iteration, _declared_shape(body, 0)), inner.array(_true(_declared_shape(body, 1)))
+    made = body.write(inner, (number, true, *given), closed.outer)[1:]
+    return _values(
+        [
+            empty_sequence(e, after.type) if isinstance(item, EmptySequence) and isinstance(after, Value) else item
+            for item, after in zip(state, made, strict=False)
+        ],
+        "Loop",
+    )
 
 
 def _rolled(
@@ -176,12 +208,14 @@ def _rolled(
 
 def _widened(inner: Emitter, before: ValueType, after: ValueType) -> ValueType:
     """The type of a carried value with a new symbol for each extent that an iteration may change."""
-    if not isinstance(before, TensorType) or not isinstance(after, TensorType):
+    if isinstance(before, SequenceType) and isinstance(after, SequenceType):
+        return SequenceType(_widened(inner, before.element, after.element))
+    if isinstance(before, OptionalType) and isinstance(after, OptionalType):
+        return OptionalType(_widened(inner, before.element, after.element))
+    if not isinstance(before, TensorType) or not isinstance(after, TensorType) or before.dtype != after.dtype:
         raise DTypeError(f"a loop carries a {before} that becomes a {after}")
-    if before.dtype != after.dtype:
-        raise DTypeError(f"a loop carries {before} that becomes {after}")
     if before.rank != after.rank:
-        raise ShapeError(f"a loop carries {before} that becomes {after}")
+        raise ShapeError(f"a loop carries a {before} that becomes a {after}")
     pairs = zip(before.shape, after.shape, strict=True)
     # A symbol of the body's own may become anything: that is what it is for.
     shape = [old if _is_own(old) or prove_equal(old, new) is True else inner.builder.fresh_size() for old, new in pairs]

@@ -10,6 +10,7 @@ from typing import Any
 from hidet import dtypes
 from hidet.errors import UnsupportedOp
 from hidet.graph import Value
+from hidet.graph.types import is_host_value
 from hidet.onnx.emitter import Emitter
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.mapping.broadcast import legacy_operands
@@ -25,7 +26,6 @@ _UNARY: dict[str, tuple[int, str]] = {
     **{name: (9, name.lower()) for name in ("Acosh", "Asinh", "Atanh", "Cosh", "Erf", "IsNaN", "Sinh")},
     "BitwiseNot": (18, "bitwise_not"),
     "HardSwish": (14, "hardswish"),
-    "Identity": (1, "positive"),
     "Mish": (18, "mish"),
     "Not": (1, "logical_not"),
     "Round": (11, "round"),
@@ -62,6 +62,7 @@ def handlers() -> Mapping[Key, Handler]:
         ("Max", 1): _variadic("maximum"),
         ("Min", 1): _variadic("minimum"),
         ("Mean", 1): _mean,
+        ("Identity", 1): lambda e, x: x if is_host_value(x.type) else e.emit("positive", x),
         ("Equal", 19): _equal,
         ("Div", 1): _legacy_divide,
         ("Div", 7): _divide,
