@@ -36,22 +36,34 @@ from hidet.graph.verify import verify_graph
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.schedule.host import build_host_program
-from hidet.schedule.select import select_schedules
+from hidet.schedule.select import ScheduledTask, select_schedules
 from hidet.schedule.units import compile_units
 from tests.models.zoo import MODELS
 
-PHASES = ("import", "verify", "passes", "fuse", "select", "host", "lower", "emit", "llvm", "load")
-"""import: fx to graph. select: match and build. lower: program passes. emit: LLVM text. llvm: optimise, print code."""
+PHASES = ("import", "verify", "passes", "fuse", "select", "host", "injective", "template", "llvm", "load")
+"""import: fx to graph. select: what is left of it without building programs. host: the host program and its code.
+
+injective, template: all of Python's work on kernels of element-wise tasks, and of those around an anchor: building,
+hashing, program passes and LLVM text. llvm: from there to objects.
+"""
+
+BUDGETS = {"node": 0.1, "injective": 3.0, "template": 15.0}
+"""Milliseconds of Python for a graph node and for a kernel of either kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompileTimes:
-    """Seconds by phase, cold, of all graphs of a model; `warm`: all of `compile_graph` with every kernel cached."""
+    """Seconds by phase, cold, of all graphs of a model; `warm`: all of `compile_graph` with every kernel cached.
+
+    injective, template: how many distinct kernels of either kind there are.
+    """
 
     name: str
     nodes: int
     tasks: int
     modules: int
+    injective: int
+    template: int
     cold: Mapping[str, float]
     warm: float
 
@@ -64,7 +76,10 @@ class _Clock:
     def __call__(self, phase: str) -> Iterator[None]:
         start = time.process_time()
         yield
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.process_time() - start
+        self.add(phase, time.process_time() - start)
+
+    def add(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
 
 @click.command()
@@ -85,7 +100,7 @@ def measure(name: str, repeat: int, progress: Console) -> CompileTimes:
         progress.print(f"{name}: {number + 1} of {repeat}")
         clocks.append(_Clock())
         graphs, counts = _compile_stepwise(name, clocks[-1])
-    cold = {phase: min(clock.seconds[phase] for clock in clocks) for phase in PHASES}
+    cold = {phase: min(clock.seconds.get(phase, 0.0) for clock in clocks) for phase in PHASES}
     with tempfile.TemporaryDirectory(prefix="hidet-compile-time-") as folder:
         os.environ["HIDET_CACHE_DIR"] = folder
         ctx = make_context("cpu")
@@ -103,14 +118,14 @@ def _seconds(graphs: Sequence[Graph], ctx: CompileContext) -> float:
     return time.process_time() - start
 
 
-def _compile_stepwise(name: str, clock: _Clock) -> tuple[list[Graph], tuple[int, int, int]]:
+def _compile_stepwise(name: str, clock: _Clock) -> tuple[list[Graph], list[int]]:
     from hidet.torch import compat
     from hidet.torch.decompositions import decompositions
     from hidet.torch.importer import import_fx
 
     ctx = make_context("cpu", {"cache": False})
     graphs: list[Graph] = []
-    counts = [0, 0, 0]
+    counts = [0] * 5
 
     def compile_aten(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         with compat.real_tensors(), paused_gc():
@@ -135,11 +150,11 @@ def _compile_stepwise(name: str, clock: _Clock) -> tuple[list[Graph], tuple[int,
     entry = MODELS[name]
     with torch.no_grad():
         torch.compile(entry.build(), backend=backend)(**entry.inputs(0))
-    return graphs, (counts[0], counts[1], counts[2])
+    return graphs, counts
 
 
-def _compile_one(graph: Graph, ctx: CompileContext, clock: _Clock) -> tuple[int, int, int]:
-    """The hand-overs of `hidet.driver`, and numbers of nodes, tasks and modules."""
+def _compile_one(graph: Graph, ctx: CompileContext, clock: _Clock) -> tuple[int, ...]:
+    """The hand-overs of `hidet.driver`, and numbers of nodes, tasks, modules, injective and template kernels."""
     from hidet.cpu.arch import host_arch
     from hidet.cpu.codegen import emit_module
     from hidet.cpu.toolchain import compile_object
@@ -150,23 +165,33 @@ def _compile_one(graph: Graph, ctx: CompileContext, clock: _Clock) -> tuple[int,
     with clock("passes"):
         optimized = run_graph_passes(graph, ctx)
     parts = []
+    kinds = {"host": "host"}
     for number, part in enumerate([optimized, *([optimized.prepare.graph] if optimized.prepare else [])]):
         with clock("fuse"):
             task_graph = fuse(part, ctx)
         with clock("select"):
             scheduled = select_schedules(task_graph, ctx)
+        for kind, seconds in scheduled.build_seconds.items():
+            clock.add("select", -sum(seconds))
+            clock.add(kind, sum(seconds))
         with clock("host"):
             parts.append((scheduled, build_host_program(scheduled, ("main", "prepare")[number])))
-    with clock("lower"):
-        units = compile_units(parts)
-        modules = {name: (run_program_passes(unit.module, ctx), unit.effort) for name, unit in units.items()}
-    with clock("emit"):
-        texts = {name: (emit_module(module, host_arch()), effort) for name, (module, effort) in modules.items()}
+        tasks = [step for step in scheduled.steps if isinstance(step, ScheduledTask)]
+        kinds.update({step.symbol: "injective" if step.task.anchor is None else "template" for step in tasks})
+    with clock("host"):
+        units = compile_units(parts[:1], parts[1:])
+    texts = {}
+    for name, unit in units.items():
+        # A template's tiles are modules of their own; so is all of a small graph.
+        with clock(kinds.get(name, "template")):
+            texts[name] = emit_module(run_program_passes(unit.module, ctx), host_arch()), unit.effort
     with clock("llvm"):
         objects = {name: compile_object(text, host_arch(), effort) for name, (text, effort) in texts.items()}
     with clock("load"):
         ctx.target.load([Binary(name, data) for name, data in objects.items()])
-    return len(graph.nodes), sum(len(scheduled.steps) for scheduled, _ in parts), len(modules)
+    kernels = list(kinds.values())
+    tasks_in_all = sum(len(scheduled.steps) for scheduled, _ in parts)
+    return len(graph.nodes), tasks_in_all, len(units), kernels.count("injective"), kernels.count("template")
 
 
 def print_times(console: Console, rows: Sequence[CompileTimes]) -> None:
@@ -185,14 +210,19 @@ def print_times(console: Console, rows: Sequence[CompileTimes]) -> None:
     add("nodes", lambda row: row.nodes)
     add("tasks", lambda row: row.tasks)
     add("modules", lambda row: row.modules)
+    add("kernels: injective", lambda row: row.injective)
+    add("kernels: template", lambda row: row.template)
     table.add_section()
     for phase in PHASES:
         table.add_row(phase, *(f"{total(row, phase):.0f}" for row in rows))
     table.add_section()
     add("sum", lambda row: total(row, *PHASES))
     add("warm", lambda row: row.warm * 1e3)
-    add("import to fuse, a node", lambda row: total(row, "import", "verify", "passes", "fuse") / row.nodes, 2)
-    add("select to emit, a module", lambda row: total(row, "select", "host", "lower", "emit") / row.modules, 1)
+    table.add_section()
+    node, injective, template = (f"at most {BUDGETS[name]:g}" for name in ("node", "injective", "template"))
+    add(f"verify to host, a node ({node})", lambda row: total(row, *PHASES[1:6]) / row.nodes, 2)
+    add(f"an injective kernel ({injective})", lambda row: total(row, "injective") / max(row.injective, 1), 1)
+    add(f"a template kernel ({template})", lambda row: total(row, "template") / max(row.template, 1), 1)
     console.print(table)
 
 

@@ -80,7 +80,8 @@ def _objects(graph: Graph, ctx: CompileContext) -> tuple[set[str], list[bytes]]:
     graphs = [optimized] if optimized.prepare is None else [optimized, optimized.prepare.graph]
     scheduled = [select_schedules(fuse(part, ctx), ctx) for part in graphs]
     hosts = [build_host_program(part, f"part{number}") for number, part in enumerate(scheduled)]
-    units = compile_units(list(zip(scheduled, hosts, strict=True)))
+    parts = list(zip(scheduled, hosts, strict=True))
+    units = compile_units(parts[:1], parts[1:])
     target = ctx.target
     assert isinstance(target, CpuTarget)
     texts = [(emit_module(run_program_passes(unit.module, ctx), target.cpu), unit.effort) for unit in units.values()]

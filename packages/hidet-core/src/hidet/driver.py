@@ -98,7 +98,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
             program = replace(program, prepare=prepared, prepare_inputs=sources)
         parts = [*lowering.parts, *prepare.parts]
         warn_of_fallbacks([scheduled for scheduled, _ in parts], ctx.target.name)
-        units = compile_units(parts)
+        units = compile_units(lowering.parts, prepare.parts)
     with clock("compile"):
         binaries, cached = compile_modules(units, ctx)
     with clock("load"):
@@ -126,6 +126,11 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
         notes=tuple(note for scheduled, _ in lowering.parts for note in scheduled.notes),
         weight_bytes=_bytes_of([*graph.parameters, *graph.constants]),
         prepared_bytes=0 if optimized.prepare is None else _bytes_of(optimized.prepare.results),
+        graph_nodes=len(graph.nodes),
+        build_seconds={
+            kind: tuple(seconds for scheduled, _ in parts for seconds in scheduled.build_seconds[kind])
+            for kind in ("injective", "template")
+        },
     )
     return CompiledGraph(bundle, functions, report, keep_alive=code, memory=ctx.target.memory)
 

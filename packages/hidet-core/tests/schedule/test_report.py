@@ -94,10 +94,12 @@ def test_a_report_prints_what_matters_first():
         programs=12,
         modules=2,
         cached_modules=1,
-        seconds={"graph": 0.0123, "compile": 0.2},
+        seconds={"graph": 0.0123, "build": 0.0147, "compile": 0.2},
         notes=("matmul: rule cpu.matmul gave up: K is 0",),
         weight_bytes=45_100_000,
         prepared_bytes=12_345,
+        graph_nodes=100,
+        build_seconds={"injective": (0.001, 0.002), "template": (0.004,)},
     )
     assert str(report).splitlines() == [
         "nodes    70 scheduled, 3 on the fallback nest, 0 routines, 0 control, 0 on the host, 0 eager",
@@ -105,7 +107,8 @@ def test_a_report_prints_what_matters_first():
         "modules  2, 1 of them from the cache",
         "fallback matmul at model.py:41 (fc1)",
         "fallback mean (2 times)",
-        "time     0.21 s: graph 12 ms, compile 200 ms",
+        "time     0.23 s: graph 12 ms, build 15 ms, compile 200 ms",
+        "costs    0.20 ms a node, 1.5 ms an injective program, 4.0 ms a template program",
         "weights  45.1 MB given, 12.3 kB prepared",
         "note     matmul: rule cpu.matmul gave up: K is 0",
     ]

@@ -25,7 +25,8 @@ class CompileReport:
     groups; programs: how many different ones a rule built; modules: how many modules were compiled, or taken from the
     kernel cache (cached_modules). seconds: time by phase ("graph", "build", "compile", "load"). notes: rules skipped
     and why. weight_bytes, prepared_bytes: parameters and constants as given, and what the prepare program keeps beside
-    them; tensors of symbolic size are not counted.
+    them; tensors of symbolic size are not counted. graph_nodes: nodes of the graph as it was given. build_seconds: CPU
+    time that each program took to build, by the kind of its task: "injective" or "template".
     """
 
     nodes: NodeCounts
@@ -38,6 +39,8 @@ class CompileReport:
     notes: tuple[str, ...] = ()
     weight_bytes: int = 0
     prepared_bytes: int = 0
+    graph_nodes: int = 0
+    build_seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         from hidet.runtime.report_text import report_text

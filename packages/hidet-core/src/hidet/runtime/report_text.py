@@ -32,11 +32,22 @@ def report_text(report: CompileReport) -> str:
     if report.seconds:
         phases = ", ".join(f"{phase} {seconds * 1e3:.0f} ms" for phase, seconds in report.seconds.items())
         rows.append(("time", f"{sum(report.seconds.values()):.2f} s: {phases}"))
+        rows.append(("costs", _costs(report)))
     rows.append(("weights", f"{_size(report.weight_bytes)} given, {_size(report.prepared_bytes)} prepared"))
     rows += [("note", note) for note in report.notes[:_MOST_NOTES]]
     if len(report.notes) > _MOST_NOTES:
         rows.append(("note", f"and {len(report.notes) - _MOST_NOTES} more"))
     return "\n".join(f"{label:<9}{text}" for label, text in rows)
+
+
+def _costs(report: CompileReport) -> str:
+    """What the compiler's own work comes to: everything before code generation but the programs, for a graph node, and
+    building a program."""
+    built = {kind: seconds for kind, seconds in report.build_seconds.items() if seconds}
+    rest = report.seconds.get("graph", 0.0) + report.seconds.get("build", 0.0) - sum(map(sum, built.values()))
+    costs = [f"{rest * 1e3 / report.graph_nodes:.2f} ms a node"] if report.graph_nodes else []
+    costs += [f"{sum(seconds) * 1e3 / len(seconds):.1f} ms an {kind} program" for kind, seconds in built.items()]
+    return ", ".join(costs).replace("an template", "a template") or "nothing was built"
 
 
 def _told(report: CompileReport, wanted: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,16 +48,22 @@ class ScheduledTask:
 class ScheduledGraph:
     """Every task with its program; `modules` holds each distinct module once, under its symbol.
 
-    hashes: the structural hash of each module as its rule built it, by symbol. programs: how many programs rules have
-    built. notes: rules that were skipped and why, for the report.
+    hashes: the structural hash of each module as its rule built it, by symbol. notes: rules that were skipped and why,
+    for the report. build_seconds: CPU time it took to build and hash each program, of "injective" tasks and of those
+    that a "template" schedules around their anchor.
     """
 
     task_graph: TaskGraph
     steps: tuple[ScheduledTask | ForeignStep, ...]
     modules: dict[str, Module]
     hashes: dict[str, str]
-    programs: int
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    build_seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def programs(self) -> int:
+        """How many programs rules have built."""
+        return sum(map(len, self.build_seconds.values()))
 
 
 def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGraph:
@@ -69,20 +76,24 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
     hashes: dict[str, str] = {}
     steps: list[ScheduledTask | ForeignStep] = []
     notes: list[str] = []
+    seconds: dict[str, list[float]] = {"injective": [], "template": []}
     for step in task_graph.steps:
         if isinstance(step, ForeignStep):
             steps.append(step)
             continue
         known = built.get(step.key)
         if known is None:
+            start = time.thread_time()
             rule_name, program = _schedule(step, ctx, notes)
             digest = structural_hash(program.module)
+            seconds["injective" if step.anchor is None else "template"].append(time.thread_time() - start)
             symbol = f"{step.name}_{digest[:16]}"
             if symbol not in modules:
                 modules[symbol], hashes[symbol] = _named(program.module, symbol), digest
             known = built[step.key] = (rule_name, replace(program, module=modules[symbol]), symbol)
         steps.append(ScheduledTask(step, *known))
-    return ScheduledGraph(task_graph, tuple(steps), modules, hashes, len(built), tuple(notes))
+    times = {kind: tuple(each) for kind, each in seconds.items()}
+    return ScheduledGraph(task_graph, tuple(steps), modules, hashes, tuple(notes), times)
 
 
 def _schedule(task: Task, ctx: CompileContext, notes: list[str]) -> tuple[str, Program]:

@@ -29,8 +29,13 @@ class CompileUnit:
     effort: int
 
 
-def compile_units(parts: Sequence[tuple[ScheduledGraph, HostCode]]) -> dict[str, CompileUnit]:
-    """The modules of a graph and, after it, its prepare graph by name, each kernel in one of them only."""
+Part = tuple[ScheduledGraph, HostCode]
+
+
+def compile_units(main: Sequence[Part], prepare: Sequence[Part] = ()) -> dict[str, CompileUnit]:
+    """The modules of a graph and its prepare graph by name, each kernel in one of them only."""
+    parts = [*main, *prepare]
+    often = {name for scheduled, _ in main for name in scheduled.modules}
     kernels = {name: module for scheduled, _ in parts for name, module in scheduled.modules.items()}
     hashes = {name: digest for scheduled, _ in parts for name, digest in scheduled.hashes.items()}
     segments = {name: module for _, code in parts for name, module in code.modules.items()}
@@ -45,7 +50,7 @@ def compile_units(parts: Sequence[tuple[ScheduledGraph, HostCode]]) -> dict[str,
     for name, module in kernels.items():
         own, libraries = split_shared(module)
         # What only the prepare graph runs, it runs once.
-        units[name] = CompileUnit(own, hashes[name], effort=3 if name in parts[0][0].modules else 1)
+        units[name] = CompileUnit(own, hashes[name], effort=3 if name in often else 1)
         for library in libraries:
             if library.entry not in units:
                 units[library.entry] = CompileUnit(library, structural_hash(*library.functions), effort=3)
