@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hidet.plugins.specs import PassSpec, TargetSpec
+from hidet.plugins.specs import PassSpec, ScheduleSpec, TargetSpec
 
 HIDET_API = 1
 
@@ -23,5 +23,19 @@ def hidet_passes() -> Iterable[PassSpec]:
             targets=("cuda",),
             load="hidet.cuda.passes.block_launches:BlockLaunches",
             doc="launches over a grid alone run one index a thread",
+        ),
+    ]
+
+
+def hidet_schedules() -> Iterable[ScheduleSpec]:
+    """The CUDA schedule pack; the fallback nest comes from core."""
+    return [
+        ScheduleSpec(
+            name="cuda.matmul",
+            ops=("matmul", "linear"),
+            targets=("cuda",),
+            load="hidet.cuda.schedules.matmul:MatmulRule",
+            epilogue="element-wise",
+            doc="products of 16-bit floats on tensor cores",
         ),
     ]

@@ -91,7 +91,7 @@ class CudaTarget:
     def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
         """Cubins and host objects of modules, in order; kernels are compiled by threads, each on its own."""
         from hidet.cuda.host_code import host_module
-        from hidet.cuda.nvrtc import compile_cubins
+        from hidet.cuda.nvrtc import KernelUsage, compile_cubins
 
         sources = [self.sources(job.module) for job in jobs]
         flat = [source for group in sources for source in group]
@@ -105,7 +105,8 @@ class CudaTarget:
                 KernelRecord(kernel.name, number, kernel.shared_bytes, usage.registers, usage.spill_bytes)
                 for number, (source, cubin) in enumerate(zip(group, made, strict=True))
                 for kernel in source.kernels
-                for usage in (cubin.usage[kernel.name],)
+                # NVRTC has no log for code that it kept from an earlier compilation.
+                for usage in (cubin.usage.get(kernel.name, KernelUsage()),)
             ]
             modules.append(CompiledModule(None, tuple(cubin.data for cubin in made), tuple(records)))
             host = host_module(job.module, shared)

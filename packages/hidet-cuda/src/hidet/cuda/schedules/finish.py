@@ -1,0 +1,78 @@
+"""What an output is from the finished sum of an anchor whose definition is one stage around one reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hidet import dims
+from hidet.compute.definition import Compute, Operand
+from hidet.dims import Dim
+from hidet.ir.expr import Access, Expr, Reduce, Var
+from hidet.ir.visit import accesses, replace_accesses, rewrite, substitute
+from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
+from hidet.schedule.task import Task
+
+
+def finished_value(task: Task, epilogue: Compute, total: Expr) -> Expr | None:
+    """An output's element from `total`, the anchor's reduction, and the task's inputs.
+
+    None when the anchor has other stages, or reads something behind its reduction that is computed on the fly.
+    """
+    stages = task.definition.stages
+    stage = stages[-1]
+    if len(stages) != 1 or not isinstance(stage, Compute):
+        return None
+    around = rewrite(stage.value, lambda node: total if isinstance(node, Reduce) else None)
+    sources = task.sources
+
+    def renamed(access: Access) -> Expr | None:
+        source = sources.get(access.operand)
+        return source[access.indices] if isinstance(source, Operand) else None
+
+    around = replace_accesses(around, renamed)
+    if any(access.operand in task.definition.inputs for access in accesses(around)):
+        return None
+
+    def replacement(access: Access) -> Expr | None:
+        if access.operand is not stage.result:
+            return None
+        return substitute(around, dict(zip(stage.axes, access.indices, strict=True)))
+
+    return replace_accesses(epilogue.value, replacement)
+
+
+def single_axis(task: Task, epilogue: Compute, value: Expr, positions: Sequence[int]) -> Var | None:
+    """The axis of the output that may count through all those at `positions`, the others staying 0.
+
+    It is the last one that has neighbours. None when something that `value` reads, or the output, is not regular in
+    them.
+    """
+    strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
+    maps: dict[Access, Affine] = {}
+    for access in accesses(value):
+        offset = affine_offset(access.indices, strides[access.operand])
+        if offset is not None and set(offset.coefficients) <= set(epilogue.axes):
+            maps[access] = offset
+    place = next(tensor.type for tensor in task.outputs if tensor.operand is epilogue.result)
+    target = Affine(dict(zip(epilogue.axes, place.element_strides, strict=True)), 0)
+    axes = [epilogue.axes[position] for position in positions]
+    extents = [place.shape[position] for position in positions]
+    groups = collapse_axes(axes, extents, [*maps.values(), target], other_variables(value, maps))
+    if len(groups) > 1:
+        return None
+    return axes[groups[0][-1]] if groups else axes[-1]
+
+
+def single_stride(extents: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
+    """The stride of axes that are walked as one: 0 when none has neighbours, None when they are not regular."""
+    found: Dim | None = None
+    reach: Dim = 0
+    for extent, stride in reversed(list(zip(extents, strides, strict=True))):
+        if extent == 1:
+            continue
+        if found is None:
+            found = stride
+        elif dims.prove_equal(stride, reach) is not True:
+            return None
+        reach = stride * extent
+    return 0 if found is None else found

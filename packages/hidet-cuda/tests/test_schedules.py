@@ -1,0 +1,106 @@
+"""Schedules, run by the simulator at small sizes and compiled for every architecture."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hidet import dims
+from hidet.cache import open_cache
+from hidet.context import CompileContext, Options
+from hidet.cuda.nvrtc import compile_cubin
+from hidet.cuda.passes.block_launches import block_launches
+from hidet.cuda.target import CudaTarget
+from hidet.graph.interpret import interpret
+from hidet.graph.parser import parse_graph
+from hidet.ir.interpret import run_module
+from hidet.ir.verify import verify_module
+from hidet.passes.graph.fuse import fuse
+from hidet.plugins.host import load_registry
+from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
+
+Array = np.ndarray[Any, Any]
+
+
+def scheduled(text: str, arch: str = "sm_80") -> ScheduledGraph:
+    registry = load_registry()
+    ctx = CompileContext(target=CudaTarget(arch), registry=registry, options=Options(), cache=open_cache(enabled=False))
+    return select_schedules(fuse(parse_graph(textwrap.dedent(text), registry.operators), ctx), ctx)
+
+
+def tasks(text: str, arch: str = "sm_80") -> list[ScheduledTask]:
+    return [step for step in scheduled(text, arch).steps if isinstance(step, ScheduledTask)]
+
+
+def ramp(shape: tuple[int, ...], dtype: Any, seed: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def runs_right(text: str, rule: str, tolerance: float) -> None:
+    """The one task of a graph, scheduled by `rule`, gives what the graph means."""
+    registry = load_registry()
+    graph = parse_graph(textwrap.dedent(text), registry.operators)
+    (step,) = tasks(text)
+    assert step.rule_name == rule
+    inputs = {
+        value: ramp(tuple(value.tensor.shape), value.tensor.dtype.numpy(), number)  # type: ignore[arg-type]
+        for number, value in enumerate(graph.inputs)
+    }
+    expected = interpret(graph, list(inputs.values()))
+    task, program = step.task, step.program
+    module = block_launches(program.module)
+    verify_module(module)
+    by_name = {value.name: array for value, array in inputs.items()}
+    outputs = [np.zeros(tuple(t.type.shape), t.type.dtype.numpy()) for t in task.outputs]  # type: ignore[arg-type]
+    scratch = [np.zeros(int(nbytes), np.uint8) for nbytes in program.scratch]  # type: ignore[arg-type]
+    arguments = [dims.as_dim(dim) for dim in program.arguments]
+    run_module(module, [*[by_name[t.value.name] for t in task.inputs], *outputs, *scratch, *arguments])
+    for output, right in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(
+            output.astype(np.float64), np.asarray(right).astype(np.float64), rtol=tolerance, atol=tolerance
+        )
+
+
+def compiles(text: str, arch: str, name: str) -> None:
+    """Every kernel compiles without spills and without remarks of the assembler."""
+    target = CudaTarget(name)
+    for step in tasks(text, name):
+        for source in target.sources(block_launches(step.program.module)):
+            cubin = compile_cubin(source, name)
+            assert not [kernel for kernel, usage in cubin.usage.items() if usage.spill_bytes]
+            assert cubin.remarks == ()
+
+
+MATMUL = """
+graph g(%x: f16[{m}, {k}], %w: f16[{k}, {n}]):
+  %0: f16[{m}, {n}] = matmul(%x, %w)
+  return %0
+"""
+LINEAR = """
+graph g(%x: f16[2, {m}, {k}], %w: f16[{n}, {k}], %b: f16[{n}]):
+  %0: f16[2, {m}, {n}] = linear(%x, %w, %b)
+  %1: f16[2, {m}, {n}] = relu(%0)
+  return %1
+"""
+BATCHED = """
+graph g(%x: f16[3, {m}, {k}], %w: f16[3, {n}, {k}]):
+  %0: f16[3, {m}, {n}] = matmul(%x, %w, trans_b=True)
+  return %0
+"""
+
+
+@pytest.mark.parametrize("text", [MATMUL, LINEAR, BATCHED])
+@pytest.mark.parametrize("size", [(16, 32, 24), (40, 16, 9)])
+def test_products_of_halves_are_right(text, size) -> None:
+    m, n, k = size
+    runs_right(text.format(m=m, n=n, k=k), "cuda.matmul", 4e-3)
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90a"])
+def test_products_compile_without_spills(name) -> None:
+    for text in (MATMUL, LINEAR):
+        for m in (16, 512, 4096):
+            compiles(text.format(m=m, n=4096, k=1024), name, name)
