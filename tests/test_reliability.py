@@ -329,6 +329,8 @@ def test_a_misspelt_option_is_named_with_the_nearest_one(ctx: CompileContext) ->
         hidet.compile(graph, options={"thread": 2})
     with pytest.raises(OptionError, match="target 'cpuu' is unknown\nhint: did you mean 'cpu'"):
         hidet.compile(graph, target="cpuu")
+    with pytest.raises(OptionError, match="option check_bounds is for modules of kernels"):
+        hidet.compile(graph, options={"check_bounds": True})
 
 
 def test_an_error_in_a_pass_names_the_pass(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hidet
-from hidet.errors import DataRace, Deadlock, LaunchError
+from hidet.errors import DataRace, Deadlock, LaunchError, OptionError
 from hidet.ir.interpret import run_module
 from hidet.lang import attrs, f32, i32, register_tensor, shared_tensor
 from hidet.lang.cuda import blockDim, blockIdx, shfl_xor_sync, syncthreads, threadIdx
@@ -94,3 +94,10 @@ def test_a_barrier_in_a_branch_names_the_line():
     with pytest.raises(Deadlock, match="at barrier 0, which 32 of 64 threads have come to") as error:
         run_module(module, [32])
     assert "syncthreads()" in str(error.value)
+
+
+def test_checks_of_indices_on_a_device_are_refused_where_there_is_none():
+    with pytest.raises(OptionError, match="check_bounds needs kernels on a device"):
+        hidet.driver.build_ir_module(row_sums(), target="cpu", options={"check_bounds": True})
+    with pytest.raises(OptionError, match="check_bounds must be True or False"):
+        hidet.driver.build_ir_module(row_sums(), target="cpu", options={"check_bounds": 1})

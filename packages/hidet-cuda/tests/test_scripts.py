@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import Cubin, compile_cubin
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.fake_driver import FakeDriver
+from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.dims import symbol
 from hidet.drivers import compile_module
 from hidet.errors import LaunchError
@@ -48,6 +49,7 @@ from hidet.lang.cuda import (
     syncthreads,
     threadIdx,
 )
+from hidet.passes.program.check_bounds import FAULT_WORDS
 from hidet.plugins.host import load_registry
 from hidet.runtime.adapter import NumpyAdapter, TensorFacts
 from hidet.runtime.module import CompiledModule
@@ -175,10 +177,10 @@ def adapters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hidet.runtime.module.adapter_for", lambda kind: kinds.get(kind, NumpyAdapter()))
 
 
-def build(module: hidet.lang.ScriptModule, fake: FakeDriver) -> CompiledModule:
+def build(module: hidet.lang.ScriptModule, fake: FakeDriver, **options_given: Any) -> CompiledModule:
     target = CudaTarget("sm_80")
     target.__dict__["memory"] = fake.device()
-    options, cache = Options(cache=False), open_cache(enabled=False)
+    options, cache = Options(cache=False, **options_given), open_cache(enabled=False)
     return compile_module(
         module.ir_module(), CompileContext(target=target, registry=load_registry(), options=options, cache=cache)
     )
@@ -221,3 +223,24 @@ def test_tensors_of_the_host_are_refused_and_nothing_is_launched_for_an_empty_gr
         module["launch"](np.zeros((5, 4), np.float32), 1.0)
     module(on_device(np.zeros((0, 4), np.float32)), 1.0)
     assert not fake.launches
+
+
+@pytest.mark.usefixtures("adapters")
+def test_an_index_outside_that_a_checked_kernel_noted_is_raised_with_its_line() -> None:
+    fault = [0] * FAULT_WORDS
+
+    def notes(launch: Launch) -> None:
+        # Pointer, factor and size come first; the words for faults are the last parameter.
+        (ctypes.c_int32 * FAULT_WORDS).from_address(launch.word(3))[:] = fault
+
+    fake = FakeDriver(on_launch=notes)
+    module = build(scaled(), fake, check_bounds=True)
+    x = on_device(np.zeros((5, 4), np.float32))
+    module(x, 1.0)
+    fault[:] = [1, 4, 0, 0, 3, 0, 0]
+    with pytest.raises(
+        LaunchError, match=r"in scale, block \(4, 0, 0\), thread \(3, 0, 0\): x\[.* lies outside"
+    ) as error:
+        module(x, 1.0)
+    assert "x[blockIdx.x, threadIdx.x] *= factor" in str(error.value)
+    assert "hidet_note_fault" in module.source()

@@ -11,7 +11,7 @@ from typing import Any
 
 from hidet import dims
 from hidet.context import CompileContext, Options, make_context
-from hidet.errors import HidetError
+from hidet.errors import HidetError, OptionError
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
 from hidet.graph.verify import subgraphs_of, verify_graph
@@ -77,6 +77,11 @@ def paused_gc() -> Iterator[None]:
 
 def compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
     """The compiler, hand-over by hand-over. Raises the HidetError of the first step that fails."""
+    if ctx.options.check_bounds:
+        raise OptionError(
+            "option check_bounds is for modules of kernels: those of graphs reach memory through pointers, without shapes",
+            hint="give it to hidet.driver.build_ir_module",
+        )
     with paused_gc():
         return _compile_graph(graph, ctx)
 

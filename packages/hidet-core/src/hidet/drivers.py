@@ -8,6 +8,7 @@ from typing import Any
 
 from hidet.context import CompileContext, Options, make_context
 from hidet.driver import compile_modules
+from hidet.errors import OptionError
 from hidet.ir.func import Module
 from hidet.ir.stmt import Launch, Print
 from hidet.ir.structural import structural_hash
@@ -16,6 +17,8 @@ from hidet.ir.verify import verify_module
 from hidet.ir.visit import walk
 from hidet.ir.written import written_parameters
 from hidet.passes.manager import run_program_passes
+from hidet.passes.program.check_bounds import FAULT_WORDS, check_bounds, fault_error
+from hidet.runtime.bounds import BoundsChecks
 from hidet.runtime.module import CompiledFunction, CompiledModule
 from hidet.runtime.parameters import signature_of
 from hidet.schedule.units import CompileUnit
@@ -36,7 +39,8 @@ def compile_module(module: Module, ctx: CompileContext) -> CompiledModule:
     """As `build_ir_module`, in a context."""
     verify_module(module)
     signatures = [signature_of(f, written_parameters(module)[f.name]) for f in callable_functions(module)]
-    complete, entries = with_table_entries(module)
+    checked, bounds = _checked(module, ctx) if ctx.options.check_bounds else (module, None)
+    complete, entries = with_table_entries(checked)
     name = complete.entry
     binaries, _ = compile_modules({name: CompileUnit(complete, structural_hash(complete), effort=3)}, ctx)
     code = ctx.target.load(binaries, ctx.cache)
@@ -45,13 +49,29 @@ def compile_module(module: Module, ctx: CompileContext) -> CompiledModule:
     device = "cpu" if memory is None else memory.name
     functions = {
         signature.function: CompiledFunction(
-            signature, code.function(entries[signature.function], ctx.options.threads), device, prints
+            signature,
+            code.function(entries[signature.function], ctx.options.threads),
+            device,
+            prints,
+            bounds if module.function(signature.function).kind == "host" else None,
         )
         for signature in signatures
     }
     usage = {name: found for binary in binaries for name, found in ctx.target.usage(binary).items()}
     source = partial(_source, complete, ctx)
     return CompiledModule(module, functions, source, usage, code)
+
+
+def _checked(module: Module, ctx: CompileContext) -> tuple[Module, BoundsChecks]:
+    """The module with checks of its indices, and how its calls are watched."""
+    memory = ctx.target.memory
+    if memory is None:
+        raise OptionError(
+            f"option check_bounds needs kernels on a device with memory of its own, and {ctx.target.name} is none",
+            hint="run_module (hidet.ir.interpret) checks every access of a module without a device",
+        )
+    checked = check_bounds(module)
+    return checked.module, BoundsChecks(memory, FAULT_WORDS, partial(fault_error, checked.checks))
 
 
 def _source(module: Module, ctx: CompileContext) -> str:

@@ -12,6 +12,7 @@ from hidet import dtypes
 from hidet.errors import DTypeError, LaunchError, suggestion
 from hidet.ir.func import Module
 from hidet.runtime.adapter import CheckedAdapter, adapter_for
+from hidet.runtime.bounds import BoundsChecks
 from hidet.runtime.parameters import CELL_FORMATS, CallSignature, Parameter
 from hidet.target import KernelUsage
 
@@ -28,15 +29,23 @@ class CompiledFunction:
     GPU the work is put into the stream in which the first tensor's library works now; the call does not wait for it.
     """
 
-    def __init__(self, signature: CallSignature, run: Callable[..., object], device: str, prints: bool) -> None:
+    def __init__(
+        self,
+        signature: CallSignature,
+        run: Callable[..., object],
+        device: str,
+        prints: bool,
+        bounds: BoundsChecks | None = None,
+    ) -> None:
         self.signature = signature
+        self._bounds = bounds
         self._run = run
         self._device = device
         self._has_streams = device != "cpu"
         self._prints = prints
         self._is_memory = tuple(parameter.is_memory for parameter in signature.given)
         formats = ["Q" if p.is_memory else CELL_FORMATS[p.dtype] for p in signature.given]
-        formats += ["q"] * len(signature.sizes)
+        formats += ["q"] * len(signature.sizes) + ["Q"] * (bounds is not None)
         cells = len(formats) + (signature.result is not None)
         # The cell of the result is padding, filled by the function.
         self._cells = struct.Struct("<" + "".join(formats) + "8x" * (cells - len(formats)))
@@ -88,6 +97,10 @@ class CompiledFunction:
             sizes = self._check(arguments, key)
         if self._has_truths:
             self._check_numbers(arguments)
+        owner = None
+        if self._bounds is not None:
+            owner, words = self._bounds.words_for_call()
+            sizes = (*sizes, words)
         try:
             table = self._table.from_buffer_copy(self._cells.pack(*values, *sizes).ljust(8, b"\0"))
         except (struct.error, OverflowError, TypeError):
@@ -100,6 +113,9 @@ class CompiledFunction:
             self._run(ctypes.addressof(table), stream)
         else:
             self._run(ctypes.addressof(table))
+        if self._bounds is not None:
+            self._bounds.verify(sizes[-1], stream)
+            del owner  # kept the words alive until they were read
         return None if self._result is None else self._result.unpack_from(table, len(table) - 8)[0]
 
     def _adapter(self, argument: Any) -> CheckedAdapter:

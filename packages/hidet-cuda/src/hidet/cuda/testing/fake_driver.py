@@ -118,6 +118,10 @@ class FakeDriver:
         ctypes.memmove(target, source, nbytes)
         return 0
 
+    def cuMemcpyDtoHAsync_v2(self, target: int, source: int, nbytes: int, stream: int | None) -> int:
+        ctypes.memmove(target, source, nbytes)
+        return 0
+
     def cuStreamSynchronize(self, stream: int | None) -> int:
         return 0
 
@@ -157,6 +161,7 @@ _PROTOTYPES = {
         "cuMemAlloc_v2": (_P, ctypes.c_size_t),
         "cuMemFree_v2": (ctypes.c_uint64,),
         "cuMemcpyHtoD_v2": (ctypes.c_uint64, _P, ctypes.c_size_t),
+        "cuMemcpyDtoHAsync_v2": (_P, ctypes.c_uint64, ctypes.c_size_t, _P),
         "cuStreamSynchronize": (_P,),
         "cuGetErrorName": (_I, _P),
         "cuGetErrorString": (_I, _P),
