@@ -79,7 +79,7 @@ def compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
     """The compiler, hand-over by hand-over. Raises the HidetError of the first step that fails."""
     if ctx.options.check_bounds:
         raise OptionError(
-            "option check_bounds is for modules of kernels: those of graphs reach memory through pointers, without shapes",
+            "option check_bounds is for modules of kernels: kernels of graphs use pointers, which have no shapes",
             hint="give it to hidet.driver.build_ir_module",
         )
     with paused_gc():
