@@ -93,149 +93,220 @@ def launch_gemm(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShap
     packed = scope.pointer("packed", shape.dtype)
     outer.append(gemm.packed)
 
-    problem, column_block, row_block = (build.size_var(name) for name in ("problem", "column_block", "row_block"))
-    grid_vars = (problem, column_block, row_block)
-    body, functions = _block(task, gemm, shape, blocking, scope, pointers, packed, grid_vars)
+    item = _Item(task, gemm, shape, blocking, scope, packed)
+    body = item.body(pointers)
+    grid_vars = (item.problem, item.column_block, item.row_block)
     function = Function("gemm", scope.params, body, kind="kernel", grid_vars=grid_vars, attributes=(COMPACT,))
     groups = dims.ceildiv(gemm.columns, shape.columns)
     grid = (gemm.problems, dims.ceildiv(groups, blocking.groups), dims.ceildiv(gemm.rows, blocking.rows))
-    builder.add(functions)
+    builder.add(tuple(item.functions.values()))
     builder.launch(function, outer, scope, grid, blocking.nanoseconds)
 
 
-def _block(
-    task: Task,
-    gemm: Gemm,
-    shape: TileShape,
-    blocking: Blocking,
-    scope: KernelScope,
-    pointers: Mapping[Operand, Var],
-    packed: Var,
-    grid: tuple[Var, Var, Var],
-) -> tuple[Stmt, tuple[Function, ...]]:
-    """The body of a work item, and the functions it calls."""
-    problem, column_block, row_block = grid
-    index = build.index
-    taps, step = scope.size(gemm.taps, "taps"), scope.size(gemm.step, "step")
-    all_rows, columns = parameter(scope, gemm.rows, "all_rows"), parameter(scope, gemm.columns, "columns")
-    run = parameter(scope, gemm.run, "run")
-    block_rows = parameter(scope, blocking.rows, "block_rows")
-    block_groups = parameter(scope, blocking.groups, "block_groups")
-    chunk_taps, chunk_steps = scope.size(blocking.taps, "taps"), parameter(scope, blocking.steps, "chunk_steps")
-    part_taps, part_steps = scope.size(blocking.part_taps, "taps"), parameter(scope, blocking.part_steps, "part_steps")
-    tap_chunks = scope.size(_chunks(gemm.taps, blocking.taps), "tap_chunks")
-    step_chunks = parameter(scope, _chunks(gemm.run, blocking.steps), "step_chunks")
-    tap_parts = scope.size(_chunks(blocking.taps, blocking.part_taps), "tap_parts")
-    step_parts = parameter(scope, _chunks(blocking.steps, blocking.part_steps), "step_parts")
-    keep_apart = parameter(scope, blocking.buffer_step, "buffer_step")
-    ahead_tiles = parameter(scope, blocking.ahead_tiles, "ahead_tiles")
-    ahead_step = parameter(scope, blocking.ahead_step, "ahead_step")
-    is_ragged = dims.divisibility(gemm.columns) % shape.lanes != 0
-    counts = _vector_counts(gemm.columns, shape)
-    unroll = 2 if all(dims.divisibility(n) % 2 == 0 for n in (gemm.run, blocking.steps, blocking.part_steps)) else 1
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sizes:
+    """The sizes of a work item, as the kernel's parameters. Rows, columns, taps and steps are those of `Gemm`.
 
-    functions = tile_functions(shape, gemm.element, step, unroll, counts)
+    block_*: of a work item. chunk_*: of what is summed before the next group's turn. part_*: of one call of a tile.
+    *_chunks, *_parts: how many there are. keep_apart: elements between the buffers of neighbouring tiles.
+    ahead_tiles, ahead_step: how the fetching of the next panel is shared out, see `Blocking`.
+    """
 
-    table = Var("table", BufferType(dtypes.i64, (index(TABLE_ENTRIES),), space="local"))
-    buffer = Var("tiles", BufferType(shape.dtype, (index(BUFFER_ROWS * shape.columns),), space="local"))
-    first_row, rows = build.size_var("first_row"), build.size_var("rows")
-    vectors = _ceildiv(columns, shape.lanes)
-    panel_stride = taps * run * shape.lanes
-    panels = packed + gemm.panel_problem_stride(scope, problem)
+    taps: Expr
+    step: Expr
+    all_rows: Expr
+    columns: Expr
+    run: Expr
+    block_rows: Expr
+    block_groups: Expr
+    chunk_taps: Expr
+    chunk_steps: Expr
+    part_taps: Expr
+    part_steps: Expr
+    tap_chunks: Expr
+    step_chunks: Expr
+    tap_parts: Expr
+    step_parts: Expr
+    keep_apart: Expr
+    ahead_tiles: Expr
+    ahead_step: Expr
 
-    number, chunk, tile = build.size_var("group"), build.size_var("chunk"), build.size_var("tile")
-    group, panel, ahead = build.size_var("group"), Var("panel", packed.type), Var("ahead", packed.type)
-    group_count = build.size_var("groups")
-    left_vectors, left_rows = build.size_var("left_vectors"), build.size_var("left_rows")
-    first_tap, first_step = build.size_var("first_tap"), build.size_var("first_step")
-    buffer_start = build.size_var("buffer_start")
-    ahead_tile = Var("ahead_tile", packed.type)
-    ahead_vector = build.binary("truncdiv", tile, ahead_tiles)
-    ahead_share = build.binary("rem", tile, ahead_tiles) * (chunk_taps * chunk_steps)
+    @staticmethod
+    def of(scope: KernelScope, gemm: Gemm, blocking: Blocking) -> _Sizes:
+        """Parameters in this order."""
+        return _Sizes(
+            taps=scope.size(gemm.taps, "taps"),
+            step=scope.size(gemm.step, "step"),
+            all_rows=parameter(scope, gemm.rows, "all_rows"),
+            columns=parameter(scope, gemm.columns, "columns"),
+            run=parameter(scope, gemm.run, "run"),
+            block_rows=parameter(scope, blocking.rows, "block_rows"),
+            block_groups=parameter(scope, blocking.groups, "block_groups"),
+            chunk_taps=scope.size(blocking.taps, "taps"),
+            chunk_steps=parameter(scope, blocking.steps, "chunk_steps"),
+            part_taps=scope.size(blocking.part_taps, "taps"),
+            part_steps=parameter(scope, blocking.part_steps, "part_steps"),
+            tap_chunks=scope.size(_chunks(gemm.taps, blocking.taps), "tap_chunks"),
+            step_chunks=parameter(scope, _chunks(gemm.run, blocking.steps), "step_chunks"),
+            tap_parts=scope.size(_chunks(blocking.taps, blocking.part_taps), "tap_parts"),
+            step_parts=parameter(scope, _chunks(blocking.steps, blocking.part_steps), "step_parts"),
+            keep_apart=parameter(scope, blocking.buffer_step, "buffer_step"),
+            ahead_tiles=parameter(scope, blocking.ahead_tiles, "ahead_tiles"),
+            ahead_step=parameter(scope, blocking.ahead_step, "ahead_step"),
+        )
 
-    part, part_tap, part_step = build.size_var("part"), build.size_var("part_tap"), build.size_var("part_step")
-    tap_end = build.minimum(first_tap + chunk_taps, taps)
-    step_end = build.minimum(first_step + chunk_steps, run)
-    tap_place = part_tap * run
-    arguments = TileArguments(
-        table=build.address(table, part_tap * block_rows + tile * shape.rows),
-        table_stride=block_rows,
-        taps=build.minimum(part_taps, tap_end - part_tap),
-        first_step=part_step,
-        steps=build.minimum(part_steps, step_end - part_step),
-        step=step,
-        panel=panel + tap_place * shape.lanes,
-        panel_stride=panel_stride,
-        run=run,
-        ahead=ahead_tile + ((part_tap - first_tap) * run - first_step) * ahead_step,
-        ahead_step=ahead_step,
-        buffer=build.address(buffer, buffer_start),
-        continued=chunk + part > 0,
-    )
 
-    def multiply(height: int, count: int) -> Stmt:
-        name = functions[height, count].name
-        return Evaluate(build.call(name, *arguments.listed(), type=build.INDEX))
+class _Item:
+    """The body of a work item: variables of its loops, and the statements of each loop around the next inner one."""
 
-    first_column = group * shape.columns
-    finished = FinishedTile(
-        first_row=first_row + tile * shape.rows,
-        rows=build.minimum(index(shape.rows), left_rows),
-        first_column=first_column,
-        columns=build.minimum(index(shape.columns), columns - first_column),
-        is_ragged=is_ragged,
-        buffer=buffer,
-        buffer_start=buffer_start,
-    )
-    epilogue = Epilogue(task, scope, pointers, gemm.place(scope, problem), shape)
-    # What comes next: the next chunk, the first one for the next rows, or for the next group.
-    is_last_chunk = build.equal(chunk, tap_chunks * step_chunks - 1)
-    is_last_block = first_row + rows >= all_rows
-    next_group = build.select(is_last_block, build.minimum(group + 1, group_count - 1), group)
-    next_chunk = build.select(is_last_chunk, index(0), chunk + 1)
-    next_tap = build.binary("truncdiv", next_chunk, step_chunks) * chunk_taps
-    next_step = build.binary("rem", next_chunk, step_chunks) * chunk_steps
-    group_panels = panel_stride * shape.vectors
-    next_panels = panels + build.select(is_last_chunk, next_group, group) * group_panels
-    one_part = [
-        Declare(part_tap, first_tap + build.binary("truncdiv", part, step_parts) * part_taps),
-        Declare(part_step, first_step + build.binary("rem", part, step_parts) * part_steps),
-        choose_tile(shape, left_rows, left_vectors, counts, multiply),
-    ]
-    one_tile = [
-        Declare(left_rows, rows - tile * shape.rows),
-        Declare(buffer_start, tile * keep_apart),
-        Declare(ahead_tile, ahead + (ahead_vector * panel_stride + ahead_share * ahead_step)),
-        For(part, index(0), tap_parts * step_parts, build.seq(one_part)),
-        If(is_last_chunk, epilogue.store(finished)),
-    ]
-    tiles = For(tile, index(0), _ceildiv(rows, shape.rows), build.seq(one_tile))
-    one_chunk = [
-        Declare(first_tap, build.binary("truncdiv", chunk, step_chunks) * chunk_taps),
-        Declare(first_step, build.binary("rem", chunk, step_chunks) * chunk_steps),
-        Declare(ahead, next_panels + (next_tap * run + next_step) * shape.lanes),
-        tiles,
-    ]
-    one_group = [
-        Declare(group, column_block * block_groups + number),
-        Declare(left_vectors, build.minimum(index(shape.vectors), vectors - group * shape.vectors)),
-        Declare(panel, panels + group * group_panels),
-        For(chunk, index(0), tap_chunks * step_chunks, build.seq(one_chunk)),
-    ]
-    rows_table = RowTable(table, block_rows, first_row, _ceildiv(rows, shape.rows) * shape.rows, all_rows - 1)
-    groups_here = build.minimum(block_groups, group_count - column_block * block_groups)
-    body = build.seq(
-        [
-            Declare(table),
-            Declare(buffer),
-            Declare(first_row, row_block * block_rows),
-            Declare(rows, build.minimum(block_rows, all_rows - first_row)),
-            Declare(group_count, _ceildiv(columns, shape.columns)),
-            gemm.fill(scope, rows_table, problem),
-            For(number, index(0), groups_here, build.seq(one_group)),
-        ]
-    )
-    return body, tuple(functions.values())
+    def __init__(
+        self, task: Task, gemm: Gemm, shape: TileShape, blocking: Blocking, scope: KernelScope, packed: Var
+    ) -> None:
+        self.task, self.gemm, self.shape, self.scope = task, gemm, shape, scope
+        self.problem, self.column_block, self.row_block = (
+            build.size_var(name) for name in ("problem", "column_block", "row_block")
+        )
+        self.n = n = _Sizes.of(scope, gemm, blocking)
+        self.counts = _vector_counts(gemm.columns, shape)
+        is_even = all(dims.divisibility(d) % 2 == 0 for d in (gemm.run, blocking.steps, blocking.part_steps))
+        self.functions = tile_functions(shape, gemm.element, n.step, 2 if is_even else 1, self.counts)
+        self.table = Var("table", BufferType(dtypes.i64, (build.index(TABLE_ENTRIES),), space="local"))
+        buffered = build.index(BUFFER_ROWS * shape.columns)
+        self.buffer = Var("tiles", BufferType(shape.dtype, (buffered,), space="local"))
+        self.panel_stride = n.taps * n.run * shape.lanes
+        self.panels = packed + gemm.panel_problem_stride(scope, self.problem)
+        self.panel, self.ahead, self.ahead_tile = (Var(name, packed.type) for name in ("panel", "ahead", "ahead_tile"))
+        self.first_row, self.rows, self.group_count = map(build.size_var, ("first_row", "rows", "groups"))
+        self.number, self.group, self.chunk = map(build.size_var, ("group", "group", "chunk"))
+        self.tile, self.part, self.part_tap, self.part_step = map(
+            build.size_var, ("tile", "part", "part_tap", "part_step")
+        )
+        self.left_vectors, self.left_rows = map(build.size_var, ("left_vectors", "left_rows"))
+        self.first_tap, self.first_step, self.buffer_start = map(
+            build.size_var, ("first_tap", "first_step", "buffer_start")
+        )
+
+    def body(self, pointers: Mapping[Operand, Var]) -> Stmt:
+        """Fill the table, then one column group after the other."""
+        n = self.n
+        epilogue = Epilogue(self.task, self.scope, pointers, self.gemm.place(self.scope, self.problem), self.shape)
+        one_group = self._group(epilogue)
+        height = self.shape.rows
+        table = RowTable(self.table, n.block_rows, self.first_row, _ceildiv(self.rows, height) * height, n.all_rows - 1)
+        groups_here = build.minimum(n.block_groups, self.group_count - self.column_block * n.block_groups)
+        return build.seq(
+            [
+                Declare(self.table),
+                Declare(self.buffer),
+                Declare(self.first_row, self.row_block * n.block_rows),
+                Declare(self.rows, build.minimum(n.block_rows, n.all_rows - self.first_row)),
+                Declare(self.group_count, _ceildiv(n.columns, self.shape.columns)),
+                self.gemm.fill(self.scope, table, self.problem),
+                For(self.number, build.index(0), groups_here, one_group),
+            ]
+        )
+
+    def _group(self, epilogue: Epilogue) -> Stmt:
+        """One panel, chunk by chunk."""
+        n, shape = self.n, self.shape
+        vectors = _ceildiv(n.columns, shape.lanes)
+        return build.seq(
+            [
+                Declare(self.group, self.column_block * n.block_groups + self.number),
+                Declare(
+                    self.left_vectors, build.minimum(build.index(shape.vectors), vectors - self.group * shape.vectors)
+                ),
+                Declare(self.panel, self.panels + self.group * (self.panel_stride * shape.vectors)),
+                For(self.chunk, build.index(0), n.tap_chunks * n.step_chunks, self._chunk(epilogue)),
+            ]
+        )
+
+    def _chunk(self, epilogue: Epilogue) -> Stmt:
+        """One chunk of the sum for all tiles of rows, while what comes next is fetched."""
+        n, shape = self.n, self.shape
+        # What comes next: the next chunk, the first one for the next rows, or for the next group.
+        is_last_chunk = build.equal(self.chunk, n.tap_chunks * n.step_chunks - 1)
+        is_last_block = self.first_row + self.rows >= n.all_rows
+        next_group = build.select(is_last_block, build.minimum(self.group + 1, self.group_count - 1), self.group)
+        next_chunk = build.select(is_last_chunk, build.index(0), self.chunk + 1)
+        next_tap = build.binary("truncdiv", next_chunk, n.step_chunks) * n.chunk_taps
+        next_step = build.binary("rem", next_chunk, n.step_chunks) * n.chunk_steps
+        next_panels = self.panels + build.select(is_last_chunk, next_group, self.group) * (
+            self.panel_stride * shape.vectors
+        )
+        one_tile = self._tile(is_last_chunk, epilogue)
+        return build.seq(
+            [
+                Declare(self.first_tap, build.binary("truncdiv", self.chunk, n.step_chunks) * n.chunk_taps),
+                Declare(self.first_step, build.binary("rem", self.chunk, n.step_chunks) * n.chunk_steps),
+                Declare(self.ahead, next_panels + (next_tap * n.run + next_step) * shape.lanes),
+                For(self.tile, build.index(0), _ceildiv(self.rows, shape.rows), one_tile),
+            ]
+        )
+
+    def _tile(self, is_last_chunk: Expr, epilogue: Epilogue) -> Stmt:
+        """One tile of rows: its parts of the chunk, and after the last chunk the epilogue."""
+        n, shape = self.n, self.shape
+        ahead_vector = build.binary("truncdiv", self.tile, n.ahead_tiles)
+        ahead_share = build.binary("rem", self.tile, n.ahead_tiles) * (n.chunk_taps * n.chunk_steps)
+        return build.seq(
+            [
+                Declare(self.left_rows, self.rows - self.tile * shape.rows),
+                Declare(self.buffer_start, self.tile * n.keep_apart),
+                Declare(self.ahead_tile, self.ahead + (ahead_vector * self.panel_stride + ahead_share * n.ahead_step)),
+                For(self.part, build.index(0), n.tap_parts * n.step_parts, self._part()),
+                If(is_last_chunk, epilogue.store(self._finished())),
+            ]
+        )
+
+    def _part(self) -> Stmt:
+        """One call of the function of the tile's size."""
+        n = self.n
+        tap_end = build.minimum(self.first_tap + n.chunk_taps, n.taps)
+        step_end = build.minimum(self.first_step + n.chunk_steps, n.run)
+        arguments = TileArguments(
+            table=build.address(self.table, self.part_tap * n.block_rows + self.tile * self.shape.rows),
+            table_stride=n.block_rows,
+            taps=build.minimum(n.part_taps, tap_end - self.part_tap),
+            first_step=self.part_step,
+            steps=build.minimum(n.part_steps, step_end - self.part_step),
+            step=n.step,
+            panel=self.panel + self.part_tap * n.run * self.shape.lanes,
+            panel_stride=self.panel_stride,
+            run=n.run,
+            ahead=self.ahead_tile + ((self.part_tap - self.first_tap) * n.run - self.first_step) * n.ahead_step,
+            ahead_step=n.ahead_step,
+            buffer=build.address(self.buffer, self.buffer_start),
+            continued=self.chunk + self.part > 0,
+        )
+
+        def multiply(height: int, count: int) -> Stmt:
+            name = self.functions[height, count].name
+            return Evaluate(build.call(name, *arguments.listed(), type=build.INDEX))
+
+        return build.seq(
+            [
+                Declare(
+                    self.part_tap, self.first_tap + build.binary("truncdiv", self.part, n.step_parts) * n.part_taps
+                ),
+                Declare(self.part_step, self.first_step + build.binary("rem", self.part, n.step_parts) * n.part_steps),
+                choose_tile(self.shape, self.left_rows, self.left_vectors, self.counts, multiply),
+            ]
+        )
+
+    def _finished(self) -> FinishedTile:
+        """The tile in the buffer after the last chunk."""
+        shape = self.shape
+        first_column = self.group * shape.columns
+        return FinishedTile(
+            first_row=self.first_row + self.tile * shape.rows,
+            rows=build.minimum(build.index(shape.rows), self.left_rows),
+            first_column=first_column,
+            columns=build.minimum(build.index(shape.columns), self.n.columns - first_column),
+            is_ragged=dims.divisibility(self.gemm.columns) % shape.lanes != 0,
+            buffer=self.buffer,
+            buffer_start=self.buffer_start,
+        )
 
 
 def _vector_counts(columns: Dim, shape: TileShape) -> tuple[int, ...]:
