@@ -43,6 +43,11 @@ def _set_slice(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def _view_before_whole(x: torch.Tensor) -> Any:
+    y = x + 1
+    return y.view(3, 8), y, y.view(-1), y.flatten(0, 0)
+
+
 def _cache_step(cache: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     cache[:, 2] = key
     return cache.sum(-1)
@@ -55,6 +60,7 @@ def _conv(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("function", "inputs"),
     [
+        _row("a view of a result before the result", _view_before_whole),
         _row("a transposed input", lambda x: x.t()),
         _row("the input itself", lambda x: (x, x[0], x * 1)),
         _row("a result with views of it", lambda x: (y := x + 1, y.t(), y[1:])),

@@ -159,7 +159,7 @@ class _Planner:
         whole = self.plan.values[base.number]
         has_shape = same_shape(fact.region.shape, whole.tensor.shape)
         if fact.is_whole and has_shape and same_shape(fact.region.strides, self._strides(whole)):
-            return base
+            return OutputPlan("result", base.number)
         return OutputPlan("result", base.number, fact.region)
 
     def _computed(self, fact: _Returned) -> OutputPlan:
