@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from hidet import dtypes
 from hidet.errors import DTypeError, LaunchError, suggestion
 from hidet.ir.func import Module
-from hidet.runtime.adapter import CheckedAdapter, adapter_for
+from hidet.runtime.adapter import CheckedAdapter, TensorFacts, adapter_for
 from hidet.runtime.bounds import BoundsChecks
 from hidet.runtime.parameters import CELL_FORMATS, CallSignature, Parameter
 from hidet.target import KernelUsage
@@ -46,16 +46,17 @@ class CompiledFunction:
         self._is_memory = tuple(parameter.is_memory for parameter in signature.given)
         formats = ["Q" if p.is_memory else CELL_FORMATS[p.dtype] for p in signature.given]
         formats += ["q"] * len(signature.sizes) + ["Q"] * (bounds is not None)
-        cells = len(formats) + (signature.result is not None)
+        cells = max(len(formats) + (signature.result is not None), 1)
         # The cell of the result is padding, filled by the function.
         self._cells = struct.Struct("<" + "".join(formats) + "8x" * (cells - len(formats)))
-        self._table = ctypes.c_char * max(8 * cells, 8)
+        self._table = ctypes.c_char * (8 * cells)
         self._result = None if signature.result is None else struct.Struct("<" + CELL_FORMATS[signature.result])
         self._with_numbers = signature.has_dependent_shapes
         # Every object packs as a truth value; all other numbers are checked by packing them.
         self._has_truths = any(p.dtype is dtypes.boolean and not p.is_memory for p in signature.given)
         self._adapters: dict[type, CheckedAdapter] = {}
         self._known: dict[Hashable, tuple[int, ...]] = {}
+        self._last: tuple[list[Hashable], tuple[int, ...]] | None = None
 
     @property
     def name(self) -> str:
@@ -74,27 +75,25 @@ class CompiledFunction:
             )
         values: list[Any] = []
         kinds: list[Hashable] = []
-        held = []
+        held: list[Any] = []
         stream = 0
         for argument, is_memory in zip(arguments, self._is_memory, strict=True):
             if is_memory:
                 adapter = self._adapters.get(type(argument))
                 if adapter is None:
-                    adapter = self._adapter(argument)
-                tensor = adapter.convert(argument)
-                kinds.append(adapter.signature(tensor))
-                values.append(adapter.pointer(tensor))
-                held.append(tensor)
+                    adapter, argument = self._converted(argument)
+                    held.append(argument)
+                kinds.append(adapter.outline(argument))
+                values.append(adapter.pointer(argument))
                 if self._has_streams and not stream:
-                    stream = adapter.stream_of(tensor)
+                    stream = adapter.stream_of(argument)
             else:
                 values.append(argument)
                 if self._with_numbers:
                     kinds.append(argument)
-        key = tuple(kinds)
-        sizes = self._known.get(key)
-        if sizes is None:
-            sizes = self._check(arguments, key)
+        # Comparing with the call before is quicker than hashing.
+        last = self._last
+        sizes = last[1] if last is not None and last[0] == kinds else self._sizes(arguments, kinds)
         if self._has_truths:
             self._check_numbers(arguments)
         owner = None
@@ -102,7 +101,7 @@ class CompiledFunction:
             owner, words = self._bounds.words_for_call()
             sizes = (*sizes, words)
         try:
-            table = self._table.from_buffer_copy(self._cells.pack(*values, *sizes).ljust(8, b"\0"))
+            table = self._table.from_buffer_copy(self._cells.pack(*values, *sizes))
         except (struct.error, OverflowError, TypeError):
             self._check_numbers(arguments)
             raise
@@ -118,27 +117,39 @@ class CompiledFunction:
             del owner  # kept the words alive until they were read
         return None if self._result is None else self._result.unpack_from(table, len(table) - 8)[0]
 
-    def _adapter(self, argument: Any) -> CheckedAdapter:
+    def _converted(self, argument: Any) -> tuple[CheckedAdapter, Any]:
+        """The adapter of a tensor whose type is new, or foreign to all libraries, and the tensor in that library."""
         if isinstance(argument, _NOT_TENSORS):
             raise LaunchError(
                 f"{self.name} got a {type(argument).__name__} where it takes a tensor",
                 hint="pass a numpy array, a torch tensor or anything with __dlpack__",
             )
         adapter = adapter_for(type(argument))
-        self._adapters = {**self._adapters, type(argument): adapter}
-        return adapter
+        tensor = adapter.convert(argument)
+        if tensor is argument:
+            self._adapters = {**self._adapters, type(argument): adapter}
+        return adapter, tensor
 
-    def _check(self, arguments: tuple[Any, ...], key: Hashable) -> tuple[int, ...]:
-        facts = [
-            self._adapter(a).describe(self._adapter(a).convert(a)) if is_memory else None
-            for a, is_memory in zip(arguments, self._is_memory, strict=True)
-        ]
+    def _sizes(self, arguments: tuple[Any, ...], kinds: list[Hashable]) -> tuple[int, ...]:
+        """Extents that the arguments give, which are checked unless they are of a kind that was checked before."""
+        is_plain = None not in kinds
+        found = self._known.get(tuple(kinds)) if is_plain else None
+        if found is None:
+            found = self._check(arguments)
+            if not is_plain:
+                return found
+            # Replaced as a whole, so that no thread sees a half-emptied table.
+            self._known = {**(self._known if len(self._known) < MAX_KNOWN else {}), tuple(kinds): found}
+        self._last = (kinds, found)
+        return found
+
+    def _check(self, arguments: tuple[Any, ...]) -> tuple[int, ...]:
+        facts: list[TensorFacts | None] = []
+        for argument, is_memory in zip(arguments, self._is_memory, strict=True):
+            adapter, tensor = self._converted(argument) if is_memory else (None, None)
+            facts.append(None if adapter is None else adapter.describe(tensor))
         self._check_numbers(arguments)
-        sizes = self.signature.sizes_of(facts, arguments, self._device)
-        # Replaced as a whole, so that no thread sees a half-emptied table.
-        known = self._known if len(self._known) < MAX_KNOWN else {}
-        self._known = {**known, key: sizes}
-        return sizes
+        return self.signature.sizes_of(facts, arguments, self._device)
 
     def _check_numbers(self, arguments: tuple[Any, ...]) -> None:
         """Raise DTypeError for the first argument that is no number of its parameter's type."""

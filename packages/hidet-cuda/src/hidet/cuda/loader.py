@@ -85,19 +85,20 @@ class CudaCode:
     def function(self, name: str, threads: int | None) -> Callable[..., object]:
         """A host function of one pointer as a callable of its address and a stream."""
         # Host code is `void name(pool, context, pointer)`; it launches kernels and needs no pool of threads.
-        words = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-        entry = words(self._code.address(name))
+        prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        entry = prototype(self._code.address(name))
+        make_context = ctypes.c_int64 * CONTEXT_WORDS
         device = self._device
         current = device.driver.current_context
 
         def run(address: int, stream: int) -> None:
-            context = (ctypes.c_int64 * CONTEXT_WORDS)()
+            context = make_context()
             context[STREAM] = stream
             if current() == device.context:
-                entry(None, ctypes.addressof(context), address)
+                entry(None, context, address)
             else:
                 with device.current():
-                    entry(None, ctypes.addressof(context), address)
+                    entry(None, context, address)
             if context[ERROR]:
                 raise self.failure(context[ERROR], context[FAILED])
 

@@ -113,6 +113,21 @@ class TorchAdapter:
         )
 
     @staticmethod
+    def outline(tensor: torch.Tensor) -> Hashable:
+        """What `describe` looks at, of dense contiguous tensors without gradients, negations and conjugations pending.
+
+        get_device says -1 for the CPU and for devices that `describe` refuses.
+        """
+        try:
+            is_plain = tensor.is_contiguous() and not tensor.requires_grad and not tensor.is_neg()
+        except RuntimeError:
+            return None  # a sparse tensor does not say
+        device = tensor.get_device()
+        if not is_plain or tensor.is_conj() or (device < 0 and not tensor.is_cpu):
+            return None
+        return tensor.dtype, tensor.shape, device
+
+    @staticmethod
     def describe(tensor: torch.Tensor) -> TensorFacts:
         """LaunchError for sparse tensors and devices other than CPU and GPU, and where a gradient would be lost."""
         if tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided:
@@ -137,7 +152,8 @@ class TorchAdapter:
     @staticmethod
     def stream_of(tensor: torch.Tensor) -> int:
         """torch's current stream of the tensor's device."""
-        return compat.current_stream(tensor.device.index) if tensor.is_cuda else 0
+        index = tensor.get_device()
+        return 0 if index < 0 else compat.current_stream(index)
 
     @staticmethod
     def version(tensor: torch.Tensor) -> object:
