@@ -56,6 +56,8 @@ CASES: dict[str, tuple[str, tuple[Array | None, ...], dict[str, Any]]] = {
     "roi_align": ("roi_align", (IMAGE, BOXES, IMAGES), {"size": (2, 3)}),
     "roi_align max": ("roi_align", (IMAGE, BOXES, IMAGES), {"size": (2, 2), "mode": "max"}),
     "roi_pool": ("roi_pool", (IMAGE, BOXES, IMAGES), {"size": (2, 3)}),
+    "gcd": ("gcd", (random_array(4, 1, 7, dtype="int32") * 12, random_array(3, 1, dtype="int32") * 30), {}),
+    "lcm": ("lcm", (random_array(4, 7, dtype="int64"), random_array(7, dtype="int64", seed=1)), {}),
     "determinant": ("determinant", (random_array(2, 3, 5, 5),), {}),
     "determinant of f16": ("determinant", (random_array(4, 3, 3, dtype="float16"),), {}),
     "suppress_overlaps": ("suppress_overlaps", overlapping(40), {}),

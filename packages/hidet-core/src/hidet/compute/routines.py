@@ -148,6 +148,14 @@ ROUTINES: Mapping[str, RoutineSpec] = {
             _unique,
         ),
         RoutineSpec(
+            "common_divisor",
+            ("a", "b"),
+            ("divisors",),
+            (),
+            "Greatest common divisors of integers, not negative; a and b broadcast.",
+            lambda arrays, attributes: [np.gcd(*arrays)],
+        ),
+        RoutineSpec(
             "determinant",
             ("x",),
             ("determinants",),

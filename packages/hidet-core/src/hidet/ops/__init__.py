@@ -6,7 +6,7 @@
     view, move, gather, scatter               data movement
     create, random, cast                      new tensors, element types
     interpolate, resample, region, detect     resampling, regions of images
-    linear_algebra                            matrices as a whole
+    linear_algebra, number_theory             matrices as a whole, common divisors
     quantize                                  integers and small floats with scales
     pack, selection                           results whose number depends on data
     sequence, text                            lists, optional values, strings: on the host
@@ -60,6 +60,7 @@ FAMILIES = (
     "check",
     "detect",
     "linear_algebra",
+    "number_theory",
 )
 
 

@@ -49,6 +49,8 @@ _BINARY = {
     "remainder": ("remainder", "Tensor", "Scalar", "Scalar_Tensor"),
     "fmod": ("fmod", "Tensor", "Scalar"),
     "floor_divide": ("floor_divide", "default", "Scalar"),
+    "gcd": ("gcd", "default"),
+    "lcm": ("lcm", "default"),
     "atan2": ("atan2", "default"),
     "hypot": ("hypot", "default"),
     "copysign": ("copysign", "Tensor", "Scalar"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hidet import dtypes
+from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter
 from hidet.torch.mapping import Handler
@@ -17,6 +19,8 @@ _MODES = {
     "upsample_trilinear{}d": ("linear", True, (3,)),
     "upsample_bicubic{}d": ("cubic", True, (2,)),
 }
+# aten name -> core mode; torch's cubic filter is another one when it antialiases: that of Keys, with -0.5.
+_ANTIALIASED = {"aten._upsample_bilinear2d_aa": "linear", "aten._upsample_bicubic2d_aa": "cubic"}
 # Numbers that torch gives these modes in grid_sampler.
 _GRID_MODES = ("linear", "nearest", "cubic")
 _GRID_PADDINGS = ("zeros", "border", "reflection")
@@ -28,6 +32,9 @@ def handlers() -> Mapping[str, Handler]:
     for name, mode, aligns in resampling_modes():
         found[f"{name}.default"] = _by_scales(mode, aligns)
         found[f"{name}.vec"] = _by_factors(mode, aligns)
+    for name, mode in _ANTIALIASED.items():
+        found[f"{name}.default"] = _antialiased_by_scales(mode)
+        found[f"{name}.vec"] = _antialiased_by_factors(mode)
     return found | {"aten.grid_sampler_2d.default": _grid_sample, "aten.grid_sampler_3d.default": _grid_sample}
 
 
@@ -69,6 +76,44 @@ def _by_factors(mode: str, aligns: bool) -> Handler:
         return _resample(e, x, mode, False, scale_factors or ())
 
     return aligned if aligns else plain
+
+
+def _antialiased_by_scales(mode: str) -> Handler:
+    def handler(e: Emitter, x: Value, size: object, align_corners: bool, *scales: float | None) -> Value:
+        return _antialias(e, x, mode, align_corners, scales)
+
+    return handler
+
+
+def _antialiased_by_factors(mode: str) -> Handler:
+    def handler(
+        e: Emitter, x: Value, size: object, align_corners: bool, scale_factors: Sequence[float] | None
+    ) -> Value:
+        return _antialias(e, x, mode, align_corners, scale_factors or ())
+
+    return handler
+
+
+def _antialias(e: Emitter, x: Value, mode: str, align_corners: bool, scales: Sequence[float | None]) -> Value:
+    """One axis after the other; between them in f32."""
+    dtype = x.tensor.dtype
+    if align_corners or not dtype.is_float:
+        raise UnsupportedOp(f"antialiasing of {dtype} images, align_corners={align_corners}")
+    given = tuple(scales) or (None,) * (x.tensor.rank - 2)
+    result = e.cast(x, dtypes.f32 if dtype in (dtypes.f16, dtypes.bf16) else dtype)
+    for axis, (size, scale) in enumerate(zip(e.result.shape[2:], given, strict=True), 2):
+        result = e.emit(
+            "resample",
+            result,
+            axis=axis,
+            size=size,
+            scale=scale,
+            mode=mode,
+            cubic_coefficient=-0.5,
+            exclude_outside=True,
+            antialias=True,
+        )
+    return e.cast(result, dtype)
 
 
 def _grid_sample(
