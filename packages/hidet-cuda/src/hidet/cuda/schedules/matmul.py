@@ -39,7 +39,6 @@ _TILES = (
     MatmulTiles(32, 64, 64, 4, (1, 4)),
 )
 _FEW_ROWS = MatmulTiles(16, 64, 64, 4, (1, 4))
-_UNALIGNED = MatmulTiles(64, 64, 32, 2, (2, 2))
 _BLOCKS = 132
 
 
@@ -113,15 +112,13 @@ class MatmulRule:
         pointers = [builder.pointers[operand.tensor.operand] for operand in (product.a, product.b)]
         align = [_stride_align(operand) for operand in (product.a, product.b)]
         if max(align) <= pointers[0].dtype.nbytes:
-            small = min(tiles, _UNALIGNED, key=_area)
-            builder.run(_launch(builder, match.task, product, small, [pointers[0].dtype.nbytes] * 2))
+            builder.run(_launch(builder, match.task, product, _unaligned(tiles), [pointers[0].dtype.nbytes] * 2))
             return builder.program()
         bits: Expr = Bitcast(pointers[0], dtypes.i64)
         bits = build.binary("or", bits, Bitcast(pointers[1], dtypes.i64))
         is_aligned = build.equal(build.binary("and", bits, _ALIGN - 1), 0)
         fast = _launch(builder, match.task, product, tiles, align)
-        # Elements that are copied one by one pass through registers, of which large tiles leave none.
-        slow = _launch(builder, match.task, product, min(tiles, _UNALIGNED, key=_area), [pointers[0].dtype.nbytes] * 2)
+        slow = _launch(builder, match.task, product, _unaligned(tiles), [pointers[0].dtype.nbytes] * 2)
         builder.run(If(is_aligned, fast, slow))
         return builder.program()
 
@@ -137,8 +134,9 @@ def choose_tiles(product: Product) -> MatmulTiles:
     return _TILES[-1]
 
 
-def _area(tiles: MatmulTiles) -> int:
-    return tiles.m * tiles.n
+def _unaligned(tiles: MatmulTiles) -> MatmulTiles:
+    """Tiles for elements that are copied one by one: these pass through registers, of which large tiles leave none."""
+    return MatmulTiles(min(tiles.m, 32), 32, 32, 2, (1, 4))
 
 
 def _likely(dim: Dim) -> int:
