@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ALIGN = 16
 # Tiles by falling size; a smaller one is taken while a larger one leaves multiprocessors idle.
 _TILES = (
-    MatmulTiles(128, 128, 32, 4, (2, 2)),
+    MatmulTiles(128, 128, 32, 4, (2, 4)),
     MatmulTiles(64, 64, 64, 3, (2, 2)),
     MatmulTiles(32, 64, 64, 4, (1, 4)),
 )
