@@ -51,23 +51,33 @@ class FallbackRule:
 
     def build(self, match: Match, params: Params, target: Target) -> Program:
         """One kernel a stage, then one an output that is not an anchor output as it is."""
-        return _Builder(match.task, target.work_item == "elements").program()
+        return NestBuilder(match.task, target.work_item == "elements").program()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Items:
-    """Work items: one for each index of `axes`, which has these extents, and what it does."""
+class Items:
+    """Work items: one for each index of `axes`, which has these extents, and what it does.
+
+    lanes: threads that work on an item together; their number is the variable `lane`. 1 for items of one thread.
+    """
 
     axes: tuple[Var, ...]
     extents: tuple[Dim, ...]
     body: Stmt
+    lanes: int = 1
+    lane: Var | None = None
 
 
-def _single(body: Stmt) -> _Items:
-    return _Items((build.size_var("item"),), (1,), body)
+def _single(body: Stmt) -> Items:
+    return Items((build.size_var("item"),), (1,), body)
 
 
-class _Builder:
+class NestBuilder:
+    """Builds the nest of a task, stage by stage. A target's own nest overrides `compute`.
+
+    is_by_element: whether a work item is an element, not a row of them.
+    """
+
     def __init__(self, task: Task, is_by_element: bool) -> None:
         self.task = task
         self.is_by_element = is_by_element
@@ -110,6 +120,10 @@ class _Builder:
         entry = Function("entry", parameters, build.seq(self.launches), kind="host")
         return Program(Module((*self.functions, entry), "entry"), tuple(self.arguments), tuple(self.scratch))
 
+    def lowering(self, scope: KernelScope) -> Lowering:
+        """How definitions become statements in a kernel."""
+        return Lowering(scope, {})
+
     def _place(self, operand: Operand, strides: Sequence[Dim]) -> None:
         pointer = Var(operand.name, PointerType(operand.dtype))
         self.pointers.append(pointer)
@@ -127,7 +141,7 @@ class _Builder:
             # Elements of the base are copied each by an item of its own, before any update.
             self._stage(Compute(stage.result, stage.base_axes, stage.base))
         scope = KernelScope()
-        lowering = Lowering(scope, {})
+        lowering = self.lowering(scope)
         prologues = [p for p in self.task.prologues if p is not None]
         used = {
             *results_of(stage),
@@ -144,7 +158,7 @@ class _Builder:
         for prologue in prologues:
             lowering.inline(prologue)
         if isinstance(stage, Compute):
-            items = self._compute(stage, scope, lowering, pointers)
+            items = self.compute(stage, scope, lowering, pointers)
         elif isinstance(stage, Scan):
             items = self._scan(stage, scope, lowering, pointers)
         elif isinstance(stage, Scatter):
@@ -153,9 +167,13 @@ class _Builder:
             items = self._routine(stage, scope, lowering, pointers, outer)
         self._emit(scope, outer, items)
 
-    def _emit(self, scope: KernelScope, outer: list[Expr], items: _Items) -> None:
+    def launch(self, function: Function, grid: tuple[Expr, ...], arguments: tuple[Expr, ...], items: Items) -> None:
+        """Add a kernel whose grid indices are the items, and its launch."""
+        self.functions.append(function)
+        self.launches.append(Launch(function.name, grid, arguments, cost=None))
+
+    def _emit(self, scope: KernelScope, outer: list[Expr], items: Items) -> None:
         name = f"kernel{len(self.functions)}"
-        self.functions.append(Function(name, scope.params, items.body, kind="kernel", grid_vars=items.axes))
         outside = KernelScope()
         grid = tuple(outside.size(extent, "grid") for extent in items.extents)
         sizes = [build.size_var(f"a{len(self.argument_vars) + n}") for n in range(len(scope.arguments))]
@@ -165,30 +183,31 @@ class _Builder:
         ]:
             self.arguments.append(dim)
             self.argument_vars.append(var)
-        self.launches.append(Launch(name, grid, (*outer, *sizes), cost=None))
+        function = Function(name, scope.params, items.body, kind="kernel", grid_vars=items.axes)
+        self.launch(function, grid, (*outer, *sizes), items)
 
-    def _store(
+    def store(
         self, operand: Operand, pointers: dict[Operand, Var], scope: KernelScope, indices: Sequence[Expr], value: Expr
     ) -> Stmt:
         strides = [scope.size(s, f"{operand.name}_stride") for s in self.places[operand][1]]
         return Store(pointers[operand], (build.flatten(indices, strides),), value)
 
-    def _compute(self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> _Items:
+    def compute(self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> Items:
         """One work item an element, or an index of the outermost axis with loops over the others."""
         extents = [scope.size(d, "n") for d in stage.result.shape]
         before, value = lowering.statements(lowering.resolve(stage.value, {}))
-        body = build.seq([*before, self._store(stage.result, pointers, scope, stage.axes, value)])
+        body = build.seq([*before, self.store(stage.result, pointers, scope, stage.axes, value)])
         if not stage.axes:
             return _single(body)
         return self._items(stage.axes, stage.result.shape, extents, body)
 
-    def _items(self, axes: Sequence[Var], shape: Sequence[Dim], extents: Sequence[Expr], body: Stmt) -> _Items:
+    def _items(self, axes: Sequence[Var], shape: Sequence[Dim], extents: Sequence[Expr], body: Stmt) -> Items:
         """Axes as items: all of them, or the first with loops over the others. `extents` are `shape` in the kernel."""
         if self.is_by_element:
-            return _Items(tuple(axes), tuple(shape), body)
-        return _Items((axes[0],), (shape[0],), nest(axes[1:], extents[1:], body))
+            return Items(tuple(axes), tuple(shape), body)
+        return Items((axes[0],), (shape[0],), nest(axes[1:], extents[1:], body))
 
-    def _scan(self, stage: Scan, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> _Items:
+    def _scan(self, stage: Scan, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> Items:
         """One work item runs along the scanned axis for every other index."""
         shape = stage.results[0].shape
         extents = [scope.size(d, "n") for d in shape]
@@ -208,7 +227,7 @@ class _Builder:
         fresh = [Var(f"next{n}", dtype) for n, dtype in enumerate(dtypes)]
         update: list[Stmt] = [Declare(v, x) for v, x in zip(fresh, stage.combiner.combine(left, right), strict=True)]
         update += [Assign(v, x) for v, x in zip(running, fresh, strict=True)]
-        stores = [self._store(r, pointers, scope, axes, v) for r, v in zip(stage.results, running, strict=True)]
+        stores = [self.store(r, pointers, scope, axes, v) for r, v in zip(stage.results, running, strict=True)]
         ordered = [*stores, *before, *update] if stage.exclusive else [*before, *update, *stores]
         start = [Declare(v, x) for v, x in zip(running, stage.combiner.identity(dtypes), strict=True)]
         body = build.seq([*start, For(step, build.index(0), extents[stage.axis], build.seq(ordered))])
@@ -219,7 +238,7 @@ class _Builder:
             [stage.axes[n] for n in others], [shape[n] for n in others], [extents[n] for n in others], body
         )
 
-    def _scatter(self, stage: Scatter, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> _Items:
+    def _scatter(self, stage: Scatter, scope: KernelScope, lowering: Lowering, pointers: dict[Operand, Var]) -> Items:
         """Copy the base, then apply the updates in order, which keeps the result reproducible: one work item.
 
         By element, updates that differ in an axis which is an index of its own meet different elements, so that each
@@ -232,7 +251,7 @@ class _Builder:
         copy = nest(
             stage.base_axes,
             extents,
-            build.seq([*before, self._store(stage.result, pointers, scope, stage.base_axes, base)]),
+            build.seq([*before, self.store(stage.result, pointers, scope, stage.base_axes, base)]),
         )
         indices = [lowering.resolve(i, {}) for i in stage.indices]
         stmts, update = lowering.statements(lowering.resolve(stage.update, {}))
@@ -240,7 +259,7 @@ class _Builder:
             strides = [scope.size(s, "stride") for s in self.places[stage.result][1]]
             old = build.load(pointers[stage.result], build.flatten(indices, strides))
             update = stage.combine.combine([old], [update])[0]
-        body = build.seq([*stmts, self._store(stage.result, pointers, scope, indices, update)])
+        body = build.seq([*stmts, self.store(stage.result, pointers, scope, indices, update)])
         if stage.condition is not None:
             body = If(lowering.resolve(stage.condition, {}), body)
         if self.is_by_element:
@@ -248,7 +267,7 @@ class _Builder:
             rest = [n for n, axis in enumerate(stage.axes) if axis not in apart]
             loops = nest([stage.axes[n] for n in rest], [scope.size(stage.extents[n], "n") for n in rest], body)
             extents_apart = tuple(n for n, axis in zip(stage.extents, stage.axes, strict=True) if axis in apart)
-            return _Items(tuple(apart), extents_apart, loops) if apart else _single(loops)
+            return Items(tuple(apart), extents_apart, loops) if apart else _single(loops)
         updates = nest(stage.axes, [scope.size(d, "n") for d in stage.extents], body)
         return _single(updates if self.task.in_place else Seq((copy, updates)))
 
@@ -259,7 +278,7 @@ class _Builder:
         lowering: Lowering,
         pointers: dict[Operand, Var],
         outer: list[Expr],
-    ) -> _Items:
+    ) -> Items:
         """The routine's own program."""
 
         def scratch(name: str, dtype: DType, elements: Dim) -> Var:
@@ -269,12 +288,12 @@ class _Builder:
         site = RoutineSite(
             stage,
             read=lambda operand, indices: lowering.resolve(operand[tuple(indices)], {}),
-            write=lambda result, indices, value: self._store(result, pointers, scope, indices, value),
+            write=lambda result, indices, value: self.store(result, pointers, scope, indices, value),
             size=scope.size,
             scratch=scratch,
         )
         kernel = ROUTINE_PROGRAMS[stage.name](site)
-        return _Items((kernel.item,), (kernel.grid,), kernel.body)
+        return Items((kernel.item,), (kernel.grid,), kernel.body)
 
 
 def identity_source(epilogue: Compute) -> Operand | None:

@@ -121,12 +121,12 @@ class Lowering:
 
         def change(n: IRNode) -> IRNode | None:
             if isinstance(n, Reduce):
-                return self._reduction(n, before, done)
+                return self.reduction(n, before, done)
             return refold(n)
 
         return before, rewrite(value, change)
 
-    def _reduction(self, node: Reduce, before: list[Stmt], done: dict[tuple[Var, ...], tuple[Var, ...]]) -> Expr:
+    def reduction(self, node: Reduce, before: list[Stmt], done: dict[tuple[Var, ...], tuple[Var, ...]]) -> Expr:
         """Serial loops over the reduced axes; results of one tuple-valued reduction share their loops."""
         known = done.get(node.axes)
         if known is not None:
@@ -137,19 +137,16 @@ class Lowering:
         for var, start in zip(accumulators, node.combiner.identity(dtypes), strict=True):
             before.append(Declare(var, start))
         inner, values = self._nested(node.values)
-        combined = node.combiner.combine(accumulators, values)
-        body: list[Stmt] = [*inner]
-        if len(accumulators) == 1:
-            body.append(Assign(accumulators[0], combined[0]))
-        else:
-            fresh = [Var(f"next{position}", dtype) for position, dtype in enumerate(dtypes)]
-            body += [Declare(var, expr) for var, expr in zip(fresh, combined, strict=True)]
-            body += [Assign(var, new) for var, new in zip(accumulators, fresh, strict=True)]
-        loop: Stmt = build.seq(body)
+        body = build.seq([*inner, *folded(node, accumulators, values)])
+        before += self.loops(node, accumulators, body)
+        return accumulators[node.result]
+
+    def loops(self, node: Reduce, accumulators: Sequence[Var], body: Stmt) -> list[Stmt]:
+        """Statements that run `body`, which folds one index into the accumulators, for all indices of a reduction."""
+        loop = body
         for axis, extent in reversed(list(zip(node.axes, node.extents, strict=True))):
             loop = For(axis, build.index(0), extent, loop)
-        before.append(loop)
-        return accumulators[node.result]
+        return [loop]
 
     def _nested(self, values: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
         stmts: list[Stmt] = []
@@ -159,6 +156,16 @@ class Lowering:
             stmts += inner
             exprs.append(expr)
         return stmts, exprs
+
+
+def folded(node: Reduce, accumulators: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
+    """Fold `values` into the accumulators of a reduction."""
+    combined = node.combiner.combine(accumulators, values)
+    if len(accumulators) == 1:
+        return [Assign(accumulators[0], combined[0])]
+    fresh = [Var(f"next{position}", var.dtype) for position, var in enumerate(accumulators)]
+    declared = [Declare(var, expr) for var, expr in zip(fresh, combined, strict=True)]
+    return [*declared, *(Assign(var, new) for var, new in zip(accumulators, fresh, strict=True))]
 
 
 def nest(axes: Sequence[Var], extents: Sequence[Expr], body: Stmt, innermost: str = "serial") -> Stmt:

@@ -36,6 +36,19 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             targets=("cuda",),
             load="hidet.cuda.schedules.matmul:MatmulRule",
             epilogue="element-wise",
+            priority=10,
             doc="products of 16-bit floats on tensor cores",
+        ),
+        ScheduleSpec(
+            name="cuda.fold",
+            ops=(
+                *("sum", "prod", "mean", "amax", "amin", "any", "all", "count_nonzero", "norm", "logsumexp"),
+                *("argmax", "argmin", "max_with_index", "min_with_index", "var", "std", "var_mean", "std_mean"),
+                *("softmax", "log_softmax", "layer_norm", "layer_norm_with_statistics", "rms_norm", "instance_norm"),
+                *("group_norm", "group_norm_with_statistics", "l2_normalize", "matmul", "linear", "adaptive_avg_pool"),
+            ),
+            targets=("cuda",),
+            load="hidet.cuda.schedules.fold:FoldRule",
+            doc="reductions by a warp or a block an element",
         ),
     ]

@@ -85,12 +85,12 @@ def _kernel(function: Function) -> Function:
     total: Expr = extents[0]
     for extent in extents[1:]:
         total = total * extent
-    body = build.seq([*_decode(function.grid_vars, extents, item), function.body])
+    body = build.seq([*decode_item(function.grid_vars, extents, item), function.body])
     guarded = build.seq([Declare(item, block * size + thread), If(item < total, body)])
     return replace(function, params=(*function.params, *extents), body=guarded, grid_vars=())
 
 
-def _decode(axes: Sequence[Var], extents: Sequence[Expr], item: Var) -> list[Stmt]:
+def decode_item(axes: Sequence[Var], extents: Sequence[Expr], item: Var) -> list[Stmt]:
     """Each axis' index from the number of the item; indices are natural, so that division needs no rounding down."""
     stmts: list[Stmt] = []
     rest: Expr = item

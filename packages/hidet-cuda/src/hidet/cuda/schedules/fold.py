@@ -1,0 +1,227 @@
+"""Reductions by several threads an element: a warp, or a block where elements are few and long.
+
+Every stage of the anchor's definition is a kernel, as in the fallback nest; a stage that folds enough is computed by
+threads that each fold a part and then exchange what they have, in the same order every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from hidet import dims, dtypes
+from hidet.compute.definition import Compute, Operand
+from hidet.cuda.passes.block_launches import decode_item
+from hidet.dtypes import DType
+from hidet.ir import build
+from hidet.ir.expr import Expr, Reduce, Var
+from hidet.ir.func import Function
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Launch, Stmt, Store
+from hidet.ir.types import BufferType
+from hidet.ir.visit import accesses, has_reduce, walk
+from hidet.schedule.affine import affine_offset, as_dim
+from hidet.schedule.fallback import FallbackRule, Items, NestBuilder
+from hidet.schedule.lowering import KernelScope, Lowering, folded
+from hidet.schedule.rule import Match, Params, Program
+from hidet.schedule.task import Task
+from hidet.target import Target
+
+_WARP = 32
+_BLOCK = 256
+_THREADS = 128
+_LEAST = 32
+"""Elements a reduction has at least for a warp to share them."""
+_LONG = 4096
+"""Elements from which a block shares them, if there are few results."""
+_FEW = 1024
+_MANY = 1 << 14
+"""Results from which one thread each keeps the device busy."""
+
+
+class FoldRule(FallbackRule):
+    """Schedules operators of compute stages with reductions."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """None where no stage folds enough to be shared, which the fallback nest does as well."""
+        stages = task.definition.stages if task.anchor is not None else ()
+        if not stages or not all(isinstance(stage, Compute) for stage in stages):
+            return None
+        shared = [stage for stage in stages if isinstance(stage, Compute) and lanes_for(task, stage) > 1]
+        return Match(task) if shared else None
+
+    def build(self, match: Match, params: Params, target: Target) -> Program:
+        """One kernel a stage."""
+        return _FoldNest(match.task).program()
+
+
+def lanes_for(task: Task, stage: Compute) -> int:
+    """Threads that share an element of a stage: 1, a warp or a block."""
+    reductions = [node for node in walk(stage.value) if isinstance(node, Reduce)]
+    if not reductions:
+        return 1
+    extents = [[as_dim(extent) for extent in node.extents] for node in reductions]
+    longest = max(_likely(sizes) for sizes in extents)
+    results = _likely(stage.result.shape)
+    if longest < _LEAST:
+        return 1
+    if longest >= _LONG and results < _FEW:
+        return _BLOCK
+    is_along = any(_is_contiguous(task, node) for node in reductions)
+    return _WARP if is_along or results < _MANY else 1
+
+
+def _likely(sizes: Sequence[dims.Dim | None]) -> int:
+    total = 1
+    for size in sizes:
+        total *= size if isinstance(size, int) else (dims.hint_value(size) or _LEAST) if size is not None else _LEAST
+    return total
+
+
+def _is_contiguous(task: Task, node: Reduce) -> bool:
+    """Whether something that is folded has neighbours along the last folded axis."""
+    strides = {
+        operand: tensor.type.element_strides
+        for operand, source in task.sources.items()
+        for tensor in task.inputs
+        if tensor.operand is source
+    }
+    for value in node.values:
+        for access in accesses(value):
+            own = strides.get(access.operand)
+            offset = None if own is None else affine_offset(access.indices, own)
+            if offset is not None and offset.coefficient(node.axes[-1]) == 1:
+                return True
+    return False
+
+
+class _FoldNest(NestBuilder):
+    def __init__(self, task: Task) -> None:
+        super().__init__(task, is_by_element=True)
+        self._writer: Var | None = None
+
+    def lowering(self, scope: KernelScope) -> Lowering:
+        return _SharedFold(scope)
+
+    def compute(self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: Mapping[Operand, Var]) -> Items:
+        lanes = lanes_for(self.task, stage) if has_reduce(stage.value) else 1
+        assert isinstance(lowering, _SharedFold)
+        lowering.lanes = lanes
+        self._writer = lowering.lane if lanes > 1 else None
+        items = super().compute(stage, scope, lowering, dict(pointers))
+        if lanes == 1:
+            return items
+        return Items(items.axes, items.extents, items.body, lanes, lowering.lane)
+
+    def store(
+        self,
+        operand: Operand,
+        pointers: Mapping[Operand, Var],
+        scope: KernelScope,
+        indices: Sequence[Expr],
+        value: Expr,
+    ) -> Stmt:
+        stmt = super().store(operand, dict(pointers), scope, indices, value)
+        return stmt if self._writer is None else If(build.equal(self._writer, 0), stmt)
+
+    def launch(self, function: Function, grid: tuple[Expr, ...], arguments: tuple[Expr, ...], items: Items) -> None:
+        if items.lanes == 1 or items.lane is None:
+            super().launch(function, grid, arguments, items)
+            return
+        threads = max(items.lanes, _THREADS)
+        extents = [build.size_var(f"extent{n}") for n in range(len(grid))]
+        thread, item, total = build.size_var("thread"), build.size_var("item"), build.index(1)
+        count: Expr = total
+        wanted: Expr = total
+        for extent, given in zip(extents, grid, strict=True):
+            count, wanted = count * extent, wanted * given
+        per_block = threads // items.lanes
+        block = build.cast(intrinsic_call("cuda.block_idx.x"), dtypes.i64)
+        body = build.seq([*decode_item(function.grid_vars, extents, item), function.body])
+        stmts: list[Stmt] = [
+            Declare(thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
+            Declare(items.lane, thread % items.lanes),
+            Declare(item, block * per_block + thread // items.lanes),
+            # Whole warps leave together; a block that shares an item has one for certain.
+            If(item < count, body) if per_block > 1 else body,
+        ]
+        kernel = Function(function.name, (*function.params, *extents), build.seq(stmts), kind="kernel")
+        self.functions.append(kernel)
+        blocks = (wanted + (per_block - 1)) // per_block
+        self.launches.append(Launch(kernel.name, (blocks,), (*arguments, *grid), block=(build.index(threads),)))
+
+
+class _SharedFold(Lowering):
+    """Reductions whose indices are dealt out to `lanes` threads. Those inside others stay with one thread."""
+
+    def __init__(self, scope: KernelScope) -> None:
+        super().__init__(scope, {})
+        self.lanes = 1
+        self.lane = build.size_var("lane")
+        self._depth = 0
+
+    def reduction(self, node: Reduce, before: list[Stmt], done: dict[tuple[Var, ...], tuple[Var, ...]]) -> Expr:
+        """As one thread does it, but for the outermost ones."""
+        self._depth += 1
+        try:
+            return super().reduction(node, before, done)
+        finally:
+            self._depth -= 1
+
+    def loops(self, node: Reduce, accumulators: Sequence[Var], body: Stmt) -> list[Stmt]:
+        """Each thread takes every lanes-th index, then the threads' accumulators are folded together."""
+        if self.lanes == 1 or self._depth > 1:
+            return super().loops(node, accumulators, body)
+        if len(node.axes) == 1:
+            loop: Stmt = For(node.axes[0], self.lane, node.extents[0] - self.lane, body, step=self.lanes)
+        else:
+            place, count = build.size_var("place"), build.index(1)
+            total: Expr = count
+            for extent in node.extents:
+                total = total * extent
+            inner = build.seq([*decode_item(node.axes, node.extents, place), body])
+            loop = For(place, self.lane, total - self.lane, inner, step=self.lanes)
+        return [loop, *_exchange(node, accumulators), *(_across(node, accumulators, self.lanes, self.lane))]
+
+
+def _exchange(node: Reduce, accumulators: Sequence[Var]) -> Iterator[Stmt]:
+    """Fold over the lanes of a warp; all of them have the result."""
+    distance = _WARP // 2
+    while distance:
+        others = [Var(f"other{n}", var.dtype) for n, var in enumerate(accumulators)]
+        for other, var in zip(others, accumulators, strict=True):
+            yield Declare(other, _moved(var, distance))
+        yield from folded(node, accumulators, others)
+        distance //= 2
+
+
+def _moved(value: Expr, distance: int) -> Expr:
+    """The value of the lane whose number differs by `distance`."""
+    carrier = _carrier(value.dtype)
+    moved = intrinsic_call("cuda.shuffle_xor", 0xFFFFFFFF, build.cast(value, carrier), distance, _WARP)
+    return build.cast(moved, value.dtype)
+
+
+def _carrier(dtype: DType) -> DType:
+    """The type in which a value is exchanged: words, for integers below them and bools."""
+    return dtypes.i32 if dtype.bits < 32 and not dtype.is_float else dtype
+
+
+def _across(node: Reduce, accumulators: Sequence[Var], lanes: int, lane: Var) -> Iterator[Stmt]:
+    """Fold over the warps of a block, through shared memory, in the order of the warps."""
+    if lanes == _WARP:
+        return
+    warps = lanes // _WARP
+    tiles = [
+        Var(f"parts{n}", BufferType(var.dtype, (build.index(warps),), space="shared"))
+        for n, var in enumerate(accumulators)
+    ]
+    for tile in tiles:
+        yield Declare(tile)
+    stores = [Store(tile, (lane // _WARP,), var) for tile, var in zip(tiles, accumulators, strict=True)]
+    yield If(build.equal(lane % _WARP, 0), build.seq(stores))
+    yield Evaluate(intrinsic_call("cuda.syncthreads"))
+    for tile, var in zip(tiles, accumulators, strict=True):
+        yield Assign(var, build.load(tile, 0))
+    for warp in range(1, warps):
+        yield from folded(node, accumulators, [build.load(tile, warp) for tile in tiles])
+    yield Evaluate(intrinsic_call("cuda.syncthreads"))
