@@ -15,7 +15,7 @@ from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.tile.tensors import matrix
 
 
-def product(dtype, tiles):
+def product(dtype, tiles, arch=80):
     """A module that multiplies matrices of any size and adds a row to each row of the result."""
     m, n, k = (Var(name, dtypes.i64) for name in "mnk")
     a, b, c = (Var(name, PointerType(dtype)) for name in "abc")
@@ -35,7 +35,7 @@ def product(dtype, tiles):
     outer = tuple(Var(var.name, var.type) for var in kernel.params)
     blocks = (build.index(1), build.index(1))
     launch = s.Launch("matmul", blocks, outer, block=(build.index(kernel.threads),))
-    return Module((lower_kernel(kernel), Function("main", outer, launch, "host")), "main")
+    return Module((lower_kernel(kernel, arch), Function("main", outer, launch, "host")), "main")
 
 
 @pytest.mark.parametrize(("arch", "name"), [(80, "sm_80"), (89, "sm_89"), (90, "sm_90a")])
@@ -45,3 +45,11 @@ def test_a_product_in_tiles_compiles_without_spills(arch, name, dtype):
     assert usage.spill_bytes == 0
     assert usage.stack_bytes == 0
     assert usage.registers <= 128
+
+
+@pytest.mark.parametrize("tiles", [MatmulTiles(64, 64, 64, 3, (4, 1)), MatmulTiles(128, 128, 64, 3, (8, 1))])
+def test_a_product_of_warp_groups_compiles_without_spills_and_is_not_serialised(tiles):
+    cubin = compile_cubin(emit_module(product(dtypes.f16, tiles, 90), 90), "sm_90a")
+    assert cubin.usage["matmul"].spill_bytes == 0
+    assert cubin.usage["matmul"].registers <= 255
+    assert cubin.remarks == ()

@@ -6,7 +6,7 @@ from hidet.errors import ScheduleError
 from hidet.ir.expr import Const
 from hidet.tile.layout import SharedLayout
 
-SHAPES = [(16, 8), (16, 16), (32, 32), (16, 64), (16, 128), (8, 256), (16, 24), (16, 48), (16, 80)]
+SHAPES = [(16, 8), (16, 16), (32, 32), (16, 64), (16, 128), (8, 256), (16, 24), (16, 48), (16, 80), (8, 192)]
 
 
 def offset(layout, row, column):

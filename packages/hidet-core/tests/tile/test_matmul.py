@@ -10,6 +10,7 @@ from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
+from hidet.ir.printer import print_module
 from hidet.ir.simulator.traffic import Traffic
 from hidet.ir.types import PointerType
 from hidet.ir.verify import verify_module
@@ -20,9 +21,9 @@ from hidet.tile.tensors import computed, matrix
 SMALL = MatmulTiles(32, 16, 16, 2, (2, 1))
 
 
-def launched(kernel, grid):
+def launched(kernel, grid, arch=80):
     """A module that launches a kernel of tiles."""
-    function = lower_kernel(kernel)
+    function = lower_kernel(kernel, arch)
     outer = tuple(e.Var(var.name, var.type) for var in function.params)
     block = (build.index(kernel.threads),)
     launch = s.Launch(function.name, tuple(map(build.index, grid)), outer, block=block)
@@ -32,7 +33,7 @@ def launched(kernel, grid):
 
 
 def multiply(
-    m, n, k, tiles=SMALL, dtype=dtypes.f16, out=dtypes.f32, ta=False, tb=False, align=16, traffic=None, **more
+    m, n, k, tiles=SMALL, dtype=dtypes.f16, out=dtypes.f32, ta=False, tb=False, align=16, traffic=None, arch=80, **more
 ):
     rng = np.random.default_rng(0)
     if dtype.is_int:
@@ -53,7 +54,9 @@ def multiply(
         **more,
     )
     c = np.zeros((m, n), out.numpy())
-    run_module(launched(kernel, (-(-n // tiles.n), -(-m // tiles.m))), [held_a, held_b, c], traffic=traffic)
+    module = launched(kernel, (-(-n // tiles.n), -(-m // tiles.m)), arch)
+    assert ("cuda.wgmma.m64" in print_module(module)) == (arch >= 90)
+    run_module(module, [held_a, held_b, c], traffic=traffic)
     wide = np.int64 if dtype.is_int else np.float64
     return c, a.astype(wide) @ b.astype(wide)
 
@@ -145,6 +148,24 @@ def test_shared_memory_is_used_without_bank_conflicts(tiles, ta, tb):
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
     assert len(traffic.shared) > 2
     assert traffic.conflicts() == {}
+
+
+@pytest.mark.parametrize(
+    ("tiles", "ta", "tb", "dtype"),
+    [
+        (MatmulTiles(64, 16, 64, 2, (4, 1)), False, True, dtypes.f16),
+        (MatmulTiles(64, 64, 64, 2, (4, 1)), True, False, dtypes.bf16),
+        (MatmulTiles(128, 32, 32, 3, (8, 1)), False, False, dtypes.f16),
+        (MatmulTiles(128, 128, 16, 2, (8, 1)), True, True, dtypes.f16),
+        (MatmulTiles(64, 128, 128, 2, (4, 1)), False, False, dtypes.f16),
+        (MatmulTiles(64, 24, 128, 2, (4, 1)), False, True, dtypes.f16),
+        (MatmulTiles(64, 16, 64, 2, (4, 1)), False, True, dtypes.i8),
+    ],
+)
+def test_warp_groups_multiply_whatever_the_layout(tiles, ta, tb, dtype):
+    whole = dtypes.i32 if dtype is dtypes.i8 else dtypes.f32
+    result, expected = multiply(72, 40, 144, tiles, dtype, whole, ta=ta, tb=tb, arch=90, accumulator=whole)
+    np.testing.assert_allclose(result.astype(np.float64), expected, rtol=1e-5, atol=1e-4)
 
 
 def test_what_the_instructions_lack_is_refused():

@@ -1,8 +1,9 @@
 """How a tile lies in shared memory so that rows, columns and matrix fragments are read without bank conflicts.
 
 Shared memory has 32 banks of 4 bytes; the eight rows of a matrix fragment, 16 bytes each, are read at once and must lie
-in different eighths of 128 bytes. Rows of a power of two of chunks of 16 bytes are swizzled: chunk c of row r lies at
-chunk c xor f(r). Other rows are padded to an odd number of chunks.
+in different eighths of 128 bytes. Rows of 16, 32, 64 or 128 bytes are swizzled: chunk c of 16 bytes of row r lies at
+chunk c xor f(r). Rows of several times 128 bytes are cut into panels of 128 bytes, each with all rows. That is how the
+tensor copies and the matrix unit of sm_90 swizzle. Other rows are padded to an odd number of chunks.
 """
 
 from __future__ import annotations
@@ -42,28 +43,39 @@ class SharedLayout:
         return self.columns // self.chunk
 
     @property
+    def panels(self) -> int:
+        """Into how many panels rows are cut."""
+        return self.row_chunks // _LINE_CHUNKS if self.row_chunks % _LINE_CHUNKS == 0 else 1
+
+    @property
+    def panel_chunks(self) -> int:
+        """Chunks of a row in one panel."""
+        return self.row_chunks // self.panels
+
+    @property
     def is_swizzled(self) -> bool:
         """Whether rows are swizzled, not padded."""
-        return self.row_chunks & (self.row_chunks - 1) == 0
+        return self.panel_chunks <= _LINE_CHUNKS and self.panel_chunks & (self.panel_chunks - 1) == 0
 
     @property
     def pitch(self) -> int:
-        """Elements from a row to the next."""
-        padded = self.row_chunks if self.is_swizzled else self.row_chunks | 1
+        """Elements from a row to the next, in a panel."""
+        padded = self.panel_chunks if self.is_swizzled else self.panel_chunks | 1
         return padded * self.chunk
 
     @property
     def size(self) -> int:
         """Elements of the tile, padding included."""
-        return self.rows * self.pitch
+        return self.panels * self.rows * self.pitch
 
     def offset(self, row: Expr | int, column: Expr | int) -> Expr:
         """Where an element lies, in elements."""
         row, column = build.index(row), build.index(column)
         chunk, inside = column // self.chunk, column % self.chunk
-        if self.is_swizzled and self.row_chunks > 1:
+        first = chunk // self.panel_chunks * (self.rows * self.pitch) if self.panels > 1 else build.index(0)
+        chunk = chunk % self.panel_chunks if self.panels > 1 else chunk
+        if self.is_swizzled and self.panel_chunks > 1:
             # Rows shorter than a line of 128 bytes share it, so fewer rows need different chunks.
-            per_line = max(1, _LINE_CHUNKS // self.row_chunks)
-            turn = row // per_line % min(self.row_chunks, _LINE_CHUNKS)
+            turn = row // (_LINE_CHUNKS // self.panel_chunks) % self.panel_chunks
             chunk = build.binary("xor", chunk, turn)
-        return row * self.pitch + chunk * self.chunk + inside
+        return first + row * self.pitch + chunk * self.chunk + inside

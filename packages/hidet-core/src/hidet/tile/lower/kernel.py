@@ -22,16 +22,20 @@ from hidet.tile.lower.elementwise import fill_tile, map_tile, store_tile
 from hidet.tile.lower.fold import reduce_tile
 from hidet.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.tile.lower.product import Operand, multiply
+from hidet.tile.lower.warp_group import fits_warp_groups, multiply_in_groups
 from hidet.tile.tensors import Computed, RTile, STile
 
 
-def lower_kernel(kernel: TileKernel) -> Function:
+def lower_kernel(kernel: TileKernel, arch: int = 80) -> Function:
     """The kernel for blocks of `kernel.threads` threads, from sm_80 on.
+
+    arch: compute capability times ten; from 90 on products that fit are those of warp groups (`wgmma`), and the code is
+    for exactly sm_90a.
 
     A ring's loads run ahead in groups of background copies, one a stage; a barrier of the block in each iteration makes
     a stage visible, and tells that the one before it may be overwritten. ScheduleError for what the instructions lack.
     """
-    lowering = _Lowering(kernel)
+    lowering = _Lowering(kernel, arch)
     head = [s.Declare(var, value) for var, value in (*_standing(lowering.threads), *kernel.index_values)]
     tiles = [s.Declare(var) for var in lowering.buffers()]
     body = build.seq([*head, *tiles, lowering.stmts(kernel.body)])
@@ -68,11 +72,14 @@ def _all_stmts(stmts: tuple[t.TileStmt, ...]) -> Iterator[t.TileStmt]:
 class _Lowering:
     """The tiles of one kernel and where they are kept. `_stage`: which stage of a shared tile is read now."""
 
-    def __init__(self, kernel: TileKernel) -> None:
+    def __init__(self, kernel: TileKernel, arch: int) -> None:
         self.threads = _threads(kernel.warps)
         self.fragments: dict[RTile, Fragment] = {}
         self.shared: dict[STile, Var] = {}
         self._stage: dict[STile, Expr] = {}
+        self._uses_warp_groups = arch >= 90 and any(
+            isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps) for stmt in _all_stmts(kernel.body)
+        )
         stages: dict[STile, int] = {}
         for stmt in _all_stmts(kernel.body):
             for tile in _register_tiles(stmt):
@@ -97,7 +104,11 @@ class _Lowering:
     def load(self, node: t.Load) -> s.Stmt:
         """A load that is waited for at once; the first meeting lets all finish reading what was there."""
         copy = copy_box(node, self.shared[node.target], build.index(0), self.threads)
-        return build.seq([_meet(), copy, _wait_all(), _meet()])
+        return build.seq([_meet(), copy, _wait_all(), *self._visible(), _meet()])
+
+    def _visible(self) -> list[s.Stmt]:
+        """Products of warp groups read shared memory past the threads' own path to it."""
+        return [s.Evaluate(intrinsic_call("cuda.fence_async_shared"))] if self._uses_warp_groups else []
 
     def ring(self, node: t.Ring) -> s.Stmt:
         """A group of copies an iteration: the one needed is finished when at most `stages` - 2 later ones are not."""
@@ -112,7 +123,15 @@ class _Lowering:
         body = self.stmts(node.body)
         for load in node.loads:
             del self._stage[load.target]
-        steps = [_wait(ahead - 1), _meet(), s.Declare(coming, node.index + ahead), later, _commit(), body]
+        steps = [
+            _wait(ahead - 1),
+            *self._visible(),
+            _meet(),
+            s.Declare(coming, node.index + ahead),
+            later,
+            _commit(),
+            body,
+        ]
         # The last meeting lets all finish reading before the tiles are filled anew.
         return build.seq([prologue, s.For(node.index, build.index(0), node.extent, build.seq(steps)), _meet()])
 
@@ -130,6 +149,9 @@ class _Lowering:
 
     def mma(self, node: t.Mma) -> s.Stmt:
         """A product of what the tiles hold now."""
+        if self._uses_warp_groups and fits_warp_groups(node, self.threads.warps) and isinstance(node.a, STile):
+            operands = self._operand(node.a), self._operand(node.b)
+            return multiply_in_groups(node, self.fragments[node.accumulator], operands, self.threads)
         a = self.fragments[node.a] if isinstance(node.a, RTile) else self._operand(node.a)
         return multiply(node, self.fragments[node.accumulator], a, self._operand(node.b), self.threads)
 

@@ -1,0 +1,123 @@
+"""Products of tiles by warp groups: `wgmma`, of sm_90a.
+
+Four warps multiply 64 rows with up to 256 columns, both operands in shared memory, where tiles already lie as the
+instruction's swizzles want them (PTX ISA: "Matrix Descriptor", "Shared Memory Layout" of wgmma). Their results are
+spread as those of `mma.sync` with 16 rows a warp.
+"""
+
+from __future__ import annotations
+
+from hidet import dtypes
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.intrinsics import INTRINSICS
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics.mma import matrix_name
+from hidet.ir.intrinsics.signature import MatrixShape
+from hidet.tile.lower.fragment import Fragment, Threads
+from hidet.tile.lower.product import Operand
+from hidet.tile.statements import Mma
+from hidet.tile.tensors import STile
+
+_GROUP_WARPS = 4
+_GROUP_ROWS = 64
+_STEP_BYTES = 32
+# Bytes of a swizzled row -> number of the swizzle in a descriptor.
+_SWIZZLES = {128: 1, 64: 2, 32: 3}
+
+
+def fits_warp_groups(node: Mma, warps: tuple[int, int]) -> bool:
+    """Whether a product is one of warp groups: 64 rows each, all columns, operands in shared memory."""
+    if not isinstance(node.a, STile) or warps[1] != 1 or warps[0] % _GROUP_WARPS:
+        return False
+    if node.accumulator.rows != warps[0] // _GROUP_WARPS * _GROUP_ROWS or _name(node) not in INTRINSICS:
+        return False
+    of_a = _fits(node.a, _GROUP_ROWS if node.a_is_transposed else None)
+    of_b = _fits(node.b, None if node.b_is_transposed else node.accumulator.columns)
+    k = node.b.columns if node.b_is_transposed else node.b.rows
+    return of_a and of_b and k * node.b.dtype.nbytes % _STEP_BYTES == 0
+
+
+def _fits(tile: STile, across: int | None) -> bool:
+    """Whether a tile lies as a descriptor can say. across: rows or columns of the product that one instruction takes
+    when they, not k, are the tile's fast axis; None when k is."""
+    layout = tile.layout
+    width = layout.panel_chunks * 16
+    if not layout.is_swizzled or width not in _SWIZZLES or tile.rows % 8:
+        return False
+    return across is None or (tile.dtype.nbytes == 2 and (layout.panels == 1 or across * 2 % width == 0))
+
+
+def _name(node: Mma) -> str:
+    dtype, out = node.b.dtype, node.accumulator.dtype
+    step = _STEP_BYTES // dtype.nbytes
+    return matrix_name("wgmma", MatrixShape(64, node.accumulator.columns, step, dtype, dtype, out))
+
+
+def multiply_in_groups(node: Mma, accumulator: Fragment, operands: tuple[Operand, Operand], threads: Threads) -> s.Stmt:
+    """Start the products of all steps along k, and wait for them."""
+    a, b = operands
+    nbytes = node.b.dtype.nbytes
+    k = node.b.columns if node.b_is_transposed else node.b.rows
+    at = build.size_var("at")
+    group = threads.warp_row // _GROUP_WARPS
+    start_a, start_b = _descriptor("operand_a", a), _descriptor("operand_b", b)
+    row_bytes = a.tile.layout.panel_chunks * 16
+    if node.a_is_transposed:
+        far_a = _step_across(a, at) + _across(a, group * _GROUP_ROWS)
+    else:
+        far_a = _step_along(a, at) + group * (_GROUP_ROWS * row_bytes)
+    far_b = _step_along(b, at) if node.b_is_transposed else _step_across(b, at)
+    arguments: list[Expr | bool | int] = [
+        build.address(accumulator.buffer, 0, 0, 0, 0),
+        _moved(start_a[0], far_a),
+        _moved(start_b[0], far_b),
+        Const(True, dtypes.boolean),
+    ]
+    if nbytes == 2:
+        arguments += [int(node.a_is_transposed), int(not node.b_is_transposed)]
+    product = s.Evaluate(intrinsic_call(_name(node), *arguments))
+    steps = s.For(at, build.index(0), build.index(k * nbytes // _STEP_BYTES), product, kind="unroll")
+    declared = [s.Declare(var, value) for var, value in (start_a, start_b)]
+    fence, commit = (s.Evaluate(intrinsic_call(f"cuda.wgmma_{verb}")) for verb in ("fence", "commit"))
+    return build.seq([*declared, fence, steps, commit, s.Evaluate(intrinsic_call("cuda.wgmma_wait", 0))])
+
+
+def _descriptor(name: str, operand: Operand) -> tuple[Var, Expr]:
+    """A variable for the descriptor of the start of a tile, and its value."""
+    layout = operand.tile.layout
+    width = layout.panel_chunks * 16
+    leading, stride = layout.rows * width, 8 * width
+    fixed = leading // 16 << 16 | stride // 16 << 32 | _SWIZZLES[width] << 62
+    start = build.address(operand.buffer, operand.stage * layout.size)
+    place = intrinsic_call("cuda.shared_address", start)
+    address = build.binary("shr", build.binary("and", place, 0x3FFFF), 4)
+    return Var(name, dtypes.u64), build.binary("or", build.cast(address, dtypes.u64), Const(fixed, dtypes.u64))
+
+
+def _moved(start: Var, nbytes: Expr) -> Expr:
+    """The descriptor of a place that many bytes further."""
+    return build.binary("add", start, build.cast(nbytes // 16, dtypes.u64))
+
+
+def _step_along(operand: Operand, at: Expr) -> Expr:
+    """Bytes to step `at` of 32 bytes along rows, whose panels lie behind each other."""
+    layout = operand.tile.layout
+    width = layout.panel_chunks * 16
+    per_panel = width // _STEP_BYTES
+    return at // per_panel * (layout.rows * width) + at % per_panel * _STEP_BYTES
+
+
+def _step_across(operand: Operand, at: Expr) -> Expr:
+    """Bytes to step `at` of 16 rows."""
+    return at * (16 * operand.tile.layout.panel_chunks * 16)
+
+
+def _across(operand: Operand, column: Expr) -> Expr:
+    """Bytes to a column that starts a panel, or to one inside the only panel."""
+    layout = operand.tile.layout
+    width = layout.panel_chunks * 16
+    if layout.panels == 1:
+        return column * 2
+    return column * 2 // width * (layout.rows * width)
