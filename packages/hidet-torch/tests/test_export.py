@@ -60,3 +60,15 @@ def test_an_operator_that_only_torch_can_run_is_refused() -> None:
 
     with pytest.raises(UnsupportedOp, match=r"aten\.i0"):
         hidet.compile(Bessel(), (X,))
+
+
+def test_an_update_of_the_model_does_not_show_in_what_was_compiled() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Embedding(4, 3)).eval()
+    compiled = hidet.compile(model[:2], (X,))
+    table = hidet.compile(model[2], (torch.tensor([1, 2]),))
+    before, rows = compiled(X), table(torch.tensor([1, 2]))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    assert torch.equal(compiled(X), before)
+    assert torch.equal(table(torch.tensor([1, 2])), rows)

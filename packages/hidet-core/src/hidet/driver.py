@@ -20,7 +20,7 @@ from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.progress import CompileProgress
 from hidet.runtime.artifact import segment_symbols
-from hidet.runtime.bake import bake_prepared, needs_baking
+from hidet.runtime.bake import bake_prepared, needs_baking, with_own_constants
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.runtime.module import CompiledModule
 from hidet.runtime.program import HostProgram
@@ -43,6 +43,8 @@ def compile(
     options: Options | Mapping[str, Any] | None = None,
 ) -> CompiledGraph:
     """Compile a graph, or a model that a frontend accepts (an nn.Module, a path to a model file).
+
+    Weights of a model become part of the compiled graph: what is written to the model afterwards does not show.
 
     example_inputs: tensors that give dtypes and shapes where the model does not (torch); None otherwise.
     target: "auto", "cpu", … Raises a HidetError naming the operator and place that cannot be compiled.
@@ -120,6 +122,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
     if needs_baking(program):
         with clock("prepare"):
             bundle = bake_prepared(bundle, functions, ctx.target.memory)
+    bundle = with_own_constants(bundle, [*lowering.constants, *prepare.constants])
     report = CompileReport(
         nodes=count_nodes([scheduled for scheduled, _ in lowering.parts]),
         kernels=len({symbol for scheduled, _ in lowering.parts for symbol in scheduled.modules}),

@@ -78,3 +78,17 @@ def _flat(result: Any) -> Any:
     last = sum((extent - 1) * stride for extent, stride in zip(result.shape, result.strides, strict=True))
     count = 0 if result.size == 0 else last // result.itemsize + 1
     return numpy.lib.stride_tricks.as_strided(result, (count,), (result.itemsize,))
+
+
+def with_own_constants(bundle: CodeBundle, given: Sequence[Any]) -> CodeBundle:
+    """The bundle with copies of those of the arrays `given` that somebody else may write to.
+
+    Some weights are used as they are and others only after packing: an update of the model would show in the former
+    alone, and results would be neither the old nor the new ones.
+    """
+    foreign = {id(array) for array in given if array.flags.writeable}
+
+    def own(arrays: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(array.copy() if id(array) in foreign else array for array in arrays)
+
+    return replace(bundle, constants=own(bundle.constants), prepare_constants=own(bundle.prepare_constants))

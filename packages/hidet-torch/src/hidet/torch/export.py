@@ -29,7 +29,7 @@ def import_module(
 ) -> Graph:
     """The graph of a module for inputs like these: tensors by position, or by name in a mapping.
 
-    Parameters and buffers become constants, over their own memory. Results are the tensors that the module returns, in
+    Parameters and buffers become constants, over their own memory until the graph is compiled. Results are the tensors that the module returns, in
     order, containers flattened. Raises ImportFailed without example inputs, and for modules that update their buffers;
     UnsupportedOp, with the whole list, for operators that only torch can run.
     """
