@@ -368,3 +368,43 @@ def test_long_loops_are_not_written_out():
         def endless(out: i64[1]):
             for i in static(range(10_000_000)):
                 out[0] = i
+
+
+def test_a_loop_changes_a_variable_of_its_name():
+    @lang.script
+    def main(i: i64, out: i64[3]):
+        last = -1
+        for last in range(3):
+            out[last] = i
+        for i in range(0):
+            pass
+        out[0] = last
+        out[1] = i
+
+    out = np.zeros(3, np.int64)
+    run(main, 7, out)
+    assert out.tolist() == [2, 7, 7]
+
+
+def test_a_loop_does_not_hide_a_counter():
+    with pytest.raises(ScriptError, match="i has another meaning around the loop"):
+
+        @lang.script
+        def main(out: i64[3]):
+            for i in range(3):
+                for i in range(2):  # the mistake that is tested
+                    out[i] = i
+
+
+def test_errors_of_python_functions_say_where_they_were_called():
+    def broken(value):
+        raise RuntimeError("no such table")
+
+    with pytest.raises(RuntimeError, match="no such table") as caught:
+
+        @lang.script
+        def main(out: i64[3]):
+            out[0] = broken(3)
+
+    assert "called while script main was translated" in caught.value.__notes__[0]
+    assert "out[0] = broken(3)" in caught.value.__notes__[1]

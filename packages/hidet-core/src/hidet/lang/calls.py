@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hidet import dtypes
-from hidet.errors import ScriptError
+from hidet.errors import HidetError, ScriptError
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr
 from hidet.ir.scalar_ops import UNARY_OPS
@@ -67,7 +67,14 @@ def translate_call(translator: ExpressionTranslator, node: ast.Call) -> Any:
         if keyword.arg is None:
             translator.fail(keyword.value, "** has no meaning in a script")
         keywords[keyword.arg] = translator.value(keyword.value)
-    return apply(translator, function, arguments, keywords)
+    try:
+        return apply(translator, function, arguments, keywords)
+    except Exception as error:
+        # What a function of the user raises is the user's; the place in the script is ours to tell.
+        if not isinstance(error, HidetError) and not hasattr(error, "__notes__"):
+            error.add_note(f"called while script {translator.source.tree.name} was translated:")
+            error.add_note(translator.place(node).render())
+        raise
 
 
 def apply(

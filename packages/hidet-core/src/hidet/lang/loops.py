@@ -108,6 +108,12 @@ def _bind_target(translator: FunctionTranslator, node: ast.For, values: tuple[Ex
 
 
 def _bind_index(translator: FunctionTranslator, name: str, value: Expr, node: ast.For) -> None:
+    known = translator.known_as(name)
+    if known is not None:
+        # As in Python the loop changes a variable that is there already.
+        _require_variable(translator, name, known, node)
+        translator.change(known, value, node)
+        return
     if translator.is_assigned(name):
         # The body changes it, which a loop counter does not allow: a copy.
         copy = Var(name, value.type)
@@ -115,6 +121,11 @@ def _bind_index(translator: FunctionTranslator, name: str, value: Expr, node: as
         translator.names.bind(name, copy)
         return
     translator.names.bind(name, _held(translator, name, value, node))
+
+
+def _require_variable(translator: FunctionTranslator, name: str, known: Any, node: ast.For) -> None:
+    if not translator.is_variable(known):
+        translator.fail(node.target, f"{name} has another meaning around the loop", "use another name for the loop")
 
 
 def _held(translator: FunctionTranslator, name: str, value: Expr, node: ast.For) -> Expr:
@@ -215,6 +226,9 @@ def _repeat_now(translator: FunctionTranslator, node: ast.For, items: Sequence[A
         translator.fail(
             node, f"a loop over {len(items)} items known at build time is too long to write out", "loop over range(...)"
         )
+    for name in (part for part in ast.walk(node.target) if isinstance(part, ast.Name)):
+        if translator.known_as(name.id) is not None:
+            translator.fail(node.target, f"{name.id} has another meaning around the loop", "use another name for it")
     for item in items:
         with translator.block(is_branch=False):
             translator.bind_parts(node.target, item)

@@ -99,7 +99,7 @@ class Signature:
             if isinstance(kind, TensorKind):
                 shape = tuple(e if isinstance(e, int) else self.extent(e) for e in kind.shape)
                 translator.names.bind(node.arg, tensor_of(var, shape))
-            elif translator.is_assigned(node.arg):
+            elif translator.is_rebound(node.arg):
                 translator.names.bind(node.arg, translator.declare(node.arg, var, node))
 
 

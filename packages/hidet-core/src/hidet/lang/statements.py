@@ -37,6 +37,8 @@ class FunctionTranslator(ExpressionTranslator):
         self.attributes = AttributeValues()
         self.callees: list[Any] = []
         self._bindings = _count_bindings(source.tree)
+        loops = (node.target for node in ast.walk(source.tree) if isinstance(node, ast.For))
+        self._loop_targets = {part.id for target in loops for part in ast.walk(target) if isinstance(part, ast.Name)}
         self._assignable: set[Var] = set()
         self._loop: LoopContext = "none"
 
@@ -44,9 +46,18 @@ class FunctionTranslator(ExpressionTranslator):
         """Whether an assignment somewhere in the function gives the name a value."""
         return self._bindings[name] > 0
 
+    def is_rebound(self, name: str) -> bool:
+        """Whether an assignment or a loop somewhere in the function gives the name a value."""
+        return self._bindings[name] > 0 or name in self._loop_targets
+
+    def is_variable(self, value: Any) -> bool:
+        """Whether a value is a variable that assignments may change."""
+        return isinstance(value, Var) and value in self._assignable
+
     def may_change(self, variable: Var) -> bool:
         """Whether assignments can give the variable another value."""
-        return variable in self._assignable and self._bindings[variable.name] > 1
+        is_target = variable.name in self._loop_targets
+        return variable in self._assignable and (is_target or self._bindings[variable.name] > 1)
 
     def statements(self, nodes: Sequence[ast.stmt], loop: LoopContext | None = None) -> None:
         """Translate statements into the current block; `loop`: what kind of loop they are the body of, None for the
@@ -106,13 +117,13 @@ class FunctionTranslator(ExpressionTranslator):
         values = list(self.known_sequence(node.value))
         if len(values) != len(target.elts):
             self.fail(target, f"{len(target.elts)} targets for {len(values)} values")
-        changes = any(not isinstance(e, ast.Name) or isinstance(self._known(e.id), Var) for e in target.elts)
+        changes = any(not isinstance(e, ast.Name) or isinstance(self.known_as(e.id), Var) for e in target.elts)
         # All values are read before the first target changes.
         held = [self._snapshot(value, node) for value in values] if changes else values
         for element, value in zip(target.elts, held, strict=True):
             self._assign_to(element, value, node, is_static=False)
 
-    def _known(self, name: str) -> Any:
+    def known_as(self, name: str) -> Any:
         """What a name of this script means now; None for one that has no value yet."""
         found = self.names.own(name)
         return None if found is None else found[0].names[name]
@@ -141,9 +152,9 @@ class FunctionTranslator(ExpressionTranslator):
     def _assign_name(self, name: str, value: Any, node: ast.stmt, is_static: bool) -> None:
         if isinstance(value, Call) and value.type is None:
             self.fail(node, f"{value.callee} gives no value")
-        found, known = self.names.own(name), self._known(name)
+        found, known = self.names.own(name), self.known_as(name)
         if isinstance(known, Var) and known in self._assignable and not isinstance(value, TensorValue):
-            self._change(known, value, node)
+            self.change(known, value, node)
             return
         if found is not None and found[1]:
             self.fail(
@@ -152,13 +163,15 @@ class FunctionTranslator(ExpressionTranslator):
                 f"declare it as a variable of the program: {name}: i64 = ...",
             )
         is_number = isinstance(value, bool | int | float)
-        if is_number and self._bindings[name] > 1 and not is_static and (known is None or is_runtime(known)):
+        is_rebound = self._bindings[name] > 1 or name in self._loop_targets
+        if is_number and is_rebound and not is_static and (known is None or is_runtime(known)):
             value = operators.as_expr(value)
         if isinstance(value, Expr) and not isinstance(value.type, BufferType):
             value = self.declare(name, value, node)
         (self.names.bind if found is None else found[0].names.__setitem__)(name, value)
 
-    def _change(self, variable: Var, value: Any, node: ast.stmt) -> None:
+    def change(self, variable: Var, value: Any, node: ast.stmt) -> None:
+        """Give a variable of the program another value, converted to its type."""
         type_ = variable.type
         assert not isinstance(type_, BufferType)
         try:
