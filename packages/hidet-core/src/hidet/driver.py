@@ -24,8 +24,8 @@ from hidet.runtime.bake import bake_prepared, needs_baking, with_own_constants
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.runtime.module import CompiledModule
 from hidet.runtime.program import HostProgram
-from hidet.schedule.cache_key import module_key
 from hidet.schedule.close import close_subgraph
+from hidet.schedule.code_cache import keep_modules, read_modules
 from hidet.schedule.host import HostCode, InnerProgram, build_host_program
 from hidet.schedule.made import with_own_memory
 from hidet.schedule.report import count_nodes, warn_of_fallbacks
@@ -188,19 +188,18 @@ def compile_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> tu
 
     Modules are lowered when their code is not there, or when somebody wants to see them lowered.
     """
-    keys = {name: module_key(name, unit, ctx) for name, unit in units.items()}
-    found = {name: ctx.cache.get(key) for name, key in keys.items()}
+    stored = read_modules(units, ctx)
     is_watched = ctx.options.verify or ctx.options.dump is not None
     lowered = {
-        name: run_program_passes(unit.module, ctx) for name, unit in units.items() if found[name] is None or is_watched
+        name: run_program_passes(unit.module, ctx) for name, unit in units.items() if name not in stored or is_watched
     }
-    jobs = [CompileJob(name, lowered[name], units[name].effort) for name, data in found.items() if data is None]
+    jobs = [CompileJob(name, lowered[name], units[name].effort) for name in units if name not in stored]
     with CompileProgress() as progress:
-        fresh = {binary.name: binary for binary in ctx.target.compile(jobs, progress.update)} if jobs else {}
-    for name, binary in fresh.items():
-        ctx.cache.put(keys[name], binary.data)
-    stored = {name: Binary(name, data) for name, data in found.items() if data is not None}
-    binaries = [fresh.get(name) or stored[name] for name in units]
+        made = ctx.target.compile(jobs, progress.update) if jobs else []
+    fresh = {binary.name: binary.data for binary in made}
+    if fresh:
+        keep_modules(units, stored, fresh, ctx)
+    binaries = [Binary(name, fresh.get(name) or stored[name]) for name in units]
     for binary in binaries:
         program = units[binary.name].module
         ctx.registry.kernel_built(binary.name, ctx.target.name, program, binary.data, binary.name in stored)

@@ -1,0 +1,105 @@
+"""Compiled modules in the kernel cache: each under a key of its own, for all graphs; those of a graph together as well.
+
+So a graph that was compiled before opens one file, and one that shares kernels with others finds theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hidet.cache import CacheKey, source_hash
+from hidet.ir.structural import structural_hash
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+    from hidet.schedule.units import CompileUnit
+
+PACKED_FROM = 4
+"""Fewer modules are not worth a second copy."""
+
+_PREFIX = struct.Struct("<I")  # bytes of the header that follows: JSON pairs of a module's name and size
+
+
+def module_key(name: str, unit: CompileUnit, ctx: CompileContext) -> CacheKey:
+    """Everything that decides the machine code of a module; weights, sizes passed at run time and paths do not.
+
+    It covers the module as schedules built it, and what turns that into machine code: so nothing has to be lowered to
+    find out that it was compiled before.
+    """
+    return _key(name, unit.digest, str(unit.effort), ctx)
+
+
+def pack_key(units: Mapping[str, CompileUnit], ctx: CompileContext) -> CacheKey:
+    """The key of all modules of a graph together."""
+    digests = tuple((name, unit.digest, unit.effort) for name, unit in units.items())
+    return _key("modules of a graph", structural_hash(digests), "each its own", ctx)
+
+
+def read_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> dict[str, bytes]:
+    """The machine code of those modules that the cache has."""
+    if len(units) >= PACKED_FROM:
+        packed = ctx.cache.get(pack_key(units, ctx))
+        code = {} if packed is None else unpack(packed)
+        if code.keys() == units.keys():
+            return code
+    found = {name: ctx.cache.get(module_key(name, unit, ctx)) for name, unit in units.items()}
+    return {name: data for name, data in found.items() if data is not None}
+
+
+def keep_modules(
+    units: Mapping[str, CompileUnit], stored: Mapping[str, bytes], fresh: Mapping[str, bytes], ctx: CompileContext
+) -> None:
+    """Put a graph's `fresh` machine code into the cache, and once more together with what was `stored` there."""
+    for name, data in fresh.items():
+        ctx.cache.put(module_key(name, units[name], ctx), data)
+    if len(units) >= PACKED_FROM:
+        ctx.cache.put(pack_key(units, ctx), pack({name: fresh.get(name) or stored[name] for name in units}))
+
+
+def pack(code: Mapping[str, bytes]) -> bytes:
+    """Several modules as one payload."""
+    header = json.dumps([(name, len(data)) for name, data in code.items()]).encode()
+    return b"".join([_PREFIX.pack(len(header)), header, *code.values()])
+
+
+def unpack(payload: bytes) -> dict[str, bytes]:
+    """Inverse of `pack`. The payload is whole: the cache has compared its checksum."""
+    (size,) = _PREFIX.unpack_from(payload)
+    position = _PREFIX.size + size
+    code = {}
+    for name, length in json.loads(payload[_PREFIX.size : position]):
+        code[name] = payload[position : position + length]
+        position += length
+    return code
+
+
+def _key(name: str, digest: str, effort: str, ctx: CompileContext) -> CacheKey:
+    return CacheKey.of(
+        name=name,
+        module=digest,
+        effort=effort,
+        target=ctx.target.name,
+        arch=ctx.target.arch,
+        passes=" ".join(_program_passes(ctx)),
+        options=_plugin_options(ctx),
+        **ctx.target.fingerprint(),
+    )
+
+
+def _plugin_options(ctx: CompileContext) -> str:
+    """The values of plug-ins' options that generated code depends on."""
+    names = sorted(spec.name for spec in ctx.registry.options.values() if spec.affects_cache)
+    return " ".join(f"{name}={ctx.option(name)!r}" for name in names)
+
+
+def _program_passes(ctx: CompileContext) -> list[str]:
+    """The program passes in order, each with the version of the wheel it comes from, or its sources' hash."""
+    found = []
+    for spec in ctx.registry.passes_for("program", ctx.target.name):
+        owner = ctx.registry.owners["passes", spec.name]
+        package = spec.load.partition(":")[0].partition(".")[0]
+        found.append(f"{spec.name}@{owner.dist}-{owner.version}-{source_hash(package)}")
+    return found

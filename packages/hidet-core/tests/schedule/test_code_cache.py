@@ -1,0 +1,79 @@
+"""Compiled modules are found in the kernel cache one by one, or all of a graph's at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hidet.cache import CacheKey, KernelCache
+from hidet.context import CompileContext, make_context
+from hidet.ir.func import Module
+from hidet.schedule.code_cache import PACKED_FROM, keep_modules, pack, read_modules, unpack
+from hidet.schedule.units import CompileUnit
+
+
+class _CountingCache(KernelCache):
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.read: list[CacheKey] = []
+
+    def get(self, key: CacheKey) -> bytes | None:
+        self.read.append(key)
+        return super().get(key)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> _CountingCache:
+    return _CountingCache(tmp_path)
+
+
+@pytest.fixture
+def ctx(cache: _CountingCache) -> CompileContext:
+    return replace(make_context("cpu", {"cache": False}), cache=cache)
+
+
+def _units(*names: str) -> dict[str, CompileUnit]:
+    return {name: CompileUnit(Module((), name), f"digest of {name}", effort=3) for name in names}
+
+
+def _code(units: dict[str, CompileUnit]) -> dict[str, bytes]:
+    return {name: name.encode() * 3 for name in units}
+
+
+def test_what_is_packed_is_unpacked() -> None:
+    code = {"a": b"\0\1", "b": b"", "c_ü": b"third"}
+    assert unpack(pack(code)) == code
+    assert list(unpack(pack(code))) == list(code)
+
+
+def test_a_graph_that_was_compiled_before_reads_one_entry(ctx: CompileContext, cache: _CountingCache) -> None:
+    units = _units(*"abcdefgh")
+    assert read_modules(units, ctx) == {}
+    keep_modules(units, {}, _code(units), ctx)
+    cache.read.clear()
+    assert read_modules(units, ctx) == _code(units)
+    assert len(cache.read) == 1
+
+
+def test_graphs_share_modules(ctx: CompileContext) -> None:
+    first, second = _units("a", "b", "c", "d"), _units("b", "c", "d", "e")
+    keep_modules(first, {}, _code(first), ctx)
+    shared = _code(_units("b", "c", "d"))
+    assert read_modules(second, ctx) == shared
+    keep_modules(second, shared, _code(_units("e")), ctx)
+    assert read_modules(second, ctx) == _code(second)
+
+
+def test_modules_of_another_effort_are_others(ctx: CompileContext) -> None:
+    units = _units("a", "b", "c", "d")
+    keep_modules(units, {}, _code(units), ctx)
+    assert read_modules({**units, "a": replace(units["a"], effort=1)}, ctx) == _code(_units("b", "c", "d"))
+
+
+def test_few_modules_are_kept_once(ctx: CompileContext, cache: _CountingCache) -> None:
+    units = _units(*"abc"[: PACKED_FROM - 1])
+    keep_modules(units, {}, _code(units), ctx)
+    assert cache.status().entries == len(units)
+    assert read_modules(units, ctx) == _code(units)
