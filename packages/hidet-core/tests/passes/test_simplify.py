@@ -340,6 +340,26 @@ def test_axes_of_extent_one_may_come_and_go_before_a_product(simplified):
     )
 
 
+def test_a_choice_that_is_known_is_made(simplified):
+    simplified(
+        """
+        graph g(%x: f16[2, 3], %y: f16[2, 3]):
+          const %c: bool[2, 1] = [False, False]
+          const %d: bool[2, 1] = [True, False]
+          %0: f16[2, 3] = where(%c, %x, %y)
+          %1: f16[2, 3] = positive(%0)
+          %2: f16[2, 3] = where(%d, %x, %1)
+          return %2
+        """,
+        """
+        graph g(%x: f16[2, 3], %y: f16[2, 3]):
+          const %d: bool[2, 1] = [True, False]
+          %0: f16[2, 3] = where(%d, %x, %y)
+          return %0
+        """,
+    )
+
+
 def test_a_product_that_loses_its_only_row_stays_one_of_matrices(simplified):
     text = """
         graph g(%x: f64[1, 4], param %w: f64[4, 5]):

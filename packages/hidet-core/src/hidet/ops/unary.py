@@ -129,7 +129,6 @@ _ROWS = (
     ElementwiseRow("abs", _abs, "|x|.", "number"),
     ElementwiseRow("sign", _sign, "-1, 0 or 1; NaN gives 0.", "any"),
     ElementwiseRow("square", lambda x: x * x, "x * x.", "number"),
-    ElementwiseRow("positive", lambda x: x, "x.", "any"),
     ElementwiseRow("floor", _of_float("floor"), "Largest integer not above x.", "number"),
     ElementwiseRow("ceil", _of_float("ceil"), "Smallest integer not below x.", "number"),
     ElementwiseRow("trunc", _of_float("trunc"), "x without its fraction.", "number"),
@@ -160,8 +159,20 @@ _ROWS = (
     ElementwiseRow("bitwise_not", _bitwise_not, "Every bit flipped; not for bool.", "bits"),
 )
 
+
+def _positive(x: Operand) -> Definition:
+    require_dtype("positive", x, "data")
+    return map_elements("positive", (x,), lambda element: element)
+
+
 SPECS: tuple[OperatorSpec, ...] = (
     *map(spec_of, _ROWS),
+    OperatorSpec(
+        name="positive",
+        inputs=("x",),
+        define=_positive,
+        doc="x, of any element type that kernels can move; ONNX Identity, torch.positive.",
+    ),
     OperatorSpec(
         name="nan_to_num",
         inputs=("x",),

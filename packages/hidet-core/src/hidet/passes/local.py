@@ -13,6 +13,8 @@ from hidet.passes.graph.eliminate_dead import without_dead
 from hidet.passes.rewriter import GraphRewriter
 
 # A rule shortens what it matches, so few rounds are ever needed; the bound only stops rules that undo each other.
+# Elements of a constant that are looked at.
+_MOST_COMPARED = 4096
 _MAX_ROUNDS = 16
 
 
@@ -54,6 +56,16 @@ class Site:
         node = self.made_by(value, "full")
         given = None if node is None else node.attrs["value"]
         return given if isinstance(given, int | float) else None
+
+    def truth(self, value: Value | None) -> bool | None:
+        """Whether all elements of a constant of at most `_MOST_COMPARED` are true, or all false; None otherwise."""
+        data = None if value is None else self._walk.rewriter.constant_data(value)
+        if data is None:
+            return None
+        array = data.numpy()
+        if not 0 < array.size <= _MOST_COMPARED:
+            return None
+        return True if array.all() else None if array.any() else False
 
     def emit(self, op: str | OperatorSpec, *inputs: Value | None, **attrs: Any) -> Value:
         """Apply a one-output operator in the node's place."""

@@ -165,11 +165,21 @@ def join_in_steps(site: Site) -> Value | None:
     return site.emit("concat", *parts, axis=axis)
 
 
+def known_condition(site: Site) -> Value | None:
+    """where(c, x, y) = x where c is true everywhere, y where it is false everywhere, if that has the result's shape."""
+    condition, x, y = site.node.inputs
+    holds = site.truth(condition)
+    if holds is None or site.must_own_memory(site.node.outputs[0]):
+        return None
+    return x if holds else y
+
+
 RULES: Mapping[str, Sequence[Rule]] = {
     "transpose": (merge_transposes, remove_identity, transpose_as_reshape),
     **dict.fromkeys(RESHAPES, (merge_reshapes, split_rows_before_product, reshape_before_sum)),
     "expand": (merge_expands,),
     "cast": (merge_casts,),
+    "where": (known_condition,),
     **dict.fromkeys(("concat", "stack"), (join_in_steps,)),
     **dict.fromkeys(ELEMENTWISE, (transpose_after_elementwise,)),
     **dict.fromkeys(("mul", "sub", "add"), (drop_neutral, transpose_after_elementwise)),
