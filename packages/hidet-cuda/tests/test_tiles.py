@@ -11,6 +11,7 @@ from hidet.ir.expr import Var
 from hidet.ir.func import Function, Module
 from hidet.ir.types import PointerType
 from hidet.tile.lower.kernel import lower_kernel
+from hidet.tile.templates.attention import AttentionTiles, Heads, attention_kernel
 from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.tile.tensors import matrix
 
@@ -52,4 +53,20 @@ def test_a_product_of_warp_groups_compiles_without_spills_and_is_not_serialised(
     cubin = compile_cubin(emit_module(product(dtypes.f16, tiles, 90), 90), "sm_90a")
     assert cubin.usage["matmul"].spill_bytes == 0
     assert cubin.usage["matmul"].registers <= 255
+    assert cubin.remarks == ()
+
+
+@pytest.mark.parametrize(("arch", "name"), [(80, "sm_80"), (90, "sm_90a")])
+def test_attention_in_tiles_compiles_without_spills(arch, name):
+    rows, length = Var("rows", dtypes.i64), Var("length", dtypes.i64)
+    pointers = [Var(which, PointerType(dtypes.f16)) for which in ("q", "k", "v", "out")]
+    counts = (rows, length, length, rows)
+    heads = Heads(*(matrix(p, n, 64, align=16) for p, n in zip(pointers, counts, strict=True)), 64, 64)
+    kernel = attention_kernel("attention", (*pointers, rows, length), heads, 0.125, AttentionTiles(), is_causal=True)
+    outer = tuple(Var(var.name, var.type) for var in kernel.params)
+    launch = s.Launch("attention", (build.index(1),), outer, block=(build.index(kernel.threads),))
+    module = Module((lower_kernel(kernel, arch), Function("main", outer, launch, "host")), "main")
+    cubin = compile_cubin(emit_module(module, arch), name)
+    assert cubin.usage["attention"].spill_bytes == 0
+    assert cubin.usage["attention"].registers <= 255
     assert cubin.remarks == ()
