@@ -29,9 +29,9 @@ def import_module(
 ) -> Graph:
     """The graph of a module for inputs like these: tensors by position, or by name in a mapping.
 
-    Parameters and buffers become constants, over their own memory until the graph is compiled. Results are the tensors that the module returns, in
-    order, containers flattened. Raises ImportFailed without example inputs, and for modules that update their buffers;
-    UnsupportedOp, with the whole list, for operators that only torch can run.
+    Parameters and buffers become constants, over their own memory until the graph is compiled. Results are the tensors
+    that the module returns, in order, containers flattened. Raises ImportFailed without example inputs, and for modules
+    that update their buffers; UnsupportedOp, with the whole list, for operators that only torch can run.
     """
     if example_inputs is None:
         raise ImportFailed(
