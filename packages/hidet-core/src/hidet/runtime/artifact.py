@@ -2,7 +2,8 @@
 
 The file is an uncompressed zip: manifest.json (format, target, architecture, program), code/* (objects of the target)
 and weights.safetensors, whose data starts at a multiple of 64 bytes so that it is memory-mapped, not read.
-It is native code: contents are checked for damage and fit, but load only what you trust.
+It is native code: program and code are checked for damage and fit, weights for their place in the file only, because
+they are not read before they are used. Load only what you trust.
 """
 
 from __future__ import annotations
