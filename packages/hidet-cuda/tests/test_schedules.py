@@ -152,3 +152,38 @@ def test_products_with_one_row_are_right() -> None:
 def test_folds_compile_without_spills(name) -> None:
     compiles(NORM, name, name)
     compiles(VECTOR, name, name)
+
+
+SINGLE = """
+graph g(%x: f32[150, 70], %w: f32[70, 130]):
+  %0: f32[150, 130] = matmul(%x, %w)
+  %1: f32[150, 130] = relu(%0)
+  return %1
+"""
+PIXELS = """
+graph g(%x: f16[2, 16, 5, 4]{320, 1, 64, 16}, %w: f16[24, 16, 1, 1], %b: f16[24]):
+  %0: f16[2, 24, 5, 4]{480, 1, 96, 24} = conv(%x, %w, %b, stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1)
+  return %0
+"""
+ONE_MATRIX = """
+graph g(%x: f16[1, 16, 24], %w: f16[1, 24, 32], %b: f16[1, 16, 32]):
+  %0: f16[1, 16, 32] = matmul(%x, %w)
+  %1: f16[1, 16, 32] = add(%0, %b)
+  return %1
+"""
+
+
+def test_products_of_singles_are_right() -> None:
+    runs_right(SINGLE, "cuda.matmul", 1e-4)
+
+
+def test_one_matrix_of_a_batch_of_one_is_right() -> None:
+    runs_right(ONE_MATRIX, "cuda.matmul", 8e-3)
+
+
+def test_products_of_singles_compile_without_spills() -> None:
+    compiles(SINGLE, "sm_80", "sm_80")
+
+
+def test_convolutions_with_filters_of_one_pixel_are_products() -> None:
+    runs_right(PIXELS, "cuda.matmul", 8e-3)

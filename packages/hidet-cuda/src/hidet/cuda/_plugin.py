@@ -32,12 +32,12 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
     return [
         ScheduleSpec(
             name="cuda.matmul",
-            ops=("matmul", "linear"),
+            ops=("matmul", "linear", "conv"),
             targets=("cuda",),
             load="hidet.cuda.schedules.matmul:MatmulRule",
             epilogue="element-wise",
             priority=10,
-            doc="products of 16-bit floats on tensor cores",
+            doc="matrix products, of 16-bit floats on tensor cores",
         ),
         ScheduleSpec(
             name="cuda.fold",

@@ -1,13 +1,15 @@
-"""Matrix products of 16-bit floats on tensor cores: `matmul` and `linear`, by the tile program of core.
+"""Matrix products: `matmul`, `linear` and convolutions with filters of one pixel.
 
-Each program has two kernels: one for operands whose addresses are multiples of 16 bytes, with copies of 16 bytes, and
-one for others. Which one runs is decided when it is called, because views may start anywhere.
+16-bit floats are multiplied on tensor cores by the tile program of core, f32 and f64 by a kernel without matrix units.
+
+On tensor cores each program has two kernels: one for operands whose addresses are multiples of 16 bytes, with copies of
+16 bytes, and one for others. Which one runs is decided when it is called, because views may start anywhere.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from hidet import dims, dtypes
 from hidet.compute.definition import Operand
 from hidet.cuda.schedules.finish import finished_value, single_axis, single_stride
 from hidet.cuda.schedules.program import ProgramBuilder
+from hidet.cuda.schedules.simt import THREADS, TILE, simt_kernel
 from hidet.dims import Dim
 from hidet.graph.types import TensorType
 from hidet.ir import build
@@ -32,6 +35,11 @@ if TYPE_CHECKING:
     from hidet.target import Target
 
 _ALIGN = 16
+_MATRIX_UNITS = (dtypes.f16, dtypes.bf16)
+_TOTALS = {dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32, dtypes.f32: dtypes.f32, dtypes.f64: dtypes.f64}
+"""The types of products, and those in which they are summed."""
+_WIDE_BY_FOLD = 1 << 14
+"""Results of f32 and f64 below which a warp an element keeps more of the device busy than tiles."""
 # Tiles by falling size; a smaller one is taken while a larger one leaves multiprocessors idle.
 _TILES = (
     MatmulTiles(128, 128, 32, 4, (2, 4)),
@@ -89,7 +97,7 @@ class MatmulRule:
         if any(prologue is not None for prologue in task.prologues) or len(task.outputs) != 1:
             return None
         left, right = task.anchor_inputs[:2]
-        if left is None or right is None or left.type.dtype not in (dtypes.f16, dtypes.bf16):
+        if left is None or right is None or left.type.dtype not in _TOTALS:
             return None
         if left.type.dtype != right.type.dtype:
             return None
@@ -108,6 +116,9 @@ class MatmulRule:
         """One kernel for aligned operands and one for others."""
         product: Product = match.data
         builder = ProgramBuilder(match.task)
+        if product.a.tensor.type.dtype not in _MATRIX_UNITS:
+            builder.run(_launch(builder, match.task, product, None, [1, 1]))
+            return builder.program()
         tiles = choose_tiles(product)
         pointers = [builder.pointers[operand.tensor.operand] for operand in (product.a, product.b)]
         align = [_stride_align(operand) for operand in (product.a, product.b)]
@@ -151,8 +162,13 @@ def _stride_align(operand: MatrixOperand) -> int:
     return math.gcd(_ALIGN, *known) if len(known) == len(strides) else nbytes
 
 
-def _launch(builder: ProgramBuilder, task: Task, product: Product, tiles: MatmulTiles, align: Sequence[int]) -> Launch:
-    """The kernel for operands whose addresses are multiples of `align`, and its launch."""
+def _launch(
+    builder: ProgramBuilder, task: Task, product: Product, tiles: MatmulTiles | None, align: Sequence[int]
+) -> Launch:
+    """The kernel for operands whose addresses are multiples of `align`, and its launch.
+
+    tiles: of the program for matrix units; None is the kernel without.
+    """
     scope = KernelScope()
     epilogue = task.epilogues[0]
     operands = dict.fromkeys((product.a.tensor.operand, product.b.tensor.operand, *_read_operands(product)))
@@ -182,32 +198,40 @@ def _launch(builder: ProgramBuilder, task: Task, product: Product, tiles: Matmul
     def finish(total: Expr, row: Expr, column: Expr) -> Expr:
         bindings: dict[Var, Expr] = dict.fromkeys(product.axes, build.index(0))
         bindings.update({product.row_axis: row, product.column_axis: column, product.total: total})
-        if product.batch_axis is not None:
+        if product.batch_axis is not None and product.batch != 1:
             bindings[product.batch_axis] = number
         value = lowering.resolve(product.value, bindings)
         # Parts of a tile beyond the matrix are computed like the others, but must not be read for.
         inside = build.logical_and(row < m, column < n)
         return build.select(inside, value, build.const(0, value.dtype)) if reads else value
 
-    kernel = matmul_kernel(
-        builder.name(),
-        (),
-        a,
-        b,
-        c,
-        tiles,
-        a_is_transposed=product.a.is_transposed,
-        b_is_transposed=product.b.is_transposed,
-        epilogue=finish,
-    )
-    function = lower_kernel(kernel)
+    turned_a, turned_b = product.a.is_transposed, product.b.is_transposed
+    if tiles is None:
+        function = simt_kernel(
+            builder.name(),
+            (),
+            a,
+            b,
+            c,
+            a_is_transposed=turned_a,
+            b_is_transposed=turned_b,
+            epilogue=finish,
+            accumulator=product.total.dtype,
+        )
+        high = wide = TILE
+        threads = THREADS
+    else:
+        kernel = matmul_kernel(
+            builder.name(), (), a, b, c, tiles, a_is_transposed=turned_a, b_is_transposed=turned_b, epilogue=finish
+        )
+        function, high, wide, threads = lower_kernel(kernel), tiles.m, tiles.n, kernel.threads
     numbers = () if product.batch == 1 else (number,)
     function = replace(function, params=scope.params, grid_vars=(*function.grid_vars, *numbers))
     outer = [builder.pointers[operand] for operand in operands]
-    columns = (builder.size(product.n) + (tiles.n - 1)) // tiles.n
-    rows = (builder.size(product.m) + (tiles.m - 1)) // tiles.m
+    columns = (builder.size(product.n) + (wide - 1)) // wide
+    rows = (builder.size(product.m) + (high - 1)) // high
     grid = (columns, rows, *(builder.size(product.batch) for _ in numbers))
-    return builder.launch(function, [*outer, builder.pointers[epilogue.result]], scope.arguments, grid, kernel.threads)
+    return builder.launch(function, [*outer, builder.pointers[epilogue.result]], scope.arguments, grid, threads)
 
 
 def _read_operands(product: Product) -> list[Operand]:
@@ -219,23 +243,14 @@ def _product(task: Task, left: TaskTensor, right: TaskTensor) -> Product | None:
     """The product and its result as matrices; None where axes are not regular."""
     assert task.anchor is not None
     shape = task.anchor.outputs[0].tensor.shape
-    lead = len(shape) - 2
-    x, w = left.type, right.type
-    if task.op_name == "linear":
-        rows, batch = range(len(shape) - 1), range(0)
-        a = _operand(left, _walked(x, len(x.shape) - 1), (x.shape[-1], x.element_strides[-1]), False, 0)
-        b = _operand(right, (w.shape[0], w.element_strides[0]), (w.shape[1], w.element_strides[1]), True, 0)
-    else:
-        attrs = task.anchor.attrs
-        a_batch, b_batch = (_batch_stride(tensor.type, shape[:-2]) for tensor in (left, right))
-        if a_batch is None or b_batch is None:
-            return None
-        rows, batch = range(lead, lead + 1), range(lead)
-        a = _matrix(left, bool(attrs["trans_a"]), a_batch)
-        b = _matrix(right, bool(attrs["trans_b"]), b_batch)
-    if a is None or b is None:
+    found = _OPERANDS[task.op_name](task, left, right, shape)
+    if found is None or found.a is None or found.b is None:
         return None
-    epilogue, total = task.epilogues[0], Var("total", dtypes.f32)
+    total_type = _TOTALS[left.type.dtype]
+    rows, batch, column = found.rows, found.batch, found.column
+    if left.type.dtype not in _MATRIX_UNITS and _likely(dims.product(shape)) < _WIDE_BY_FOLD:
+        return None
+    epilogue, total = task.epilogues[0], Var("total", total_type)
     value = finished_value(task, epilogue, total)
     if value is None or len(epilogue.axes) != len(shape):
         return None
@@ -247,33 +262,91 @@ def _product(task: Task, left: TaskTensor, right: TaskTensor) -> Product | None:
     batch_stride = single_stride([type_.shape[n] for n in batch], [strides[n] for n in batch])
     if row_axis is None or (batch and batch_axis is None) or row_stride is None or batch_stride is None:
         return None
-    if strides[-1] != 1 and type_.shape[-1] != 1:
+    if strides[column] != 1 and type_.shape[column] != 1:
         return None
     return Product(
-        a,
-        b,
+        found.a,
+        found.b,
         dims.product([shape[n] for n in batch]),
         dims.product([shape[n] for n in rows]),
-        shape[-1],
+        shape[column],
         total,
         value,
         epilogue.axes,
         batch_axis,
         row_axis,
-        epilogue.axes[-1],
+        epilogue.axes[column],
         row_stride,
         batch_stride,
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Operands:
+    """Operands, None where they are no matrix, and the axes of the result that are rows, matrices and columns."""
+
+    a: MatrixOperand | None
+    b: MatrixOperand | None
+    rows: Sequence[int]
+    batch: Sequence[int]
+    column: int
+
+
+def _linear(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> _Operands:
+    x, w = left.type, right.type
+    last = len(shape) - 1
+    a = _operand(left, _walked(x, range(last)), (x.shape[-1], x.element_strides[-1]), False, 0)
+    b = _operand(right, (w.shape[0], w.element_strides[0]), (w.shape[1], w.element_strides[1]), True, 0)
+    return _Operands(a, b, range(last), (), last)
+
+
+def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> _Operands | None:
+    assert task.anchor is not None
+    attrs, lead = task.anchor.attrs, len(shape) - 2
+    a_batch, b_batch = (_batch_stride(tensor.type, shape[:-2]) for tensor in (left, right))
+    if a_batch is None or b_batch is None:
+        return None
+    a = _matrix(left, bool(attrs["trans_a"]), a_batch)
+    b = _matrix(right, bool(attrs["trans_b"]), b_batch)
+    return _Operands(a, b, range(lead, lead + 1), range(lead), lead + 1)
+
+
+def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> _Operands | None:
+    """Filters of one pixel on channels that are neighbours: the pixels are rows."""
+    assert task.anchor is not None
+    attrs, x, w = task.anchor.attrs, left.type, right.type
+    steps = [number for name in ("stride", "padding") for number in _numbers(attrs[name])]
+    plain = [1] * (len(shape) - 2) + [0] * (len(steps) - len(shape) + 2)
+    if attrs["groups"] != 1 or steps != plain or any(extent != 1 for extent in w.shape[2:]):
+        return None
+    rows = (0, *range(2, len(shape)))
+    a = _operand(left, _walked(x, rows), (x.shape[1], x.element_strides[1]), False, 0)
+    b = _operand(right, (w.shape[0], w.element_strides[0]), (w.shape[1], w.element_strides[1]), True, 0)
+    return _Operands(a, b, rows, (), 1)
+
+
+def _numbers(value: object) -> list[object]:
+    """The parts of an attribute that is a number or a list, nested or not."""
+    if isinstance(value, list | tuple):
+        return [number for part in value for number in _numbers(part)]
+    return [value]
+
+
+_OPERANDS: Mapping[str, Callable[[Task, TaskTensor, TaskTensor, Sequence[Dim]], _Operands | None]] = {
+    "linear": _linear,
+    "matmul": _matmul,
+    "conv": _conv,
+}
+
 Axis = tuple[Dim, Dim]
 """Extent and stride."""
 
 
-def _walked(type_: TensorType, count: int) -> Axis | None:
-    """The first `count` axes as one."""
-    stride = single_stride(type_.shape[:count], type_.element_strides[:count])
-    return None if stride is None else (dims.product(type_.shape[:count]), stride)
+def _walked(type_: TensorType, axes: Sequence[int]) -> Axis | None:
+    """Several axes as one."""
+    shape, strides = [type_.shape[n] for n in axes], [type_.element_strides[n] for n in axes]
+    stride = single_stride(shape, strides)
+    return None if stride is None else (dims.product(shape), stride)
 
 
 def _batch_stride(type_: TensorType, batch: Sequence[Dim]) -> Dim | None:

@@ -1,0 +1,133 @@
+"""The product of two matrices without matrix units, for types that these do not compute exactly.
+
+A block of 16 x 16 threads computes 64 x 64 elements, each thread 4 x 4 that lie 16 apart, so that neighbours write next
+to each other. Parts of 16 along k pass through shared memory, k being the slow axis there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hidet import dtypes
+from hidet.dtypes import DType
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.func import Function
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
+from hidet.ir.types import BufferType
+from hidet.tile.tensors import GTensor
+
+TILE = 64
+THREADS = 256
+_SIDE = 16
+_STEP = 16
+_EACH = TILE // _SIDE
+# An element more a row, so that columns of a tile lie in different banks when it is filled.
+_PITCH = TILE + 1
+
+
+def simt_kernel(
+    name: str,
+    params: tuple[Var, ...],
+    a: GTensor,
+    b: GTensor,
+    c: GTensor,
+    *,
+    a_is_transposed: bool,
+    b_is_transposed: bool,
+    epilogue: Callable[[Expr, Expr, Expr], Expr],
+    accumulator: DType,
+) -> Function:
+    """c = epilogue(a b, row, column); operands as in `hidet.tile.templates.matmul.matmul_kernel`.
+
+    The grid has ceil(n / 64) x ceil(m / 64) blocks of 256 threads, along x and y.
+    """
+    block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
+    thread, step = build.size_var("thread"), build.size_var("step")
+    tile_a, tile_b = (_shared(name, source.dtype) for name, source in (("tile_a", a), ("tile_b", b)))
+    totals = Var("totals", BufferType(accumulator, (build.index(_EACH), build.index(_EACH)), space="register"))
+    depth = a.rows if a_is_transposed else a.columns
+    first_row, first_column = block_row * TILE, block_column * TILE
+    column, row = thread % _SIDE, thread // _SIDE
+    fill = [
+        _fill(tile_a, a, thread, first_row, step * _STEP, k_is_fast=not a_is_transposed),
+        _fill(tile_b, b, thread, first_column, step * _STEP, k_is_fast=b_is_transposed),
+    ]
+    sync = Evaluate(intrinsic_call("cuda.syncthreads"))
+    loop = For(
+        step,
+        build.index(0),
+        (depth + (_STEP - 1)) // _STEP,
+        build.seq([*fill, sync, _multiply(totals, tile_a, tile_b, row, column), sync]),
+    )
+    body = [
+        Declare(thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
+        Declare(tile_a),
+        Declare(tile_b),
+        Declare(totals),
+        _each(lambda i, j: Store(totals, (i, j), build.const(0, accumulator))),
+        loop,
+        _each(lambda i, j: _finish(c, totals, i, j, first_row + row, first_column + column, epilogue)),
+    ]
+    return Function(name, params, build.seq(body), kind="kernel", grid_vars=(block_column, block_row))
+
+
+def _shared(name: str, dtype: DType) -> Var:
+    return Var(name, BufferType(dtype, (build.index(_STEP), build.index(_PITCH)), space="shared"))
+
+
+def _each(make: Callable[[Expr, Expr], Stmt]) -> Stmt:
+    """make(i, j) for the elements of a thread."""
+    i, j = build.size_var("i"), build.size_var("j")
+    zero, count = build.index(0), build.index(_EACH)
+    return For(i, zero, count, For(j, zero, count, make(i, j), kind="unroll"), kind="unroll")
+
+
+def _fill(tile: Var, source: GTensor, thread: Var, first: Expr, at: Expr, *, k_is_fast: bool) -> Stmt:
+    """A part of a matrix, zero outside of it; neighbouring threads read neighbours."""
+    turn, part = build.size_var("turn"), build.size_var("part")
+    if k_is_fast:
+        line, k = part // _STEP, part % _STEP
+        row, column = first + line, at + k
+    else:
+        line, k = part % TILE, part // TILE
+        row, column = at + k, first + line
+    inside = build.logical_and(row < source.rows, column < source.columns)
+    value = build.select(inside, source.element(row, column), build.const(0, source.dtype))
+    body = build.seq([Declare(part, turn * THREADS + thread), Store(tile, (k, line), value)])
+    return For(turn, build.index(0), build.index(TILE * _STEP // THREADS), body, kind="unroll")
+
+
+def _multiply(totals: Var, tile_a: Var, tile_b: Var, row: Expr, column: Expr) -> Stmt:
+    """The products of one part: each value is read from shared memory once a thread."""
+    k = build.size_var("k")
+    left = [Var(f"left{n}", totals.dtype) for n in range(_EACH)]
+    right = [Var(f"right{n}", totals.dtype) for n in range(_EACH)]
+    read: list[Stmt] = []
+    for n in range(_EACH):
+        read.append(Declare(left[n], build.cast(build.load(tile_a, k, row + n * _SIDE), totals.dtype)))
+        read.append(Declare(right[n], build.cast(build.load(tile_b, k, column + n * _SIDE), totals.dtype)))
+    for i in range(_EACH):
+        for j in range(_EACH):
+            read.append(Store(totals, (build.index(i), build.index(j)), build.load(totals, i, j) + left[i] * right[j]))
+    return For(k, build.index(0), build.index(_STEP), build.seq(read), kind="unroll")
+
+
+def _finish(
+    c: GTensor,
+    totals: Var,
+    i: Expr,
+    j: Expr,
+    row: Expr,
+    column: Expr,
+    epilogue: Callable[[Expr, Expr, Expr], Expr],
+) -> Stmt:
+    own_row, own_column = row + i * _SIDE, column + j * _SIDE
+    value = Var("value", totals.dtype)
+    place = own_row * c.row_stride + own_column
+    store = [
+        Declare(value, build.load(totals, i, j)),
+        Store(c.pointer, (place,), epilogue(value, own_row, own_column)),
+    ]
+    return If(build.logical_and(own_row < c.rows, own_column < c.columns), build.seq(store))
