@@ -114,6 +114,12 @@ def test_a_ring_of_tensor_copies_feeds_products():
         ((group("wait", "i32(0)"), "pass"), LaunchError, "asynchronous|race"),
         ((group("wait", "i32(0)"), group("wait", "i32(1)")), LaunchError, "asynchronous|race"),
         ((f'    call("cuda.fence_barrier_init", type=None)\n{SYNC}', "    pass"), LaunchError, "no barrier|race"),
+        ((group("fence"), "pass"), LaunchError, r"d is used by a product before any cuda\.wgmma_fence"),
+        (
+            (f"        {group('fence')}", f"        {group('fence')}\n        d[0] = 0.0"),
+            LaunchError,
+            "d was written after",
+        ),
         (("step + i > 0", "True"), LaunchError, "d is added to, but nothing wrote it"),
         (("maps + 16, address", "maps + 8, address"), LaunchError, "tensor map"),
         ((f"        if t == 128:\n            {RELEASE}", f"        {RELEASE}"), Deadlock, "barrier at bars"),

@@ -48,7 +48,7 @@ class Barriers:
 
     def whole_block(self, site: Site) -> Steps:
         """All threads of each block meet."""
-        if site.lanes.whole and not self._arrivals:
+        if site.lanes.whole:
             self._wave.clocks.join_blocks(site.team.block_numbers, site.tick())
             self._wave.scheduler.progress += 1
             return
@@ -73,7 +73,7 @@ class Barriers:
         if outside.any():
             row = int(np.flatnonzero(outside)[0])
             raise RowError(row, f"the thread is lane {lane[row]}, whose bit is not set in mask {int(masks[row]):#x}")
-        if site.lanes.whole and (masks == 0xFFFFFFFF).all() and site.team.threads % WARP == 0 and not self._arrivals:
+        if site.lanes.whole and (masks == 0xFFFFFFFF).all() and site.team.threads % WARP == 0:
             self._wave.clocks.join_rows(site.agents.reshape(-1, WARP), site.tick())
             return
         targets = []

@@ -98,6 +98,7 @@ class Copies:
         self.bulk: dict[int, Queue] = {}
         self.products: dict[int, Queue] = {}
         self.fenced: dict[int, int] = {}
+        self.registers_fenced: dict[int, int] = {}
 
     # --- copies by threads -------------------------------------------------------------------------------------------
 

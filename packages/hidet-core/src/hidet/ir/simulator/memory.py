@@ -14,6 +14,7 @@ import numpy as np
 
 from hidet.dtypes import DType
 from hidet.errors import LaunchError
+from hidet.ir.simulator.clocks import NEVER
 from hidet.ir.simulator.lanes import Lanes, pick, put, take
 from hidet.ir.simulator.shadow import Shadow
 
@@ -27,7 +28,8 @@ SHARED_ALIGNMENT = 1024
 class Memory:
     """Bytes with a name. `size` is that of one segment; `address` is where segment 0 lies in its window.
 
-    data: the bytes of all segments, `stride` apart. unit: bytes of a declared element.
+    data: the bytes of all segments, `stride` apart. unit: bytes of a declared element. stored: when each segment of an
+    array of threads was written last by an ordinary store.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Memory:
         self.data = np.full(self.stride * segments, 0xFF, np.uint8) if data is None else data
         races = space in ("global", "shared", "constant")
         self.shadow = Shadow(self.data.size, max(unit, 1), data is not None, races)
+        self.stored = np.full(segments if space == "local" else 0, NEVER, np.int64)
         self._views: dict[np.dtype[Any], Array] = {}
 
     def view(self, dtype: np.dtype[Any]) -> Array:

@@ -192,6 +192,8 @@ class Wave:
                 raise self.conflict_error(memory, conflict, chosen, "written")
             view, written = memory.view(dtype.numpy()), whole if rows == len(chosen) else whole[chosen]
             view[index] = written
+            if memory.space == "local":
+                memory.stored[segment] = stamp
             size = dtype.nbytes * whole.shape[1]
             self.note_traffic(activation, lanes, memory, chosen, index[:, 0] * dtype.nbytes, size)
             if memory.space != "local" and len(chosen) > 1 and not atomic:

@@ -13,6 +13,7 @@ import numpy as np
 from hidet.ir.intrinsics.signature import MatrixShape
 from hidet.ir.intrinsics.wgmma import WGMMA as ROWS
 from hidet.ir.simulator.bits import from_bytes, to_bytes
+from hidet.ir.simulator.clocks import NEVER
 from hidet.ir.simulator.copies import Background, Queue, Reading
 from hidet.ir.simulator.lanes import spread
 from hidet.ir.simulator.meaning import Meaning, Site, immediate
@@ -83,9 +84,31 @@ def _note_read(site: Site, group: int, memory: Memory, units: Array) -> Reading:
     return Reading(memory, units, stamp)
 
 
+def _require_fence(site: Site, memory: Memory, segment: Array) -> None:
+    """Registers that ordinary code wrote are ordered before products by a fence; so is a group's first product."""
+    for first in range(0, site.count, GROUP):
+        fenced = site.wave.copies.registers_fenced.get(int(site.agents[first]), NEVER)
+        stored = int(memory.stored[segment[first : first + GROUP]].max())
+        if fenced == NEVER or stored > fenced:
+            what = "is used by a product before any" if fenced == NEVER else "was written after the last"
+            raise RowError(
+                first,
+                f"{memory.name} {what} cuda.wgmma_fence of the warp group",
+                hint="call cuda.wgmma_fence before the products",
+            )
+
+
+def _fence(site: Site) -> None:
+    require_groups(site, GROUP)
+    stamp = site.tick()
+    for agent in site.agents[::GROUP]:
+        site.wave.copies.registers_fenced[int(agent)] = stamp
+
+
 def _accumulators(site: Site, d: Pointers, nbytes: int) -> tuple[Memory, Array, Array]:
     """The memory of the result's registers, the bytes of each caller, and their units."""
     ((memory, _, segment, offset),) = d.parts(site.count)
+    _require_fence(site, memory, segment)
     if (offset + nbytes > memory.size).any() or (offset < 0).any():
         raise RowError(0, f"{memory.name} has {memory.size} bytes, but the result takes {nbytes} from byte {offset[0]}")
     starts = segment * memory.stride + offset
@@ -108,6 +131,8 @@ def _product(shape: MatrixShape, from_registers: bool) -> Meaning:
         before = np.where(adds[::GROUP, None, None], before, np.zeros(1, before.dtype))
         held = None
         if from_registers:
+            ((source, _, segment, _),) = a.parts(site.count)
+            _require_fence(site, source, segment)
             held = gathered(registers(site, a, shape.a, 64 * k // GROUP), operand_a(16, k, shape.a.nbytes), (16, k))
             held = held.reshape(-1, 64, k)
         results, reading = [], []
@@ -155,8 +180,7 @@ def _from_registers(name: str) -> bool:
 
 WGMMA: dict[str, Meaning] = {
     **{name: _product(row.matrix, _from_registers(name)) for name, row in ROWS.items() if row.matrix is not None},
-    # Registers are in order here; the hardware needs to be told.
-    "cuda.wgmma_fence": Meaning(lambda site: require_groups(site, GROUP)),
+    "cuda.wgmma_fence": Meaning(_fence),
     "cuda.wgmma_commit": Meaning(_commit),
     "cuda.wgmma_wait": Meaning(_wait),
 }
