@@ -39,6 +39,15 @@ def ramp(shape: tuple[int, ...], dtype: Any, seed: int) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
+def laid_out(array: Array, strides: Any) -> tuple[Array, Array]:
+    """The memory of a copy of an array with these strides, in elements, and a view of the copy."""
+    reach = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
+    memory = np.zeros(reach, array.dtype)
+    view = np.lib.stride_tricks.as_strided(memory, array.shape, [s * array.itemsize for s in strides])
+    view[...] = array
+    return memory, view
+
+
 def runs_right(text: str, rule: str, tolerance: float) -> None:
     """The one task of a graph, scheduled by `rule`, gives what the graph means."""
     registry = load_registry()
@@ -53,12 +62,14 @@ def runs_right(text: str, rule: str, tolerance: float) -> None:
     task, program = step.task, step.program
     module = block_launches(program.module)
     verify_module(module)
-    by_name = {value.name: array for value, array in inputs.items()}
-    outputs = [np.zeros(tuple(t.type.shape), t.type.dtype.numpy()) for t in task.outputs]  # type: ignore[arg-type]
+    by_name = {value.name: laid_out(array, value.tensor.element_strides)[0] for value, array in inputs.items()}
+    placed = [laid_out(np.zeros(t.type.shape, t.type.dtype.numpy()), t.type.element_strides) for t in task.outputs]  # type: ignore[arg-type]
     scratch = [np.zeros(int(nbytes), np.uint8) for nbytes in program.scratch]  # type: ignore[arg-type]
     arguments = [dims.as_dim(dim) for dim in program.arguments]
-    run_module(module, [*[by_name[t.value.name] for t in task.inputs], *outputs, *scratch, *arguments])
-    for output, right in zip(outputs, expected, strict=True):
+    run_module(
+        module, [*[by_name[t.value.name] for t in task.inputs], *[memory for memory, _ in placed], *scratch, *arguments]
+    )
+    for (_, output), right in zip(placed, expected, strict=True):
         np.testing.assert_allclose(
             output.astype(np.float64), np.asarray(right).astype(np.float64), rtol=tolerance, atol=tolerance
         )
