@@ -43,6 +43,14 @@ def test_a_barrier_of_the_warp_orders_its_threads_only():
         run(body.replace("XX", "63 - t"))
 
 
+def test_parts_of_a_warp_meet_by_their_masks():
+    meet = 'call("cuda.syncwarp", u32(65535) if t % 32 < 16 else u32(4294901760), type=None)'
+    body = f"s: f32[64] @ shared\ns[t] = cast(t, f32)\n{meet}\np[t] = s[XX]"
+    assert run(body.replace("XX", "t // 16 * 16 + 15 - t % 16"))[:3] == [15, 14, 13]
+    with pytest.raises(DataRace):
+        run(body.replace("XX", "t // 32 * 32 + 31 - t % 32"))
+
+
 def test_named_barriers_order_the_threads_that_come_to_them():
     body = f"s: f32[64] @ shared\nif t < 32:\n    s[t] = 5.0\n    {named(1, 64, 'arrive')}\nelse:\n"
     body += f"    {named(1, 64)}\n    p[t] = s[t - 32]"

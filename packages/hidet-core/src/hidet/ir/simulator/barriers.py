@@ -77,13 +77,13 @@ class Barriers:
             self._wave.clocks.join_rows(site.agents.reshape(-1, WARP), site.tick())
             return
         targets = []
-        for warp in np.unique(warps):
-            members = warps == warp
-            mask = int(masks[members][0])
+        pairs = np.unique(np.stack([warps, masks.astype(np.int64)]), axis=1)
+        for warp, mask in ((int(warp), int(mask)) for warp, mask in pairs.T):
+            members = (warps == warp) & (masks == mask)
             block_warps = -(-site.team.threads // WARP)
-            present = min(WARP, site.team.threads - int(warp) % block_warps * WARP)
+            present = min(WARP, site.team.threads - warp % block_warps * WARP)
             expected = (mask & ((1 << present) - 1)).bit_count()
-            targets.append(self._arrive(site, ("warp", int(warp), mask), site.agents[members], expected, True))
+            targets.append(self._arrive(site, ("warp", warp, mask), site.agents[members], expected, True))
         yield from self._wait(targets, "its warp")
 
     def _arrive(
