@@ -21,7 +21,7 @@ None for an output that nobody asks for (`emitter.node.is_wanted`). It raises a 
     random, loss               random numbers, losses
     recurrent, attention       LSTM, GRU, RNN; attention and its caches
     linear_algebra, text       matrices as a whole, Einsum; strings, n-grams
-    ml, trees                  domain ai.onnx.ml
+    ml, trees, contrib         domains ai.onnx.ml and com.microsoft
     control                    branches and loops
     sequence                   sequences and optional values
     selection                  results whose number depends on data
@@ -58,6 +58,7 @@ FAMILIES = (
     "linear_algebra",
     "ml",
     "trees",
+    "contrib",
     "text",
     "recurrent",
     "attention",

@@ -24,7 +24,7 @@ def handlers() -> Mapping[Key, Handler]:
     return {
         ("QuantizeLinear", 10): _quantize,
         ("DequantizeLinear", 10): _dequantize,
-        ("DynamicQuantizeLinear", 11): _dynamic_quantize,
+        ("DynamicQuantizeLinear", 11): dynamic_quantize,
         ("MatMulInteger", 10): _integer_product,
         ("QLinearMatMul", 10): _quantized_product,
         ("ConvInteger", 10): _integer_conv,
@@ -81,7 +81,7 @@ def _like(e: Emitter, zero: Value | None, scale: Value) -> Value | None:
     return e.reshape(zero, scale.tensor.shape) if zero is not None and is_one else zero
 
 
-def _dynamic_quantize(e: Emitter, x: Value) -> tuple[Value, Value, Value]:
+def dynamic_quantize(e: Emitter, x: Value) -> tuple[Value, Value, Value]:
     """Scale and zero point make 0 and the extremes of x codes of u8 (ONNX operator specification)."""
     dtype = x.tensor.dtype
     nothing = e.constant(0, dtype)
