@@ -128,6 +128,33 @@ def test_tensors_that_do_not_fit_are_refused_and_later_calls_work(add, replace, 
     assert arguments[2].tolist() == [2, 2, 2]
 
 
+def test_kinds_of_tensors_may_change_from_call_to_call(add):
+    good = [torch.ones(3), torch.ones(3), torch.zeros(3)]
+    for _ in range(3):
+        add(*good)
+    for wrong in (
+        torch.zeros(4),
+        torch.zeros(3).double(),
+        torch.zeros(6)[::2],
+        torch.zeros(3, requires_grad=True),
+        1.0,
+    ):
+        for place in range(3):
+            arguments = list(good)
+            arguments[place] = wrong
+            with pytest.raises(hidet.HidetError, match=f"argument {'abc'[place]} of launch|got a float|gradient"):
+                add(*arguments)
+    negated = torch._neg_view(torch.ones(3))
+    with pytest.raises(LaunchError, match="argument a of launch"):
+        add(negated, *good[1:])
+    c = np.zeros(3, np.float32)
+    add(good[0], good[1].numpy(), c)
+    assert c.tolist() == [2, 2, 2]
+    with torch.no_grad():
+        add(torch.ones(3, requires_grad=True), *good[1:])
+    assert good[2].tolist() == [2, 2, 2]
+
+
 def test_what_is_only_read_may_be_read_only(add):
     c = np.zeros(3, np.float32)
     add(read_only(np.ones(3, np.float32)), np.ones(3, np.float32), c)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -68,6 +68,12 @@ class CheckedAdapter(TensorAdapter, Protocol):
     def outline(self, tensor: Any) -> Hashable:
         """Equal for two plain contiguous tensors only if `describe` is; None for all others, which are described at
         each call. Quicker than `signature`."""
+
+    def guard(self, tensors: Sequence[Any]) -> Callable[..., bool] | None:
+        """A test whether other tensors, passed one by one, have outlines equal to those of these, which are not None.
+
+        It may say no where they are. None where the library has nothing quicker than outlines.
+        """
 
     def describe(self, tensor: Any) -> TensorFacts:
         """What a call checks. LaunchError for a tensor that must not be passed to compiled code."""
@@ -146,6 +152,10 @@ class NumpyAdapter:
         """What `describe` looks at, of arrays that are contiguous."""
         flags = tensor.flags
         return (tensor.dtype, tensor.shape, flags.writeable) if flags.c_contiguous and flags.aligned else None
+
+    def guard(self, tensors: Sequence[Any]) -> Callable[..., bool] | None:
+        """None."""
+        return None
 
     def describe(self, tensor: Any) -> TensorFacts:
         """Arrays whose elements do not lie at multiples of their size, such as fields of records, are not readable."""

@@ -6,10 +6,11 @@ import ctypes
 import struct
 import sys
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hidet import dtypes
-from hidet.errors import DTypeError, LaunchError, suggestion
+from hidet.errors import DTypeError, HidetError, LaunchError, suggestion
 from hidet.ir.func import Module
 from hidet.runtime.adapter import CheckedAdapter, TensorFacts, adapter_for
 from hidet.runtime.bounds import BoundsChecks
@@ -20,6 +21,17 @@ MAX_KNOWN = 256
 """Kinds of arguments that need no second check."""
 
 _NOT_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, type(None))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _QuickCheck:
+    """Tensors of the kinds of an earlier call, told by one test. places: which arguments are tensors."""
+
+    guard: Callable[..., bool]
+    places: tuple[int, ...]
+    pointer: Callable[[Any], int]
+    stream_of: Callable[[Any], int]
+    sizes: tuple[int, ...]
 
 
 class CompiledFunction:
@@ -57,6 +69,7 @@ class CompiledFunction:
         self._adapters: dict[type, CheckedAdapter] = {}
         self._known: dict[Hashable, tuple[int, ...]] = {}
         self._last: tuple[list[Hashable], tuple[int, ...]] | None = None
+        self._quick: _QuickCheck | None = None
 
     @property
     def name(self) -> str:
@@ -73,27 +86,15 @@ class CompiledFunction:
             raise LaunchError(
                 f"{self.name} takes {len(self._is_memory)} arguments ({names}), got {len(arguments)}",
             )
-        values: list[Any] = []
-        kinds: list[Hashable] = []
-        held: list[Any] = []
-        stream = 0
-        for argument, is_memory in zip(arguments, self._is_memory, strict=True):
-            if is_memory:
-                adapter = self._adapters.get(type(argument))
-                if adapter is None:
-                    adapter, argument = self._converted(argument)
-                    held.append(argument)
-                kinds.append(adapter.outline(argument))
-                values.append(adapter.pointer(argument))
-                if self._has_streams and not stream:
-                    stream = adapter.stream_of(argument)
-            else:
-                values.append(argument)
-                if self._with_numbers:
-                    kinds.append(argument)
-        # Comparing with the call before is quicker than hashing.
-        last = self._last
-        sizes = last[1] if last is not None and last[0] == kinds else self._sizes(arguments, kinds)
+        quick = self._quick
+        if quick is not None and quick.guard(*[arguments[place] for place in quick.places]):
+            values = list(arguments)
+            for place in quick.places:
+                values[place] = quick.pointer(values[place])
+            sizes = quick.sizes
+            stream = quick.stream_of(arguments[quick.places[0]]) if self._has_streams else 0
+        else:
+            values, sizes, stream, _held = self._bind(arguments)
         if self._has_truths:
             self._check_numbers(arguments)
         owner = None
@@ -116,6 +117,37 @@ class CompiledFunction:
             self._bounds.verify(sizes[-1], stream)
             del owner  # kept the words alive until they were read
         return None if self._result is None else self._result.unpack_from(table, len(table) - 8)[0]
+
+    def _bind(self, arguments: tuple[Any, ...]) -> tuple[list[Any], tuple[int, ...], int, list[Any]]:
+        """Values for the table, extents, the stream, and what must live as long as the call."""
+        values: list[Any] = []
+        kinds: list[Hashable] = []
+        held: list[Any] = []
+        adapters: list[CheckedAdapter] = []
+        stream = 0
+        for argument, is_memory in zip(arguments, self._is_memory, strict=True):
+            if is_memory:
+                adapter = self._adapters.get(type(argument))
+                if adapter is None:
+                    adapter, argument = self._converted(argument)
+                    held.append(argument)
+                adapters.append(adapter)
+                kinds.append(adapter.outline(argument))
+                values.append(adapter.pointer(argument))
+                if self._has_streams and not stream:
+                    stream = adapter.stream_of(argument)
+            else:
+                values.append(argument)
+                if self._with_numbers:
+                    kinds.append(argument)
+        # Comparing with the call before is quicker than hashing.
+        last = self._last
+        if last is not None and last[0] == kinds:
+            return values, last[1], stream, held
+        sizes = self._sizes(arguments, kinds)
+        if not held and not self._with_numbers and None not in kinds:
+            self._quick = _quick_check(arguments, self._is_memory, adapters, sizes)
+        return values, sizes, stream, held
 
     def _converted(self, argument: Any) -> tuple[CheckedAdapter, Any]:
         """The adapter of a tensor whose type is new, or foreign to all libraries, and the tensor in that library."""
@@ -145,9 +177,16 @@ class CompiledFunction:
 
     def _check(self, arguments: tuple[Any, ...]) -> tuple[int, ...]:
         facts: list[TensorFacts | None] = []
-        for argument, is_memory in zip(arguments, self._is_memory, strict=True):
-            adapter, tensor = self._converted(argument) if is_memory else (None, None)
-            facts.append(None if adapter is None else adapter.describe(tensor))
+        for argument, parameter in zip(arguments, self.signature.given, strict=True):
+            if not parameter.is_memory:
+                facts.append(None)
+                continue
+            try:
+                adapter, tensor = self._converted(argument)
+                facts.append(adapter.describe(tensor))
+            except HidetError as error:
+                error.message = f"argument {parameter.name} of {self.name}: {error.message}"
+                raise
         self._check_numbers(arguments)
         return self.signature.sizes_of(facts, arguments, self._device)
 
@@ -156,6 +195,22 @@ class CompiledFunction:
         for parameter, argument in zip(self.signature.given, arguments, strict=True):
             if not parameter.is_memory:
                 _check_number(self.name, parameter, argument)
+
+
+def _quick_check(
+    arguments: tuple[Any, ...],
+    is_memory: tuple[bool, ...],
+    adapters: list[CheckedAdapter],
+    sizes: tuple[int, ...],
+) -> _QuickCheck | None:
+    """A quick check for further calls; None where no single library has one for all tensors."""
+    places = tuple(place for place, flag in enumerate(is_memory) if flag)
+    if not places or any(adapter is not adapters[0] for adapter in adapters):
+        return None
+    guard = adapters[0].guard([arguments[place] for place in places])
+    if guard is None:
+        return None
+    return _QuickCheck(guard, places, adapters[0].pointer, adapters[0].stream_of, sizes)
 
 
 def _check_number(function: str, parameter: Parameter, argument: Any) -> None:

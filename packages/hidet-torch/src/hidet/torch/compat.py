@@ -23,6 +23,21 @@ def current_stream(device: int) -> int:
     return int(torch._C._cuda_getCurrentRawStream(device))
 
 
+def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
+    """A test of other tensors, passed one by one, for the types, dtypes, sizes, strides, devices and pending operations
+    of these: what dynamo's guards do, in one call. None where this torch has it not."""
+    try:
+        guards = torch._C._dynamo.guards.TensorGuards(
+            *tensors,
+            dynamic_dims_sizes=[list(tensor.shape) for tensor in tensors],  # type: ignore[misc]  # torch's stub is wrong
+            dynamic_dims_strides=[list(tensor.stride()) for tensor in tensors],  # type: ignore[misc]  # as above
+        )
+    except (AttributeError, TypeError, RuntimeError, SystemError):
+        return None
+    check: Callable[..., bool] = guards.check
+    return check
+
+
 def mark_boxed(function: object) -> None:
     """Tell torch that a callable takes its arguments in a list, which it may clear.
 

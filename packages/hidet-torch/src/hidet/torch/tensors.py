@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import Any
 
@@ -126,6 +126,11 @@ class TorchAdapter:
         if not is_plain or tensor.is_conj() or (device < 0 and not tensor.is_cpu):
             return None
         return tensor.dtype, tensor.shape, device
+
+    @staticmethod
+    def guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
+        """torch's own test of several tensors at once."""
+        return compat.tensor_guard(tensors)
 
     @staticmethod
     def describe(tensor: torch.Tensor) -> TensorFacts:
