@@ -198,3 +198,24 @@ def test_products_of_singles_compile_without_spills() -> None:
 
 def test_convolutions_with_filters_of_one_pixel_are_products() -> None:
     runs_right(PIXELS, "cuda.matmul", 8e-3)
+
+
+CHAIN = """
+graph g(%x: f16[130, 130], %y: f16[130, 130], %s: f16[]):
+  %0: f16[130, 130] = add(%x, %y)
+  %1: f16[130, 130] = relu(%0)
+  %2: f16[130, 130] = mul(%1, %s)
+  return %2
+"""
+
+
+def test_chains_are_right_to_the_last_element() -> None:
+    runs_right(CHAIN, "cuda.elementwise", 2e-3)
+
+
+def test_chains_read_and_write_16_bytes() -> None:
+    (step,) = tasks(CHAIN)
+    wide, narrow = CudaTarget("sm_80").sources(step.program.module)
+    assert "*(Lanes<f16, 8>*)" in wide.text
+    assert "Lanes" not in narrow.text
+    compiles(CHAIN, "sm_80", "sm_80")

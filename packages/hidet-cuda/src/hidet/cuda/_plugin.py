@@ -40,6 +40,13 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="matrix products, of 16-bit floats on tensor cores",
         ),
         ScheduleSpec(
+            name="cuda.elementwise",
+            ops=("elementwise",),
+            targets=("cuda",),
+            load="hidet.cuda.schedules.elementwise:ElementwiseRule",
+            doc="element-wise chains over tensors that lie alike, 16 bytes a thread and access",
+        ),
+        ScheduleSpec(
             name="cuda.fold",
             ops=(
                 *("sum", "prod", "mean", "amax", "amin", "any", "all", "count_nonzero", "norm", "logsumexp"),

@@ -35,6 +35,8 @@ _LONG = 4096
 """Elements from which a block shares them, if there are few results."""
 _FEW = 1024
 _MANY = 1 << 14
+_HUGE = 1 << 18
+"""Elements from which a block of all threads it can have shares them."""
 """Results from which one thread each keeps the device busy."""
 
 
@@ -65,7 +67,7 @@ def lanes_for(task: Task, stage: Compute) -> int:
     if longest < _LEAST:
         return 1
     if longest >= _LONG and results < _FEW:
-        return _BLOCK
+        return _BLOCK if longest < _HUGE else 4 * _BLOCK
     is_along = any(_is_contiguous(task, node) for node in reductions)
     return _WARP if is_along or results < _MANY else 1
 
