@@ -1,8 +1,8 @@
 """Element-wise chains over tensors that lie alike: 16 bytes a thread and access.
 
 Tensors whose elements lie in the order of the result's are walked as one axis; operands that are the same everywhere
-are read once a thread. A program has two kernels: one for addresses that are multiples of 16 bytes, and the plain one of an
-element a thread. Which one runs is decided when it is called, because views may start anywhere.
+are read once a thread. A program has two kernels: one for addresses that are multiples of 16 bytes, and the plain one
+of an element a thread. Which one runs is decided when it is called, because views may start anywhere.
 """
 
 from __future__ import annotations
