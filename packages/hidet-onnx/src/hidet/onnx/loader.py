@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hidet.errors import ImportFailed
 from hidet.onnx.tensors import DataFolder
+from hidet.onnx.wire import MIN_BYTES, Malformed, without_weights
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, ModelProto
@@ -34,7 +36,8 @@ class LoadedModel:
 
 
 def load_model(source: str | os.PathLike[str] | bytes | ModelProto) -> LoadedModel:
-    """Read a model. External data are not read, only where they lie is remembered.
+    """Read a model. Data of large weights are not read, only where they lie is remembered: in the model's file, or in
+    files beside it.
 
     Raises ImportFailed for a missing or damaged file and for one that is no ONNX model.
     """
@@ -46,10 +49,25 @@ def load_model(source: str | os.PathLike[str] | bytes | ModelProto) -> LoadedMod
         return _loaded(_parse(bytes(source), "the model's bytes"), None)
     path = Path(source)
     try:
-        data = path.read_bytes()
+        data = _read(path)
     except OSError as error:
         raise ImportFailed(f"model file {path} cannot be read: {error.strerror or error}") from error
     return _loaded(_parse(data, f"model file {path}"), path)
+
+
+def _read(path: Path) -> bytes:
+    """A file's message without the data of large weights; the whole file where it is not understood."""
+    if path.stat().st_size < MIN_BYTES:
+        return path.read_bytes()
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as data,
+    ):
+        try:
+            return without_weights(data, path.name)
+        except Malformed:
+            return bytes(data)
 
 
 def _parse(data: bytes, what: str) -> ModelProto:
@@ -74,7 +92,7 @@ def _loaded(model: ModelProto, path: Path | None) -> LoadedModel:
         if not 1 <= version < 2**31:
             raise ImportFailed(f"the model asks for version {version} of operator set {domain or 'ai.onnx'!r}")
     functions = {(canonical_domain(f.domain), f.name, f.overload): f for f in model.functions}
-    folder = DataFolder(None if path is None else path.parent)
+    folder = DataFolder() if path is None else DataFolder(path.parent, path)
     return LoadedModel(model, opsets, functions, folder, None if path is None else str(path))
 
 

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """Where a model's external data lie: the model's folder; None for a model that came without a file."""
+    """Where a model's external data lie: the model's folder; None for a model that came without a file.
+
+    model: the model's own file, in which the data of large weights stay.
+    """
 
     path: Path | None = None
+    model: Path | None = None
 
     def file(self, location: str, tensor: str) -> Path:
         """The file that `location` names. ImportFailed when it is missing, or leaves the model's folder.
@@ -31,6 +35,8 @@ class DataFolder:
                 f"tensor {tensor!r} has its data in file {location!r}, but the model was not read from a file",
                 hint="pass the path of the model, or onnx.load it with its external data",
             )
+        if self.model is not None and location == self.model.name:
+            return self.model
         if not location or "\0" in location or os.path.isabs(location) or Path(location).drive:
             raise ImportFailed(f"tensor {tensor!r} has its data in {location!r}: expected a path relative to the model")
         root = self.path.resolve()
