@@ -53,6 +53,10 @@ class Contents:
             self._known[value] = found
         return self._known[value]
 
+    def learn(self, value: Value, elements: Any) -> None:
+        """Remember the elements of a value, sizes that were read back."""
+        self._known[value] = elements
+
     def _find(self, value: Value) -> Any | None:
         if not isinstance(value.type, TensorType):
             return None

@@ -60,12 +60,16 @@ class ValueNeeded(ImportFailed):
 
 
 class Emitter:
-    """Writes nodes into `builder`. `node` are facts about the ONNX node being imported."""
+    """Writes nodes into `builder`. `node` are facts about the ONNX node being imported.
 
-    def __init__(self, builder: GraphBuilder, contents: Contents) -> None:
+    reads_sizes: whether sizes that data decide may be read back while the model runs.
+    """
+
+    def __init__(self, builder: GraphBuilder, contents: Contents, *, reads_sizes: bool = False) -> None:
         self.builder = builder
         self.known = contents
         self.node = NodeFacts()
+        self.reads_sizes = reads_sizes
         self._constants: dict[tuple[DType, type, str], Value] = {}
         self._random_inputs: tuple[Value, Value] | None = None
         self._random_nodes = 0
@@ -163,6 +167,26 @@ class Emitter:
         """The elements of an integer tensor with at most one axis. ValueNeeded when they are not known."""
         array = self.array_of(value, what)
         return tuple(item if isinstance(item, DimExpr) else int(item) for item in array.reshape(-1))
+
+    def sizes(self, value: Value, what: str) -> tuple[Dim, ...]:
+        """As `dims`; sizes that are not known are read back when the model runs, and are symbols of at least 0."""
+        if not self.reads_sizes or self.known.of(value) is not None:
+            return self.dims(value, what)
+        count = value.tensor.shape[0] if value.tensor.rank == 1 else 1
+        if value.tensor.rank > 1 or not isinstance(count, int):
+            raise self.value_needed(value, what)
+        import numpy
+
+        symbols = tuple(self.builder.fresh_size() for _ in range(count))
+        self.emit_all("read_sizes", (self.cast(value, dtypes.i64),), {"defines": symbols})
+        array = numpy.empty(count, object)
+        array[:] = symbols
+        self.known.learn(value, array.reshape(tuple(value.tensor.shape)))
+        return symbols
+
+    def is_known(self, *values: Value) -> bool:
+        """Whether the elements of all these are known while importing."""
+        return all(self.known.of(value) is not None for value in values)
 
     def one_dim(self, value: Value, what: str) -> Dim:
         """The only element of an integer tensor. ImportFailed when it has another number of elements."""

@@ -64,17 +64,19 @@ def import_model(
     shapes: Mapping[str, Sequence[Dim] | ArgumentType] | None = None,
     values: Mapping[str, Any] | None = None,
     must_bind: bool = False,
+    reads_sizes: bool = True,
 ) -> ImportedModel:
     """Translate a model.
 
     shapes: shapes of inputs by name, or their types, in place of declared ones. values: elements of inputs by name,
     numpy arrays, which are built into the graph where an operator needs to know them. must_bind: build in all of
-    `values`.
+    `values`. reads_sizes: sizes that depend on data are read while the model runs, where the operator allows it,
+    instead of asking for values.
     Raises ImportFailed for a damaged model, UnsupportedOp with the whole list of operators that are not known, and
     `ValueNeeded` when elements must be known that are not.
     """
     require_supported(model)
-    return _Importer(model, ctx, shapes or {}, values or {}, must_bind).run()
+    return _Importer(model, ctx, shapes or {}, values or {}, must_bind, reads_sizes).run()
 
 
 @dataclass(slots=True)
@@ -151,6 +153,7 @@ class _Importer:
         shapes: Mapping[str, Sequence[Dim] | ArgumentType],
         values: Mapping[str, Any],
         must_bind: bool,
+        reads_sizes: bool,
     ) -> None:
         self.model = model
         self.ctx = ctx
@@ -161,7 +164,8 @@ class _Importer:
         self.sizes = SizeNames()
         self.builder = GraphBuilder(ctx.registry.operators, identifier(model.proto.graph.name) or "main")
         self.given: dict[Value, Any] = {}
-        self.emitter = Emitter(self.builder, Contents(self.builder.constants, self.given))
+        contents = Contents(self.builder.constants, self.given)
+        self.emitter = Emitter(self.builder, contents, reads_sizes=reads_sizes)
         self.opsets: Mapping[str, int] = model.opsets
         self.attributes: Mapping[str, AttributeProto] = {}
 

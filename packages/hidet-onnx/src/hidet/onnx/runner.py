@@ -64,7 +64,7 @@ class OnnxRunner:
         self.outputs: tuple[str, ...] = tuple(entry.name for entry in proto.output)
         self._is_general = True
         try:
-            self._programs = (self._compile({}, {}),)
+            self._programs = (self._compile({}, {}, reads_sizes=False),)
         except (ValueNeeded, UnknownShape):
             self._is_general = False
 
@@ -125,8 +125,10 @@ class OnnxRunner:
         declared = {entry.name: entry.type for entry in self._model.proto.graph.input}
         return {name: type_of_argument(declared[name], value, name) for name, value in arrays.items()}
 
-    def _compile(self, types: Mapping[str, ArgumentType], values: Mapping[str, Any]) -> _Program:
-        imported = import_model(self._model, self._ctx, shapes=types, values=values)
+    def _compile(
+        self, types: Mapping[str, ArgumentType], values: Mapping[str, Any], reads_sizes: bool = True
+    ) -> _Program:
+        imported = import_model(self._model, self._ctx, shapes=types, values=values, reads_sizes=reads_sizes)
         compiled = compile_graph(imported.graph, self._ctx)
         return _Program(imported, compiled, {name: values[name].copy() for name in imported.bound}, types)
 

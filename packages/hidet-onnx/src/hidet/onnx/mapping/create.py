@@ -11,6 +11,7 @@ from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Value
 from hidet.onnx.emitter import MAX_BYTES, Emitter
 from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping.measured import measured_range
 from hidet.onnx.value_types import dtype_of
 
 
@@ -49,7 +50,7 @@ def _constant(e: Emitter, **attributes: Any) -> Value:
 
 def _constant_of_shape(e: Emitter, shape: Value, value: Any = None) -> Value:
     """Zeros of type f32 without `value`, which is a tensor of one element."""
-    extents = e.dims(shape, "the shape")
+    extents = e.sizes(shape, "the shape")
     require_size(e, extents, 1)
     if value is None:
         return e.emit("full", shape=extents, value=0.0, dtype=dtypes.f32)
@@ -76,6 +77,8 @@ def _range(e: Emitter, start: Value, limit: Value, delta: Value, stash_type: int
     if not dtype_of(stash_type).is_float:
         raise ImportFailed(f"Range: stash_type is {dtype_of(stash_type)}, expected a floating-point type")
     dtype = start.tensor.dtype
+    if e.reads_sizes and not e.is_known(start, limit, delta):
+        return measured_range(e, start, limit, delta, dtype)
     first, stop, step = (
         e.number(value, what) for value, what in ((start, "start"), (limit, "limit"), (delta, "delta"))
     )

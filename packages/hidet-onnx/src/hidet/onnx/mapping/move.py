@@ -11,6 +11,7 @@ from hidet.graph import Value
 from hidet.onnx.emitter import Emitter
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.mapping.create import require_size
+from hidet.onnx.mapping.measured import measured_bounds
 from hidet.onnx.mapping.shape import normal_axis
 
 _REDUCTIONS = {"none": None, "add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
@@ -99,6 +100,13 @@ def _slice_by_inputs(
 ) -> Value:
     chosen = None if axes is None else e.ints(axes, "the axes")
     strides = None if steps is None else e.ints(steps, "the steps")
+    if e.reads_sizes and not e.is_known(starts, ends) and all(step > 0 for step in strides or ()):
+        count = starts.tensor.shape[0]
+        if chosen is None and isinstance(count, int):
+            chosen = tuple(range(count))
+        if chosen is not None:
+            places = tuple(_axis(e, axis, x) for axis in chosen)
+            return _slice(e, x, *measured_bounds(e, x, starts, ends, places), places, strides)
     return _slice(e, x, e.dims(starts, "the starts"), e.dims(ends, "the ends"), chosen, strides)
 
 
@@ -170,7 +178,7 @@ def _pad(e: Emitter, x: Value, pads: Sequence[Dim], mode: str, value: float | in
 
 
 def _tile(e: Emitter, x: Value, repeats: Value) -> Value:
-    counts = e.dims(repeats, "the repeats")
+    counts = e.sizes(repeats, "the repeats")
     if len(counts) != x.tensor.rank or any(isinstance(count, int) and count < 0 for count in counts):
         raise ImportFailed(f"Tile of {x.type} by {list(map(str, counts))}: expected one count an axis, none below 0")
     require_size(e, tuple(n * m for n, m in zip(x.tensor.shape, counts, strict=True)), x.tensor.dtype.nbytes)

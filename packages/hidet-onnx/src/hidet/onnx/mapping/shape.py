@@ -11,6 +11,7 @@ from hidet.graph import Value
 from hidet.onnx.emitter import Emitter, ValueNeeded
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.mapping.create import require_size
+from hidet.onnx.mapping.measured import measured_shape
 
 
 def handlers() -> Mapping[Key, Handler]:
@@ -41,6 +42,8 @@ def _reshape_by_attribute(e: Emitter, x: Value, shape: Sequence[int]) -> Value:
 
 
 def _reshape(e: Emitter, x: Value, shape: Value, allowzero: int = 0) -> Value:
+    if e.reads_sizes and not e.is_known(shape):
+        return e.reshape(x, measured_shape(e, x, shape, bool(allowzero)))
     return reshape(e, x, e.dims(shape, "the shape"), bool(allowzero))
 
 
@@ -128,7 +131,7 @@ def _transpose(e: Emitter, x: Value, perm: Sequence[int] | None = None) -> Value
 
 def _expand(e: Emitter, x: Value, shape: Value) -> Value:
     """Both ways: extents of 1 in `shape` keep those of the input."""
-    target = e.dims(shape, "the shape")
+    target = e.sizes(shape, "the shape")
     require_size(e, target, x.tensor.dtype.nbytes)
     rank = max(x.tensor.rank, len(target))
     old = (1,) * (rank - x.tensor.rank) + tuple(x.tensor.shape)
