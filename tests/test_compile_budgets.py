@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
 from hidet import dtypes
 from hidet.context import CompileContext, make_context
+from hidet.cpu.arch import host_arch
+from hidet.cpu.codegen import emit_module
+from hidet.cpu.schedules import gemm_tile
 from hidet.driver import compile_graph
-from hidet.graph import Graph, GraphBuilder, TensorType, Value
+from hidet.graph import Graph, GraphBuilder, TensorType, Value, builder
 from hidet.graph.verify import verify_graph
+from hidet.ir.structural import structural_hash
 from hidet.passes.graph.fuse import fuse
-from hidet.passes.manager import run_graph_passes
+from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.schedule import select, units
 from hidet.schedule.host import build_host_program
 from hidet.schedule.select import select_schedules
+from hidet.schedule.shared import split_shared
+from hidet.schedule.task import Task
 
 WIDTH, HEADS, TOKENS = 32, 4, 12
 
@@ -116,6 +123,70 @@ def _stages(ctx: CompileContext, layers: int) -> dict[str, int]:
         "select": _calls_of_python(lambda: select_schedules(tasks, ctx)),
         "host": _calls_of_python(lambda: build_host_program(scheduled, "main")),
     }
+
+
+def test_the_compilers_own_work_on_a_node_stays_small(ctx: CompileContext) -> None:
+    """A call of a Python function takes about a sixth of a microsecond, and a node may take 100."""
+    _stages(ctx, 1)
+    small, large = _stages(ctx, 4), _stages(ctx, 12)
+    added = len(_transformer(ctx, 12).nodes) - len(_transformer(ctx, 4).nodes)
+    calls = {stage: (large[stage] - small[stage]) / added for stage in large}
+    assert sum(calls.values()) < 450, calls
+
+
+def _calls_of_kernels(ctx: CompileContext) -> dict[str, list[int]]:
+    """Calls from a task to LLVM text, of each distinct kernel of a model and its preparation, by kind."""
+    optimized = run_graph_passes(_transformer(ctx, 1), ctx)
+    assert optimized.prepare is not None
+    calls: dict[str, list[int]] = {"injective": [], "template": []}
+    for part in (optimized, optimized.prepare.graph):
+        for task in {task.key: task for task in fuse(part, ctx).tasks}.values():
+
+            def work(task: Task = task) -> None:
+                (unit, *_) = split_shared(select._schedule(task, ctx, [])[1].module)
+                structural_hash(unit)
+                emit_module(run_program_passes(unit, ctx), host_arch())
+
+            work()  # what templates have in common is made once a process
+            calls["injective" if task.anchor is None else "template"].append(_calls_of_python(work))
+    return calls
+
+
+def test_a_kernel_costs_few_calls_of_python(ctx: CompileContext) -> None:
+    """3 ms an injective kernel and 15 ms one of a template, at 0.15 to 0.2 us a call."""
+    calls = _calls_of_kernels(ctx)
+    assert len(calls["template"]) >= 4
+    assert max(calls["template"]) < 40_000, calls
+    assert sum(calls["injective"]) / len(calls["injective"]) < 25_000, calls
+
+
+def test_templates_of_tiles_are_made_once_a_process(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = fuse(run_graph_passes(_transformer(ctx, 1), ctx), ctx)
+    first = select_schedules(tasks, ctx)
+    monkeypatch.setattr(gemm_tile, "_tile_function", lambda *_: pytest.fail("a tile was made again"))
+    assert select_schedules(tasks, ctx).hashes == first.hashes
+
+
+def test_an_operator_is_defined_once_for_all_passes(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    optimized = run_graph_passes(_transformer(ctx, 2), ctx)
+    defined = []
+    define = builder.define_node
+    monkeypatch.setattr(builder, "define_node", lambda *question: (defined.append(question), define(*question))[1])
+    again = run_graph_passes(_transformer(ctx, 2), ctx)
+    assert not defined
+    assert [node.definition for node in again.nodes] == [node.definition for node in optimized.nodes]
+
+
+@pytest.mark.usefixtures("a_module_a_kernel")
+def test_a_warm_start_of_a_large_graph_reads_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIDET_CACHE_DIR", str(tmp_path))
+    ctx = make_context("cpu", {"threads": 1})
+    assert compile_graph(_transformer(ctx, 2), ctx).report().cached_modules == 0
+    before = ctx.cache.status()
+    report = compile_graph(_transformer(ctx, 2), ctx).report()
+    after = ctx.cache.status()
+    assert report.cached_modules == report.modules > 4
+    assert (after.hits - before.hits, after.misses - before.misses) == (1, 0)
 
 
 def test_work_grows_no_faster_than_the_model(ctx: CompileContext) -> None:

@@ -206,7 +206,7 @@ def full(builder: GraphBuilder, shape: Sequence[Dim], value: float | int | bool,
 
 def rebuild_node(node: Node, mapping: Mapping[Value, Value]) -> Node:
     """The node reading mapped inputs; the same object when none is mapped. Types of inputs must stay equal."""
-    if not any(v in mapping for v in node.inputs if v is not None):
+    if not mapping or mapping.keys().isdisjoint(node.inputs):
         return node
     inputs = tuple(mapping.get(v, v) if v is not None else None for v in node.inputs)
     return Node(node.op, inputs, node.attrs, node.outputs, node.loc, node.definition)

@@ -92,7 +92,7 @@ def _define(value: Value, defined: set[Value], symbols: dict[str, Symbol], where
 def _check_node(node: Node, defined: set[Value], redefine: bool) -> None:
     try:
         node.op.check_inputs(len(node.inputs))
-        if node.op.attrs(node.attrs) != node.attrs:
+        if list(node.attrs) != [a.name for a in node.op.attributes] and node.op.attrs(node.attrs) != node.attrs:
             raise VerifyError("attributes are incomplete: take them from OperatorSpec.attrs")
         for name, value in zip(node.op.inputs, node.inputs, strict=False):
             if value is None and not name.endswith(("?", "*")):

@@ -110,8 +110,9 @@ class _Walk:
         self.handed_out = _handed_out(graph)
 
     def run(self, rules: Mapping[str, Sequence[Rule]], for_all: Sequence[Rule]) -> Graph:
+        fitting = {name: (*own, *for_all) for name, own in rules.items()}
         for original in self.graph.nodes:
-            new = self._replacement(original, (*rules.get(original.op.name, ()), *for_all))
+            new = self._replacement(original, fitting.get(original.op.name, for_all))
             if new is None:
                 self.rewriter.keep(original)
             else:
@@ -123,8 +124,11 @@ class _Walk:
         if len(original.outputs) != 1 or not rules:
             return None
         site = Site(rebuild_node(original, self.rewriter.mapping), self)
-        made = (rule(site) for rule in rules)
-        return next((new for new in made if new is not None and _same_kind(new, original.outputs[0])), None)
+        for rule in rules:
+            new = rule(site)
+            if new is not None and _same_kind(new, original.outputs[0]):
+                return new
+        return None
 
 
 def _same_kind(a: Value, b: Value) -> bool:

@@ -9,12 +9,12 @@ from hidet.graph.types import TensorType
 
 def depends_on_sizes(node: Node) -> bool:
     """Whether a symbolic size is among a node's attributes, or is an extent or stride of a result."""
-    return _has_symbols(tuple(node.attrs.values())) or any(_has_symbols(value.type) for value in node.outputs)
+    return any(_has_symbols(value.type) for value in node.outputs) or _has_symbols(tuple(node.attrs.values()))
 
 
 def _has_symbols(thing: object) -> bool:
     if isinstance(thing, tuple):
         return any(map(_has_symbols, thing))
     if isinstance(thing, TensorType):
-        return _has_symbols(thing.shape) or _has_symbols(thing.strides)
+        return DimExpr in map(type, thing.shape) or (thing.strides is not None and DimExpr in map(type, thing.strides))
     return isinstance(thing, DimExpr)

@@ -41,11 +41,7 @@ class SplitPrepare:
         stays: set[Node] = set()
         outputs = set(graph.outputs)
         for node in graph.nodes:
-            if (
-                not may_be_prepared(node)
-                or any(v in outputs for v in node.outputs)
-                or not all(v in steady for v in node.values)
-            ):
+            if not steady.issuperset(node.values) or not outputs.isdisjoint(node.outputs) or not may_be_prepared(node):
                 continue
             steady.update(node.outputs)
             add_node(node, places)
