@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +17,12 @@ from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.print_format import python_format
 from hidet.ir.simulator.evaluate import Evaluation, undefined
+from hidet.ir.simulator.fork import Exits, run_sides
 from hidet.ir.simulator.lanes import NOBODY, Lanes, everyone, merge, spread
 from hidet.ir.simulator.meaning import Site
-from hidet.ir.simulator.memory import Memory, Pointers, RowError, View, pick_value, put_value, take_value
+from hidet.ir.simulator.memory import Memory, Pointers, RowError, View, pick_value, put_value
 from hidet.ir.simulator.report import statement_text
-from hidet.ir.simulator.strand import POLL, Steps, Strand, Wait
+from hidet.ir.simulator.strand import POLL, Steps
 from hidet.ir.simulator.wave import ZERO
 from hidet.ir.types import BufferType, element_dtype
 
@@ -34,17 +34,9 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(slots=True)
-class Exits:
-    """Threads that left the body of a loop early: out of the loop, or to its next iteration."""
-
-    broken: list[Lanes] = field(default_factory=list)
-    continued: list[Lanes] = field(default_factory=list)
-
-
 class Activation:
     """A function that threads of a team are in. `values`: of its variables. `unset`: which threads have not assigned
-    to a variable that was declared without a value."""
+    to a variable that was declared without a value. `returned`: threads that left it, with their results."""
 
     def __init__(self, launch: Wave, team: Team, function: Function) -> None:
         self.launch = launch
@@ -52,7 +44,7 @@ class Activation:
         self.function = function
         self.values: dict[e.Var, Any] = {}
         self.unset: dict[e.Var, Array] = {}
-        self._returned: list[tuple[Lanes, Any]] = []
+        self.returned: list[tuple[Lanes, Any]] = []
 
     @property
     def stmt(self) -> s.Stmt | None:
@@ -87,12 +79,12 @@ class Activation:
         return View(pointers, shape, strides, type_.lanes)
 
     def _result(self, lanes: Lanes) -> Any:
-        if not self._returned or self.function.result is None:
+        if not self.returned or self.function.result is None:
             return None
-        if len(self._returned) == 1 and self._returned[0][0].count == lanes.count:
-            return self._returned[0][1]
+        if len(self.returned) == 1 and self.returned[0][0].count == lanes.count:
+            return self.returned[0][1]
         held: Any = undefined(self.function.result)
-        for part, value in self._returned:
+        for part, value in self.returned:
             held = put_value(held, value, part, self.team.size)
         return pick_value(held, np.isin(np.arange(self.team.size), lanes.index))
 
@@ -208,54 +200,11 @@ class Activation:
         condition = spread(condition, lanes.count)
         sides = [(node.then, lanes.only(condition)), (node.otherwise, lanes.only(~condition))]
         if self.launch.program.waits(node):
-            return (yield from self._fork(sides, lanes, exits))
+            return (yield from run_sides(self, sides, lanes, exits))
         after = []
         for side, part in sides:
             after.append(part if side is None else (yield from self.stmts(side, part, exits)))
         return merge(after, lanes)
-
-    def _fork(self, sides: list[tuple[s.Stmt | None, Lanes]], lanes: Lanes, exits: Exits | None) -> Steps:
-        """Run the sides of a branch as strands, and go on when all have come to its end."""
-        scheduler = self.launch.scheduler
-        strands, branches = [], []
-        for side, part in sides:
-            if side is not None:
-                branch = self._branch_off()
-                strand = scheduler.add(Strand(branch.stmts(side, part, exits), self.team, part))
-                strand.function, strand.stmt = self.function.name, side
-                strands.append(strand)
-                branches.append((branch, part))
-        idle = [part for side, part in sides if side is None]
-        yield Wait(
-            lambda: "behind a branch, for the threads that took it",
-            lambda: all(strand.done for strand in strands),
-            follows=True,
-        )
-        self._join(branches)
-        return merge([*(strand.result for strand in strands), *idle], lanes)
-
-    def _branch_off(self) -> Activation:
-        """This activation as a strand of its own sees it: both sides of a branch may use one variable."""
-        branch = Activation(self.launch, self.team, self.function)
-        branch.values = dict(self.values)
-        branch.unset = {var: unset.copy() for var, unset in self.unset.items()}
-        branch._returned = self._returned
-        return branch
-
-    def _join(self, branches: list[tuple[Activation, Lanes]]) -> None:
-        """Take over what the threads of each strand assigned."""
-        for var, before in self.values.items():
-            held = before
-            for branch, part in branches:
-                value = branch.values[var]
-                if value is not before:
-                    held = put_value(held, take_value(value, part), part, self.team.size)
-            self.values[var] = held
-        for var, unset in list(self.unset.items()):
-            for branch, part in branches:
-                unset[part.index] = branch.unset[var][part.index] if var in branch.unset else False
-            if not unset.any():
-                del self.unset[var]
 
     def loop(self, node: s.For, lanes: Lanes, exits: Exits | None) -> Steps:
         self._at(node, lanes)
@@ -317,7 +266,7 @@ class Activation:
         evaluation = Evaluation(self)
         if self.launch.program.waits(node):
             yield from self._wait_for_calls(node, lanes, evaluation)
-        self._returned.append((lanes, None if node.value is None else evaluation.value(node.value, lanes)))
+        self.returned.append((lanes, None if node.value is None else evaluation.value(node.value, lanes)))
         return NOBODY
 
     def declare(self, node: s.Declare, lanes: Lanes, evaluation: Evaluation) -> None:
