@@ -20,6 +20,7 @@ from hidet.ir.visit import rewrite, substitute, walk
 from hidet.lang import operators
 from hidet.lang.attributes import LaunchShape
 from hidet.lang.environment import Environment, captured_names
+from hidet.lang.parallel import outline_parallel_loops
 from hidet.lang.signature import Signature
 from hidet.lang.source import FunctionSource, read_source
 from hidet.lang.statements import FunctionTranslator
@@ -36,7 +37,7 @@ class ScriptFunction:
 
     kind: None where nothing in it says: what a host calls, unless another script calls it. kinds: what each parameter
     was declared as, before extents that are symbols became parameters of their own (`symbols`, last in `params`).
-    launch: of kernels.
+    launch: of kernels. helpers: further functions that it was split into.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ScriptFunction:
     symbols: tuple[Symbol, ...]
     launch: LaunchShape | None
     callees: tuple[ScriptFunction, ...]
+    helpers: tuple[Function, ...] = ()
 
     def __call__(self, *arguments: Any) -> Any:
         """Compile the function, alone with what it calls, and call it; see `hidet.lang.ScriptModule.build`."""
@@ -162,12 +164,20 @@ def _finish(source: FunctionSource, signature: Signature, translator: FunctionTr
     if kind is None and any(isinstance(node, s.Launch | s.Invoke) for stmt in translator.stmts for node in walk(stmt)):
         kind = "host"
     name = attributes.values.get("func_name", source.tree.name)
+    # Sizes that the body mentions are those of the parameters.
+    sizes = _Sizes(signature)
+    whole = build.seq(translator.stmts)
+    helpers: list[Function] = []
+    if translator.parallel_loops:
+        if kind in ("kernel", "device") or signature.result is not None:
+            what = "returns a value" if signature.result is not None else f"is a {kind} function"
+            translator.fail(source.tree, f"parallel loops stand in functions of the host, but {name} {what}")
+        kind = "host"
+        whole, helpers = outline_parallel_loops(name, whole, translator.parallel_loops, sizes)
     with translator.at(source.tree):
         launch = attributes.launch_shape() if kind == "kernel" else None
         _check_result(source, signature, translator, kind)
-    # Sizes that the body mentions are those of the parameters.
-    sizes = _Sizes(signature)
-    body = sizes(build.seq(translator.stmts))
+    body = sizes(whole)
     if launch is not None:
         launch = LaunchShape(
             tuple(map(sizes, launch.grid)),
@@ -194,6 +204,7 @@ def _finish(source: FunctionSource, signature: Signature, translator: FunctionTr
         symbols=tuple(signature.symbols),
         launch=launch,
         callees=tuple(dict.fromkeys(translator.callees)),
+        helpers=tuple(helpers),
     )
 
 

@@ -34,13 +34,15 @@ class Nest:
     """Loops inside of each other, and what their counters mean.
 
     extents: of the loops, outermost first, i64. kinds: how each is made. values: what the loop's target stands for,
-    from the counters. is_tuple: a single name as target stands for all values.
+    from the counters. is_tuple: a single name as target stands for all values. parallel: which loops' turns may run at
+    the same time, () for none.
     """
 
     extents: tuple[Expr, ...]
     kinds: tuple[LoopKind, ...]
     values: Callable[[Sequence[Expr]], tuple[Expr, ...]]
     is_tuple: bool
+    parallel: tuple[bool, ...] = ()
 
 
 def translate_for(translator: FunctionTranslator, node: ast.For) -> None:
@@ -71,8 +73,13 @@ def translate_for(translator: FunctionTranslator, node: ast.For) -> None:
         translator.statements(node.body, loop="runtime")
     inner = build.seq(body)
     loc = translator.place(node)
-    for var, extent, kind in reversed(list(zip(counters, extents, kinds, strict=True))):
+    parallel = nest.parallel or (False,) * len(extents)
+    if any(parallel) and ast.Break in jumps:
+        translator.fail(node, "break stands in a parallel loop, whose turns run at the same time")
+    for var, extent, kind, is_parallel in reversed(list(zip(counters, extents, kinds, parallel, strict=True))):
         inner = s.For(var, build.index(0), extent, inner, 1, _possible(kind, extent), loc)
+        if is_parallel:
+            translator.parallel_loops.append(inner)
     translator.stmts.append(inner)
 
 
@@ -192,8 +199,10 @@ def _grid(translator: FunctionTranslator, *extents: Any, attrs: str | None = Non
     listed = extents[0] if len(extents) == 1 and isinstance(extents[0], tuple | list) else extents
     if not listed:
         raise ScriptError("grid needs at least one extent")
-    kinds = tuple(_KINDS[style] for style in loop_styles(attrs, len(listed)))
-    return Nest(tuple(map(operators.index, listed)), kinds, tuple, bind_tuple or len(listed) > 1)
+    styles = loop_styles(attrs, len(listed))
+    kinds = tuple(_KINDS[style] for style in styles)
+    parallel = tuple(style == "parallel" for style in styles)
+    return Nest(tuple(map(operators.index, listed)), kinds, tuple, bind_tuple or len(listed) > 1, parallel)
 
 
 def _tasks(translator: FunctionTranslator, assignment: Assignment) -> Nest:
@@ -209,7 +218,7 @@ def _tasks(translator: FunctionTranslator, assignment: Assignment) -> Nest:
 
     extents = tuple(build.index(loop.extent) for loop in loops)
     is_tuple = assignment.bind_tuple or mapping.rank > 1
-    return Nest(extents, kinds, values, is_tuple)
+    return Nest(extents, kinds, values, is_tuple, tuple(loop.style == "parallel" for loop in loops))
 
 
 _ITERATORS: dict[str, Callable[..., Nest]] = {

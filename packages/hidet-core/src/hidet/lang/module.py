@@ -112,7 +112,8 @@ def module_of(functions: Iterable[ScriptFunction]) -> Module:
     if not scripts:
         raise ScriptError("the module has no functions", hint="define one under @hidet.script inside the with block")
     called = {callee for script in scripts for callee in script.callees}
-    made = [_function(script, script in called) for script in scripts]
+    made = [helper for script in scripts for helper in script.helpers]
+    made += [_function(script, script in called) for script in scripts]
     exported = [f.name for f in made if f.kind == "host" or EXPORTED in f.attributes]
     if LAUNCH not in (f.name for f in made):
         kernels = [script for script in scripts if script.launch is not None]

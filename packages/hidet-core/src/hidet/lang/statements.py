@@ -36,6 +36,7 @@ class FunctionTranslator(ExpressionTranslator):
         self.result = result
         self.attributes = AttributeValues()
         self.callees: list[Any] = []
+        self.parallel_loops: list[s.For] = []
         self._bindings = _count_bindings(source.tree)
         loops = (node.target for node in ast.walk(source.tree) if isinstance(node, ast.For))
         self._loop_targets = {part.id for target in loops for part in ast.walk(target) if isinstance(part, ast.Name)}
