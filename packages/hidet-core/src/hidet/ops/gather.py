@@ -114,7 +114,7 @@ def indexed_place(
     return tuple(place)
 
 
-def _index(x: Operand, *indices: Operand | None, trusted: bool) -> Definition:
+def _index(x: Operand, *indices: Operand | None) -> Definition:
     require_dtype("index", x, "data")
     start, picked, shape = indexed_layout("index", x.shape, indices)
     stage = compute("index", shape, lambda *axes: x[indexed_place(x.shape, indices, start, picked, axes)])
@@ -160,12 +160,9 @@ def along_axis(types: Sequence[Any], attrs: Attrs) -> Sequence[Position]:
 
 
 def one_an_axis(first: int) -> Callable[[Sequence[Any], Attrs], Sequence[Position]]:
-    """Inputs from number `first` on say where along the axes of input 0, unless attribute `trusted` says they need no
-    check."""
+    """Inputs from number `first` on say where along the axes of input 0."""
 
     def positions(types: Sequence[Any], attrs: Attrs) -> Sequence[Position]:
-        if attrs.get("trusted", False):
-            return ()
         given = enumerate(types[first:])
         return [Position(first + axis, types[0].shape[axis]) for axis, type_ in given if type_ is not None]
 
@@ -211,7 +208,6 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="index",
         inputs=("x", "indices*"),
-        attributes=(Attribute("trusted", False, "whether the positions are known to exist: they are not checked"),),
         define=_index,
         positions=one_an_axis(1),
         doc="x[indices], advanced indexing: one index tensor an axis, none where the whole axis is kept; they "

@@ -162,7 +162,7 @@ def _scatter(
     return _combining(name, (x, index, src), writes, reduce, include_self)
 
 
-def _index_put(x: Operand, values: Operand, *indices: Operand | None, accumulate: bool, trusted: bool) -> Definition:
+def _index_put(x: Operand, values: Operand, *indices: Operand | None, accumulate: bool) -> Definition:
     name = "index_put"
     _require_pair(name, x, values)
     start, picked, shape = indexed_layout(name, x.shape, indices)
@@ -328,7 +328,6 @@ SPECS: tuple[OperatorSpec, ...] = (
         "x[indices] = values, or += values: one index tensor an axis, none where the whole axis is meant; values "
         "broadcast. torch.Tensor.index_put. One element type.",
         Attribute("accumulate", False),
-        Attribute("trusted", False, "whether the positions are known to exist: they are not checked"),
         positions=one_an_axis(2),
     ),
     _spec(

@@ -108,11 +108,6 @@ def _index(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value:
     return e.emit("index", x, *positions(indices))
 
 
-def _unsafe_index(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value:
-    """torch made the positions itself and vouches for them."""
-    return e.emit("index", x, *positions(indices), trusted=True)
-
-
 def positions(indices: Sequence[Value | None]) -> list[Value | None]:
     """Index tensors of integers. Masks select a number of elements that depends on data."""
     for index in indices:
@@ -192,7 +187,7 @@ _SINGLE: dict[str, Handler] = {
     "aten.gather.default": _gather,
     "aten.index_select.default": _index_select,
     "aten.index.Tensor": _index,
-    "aten._unsafe_index.Tensor": _unsafe_index,
+    "aten._unsafe_index.Tensor": _index,
     "aten.embedding.default": _embedding,
     "aten.pixel_shuffle.default": _pixel_shuffle,
     "aten.pixel_unshuffle.default": _pixel_unshuffle,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
@@ -25,7 +24,7 @@ def handlers() -> Mapping[str, Handler]:
         "aten.scatter_add.default": _scatter_add,
         "aten.scatter_reduce.two": _scatter_reduce,
         "aten.index_put.default": _index_put,
-        "aten._unsafe_index_put.default": partial(_index_put, trusted=True),
+        "aten._unsafe_index_put.default": _index_put,
         "aten.slice_scatter.default": _slice_scatter,
         "aten.select_scatter.default": _select_scatter,
         "aten.diagonal_scatter.default": _diagonal_scatter,
@@ -61,20 +60,12 @@ def _scatter_reduce(
     return _written(e, x, dim, index, src, reduce, include_self)
 
 
-def _index_put(
-    e: Emitter,
-    x: Value,
-    indices: Sequence[Value | None],
-    values: Value,
-    accumulate: bool = False,
-    *,
-    trusted: bool = False,
-) -> Value:
+def _index_put(e: Emitter, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
     update = e.cast(values, x.tensor.dtype)
     mask = indices[0] if len(indices) == 1 else None
     if mask is not None and mask.tensor.dtype.is_bool and not accumulate:
         return _masked_fill(e, x, mask, update)
-    return e.emit("index_put", x, update, *positions(indices), accumulate=accumulate, trusted=trusted)
+    return e.emit("index_put", x, update, *positions(indices), accumulate=accumulate)
 
 
 def _masked_fill(e: Emitter, x: Value, mask: Value, update: Value) -> Value:
