@@ -24,6 +24,9 @@ from torch import fx
 
 Role = Literal["inference", "forward", "backward"]
 
+_CAPTURING_MODES = ("reduce-overhead", "max-autotune")
+"""Modes in which torch.compile uses CUDA graphs."""
+
 
 def compile_fx(
     gm: fx.GraphModule,
@@ -132,7 +135,8 @@ def _compile_imported(
         if imported.eager:
             warnings.warn(fallback_warning(imported.eager), stacklevel=2)
         compiled = compile_graph(imported.graph, ctx) if imported.graph.outputs or imported.graph.nodes else None
-    runner = Runner(imported, compiled)
+    captures = role == "inference" and ctx.options.mode in _CAPTURING_MODES
+    runner = Runner(imported, compiled, captures=captures)
     compat.count("graphs")
     compat.count("eager_nodes", len(imported.eager))
     report = runner.report()
