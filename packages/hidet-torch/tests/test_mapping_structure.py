@@ -101,7 +101,6 @@ RUN_IN_TORCH = {
     "aten._fft_c2r.default",
     "aten._fft_r2c.default",
     "aten._pdist_forward.default",
-    "aten.nonzero.default",
     "aten.randperm.default",
     "aten._native_batch_norm_legit.default",
 }

@@ -1,6 +1,7 @@
 """Operators whose number of results depends on data, in terms of running counts: written into a graph by functions.
 
-The number is read once (`read_sizes`) and is a symbol from there on. With `count` the caller knows it already.
+The number is read once (`read_sizes`) and is a symbol from there on: a fresh one, or `defines`. With `count` the caller
+knows it already, and nothing is read.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from hidet.graph.types import TensorType
 from hidet.ops.rules import broadcast_shapes, normalize_axis
 
 
-def read_size(builder: GraphBuilder, number: Value) -> Dim:
-    """The integer in a tensor of rank 0 as a size."""
-    size = builder.fresh_size()
+def read_size(builder: GraphBuilder, number: Value, defines: Dim | None = None) -> Dim:
+    """The integer in a tensor of rank 0 as a size: the symbol `defines`, or a fresh one."""
+    size = builder.fresh_size() if defines is None else defines
     builder.emit("read_sizes", number, defines=(size,))
     return size
 
 
-def nonzero(builder: GraphBuilder, x: Value, count: Dim | None = None) -> Value:
+def nonzero(builder: GraphBuilder, x: Value, count: Dim | None = None, defines: Dim | None = None) -> Value:
     """Positions of the elements of x that are not zero, row-major: i64[count, rank]."""
-    ends, found = _counted(builder, _flat(builder, _is_nonzero(builder, x)), count)
+    ends, found = counted(builder, _flat(builder, _is_nonzero(builder, x)), count, defines)
     length = product(x.tensor.shape)
     places = builder.emit("arange", stop=length, dtype=dtypes.i64)
     flat = builder.emit("pack", places, ends, count=found)
@@ -41,13 +42,15 @@ def nonzero(builder: GraphBuilder, x: Value, count: Dim | None = None) -> Value:
     return columns[0] if len(columns) == 1 else builder.emit("concat", *reversed(columns), axis=1)
 
 
-def masked_select(builder: GraphBuilder, x: Value, mask: Value, count: Dim | None = None) -> Value:
+def masked_select(
+    builder: GraphBuilder, x: Value, mask: Value, count: Dim | None = None, defines: Dim | None = None
+) -> Value:
     """The elements of x where the bool mask is true, row-major: [count]. x and mask broadcast. DTypeError otherwise."""
     if not mask.tensor.dtype.is_bool:
         raise DTypeError(f"operator masked_select takes a bool mask, got {mask.tensor.dtype}")
     shape = broadcast_shapes("masked_select", (x.tensor.shape, mask.tensor.shape))
     wide = [builder.emit("expand", value, shape=shape) for value in (x, mask)]
-    ends, found = _counted(builder, _flat(builder, wide[1]), count)
+    ends, found = counted(builder, _flat(builder, wide[1]), count, defines)
     return builder.emit("pack", _flat(builder, wide[0]), ends, count=found)
 
 
@@ -65,14 +68,20 @@ def compress(builder: GraphBuilder, x: Value, condition: Value, axis: int | None
             raise ShapeError(f"operator compress: a condition of {length} elements for an axis of extent {whole}")
         stops = (length, *rows.tensor.shape[1:])
         rows = builder.emit("slice", rows, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
-    ends, found = _counted(builder, condition, None)
+    ends, found = counted(builder, condition, None)
     kept = builder.emit("pack", rows, ends, count=found)
     inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
     return kept if cut == 0 else builder.emit("transpose", kept, perm=inverse)
 
 
 def unique(
-    builder: GraphBuilder, x: Value, axis: int | None, *, is_sorted: bool = True, count: Dim | None = None
+    builder: GraphBuilder,
+    x: Value,
+    axis: int | None,
+    *,
+    is_sorted: bool = True,
+    count: Dim | None = None,
+    defines: Dim | None = None,
 ) -> tuple[Value, Value, Value, Value]:
     """Distinct elements, or slices along an axis; for each the position of its first occurrence; for each element its
     number among them (flat, i64[n]); and how often each occurs.
@@ -91,7 +100,7 @@ def unique(
         table = builder.emit("reshape", rows, shape=(x.tensor.shape[cut], product(rows.tensor.shape[1:])))
         order = _order_of_rows(builder, table)
         starts = builder.emit("run_starts", builder.emit("index_select", table, order, axis=0))
-    ends, found = _counted(builder, starts, count)
+    ends, found = counted(builder, starts, count, defines)
     first = builder.emit("pack", order, ends, count=found)
     one = builder.constant(1, dtypes.i64)
     number = builder.emit("sub", ends, one)
@@ -128,11 +137,13 @@ def _order_of_rows(builder: GraphBuilder, table: Value) -> Value:
     return order
 
 
-def _counted(builder: GraphBuilder, flags: Value, count: Dim | None) -> tuple[Value, Dim]:
-    """The running count of flags that are true, and how many there are."""
+def counted(builder: GraphBuilder, flags: Value, count: Dim | None, defines: Dim | None = None) -> tuple[Value, Dim]:
+    """The running count of bool[n] flags that are true, and how many there are."""
     numbers = builder.emit("cast", flags, dtype=dtypes.i64)
     ends = builder.emit("cumsum", numbers, axis=0)
-    return ends, read_size(builder, builder.emit("sum", numbers, axes=(0,))) if count is None else count
+    if count is None:
+        count = read_size(builder, builder.emit("sum", numbers, axes=(0,)), defines)
+    return ends, count
 
 
 def _is_nonzero(builder: GraphBuilder, x: Value) -> Value:

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hidet.graph import DimType, Graph, Node, TensorType, Value
-
-
-def needed_nodes(graph: Graph) -> tuple[Node, ...]:
-    """The nodes that outputs depend on or that have an effect, in order."""
-    live = set(graph.outputs)
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if node.op.has_effect or any(value in live for value in node.outputs):
-            live.update(node.values)
-            kept.append(node)
-    return tuple(reversed(kept))
+from hidet.graph import DimType, Graph, TensorType, Value
+from hidet.passes.graph.eliminate_dead import without_dead
 
 
 def needed_inputs(graph: Graph, mutated: Sequence[Value]) -> list[Value]:
@@ -31,7 +21,7 @@ def assemble(graph: Graph, types: Mapping[Value, TensorType], mutated: Sequence[
     types: other types, of the same dtype and shape, for values that nodes compute. mutated: pairs of an input and the
     number of the output that overwrites it.
     """
-    kept = graph.with_nodes(needed_nodes(graph))
+    kept = without_dead(graph)
     inputs = needed_inputs(kept, [value for value, _ in mutated])
     renewed = {value: Value(value.name, type_) for value, type_ in types.items()}
 

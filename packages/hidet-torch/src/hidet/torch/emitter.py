@@ -62,6 +62,7 @@ class Emitter:
         self.builder = builder
         self.facts = NodeFacts()
         self.origins: dict[Value, Origin] = {}
+        self.data_sizes: dict[str, Value | None] = {}
         self.random_inputs: tuple[Value, Value] | None = None
         self.random_nodes = 0
         self._constants: dict[tuple[DType, type, Any], Value] = {}
@@ -121,6 +122,11 @@ class Emitter:
         origin = Origin(spec.name, tuple(inputs), Attrs(attrs), spec.kind == "view")
         self.origins.update(dict.fromkeys(outputs, origin))
         return outputs
+
+    def own(self, value: Value) -> Value:
+        """Note that a value that the builder has emitted has memory of its own."""
+        self.origins[value] = Origin("", (), Attrs({}), False)
+        return value
 
     # --- numbers and element types -------------------------------------------------------------------------------
 

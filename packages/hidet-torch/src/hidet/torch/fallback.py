@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from hidet import dtypes
-from hidet.dims import DimExpr, compile_evaluator, symbols
+from hidet.dims import Dim, DimExpr, compile_evaluator, symbols
 from hidet.errors import FallbackWarning, UnsupportedOp
 from hidet.graph import Attribute, OperatorSpec, TensorType, Value
 from hidet.loc import Loc
@@ -50,11 +50,12 @@ def eager_spec(
     types: Sequence[TensorType | None],
     values: Mapping[fx.Node, Any],
     size_inputs: Mapping[str, Value],
+    defines: Sequence[Dim] = (),
 ) -> tuple[OperatorSpec, list[Value]]:
     """An operator that calls what the fx node calls, and its inputs in order.
 
     Tensor arguments are inputs of the operator; everything else is in its `call`. Symbolic sizes among the arguments
-    are computed from their symbols, which are inputs too.
+    are computed from their symbols, which are inputs too. defines: symbols of the result types that the results tell.
     """
     template = _Template(values)
     args = template.fill(list(node.args))
@@ -71,7 +72,7 @@ def eager_spec(
     spec = OperatorSpec(
         name=f"torch:{name}",
         inputs=("inputs*",),
-        attributes=(Attribute("arguments", f"{args} {kwargs}"),),
+        attributes=(Attribute("arguments", f"{args} {kwargs}"), Attribute("defines", tuple(defines))),
         kind="eager",
         infer=lambda given, attrs: result_types,
         call=call,

@@ -73,12 +73,19 @@ class SizeTable:
             divisors = [divisor for base, divisor in compat.known_divisible(shape_env) if base == symbol]
             known = self._symbols[symbol.name] = dims.symbol(
                 symbol.name,
-                lower=max(lower or 0, 0),
+                lower=_lowest(symbol.name, lower),
                 upper=None if upper is None or upper >= _UNBOUNDED else upper,
                 divisor=lcm(*divisors),
                 hint=compat.symbol_hint(shape_env, symbol),
             )
         return known
+
+
+def _lowest(name: str, lower: int | None) -> int:
+    """The least value of a symbol: sizes are not negative, but numbers read from data ("u0") may be."""
+    if not name.startswith("u"):
+        return max(lower or 0, 0)
+    return -_UNBOUNDED if lower is None else max(lower, -_UNBOUNDED)
 
 
 def _fold(combine: Callable[[Dim, Dim], Dim]) -> Callable[..., Dim]:

@@ -13,15 +13,18 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from hidet import dtypes
 from hidet.context import CompileContext
 from hidet.dims import Dim, DimExpr, as_dim, symbols
 from hidet.errors import HidetError, ImportFailed, UnsupportedOp
 from hidet.graph import DimType, Graph, GraphBuilder, TensorType, Value
+from hidet.graph.control import defined_sizes
 from hidet.graph.types import contiguous_strides
 from hidet.loc import Loc
 from hidet.runtime.program import SymbolSource
 from hidet.torch import compat
 from hidet.torch.assemble import assemble
+from hidet.torch.control import CONTROL
 from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
 from hidet.torch.fallback import EagerNode, eager_spec, refusal
 from hidet.torch.guards import SizeTable
@@ -78,10 +81,12 @@ def import_fx(
     that are weights. bound: data of inputs that become constants. plan: how results are returned. Raises UnsupportedOp
     with the whole list under `strict`, ImportFailed for devices and values that a graph cannot hold.
     """
-    return _Importer(gm, ctx, parameters, name, bound or {}, plan).run()
+    return Importer(gm, ctx, parameters, name, bound or {}, plan).run()
 
 
-class _Importer:
+class Importer:
+    """Translates one graph; `nested` translates a graph inside it."""
+
     def __init__(
         self,
         gm: fx.GraphModule,
@@ -92,6 +97,7 @@ class _Importer:
         plan: PlanOutputs,
     ) -> None:
         self.gm = gm
+        self.ctx = ctx
         self.options = ctx.options
         self.device = torch.device(ctx.target.device)
         self.sizes = SizeTable()
@@ -107,10 +113,36 @@ class _Importer:
         self.parameters = parameters
         self.bound = bound
         self.plan = plan
+        self.operands: Sequence[Any] | None = None
 
     def run(self) -> ImportedGraph:
-        output: fx.Node | None = None
+        """Translate the whole graph."""
         self.mutations = mutated_inputs(self.gm)
+        output = self._walk()
+        if self.options.strict and self.eager:
+            raise refusal(self.eager)
+        return self._finish(output)
+
+    def nested(self, gm: fx.GraphModule, builder: GraphBuilder, operands: Sequence[Any]) -> list[Any]:
+        """Write the nodes of a graph inside this one with `builder`, its inputs being `operands`; what it returns.
+
+        UnsupportedOp for what only a whole graph can hold.
+        """
+        child = Importer(gm, self.ctx, frozenset(), builder.name, {}, self.plan)
+        child.sizes, child.symbols, child.eager, child.operands = self.sizes, self.symbols, self.eager, operands
+        child.builder = builder
+        child.emitter = self.emitter if builder is self.builder else Emitter(builder)
+        child.emitter.data_sizes.update(dict.fromkeys(self.emitter.data_sizes))
+        random = child.emitter.random_nodes
+        if mutated_inputs(gm):
+            raise UnsupportedOp("a branch or loop that overwrites its inputs")
+        returned = child._walk().args[0]
+        if child.emitter.random_nodes != random:
+            raise UnsupportedOp("random numbers inside of a branch or loop")
+        return [child._resolve(item) for item in (returned if isinstance(returned, tuple | list) else (returned,))]
+
+    def _walk(self) -> fx.Node:
+        output: fx.Node | None = None
         for node in self.gm.graph.nodes:
             with self.builder.at(location(node)):
                 if node.op == "placeholder":
@@ -125,15 +157,17 @@ class _Importer:
                     raise ImportFailed(f"fx node {node.name} is a {node.op}: expected a graph of functions")
         if output is None:
             raise ImportFailed("the fx graph has no output node")
-        if self.options.strict and self.eager:
-            raise refusal(self.eager)
-        return self._finish(output)
+        return output
 
     # --- inputs and constants ------------------------------------------------------------------------------------
 
     def _placeholder(self, node: fx.Node) -> None:
         number = len(self.arguments)
         value = node.meta.get("val")
+        if self.operands is not None:
+            self.values[node] = self.operands[number]
+            self.arguments.append(None)
+            return
         if number in self.bound:
             self.arguments.append(None)
             self._constant(node, self.bound[number])
@@ -214,22 +248,33 @@ class _Importer:
             self.values[node] = None
             return
         if isinstance(value, int | torch.SymInt):
-            self.values[node] = self._known(self.sizes.dim(value), name)
+            dim = self.sizes.dim(value)
+            if name == "aten._local_scalar_dense.default" and self.fresh_sizes([dim]):
+                self._read_size(node, dim)
+            self.values[node] = self._known(dim, name)
             return
         if name == "aten.copy_.default" or name in _IGNORED:
             self.values[node] = self._resolve(node.args[0]) if name == "aten.copy_.default" else None
             return
         handler = self.handlers.get(name)
         types = self._result_types(node)
+        fresh = self.fresh_sizes([extent for type_ in types if type_ is not None for extent in type_.shape])
         if self.options.eager_random and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            self._call_eagerly(node, name, types, "option eager_random asks for torch's own random numbers")
-        elif handler is None:
-            self._call_eagerly(node, name, types, "no core operator is mapped to it")
+            self._call_eagerly(node, name, types, fresh, "option eager_random asks for torch's own random numbers")
+        elif handler is None and name not in CONTROL:
+            self._call_eagerly(node, name, types, fresh, "no core operator is mapped to it")
         else:
+            eager = len(self.eager)
             try:
-                self.values[node] = self._handle(node, handler, types)
+                if handler is None:
+                    self.values[node] = CONTROL[name](self, node, types)
+                else:
+                    self.values[node] = self._handle(node, handler, types)
+                self._require_defined(fresh, name)
             except HidetError as error:
-                self._call_eagerly(node, name, types, error.message)
+                del self.eager[eager:]
+                self._call_eagerly(node, name, types, fresh, error.message)
+        self.emitter.data_sizes.update(dict.fromkeys(size for size in fresh if size not in self.emitter.data_sizes))
 
     def _handle(self, node: fx.Node, handler: Handler, types: tuple[TensorType | None, ...]) -> Any:
         self.emitter.facts = NodeFacts(types, _read_results(node), lambda n: self._layout(node.args[n]))
@@ -240,27 +285,40 @@ class _Importer:
         return value
 
     def _result_types(self, node: fx.Node) -> tuple[TensorType | None, ...]:
-        """Types of the results; UnsupportedOp for sizes that depend on data."""
+        """Types of the results. Sizes that depend on data are symbols like others."""
         value = node.meta.get("val")
         results = value if isinstance(value, tuple | list) else (value,)
         return tuple(
-            TensorType(dtype_of(v.dtype), self._known_shape(v, node)) if isinstance(v, torch.Tensor) else None
+            TensorType(dtype_of(v.dtype), self.sizes.shape(v.shape)) if isinstance(v, torch.Tensor) else None
             for v in results
         )
 
-    def _known_shape(self, tensor: torch.Tensor, node: fx.Node) -> tuple[Dim, ...]:
-        return tuple(self._known(dim, operator_name(node.target)) for dim in self.sizes.shape(tensor.shape))
+    def fresh_sizes(self, sizes: Sequence[Dim]) -> list[str]:
+        """Names of the symbols in sizes whose values neither arguments nor nodes so far tell."""
+        names = [symbol.name for size in sizes if isinstance(size, DimExpr) for symbol in symbols(size)]
+        return [n for n in dict.fromkeys(names) if n not in self.symbols and n not in self.emitter.data_sizes]
+
+    def _require_defined(self, names: Sequence[str], operator: str) -> None:
+        """UnsupportedOp unless a node so far defines these symbols."""
+        told = {str(size) for node in self.builder.nodes for size in defined_sizes(node)} if names else set()
+        missing = [name for name in names if name not in told]
+        if missing:
+            raise UnsupportedOp(f"{operator} makes size {missing[0]}, which depends on data")
+
+    def _read_size(self, node: fx.Node, size: Dim) -> None:
+        """The number in a tensor as a size."""
+        number = self.emitter.cast(self.emitter.reshape(self.values[node.args[0]], ()), dtypes.i64)  # type: ignore[index]  # a node
+        value = self.builder.emit("read_sizes", number, defines=(size,))
+        self.emitter.data_sizes[str(size)] = self.size_inputs[str(size)] = value
 
     def _known(self, dim: Dim, name: str) -> Dim:
-        """`dim`, when its value follows from the arguments of a call."""
-        if isinstance(dim, DimExpr):
-            for symbol in symbols(dim):
-                if symbol.name not in self.symbols:
-                    raise UnsupportedOp(
-                        f"{name} makes size {symbol.name}, which depends on data",
-                        hint="leave torch._dynamo.config.capture_scalar_outputs and capture_dynamic_output_shape_ops "
-                        "off: dynamo then splits the graph there",
-                    )
+        """`dim`, when arguments of a call or nodes so far tell its value."""
+        fresh = self.fresh_sizes([dim])
+        if fresh:
+            raise UnsupportedOp(
+                f"{name} makes size {fresh[0]}, which depends on data",
+                hint="leave torch._dynamo.config.capture_scalar_outputs off: dynamo then splits the graph there",
+            )
         return dim
 
     def _check_results(self, value: Any) -> None:
@@ -287,10 +345,18 @@ class _Importer:
             return [self._resolve(item) for item in argument]
         return argument
 
-    def _call_eagerly(self, node: fx.Node, name: str, types: tuple[TensorType | None, ...], reason: str) -> None:
+    def _call_eagerly(
+        self, node: fx.Node, name: str, types: tuple[TensorType | None, ...], fresh: Sequence[str], reason: str
+    ) -> None:
         loc = self.builder.loc
-        spec, inputs = eager_spec(node, name, types, self.values, self.size_inputs)
-        outputs = iter(self.emitter.emit_all(spec, inputs, {}))
+        extents = [extent for type_ in types if type_ is not None for extent in type_.shape]
+        defines = [extent for extent in dict.fromkeys(extents) if str(extent) in fresh]
+        if len(defines) < len(fresh):
+            raise UnsupportedOp(f"{name} makes a size that depends on data and is no extent of a result: {fresh}")
+        spec, inputs = eager_spec(node, name, types, self.values, self.size_inputs, defines)
+        # What a step makes lies row-major; a result of the graph in another layout is a copy.
+        emit = self.builder.emit_all if defines else self.emitter.emit_all
+        outputs = iter(emit(spec, inputs, {}))
         results = tuple(None if type_ is None else next(outputs) for type_ in types)
         value = node.meta.get("val")
         self.values[node] = results if isinstance(value, tuple | list) else results[0]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from hidet.dims import Dim, product, prove_equal
+from hidet.dims import Dim, DimExpr, product, prove_equal, symbols
 from hidet.errors import ImportFailed
 from hidet.graph import Attrs, TensorType, Value
 from hidet.graph.types import contiguous_strides
@@ -140,8 +140,19 @@ class _Planner:
         is_whole = filled is True and region.offset == 0 and memory_order(shape, region.strides) is not None
         return _Returned(item, region, compat.storage_key(tensor), is_whole, tensor.dtype)
 
+    def _is_open(self, region: Region) -> bool:
+        """Whether a region depends on sizes that the arguments do not tell."""
+        sizes = (*region.shape, *region.strides, region.offset)
+        return any(symbol.name in self.emitter.data_sizes for size in sizes for symbol in symbols(size))
+
     def _fixed(self, item: Any) -> OutputPlan:
         value = self.resolve(item)
+        if isinstance(value, DimExpr) and any(symbol.name in self.emitter.data_sizes for symbol in symbols(value)):
+            read = self.emitter.data_sizes.get(str(value))
+            if read is None:
+                raise ImportFailed(f"the graph returns the number {value}, which is computed from data")
+            self.plan.values.append(read)
+            return OutputPlan("result", len(self.plan.values) - 1)
         if isinstance(value, Scalar | Value):
             raise ImportFailed(f"the graph returns {item}, a number that depends on data")
         return OutputPlan("fixed", fixed=value)
@@ -150,6 +161,8 @@ class _Planner:
         if fact.node in self.argument_nodes:
             return OutputPlan("argument", self.argument_nodes[fact.node])
         number = self.arguments.get(fact.storage)
+        if self._is_open(fact.region):
+            return bases.get(fact.storage) if fact.is_whole and fact.storage in bases else self._computed(fact)  # type: ignore[return-value]  # present
         if number is not None and self.argument_dtypes[number] == fact.dtype:
             start = fact.region.offset - self.sizes.dim(self.argument_offsets[number])
             return OutputPlan("argument", number, Region(fact.region.shape, fact.region.strides, start))
@@ -176,7 +189,7 @@ class _Planner:
         return OutputPlan("result", self._add(copied, fact.region.strides, fact.storage))
 
     def _view_of_computed(self, value: Value, root: Value, fact: _Returned) -> OutputPlan | None:
-        if not self._accepts(root, contiguous_strides(root.tensor.shape)):
+        if self._is_open(fact.region) or not self._accepts(root, contiguous_strides(root.tensor.shape)):
             return None
         region = self._region_in(value, root)
         if region is None or not same_shape(region.strides, fact.region.strides):

@@ -13,6 +13,7 @@ that nobody may read is None. It raises a HidetError for a case that core cannot
     interpolate, gradient      resampling; gradients that are no composition
     create, random             constants, ranges, random numbers
     sizes                      numbers computed from sizes
+    selection                  results whose number depends on data
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 
 FAMILIES = (
     *("elementwise", "activation", "reduce", "matmul", "conv", "pool", "normalize"),
-    *("view", "move", "scatter", "sort", "interpolate", "gradient", "create", "random", "sizes"),
+    *("view", "move", "scatter", "sort", "interpolate", "gradient", "create", "random", "sizes", "selection"),
 )
 
 Handler = Callable[..., Any]

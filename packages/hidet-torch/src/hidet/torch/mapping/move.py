@@ -9,6 +9,7 @@ from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Number
 from hidet.torch.mapping import Handler
+from hidet.torch.mapping.selection import masked_index
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -105,14 +106,16 @@ def _index_select(e: Emitter, x: Value, dim: int, index: Value) -> Value:
 
 
 def _index(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value:
+    if any(index is not None and index.tensor.dtype.is_bool for index in indices):
+        return masked_index(e, x, indices)
     return e.emit("index", x, *positions(indices))
 
 
 def positions(indices: Sequence[Value | None]) -> list[Value | None]:
-    """Index tensors of integers. Masks select a number of elements that depends on data."""
+    """Index tensors of integers."""
     for index in indices:
         if index is not None and not index.tensor.dtype.is_signed:
-            raise UnsupportedOp("indexing with a mask, whose result has a size that depends on data")
+            raise UnsupportedOp("writing where a mask is true")
     return list(indices)
 
 

@@ -1,0 +1,83 @@
+"""Results whose number depends on data: dynamo gives them a size of its own ("u0"), which is read from a count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hidet.dims import Dim, product
+from hidet.errors import UnsupportedOp
+from hidet.graph import Value
+from hidet.ops import selection
+from hidet.torch.emitter import Emitter
+from hidet.torch.mapping import Handler
+
+
+def handlers() -> Mapping[str, Handler]:
+    """The handlers of this family."""
+    return {
+        "aten.nonzero.default": _nonzero,
+        "aten.masked_select.default": _masked_select,
+        "aten._unique2.default": _unique,
+        "aten.unique_dim.default": _unique_slices,
+    }
+
+
+def _count(e: Emitter, axis: int = 0) -> Dim:
+    """The size that torch gives the number of results."""
+    count: Dim = e.result.shape[axis]
+    if isinstance(count, int):
+        raise UnsupportedOp("the number of results is fixed, although it depends on data")
+    return count
+
+
+def _nonzero(e: Emitter, x: Value) -> Value:
+    return e.own(selection.nonzero(e.builder, x, defines=_count(e)))
+
+
+def _masked_select(e: Emitter, x: Value, mask: Value) -> Value:
+    return e.own(selection.masked_select(e.builder, x, mask, defines=_count(e)))
+
+
+def _unique(
+    e: Emitter, x: Value, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Value | None, ...]:
+    """torch sorts on the CPU, whatever it is asked for. Results that are not asked for are empty, and unread."""
+    values, _, inverse, counts = selection.unique(e.builder, x, None, defines=_count(e))
+    wanted = return_inverse or return_counts
+    return (
+        e.own(values),
+        e.emit("reshape", e.own(inverse), shape=x.tensor.shape) if wanted else None,
+        e.own(counts) if return_counts else None,
+    )
+
+
+def _unique_slices(
+    e: Emitter,
+    x: Value,
+    dim: int,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> tuple[Value, ...]:
+    values, _, inverse, counts = selection.unique(e.builder, x, dim, defines=_count(e, dim))
+    return e.own(values), e.own(inverse), e.own(counts)
+
+
+def masked_index(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value:
+    """x[:, mask]: the slices of x where one mask is true. UnsupportedOp for a mask beside other indices."""
+    given = [index for index in indices if index is not None]
+    if len(given) != 1:
+        raise UnsupportedOp("indexing with a mask and further indices")
+    (mask,) = given
+    start, covered = list(indices).index(mask), mask.tensor.rank
+    if covered == 0:
+        raise UnsupportedOp("indexing with a mask of rank 0")
+    shape = x.tensor.shape
+    rest = (*range(start), *range(start + covered, len(shape)))
+    front = e.transpose(x, (*range(start, start + covered), *rest))
+    rows = e.reshape(front, (product(shape[start : start + covered]), *(shape[axis] for axis in rest)))
+    flags = e.reshape(mask, (product(mask.tensor.shape),))
+    ends, count = selection.counted(e.builder, flags, None, _count(e, start))
+    kept = e.own(e.builder.emit("pack", rows, ends, count=count))
+    order = (*range(1, start + 1), 0, *range(start + 1, len(rest) + 1))
+    return e.transpose(kept, order)

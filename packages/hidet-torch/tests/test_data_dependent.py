@@ -1,0 +1,124 @@
+"""Sizes that depend on data, branches and loops, in one graph."""
+
+import pytest
+import torch
+import torch._dynamo
+from torch._higher_order_ops.while_loop import while_loop
+
+import hidet.torch
+
+X = torch.arange(-6.0, 6.0).reshape(4, 3)
+
+pytestmark = pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
+
+
+def agree(function, *calls, eager=0, strict=True, **compile_options):
+    """The compiled function gives what eager mode gives, at every call, in one graph."""
+    torch._dynamo.reset()
+    patch = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
+    with torch._dynamo.config.patch(**patch), hidet.torch.collect_reports() as reports:
+        options = {"strict": strict and not eager}
+        compiled = torch.compile(function, backend="hidet", fullgraph=True, options=options, **compile_options)
+        for args in calls:
+            torch.testing.assert_close(compiled(*args), function(*args), rtol=1e-5, atol=1e-5)
+    assert sum(report.nodes.eager for report in reports) == eager
+    return reports
+
+
+def test_nonzero_and_what_is_computed_from_it():
+    agree(lambda x: torch.nonzero(x > 0) * 2, (X,), (-X,), (torch.zeros(4, 3),))
+
+
+def test_a_mask_selects():
+    agree(lambda x: x[x > 0].exp(), (X,), (X - 100,))
+    agree(lambda x: torch.masked_select(x, x[0] > -5).sum(), (X,))
+
+
+def test_a_mask_selects_along_a_later_axis():
+    mask = torch.tensor([True, False, True])
+    agree(lambda x, mask: x[:, mask] + 1, (X, mask), (X, ~mask))
+
+
+def test_unique_values_with_numbers_and_counts():
+    agree(lambda x: torch.unique((x / 3).round(), return_inverse=True, return_counts=True), (X,), (X * 0,))
+    agree(lambda x: torch.unique((x / 3).round()), (X,))
+
+
+def test_a_number_is_a_size():
+    agree(lambda x: torch.ones(int(x.abs().amax().int().item()) + 1) * 2, (X,), (X * 2,))
+
+
+def test_an_operator_that_core_lacks_runs_in_torch_and_tells_its_size():
+    reports = agree(lambda x: torch.unique_consecutive(x.flatten() // 4) + 1, (X,), (X * 3,), eager=1)
+    assert ("eager", "torch:aten.unique_consecutive.default") in reports[0].nodes.names
+
+
+def test_results_that_are_views_of_results_of_open_size():
+    agree(lambda x: (x[x > 0].reshape(-1, 1), x[x > 0][:1]), (X,))
+
+
+def test_a_branch_is_chosen_by_data():
+    def function(x, w):
+        return torch.cond(x.sum() > 0, lambda x, w: (x @ w).sin(), lambda x, w: x[:, :2] * 2, (x, w)) + 1
+
+    w = torch.ones(3, 2)
+    (report,) = agree(function, (X, w), (-X, w), (X + 1, w))
+    assert report.nodes.control == 1
+
+
+def test_a_branch_on_sizes_that_are_open():
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.reshape(-1).cos().reshape(x.shape), (x,))
+
+    agree(function, (X,), (torch.ones(7, 3),), (-torch.ones(9, 3),), dynamic=True)
+
+
+def test_a_branch_that_returns_its_operand_transposed():
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda x: x.t().clone(), lambda x: x.t() * 2, (x,))
+
+    agree(function, (X,), (-X,))
+
+
+def test_a_module_with_a_branch():
+    class Gate(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.left, self.right = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: self.left(x), lambda x: self.right(x).relu(), (x,))
+
+    gate = Gate().eval()
+    with torch.no_grad():
+        agree(gate, (X,), (-X,))
+
+
+def test_a_loop_runs_until_its_condition_fails():
+    def function(x, limit):
+        return while_loop(lambda y, n: y.sum().abs() < limit.sum(), lambda y, n: (y * 2, n + 1), (x, torch.zeros(())))
+
+    agree(function, (X + 1, torch.tensor(100.0)), (X, torch.tensor(1.0)), (X * 50, torch.tensor(1.0)))
+
+
+def test_a_branch_with_random_numbers_runs_in_torch():
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda x: torch.rand_like(x) * 0, lambda x: x * 2, (x,))
+
+    agree(function, (X,), (-X,), eager=1)
+
+
+def test_a_number_computed_from_a_size_of_data_cannot_be_returned():
+    torch._dynamo.reset()
+    with (
+        torch._dynamo.config.patch(capture_scalar_outputs=True),
+        pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="computed from data"),
+    ):
+        torch.compile(lambda x: x.amax().int().item() * 2 + 1, backend="hidet", fullgraph=True)(X)
+
+
+def test_a_number_read_from_data_is_returned():
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(lambda x: (x + 1, x.amin().int().item()), backend="hidet", fullgraph=True)
+        assert [compiled(x)[1] for x in (X, X + 6)] == [-6, 0]
