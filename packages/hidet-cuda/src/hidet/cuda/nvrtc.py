@@ -65,7 +65,7 @@ def compile_cubin(source: CudaSource, arch: str) -> Cubin:
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise _refusal(source, arch, log)
         size = _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
-        data = b" " * size
+        data = bytes(size)
         _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, data))
         return Cubin(data, read_usage(log), tuple(sorted(set(_SERIOUS.findall(log)))))
     finally:
@@ -137,7 +137,7 @@ def _checked(nvrtc: Any, answer: tuple[Any, ...]) -> Any:
 
 def _text(nvrtc: Any, program: Any, size_of: Any, read: Any) -> str:
     size = _checked(nvrtc, size_of(program))
-    buffer = b" " * size
+    buffer = bytes(size)
     _checked(nvrtc, read(program, buffer))
     text: bytes = buffer
     return text.rstrip(b"\x00").decode(errors="replace")
