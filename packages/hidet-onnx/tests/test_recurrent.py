@@ -155,3 +155,10 @@ def test_what_does_not_fit_is_refused(make_model: Make, run: Run) -> None:
         node = helper.make_node("RNN", ["x", "W", "R"], ["y"], **attributes)
         with pytest.raises(kind, match=text):
             run(make_model([node], {"x": (F32, (1, 1, 1))}, ["y"], weights), x=np.ones((1, 1, 1), F32))
+
+
+def test_an_input_of_another_shape_is_refused(make_model: Make, run: Run) -> None:
+    weights = {"W": np.ones((1, 4, 1), F32), "R": np.zeros((1, 4, 1), F32), "P": np.zeros((7, 9), F32)}
+    node = helper.make_node("LSTM", ["x", "W", "R", "", "", "", "", "P"], ["y"])
+    with pytest.raises(ImportFailed, match=r"P is f32\[7, 9\], expected shape \[1, 3\]"):
+        run(make_model([node], {"x": (F32, (1, 1, 1))}, ["y"], weights), x=np.ones((1, 1, 1), F32))

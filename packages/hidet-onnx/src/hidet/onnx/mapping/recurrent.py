@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet import dtypes
+from hidet.dims import Dim, prove_equal
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import GraphBuilder, TensorType, Value
 from hidet.onnx.emitter import Emitter
@@ -219,6 +220,7 @@ def _layer(
         raise ImportFailed(f"{e.node.operator}: direction is {direction!r}, but the weights are {layer.weight.type}")
     if hidden_size not in (None, n):
         raise ImportFailed(f"{e.node.operator}: hidden_size is {hidden_size}, but the weights are {layer.weight.type}")
+    _check_shapes(e, layer, len(cells), n, batch, is_batch_first)
     lengths = None if layer.lengths is None else e.cast(layer.lengths, dtypes.i64)
     outputs, finals = [], []
     for place, cell in enumerate(cells):
@@ -243,6 +245,29 @@ def _layer(
     if is_batch_first:
         return e.transpose(y, (2, 0, 1, 3)), *(e.transpose(state, (1, 0, 2)) for state in stacked)
     return y, *stacked
+
+
+def _check_shapes(e: Emitter, layer: _Layer, directions: int, n: int, batch: Dim, is_batch_first: bool) -> None:
+    """ImportFailed for an input whose shape is provably another than the weights make it."""
+    rows, state = layer.gates * n, (batch, directions, n) if is_batch_first else (directions, batch, n)
+    expected: list[tuple[str, Value | None, tuple[Dim, ...]]] = [
+        ("W", layer.weight, (directions, rows, layer.x.tensor.shape[-1])),
+        ("R", layer.recurrence, (directions, rows, n)),
+        ("B", layer.bias, (directions, 2 * rows)),
+        ("sequence_lens", layer.lengths, (batch,)),
+        ("P", layer.peepholes, (directions, 3 * n)),
+        *(("initial state", value, state) for value in layer.states),
+    ]
+    for name, value, shape in expected:
+        if value is not None and not _may_have(value, shape):
+            text = ", ".join(map(str, shape))
+            raise ImportFailed(f"{e.node.operator}: {name} is {value.type}, expected shape [{text}]")
+
+
+def _may_have(value: Value, shape: Sequence[Dim]) -> bool:
+    """Whether a value is not known to have another shape."""
+    have = value.tensor.shape
+    return len(have) == len(shape) and not any(prove_equal(a, b) is False for a, b in zip(have, shape, strict=True))
 
 
 def _biases(e: Emitter, layer: _Layer, place: int, n: int) -> tuple[Value | None, list[Value]]:
