@@ -155,6 +155,18 @@ def test_kinds_of_tensors_may_change_from_call_to_call(add):
     assert good[2].tolist() == [2, 2, 2]
 
 
+def test_the_second_call_with_torch_tensors_takes_one_test(monkeypatch):
+    from hidet.torch.tensors import TorchAdapter
+
+    outlines = []
+    outline = TorchAdapter.outline
+    monkeypatch.setattr(TorchAdapter, "outline", staticmethod(lambda t: outlines.append(t) or outline(t)))
+    add = make_vector_addition()
+    for _ in range(3):
+        add(torch.ones(3), torch.ones(3), torch.zeros(3))
+    assert len(outlines) == 3
+
+
 def test_what_is_only_read_may_be_read_only(add):
     c = np.zeros(3, np.float32)
     add(read_only(np.ones(3, np.float32)), np.ones(3, np.float32), c)

@@ -129,8 +129,10 @@ class CompiledFunction:
             if is_memory:
                 adapter = self._adapters.get(type(argument))
                 if adapter is None:
-                    adapter, argument = self._converted(argument)
-                    held.append(argument)
+                    adapter, tensor = self._converted(argument)
+                    if tensor is not argument:
+                        held.append(tensor)
+                        argument = tensor
                 adapters.append(adapter)
                 kinds.append(adapter.outline(argument))
                 values.append(adapter.pointer(argument))
