@@ -37,6 +37,10 @@ def test_one_import_serves_several_sizes(make_model: Make) -> None:
         np.testing.assert_array_equal(compiled(x), np.maximum(x + W, 0))
 
 
+def test_the_runner_takes_empty_tensors(make_model: Make, run: Callable[..., Any]) -> None:
+    assert run(_affine(make_model), x=np.zeros((0, 4), np.float32)).shape == (0, 4)
+
+
 def test_a_path_is_a_model(make_model: Make, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(_affine(make_model), path)

@@ -31,7 +31,9 @@ def test_the_table_was_written_for_the_installed_onnx() -> None:
 
 def test_every_operator_of_the_table_exists() -> None:
     known = {qualified_name(canonical_domain(s.domain), s.name) for s in defs.get_all_schemas_with_history()}
-    assert {name for name in table() if not name.startswith("com.microsoft.")} <= known
+    # ONNX Runtime's optimiser writes this one into ONNX's own domain.
+    foreign = {"SimplifiedLayerNormalization"}
+    assert {name for name in table() if not name.startswith("com.microsoft.")} - foreign <= known
 
 
 @pytest.mark.parametrize(("schema", "handler"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])

@@ -109,15 +109,18 @@ class OnnxRunner:
         return tuple(program.model.graph for program in self._programs)
 
     def _program(self, arrays: Mapping[str, Any]) -> _Program:
-        if self._is_general:
+        # Sizes that the model leaves open are taken to be at least 1: empty tensors get a program of their own.
+        if self._is_general and not any(0 in getattr(array, "shape", ()) for array in arrays.values()):
             return self._programs[0]
         types = self._types(arrays)
-        for program in self._programs:
+        general = self._programs[: 1 if self._is_general else 0]
+        special = self._programs[len(general) :]
+        for program in special:
             if program.fits(types, arrays):
                 return program
         made = self._compile(types, arrays)
         # Replaced as a whole, so that a thread sees a whole table.
-        self._programs = (*self._programs[-MAX_COMPILED + 1 :], made)
+        self._programs = (*general, *special[-MAX_COMPILED + 1 :], made)
         return made
 
     def _types(self, arrays: Mapping[str, Any]) -> dict[str, ArgumentType]:
