@@ -86,6 +86,8 @@ class OperatorSpec:
     reuses: pairs (output, input): the output may overwrite that input's storage if the input has no later reader.
     is_random: draws random numbers, so two equal nodes differ.
     has_effect: must run even when its outputs are unused.
+    expands: its result takes more memory than its inputs, which is what they are kept small for (dequantisation): it is
+        never computed ahead of the calls, whatever it is applied to.
     """
 
     name: str
@@ -104,6 +106,7 @@ class OperatorSpec:
     reuses: tuple[tuple[int, int], ...] = ()
     is_random: bool = False
     has_effect: bool = False
+    expands: bool = False
     doc: str = ""
     replaces: str | None = None
     load: str | None = field(default=None)

@@ -166,6 +166,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("x", "scale", "zero?"),
         attributes=(_AXIS, _BLOCK, Attribute("dtype", None, "type of the result; None is the type of the scale")),
         define=_dequantize,
+        expands=True,
         doc="(x - zero point) * scale, computed in f32; ONNX DequantizeLinear. Element-wise; x of any number type.",
     ),
     OperatorSpec(
@@ -173,6 +174,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("x",),
         attributes=(Attribute("dtype", doc="the type of the elements, of 1, 2 or 4 bits"),),
         define=_unpack,
+        expands=True,
         doc="The elements packed in bytes u8[..., n], low bits first -> [..., n * 8 / bits]; ONNX's packing of int4.",
     ),
 )

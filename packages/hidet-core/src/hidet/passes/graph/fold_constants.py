@@ -48,7 +48,7 @@ class FoldConstants:
         return replace(graph, nodes=tuple(kept), constants=held)
 
     def _is_foldable(self, node: Node, known: dict[Value, Constant], waiting: dict[Value, Node]) -> bool:
-        if node.op.is_random or node.op.has_effect or is_foreign(node):
+        if node.op.is_random or node.op.has_effect or node.op.expands or is_foreign(node):
             return False
         if not all(value in known or value in waiting for value in node.values):
             return False
