@@ -37,7 +37,7 @@ class HidetBackend(Backend):
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
         """Whether all operators of a model can be imported."""
-        from hidet.onnx.check import check
+        from hidet.onnx.supported import check
 
         return not check(model)
 

@@ -18,13 +18,13 @@ from hidet.graph.graph import Constant
 from hidet.graph.types import ValueType
 from hidet.loc import Loc
 from hidet.onnx.attributes import AttributeReader, require_inputs, with_bound_attributes
-from hidet.onnx.check import require_supported
 from hidet.onnx.contents import Contents
 from hidet.onnx.emitter import Emitter, NodeFacts
 from hidet.onnx.functions import Expansion, expansion_of
 from hidet.onnx.loader import LoadedModel, canonical_domain
 from hidet.onnx.mapping import Handler, find_handler, qualified_name
 from hidet.onnx.scope import Item, Scope
+from hidet.onnx.supported import require_supported
 from hidet.onnx.tensors import sparse_array, tensor_array
 from hidet.onnx.value_types import Absent, ArgumentType, EmptySequence, SizeNames, identifier, value_type
 
