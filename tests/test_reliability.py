@@ -141,7 +141,7 @@ def test_new_weights_at_the_address_of_freed_ones_are_noticed(ctx: CompileContex
         weights = _weights(seed)
         assert np.array_equal(compiled(x, *weights), _expected(x, *weights))
         del weights
-        gc.collect()
+        gc.collect(1)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -127,7 +127,7 @@ def test_code_stays_when_the_code_that_used_it_goes() -> None:
     first = load_objects([compiled(ADD)])
     for _ in range(20):
         call(load_objects([compiled(CALLS_ADD)], {"add": first.address("add")}), "double", 1)
-        gc.collect()
+        gc.collect(1)
     assert call(first, "add", 1, 1) == 2
 
 

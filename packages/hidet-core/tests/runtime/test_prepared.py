@@ -85,7 +85,7 @@ def test_a_parameter_that_takes_the_place_of_a_freed_one_is_noticed() -> None:
     for value in range(20):
         results = counted.prepared.results([None, _parameter(value)], ADAPTER, lambda tensor: 0)
         assert _floats(results.addresses[0])[0] == -value
-        gc.collect()
+        gc.collect(1)
     assert counted.runs == 20
 
 
