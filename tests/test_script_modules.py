@@ -72,6 +72,13 @@ def make_vector_addition():
     return hidet.driver.build_ir_module(script_module.ir_module())
 
 
+def test_a_function_outlives_the_module_that_it_was_taken_from():
+    add = make_vector_addition()["launch"]
+    c = np.zeros(3, np.float32)
+    add(np.ones(3, np.float32), np.ones(3, np.float32), c)
+    assert c.tolist() == [2, 2, 2]
+
+
 @pytest.fixture(scope="module")
 def add():
     return make_vector_addition()

@@ -32,7 +32,7 @@ def build_ir_module(
     target: "auto" is "cuda" where a kernel is launched with blocks of threads, else "cpu". Raises VerifyError for a
     module that breaks a rule of the thread IR, and the errors of the target for what it cannot do.
     """
-    return compile_module(module, make_context(_target_of(module) if target == "auto" else target, options))
+    return compile_module(module, make_context(target_of(module) if target == "auto" else target, options))
 
 
 def compile_module(module: Module, ctx: CompileContext) -> CompiledModule:
@@ -54,12 +54,13 @@ def compile_module(module: Module, ctx: CompileContext) -> CompiledModule:
             device,
             prints,
             bounds if module.function(signature.function).kind == "host" else None,
+            code,
         )
         for signature in signatures
     }
     usage = {name: found for binary in binaries for name, found in ctx.target.usage(binary).items()}
     source = partial(_source, complete, ctx)
-    return CompiledModule(module, functions, source, usage, code)
+    return CompiledModule(module, functions, source, usage)
 
 
 def _checked(module: Module, ctx: CompileContext) -> tuple[Module, BoundsChecks]:
@@ -78,6 +79,7 @@ def _source(module: Module, ctx: CompileContext) -> str:
     return ctx.target.source(run_program_passes(module, ctx))
 
 
-def _target_of(module: Module) -> str:
+def target_of(module: Module) -> str:
+    """The target of a module by itself: "cuda" where a kernel is launched with blocks of threads, else "cpu"."""
     launches = (node for function in module.functions for node in walk(function.body) if isinstance(node, Launch))
     return "cuda" if any(launch.block for launch in launches) else "cpu"

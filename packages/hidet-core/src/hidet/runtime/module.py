@@ -48,8 +48,11 @@ class CompiledFunction:
         device: str,
         prints: bool,
         bounds: BoundsChecks | None = None,
+        code: object = None,
     ) -> None:
+        """code: the machine code that `run` calls, kept as long as the function."""
         self.signature = signature
+        self._code = code
         self._bounds = bounds
         self._run = run
         self._device = device
@@ -75,6 +78,11 @@ class CompiledFunction:
     def name(self) -> str:
         """As in the module."""
         return self.signature.function
+
+    @property
+    def device(self) -> str:
+        """Where tensors must be: "cpu", or for example "cuda:0"."""
+        return self._device
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the function; the value it returns, or None.
@@ -240,13 +248,11 @@ class CompiledModule:
         functions: Mapping[str, CompiledFunction],
         source: Callable[[], str],
         kernels: Mapping[str, KernelUsage],
-        code: object,
     ) -> None:
         self.ir_module = ir_module
         self.functions = dict(functions)
         self.kernels = dict(kernels)
         self._source = source
-        self._code = code  # keeps the machine code alive
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the entry: the function called `launch`, else the first one that Python may call."""
