@@ -99,6 +99,35 @@ class CallSignature:
             raise ShapeError(f"{self.function}: size {missing[0]} follows from no tensor that is passed")
         return tuple(known[var] for var in self.sizes)
 
+    def shape_of(self, name: str, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The shape that a tensor parameter has when the others have the shapes, or are the numbers, in `arguments`.
+
+        arguments: by parameter name, of any of the others. Sizes may be symbolic. ShapeError for a parameter of any
+        shape, a tensor of another rank, and a size that nothing in `arguments` tells.
+        """
+        known: dict[Var, Any] = {}
+        target = None
+        for var, parameter in zip(self.variables, self.given, strict=True):
+            if parameter.name == name:
+                target = parameter
+            if parameter.name not in arguments:
+                continue
+            argument = arguments[parameter.name]
+            if not parameter.is_memory:
+                known[var] = argument
+            elif parameter.extents is not None:
+                if len(parameter.extents) != len(argument):
+                    raise ShapeError(
+                        f"{self._what(parameter)} has {len(argument)} dims, expected {len(parameter.extents)}: "
+                        f"{parameter.type}"
+                    )
+                for extent, actual in zip(parameter.extents, argument, strict=True):
+                    if isinstance(extent, Var) and extent in self.sizes:
+                        known.setdefault(extent, actual)
+        if target is None or target.extents is None:
+            raise ShapeError(f"{self.function} has no parameter {name} with a shape")
+        return tuple(_value(extent, known) for extent in target.extents)
+
     def _what(self, parameter: Parameter) -> str:
         return f"argument {parameter.name} of {self.function}"
 

@@ -162,6 +162,23 @@ def is_traceable_subclass(tensor: torch.Tensor) -> bool:
     return bool(is_traceable_wrapper_subclass(tensor))
 
 
+def operator_library(namespace: str, name: str) -> Any:
+    """A `torch.library.Library` for one operator, kept until an operator of that name is registered again.
+
+    torch itself has one table of operators for the process, and forgets them with their library.
+    """
+    key = f"{namespace}::{name}"
+    earlier = _LIBRARIES.pop(key, None)
+    if earlier is not None:
+        earlier._destroy()
+    make: Callable[..., Any] = torch.library.Library
+    library = _LIBRARIES[key] = make(namespace, "FRAGMENT")
+    return library
+
+
+_LIBRARIES: dict[str, Any] = {}
+
+
 def is_profiling() -> bool:
     """Whether torch.profiler records at the moment."""
     return profiler._is_profiler_enabled
