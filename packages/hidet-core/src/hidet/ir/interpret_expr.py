@@ -11,7 +11,9 @@ from hidet import dtypes
 from hidet.compute.scalar_numpy import apply_binary, apply_unary, convert
 from hidet.errors import LaunchError, UnsupportedOp
 from hidet.ir import expr as e
-from hidet.ir.memory import AddressSpace, Buffer, Pointer, dense_strides
+from hidet.ir.memory import AddressSpace, Buffer, Pointer, block_of, dense_strides
+from hidet.ir.simulator.tensor_map import TensorMap
+from hidet.ir.tensor_map import TENSOR_MAP, split_map_numbers
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of
 from hidet.ir.verify_expr import is_mask_word
 
@@ -174,6 +176,14 @@ def undefined(type_: Type) -> Any:
     return value if isinstance(type_, VectorType) else value.reshape(())
 
 
+def _tensor_map(pointer: Pointer, rank: Array, swizzle: Array, *numbers: Array) -> Pointer:
+    """A map as the simulator reads it (`hidet.ir.tensor_map`)."""
+    parts = split_map_numbers([int(number) for number in numbers], int(rank))
+    sizes, strides, box = (tuple(part) for part in parts)
+    words = TensorMap(pointer.address, pointer.dtype, sizes, strides, box, swizzle=int(swizzle)).words()
+    return Pointer(block_of("tensor map", words), 0, dtypes.u64)
+
+
 Intrinsics = Mapping[str, Callable[..., Any]]
 
 # Meaning of the intrinsics that every target knows: "fma" is computed in f64 and then rounded; "shuffle" picks lanes
@@ -181,6 +191,7 @@ Intrinsics = Mapping[str, Callable[..., Any]]
 INTRINSICS: Intrinsics = {
     "fma": lambda a, b, c: (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(a.dtype),
     "shuffle": lambda a, b, *lanes: np.concatenate([a, b])[np.asarray(lanes, np.int64)],
+    TENSOR_MAP: _tensor_map,
 }
 
 _CASES: dict[type, Callable[[ExprInterpreter, Any], Any]] = {

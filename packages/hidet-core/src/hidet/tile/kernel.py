@@ -13,7 +13,8 @@ class TileKernel:
     """What block (grid_vars) of a grid does.
 
     warps: along the rows and columns of register tiles; each computes an equal part. index_values: what is computed
-    once at the start, in order: (variable, value).
+    once at the start, in order: (variable, value). grid: extents of `grid_vars` over `params`, of columns and rows of
+    tiles first; () where the caller alone knows them, who then launches a block for each.
     """
 
     name: str
@@ -22,6 +23,7 @@ class TileKernel:
     warps: tuple[int, int]
     body: tuple[TileStmt, ...]
     index_values: tuple[tuple[Var, Expr], ...] = ()
+    grid: tuple[Expr, ...] = ()
 
     @property
     def threads(self) -> int:

@@ -1,7 +1,7 @@
 """The CUDA driver's functions, called through ctypes.
 
-Launches come from compiled host code, which needs the address of cuLaunchKernel; what Python itself calls are a dozen
-functions at load time. A library of bindings for these would cost 55 ms of import and not have the address.
+Launches come from compiled host code, which needs the addresses of cuLaunchKernel and its kin; what Python itself calls
+are a dozen functions at load time. A library of bindings for these would cost 55 ms of import and not have them.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class Driver:
         self._get_current = functions("cuCtxGetCurrent")
         self.launch_address = _address(functions("cuLaunchKernel"))
         self.launch_ex_address = _address(functions("cuLaunchKernelEx"))
+        self.encode_address = _address(functions("cuTensorMapEncodeTiled"))
 
     def call(self, name: str, *arguments: Any, what: str = "") -> None:
         """Call a function. LaunchError or DeviceLost says what failed, and while doing `what`."""

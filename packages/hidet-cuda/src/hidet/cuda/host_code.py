@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hidet import dtypes
+from hidet.cuda.host_map import encoded_map
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir import build
@@ -17,6 +18,7 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Cast, Const, Expr, Load, Var
 from hidet.ir.func import SYMBOL, Function, Module
 from hidet.ir.node import IRNode
+from hidet.ir.tensor_map import map_request
 from hidet.ir.types import BufferType, PointerType
 from hidet.ir.visit import rewrite, walk
 
@@ -90,8 +92,14 @@ class _Host:
         kernel = self.kernels.get(node.kernel)
         cells = Var("cells", _words(max(len(node.arguments), 1)))
         pointers = Var("pointers", _words(max(len(node.arguments), 1)))
-        stmts: list[s.Stmt] = [s.Declare(cells), s.Declare(pointers)]
+        status = Var("status", dtypes.i32)
+        stmts: list[s.Stmt] = [s.Declare(cells), s.Declare(pointers), s.Declare(status, Const(0, dtypes.i32))]
+        cell = Call(SYMBOL + CELL + node.kernel, (), _WORD)
         for number, argument in enumerate(node.arguments):
+            request = map_request(argument)
+            if request is not None:
+                encoding, argument = encoded_map(request, status)
+                stmts += [*encoding, self._noted(status, cell)]
             stmts.append(s.Store(cells, (build.index(number),), _word(argument)))
             param = None if kernel is None else kernel.params[number].type
             if isinstance(param, BufferType) and param.space == "constant":
@@ -104,9 +112,7 @@ class _Host:
         shared = build.index(self.shared.get(node.kernel, 0))
         if node.shared_bytes is not None:
             shared = shared + node.shared_bytes
-        status = Var("status", dtypes.i32)
         handle = Var("handle", _WORD)
-        cell = Call(SYMBOL + CELL + node.kernel, (), _WORD)
         stmts.append(s.Declare(handle, Load(Bitcast(cell, PointerType(_WORD)), (build.index(0),), _WORD)))
         if node.cluster:
             stmts += self._launch_clusters(node, status, handle, pointers, grid, block, shared)
@@ -114,15 +120,22 @@ class _Host:
             stream = build.load(self.context, STREAM)
             numbers = [build.cast(n, dtypes.u32) for n in (*grid, *block, shared)]
             arguments = (handle, *numbers, stream, Bitcast(build.address(pointers, 0), _WORD), _NULL)
-            stmts.append(s.Declare(status, Call(LAUNCH, arguments, dtypes.i32)))
-        failed = [
+            stmts.append(self._unless_failed(s.Assign(status, Call(LAUNCH, arguments, dtypes.i32))))
+        stmts.append(self._noted(status, cell))
+        blocks = grid[0] * grid[1] * grid[2]
+        return s.If(blocks > 0, self._unless_failed(build.seq(stmts)))
+
+    def _unless_failed(self, stmt: s.Stmt) -> s.Stmt:
+        """`stmt`, unless the driver has refused something already."""
+        return s.If(build.equal(build.load(self.context, ERROR), 0), stmt)
+
+    def _noted(self, status: Expr, cell: Expr) -> s.Stmt:
+        """Note a result of the driver that is an error, and which kernel it was for."""
+        noted = [
             s.Store(self.context, (build.index(ERROR),), build.cast(status, _WORD)),
             s.Store(self.context, (build.index(FAILED),), cell),
         ]
-        stmts.append(s.If(build.binary("ne", status, 0), build.seq(failed)))
-        blocks = grid[0] * grid[1] * grid[2]
-        wanted = build.logical_and(blocks > 0, build.equal(build.load(self.context, ERROR), 0))
-        return s.If(wanted, build.seq(stmts))
+        return s.If(build.binary("ne", status, 0), build.seq(noted))
 
     def _launch_clusters(
         self,
@@ -152,7 +165,7 @@ class _Host:
             s.Declare(attribute),
             *(s.Store(attribute, (build.index(n),), value) for n, value in enumerate(values)),
             *(s.Store(config, (build.index(n),), word) for n, word in enumerate(words)),
-            s.Declare(status, Call(LAUNCH_EX, arguments, dtypes.i32)),
+            self._unless_failed(s.Assign(status, Call(LAUNCH_EX, arguments, dtypes.i32))),
         ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hidet.cuda.container import CompiledModule
 from hidet.cuda.host_code import CELL, CONTEXT_WORDS, ERROR, FAILED, LAUNCH, LAUNCH_EX, STREAM
+from hidet.cuda.host_map import ENCODE
 from hidet.cuda.memory import Device
 from hidet.errors import LaunchError
 from hidet.target import Binary
@@ -47,6 +48,7 @@ def load_modules(
         **symbols,
         LAUNCH: driver.launch_address,
         LAUNCH_EX: driver.launch_ex_address,
+        ENCODE: driver.encode_address,
         **{CELL + name: ctypes.addressof(cell) for name, cell in cells.items()},
     }
     objects = [Binary(name, module.host) for name, module in modules if module.host is not None]

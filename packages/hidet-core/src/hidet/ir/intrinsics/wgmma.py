@@ -77,6 +77,13 @@ def _order(name: str, doc: str, ptx: str, *parameters: Parameter) -> Intrinsic:
     )
 
 
+def _results(columns: int, accumulator: DType) -> Intrinsic:
+    words = columns * accumulator.nbytes // 8
+    d = Memory("d", ("register", "local"), fragment_dtypes(accumulator), align=4, nbytes=4 * words)
+    doc = "`d` as the products before the last wait left it: no instruction, but no use of `d` moves to before it"
+    return _order(f"cuda.wgmma_results.n{columns}.{accumulator.short}", doc, "wgmma.wait_group", d)
+
+
 WGMMA = table(
     *(
         _wgmma(MatrixShape(64, n, 256 // a.bits, a, b, accumulator), from_registers)
@@ -84,6 +91,7 @@ WGMMA = table(
         for n in _columns(accumulator)
         for from_registers in (False, True)
     ),
+    *(_results(n, accumulator) for accumulator in (f32, f16, i32) for n in _columns(accumulator)),
     _order("cuda.wgmma_fence", "order accesses of registers before the products that follow", "wgmma.fence"),
     _order("cuda.wgmma_commit", "the products started since the last commit become a group", "wgmma.commit_group"),
     _order(

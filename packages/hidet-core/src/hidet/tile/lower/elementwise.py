@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Binary, Const, Expr, Load, Var
+from hidet.ir.expr import Expr, Load, Var
 from hidet.ir.types import VectorType
 from hidet.ir.visit import substitute
 from hidet.tile.lower.fragment import Fragment, Threads, place
+from hidet.tile.lower.store import is_multiple
 from hidet.tile.statements import Fill, Map, Store
 from hidet.tile.tensors import RTile
 
@@ -53,7 +54,7 @@ def map_tile(node: Map, target: Fragment, inputs: Mapping[RTile, Fragment], thre
 def store_tile(node: Store, source: Fragment, threads: Threads) -> s.Stmt:
     """Write the elements inside the matrix, two neighbours at once where the matrix is aligned to them."""
     target = node.target
-    in_pairs = target.align >= 2 * target.dtype.nbytes and source.extents[3] == 2 and _is_even(node.column)
+    in_pairs = target.align >= 2 * target.dtype.nbytes and source.extents[3] == 2 and is_multiple(node.column, 2)
     extents = source.extents[:3] if in_pairs else source.extents
 
     def body(at: tuple[Expr, ...]) -> s.Stmt:
@@ -69,12 +70,3 @@ def store_tile(node: Store, source: Fragment, threads: Threads) -> s.Stmt:
         return s.If(row < target.rows, alone)
 
     return each(extents, body)
-
-
-def _is_even(expr: Expr) -> bool:
-    """Whether an i64 expression is known to be even: a constant, a multiple of an even constant, or their sum."""
-    if isinstance(expr, Const):
-        return isinstance(expr.value, int) and expr.value % 2 == 0
-    if isinstance(expr, Binary) and expr.op == "mul":
-        return _is_even(expr.a) or _is_even(expr.b)
-    return isinstance(expr, Binary) and expr.op == "add" and _is_even(expr.a) and _is_even(expr.b)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ def lower_kernel(kernel: TileKernel, arch: int = 80) -> Function:
     A ring's loads run ahead in groups of background copies, one a stage; a barrier of the block in each iteration makes
     a stage visible, and tells that the one before it may be overwritten. ScheduleError for what the instructions lack.
     """
-    lowering = _Lowering(kernel, arch)
+    lowering = TileLowering(kernel, block_threads(kernel.warps), arch)
     head = [s.Declare(var, value) for var, value in (*_standing(lowering.threads), *kernel.index_values)]
     tiles = [s.Declare(var) for var in lowering.buffers()]
     body = build.seq([*head, *tiles, lowering.stmts(kernel.body)])
@@ -43,7 +43,8 @@ def lower_kernel(kernel: TileKernel, arch: int = 80) -> Function:
     return Function(kernel.name, kernel.params, body, "kernel", kernel.grid_vars, None, attributes)
 
 
-def _threads(warps: tuple[int, int]) -> Threads:
+def block_threads(warps: tuple[int, int]) -> Threads:
+    """Variables for where a thread stands."""
     thread, lane, row, column = (build.size_var(name) for name in ("thread", "lane", "warp_row", "warp_column"))
     return Threads(thread, lane, row, column, warps)
 
@@ -60,28 +61,29 @@ def _standing(threads: Threads) -> list[tuple[Var, Expr]]:
     ]
 
 
-def _all_stmts(stmts: tuple[t.TileStmt, ...]) -> Iterator[t.TileStmt]:
+def all_stmts(stmts: tuple[t.TileStmt, ...]) -> Iterator[t.TileStmt]:
+    """Statements and those inside them, a ring's loads included."""
     for stmt in stmts:
         yield stmt
         if isinstance(stmt, t.Ring):
-            yield from (*stmt.loads, *_all_stmts(stmt.body))
+            yield from (*stmt.loads, *all_stmts(stmt.body))
         elif isinstance(stmt, t.Loop):
-            yield from _all_stmts(stmt.body)
+            yield from all_stmts(stmt.body)
 
 
-class _Lowering:
+class TileLowering:
     """The tiles of one kernel and where they are kept. `_stage`: which stage of a shared tile is read now."""
 
-    def __init__(self, kernel: TileKernel, arch: int) -> None:
-        self.threads = _threads(kernel.warps)
+    def __init__(self, kernel: TileKernel, threads: Threads, arch: int) -> None:
+        self.threads = threads
         self.fragments: dict[RTile, Fragment] = {}
         self.shared: dict[STile, Var] = {}
         self._stage: dict[STile, Expr] = {}
         self._uses_warp_groups = arch >= 90 and any(
-            isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps) for stmt in _all_stmts(kernel.body)
+            isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps) for stmt in all_stmts(kernel.body)
         )
         stages: dict[STile, int] = {}
-        for stmt in _all_stmts(kernel.body):
+        for stmt in all_stmts(kernel.body):
             for tile in _register_tiles(stmt):
                 if tile not in self.fragments:
                     self.fragments[tile] = fragment(tile, kernel.warps)
@@ -99,7 +101,7 @@ class _Lowering:
 
     def stmts(self, nodes: tuple[t.TileStmt, ...]) -> s.Stmt:
         """Statements one after the other."""
-        return build.seq(_CASES[type(node)](self, node) for node in nodes)
+        return build.seq(getattr(self, _METHODS[type(node)])(node) for node in nodes)
 
     def load(self, node: t.Load) -> s.Stmt:
         """A load that is waited for at once; the first meeting lets all finish reading what was there."""
@@ -213,13 +215,13 @@ def _wait_all() -> s.Stmt:
     return s.Evaluate(intrinsic_call("cuda.copy_async_wait_all"))
 
 
-_CASES: dict[type, Callable[[_Lowering, Any], s.Stmt]] = {
-    t.Load: _Lowering.load,
-    t.Fill: _Lowering.fill,
-    t.Mma: _Lowering.mma,
-    t.Map: _Lowering.map,
-    t.Reduce: _Lowering.reduce,
-    t.Store: _Lowering.store,
-    t.Ring: _Lowering.ring,
-    t.Loop: _Lowering.loop,
+_METHODS: dict[type, str] = {
+    t.Load: "load",
+    t.Fill: "fill",
+    t.Mma: "mma",
+    t.Map: "map",
+    t.Reduce: "reduce",
+    t.Store: "store",
+    t.Ring: "ring",
+    t.Loop: "loop",
 }

@@ -56,7 +56,25 @@ def _name(node: Mma) -> str:
 
 
 def multiply_in_groups(node: Mma, accumulator: Fragment, operands: tuple[Operand, Operand], threads: Threads) -> s.Stmt:
-    """Start the products of all steps along k, and wait for them."""
+    """The products of all steps along k, waited for."""
+    return build.seq([start_in_groups(node, accumulator, operands, threads), finish_groups(accumulator)])
+
+
+def finish_groups(accumulator: Fragment) -> s.Stmt:
+    """Wait for all products, so that their sum may be used."""
+    tile = accumulator.tile
+    results = f"cuda.wgmma_results.n{tile.columns}.{tile.dtype.short}"
+    held = s.Evaluate(intrinsic_call(results, build.address(accumulator.buffer, 0, 0, 0, 0)))
+    return build.seq([wait_for_groups(0), held])
+
+
+def wait_for_groups(count: int) -> s.Stmt:
+    """Wait until at most `count` of the products started last are unfinished."""
+    return s.Evaluate(intrinsic_call("cuda.wgmma_wait", count))
+
+
+def start_in_groups(node: Mma, accumulator: Fragment, operands: tuple[Operand, Operand], threads: Threads) -> s.Stmt:
+    """Start the products of all steps along k. Neither operands nor accumulator may be touched before the wait."""
     a, b = operands
     nbytes = node.b.dtype.nbytes
     k = node.b.columns if node.b_is_transposed else node.b.rows
@@ -81,7 +99,7 @@ def multiply_in_groups(node: Mma, accumulator: Fragment, operands: tuple[Operand
     steps = s.For(at, build.index(0), build.index(k * nbytes // _STEP_BYTES), product, kind="unroll")
     declared = [s.Declare(var, value) for var, value in (start_a, start_b)]
     fence, commit = (s.Evaluate(intrinsic_call(f"cuda.wgmma_{verb}")) for verb in ("fence", "commit"))
-    return build.seq([*declared, fence, steps, commit, s.Evaluate(intrinsic_call("cuda.wgmma_wait", 0))])
+    return build.seq([*declared, fence, steps, commit])
 
 
 def _descriptor(name: str, operand: Operand) -> tuple[Var, Expr]:

@@ -42,11 +42,13 @@ def matmul_kernel(
     b_is_transposed: bool = False,
     epilogue: Callable[[Expr, Expr, Expr], Expr] | None = None,
     accumulator: DType = dtypes.f32,
+    batch: tuple[Var, Expr] | None = None,
 ) -> TileKernel:
     """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
 
     epilogue(value, row, column) gives an element of c from the sum, of type `accumulator`, and its place; None
-    converts. The grid has ceil(n / tiles.n) x ceil(m / tiles.m) blocks, along x and y.
+    converts. batch: a third index of blocks, which the matrices' pointers may mention, and its extent. The grid has
+    ceil(n / tiles.n) x ceil(m / tiles.m) blocks for each, along x and y.
     """
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
     row, column = build.size_var("first_row"), build.size_var("first_column")
@@ -68,10 +70,11 @@ def matmul_kernel(
             return build.cast(value, c.dtype)
         return epilogue(value, row + inner_row, column + inner_column)
 
+    grid = ((c.columns + (tiles.n - 1)) // tiles.n, (c.rows + (tiles.m - 1)) // tiles.m)
     return TileKernel(
         name,
         params,
-        (block_column, block_row),
+        (block_column, block_row, *(() if batch is None else batch[:1])),
         tiles.warps,
         (
             fill(total, 0),
@@ -87,6 +90,7 @@ def matmul_kernel(
             store(c, result, block_row * tiles.m, block_column * tiles.n),
         ),
         ((row, block_row * tiles.m), (column, block_column * tiles.n)),
+        (*grid, *(() if batch is None else batch[1:])),
     )
 
 

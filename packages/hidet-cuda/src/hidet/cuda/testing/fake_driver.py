@@ -24,19 +24,38 @@ class Launch:
     stream: int
     pointers: int
 
+    def place(self, number: int) -> int:
+        """Where the value of parameter `number` lies. Valid while the launch runs, as the driver's rule is."""
+        return ctypes.c_uint64.from_address(self.pointers + 8 * number).value
+
     def word(self, number: int) -> int:
-        """Parameter `number` as a signed word. Valid while the launch runs, as the driver's rule is."""
-        place = ctypes.c_uint64.from_address(self.pointers + 8 * number).value
-        return ctypes.c_int64.from_address(place).value
+        """Parameter `number` as a signed word."""
+        return ctypes.c_int64.from_address(self.place(number)).value
+
+
+@dataclass(frozen=True)
+class EncodedMap:
+    """What one tensor map was asked for; numbers by axis, the fastest first."""
+
+    place: int
+    dtype: int
+    address: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
 
 
 @dataclass
 class FakeDriver:
-    """Functions of the driver by name. `refuse`: result of every launch. `on_launch`: called while it runs."""
+    """Functions of the driver by name. `refuse`: result of every launch. `on_launch`: called while it runs.
+    `refuse_maps`: result of encoding every tensor map."""
 
     refuse: int = 0
+    refuse_maps: int = 0
     on_launch: Callable[[Launch], None] | None = None
     launches: list[Launch] = field(default_factory=list)
+    maps: list[EncodedMap] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
     allowed_shared: dict[str, int] = field(default_factory=dict)
     context: int = CONTEXT
@@ -71,6 +90,23 @@ class FakeDriver:
         grid, block = (words[0], words[1], words[2]), (words[3], words[4], words[5])
         self.launches.append(Launch(self.kernels[kernel - 1], grid, block, words[6], longs[4], pointers))
         return self.refuse
+
+    def cuTensorMapEncodeTiled(
+        self,
+        place: int,
+        dtype: int,
+        rank: int,
+        address: int,
+        sizes: int,
+        strides: int,
+        box: int,
+        steps: int,
+        *options: int,
+    ) -> int:
+        wide = [tuple((ctypes.c_uint64 * n).from_address(p)) for p, n in ((sizes, rank), (strides, rank - 1))]
+        extents = tuple((ctypes.c_uint32 * rank).from_address(box))
+        self.maps.append(EncodedMap(place, dtype, address, wide[0], wide[1], extents, options[1]))
+        return self.refuse_maps
 
     def cuCtxGetCurrent(self, result: int) -> int:
         return _write(result, self.context)
@@ -148,6 +184,7 @@ _PROTOTYPES = {
     for name, arguments in {
         "cuLaunchKernel": (_P, _U, _U, _U, _U, _U, _U, _U, _P, _P, _P),
         "cuLaunchKernelEx": (_P, _P, _P, _P),
+        "cuTensorMapEncodeTiled": (_P, _I, _U, _P, _P, _P, _P, _P, _I, _I, _I, _I),
         "cuCtxGetCurrent": (_P,),
         "cuDeviceGetCount": (_P,),
         "cuDeviceGet": (_P, _I),

@@ -204,6 +204,8 @@ def assembly_of(row: Intrinsic) -> Assembly | None:
     """The PTX of an intrinsic; None for those that are spelled otherwise."""
     if row.matrix is not None:
         return (_mma if row.family == "mma" else _wgmma)(row, row.matrix)
+    if row.name.startswith("cuda.wgmma_results"):
+        return Assembly("", updates=("d",))
     if row.name.startswith("cuda.tensor_load"):
         return _tensor_load(row)
     if row.name.startswith("cuda.tensor_"):

@@ -1,0 +1,340 @@
+"""Kernels with roles, for sm_90a: one thread has the loads of a ring copied, warp groups multiply.
+
+The copy engine brings whole boxes of matrices that tensor maps describe, zero outside of them and swizzled as `wgmma`
+reads them. Two barriers a stage order the roles: `full` completes when the bytes of the stage's boxes have come,
+`empty` when all warps that multiply have read it. Blocks stay on their multiprocessor: each takes tiles of the grid in
+turn, so that copies for the next tile run while the last one is finished and stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hidet import dtypes
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Binary, Const, Expr, Var
+from hidet.ir.func import Function
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.tensor_map import MapRequest, map_type
+from hidet.ir.types import BufferType
+from hidet.ir.visit import substitute, walk
+from hidet.tile import statements as t
+from hidet.tile.kernel import TileKernel
+from hidet.tile.lower.fragment import Threads
+from hidet.tile.lower.kernel import TileLowering, block_threads
+from hidet.tile.lower.order import first_turn, tile_indices
+from hidet.tile.lower.store import rows_layout, store_rows
+from hidet.tile.lower.warp_group import finish_groups, fits_warp_groups, start_in_groups, wait_for_groups
+from hidet.tile.tensors import GTensor, STile
+
+_ALIGN = 16
+_MOST_BOX = 256
+_ALL_LANES = 0xFFFFFFFF
+# Tiles from this size on start at multiples of 1024 bytes, where swizzles of 128 bytes repeat.
+_SWIZZLED_BYTES = 8192
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixMap:
+    """A kernel's parameter `var`: the tensor map of `source`, from which boxes like a panel of `tile` are copied.
+
+    base: where `source` lies when the grid's index `outer[0]` is 0, if it depends on one; `outer[1]` and `outer[2]` are
+    that index' extent and the elements between its neighbours. All are expressions over the kernel's other parameters.
+    """
+
+    var: Var
+    source: GTensor
+    tile: STile
+    base: Expr
+    outer: tuple[Var, Expr, Expr] | None
+
+    def request(self, arguments: Mapping[Var, Expr]) -> MapRequest:
+        """The map as host code makes it. arguments: values of the kernel's parameters in the launch."""
+        source, layout, nbytes = self.source, self.tile.layout, self.source.dtype.nbytes
+        sizes, strides, box = (
+            [source.columns, source.rows],
+            [source.row_stride],
+            [_panel_columns(self.tile), layout.rows],
+        )
+        if self.outer is not None:
+            sizes.append(self.outer[1])
+            strides.append(self.outer[2])
+            box.append(1)
+        return MapRequest(
+            substitute(self.base, arguments),
+            tuple(substitute(size, arguments) for size in sizes),
+            tuple(substitute(stride, arguments) * nbytes for stride in strides),
+            tuple(box),
+            layout.panel_chunks * 16,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """A kernel whose blocks of `threads` threads walk over its grid, and the tensor maps it takes, its last parameters.
+
+    It is launched over one index, with any number of blocks. shared_bytes: what a block needs of shared memory.
+    """
+
+    function: Function
+    threads: int
+    maps: tuple[MatrixMap, ...]
+    shared_bytes: int
+
+
+def fits_pipeline(kernel: TileKernel) -> bool:
+    """Whether a kernel has the shape: a known grid, loads in one ring of products of warp groups, from matrices in
+    memory whose rows start at multiples of 16 bytes."""
+    rings = [stmt for stmt in kernel.body if isinstance(stmt, t.Ring)]
+    others = [stmt for stmt in kernel.body if not isinstance(stmt, t.Ring)]
+    if len(rings) != 1 or not kernel.grid or any(isinstance(stmt, t.Load | t.Loop | t.Reduce) for stmt in others):
+        return False
+    (ring,) = rings
+    products = [stmt for stmt in ring.body if isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps)]
+    if not products or len(products) != len(ring.body):
+        return False
+    return all(_fits_map(load, ring.stages, kernel) for load in ring.loads)
+
+
+def _fits_map(load: t.Load, stages: int, kernel: TileKernel) -> bool:
+    layout, source = load.target.layout, load.source
+    if not isinstance(source, GTensor) or source.align < _ALIGN or not layout.is_swizzled:
+        return False
+    if layout.rows > _MOST_BOX or stages * layout.size * layout.nbytes < _SWIZZLED_BYTES:
+        return False
+    sizes = (source.rows, source.columns, source.row_stride)
+    return _base(source, kernel) is not None and not any(_mentions(size, kernel.grid_vars) for size in sizes)
+
+
+def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[Var, Expr, Expr] | None] | None:
+    """`base` and `outer` of a map; None where the pointer depends on the grid in another way."""
+    pointer = source.pointer
+    if not _mentions(pointer, kernel.grid_vars):
+        return pointer, None
+    if not (isinstance(pointer, Binary) and pointer.op == "add" and isinstance(pointer.b, Binary)):
+        return None
+    base, product = pointer.a, pointer.b
+    extents = dict(zip(kernel.grid_vars, kernel.grid, strict=True))
+    if product.op != "mul" or not isinstance(product.a, Var) or product.a not in extents:
+        return None
+    if _mentions(base, kernel.grid_vars) or _mentions(product.b, kernel.grid_vars):
+        return None
+    return base, (product.a, extents[product.a], product.b)
+
+
+def _mentions(expr: Expr, variables: tuple[Var, ...]) -> bool:
+    return any(node in variables for node in walk(expr) if isinstance(node, Var))
+
+
+def _panel_columns(tile: STile) -> int:
+    return tile.layout.panel_chunks * tile.layout.chunk
+
+
+def lower_pipeline(kernel: TileKernel) -> Pipeline:
+    """The kernel with roles; `fits_pipeline` says whether there is one."""
+    (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
+    threads = block_threads(kernel.warps)
+    maps: list[MatrixMap] = []
+    for load in ring.loads:
+        assert isinstance(load.source, GTensor)
+        found = _base(load.source, kernel)
+        assert found is not None
+        maps.append(MatrixMap(Var(f"map_{load.target.name}", map_type()), load.source, load.target, *found))
+    stages = _Stages(ring.stages)
+    consumer = _Consumer(kernel, threads, stages)
+    block = build.size_var("block")
+    multipliers = 32 * kernel.warps[0] * kernel.warps[1]
+    warp = build.size_var("warp")
+    # Taken from lane 0, so that the compiler knows it, and what is computed from it, to be the same for the warp.
+    of_thread = intrinsic_call("cuda.thread_idx.x")
+    shuffled = intrinsic_call("cuda.shuffle", Const(_ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)
+    standing = [
+        (threads.thread, build.cast(of_thread, dtypes.i64)),
+        (threads.lane, threads.thread % 32),
+        (warp, build.cast(shuffled, dtypes.i64)),
+        (threads.warp_row, warp // kernel.warps[1]),
+        (threads.warp_column, warp % kernel.warps[1]),
+    ]
+    copies = build.seq([*stages.declared(), _walk(kernel, block, _copies(kernel, ring, maps, consumer, stages))])
+    work = build.seq([*stages.declared(), _walk(kernel, block, consumer.tile())])
+    body = build.seq(
+        [
+            *(s.Declare(var, value) for var, value in standing),
+            *(s.Declare(var) for var in (*consumer.shared_arrays(), stages.barriers)),
+            s.If(build.equal(threads.thread, 0), stages.made(multipliers // 32)),
+            s.Evaluate(intrinsic_call("cuda.syncthreads")),
+            s.If(
+                build.binary("ge", warp, multipliers // 32),
+                s.If(build.equal(threads.lane, 0), copies),
+                work,
+            ),
+        ]
+    )
+    count = multipliers + 32
+    attributes = (("block", (count, 1, 1)),)
+    params = (*kernel.params, *(described.var for described in maps))
+    function = Function(kernel.name, params, body, "kernel", (block,), None, attributes)
+    nbytes = sum(_array_bytes(var) for var in (*consumer.shared_arrays(), stages.barriers))
+    return Pipeline(function, count, tuple(maps), nbytes)
+
+
+def _array_bytes(var: Var) -> int:
+    assert isinstance(var.type, BufferType)
+    (count,) = var.type.shape
+    assert isinstance(count, Const)
+    return int(count.value) * var.dtype.nbytes  # type: ignore[arg-type]  # an extent
+
+
+def _walk(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
+    """`body` for every tile of the block."""
+    turn, item = build.size_var("turn"), build.size_var("item")
+    blocks = build.cast(intrinsic_call("cuda.grid_dim.x"), dtypes.i64)
+    total: Expr = kernel.grid[0]
+    for extent in kernel.grid[1:]:
+        total = total * extent
+    each = [
+        s.Declare(item, block + turn * blocks),
+        *tile_indices(kernel.grid_vars, kernel.grid, item),
+        *(s.Declare(var, value) for var, value in kernel.index_values),
+        body,
+    ]
+    return s.For(turn, build.index(0), first_turn(total, block, blocks), build.seq(each))
+
+
+class _Stages:
+    """The stages of a ring as one role goes through them: the one that is next, and the parity of its phase."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.barriers = Var("barriers", BufferType(dtypes.u64, (build.index(2 * count),), None, "shared"))
+        self.slot, self.phase = build.size_var("slot"), Var("phase", dtypes.u32)
+
+    def full(self) -> Expr:
+        """The barrier of bytes that come."""
+        return build.address(self.barriers, self.slot)
+
+    def empty(self, slot: Expr) -> Expr:
+        """The barrier of warps that have read."""
+        return build.address(self.barriers, slot + self.count)
+
+    def declared(self) -> list[s.Stmt]:
+        """Start at stage 0."""
+        return [s.Declare(self.slot, build.index(0)), s.Declare(self.phase, Const(0, dtypes.u32))]
+
+    def advanced(self) -> s.Stmt:
+        """Go on to the next stage."""
+        around = [
+            s.Assign(self.slot, build.index(0)),
+            s.Assign(self.phase, build.binary("xor", self.phase, 1)),
+        ]
+        return build.seq(
+            [s.Assign(self.slot, self.slot + 1), s.If(build.equal(self.slot, self.count), build.seq(around))]
+        )
+
+    def made(self, readers: int) -> s.Stmt:
+        """Make all barriers, by one thread."""
+        stage = build.size_var("stage")
+        each = [
+            _barrier("init", build.address(self.barriers, stage), Const(1, dtypes.i32)),
+            _barrier("init", self.empty(stage), Const(readers, dtypes.i32)),
+        ]
+        loop = s.For(stage, build.index(0), build.index(self.count), build.seq(each), kind="unroll")
+        return build.seq([loop, s.Evaluate(intrinsic_call("cuda.fence_barrier_init"))])
+
+
+def _barrier(verb: str, place: Expr, *more: Expr) -> s.Stmt:
+    return s.Evaluate(intrinsic_call(f"cuda.barrier_{verb}", place, *more))
+
+
+def _copies(kernel: TileKernel, ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: _Stages) -> s.Stmt:
+    """The role that copies: one stage after the other as they become empty."""
+    nbytes = sum(load.target.layout.size * load.target.dtype.nbytes for load in ring.loads)
+    steps = [
+        # A fresh barrier counts as having completed the phase before its first one.
+        _barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
+        _barrier("arrive_expect", stages.full(), Const(nbytes, dtypes.i32)),
+    ]
+    for load, described in zip(ring.loads, maps, strict=True):
+        layout, buffer = load.target.layout, tiles.shared[load.target]
+        for panel in range(layout.panels):
+            place = stages.slot * layout.size + panel * layout.rows * layout.pitch
+            coordinates: list[Expr] = [load.column + panel * _panel_columns(load.target), load.row]
+            if described.outer is not None:
+                coordinates.append(described.outer[0])
+            steps.append(
+                s.Evaluate(
+                    intrinsic_call(
+                        f"cuda.tensor_load.{len(coordinates)}d",
+                        build.address(buffer, place),
+                        described.var,
+                        stages.full(),
+                        *(build.cast(coordinate, dtypes.i32) for coordinate in coordinates),
+                    )
+                )
+            )
+    return s.For(ring.index, build.index(0), ring.extent, build.seq([*steps, stages.advanced()]))
+
+
+class _Consumer(TileLowering):
+    """The role that multiplies, maps and stores."""
+
+    def __init__(self, kernel: TileKernel, threads: Threads, stages: _Stages) -> None:
+        super().__init__(kernel, threads, 90)
+        self._body = kernel.body
+        self._stages = stages
+        self._staging: dict[t.Store, Var] = {}
+        for stmt in kernel.body:
+            layout = rows_layout(stmt, kernel.warps) if isinstance(stmt, t.Store) else None
+            if isinstance(stmt, t.Store) and layout is not None:
+                shape = (build.index(layout.size * kernel.warps[0] * kernel.warps[1]),)
+                self._staging[stmt] = Var("staging", BufferType(stmt.target.dtype, shape, None, "shared"))
+
+    def shared_arrays(self) -> list[Var]:
+        """What the kernel declares in shared memory, but for barriers."""
+        return [*self.shared.values(), *self._staging.values()]
+
+    def tile(self) -> s.Stmt:
+        """What is done for one tile of the grid."""
+        declared = [s.Declare(fragment.buffer) for fragment in self.fragments.values()]
+        return build.seq([*declared, self.stmts(self._body)])
+
+    def ring(self, node: t.Ring) -> s.Stmt:
+        """The products of a stage run while those of the next one are started; then it is given back."""
+        stages, before = self._stages, build.size_var("before")
+        for load in node.loads:
+            self._stage[load.target] = stages.slot
+        steps = [
+            _barrier("wait", stages.full(), stages.phase),
+            self.stmts(node.body),
+            wait_for_groups(1),
+            s.If(before >= 0, self._give_back(before)),
+            s.Assign(before, stages.slot),
+            stages.advanced(),
+        ]
+        for load in node.loads:
+            del self._stage[load.target]
+        results = [finish_groups(self.fragments[stmt.accumulator]) for stmt in node.body if isinstance(stmt, t.Mma)]
+        loop = s.For(node.index, build.index(0), node.extent, build.seq(steps))
+        # Without a step there are no products to wait for. Were the ways with and without them to join before the wait,
+        # the compiler would move sums while they are added to, and run all products one after the other (C7514).
+        some = build.seq([s.Declare(before, build.index(-1)), loop, *results, self._give_back(before)])
+        return s.If(node.extent > 0, some)
+
+    def _give_back(self, slot: Expr) -> s.Stmt:
+        """Say that the warp has read a stage."""
+        return s.If(build.equal(self.threads.lane, 0), _barrier("arrive_at", self._stages.empty(slot)))
+
+    def store(self, node: t.Store) -> s.Stmt:
+        """Write a register tile, by rows where the matrix takes 16 bytes at once."""
+        layout = rows_layout(node, self.threads.warps)
+        if layout is None:
+            return super().store(node)
+        return store_rows(node, self.fragments[node.source], self._staging[node], layout, self.threads, 90)
+
+    def mma(self, node: t.Mma) -> s.Stmt:
+        """Start a product."""
+        assert isinstance(node.a, STile)
+        operands = self._operand(node.a), self._operand(node.b)
+        return start_in_groups(node, self.fragments[node.accumulator], operands, self.threads)

@@ -1,0 +1,124 @@
+"""Stores of register tiles by rows: each warp turns a part of its results in shared memory, so that neighbouring lanes
+write neighbouring 16 bytes. As products leave them, a row is spread over four lanes, 4 bytes of every 16 each, and half
+of each 32-byte sector would be written at a time."""
+
+from __future__ import annotations
+
+import math
+
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Binary, Const, Expr, Load, Var
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.types import VectorType
+from hidet.tile.layout import CHUNK_BYTES, SharedLayout
+from hidet.tile.lower.fragment import PIECE_COLUMNS, PIECE_ROWS, Fragment, Threads
+from hidet.tile.statements import Store
+
+_LINE_BYTES = 128
+_LANES = 32
+_ALL_LANES = 0xFFFFFFFF
+
+
+def rows_layout(node: Store, warps: tuple[int, int]) -> SharedLayout | None:
+    """How a warp keeps the part that it turns at a time; None where the matrix does not take 16 bytes at once."""
+    target, nbytes = node.target, node.target.dtype.nbytes
+    chunk = CHUNK_BYTES // nbytes
+    columns = node.source.columns // warps[1]
+    width = math.gcd(columns, _LINE_BYTES // nbytes)
+    if target.align < CHUNK_BYTES or width % chunk or node.source.rows == 1 or node.source.columns == 1:
+        return None
+    return SharedLayout(PIECE_ROWS, width, nbytes) if is_multiple(node.column, chunk) else None
+
+
+def store_rows(
+    node: Store, source: Fragment, staging: Expr, layout: SharedLayout, threads: Threads, arch: int
+) -> s.Stmt:
+    """Write the elements inside the matrix.
+
+    staging: shared memory of `layout.size` elements for each warp. arch: from 90 on, `stmatrix` writes there.
+    """
+    warp = threads.warp_row * threads.warps[1] + threads.warp_column
+    first = build.size_var("staged")
+    piece, panel = build.size_var("piece_row"), build.size_var("panel")
+    meet = s.Evaluate(intrinsic_call("cuda.syncwarp", _ALL_LANES))
+    columns = node.source.columns // threads.warps[1]
+    # The first meeting lets all lanes finish reading what was turned before.
+    steps = [meet, _write(source, staging, first, layout, (piece, panel), threads, arch), meet]
+    steps.append(_read(node, staging, first, layout, (piece, panel), threads))
+    return build.seq(
+        [
+            s.Declare(first, warp * layout.size),
+            _unrolled(piece, source.extents[0], _unrolled(panel, columns // layout.columns, build.seq(steps))),
+        ]
+    )
+
+
+def _write(
+    source: Fragment,
+    staging: Expr,
+    first: Expr,
+    layout: SharedLayout,
+    part: tuple[Expr, Expr],
+    threads: Threads,
+    arch: int,
+) -> s.Stmt:
+    lane, dtype = threads.lane, source.tile.dtype
+    piece, panel = part
+    inner, half = build.size_var("inner"), build.size_var("half")
+    pieces = layout.columns // PIECE_COLUMNS
+    if arch >= 90 and dtype.nbytes == 2 and pieces % 2 == 0:
+        # Four 8 x 8 matrices: rows 0 to 7 and 8 to 15 of 8 columns, then of the next 8.
+        row, column = lane % 16, inner * 16 + lane // 16 * 8
+        place = build.address(staging, first + layout.offset(row, column))
+        words = build.address(source.buffer, piece, panel * pieces + inner * 2, 0, 0)
+        return _unrolled(inner, pieces // 2, s.Evaluate(intrinsic_call("cuda.store_matrix_x4", place, words)))
+    row, column = half * 8 + lane // 4, inner * PIECE_COLUMNS + lane % 4 * 2
+    at = (piece, panel * pieces + inner, half, build.index(0))
+    pair = Load(source.buffer, at, VectorType(dtype, 2))
+    store = s.Store(staging, (first + layout.offset(row, column),), pair)
+    return _unrolled(inner, pieces, _unrolled(half, 2, store))
+
+
+def _read(
+    node: Store, staging: Expr, first: Expr, layout: SharedLayout, part: tuple[Expr, Expr], threads: Threads
+) -> s.Stmt:
+    target, chunk = node.target, layout.chunk
+    total = layout.rows * layout.row_chunks
+    turn, number, place = (build.size_var(name) for name in ("turn", "number", "place"))
+    row, column, to, i = (build.size_var(name) for name in ("row", "column", "to", "i"))
+    rows, columns = (
+        extent // count for extent, count in zip((node.source.rows, node.source.columns), threads.warps, strict=True)
+    )
+    whole = Load(staging, (place,), VectorType(target.dtype, chunk))
+    single = s.Store(target.pointer, (to + i,), build.load(staging, place + i))
+    ends = s.For(i, build.index(0), build.index(chunk), s.If(column + i < target.columns, single))
+    inside = s.If(column + chunk <= target.columns, s.Store(target.pointer, (to,), whole), ends)
+    own_row = threads.warp_row * rows + part[0] * PIECE_ROWS + number // layout.row_chunks
+    own_column = threads.warp_column * columns + part[1] * layout.columns + number % layout.row_chunks * chunk
+    body: s.Stmt = build.seq(
+        [
+            s.Declare(row, node.row + own_row),
+            s.Declare(column, node.column + own_column),
+            s.Declare(place, first + layout.offset(number // layout.row_chunks, number % layout.row_chunks * chunk)),
+            s.Declare(to, row * target.row_stride + column),
+            s.If(row < target.rows, inside),
+        ]
+    )
+    if total % _LANES:
+        body = s.If(number < total, body)
+    body = build.seq([s.Declare(number, turn * _LANES + threads.lane), body])
+    return _unrolled(turn, -(-total // _LANES), body)
+
+
+def _unrolled(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
+    return s.For(index, build.index(0), build.index(extent), body, kind="unroll")
+
+
+def is_multiple(expr: Expr, of: int) -> bool:
+    """Whether an i64 expression is known to be a multiple: a constant, a product with a constant, or their sum."""
+    if isinstance(expr, Const):
+        return isinstance(expr.value, int) and expr.value % of == 0
+    if isinstance(expr, Binary) and expr.op == "mul":
+        return is_multiple(expr.a, of) or is_multiple(expr.b, of)
+    return isinstance(expr, Binary) and expr.op == "add" and is_multiple(expr.a, of) and is_multiple(expr.b, of)

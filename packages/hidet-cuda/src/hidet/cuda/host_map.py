@@ -1,0 +1,61 @@
+"""Tensor maps in host code: calls of the driver's encoder (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+from __future__ import annotations
+
+from hidet import dtypes
+from hidet.errors import CodegenError
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Bitcast, Call, Const, Expr, Var
+from hidet.ir.tensor_map import MAP_WORDS, MapRequest
+from hidet.ir.types import BufferType
+
+ENCODE = "cuTensorMapEncodeTiled"
+
+_ALIGN = 64
+# CUtensorMapDataType of unsigned integers by their bytes: boxes are copied bit by bit, whatever they mean.
+_TYPES = {1: 0, 2: 1, 4: 2, 8: 4}
+_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
+_NO_INTERLEAVE, _ZERO_OUTSIDE = 0, 0
+# CUtensorMapL2promotion: what the copy engine reads is brought into the second-level cache in pieces of 256 bytes.
+_PROMOTION = 3
+
+
+def encoded_map(request: MapRequest, status: Var) -> tuple[list[s.Stmt], Expr]:
+    """Statements that make a map and assign the driver's result to `status`, an i32, and the map's address, an i64."""
+    nbytes = request.pointer.dtype.nbytes
+    if nbytes not in _TYPES:
+        raise CodegenError(
+            f"a tensor map has elements of {request.pointer.dtype}; their size is not 1, 2, 4 or 8 bytes"
+        )
+    rank = len(request.sizes)
+    # A local array is aligned to its elements, a map to 64 bytes.
+    space = _array("map_space", dtypes.i64, MAP_WORDS + _ALIGN // 8)
+    sizes, strides = _array("map_sizes", dtypes.i64, rank), _array("map_strides", dtypes.i64, max(rank - 1, 1))
+    box, steps = _array("map_box", dtypes.u32, rank), _array("map_steps", dtypes.u32, rank)
+    place = build.size_var("map_place")
+    raised = Bitcast(build.address(space, 0), dtypes.i64) + (_ALIGN - 1)
+    stmts: list[s.Stmt] = [s.Declare(array) for array in (space, sizes, strides, box, steps)]
+    stmts.append(s.Declare(place, build.binary("and", raised, ~(_ALIGN - 1))))
+    stmts += [s.Store(sizes, (build.index(axis),), size) for axis, size in enumerate(request.sizes)]
+    stmts += [s.Store(strides, (build.index(axis),), stride) for axis, stride in enumerate(request.strides)]
+    stmts += [s.Store(box, (build.index(axis),), Const(n, dtypes.u32)) for axis, n in enumerate(request.box)]
+    stmts += [s.Store(steps, (build.index(axis),), Const(1, dtypes.u32)) for axis in range(rank)]
+    arguments = (
+        place,
+        _number(_TYPES[nbytes]),
+        _number(rank),
+        Bitcast(request.pointer, dtypes.i64),
+        *(Bitcast(build.address(array, 0), dtypes.i64) for array in (sizes, strides, box, steps)),
+        *map(_number, (_NO_INTERLEAVE, _SWIZZLES[request.swizzle], _PROMOTION, _ZERO_OUTSIDE)),
+    )
+    stmts.append(s.Assign(status, Call(ENCODE, arguments, dtypes.i32)))
+    return stmts, place
+
+
+def _array(name: str, dtype: dtypes.DType, count: int) -> Var:
+    return Var(name, BufferType(dtype, (build.index(count),), space="local"))
+
+
+def _number(value: int) -> Const:
+    return Const(value, dtypes.i32)

@@ -1,0 +1,100 @@
+"""Tensor maps in host code: what the driver is asked to encode, and what happens when it refuses."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from hidet import dtypes
+from hidet.cuda.codegen.module import emit_module
+from hidet.cuda.nvrtc import compile_cubin
+from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.fake_driver import FakeDriver
+from hidet.errors import LaunchError
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Var
+from hidet.ir.func import Function, Module
+from hidet.ir.table_entry import with_table_entries
+from hidet.ir.types import PointerType
+from hidet.target import CompileJob
+from hidet.tile.lower.pipeline import lower_pipeline
+from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
+from hidet.tile.tensors import matrix
+
+ROWS, COLUMNS, DEPTH = 200, 72, 136
+SMALL = MatmulTiles(64, 32, 64, 4, (4, 1))
+
+
+def product(tiles: MatmulTiles, *, ta: bool = False, tb: bool = True, dtype: dtypes.DType = dtypes.f16) -> Module:
+    """A module whose entry multiplies matrices of any size: c = a b^T, or in another order."""
+    m, n, k = (Var(name, dtypes.i64) for name in "mnk")
+    a, b, c = (Var(name, PointerType(dtype)) for name in "abc")
+    kernel = matmul_kernel(
+        "product",
+        (a, b, c, m, n, k),
+        matrix(a, *((k, m) if ta else (m, k)), align=16),
+        matrix(b, *((n, k) if tb else (k, n)), align=16),
+        matrix(c, m, n, align=16),
+        tiles,
+        a_is_transposed=ta,
+        b_is_transposed=tb,
+    )
+    pipeline = lower_pipeline(kernel)
+    outer = tuple(Var(var.name, var.type) for var in kernel.params)
+    given = dict(zip(kernel.params, outer, strict=True))
+    maps = [described.request(given).call() for described in pipeline.maps]
+    launch = s.Launch("product", (build.index(3),), (*outer, *maps), block=(build.index(pipeline.threads),))
+    return Module((pipeline.function, Function("main", outer, launch, "host")), "main")
+
+
+def launched(fake: FakeDriver) -> None:
+    """Run the entry with addresses and sizes in a table, in stream 9."""
+    target = CudaTarget("sm_90a")
+    target.__dict__["memory"] = fake.device()
+    module, names = with_table_entries(product(SMALL))
+    (binary,) = target.compile([CompileJob("job", module)])
+    table = (ctypes.c_int64 * 6)(0x1000, 0x2000, 0x3000, ROWS, COLUMNS, DEPTH)
+    target.load([binary]).function(names["main"], None)(ctypes.addressof(table), 9)
+
+
+def test_maps_say_where_matrices_lie_and_what_boxes_are_copied() -> None:
+    seen: list[tuple[int, int]] = []
+    fake = FakeDriver(on_launch=lambda launch: seen.append((launch.place(6), launch.place(7))))
+    launched(fake)
+    left, right = fake.maps
+    assert (left.address, left.sizes, left.strides) == (0x1000, (DEPTH, ROWS), (2 * DEPTH,))
+    assert (right.address, right.sizes, right.strides) == (0x2000, (DEPTH, COLUMNS), (2 * DEPTH,))
+    assert (left.box, right.box) == ((64, 64), (64, 32))
+    # Unsigned integers of 16 bits, swizzled over 128 bytes (CUtensorMapDataType, CUtensorMapSwizzle).
+    assert [(described.dtype, described.swizzle) for described in fake.maps] == [(1, 3)] * 2
+    assert all(described.place % 64 == 0 for described in fake.maps)
+    # The kernel is given the maps themselves: parameters whose values lie where they were encoded.
+    assert seen == [(left.place, right.place)]
+
+
+def test_a_map_that_the_driver_refuses_is_an_error_and_launches_nothing() -> None:
+    fake = FakeDriver(refuse_maps=1)
+    with pytest.raises(LaunchError, match="product"):
+        launched(fake)
+    assert fake.launches == []
+
+
+@pytest.mark.parametrize(
+    ("tiles", "ta", "tb", "dtype"),
+    [
+        (MatmulTiles(128, 256, 64, 4, (8, 1)), False, True, dtypes.f16),
+        (MatmulTiles(128, 128, 64, 3, (8, 1)), False, False, dtypes.bf16),
+        (MatmulTiles(64, 64, 64, 6, (4, 1)), True, False, dtypes.f16),
+        (MatmulTiles(64, 16, 64, 10, (4, 1)), False, True, dtypes.f16),
+    ],
+)
+def test_kernels_with_roles_compile_without_spills_and_are_not_serialised(
+    tiles: MatmulTiles, ta: bool, tb: bool, dtype: Any
+) -> None:
+    cubin = compile_cubin(emit_module(product(tiles, ta=ta, tb=tb, dtype=dtype), 90), "sm_90a")
+    assert cubin.usage["product"].spill_bytes == 0
+    assert cubin.usage["product"].stack_bytes == 0
+    assert cubin.remarks == ()
