@@ -21,7 +21,7 @@ from typing import Literal
 from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir.expr import Const, Expr, Var
-from hidet.tile.tensors import Computed, GTensor, RTile, STile
+from hidet.tile.tensors import GTensor, RTile, Source, STile
 
 Fold = Literal["add", "max", "min"]
 
@@ -31,7 +31,7 @@ class Load:
     """Fill `target` with the box of `source` that starts at (`row`, `column`)."""
 
     target: STile
-    source: GTensor | Computed
+    source: Source
     row: Expr
     column: Expr
 
@@ -113,7 +113,7 @@ class Loop:
 TileStmt = Load | Fill | Mma | Map | Reduce | Store | Ring | Loop
 
 
-def load(target: STile, source: GTensor | Computed, row: Expr | int, column: Expr | int) -> Load:
+def load(target: STile, source: Source, row: Expr | int, column: Expr | int) -> Load:
     """Load a box of a matrix, whose elements have the tile's type."""
     if source.dtype != target.dtype:
         raise ScheduleError(f"tile {target.name} of {target.dtype} is loaded from a matrix of {source.dtype}")

@@ -61,6 +61,38 @@ def computed(dtype: DType, rows: Expr, columns: Expr, value: Callable[[Expr, Exp
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """A matrix whose elements lie at computed places: element (row, column) `place` elements behind `pointer`.
+
+    row_values, column_values: what depends on the i64 variable `row`, or `column`, alone: pairs of a variable and its
+    value. Those of rows are computed once a kernel.
+    place, inside: over these variables. `inside` is false for elements that are zero, which those beyond `rows` and
+    `columns` have to be. It is the same for all elements of a part of `align` bytes along the columns; these are
+    neighbours, and places of parts are multiples of `align`, if the address is one.
+    """
+
+    pointer: Expr
+    rows: Expr
+    columns: Expr
+    row: Var
+    row_values: tuple[tuple[Var, Expr], ...]
+    column: Var
+    column_values: tuple[tuple[Var, Expr], ...]
+    place: Expr
+    inside: Expr
+    align: int
+
+    @property
+    def dtype(self) -> DType:
+        """Type of an element."""
+        return self.pointer.dtype
+
+
+Source = GTensor | Computed | Gathered
+"""What tiles are loaded from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class STile:
     """A tile of [rows, columns] in shared memory of the block."""
 

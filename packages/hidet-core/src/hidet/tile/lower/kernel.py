@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from hidet import dtypes
 from hidet.errors import ScheduleError
@@ -14,16 +12,15 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.types import BufferType
-from hidet.ir.visit import substitute
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
-from hidet.tile.lower.copy import copy_box
+from hidet.tile.lower.copy import BoxCopy, box_copy
 from hidet.tile.lower.elementwise import fill_tile, map_tile, store_tile
 from hidet.tile.lower.fold import reduce_tile
 from hidet.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.tile.lower.product import Operand, multiply
 from hidet.tile.lower.warp_group import fits_warp_groups, multiply_in_groups
-from hidet.tile.tensors import Computed, RTile, STile
+from hidet.tile.tensors import RTile, STile
 
 
 def lower_kernel(kernel: TileKernel, arch: int = 80) -> Function:
@@ -105,8 +102,9 @@ class TileLowering:
 
     def load(self, node: t.Load) -> s.Stmt:
         """A load that is waited for at once; the first meeting lets all finish reading what was there."""
-        copy = copy_box(node, self.shared[node.target], build.index(0), self.threads)
-        return build.seq([_meet(), copy, _wait_all(), *self._visible(), _meet()])
+        copy = box_copy(node, self.shared[node.target], self.threads)
+        start = copy.start({}, build.index(0))
+        return build.seq([*copy.before, _meet(), start, _wait_all(), *self._visible(), _meet()])
 
     def _visible(self) -> list[s.Stmt]:
         """Products of warp groups read shared memory past the threads' own path to it."""
@@ -116,10 +114,12 @@ class TileLowering:
         """A group of copies an iteration: the one needed is finished when at most `stages` - 2 later ones are not."""
         ahead = node.stages - 1
         start = build.size_var("early")
-        early = build.seq([s.If(start < node.extent, self._loads(node, start)), _commit()])
+        copies = [box_copy(load, self.shared[load.target], self.threads, node.index) for load in node.loads]
+        before = [stmt for copy in copies for stmt in copy.before]
+        early = build.seq([s.If(start < node.extent, _started(copies, node, start)), _commit()])
         prologue = s.For(start, build.index(0), build.index(ahead), early, kind="unroll")
         coming = build.size_var("coming")
-        later = s.If(coming < node.extent, self._loads(node, coming))
+        later = s.If(coming < node.extent, _started(copies, node, coming))
         for load in node.loads:
             self._stage[load.target] = node.index % node.stages
         body = self.stmts(node.body)
@@ -135,15 +135,7 @@ class TileLowering:
             body,
         ]
         # The last meeting lets all finish reading before the tiles are filled anew.
-        return build.seq([prologue, s.For(node.index, build.index(0), node.extent, build.seq(steps)), _meet()])
-
-    def _loads(self, node: t.Ring, index: Var) -> s.Stmt:
-        """The loads of iteration `index`."""
-        stage = index % node.stages
-        return build.seq(
-            copy_box(_at(load, {node.index: index}), self.shared[load.target], stage, self.threads)
-            for load in node.loads
-        )
+        return build.seq([*before, prologue, s.For(node.index, build.index(0), node.extent, build.seq(steps)), _meet()])
 
     def loop(self, node: t.Loop) -> s.Stmt:
         """A plain loop."""
@@ -191,12 +183,9 @@ def _register_tiles(stmt: t.TileStmt) -> tuple[RTile, ...]:
     return (stmt.target,) if isinstance(stmt, t.Fill) else ()
 
 
-def _at(load: t.Load, values: Mapping[Var, Expr]) -> t.Load:
-    """A load in another iteration of its ring."""
-    source: Any = load.source
-    if isinstance(source, Computed):
-        source = replace(source, formula=substitute(source.formula, values))
-    return t.Load(load.target, source, substitute(load.row, values), substitute(load.column, values))
+def _started(copies: Sequence[BoxCopy], node: t.Ring, index: Var) -> s.Stmt:
+    """The loads of iteration `index` of a ring."""
+    return build.seq(copy.start({node.index: index}, index % node.stages) for copy in copies)
 
 
 def _meet() -> s.Stmt:

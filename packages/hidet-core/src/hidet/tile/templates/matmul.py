@@ -1,7 +1,7 @@
 """The product of two matrices, with operators fused before and after it.
 
-A block computes one tile of the result. Its operands come through a ring of shared tiles; what follows the product is
-mapped over the result in registers.
+A block computes one tile of the result, or its sum over a part of k. Its operands come through a ring of shared tiles;
+what follows the product is mapped over the result in registers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.tile.kernel import TileKernel
 from hidet.tile.statements import Load, fill, load, map, mma, ring, store
-from hidet.tile.tensors import Computed, GTensor, RTile, STile
+from hidet.tile.tensors import GTensor, RTile, Source, STile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class MatmulTiles:
 def matmul_kernel(
     name: str,
     params: tuple[Var, ...],
-    a: GTensor | Computed,
-    b: GTensor | Computed,
+    a: Source,
+    b: Source,
     c: GTensor,
     tiles: MatmulTiles,
     *,
@@ -43,12 +43,15 @@ def matmul_kernel(
     epilogue: Callable[[Expr, Expr, Expr], Expr] | None = None,
     accumulator: DType = dtypes.f32,
     batch: tuple[Var, Expr] | None = None,
+    steps: tuple[Expr, Expr] | None = None,
 ) -> TileKernel:
     """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
 
     epilogue(value, row, column) gives an element of c from the sum, of type `accumulator`, and its place; None
     converts. batch: a third index of blocks, which the matrices' pointers may mention, and its extent. The grid has
     ceil(n / tiles.n) x ceil(m / tiles.m) blocks for each, along x and y.
+
+    steps: (first, number of) steps of tiles.k along k whose products are summed, i64; None sums all.
     """
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
     row, column = build.size_var("first_row"), build.size_var("first_column")
@@ -57,9 +60,10 @@ def matmul_kernel(
     total = RTile("total", accumulator, tiles.m, tiles.n)
     result = RTile("result", c.dtype, tiles.m, tiles.n)
     depth = a.rows if a_is_transposed else a.columns
+    first, count = steps or (build.index(0), (depth + (tiles.k - 1)) // tiles.k)
 
     def loads(step: Expr) -> list[Load]:
-        at = step * tiles.k
+        at = (first + step) * tiles.k
         return [
             load(tile_a, a, *((at, row) if a_is_transposed else (row, at))),
             load(tile_b, b, *((column, at) if b_is_transposed else (at, column))),
@@ -79,7 +83,7 @@ def matmul_kernel(
         (
             fill(total, 0),
             ring(
-                (depth + (tiles.k - 1)) // tiles.k,
+                count,
                 tiles.stages,
                 loads,
                 lambda step: [
