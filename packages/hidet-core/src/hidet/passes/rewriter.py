@@ -55,11 +55,16 @@ class GraphRewriter:
         return value
 
     def emit_all(
-        self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any], at: Node | None
+        self,
+        op: str | OperatorSpec,
+        inputs: Sequence[Value | None],
+        attrs: Mapping[str, Any],
+        at: Node | None,
+        types: Sequence[TensorType] | None = None,
     ) -> tuple[Value, ...]:
-        """Apply an operator with any number of outputs."""
+        """Apply an operator with any number of outputs. types: theirs, where they do not lie row-major."""
         with self._emitting(at):
-            return self._builder.emit_all(op, [None if v is None else self.current(v) for v in inputs], attrs)
+            return self._builder.emit_all(op, [None if v is None else self.current(v) for v in inputs], attrs, types)
 
     def decompose(self, node: Node) -> Sequence[Value]:
         """Emit the simpler operators that a node's operator says it consists of; what stands for its outputs."""
@@ -71,8 +76,7 @@ class GraphRewriter:
 
     def copy(self, value: Value, type_: TensorType, at: Node | None) -> Value:
         """The elements of a (current) value in memory of their own, with the strides of `type_`."""
-        with self._emitting(at):
-            (made,) = self._builder.emit_all("copy", [self.current(value)], {}, [type_])
+        (made,) = self.emit_all("copy", [value], {}, at, [type_])
         return made
 
     def constant(self, data: Any, like: Value) -> Value:

@@ -15,8 +15,17 @@ def hidet_targets() -> Iterable[TargetSpec]:
 
 
 def hidet_passes() -> Iterable[PassSpec]:
-    """What thread IR needs before it is CUDA C++."""
+    """Layouts that kernels want, and what thread IR needs before it is CUDA C++."""
     return [
+        PassSpec(
+            name="cuda-neighbouring-channels",
+            level="graph",
+            targets=("cuda",),
+            after=("eliminate-dead", "assign-layout"),
+            before=("split-prepare",),
+            load="hidet.cuda.passes.neighbouring_channels:NeighbouringChannels",
+            doc="images and filters of convolutions are read with their channels next to each other",
+        ),
         PassSpec(
             name="cuda-block-launches",
             level="program",
@@ -37,7 +46,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             load="hidet.cuda.schedules.matmul:MatmulRule",
             epilogue="element-wise",
             priority=10,
-            doc="matrix products, of 16-bit floats on tensor cores",
+            doc="matrix products and convolutions, of 16-bit floats on tensor cores",
         ),
         ScheduleSpec(
             name="cuda.elementwise",

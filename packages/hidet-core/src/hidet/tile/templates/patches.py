@@ -53,9 +53,9 @@ def patches(
     number = build.cast(build.minimum(row, rows - 1), word)
     base, places = _digits(number, [axis.results for axis in axes], word)
     base = base * build.cast(image_stride, word)
-    offset, tap = build.cast(column, word), build.const(0, word)
-    if not (isinstance(taps, Const) and taps.value == 1):
-        tap, offset = _divide(offset, channels, word)
+    tap, offset = _divide(build.cast(column, word), channels, word)
+    if isinstance(taps, Const) and taps.value == 1:
+        tap, offset = build.const(0, word), build.cast(column, word)
     _, numbers = _digits(tap, [axis.taps for axis in axes], word)
     row_values: list[tuple[Var, Expr]] = []
     column_values: list[tuple[Var, Expr]] = []

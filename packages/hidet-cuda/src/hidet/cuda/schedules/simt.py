@@ -16,12 +16,13 @@ from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType
-from hidet.tile.tensors import GTensor
+from hidet.tile.lower.gather import gathered_rows
+from hidet.tile.tensors import Gathered, GTensor
 
 TILE = 64
 THREADS = 256
 _SIDE = 16
-_STEP = 16
+STEP = 16
 _EACH = TILE // _SIDE
 # An element more a row, so that columns of a tile lie in different banks when it is filled.
 _PITCH = TILE + 1
@@ -30,36 +31,39 @@ _PITCH = TILE + 1
 def simt_kernel(
     name: str,
     params: tuple[Var, ...],
-    a: GTensor,
-    b: GTensor,
+    a: GTensor | Gathered,
+    b: GTensor | Gathered,
     c: GTensor,
     *,
     a_is_transposed: bool,
     b_is_transposed: bool,
     epilogue: Callable[[Expr, Expr, Expr], Expr],
     accumulator: DType,
+    batch: Var | None = None,
+    steps: tuple[Expr, Expr] | None = None,
 ) -> Function:
-    """c = epilogue(a b, row, column); operands as in `hidet.tile.templates.matmul.matmul_kernel`.
+    """c = epilogue(a b, row, column); operands and `steps`, of 16, as in `hidet.tile.templates.matmul.matmul_kernel`.
 
-    The grid has ceil(n / 64) x ceil(m / 64) blocks of 256 threads, along x and y.
+    batch: a third index of blocks, which the matrices' pointers may mention. The grid has ceil(n / 64) x ceil(m / 64)
+    blocks of 256 threads for each, along x and y.
     """
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
     thread, step = build.size_var("thread"), build.size_var("step")
     tile_a, tile_b = (_shared(name, source.dtype) for name, source in (("tile_a", a), ("tile_b", b)))
     totals = Var("totals", BufferType(accumulator, (build.index(_EACH), build.index(_EACH)), space="register"))
     depth = a.rows if a_is_transposed else a.columns
+    first, count = steps or (build.index(0), (depth + (STEP - 1)) // STEP)
     first_row, first_column = block_row * TILE, block_column * TILE
     column, row = thread % _SIDE, thread // _SIDE
-    fill = [
-        _fill(tile_a, a, thread, first_row, step * _STEP, k_is_fast=not a_is_transposed),
-        _fill(tile_b, b, thread, first_column, step * _STEP, k_is_fast=b_is_transposed),
-    ]
+    at = (first + step) * STEP
+    before_a, fill_a = _fill(tile_a, a, thread, first_row, at, k_is_fast=not a_is_transposed)
+    before_b, fill_b = _fill(tile_b, b, thread, first_column, at, k_is_fast=b_is_transposed)
     sync = Evaluate(intrinsic_call("cuda.syncthreads"))
     loop = For(
         step,
         build.index(0),
-        (depth + (_STEP - 1)) // _STEP,
-        build.seq([*fill, sync, _multiply(totals, tile_a, tile_b, row, column), sync]),
+        count,
+        build.seq([fill_a, fill_b, sync, _multiply(totals, tile_a, tile_b, row, column), sync]),
     )
     body = [
         Declare(thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
@@ -67,14 +71,17 @@ def simt_kernel(
         Declare(tile_b),
         Declare(totals),
         _each(lambda i, j: Store(totals, (i, j), build.const(0, accumulator))),
+        *before_a,
+        *before_b,
         loop,
         _each(lambda i, j: _finish(c, totals, i, j, first_row + row, first_column + column, epilogue)),
     ]
-    return Function(name, params, build.seq(body), kind="kernel", grid_vars=(block_column, block_row))
+    grid_vars = (block_column, block_row, *(() if batch is None else (batch,)))
+    return Function(name, params, build.seq(body), kind="kernel", grid_vars=grid_vars)
 
 
 def _shared(name: str, dtype: DType) -> Var:
-    return Var(name, BufferType(dtype, (build.index(_STEP), build.index(_PITCH)), space="shared"))
+    return Var(name, BufferType(dtype, (build.index(STEP), build.index(_PITCH)), space="shared"))
 
 
 def _each(make: Callable[[Expr, Expr], Stmt]) -> Stmt:
@@ -84,19 +91,32 @@ def _each(make: Callable[[Expr, Expr], Stmt]) -> Stmt:
     return For(i, zero, count, For(j, zero, count, make(i, j), kind="unroll"), kind="unroll")
 
 
-def _fill(tile: Var, source: GTensor, thread: Var, first: Expr, at: Expr, *, k_is_fast: bool) -> Stmt:
-    """A part of a matrix, zero outside of it; neighbouring threads read neighbours."""
+def _fill(
+    tile: Var, source: GTensor | Gathered, thread: Var, first: Expr, at: Expr, *, k_is_fast: bool
+) -> tuple[list[Stmt], Stmt]:
+    """What is computed once, and what fills a part of a matrix, zero outside of it; neighbouring threads read
+    neighbours."""
     turn, part = build.size_var("turn"), build.size_var("part")
+    turns = TILE * STEP // THREADS
     if k_is_fast:
-        line, k = part // _STEP, part % _STEP
+        line, k = part // STEP, part % STEP
         row, column = first + line, at + k
     else:
         line, k = part % TILE, part // TILE
         row, column = at + k, first + line
-    inside = build.logical_and(row < source.rows, column < source.columns)
-    value = build.select(inside, source.element(row, column), build.const(0, source.dtype))
-    body = build.seq([Declare(part, turn * THREADS + thread), Store(tile, (k, line), value)])
-    return For(turn, build.index(0), build.index(TILE * _STEP // THREADS), body, kind="unroll")
+    before: list[Stmt] = []
+    own: list[Stmt] = []
+    if isinstance(source, Gathered):
+        rows = gathered_rows(source, turns)
+        before = rows.declared(lambda number: first + (number * THREADS + thread) // STEP)
+        own, place, inside = rows.part(turn, column)
+        value = build.load(place, 0)
+    else:
+        inside = build.logical_and(row < source.rows, column < source.columns)
+        value = source.element(row, column)
+    store = Store(tile, (k, line), build.select(inside, value, build.const(0, source.dtype)))
+    body = build.seq([Declare(part, turn * THREADS + thread), *own, store])
+    return before, For(turn, build.index(0), build.index(turns), body, kind="unroll")
 
 
 def _multiply(totals: Var, tile_a: Var, tile_b: Var, row: Expr, column: Expr) -> Stmt:
@@ -111,7 +131,7 @@ def _multiply(totals: Var, tile_a: Var, tile_b: Var, row: Expr, column: Expr) ->
     for i in range(_EACH):
         for j in range(_EACH):
             read.append(Store(totals, (build.index(i), build.index(j)), build.load(totals, i, j) + left[i] * right[j]))
-    return For(k, build.index(0), build.index(_STEP), build.seq(read), kind="unroll")
+    return For(k, build.index(0), build.index(STEP), build.seq(read), kind="unroll")
 
 
 def _finish(

@@ -1,0 +1,210 @@
+"""Finding the product in a task: which tensors are its matrices, and which axes its rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hidet import dims
+from hidet.cuda.schedules.finish import finished_value, single_axis, single_stride
+from hidet.cuda.schedules.product import MatrixOperand, PatchOperand, Product, WindowAxis
+from hidet.dims import Dim
+from hidet.dtypes import DType
+from hidet.graph.types import TensorType
+from hidet.ir.expr import Var
+from hidet.ops.conv import per_axis, side_pairs
+from hidet.schedule.task import Task, TaskTensor
+
+
+def find_product(task: Task, total: DType) -> Product | None:
+    """The product of a task's anchor, summed in type `total`; None where operands or result are not regular."""
+    assert task.anchor is not None
+    left, right = task.anchor_inputs[:2]
+    if left is None or right is None or left.type.dtype != right.type.dtype:
+        return None
+    shape = task.anchor.outputs[0].tensor.shape
+    for found in _OPERANDS[task.op_name](task, left, right, shape):
+        product = _with_result(task, found, shape, total)
+        if product is not None:
+            return product
+    return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Operands:
+    """Operands, None where they are no matrix, and the axes of the result that are rows, matrices and columns.
+
+    groups: products whose columns follow each other along the result's columns; there are no other matrices then.
+    """
+
+    a: MatrixOperand | PatchOperand | None
+    b: MatrixOperand | PatchOperand | None
+    k: Dim
+    rows: Sequence[int]
+    batch: Sequence[int]
+    columns: Sequence[int]
+    groups: int = 1
+
+
+def _with_result(task: Task, found: _Operands, shape: Sequence[Dim], total_type: DType) -> Product | None:
+    if found.a is None or found.b is None:
+        return None
+    epilogue, total = task.epilogues[0], Var("total", total_type)
+    value = finished_value(task, epilogue, total)
+    if value is None or len(epilogue.axes) != len(shape):
+        return None
+    type_ = task.outputs[0].type
+    axes, steps = [], []
+    for positions in (found.rows, found.batch, found.columns):
+        axis = single_axis(task, epilogue, value, positions) if positions else None
+        step = single_stride([type_.shape[n] for n in positions], [type_.element_strides[n] for n in positions])
+        if step is None or (positions and axis is None):
+            return None
+        axes.append(axis)
+        steps.append(step)
+    (row_axis, batch_axis, column_axis), (row_stride, batch_stride, column_stride) = axes, steps
+    if row_axis is None or column_axis is None or column_stride not in (0, 1):
+        return None
+    m, batch, n = (dims.product([shape[n] for n in part]) for part in (found.rows, found.batch, found.columns))
+    if found.groups > 1:
+        n = dims.floordiv(n, found.groups)
+        batch, batch_axis, batch_stride = found.groups, column_axis, n
+    return Product(
+        found.a,
+        found.b,
+        batch,
+        m,
+        n,
+        found.k,
+        total,
+        value,
+        epilogue.axes,
+        batch_axis,
+        row_axis,
+        column_axis,
+        row_stride,
+        batch_stride,
+        type_,
+    )
+
+
+def _linear(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
+    x, w = left.type, right.type
+    last = len(shape) - 1
+    a = _operand(left, _walked(x, range(last)), (x.shape[-1], x.element_strides[-1]), False, 0)
+    b = _operand(right, (w.shape[0], w.element_strides[0]), (w.shape[1], w.element_strides[1]), True, 0)
+    if last:
+        yield _Operands(a, b, w.shape[1], range(last), (), (last,))
+
+
+def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
+    assert task.anchor is not None
+    attrs, lead = task.anchor.attrs, len(shape) - 2
+    a_batch, b_batch = (_batch_stride(tensor.type, shape[:-2]) for tensor in (left, right))
+    if a_batch is None or b_batch is None:
+        return
+    a = _matrix(left, bool(attrs["trans_a"]), a_batch)
+    b = _matrix(right, bool(attrs["trans_b"]), b_batch)
+    yield _Operands(a, b, left.type.shape[-2 if attrs["trans_a"] else -1], (lead,), range(lead), (lead + 1,))
+
+
+def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
+    """Pixels are rows and filters columns; or the other way round, a product an image, for channels-first results."""
+    assert task.anchor is not None
+    attrs, x, w = task.anchor.attrs, left.type, right.type
+    space = range(2, len(shape))
+    groups: int = attrs["groups"]
+    filters, channels, *taps = w.shape
+    if groups > 1 and not (isinstance(channels, int) and channels * w.dtype.nbytes % 16 == 0):
+        # Narrow groups leave most of a tile empty: these are no products.
+        return
+    if x.element_strides[1] != 1 and x.shape[1] != 1:
+        return
+    k = dims.product([channels, *taps])
+    columns = _walked(w, (*space, 1))
+    if columns is None or columns[1] not in (0, 1):
+        return
+    filter_rows = (filters if groups == 1 else dims.floordiv(filters, groups), w.element_strides[0])
+    group_stride = 0 if groups == 1 else filter_rows[0] * filter_rows[1]
+
+    def image(images: Dim, is_transposed: bool, batch_stride: Dim) -> MatrixOperand | PatchOperand:
+        axes = _window(attrs, x, taps, shape)
+        walked = _walked(x, (0, *space) if images != 1 or batch_stride == 0 else space)
+        if all(_is_plain(axis) for axis in axes) and walked is not None:
+            rows = images * dims.product([axis.results for axis in axes])
+            return MatrixOperand(left, rows, channels, walked[1], is_transposed, batch_stride)
+        return PatchOperand(left, images, x.element_strides[0], axes, channels, is_transposed, batch_stride)
+
+    def matrix(is_transposed: bool, batch_stride: Dim) -> MatrixOperand:
+        return MatrixOperand(right, filter_rows[0], k, filter_rows[1], is_transposed, batch_stride)
+
+    a = image(x.shape[0], False, 0 if groups == 1 else channels)
+    yield _Operands(a, matrix(True, group_stride), k, (0, *space), (), (1,), groups)
+    if groups == 1:
+        b = image(1, True, 0 if x.shape[0] == 1 else x.element_strides[0])
+        yield _Operands(matrix(False, 0), b, k, (1,), (0,), space)
+
+
+def _window(
+    attrs: Mapping[str, object], x: TensorType, taps: Sequence[Dim], shape: Sequence[Dim]
+) -> tuple[WindowAxis, ...]:
+    """The axes of space of a convolution."""
+    count = len(taps)
+    given: Mapping[str, object] = attrs
+    steps = per_axis("conv", "stride", given["stride"], count, 1)  # type: ignore[arg-type]  # checked by the operator
+    spreads = per_axis("conv", "dilation", given["dilation"], count, 1)  # type: ignore[arg-type]
+    pads = side_pairs("conv", given["padding"], count)  # type: ignore[arg-type]
+    return tuple(
+        WindowAxis(x.shape[2 + n], x.element_strides[2 + n], taps[n], shape[2 + n], steps[n], spreads[n], pads[n][0])
+        for n in range(count)
+    )
+
+
+def _is_plain(axis: WindowAxis) -> bool:
+    """Whether places of the filter are those of the image."""
+    same = dims.prove_equal(axis.extent, axis.results) is True
+    return same and (axis.taps, axis.step, axis.before) == (1, 1, 0)
+
+
+_OPERANDS: Mapping[str, Callable[[Task, TaskTensor, TaskTensor, Sequence[Dim]], Iterator[_Operands]]] = {
+    "linear": _linear,
+    "matmul": _matmul,
+    "conv": _conv,
+}
+
+Axis = tuple[Dim, Dim]
+"""Extent and stride."""
+
+
+def _walked(type_: TensorType, axes: Sequence[int]) -> Axis | None:
+    """Several axes as one."""
+    shape, strides = [type_.shape[n] for n in axes], [type_.element_strides[n] for n in axes]
+    stride = single_stride(shape, strides)
+    return None if stride is None else (dims.product(shape), stride)
+
+
+def _batch_stride(type_: TensorType, batch: Sequence[Dim]) -> Dim | None:
+    """Between matrices of an operand, as the result's batch axes count them; None where it repeats irregularly."""
+    own, strides = type_.shape[:-2], type_.element_strides[:-2]
+    missing = len(batch) - len(own)
+    steps = [0] * missing + [0 if extent == 1 else stride for extent, stride in zip(own, strides, strict=True)]
+    return single_stride(batch, steps)
+
+
+def _matrix(tensor: TaskTensor, is_transposed: bool, batch_stride: Dim) -> MatrixOperand | None:
+    """The last two axes; `is_transposed` says that they stand the other way round than in a product."""
+    type_ = tensor.type
+    axes = list(zip(type_.shape, type_.element_strides, strict=True))
+    first, second = axes[-2], axes[-1]
+    if second[1] == 1 or second[0] == 1:
+        return _operand(tensor, first, (second[0], 1), is_transposed, batch_stride)
+    # Neighbours along the other axis: the same matrix, seen transposed.
+    return _operand(tensor, second, first, not is_transposed, batch_stride)
+
+
+def _operand(
+    tensor: TaskTensor, rows: Axis | None, columns: Axis, is_transposed: bool, batch_stride: Dim
+) -> MatrixOperand | None:
+    if rows is None or (columns[1] != 1 and columns[0] != 1):
+        return None
+    return MatrixOperand(tensor, rows[0], columns[0], rows[1], is_transposed, batch_stride)

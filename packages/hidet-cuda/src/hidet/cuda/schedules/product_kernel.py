@@ -1,0 +1,83 @@
+"""The parameters of a kernel of a product, its matrices, and what it stores of a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hidet.compute.definition import Operand
+from hidet.cuda.schedules.product import MatrixOperand, PatchOperand, Product, moved
+from hidet.ir import build
+from hidet.ir.expr import Expr
+from hidet.ir.visit import accesses
+from hidet.schedule.lowering import KernelScope, Lowering
+from hidet.schedule.task import Task
+from hidet.tile.tensors import Gathered, GTensor
+
+
+class ProductKernel:
+    """One kernel under construction.
+
+    multiplies, finishes: whether it reads the matrices, and whether it writes the task's output; else it writes sums.
+    operands: tensors of the task that it reads, the first parameters; a pointer to what it writes is the next one.
+    outer: the index of blocks that counts matrices of the batch or, where sums are written, the `parts` of each; `part`
+    is the one that a block sums.
+    """
+
+    def __init__(self, task: Task, product: Product, *, multiplies: bool, finishes: bool, parts: int = 1) -> None:
+        read: list[Operand] = []
+        if multiplies:
+            read += [product.a.tensor.operand, product.b.tensor.operand]
+        if finishes:
+            read += [access.operand for access in accesses(product.value)]
+        self.operands = tuple(dict.fromkeys(read))
+        self.scope = KernelScope()
+        self._task, self._product = task, product
+        self._pointers = {operand: self.scope.pointer(operand.name, operand.dtype) for operand in self.operands}
+        dtype = product.result.dtype if finishes else product.total.dtype
+        self._target = self.scope.pointer("result", dtype)
+        self.outer = build.size_var("matrix")
+        self._parts = self.scope.size(parts, "parts")
+        self._number, self.part = self.outer // self._parts, self.outer % self._parts
+
+    def source(self, operand: MatrixOperand | PatchOperand, align: int) -> GTensor | Gathered:
+        """A matrix, whose rows or taps start at multiples of `align` bytes."""
+        return operand.source(self.scope, self._pointers[operand.tensor.operand], self._number, align)
+
+    def result(self, align: int) -> GTensor:
+        """The task's output as a matrix."""
+        product, scope = self._product, self.scope
+        place = moved(scope, self._target, self._number, product.batch_stride)
+        m, n = scope.size(product.m, "m"), scope.size(product.n, "n")
+        return GTensor(place, m, n, scope.size(product.row_stride, "row_stride"), align)
+
+    def sums(self, align: int) -> GTensor:
+        """Where the sums of a part are written: one of [batch, parts, m, n]."""
+        m, n = self.scope.size(self._product.m, "m"), self.scope.size(self._product.n, "n")
+        place = build.binary("add", self._target, self.outer * (m * n))
+        return GTensor(place, m, n, n, align)
+
+    def unfinished(self, total: Expr, row: Expr, column: Expr) -> Expr:
+        """What is stored of a sum that others are added to."""
+        return total
+
+    def finish(self, c: GTensor, *, is_inside: bool) -> Callable[[Expr, Expr, Expr], Expr]:
+        """What is stored in the task's output `c`: a function of a sum, its row and its column.
+
+        is_inside: whether it is asked for places inside of `c` only.
+        """
+        product, lowering = self._product, Lowering(self.scope, {})
+        strides = {tensor.operand: tensor.type.element_strides for tensor in self._task.inputs}
+        reads = dict.fromkeys(access.operand for access in accesses(product.value))
+        for operand in reads:
+            lowering.buffer(operand, self._pointers[operand], strides[operand])
+
+        def value(total: Expr, row: Expr, column: Expr) -> Expr:
+            bindings = {**product.place(self._number, row, column, c.columns), product.total: total}
+            result = lowering.resolve(product.value, bindings)
+            if is_inside or not reads:
+                return result
+            # Parts of a tile beyond the matrix are computed like the others, but must not be read for.
+            inside = build.logical_and(row < c.rows, column < c.columns)
+            return build.select(inside, result, build.const(0, result.dtype))
+
+        return value

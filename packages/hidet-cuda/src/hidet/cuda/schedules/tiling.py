@@ -1,0 +1,102 @@
+"""Tiles for a product, and into how many parts its k is split: a model of how long the blocks of a device take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from hidet.tile.templates.matmul import MatmulTiles
+
+TILES = (
+    MatmulTiles(128, 128, 32, 4, (2, 4)),
+    MatmulTiles(128, 64, 32, 4, (4, 2)),
+    MatmulTiles(64, 64, 64, 3, (2, 2)),
+    MatmulTiles(32, 64, 64, 4, (1, 4)),
+    MatmulTiles(16, 64, 64, 4, (1, 4)),
+)
+"""By falling size."""
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Parts that k is split into."""
+
+# What the model knows of a device; clock cycles of one multiprocessor.
+_BLOCKS = 132
+_PRODUCTS = 600
+"""Multiplications a cycle in a tile that is large enough."""
+_BYTES = 40
+"""Bytes a cycle from the second-level cache."""
+_STEP = 450
+"""A step of one block alone: a barrier, and products that wait for each other."""
+_START = 2200
+"""Until a block has its first tiles, and from its last product to the end of the kernel."""
+_SUM = 3000
+"""A kernel that adds parts."""
+_SUM_BYTES = 1000
+"""Bytes a cycle that parts are written and read with, by the whole device."""
+_SHARED = 200 << 10
+_THREADS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """A product of `batch` matrices [m, k] x [k, n] of elements of `nbytes`; likely numbers where sizes are symbols."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Tiles, and the parts that k is split into, each summed by blocks of its own."""
+
+    tiles: MatmulTiles
+    parts: int = 1
+
+
+def choose_tiling(extents: Extents, choices: Sequence[MatmulTiles]) -> Tiling:
+    """The fastest one by the model, with tiles out of `choices`, which are given by falling size."""
+    return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling))
+
+
+def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tiling]:
+    """What may be chosen: tiles that are not far larger than the result, and parts of at least two steps."""
+    for tiles in choices:
+        if tiles.m >= 2 * extents.m and tiles is not choices[-1]:
+            continue
+        for parts in PARTS:
+            if parts == 1 or _over(extents.k, tiles.k) >= 2 * parts:
+                yield Tiling(tiles, parts)
+
+
+def cycles(extents: Extents, tiling: Tiling) -> float:
+    """How long a product takes by the model."""
+    tiles, parts = tiling.tiles, tiling.parts
+    blocks = extents.batch * _over(extents.m, tiles.m) * _over(extents.n, tiles.n) * parts
+    steps = _over(_over(extents.k, tiles.k), parts)
+    own = _over(blocks, _BLOCKS)
+    resident = min(own, _resident(tiles, extents.nbytes))
+    moved = (tiles.m + tiles.n) * tiles.k * extents.nbytes / _BYTES
+    step = max(tiles.m * tiles.n * tiles.k / _PRODUCTS, moved) * resident
+    total = _START + _over(own, resident) * (steps * max(step, _STEP) + _START)
+    if parts > 1:
+        total += _SUM + 2 * 4 * parts * extents.batch * extents.m * extents.n / _SUM_BYTES
+    return total
+
+
+def _over(extent: int, step: int) -> int:
+    """How many steps cover an extent."""
+    return -(-extent // step)
+
+
+def _resident(tiles: MatmulTiles, nbytes: int) -> int:
+    """Blocks that a multiprocessor runs at once."""
+    shared = (tiles.m + tiles.n) * tiles.k * tiles.stages * nbytes
+    threads = 32 * tiles.warps[0] * tiles.warps[1]
+    return max(1, min(_SHARED // shared, _THREADS // threads))
+
+
+def unaligned(tiles: MatmulTiles) -> MatmulTiles:
+    """Tiles for elements that are copied one by one: these pass through registers, of which large tiles leave none."""
+    return replace(tiles, m=min(tiles.m, 32), n=32, k=32, stages=2, warps=(1, 4))
