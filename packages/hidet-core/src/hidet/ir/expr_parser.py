@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from hidet import dtypes
 from hidet.dims import Symbol, parse_dim
@@ -13,44 +13,15 @@ from hidet.dtypes import DType
 from hidet.errors import HidetError, VerifyError, suggestion
 from hidet.ir import expr as e
 from hidet.ir.expr_text import address_type, element_type
+from hidet.ir.python_operators import PYTHON_OPERATORS
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, MemorySpace, PointerType, Type, VectorType, with_lanes
 
 if TYPE_CHECKING:
     from hidet.compute.definition import Operand
 
-_INFIX: dict[type[ast.AST], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.BitAnd: "and",
-    ast.BitOr: "or",
-    ast.BitXor: "xor",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.And: "land",
-    ast.Or: "lor",
-    ast.USub: "neg",
-    ast.Invert: "not",
-    ast.Not: "lnot",
-}
 _SCALARS = {entry.short: entry for entry in dtypes.ALL_DTYPES}
-_SPACES: dict[str, MemorySpace] = {
-    "global": "global",
-    "shared": "shared",
-    "register": "register",
-    "local": "local",
-    "constant": "constant",
-}
+_SPACES: dict[str, MemorySpace] = {space: space for space in get_args(MemorySpace)}
 
 
 def parse_expr(
@@ -168,7 +139,7 @@ class ExprParser:
             literal = self.constant(node.operand)
             assert isinstance(literal, e.Const)
             return e.Const(-literal.value, literal.type)
-        return self.make_unary(_INFIX.get(type(node.op), ""), self.expr(node.operand), node)
+        return self.make_unary(PYTHON_OPERATORS.get(type(node.op), ""), self.expr(node.operand), node)
 
     def make_unary(self, op: str, a: e.Expr, node: ast.AST) -> e.Expr:
         if op not in UNARY_OPS:
@@ -177,7 +148,9 @@ class ExprParser:
         return e.Unary(op, a, type_)
 
     def binary(self, node: ast.BinOp) -> e.Expr:
-        return self.make_binary(_INFIX.get(type(node.op), ""), self.expr(node.left), self.expr(node.right), node)
+        return self.make_binary(
+            PYTHON_OPERATORS.get(type(node.op), ""), self.expr(node.left), self.expr(node.right), node
+        )
 
     def make_binary(self, op: str, a: e.Expr, b: e.Expr, node: ast.AST) -> e.Expr:
         if op not in BINARY_OPS:
@@ -189,12 +162,12 @@ class ExprParser:
         if len(node.ops) != 1:
             fail(node, "comparisons do not chain; write (a < b) and (b < c)")
         a, b = self.expr(node.left), self.expr(node.comparators[0])
-        return self.make_binary(_INFIX.get(type(node.ops[0]), ""), a, b, node)
+        return self.make_binary(PYTHON_OPERATORS.get(type(node.ops[0]), ""), a, b, node)
 
     def logical(self, node: ast.BoolOp) -> e.Expr:
         result, *others = map(self.expr, node.values)
         for other in others:
-            result = self.make_binary(_INFIX[type(node.op)], result, other, node)
+            result = self.make_binary(PYTHON_OPERATORS[type(node.op)], result, other, node)
         return result
 
     def select(self, node: ast.IfExp) -> e.Expr:
