@@ -98,6 +98,8 @@ class ExprInterpreter:
 
     def bitcast(self, node: e.Bitcast) -> Any:
         a = self.value(node.a)
+        if isinstance(a, Buffer):
+            a = a.pointer
         if isinstance(node.type, PointerType):
             if isinstance(a, Pointer):
                 return Pointer(a.block, a.offset, node.dtype)
