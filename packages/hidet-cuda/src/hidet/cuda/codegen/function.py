@@ -176,8 +176,8 @@ class FunctionEmitter(ExpressionEmitter):
         self.line(f"{self.text(node.expr)};")
 
     def _assert(self, node: s.Assert) -> None:
+        # NVRTC declares what CUDA's assert calls.
         self.begin(node.condition)
-        self.prelude.use("assert")
         place, row = ("", 0) if node.loc is None else (node.loc.file or "", node.loc.line or 0)
         condition = self.value(node.condition)
         arguments = f"{c_string(node.message)}, {c_string(place)}, {row}, {c_string(self.function.name)}, 1"

@@ -234,10 +234,6 @@ template <class T> __device__ __forceinline__ T next_after(T a, T b) {
   return {(unsigned short)(a.bits + ((y > x) == (x > 0.0f) ? 1 : -1))};
 }"""
 
-_ASSERT = (
-    """extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, unsigned long long);"""
-)
-
 _SHARED_ADDRESS = inline("unsigned shared_address(const void* p)", "return (unsigned)__cvta_generic_to_shared(p);")
 
 PIECES: dict[str, Piece] = _pieces(
@@ -258,7 +254,6 @@ PIECES: dict[str, Piece] = _pieces(
     Piece("tf32", _TF32),
     Piece("digamma", _DIGAMMA),
     Piece("next_after", _NEXT_AFTER, ("f16", "bf16")),
-    Piece("assert", _ASSERT),
     Piece("shared_address", _SHARED_ADDRESS),
 )
 
