@@ -23,6 +23,7 @@ from hidet.lang import (
     i64,
     local_tensor,
     printf,
+    register_tensor,
     repeat,
     spatial,
     u8,
@@ -425,3 +426,36 @@ def test_turns_of_a_parallel_loop_share_no_variable():
             attrs.cuda.block_dim = 1
             for i in grid(N, attrs="p"):
                 x[i] = 0.0
+
+
+def make_sums_of_tables():
+    with hidet.script_module() as script_module:
+
+        @hidet.script
+        def launch(tables: ~~f32, out: f32[N], count: i32, length: i32):
+            attrs.func_kind = "public"
+            last: ~f32 = tables[0]
+            for i in range(count):
+                row = tables[i]
+                out[i] = 0.0
+                for j in range(length):
+                    out[i] += row[j]
+            own = register_tensor(~f32, [2])
+            own[0] = tables[1]
+            own[1] = ~out[0]
+            own[1][0] += last[0]
+            out[1] += own[0][length - 1]
+
+    return script_module
+
+
+def test_tables_of_pointers_are_followed_here_and_in_the_interpreter():
+    rows = [np.arange(4, dtype=np.float32) + 10 * i for i in range(3)]
+    addresses = np.array([row.ctypes.data for row in rows])
+    expected = [6.0 + 0, 46 + 13, 86]
+    out = np.zeros(3, np.float32)
+    make_sums_of_tables().build()(addresses, out, 3, 4)
+    assert out.tolist() == expected
+    out = np.zeros(3, np.float32)
+    run_module(make_sums_of_tables().ir_module(), [addresses, out, 3, 4, 3], reachable=rows)
+    assert out.tolist() == expected

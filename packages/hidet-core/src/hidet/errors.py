@@ -64,6 +64,10 @@ class VerifyError(HidetError):
     """A graph or program breaks a rule of its IR; the message names the pass that broke it."""
 
 
+class MemorySpaceError(VerifyError):
+    """An operation gets an address in a memory that it does not work on."""
+
+
 class ScheduleError(HidetError):
     """A schedule matched a task but cannot build it."""
 

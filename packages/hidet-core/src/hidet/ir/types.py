@@ -13,7 +13,8 @@ from hidet.dtypes import DType
 if TYPE_CHECKING:
     from hidet.ir.expr import Expr
 
-MemorySpace = Literal["global", "shared", "register", "local", "constant"]
+MemorySpace = Literal["global", "shared", "register", "local", "constant", "generic"]
+"""Where memory is. "generic" is an address of which only the running program knows it."""
 
 
 @dataclass(frozen=True, slots=True)

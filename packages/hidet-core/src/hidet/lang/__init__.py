@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hidet.lang import cuda, layout, mapping, types
+from hidet.lang import cuda, layout, mapping, meta, types
 from hidet.lang.attributes import attr, attrs
 from hidet.lang.function import ScriptFunction
 from hidet.lang.layout import (
@@ -83,6 +83,7 @@ __all__ = [
     "layout",
     "local_layout",
     "mapping",
+    "meta",
     "repeat",
     "row_layout",
     "row_major",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from hidet.errors import ScriptError, suggestion
@@ -15,6 +16,7 @@ from hidet.lang import operators
 FUNCTION_KINDS: dict[str, FunctionKind] = {
     "public": "host",
     "host": "host",
+    "host_kernel": "host",
     "cpu_kernel": "host",
     "cuda_kernel": "kernel",
     "kernel": "kernel",
@@ -23,6 +25,9 @@ FUNCTION_KINDS: dict[str, FunctionKind] = {
     "device": "device",
 }
 """What `attrs.func_kind` may be. A CPU kernel is a function that the host runs."""
+
+MOST_THREADS = 1024
+"""Threads of a block, at most (CUDA C++ Programming Guide, Compute Capabilities)."""
 
 _KNOWN = (
     "func_kind",
@@ -98,6 +103,8 @@ class AttributeValues:
             raise ScriptError(f"func_name must be an identifier, got {value!r}")
         if name == "cuda.min_blocks" and not (isinstance(value, int) and value >= 1):
             raise ScriptError(f"cuda.min_blocks must be a positive integer, got {value!r}")
+        if name == "cuda.block_dim":
+            _check_threads(value)
         self.values[name] = value
 
     @property
@@ -120,6 +127,16 @@ class AttributeValues:
             cluster=_extents("cuda.cluster_dim", self.values),
             shared_bytes=None if isinstance(shared, int) and shared == 0 else operators.index(shared),
             min_blocks=self.values.get("cuda.min_blocks"),
+        )
+
+
+def _check_threads(block: Any) -> None:
+    """ScriptError where a constant number of threads is more than a block has."""
+    extents = tuple(block) if isinstance(block, tuple | list) else (block,)
+    if all(isinstance(extent, int) for extent in extents) and prod(extents) > MOST_THREADS:
+        raise ScriptError(
+            f"cuda.block_dim asks for {prod(extents)} threads, a block has at most {MOST_THREADS}",
+            hint="launch more blocks, or let each thread do several tasks",
         )
 
 

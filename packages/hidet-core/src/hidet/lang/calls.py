@@ -36,6 +36,13 @@ def _folded(op: str) -> Callable[..., Any]:
     return fold
 
 
+def _refused(problem: str, hint: str) -> Callable[..., Any]:
+    def refuse(*values: Any, **keywords: Any) -> Any:
+        raise ScriptError(problem, hint=hint)
+
+    return refuse
+
+
 _PYTHON: dict[str, Callable[..., Any]] = {"min": min, "max": max, "add": lambda a, b: a + b}
 # Python functions that mean an operation where an argument is known at run time only.
 _RUNTIME_MEANINGS: dict[object, Callable[..., Any]] = {
@@ -47,6 +54,9 @@ _RUNTIME_MEANINGS: dict[object, Callable[..., Any]] = {
     builtins.float: lambda value: operators.cast(value, dtypes.f32),
     builtins.int: lambda value: operators.cast(value, dtypes.i64),
     builtins.bool: operators.condition,
+    builtins.print: _refused("print shows what Python knows, this is known at run time only", 'printf("%d\\n", i)'),
+    builtins.range: _refused("the length of this range is known at run time only", "write a for statement over it"),
+    builtins.len: _refused("only Python's lists and tuples have a length here", "a tensor has shape"),
     math.pow: lambda a, b: operators.binary("pow", a, b),
     math.fma if hasattr(math, "fma") else "fma": lambda a, b, c: MEANINGS["fma"](None, a, b, c),
     **{
@@ -91,8 +101,8 @@ def apply(
     if isinstance(function, Inlined):
         return function.apply(arguments)
     call_script = getattr(function, "call_from_script", None)
-    if call_script is not None and not keywords:
-        return call_script(translator, arguments)
+    if call_script is not None:
+        return call_script(translator, arguments, keywords)
     if isinstance(function, IntrinsicFunction):
         return function(*arguments, **keywords)
     if not is_runtime(arguments) and not is_runtime(list(keywords.values())):

@@ -25,9 +25,11 @@ def captured_names(function: Callable[..., Any], frame: FrameType | None) -> dic
 
 @dataclass(slots=True)
 class Scope:
-    """Names of one block. is_branch: the block runs zero or several times, as only the running program knows."""
+    """Names of one block. is_branch: the block runs zero or several times, as only the running program knows.
+    is_function: the block is the body of a function inside of the script, whose assignments are its own."""
 
     is_branch: bool
+    is_function: bool = False
     names: dict[str, Any] = field(default_factory=dict)
 
 
@@ -39,22 +41,31 @@ class Environment:
         self.scopes: list[Scope] = [Scope(is_branch=False)]
         self.ended: set[str] = set()
 
-    def enter(self, is_branch: bool) -> None:
+    def enter(self, is_branch: bool, is_function: bool = False) -> None:
         """Begin a block."""
-        self.scopes.append(Scope(is_branch))
+        self.scopes.append(Scope(is_branch, is_function))
 
     def leave(self) -> None:
         """End a block: its names are gone."""
         self.ended.update(self.scopes.pop().names)
 
-    def own(self, name: str) -> tuple[Scope, bool] | None:
-        """The scope that binds a name, and whether a branch lies between it and here; None for names from outside."""
+    def own(self, name: str, to_assign: bool = False) -> tuple[Scope, bool] | None:
+        """The scope that binds a name, and whether a branch lies between it and here; None for names from outside.
+
+        to_assign: what an assignment would change, which is nothing outside of the function it stands in.
+        """
         crosses = False
         for scope in reversed(self.scopes):
             if name in scope.names:
                 return scope, crosses
+            if to_assign and scope.is_function:
+                return None
             crosses = crosses or scope.is_branch
         return None
+
+    def is_branch_since(self, depth: int) -> bool:
+        """Whether a block that was entered when `depth` were open runs zero or several times."""
+        return any(scope.is_branch for scope in self.scopes[depth:])
 
     def bind(self, name: str, value: Any) -> None:
         """Give a name a value in the innermost block."""

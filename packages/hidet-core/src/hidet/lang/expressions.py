@@ -11,45 +11,27 @@ from hidet.dtypes import DType
 from hidet.errors import HidetError, ScriptError
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Const, Expr
+from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.python_operators import PYTHON_OPERATORS
 from hidet.ir.types import BufferType, PointerType, VectorType
-from hidet.lang import operators
+from hidet.lang import build_time, operators
 from hidet.lang.calls import translate_call
 from hidet.lang.environment import Environment
 from hidet.lang.facts import IndexFacts
 from hidet.lang.source import FunctionSource
 from hidet.lang.types import ValueKind
-from hidet.lang.values import Bound, Inlined, TensorValue, is_runtime
+from hidet.lang.values import Bound, Cell, LatePointer, TensorValue, is_runtime
 from hidet.loc import Loc
 
-OPERATORS: dict[type[ast.AST], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-    ast.BitAnd: "and",
-    ast.BitOr: "or",
-    ast.BitXor: "xor",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-}
+OPERATORS = {**PYTHON_OPERATORS, ast.Pow: "pow", ast.MatMult: "matmul"}
+"""What the operators of scripts mean."""
+
 _BUILD_TIME_TESTS: dict[type[ast.AST], Callable[[Any, Any], bool]] = {
     ast.Is: lambda a, b: a is b,
     ast.IsNot: lambda a, b: a is not b,
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }
-_CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("r"): repr, ord("s"): str, ord("a"): ascii}
 # What operators, calls and attributes of a user's values raise when these do not fit.
 USUAL_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 
@@ -140,7 +122,10 @@ class ExpressionTranslator:
             return tuple(value)
 
     def name(self, node: ast.Name) -> Any:
-        return self.names.lookup(node.id)
+        found = self.names.lookup(node.id)
+        if isinstance(found, Cell):
+            return found.read()
+        return found.tensor if isinstance(found, LatePointer) else found
 
     def constant(self, node: ast.Constant) -> Any:
         if isinstance(node.value, complex | bytes):
@@ -158,12 +143,20 @@ class ExpressionTranslator:
         return operators.unary("neg", value) if isinstance(value, Expr) else -value
 
     def _invert(self, node: ast.UnaryOp) -> Any:
-        """`~x`: the address of an element or tensor, the pointer type of a type, else the inverted bits."""
+        """`~x`: the address of a variable, element or tensor, the pointer type of a type, else the inverted bits."""
         operand = node.operand
+        if isinstance(operand, ast.Name):
+            named = self.names.lookup(operand.id)
+            if isinstance(named, Cell):
+                return named.address()
+            if isinstance(named, Var) and not isinstance(named.type, BufferType):
+                self.fail(
+                    node, f"{operand.id} is no variable: it has no address", "give a variable its value; ~ of that"
+                )
         if isinstance(operand, ast.Subscript):
             owner = self.value(operand.value)
             if isinstance(owner, TensorValue) or (isinstance(owner, Expr) and isinstance(owner.type, PointerType)):
-                keys = self._keys(operand.slice)
+                keys = flat(self._keys(operand.slice))
                 if isinstance(owner, TensorValue):
                     part = owner.part(keys)
                     return part.address([0] * len(part.shape))
@@ -174,7 +167,7 @@ class ExpressionTranslator:
         if not isinstance(value, Expr):
             return ~value
         if isinstance(value.type, DType) and value.type.is_float:
-            self.fail(node, f"~ of a {value.type} variable", "variables have no address: use a register_tensor")
+            self.fail(node, f"~ of a value of type {value.type}, which lies nowhere", "give a variable the value first")
         return operators.unary("not", value)
 
     def binary(self, node: ast.BinOp) -> Any:
@@ -184,12 +177,14 @@ class ExpressionTranslator:
         """Apply an operator to two values."""
         if isinstance(a, Expr) or isinstance(b, Expr):
             if isinstance(a, TensorValue | str) or isinstance(b, TensorValue | str):
-                raise ScriptError(f"an operator takes numbers, got {_kind_of(a)} and {_kind_of(b)}")
+                raise _no_numbers(a, b)
             if op == "matmul":
                 raise ScriptError("@ has no meaning for values of the program")
             return operators.binary(op, a, b)
-        if isinstance(a, TensorValue) and op in ("add", "sub"):
+        if isinstance(a, TensorValue) and op in ("add", "sub") and isinstance(b, int):
             return operators.binary(op, a.start(), b)
+        if isinstance(a, TensorValue) or isinstance(b, TensorValue):
+            raise _no_numbers(a, b)
         return operators.PYTHON_BINARY[op](a, b)
 
     def compare(self, node: ast.Compare) -> Any:
@@ -242,13 +237,15 @@ class ExpressionTranslator:
     def subscript(self, node: ast.Subscript) -> Any:
         owner, keys = self.value(node.value), self._keys(node.slice)
         if isinstance(owner, TensorValue):
+            keys = flat(keys)
             is_element = len(keys) == len(owner.shape) and not any(isinstance(key, slice) for key in keys)
             return owner.read(keys) if is_element else owner.part(keys)
         if isinstance(owner, Expr):
             return self._element_of(node, owner, keys)
         key = keys[0] if len(keys) == 1 and not isinstance(node.slice, ast.Tuple) else tuple(keys)
         if is_runtime(key) and not isinstance(owner, ValueKind):
-            self.fail(node.slice, f"an index into a Python {type(owner).__name__} must be known at build time")
+            what = f"an index into a Python {type(owner).__name__} must be known at build time"
+            self.fail(node.slice, what, "pass the values as a tensor, which the program can index")
         return owner[key]
 
     def _element_of(self, node: ast.Subscript, owner: Expr, keys: Sequence[Any]) -> Expr:
@@ -264,8 +261,8 @@ class ExpressionTranslator:
         return self.elements(node.elts if isinstance(node, ast.Tuple) else [node])
 
     def keys(self, node: ast.Subscript) -> list[Any]:
-        """The indices and slices of a subscript."""
-        return self._keys(node.slice)
+        """The indices and slices of a subscript of memory, those in tuples one by one."""
+        return flat(self._keys(node.slice))
 
     def slice(self, node: ast.Slice) -> slice:
         return slice(*(None if part is None else self.value(part) for part in (node.lower, node.upper, node.step)))
@@ -287,53 +284,16 @@ class ExpressionTranslator:
             return ValueKind(owner.dtype)
         return getattr(owner, node.attr)
 
-    # --- build-time Python -------------------------------------------------------------------------------------------
-
-    def lambda_(self, node: ast.Lambda) -> Inlined:
-        if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.defaults:
-            self.fail(node, "a lambda of a script takes plain arguments only")
-        parameters = [argument.arg for argument in node.args.args]
-
-        def apply(arguments: Sequence[object]) -> object:
-            if len(arguments) != len(parameters):
-                raise ScriptError(f"the lambda takes {len(parameters)} arguments, got {len(arguments)}")
-            with self.block(is_branch=False):
-                for parameter, argument in zip(parameters, arguments, strict=True):
-                    self.names.bind(parameter, argument)
-                return self.value(node.body)
-
-        return Inlined(apply)
+    # --- names -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def block(self, is_branch: bool) -> Iterator[None]:
+    def block(self, is_branch: bool, is_function: bool = False) -> Iterator[None]:
         """Names bound inside are gone after."""
-        self.names.enter(is_branch)
+        self.names.enter(is_branch, is_function)
         try:
             yield
         finally:
             self.names.leave()
-
-    def comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> list[Any]:
-        found: list[Any] = []
-        with self.block(is_branch=False):
-            self._comprehend(node.generators, lambda: found.append(self.value(node.elt)))
-        return found
-
-    def dictionary_comprehension(self, node: ast.DictComp) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        with self.block(is_branch=False):
-            self._comprehend(node.generators, lambda: found.update({self.value(node.key): self.value(node.value)}))
-        return found
-
-    def _comprehend(self, generators: Sequence[ast.comprehension], act: Callable[[], None]) -> None:
-        if not generators:
-            act()
-            return
-        first, *others = generators
-        for item in self.known_sequence(first.iter):
-            self.bind_parts(first.target, item)
-            if all(self.known(test, "the condition of a comprehension") for test in first.ifs):
-                self._comprehend(others, act)
 
     def bind_parts(self, target: ast.expr, value: Any) -> None:
         """Bind a name, or names in a tuple, to a value as it is."""
@@ -348,28 +308,17 @@ class ExpressionTranslator:
         for element, part in zip(target.elts, parts, strict=True):
             self.bind_parts(element, part)
 
-    def text(self, node: ast.JoinedStr) -> str:
-        parts = []
-        for part in node.values:
-            if isinstance(part, ast.FormattedValue):
-                value = self.known(part.value, "a value in an f-string")
-                convert = _CONVERSIONS.get(part.conversion)
-                shown = value if convert is None else convert(value)
-                spec = "" if part.format_spec is None else self.value(part.format_spec)
-                parts.append(format(shown, spec))
-            else:
-                parts.append(self.value(part))
-        return "".join(parts)
 
-    def dictionary(self, node: ast.Dict) -> dict[Any, Any]:
-        if None in node.keys:
-            self.fail(node, "** has no meaning in a script")
-        keys = [self.known(key, "a key") for key in node.keys if key is not None]
-        return dict(zip(keys, map(self.value, node.values), strict=True))
+def flat(keys: Sequence[Any]) -> list[Any]:
+    """Indices, with tuples and lists among them replaced by their parts: `a[i, (j, k)]` is `a[i, j, k]`."""
+    return [part for key in keys for part in (flat(key) if isinstance(key, tuple | list) else (key,))]
 
 
-def _kind_of(value: object) -> str:
-    return f"a value of type {value.type}" if isinstance(value, Expr) else f"a {type(value).__name__}"
+def _no_numbers(a: object, b: object) -> ScriptError:
+    return ScriptError(
+        f"an operator takes numbers, got {operators.described(a)} and {operators.described(b)}",
+        hint="a script computes with elements: x[i], in a loop over i",
+    )
 
 
 _CASES: dict[type[ast.AST], Callable[[ExpressionTranslator, Any], Any]] = {
@@ -386,12 +335,6 @@ _CASES: dict[type[ast.AST], Callable[[ExpressionTranslator, Any], Any]] = {
     ast.Call: translate_call,
     ast.Tuple: lambda translator, node: tuple(translator.elements(node.elts)),
     ast.List: lambda translator, node: translator.elements(node.elts),
+    **build_time.CASES,
     ast.Set: lambda translator, node: set(translator.elements(node.elts)),
-    ast.Dict: ExpressionTranslator.dictionary,
-    ast.Lambda: ExpressionTranslator.lambda_,
-    ast.ListComp: ExpressionTranslator.comprehension,
-    ast.GeneratorExp: ExpressionTranslator.comprehension,
-    ast.SetComp: lambda translator, node: set(translator.comprehension(node)),
-    ast.DictComp: ExpressionTranslator.dictionary_comprehension,
-    ast.JoinedStr: ExpressionTranslator.text,
 }

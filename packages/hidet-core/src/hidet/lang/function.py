@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from hidet import dims
 from hidet.dims import DimExpr, Symbol
-from hidet.errors import DTypeError, ScriptError
+from hidet.errors import DTypeError, MemorySpaceError, ScriptError, suggestion
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import AddressOf, Call, Expr, Size, Var
 from hidet.ir.func import SIZES, Function, FunctionKind
 from hidet.ir.node import IRNode
-from hidet.ir.types import BufferType, PointerType, ValueType
+from hidet.ir.types import MemorySpace, PointerType, ValueType
 from hidet.ir.visit import rewrite, substitute, walk
 from hidet.lang import operators
 from hidet.lang.attributes import LaunchShape
 from hidet.lang.environment import Environment, captured_names
+from hidet.lang.layout import is_row_major
 from hidet.lang.parallel import outline_parallel_loops
 from hidet.lang.signature import Signature
 from hidet.lang.source import FunctionSource, read_source
@@ -56,12 +57,14 @@ class ScriptFunction:
 
         return build_alone(self)(*arguments)
 
-    def call_from_script(self, translator: ExpressionTranslator, arguments: Sequence[Any]) -> Any:
+    def call_from_script(
+        self, translator: ExpressionTranslator, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> Any:
         """What a call in another script becomes: a launch, an invocation, or a call. DTypeError or ScriptError when the
         arguments do not fit."""
         assert isinstance(translator, FunctionTranslator)
         translator.callees.append(self)
-        given = self._arguments(arguments)
+        given = self._arguments(self._in_order(arguments, keywords))
         if self.launch is not None:
             values = dict(zip(self.function.params, given, strict=True))
             translator.stmts.append(launch_stmt(self, values))
@@ -72,6 +75,20 @@ class ScriptFunction:
             translator.stmts.append(s.Invoke(self.name, given))
             return None
         return Call(self.name, given, self.function.result)  # type: ignore[arg-type]  # None where it gives no value
+
+    def _in_order(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Sequence[Any]:
+        if not keywords:
+            return arguments
+        names = [var.name for var in self.function.params[: len(self.kinds)]][len(arguments) :]
+        unknown = [name for name in keywords if name not in names]
+        if unknown:
+            raise ScriptError(
+                f"{self.name} takes no further argument {unknown[0]!r}", hint=suggestion(unknown[0], names)
+            )
+        missing = [name for name in names if name not in keywords]
+        if missing:
+            raise ScriptError(f"{self.name} needs a value for {missing[0]}")
+        return [*arguments, *(keywords[name] for name in names)]
 
     def _arguments(self, arguments: Sequence[Any]) -> tuple[Expr, ...]:
         if len(arguments) != len(self.kinds):
@@ -92,34 +109,43 @@ class ScriptFunction:
 def _argument(kind: TensorKind | ValueType, argument: Any, what: str) -> Expr:
     target: ValueType = PointerType(kind.dtype, kind.space) if isinstance(kind, TensorKind) else kind
     if isinstance(argument, TensorValue):
-        if isinstance(kind, TensorKind) and argument.layout is not None:
-            argument = _dense(argument, what)
-        argument = argument.start()
+        if isinstance(kind, TensorKind) and not kind.is_pointer:
+            _check_layout(kind, argument, what)
+        pointee = kind.pointee if isinstance(kind, TensorKind) else None
+        if pointee != argument.pointee and (pointee or not isinstance(target, PointerType) or target.dtype.bits != 8):
+            raise DTypeError(f"{what} holds {argument.pointee or argument.dtype}, expected {kind}")
     if not isinstance(target, PointerType):
         return operators.convert(argument, target, what)
-    expr = operators.as_expr(argument)
-    if isinstance(expr.type, BufferType):
-        expr = build.address(expr, *(0 for _ in expr.type.shape))
+    expr = operators.as_expr(operators.decayed(argument))
     if isinstance(expr.type, PointerType) and expr.type.dtype == target.dtype and expr.type.space != target.space:
         # A pointer into any memory is a pointer of the generic address space.
         return AddressOf(expr, (build.index(0),), target)
     return operators.convert(expr, target, what)
 
 
-def _dense(tensor: TensorValue, what: str) -> TensorValue:
-    from hidet.lang.layout import is_row_major
-
-    if tensor.layout is None or not is_row_major(tensor.layout):
+def _check_layout(kind: TensorKind, tensor: TensorValue, what: str) -> None:
+    """DTypeError where elements of the tensor do not lie as the parameter has them."""
+    if kind.layout is not None:
+        if tensor.layout != kind.layout or tensor.is_window:
+            raise DTypeError(f"{what} has layout {tensor.layout or 'row_major'}, expected {kind.layout}")
+        return
+    if tensor.layout is not None and not is_row_major(tensor.layout):
         raise DTypeError(f"{what} has layout {tensor.layout}, expected a row-major tensor", hint="declare ~f32 instead")
-    return tensor
+    if not tensor.is_dense:
+        raise DTypeError(
+            f"{what} is a part whose rows lie apart, expected a row-major tensor",
+            hint="pass the whole tensor and where the part begins",
+        )
 
 
 def _match_shape(kind: TensorKind, argument: TensorValue, what: str, sizes: dict[Symbol, Expr]) -> None:
+    if kind.is_pointer:
+        return
     if len(kind.shape) != len(argument.shape):
         raise DTypeError(f"{what} has {len(argument.shape)} dims, expected {kind}")
     for expected, actual in zip(kind.shape, argument.shape, strict=True):
         if isinstance(expected, int) and isinstance(actual, int) and expected != actual:
-            raise DTypeError(f"{what} has shape {list(map(str, argument.shape))}, expected {kind}")
+            raise DTypeError(f"{what} is {argument}, expected {kind}")
         if isinstance(expected, DimExpr):
             (symbol, *others) = dims.symbols(expected)
             if not others and expected == dims.as_dim(symbol):
@@ -147,11 +173,26 @@ def launch_stmt(script: ScriptFunction, values: Mapping[Var, Expr]) -> s.Launch:
 def translate(function: Callable[..., Any], frame: FrameType | None) -> ScriptFunction:
     """The script that a Python function is. `frame`: where it is defined, for names in annotations kept as text.
 
-    Raises ScriptError with file, line and column.
+    A function that uses a parameter as only some memory can be used, such as shared memory, is one that kernels call:
+    its parameters lie wherever a call says. Raises ScriptError with file, line and column.
     """
     source = read_source(function)
+    try:
+        return _translated(source, function, frame, "global")
+    except ScriptError as error:
+        if not isinstance(error.__cause__, MemorySpaceError):
+            raise
+        made = _translated(source, function, frame, "generic")
+        if made.kind != "device":
+            raise
+        return made
+
+
+def _translated(
+    source: FunctionSource, function: Callable[..., Any], frame: FrameType | None, space: MemorySpace
+) -> ScriptFunction:
     names = Environment(captured_names(function, frame))
-    signature = Signature(source, names, function)
+    signature = Signature(source, names, function, space)
     translator = FunctionTranslator(source, names, signature.result)
     signature.bind(translator)
     translator.statements(source.tree.body)
@@ -161,6 +202,8 @@ def translate(function: Callable[..., Any], frame: FrameType | None) -> ScriptFu
 def _finish(source: FunctionSource, signature: Signature, translator: FunctionTranslator) -> ScriptFunction:
     attributes = translator.attributes
     kind = attributes.kind
+    if kind is None and signature.space == "generic":
+        kind = "device"
     if kind is None and any(isinstance(node, s.Launch | s.Invoke) for stmt in translator.stmts for node in walk(stmt)):
         kind = "host"
     name = attributes.values.get("func_name", source.tree.name)
@@ -187,7 +230,7 @@ def _finish(source: FunctionSource, signature: Signature, translator: FunctionTr
             launch.min_blocks,
         )
         _check_launch(source, translator, launch, {*signature.params.values(), *signature.symbols.values()})
-    params = (*(signature.params[node.arg] for node in signature.nodes), *signature.symbols.values())
+    params = (*signature.params.values(), *signature.symbols.values())
     return ScriptFunction(
         name=name,
         function=Function(

@@ -5,7 +5,8 @@
     row_major(8, 64).swizzle(1, 0, 3)      rows of shared memory shifted against each other to avoid bank conflicts
 
 The product of two layouts puts a copy of the second at each place of the first: element i of shape s1 * s2 lies at
-first(i // s2) * size(second) + second(i % s2). Extents may be numbers or expressions of the thread IR.
+first(i // s2) * size(second) + second(i % s2). Their sum `first + second` has the dims of both. Extents may be numbers
+or expressions of the thread IR.
 """
 
 from __future__ import annotations
@@ -17,9 +18,15 @@ from dataclasses import dataclass
 from hidet.errors import ShapeError
 from hidet.ir import build
 from hidet.ir.expr import Expr
+from hidet.ir.expr_text import print_expr
 from hidet.lang.facts import IndexFacts
 
 Index = int | Expr
+
+
+def shown(extents: Sequence[Index]) -> str:
+    """Extents or strides as messages show them."""
+    return ", ".join(print_expr(extent) if isinstance(extent, Expr) else str(extent) for extent in extents)
 
 
 class Layout(ABC):
@@ -56,12 +63,23 @@ class Layout(ABC):
             raise ShapeError(f"{self} and {inner} have different ranks: their product needs equal ones")
         return ProductLayout(self, inner)
 
-    def swizzle(self, dim: int, regards_dim: int, log_step: int = 0) -> Layout:
+    def __add__(self, inner: Layout) -> Layout:
+        """The layout of the dims of this one, then those of `inner`: a copy of `inner` at each place of this one."""
+        if not isinstance(inner, Layout):
+            return NotImplemented
+        return ConcatLayout(self, inner)
+
+    def swizzle(self, dim: int, regards_dim: int | None = None, log_step: int = 0) -> Layout:
         """The layout with index `dim` replaced by its exclusive or with index `regards_dim` // 2**log_step.
 
-        ShapeError unless the extent of `dim` is a power of two known at build time, and the dims differ.
+        regards_dim: None for the other one of two dims. ShapeError unless the extent of `dim` is a power of two known
+        at build time, and the dims differ.
         """
         rank = len(self.shape)
+        if regards_dim is None:
+            if rank != 2:
+                raise ShapeError(f"swizzle({dim}) of {self} needs regards_dim: it has {rank} dims")
+            regards_dim = 1 - dim
         if not (0 <= dim < rank and 0 <= regards_dim < rank and dim != regards_dim and log_step >= 0):
             raise ShapeError(f"swizzle({dim}, {regards_dim}, {log_step}) does not name two dims of {self}")
         extent = self.shape[dim]
@@ -98,8 +116,8 @@ class StridedLayout(Layout):
 
     def __str__(self) -> str:
         if self.name != "strided":
-            return f"{self.name}({', '.join(map(str, self.extents))})"
-        return f"strided([{', '.join(map(str, self.extents))}], [{', '.join(map(str, self.strides))}])"
+            return f"{self.name}({shown(self.extents)})"
+        return f"strided([{shown(self.extents)}], [{shown(self.strides)}])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +141,35 @@ class ProductLayout(Layout):
         return tiles * self.inner.size + self.inner.offset([rest for _, rest in parts], facts)
 
     def __str__(self) -> str:
-        return f"{self.outer} * {self.inner}"
+        return f"{_in_product(self.outer)} * {_in_product(self.inner)}"
+
+
+def _in_product(layout: Layout) -> str:
+    return f"({layout})" if isinstance(layout, ConcatLayout) else str(layout)
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatLayout(Layout):
+    """`outer + inner`: element (i, j) lies at outer(i) * size(inner) + inner(j)."""
+
+    outer: Layout
+    inner: Layout
+
+    @property
+    def shape(self) -> tuple[Index, ...]:
+        return (*self.outer.shape, *self.inner.shape)
+
+    @property
+    def size(self) -> Index:
+        return self.outer.size * self.inner.size
+
+    def offset(self, indices: Sequence[Index], facts: IndexFacts) -> Index:
+        rank = len(self.outer.shape)
+        tiles = self.outer.offset(indices[:rank], facts)
+        return tiles * self.inner.size + self.inner.offset(indices[rank:], facts)
+
+    def __str__(self) -> str:
+        return f"{_in_product(self.outer)} + {_in_product(self.inner)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,13 +196,16 @@ def _range(kind: LoopKind) -> Callable[..., Nest]:
 
 
 def _grid(translator: FunctionTranslator, *extents: Any, attrs: str | None = None, bind_tuple: bool = False) -> Nest:
-    listed = extents[0] if len(extents) == 1 and isinstance(extents[0], tuple | list) else extents
+    if extents and isinstance(extents[-1], str):
+        *extents, attrs = extents  # type: ignore[assignment]  # a list of what is left
+    is_listed = len(extents) == 1 and isinstance(extents[0], tuple | list)
+    listed = extents[0] if is_listed else extents
     if not listed:
         raise ScriptError("grid needs at least one extent")
     styles = loop_styles(attrs, len(listed))
     kinds = tuple(_KINDS[style] for style in styles)
     parallel = tuple(style == "parallel" for style in styles)
-    return Nest(tuple(map(operators.index, listed)), kinds, tuple, bind_tuple or len(listed) > 1, parallel)
+    return Nest(tuple(map(operators.index, listed)), kinds, tuple, bind_tuple or is_listed or len(listed) > 1, parallel)
 
 
 def _tasks(translator: FunctionTranslator, assignment: Assignment) -> Nest:

@@ -155,8 +155,16 @@ class TaskMapping:
         digits.reverse()
         return digits
 
-    def map(self, worker: int) -> list[tuple[int, ...]]:
-        """The tasks of one worker in order. ShapeError for a number that is no worker's."""
+    def map(self, worker: Index) -> list[tuple[int, ...]] | Task:
+        """The tasks of one worker in order; of a worker known at run time only, the one task that it has.
+
+        ShapeError for a number that is no worker's, and for several tasks of a worker known at run time only.
+        """
+        if isinstance(worker, Expr):
+            return self.single_task_of(worker)
+        return self._tasks(worker)
+
+    def _tasks(self, worker: int) -> list[tuple[int, ...]]:
         if not 0 <= worker < self.num_workers:
             raise ShapeError(f"{self} has workers 0 to {self.num_workers - 1}, not {worker}")
         ranges = [range(loop.extent) for loop in self.loops()]
@@ -165,7 +173,7 @@ class TaskMapping:
 
     def __call__(self, worker: int) -> list[tuple[int, ...]]:
         """`map(worker)`."""
-        return self.map(worker)
+        return self._tasks(worker)
 
     def single_task_of(self, worker: Index) -> Task:
         """The only task of a worker. ShapeError when workers have several."""
@@ -193,7 +201,7 @@ class Assignment:
         """The tasks, where the worker is a number. ShapeError where it is not."""
         if not isinstance(self.worker, int):
             raise ShapeError(f"the worker of {self.mapping} is known at run time only: loop over it in a script")
-        for task in self.mapping.map(self.worker):
+        for task in self.mapping(self.worker):
             yield task[0] if len(task) == 1 and not self.bind_tuple else task
 
 

@@ -2,6 +2,7 @@
 
 Python numbers take the type of the other side; alone they are i64, f32 and bool
 integers of different types become the wider one; integers meeting floats become that float type
+/ of integers rounds toward zero, as in C; // and % round down, as in Python
 floats of different types promote as torch's do
 nothing becomes narrower, and no float becomes an integer, unless `cast` says so
 """
@@ -61,10 +62,15 @@ def as_expr(value: object) -> Expr:
         return build.index(value)
     if isinstance(value, float):
         return Const(value, dtypes.f32)
-    raise DTypeError(f"{_described(value)} is no value of the program")
+    raise DTypeError(f"{described(value)} is no value of the program")
 
 
-def _described(value: object) -> str:
+def described(value: object) -> str:
+    """A value as messages show it."""
+    if isinstance(value, Expr):
+        return f"a value of type {value.type}"
+    if callable(getattr(value, "start", None)):
+        return str(value)
     return f"{value!r} of type {type(value).__name__}"
 
 
@@ -74,6 +80,15 @@ def index(value: object) -> Expr:
     if not isinstance(expr.type, DType) or not (expr.type.is_int or expr.type.is_bool):
         raise DTypeError(f"an index must be an integer, got a value of type {expr.type}")
     return build.cast(expr, dtypes.i64)
+
+
+def decayed(value: object) -> object:
+    """A tensor as the pointer to its first element; every other value as it is."""
+    start = getattr(value, "start", None)
+    value = start() if callable(start) else value
+    if isinstance(value, Expr) and isinstance(value.type, BufferType):
+        return build.address(value, *(0 for _ in value.type.shape))
+    return value
 
 
 def convert(value: object, target: ValueType, what: str) -> Expr:
@@ -89,10 +104,11 @@ def convert(value: object, target: ValueType, what: str) -> Expr:
         return expr
     if isinstance(source, BufferType) and isinstance(target, PointerType) and source.dtype == target.dtype:
         return build.address(expr, *(0 for _ in source.shape))
-    if isinstance(source, PointerType | BufferType) or isinstance(target, PointerType):
-        raise DTypeError(
-            f"{what} has type {source}, expected {target}", hint=f"convert the pointer: cast(..., {target})"
-        )
+    if isinstance(target, PointerType):
+        hint = f"convert the pointer: cast(..., ~{target.dtype.short})"
+        raise DTypeError(f"{what} has type {source}, expected a pointer to {target.dtype.short}", hint=hint)
+    if isinstance(source, PointerType | BufferType):
+        raise DTypeError(f"{what} is a pointer of type {source}, expected {target}", hint="index it: x[i]")
     old, new = expr.dtype, target.dtype if isinstance(target, VectorType) else target
     if lanes_of(source) == 1 and lanes_of(target) > 1:
         return build.broadcast(convert(expr, new, what), lanes_of(target))
@@ -109,7 +125,7 @@ def _literal(value: object, target: ValueType, what: str) -> Expr:
         return convert(build.index(value), target, what)
     dtype = target if isinstance(target, DType) else target.dtype
     if not isinstance(value, bool | int | float):
-        raise DTypeError(f"{what} is {_described(value)}, expected a value of type {target}")
+        raise DTypeError(f"{what} is {described(value)}, expected a value of type {target}")
     if isinstance(value, float) and not dtype.is_float:
         raise DTypeError(f"{what} is {value!r}, expected {target}", hint=f"convert it: cast({value!r}, {target})")
     if dtype.is_bool and not isinstance(value, bool):
@@ -187,19 +203,24 @@ def binary(op: str, a: object, b: object) -> Any:
         return binary(op, b, a)
     if op == "pow" and isinstance(b, int) and b in (1, 2, 3) and isinstance(a, Expr):
         return a if b == 1 else binary("mul", binary("pow", a, b - 1), a)
+    if op in _COMPARISONS and any(isinstance(x, Expr) and isinstance(x.type, PointerType) for x in (a, b)):
+        return build.binary(op, _word(a), _word(b))
     left, right = unify(a, b)
     _check_operands(op, left.dtype)
-    return build.binary(op, left, right)
+    return build.binary("truncdiv" if op == "div" and left.dtype.is_int else op, left, right)
+
+
+def _word(value: object) -> Expr:
+    """A pointer, or a number that stands for one, as an i64."""
+    expr = as_expr(value)
+    return Bitcast(expr, dtypes.i64) if isinstance(expr.type, PointerType) else index(expr)
 
 
 def _check_operands(op: str, dtype: DType) -> None:
     if op in _INTEGER_ONLY and not (dtype.is_int or (dtype.is_bool and op in ("and", "or", "xor"))):
         raise DTypeError(f"{_spelling(op)} takes integers, got values of type {dtype}")
-    if op == "div" and not (dtype.is_float or dtype.is_complex):
-        raise DTypeError(
-            f"/ divides floats, got values of type {dtype}",
-            hint="// divides integers and rounds down, truncdiv(a, b) rounds toward zero; or cast one side to a float",
-        )
+    if op == "div" and dtype.is_bool:
+        raise DTypeError(f"/ divides numbers, got values of type {dtype}", hint="cast one side to i32 or f32")
 
 
 def _spelling(op: str) -> str:

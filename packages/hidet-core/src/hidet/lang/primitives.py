@@ -15,9 +15,9 @@ from hidet.ir.print_format import check_format
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, MemorySpace, PointerType, VectorType, with_lanes
 from hidet.lang import operators
-from hidet.lang.layout import Layout, constant_size, is_row_major, row_major
-from hidet.lang.types import TensorKind, dtype_of, value_type
-from hidet.lang.values import TensorValue, tensor_of
+from hidet.lang.layout import Layout, constant_size, is_row_major, row_major, shown
+from hidet.lang.types import POINTER_WORD, TensorKind, dtype_of, value_type
+from hidet.lang.values import LatePointer, TensorValue, tensor_of
 
 if TYPE_CHECKING:
     from hidet.lang.expressions import ExpressionTranslator
@@ -41,8 +41,9 @@ def _declare_tensor(
     if space is None or space == "global":
         raise ScriptError(f"a tensor is declared in shared, register or local memory, not in {scope!r}")
     element = value_type(dtype)
+    pointee = element if isinstance(element, PointerType) else None
     if isinstance(element, PointerType):
-        raise DTypeError("there are no tensors of pointers")
+        element = POINTER_WORD
     used, extents = _layout(shape, layout)
     scalar, lanes = (element.dtype, element.lanes) if isinstance(element, VectorType) else (element, 1)
     is_plain = is_row_major(used)
@@ -50,7 +51,7 @@ def _declare_tensor(
     memory = tuple(map(build.index, extents)) if is_plain else (build.index(size),)
     variable = Var(translator.target_name or "tensor", BufferType(scalar, memory, None, space, lanes))
     translator.stmts.append(s.Declare(variable))
-    return tensor_of(variable, extents, None if is_plain else used, translator.facts)
+    return tensor_of(variable, extents, None if is_plain else used, translator.facts, pointee)
 
 
 def _layout(shape: Sequence[Any] | None, layout: Layout | None) -> tuple[Layout, tuple[Any, ...]]:
@@ -67,22 +68,24 @@ def _layout(shape: Sequence[Any] | None, layout: Layout | None) -> tuple[Layout,
         return row_major(extents), extents
     known = [(a, b) for a, b in zip(extents, layout.shape, strict=False) if isinstance(a, int) and isinstance(b, int)]
     if len(extents) != len(layout.shape) or any(a != b for a, b in known):
-        raise ShapeError(f"a tensor of shape {list(map(str, extents))} cannot have layout {layout}")
+        raise ShapeError(f"a tensor of shape [{shown(extents)}] cannot have layout {layout}")
     return layout, extents
 
 
 def _tensor(
     translator: ExpressionTranslator,
-    first: Any,
-    *rest: Any,
+    *positional: Any,
     shape: Sequence[Any] | None = None,
     layout: Layout | None = None,
     scope: Any = None,
     dtype: Any = None,
+    is_static: bool = False,
 ) -> TensorValue:
     """`tensor(scope, dtype, shape, layout)`, or with the dtype first and the scope as keyword or last."""
-    values = [first, *rest]
-    if str(first).lower().rpartition(".")[2] in _SPACES:
+    if is_static:
+        raise ScriptError("a tensor of a script lives as long as a call", hint="pass memory that outlives it")
+    values = list(positional)
+    if values and str(values[0]).lower().rpartition(".")[2] in _SPACES:
         scope = values.pop(0)
     names = ["dtype", "shape", "layout", "scope"]
     given = {"shape": shape, "layout": layout, "scope": scope, "dtype": dtype}
@@ -90,6 +93,8 @@ def _tensor(
         if given[name] is not None:
             raise ScriptError(f"tensor got {name} twice")
         given[name] = value
+    if given["dtype"] is None:
+        raise ScriptError("a tensor needs the type of its elements", hint="tensor(f32, [4, 8])")
     where = "register" if given["scope"] is None else given["scope"]
     return _declare_tensor(translator, where, given["dtype"], given["shape"], given["layout"])
 
@@ -107,36 +112,47 @@ def _as_tensor_pointer(
     translator: ExpressionTranslator, pointer: Any, dtype: Any = None, shape: Any = None, layout: Layout | None = None
 ) -> TensorValue:
     """Memory behind a pointer as a tensor; dtype None keeps that of the pointer."""
-    base = pointer.start() if isinstance(pointer, TensorValue) else operators.as_expr(pointer)
-    if isinstance(base.type, BufferType):
-        base = build.address(base, *(0 for _ in base.type.shape))
-    if not isinstance(base.type, PointerType):
-        raise DTypeError(f"as_tensor_pointer takes a pointer, got a value of type {base.type}")
-    if dtype is not None:
-        element = value_type(dtype)
-        if not isinstance(element, dtypes.DType):
-            raise DTypeError(f"a pointer points to scalars, not to {element}")
-        base = operators.cast(base, PointerType(element, base.type.space))
+    base = operators.decayed(pointer)
+    if not isinstance(base, Expr) or not isinstance(base.type, PointerType):
+        raise DTypeError(f"as_tensor_pointer takes a pointer, got {operators.described(base)}")
+    element, pointee = (base.type.dtype, None) if dtype is None else _pointed(dtype)
+    base = operators.cast(base, PointerType(element, base.type.space))
     used, extents = _layout(shape, layout)
     if not isinstance(base, Var):
         variable = Var(translator.target_name or "pointer", base.type)
         translator.stmts.append(s.Declare(variable, base))
         base = variable
-    return tensor_of(base, extents, used, translator.facts)
+    return tensor_of(base, extents, used, translator.facts, pointee)
+
+
+def _pointed(dtype: Any) -> tuple[dtypes.DType, PointerType | None]:
+    """What memory holds for elements of a type, and for pointers, their type."""
+    element = value_type(dtype)
+    if isinstance(element, PointerType):
+        return POINTER_WORD, element
+    if not isinstance(element, dtypes.DType):
+        raise DTypeError(f"a pointer points to scalars, not to {element}")
+    return element, None
 
 
 def _tensor_pointer(
     translator: ExpressionTranslator, dtype: Any, shape: Any = None, layout: Layout | None = None, init: Any = None
-) -> TensorValue:
-    if init is None:
-        raise ScriptError("tensor_pointer needs a pointer: init=...", hint="a script cannot assign it later")
-    return _as_tensor_pointer(translator, init, dtype, shape, layout)
+) -> TensorValue | LatePointer:
+    """As `as_tensor_pointer`; without `init` an assignment says later where it points."""
+    if init is not None:
+        return _as_tensor_pointer(translator, init, dtype, shape, layout)
+    element, pointee = _pointed(dtype)
+    used, extents = _layout(shape, layout)
+    variable = Var(translator.target_name or "pointer", PointerType(element, "generic"))
+    translator.stmts.append(s.Declare(variable))
+    return LatePointer(tensor_of(variable, extents, used, translator.facts, pointee))
 
 
 def _view(translator: ExpressionTranslator, pointer: Any, kind: Any) -> TensorValue:
     if not isinstance(kind, TensorKind):
         raise DTypeError(f"view takes a tensor type such as f32[4, 8], got {kind}")
-    return _as_tensor_pointer(translator, pointer, kind.dtype, kind.shape)
+    dtype = kind.dtype if kind.pointee is None else kind.pointee
+    return _as_tensor_pointer(translator, pointer, dtype, kind.shape, kind.layout)
 
 
 def _memory(value: Any) -> Expr:
@@ -174,6 +190,12 @@ def _address(translator: ExpressionTranslator, memory: Any, *indices: Any) -> Ex
     return build.address(_memory(memory), *map(operators.index, indices or (0,)))
 
 
+def _deref(translator: ExpressionTranslator, pointer: Any, index: Any = 0) -> Expr:
+    if isinstance(pointer, TensorValue) and len(pointer.shape) == 1:
+        return pointer.read([index])
+    return build.load(_memory(pointer), operators.index(index))
+
+
 def _extract(translator: ExpressionTranslator, vector: Any, lane: object) -> Expr:
     expr = operators.as_expr(vector)
     if not isinstance(lane, int) or not 0 <= lane < expr.lanes:
@@ -203,6 +225,32 @@ def _dynamic_shared_memory(translator: ExpressionTranslator, byte_offset: Any, d
     """A pointer into the shared memory that `attrs.cuda.dynamic_smem_bytes` asks for."""
     start = intrinsic_call("cuda.dynamic_shared_memory", operators.index(byte_offset))
     return operators.cast(start, PointerType(dtype_of(dtype), "shared"))
+
+
+def _ldmatrix(
+    translator: ExpressionTranslator,
+    regs: Any,
+    smem_addr: Any,
+    shared_space_addr: bool = False,
+    trans: bool = False,
+) -> None:
+    """1, 2 or 4 matrices of 8 x 8 elements of 2 bytes into as many elements of 4 bytes: `regs=[r[0], r[1]]`."""
+    places = [load for load in regs if isinstance(load, Load) and load.dtype.bits == 32]
+    if len(places) != len(regs) or len(regs) not in (1, 2, 4):
+        raise DTypeError(
+            "regs of ldmatrix are 1, 2 or 4 elements of 4 bytes", hint="regs = view(~r[0], u32[4]); [regs[0], ...]"
+        )
+    if shared_space_addr:
+        raise DTypeError("ldmatrix takes a pointer into shared memory", hint="leave shared_space_addr out")
+    words = Var("words", BufferType(dtypes.u32, (build.index(len(regs)),), None, "register"))
+    translator.stmts.append(s.Declare(words))
+    name = f"cuda.load_matrix_x{len(regs)}{'_transposed' if trans else ''}"
+    address = operators.decayed(smem_addr)
+    translator.stmts.append(s.Evaluate(intrinsic_call(name, words, operators.as_expr(address))))
+    for number, place in enumerate(places):
+        word = build.load(words, number)
+        value = word if place.dtype is dtypes.u32 else Bitcast(word, place.type)
+        translator.stmts.append(s.Store(place.buffer, place.indices, value))
 
 
 def _only_in_loops(translator: ExpressionTranslator, *arguments: Any, **keywords: Any) -> None:
@@ -240,7 +288,8 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "bitcast": _bitcast,
     "load": _load,
     "store": _store,
-    "deref": lambda translator, pointer, index=0: build.load(_memory(pointer), operators.index(index)),
+    "deref": _deref,
+    "bitwise_not": lambda translator, value: operators.unary("not", value),
     "address": _address,
     "broadcast": lambda translator, value, lanes: build.broadcast(operators.as_expr(value), lanes),
     "extract": _extract,
@@ -248,6 +297,7 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "if_then_else": _select,
     "printf": _printf,
     "dynamic_shared_memory": _dynamic_shared_memory,
+    "ldmatrix": _ldmatrix,
     "static": _static,
     "grid": _only_in_loops,
     "unroll": _only_in_loops,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hidet import dims, dtypes
@@ -12,44 +12,75 @@ from hidet.dims import DimExpr, Symbol
 from hidet.errors import ScriptError
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.types import BufferType, Type, ValueType, VectorType
+from hidet.ir.types import BufferType, MemorySpace, PointerType, Type, ValueType, VectorType
 from hidet.lang import operators
 from hidet.lang.environment import Environment
 from hidet.lang.source import FunctionSource
 from hidet.lang.statements import FunctionTranslator
-from hidet.lang.types import TensorKind, VoidKind, value_type
+from hidet.lang.types import TensorKind, TypeList, VoidKind, value_type
 from hidet.lang.values import tensor_of
 
 
 class Signature:
-    """Parameters and result of a script. `params` are variables, in order; `symbols` the sizes among extents."""
+    """Parameters and result of a script. `params` are variables, in order; `symbols` the sizes among extents.
+
+    space: where tensors and pointers lie that are passed for them.
+    """
 
     result: ValueType | None
 
-    def __init__(self, source: FunctionSource, names: Environment, function: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        source: FunctionSource,
+        names: Environment,
+        function: Callable[..., Any],
+        space: MemorySpace = "global",
+    ) -> None:
         self.source = source
+        self.space = space
         self.nodes = _plain_parameters(source)
         self.translator = FunctionTranslator(source, names, None)
         self.annotations = _annotations(function)
         self.params: dict[str, Var] = {}
         self.symbols: dict[Symbol, Var] = {}
-        declared: dict[str, TensorKind | ValueType] = {}
+        declared: dict[str, tuple[TensorKind | ValueType, ...]] = {}
+        made: dict[str, tuple[Var, ...]] = {}
+        self._groups: set[str] = set()
         # Extents of tensors may mention scalar parameters, so these come first.
         for is_tensor in (False, True):
             for node in self.nodes:
                 if node.arg not in declared and _may_be_tensor(node) == is_tensor:
                     with self.translator.at(node.annotation or node):
-                        kind = declared[node.arg] = self._declared(node)
-                        self.params[node.arg] = Var(node.arg, self._type(kind))
-                        names.bind(node.arg, self.params[node.arg])
-        self.kinds = tuple(declared[node.arg] for node in self.nodes)
+                        kinds = declared[node.arg] = self._declared(node)
+                        made[node.arg] = self._variables(node.arg, kinds)
+                        is_group = node.arg in self._groups
+                        names.bind(node.arg, made[node.arg] if is_group else made[node.arg][0])
+        self.kinds = tuple(kind for node in self.nodes for kind in declared[node.arg])
+        self.params = {var.name: var for node in self.nodes for var in made[node.arg]}
+        self._of_node = {node.arg: tuple(zip(made[node.arg], declared[node.arg], strict=True)) for node in self.nodes}
         self.result = self._result()
 
-    def _declared(self, node: ast.arg) -> TensorKind | ValueType:
+    def _declared(self, node: ast.arg) -> tuple[TensorKind | ValueType, ...]:
+        """What a parameter of the script is: one, or several for `meta.types`."""
         if node.annotation is None:
             raise ScriptError(f"parameter {node.arg} has no type", hint=f"write {node.arg}: f32, ~f32 or f32[m, n]")
         kind = self._annotation(node.arg, node.annotation)
-        return kind if isinstance(kind, TensorKind) else value_type(kind)
+        if not isinstance(kind, TypeList):
+            return (self._kind(kind),)
+        self._groups.add(node.arg)
+        return tuple(map(self._kind, kind.types))
+
+    def _kind(self, given: Any) -> TensorKind | ValueType:
+        if isinstance(given, TensorKind):
+            return replace(given, space=self.space)
+        found = value_type(given)
+        return PointerType(found.dtype, self.space) if isinstance(found, PointerType) else found
+
+    def _variables(self, name: str, kinds: Sequence[TensorKind | ValueType]) -> tuple[Var, ...]:
+        is_group = name in self._groups
+        return tuple(
+            Var(f"{name}_{number}" if is_group else name, self._type(kind)) for number, kind in enumerate(kinds)
+        )
 
     def _annotation(self, name: str, node: ast.expr) -> Any:
         given = self.annotations.get(name)
@@ -65,6 +96,8 @@ class Signature:
     def _type(self, kind: TensorKind | ValueType) -> Type:
         if not isinstance(kind, TensorKind):
             return kind
+        if kind.is_pointer or kind.layout is not None:
+            return PointerType(kind.dtype, kind.space)
         lanes = kind.element.lanes if isinstance(kind.element, VectorType) else 1
         return BufferType(kind.dtype, tuple(map(self.extent, kind.shape)), None, kind.space, lanes)
 
@@ -94,13 +127,16 @@ class Signature:
 
     def bind(self, translator: FunctionTranslator) -> None:
         """Give parameters their meaning in the body."""
-        for node, kind in zip(self.nodes, self.kinds, strict=True):
-            var = self.params[node.arg]
-            if isinstance(kind, TensorKind):
-                shape = tuple(e if isinstance(e, int) else self.extent(e) for e in kind.shape)
-                translator.names.bind(node.arg, tensor_of(var, shape))
-            elif translator.is_rebound(node.arg):
-                translator.names.bind(node.arg, translator.declare(node.arg, var, node))
+        for node in self.nodes:
+            meanings = [self._meaning(translator, node, var, kind) for var, kind in self._of_node[node.arg]]
+            translator.names.bind(node.arg, tuple(meanings) if node.arg in self._groups else meanings[0])
+
+    def _meaning(self, translator: FunctionTranslator, node: ast.arg, var: Var, kind: TensorKind | ValueType) -> Any:
+        if isinstance(kind, TensorKind):
+            shape = tuple(e if isinstance(e, int) else self.extent(e) for e in kind.shape)
+            return tensor_of(var, shape, kind.layout, translator.facts, kind.pointee)
+        is_rebound = translator.is_rebound(node.arg) and node.arg not in self._groups
+        return translator.declare_named(node.arg, var, node) if is_rebound else var
 
 
 def _plain_parameters(source: FunctionSource) -> list[ast.arg]:
@@ -108,7 +144,7 @@ def _plain_parameters(source: FunctionSource) -> list[ast.arg]:
     unusual: list[ast.AST] = [*arguments.kwonlyargs, *arguments.defaults]
     unusual += [node for node in (arguments.vararg, arguments.kwarg) if node is not None]
     if unusual:
-        raise ScriptError("a script takes plain parameters without defaults", loc=source.place(unusual[0]))
+        raise ScriptError("a script takes plain parameters: no defaults, no * and **", loc=source.place(unusual[0]))
     return [*arguments.posonlyargs, *arguments.args]
 
 

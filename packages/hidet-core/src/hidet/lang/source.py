@@ -56,6 +56,11 @@ def read_source(function: Callable[..., Any]) -> FunctionSource:
     outer = tree.body[0]
     node = outer.body[0] if isinstance(outer, ast.If) else outer
     if not isinstance(node, ast.FunctionDef):
-        raise ScriptError(f"script {name} is a {type(node).__name__}, expected a function defined by `def`")
+        kind = "an async function" if isinstance(node, ast.AsyncFunctionDef) else "no function defined by def"
+        raise ScriptError(
+            f"script {name} is {kind}",
+            loc=Loc(file, first_line, 1, name),
+            hint="write def name(...): under @hidet.script, without a lambda",
+        )
     ast.increment_lineno(node, first_line - 1 - is_indented)
     return FunctionSource(node, file, first_line, tuple(lines))

@@ -1,7 +1,8 @@
-"""The types that scripts name: `f32`, `f32x4`, `f32[m, n]`, `~f32`, `void`."""
+"""The types that scripts name: `f32`, `f32x4`, `f32[m, n]`, `~f32`, `~~f32`, `void`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,36 +10,86 @@ from hidet import dtypes
 from hidet.dims import DimExpr
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, suggestion
-from hidet.ir.expr import Expr
+from hidet.ir import build
+from hidet.ir.expr import Const, Expr
 from hidet.ir.types import MemorySpace, PointerType, ValueType, VectorType
 
 Extent = int | DimExpr | Expr
 
+POINTER_WORD = dtypes.i64
+"""How a pointer lies in memory."""
+UNBOUNDED = 1 << 62
+"""The extent of memory behind a pointer, which nobody knows."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ValueKind:
     """A scalar, vector or pointer type. `f32[4, n]` makes a tensor type of it, `~f32` a pointer type, and in a script
-    `f32(x)` converts."""
+    `f32(x)` converts. It equals the type it stands for, so that `tensor.dtype == f32` holds."""
 
     type: ValueType
 
+    def __eq__(self, other: object) -> bool:
+        return self.type == (other.type if isinstance(other, ValueKind) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.type)
+
+    @property
+    def name(self) -> str:
+        """As numpy and torch call it: "float32"."""
+        return self._scalar().name if isinstance(self.type, DType) else str(self.type)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a value."""
+        if isinstance(self.type, PointerType):
+            return POINTER_WORD.nbytes
+        return self.type.nbytes if isinstance(self.type, DType) else self.type.dtype.nbytes * self.type.lanes
+
+    @property
+    def zero(self) -> Const:
+        """Zero of this type."""
+        return self._constant(0)
+
+    @property
+    def one(self) -> Const:
+        """One of this type."""
+        return self._constant(1)
+
+    @property
+    def min_value(self) -> Const:
+        """The lowest finite value of this type."""
+        return self._constant(self._scalar().min)
+
+    @property
+    def max_value(self) -> Const:
+        """The largest finite value of this type."""
+        return self._constant(self._scalar().max)
+
+    def _scalar(self) -> DType:
+        if not isinstance(self.type, DType):
+            raise DTypeError(f"{self} is no scalar type")
+        return self.type
+
+    def _constant(self, value: float) -> Const:
+        return build.const(value, self._scalar())
+
     def __getitem__(self, shape: Any) -> TensorKind:
         extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-        if not isinstance(self.type, DType | VectorType):
-            raise DTypeError(f"there are no tensors of pointers: {self}[{shape}]")
         for extent in extents:
             is_integer = isinstance(extent, int) and not isinstance(extent, bool) and extent >= 0
             if not (is_integer or isinstance(extent, DimExpr | Expr)):
                 raise DTypeError(
                     f"{self}[...] takes extents, got {extent!r}",
-                    hint="an integer, or a symbol made by hidet.symbol_var",
+                    hint="an integer, or a symbol: hidet.symbol_var('n')",
                 )
-        return TensorKind(self.type, extents)
+        return tensor_type(self, extents)
 
-    def __invert__(self) -> ValueKind:
-        if not isinstance(self.type, DType):
-            raise DTypeError(f"pointers point to scalars: ~{self} does not exist")
-        return ValueKind(PointerType(self.type))
+    def __invert__(self) -> ValueKind | TensorKind:
+        if isinstance(self.type, VectorType):
+            raise DTypeError(f"pointers point to scalars: write ~{self.type.dtype.short} instead of ~{self}")
+        return ValueKind(PointerType(self.type)) if isinstance(self.type, DType) else self[UNBOUNDED]
 
     def __call__(self, value: Any) -> Any:
         """In a script: `value` converted to this type."""
@@ -50,11 +101,21 @@ class ValueKind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorKind:
-    """The type of a tensor parameter: row-major, in global memory. An extent may be a symbol, found from arguments."""
+    """The type of a tensor parameter. An extent may be a symbol, found from arguments.
+
+    layout: None for row-major. pointee: elements are pointers of this type, which lie in memory as `element`.
+    """
 
     element: DType | VectorType
     shape: tuple[Extent, ...]
     space: MemorySpace = "global"
+    layout: Any = None
+    pointee: PointerType | None = None
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether it is `~~f32`: a pointer to pointers, of which there are as many as the caller has."""
+        return self.shape == (UNBOUNDED,)
 
     @property
     def dtype(self) -> DType:
@@ -62,10 +123,21 @@ class TensorKind:
         return self.element if isinstance(self.element, DType) else self.element.dtype
 
     def __invert__(self) -> ValueKind:
+        if self.pointee is not None:
+            raise DTypeError(f"~{self} does not exist: pointers point to scalars or to pointers to scalars")
         return ValueKind(PointerType(self.dtype, self.space))
 
     def __str__(self) -> str:
-        return f"{self.element}[{', '.join(map(str, self.shape))}]"
+        if self.is_pointer:
+            return f"~{self.pointee}"
+        return f"{self.pointee or self.element}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeList:
+    """The types of several parameters under one name; see `hidet.lang.meta.types`."""
+
+    types: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +153,29 @@ class VoidKind:
 
 void = VoidKind()
 void_p = byte_p = ValueKind(PointerType(dtypes.u8))
+_NAMED: dict[str, ValueKind | VoidKind] = {
+    "void": void,
+    **dict.fromkeys(("void_p", "void_pointer", "byte_p"), void_p),
+}
+
+DECLARATIONS = ("tensor", "register_tensor", "shared_tensor", "tensor_pointer", "as_tensor_pointer")
+"""Functions of `hidet.lang` that scripts import from here too."""
 
 _PYTHON_TYPES: dict[object, DType] = {int: dtypes.i64, float: dtypes.f32, bool: dtypes.boolean}
+
+
+def tensor_type(dtype: object, shape: Sequence[Extent] | None = None, layout: Any = None) -> TensorKind:
+    """The type of a tensor, as `f32[4, n]`, with a layout of `hidet.lang.layout`.
+
+    shape: None for that of the layout. layout: None for row-major. DTypeError without both.
+    """
+    if shape is None and layout is None:
+        raise DTypeError("a tensor type needs a shape or a layout")
+    extents = tuple(layout.shape if shape is None else shape)
+    element = value_type(dtype)
+    if isinstance(element, PointerType):
+        return TensorKind(POINTER_WORD, extents, layout=layout, pointee=element)
+    return TensorKind(element, extents, layout=layout)
 
 
 def vectorize(dtype: object, lanes: object) -> ValueKind:
@@ -95,8 +188,8 @@ def vectorize(dtype: object, lanes: object) -> ValueKind:
 
 def kind_named(name: str) -> ValueKind | VoidKind | None:
     """What scripts import as `name`: `f32`, `float32`, `f32x4`, `void`; None for other names."""
-    if name in ("void", "void_p", "byte_p"):
-        return void if name == "void" else void_p
+    if name in _NAMED:
+        return _NAMED[name]
     scalar, lanes = _SCALARS.get(name), ""
     if scalar is None:
         base, _, lanes = name.rpartition("x")
@@ -130,6 +223,10 @@ def dtype_of(given: object) -> DType:
 
 
 def __getattr__(name: str) -> Any:
+    if name in DECLARATIONS:
+        from hidet.lang.values import Primitive
+
+        return Primitive(name)
     kind = kind_named(name)
     if kind is None:
         raise AttributeError(f"module 'hidet.lang.types' has no attribute {name!r}")

@@ -11,11 +11,14 @@ from hidet.dtypes import DType
 from hidet.errors import DTypeError, ScriptError, ShapeError
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Const, Expr, Load, Number
+from hidet.ir.expr import AddressOf, Bitcast, Const, Expr, Load, Number, Var
+from hidet.ir.expr_text import print_expr
 from hidet.ir.types import BufferType, PointerType, with_lanes
 from hidet.lang import operators
 from hidet.lang.facts import IndexFacts
 from hidet.lang.layout import Layout
+from hidet.lang.types import POINTER_WORD
+from hidet.loc import Loc
 
 Extent = int | DimExpr | Expr
 
@@ -34,13 +37,18 @@ class TensorValue:
 
     base: a buffer variable, or a pointer to the first element. layout: offsets of elements from `base`; None when
     `base` is a buffer that takes one index an axis. axes: one a dim of the memory; slices narrow or fix them.
-    facts: what the script knows about indices.
+    facts: what the script knows about indices. pointee: elements are pointers of this type, and words in memory.
     """
 
     base: Expr
     axes: tuple[Window, ...]
     layout: Layout | None = None
     facts: IndexFacts = field(default_factory=IndexFacts)
+    pointee: PointerType | None = None
+
+    def __str__(self) -> str:
+        extents = (str(e) if isinstance(e, int | DimExpr) else print_expr(e) for e in self.shape)
+        return f"a tensor {self.pointee or self.element}[{', '.join(extents)}]"
 
     @property
     def dtype(self) -> DType:
@@ -84,12 +92,16 @@ class TensorValue:
 
     def read(self, indices: Sequence[object], is_guarded: bool = False) -> Expr:
         """The element at `indices`; see `place`."""
-        return Load(self.base, self.place(indices, is_guarded), self.element)
+        element = Load(self.base, self.place(indices, is_guarded), self.element)
+        return element if self.pointee is None else Bitcast(element, self.pointee)
 
     def write(self, indices: Sequence[object], value: object, is_guarded: bool = False) -> s.Store:
         """The statement that writes the element at `indices`; the value is converted."""
         place = self.place(indices, is_guarded)
-        return s.Store(self.base, place, operators.convert(value, self.element, "the value stored"))
+        if self.pointee is None:
+            return s.Store(self.base, place, operators.convert(value, self.element, "the value stored"))
+        pointer = operators.convert(operators.decayed(value), self.pointee, "the pointer stored")
+        return s.Store(self.base, place, Bitcast(pointer, POINTER_WORD))
 
     def address(self, indices: Sequence[object]) -> Expr:
         """The pointer to the element at `indices`."""
@@ -105,6 +117,18 @@ class TensorValue:
     def is_window(self) -> bool:
         """Whether it shows a part of its memory only."""
         return any(axis.extent is None or not _is_zero(axis.start) for axis in self.axes)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether elements lie next to each other in row-major order; the layout, if there is one, is row-major."""
+        whole = self.base.type.shape if self.layout is None and isinstance(self.base.type, BufferType) else None
+        extents = self.layout.shape if self.layout is not None else whole or ()
+        is_inside = False
+        for axis, extent in zip(self.axes, extents, strict=False):
+            if is_inside and not (_is_zero(axis.start) and _is_same(axis.extent, extent)):
+                return False
+            is_inside = is_inside or axis.extent is not None
+        return True
 
     def part(self, keys: Sequence[object]) -> TensorValue:
         """The tensor at some indices: slices narrow a dim, integers fix it, dims without key stay whole.
@@ -135,6 +159,13 @@ def _is_zero(expr: Expr) -> bool:
     return isinstance(expr, Const) and expr.value == 0
 
 
+def _is_same(a: Extent | None, b: Extent) -> bool:
+    if isinstance(a, Expr) and isinstance(b, Expr):
+        return a is b
+    plain = [x.value if isinstance(x, Const) else x for x in (a, b)]
+    return isinstance(plain[0], int) and plain[0] == plain[1]
+
+
 def _narrowed(axis: Window, key: slice) -> Window:
     if key.start is None and key.stop is None:
         return axis
@@ -151,11 +182,60 @@ def _whole(value: Number) -> int:
 
 
 def tensor_of(
-    base: Expr, shape: Sequence[Extent], layout: Layout | None = None, facts: IndexFacts | None = None
+    base: Expr,
+    shape: Sequence[Extent],
+    layout: Layout | None = None,
+    facts: IndexFacts | None = None,
+    pointee: PointerType | None = None,
 ) -> TensorValue:
     """A whole tensor over a buffer or pointer."""
     axes = tuple(Window(build.index(0), extent) for extent in shape)
-    return TensorValue(base, axes, layout, IndexFacts() if facts is None else facts)
+    return TensorValue(base, axes, layout, IndexFacts() if facts is None else facts, pointee)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """A variable whose address is taken: an array of one element. In expressions it stands for its value."""
+
+    memory: Var
+
+    def read(self) -> Expr:
+        """The value now."""
+        return build.load(self.memory, 0)
+
+    def write(self, value: object, loc: Loc | None) -> s.Store:
+        """The statement that gives it a value, converted to its type."""
+        converted = operators.convert(value, build.load(self.memory, 0).type, f"the value of {self.memory.name}")  # type: ignore[arg-type]  # a value type
+        return s.Store(self.memory, (build.index(0),), converted, None, loc)
+
+    def address(self) -> Expr:
+        """The pointer to it."""
+        return build.address(self.memory, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LatePointer:
+    """A tensor behind a pointer that the script gives a value later: `tensor_pointer` without init."""
+
+    tensor: TensorValue
+
+    def point_to(self, value: object, loc: Loc | None) -> s.Assign:
+        """The statement that lets it point elsewhere. DTypeError for what is no pointer to such elements."""
+        variable = self.tensor.base
+        assert isinstance(variable, Var) and isinstance(variable.type, PointerType)
+        pointer = operators.decayed(value)
+        type_ = pointer.type if isinstance(pointer, Expr) else None
+        if isinstance(pointer, Expr) and isinstance(type_, PointerType) and type_.dtype == variable.dtype:
+            pointer = AddressOf(pointer, (build.index(0),), variable.type)
+        return s.Assign(variable, operators.convert(pointer, variable.type, f"the value of {variable.name}"), loc)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ThreadRange:
+    """Some neighbouring threads of a block: whether a thread is one of them, and which, as an i32 from 0."""
+
+    condition: Expr
+    number: Expr
 
 
 @dataclass(frozen=True, slots=True)

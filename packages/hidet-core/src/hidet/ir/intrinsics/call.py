@@ -7,7 +7,7 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.dtypes import DType
-from hidet.errors import VerifyError
+from hidet.errors import MemorySpaceError, VerifyError
 from hidet.ir.expr import Call, Cast, Const, Expr
 from hidet.ir.intrinsics import find_intrinsic
 from hidet.ir.intrinsics.signature import ElementsOf, Immediate, Intrinsic, Memory, Parameter, SameAs, Value
@@ -45,6 +45,8 @@ def checked_arguments(row: Intrinsic, arguments: Sequence[Expr]) -> None:
     """Raise VerifyError unless each argument fits its parameter and arguments of one group agree."""
     groups: dict[str, tuple[str, DType]] = {}
     for parameter, argument in zip(row.parameters, arguments, strict=True):
+        if isinstance(parameter, Memory):
+            _check_space(row, parameter, argument.type)
         problem = _CHECKS[type(parameter)](parameter, argument)
         if problem is not None:
             raise VerifyError(f"{parameter.name} of {row.name} is {problem}")
@@ -105,13 +107,19 @@ def _immediate_problem(parameter: Immediate, argument: Expr) -> str | None:
     return None
 
 
+def _check_space(row: Intrinsic, parameter: Memory, type_: Type) -> None:
+    if isinstance(type_, PointerType | BufferType) and type_.space not in (*parameter.spaces, "generic"):
+        expected = " or ".join(parameter.spaces)
+        raise MemorySpaceError(
+            f"{parameter.name} of {row.name} is an address in {type_.space} memory, expected {expected}"
+        )
+
+
 def _memory_problem(parameter: Memory, argument: Expr) -> str | None:
     type_ = argument.type
     spaces = " or ".join(parameter.spaces)
     if not isinstance(type_, PointerType | BufferType):
         return f"{type_}, expected an address in {spaces} memory"
-    if type_.space not in parameter.spaces:
-        return f"an address in {type_.space} memory, expected {spaces}"
     if parameter.dtypes and type_.dtype not in parameter.dtypes:
         return f"an address of {type_.dtype}, expected {_listed(parameter.dtypes)}"
     return None

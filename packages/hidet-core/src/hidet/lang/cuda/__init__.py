@@ -4,6 +4,7 @@
     syncthreads(), syncwarp(), shfl_down_sync(...)       waiting and exchanging
     atomic_add(~a[i], value), copy_async_16(...)         memory
     mma.m16n8k16.f32.f16.f16(d, a, b)                    matrix units
+    mma_sync(MmaConfig.m16n8k16_f16_f32(), a, b, c)      the same, with mappings that say which thread holds what
 
 `dir(hidet.lang.cuda)` lists all, `doc` of each says what it does. A name means the row "cuda.<name>", or the one in
 `OTHER_NAMES`, which has the spellings of CUDA C++.
@@ -23,6 +24,9 @@ from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.intrinsics.signature import Immediate, Intrinsic, Memory, Parameter, Value
 from hidet.ir.types import element_dtype
 from hidet.lang import operators
+from hidet.lang.cuda import contexts
+from hidet.lang.cuda.contexts import warp_groups
+from hidet.lang.cuda.mma_config import MmaConfig
 from hidet.lang.values import Operand, Primitive, TensorValue, unwrapped
 
 OTHER_NAMES = {
@@ -51,6 +55,9 @@ OTHER_NAMES = {
 }
 """Names as CUDA C++ and earlier versions spell them, and the rows they mean."""
 
+_PARAMETER_NAMES = {"src_lane": "lane", "var": "value", "addr": "target"}
+"""Names of arguments as earlier versions have them, and those of the rows."""
+
 _DEFAULTS: dict[str, dict[str, int]] = {
     "mask": dict.fromkeys(("cuda.syncwarp",), 0xFFFFFFFF),
     "width": dict.fromkeys(("cuda.shuffle", "cuda.shuffle_up", "cuda.shuffle_down", "cuda.shuffle_xor"), 32),
@@ -74,12 +81,12 @@ class IntrinsicFunction:
         """Whether its name alone is a value, as `threadIdx.x` is."""
         return self.row.family == "index" and self.row.name.count(".") == 2
 
-    def __call__(self, *arguments: Any, lanes: int = 1) -> Any:
+    def __call__(self, *arguments: Any, lanes: int = 1, **keywords: Any) -> Any:
         """The call as an expression; `lanes`: of a result whose width the call chooses, as of a vector load.
 
-        VerifyError or DTypeError when the arguments do not fit.
+        Arguments may be named as the row names its parameters. VerifyError or DTypeError when they do not fit.
         """
-        given = [_argument(unwrapped(argument)) for argument in arguments]
+        given = [_argument(unwrapped(argument)) for argument in (*arguments, *self._named(len(arguments), keywords))]
         for parameter in self.row.parameters[len(given) :]:
             default = _DEFAULTS.get(parameter.name, {}).get(self.row.name)
             if default is None:
@@ -89,6 +96,21 @@ class IntrinsicFunction:
         pairs = zip(self.row.parameters, given, strict=False)
         converted = [_converted(self.row, parameter, value, dtype) for parameter, value in pairs]
         return intrinsic_call(self.row.name, *converted, *given[len(converted) :], lanes=lanes)
+
+    def _named(self, position: int, keywords: dict[str, Any]) -> list[Any]:
+        """Arguments given by name, in order. DTypeError for names of no further parameter, and gaps between them."""
+        names = [parameter.name for parameter in self.row.parameters[position:]]
+        by_name = {_PARAMETER_NAMES.get(name, name): value for name, value in keywords.items()}
+        unknown = [name for name in by_name if name not in names]
+        if unknown:
+            raise DTypeError(
+                f"{self.row.name} takes no further argument {unknown[0]!r}", hint=suggestion(unknown[0], names)
+            )
+        given = names[: len(by_name)]
+        missing = [name for name in given if name not in by_name]
+        if missing:
+            raise DTypeError(f"{self.row.name} needs a value for {missing[0]}")
+        return [by_name[name] for name in given]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,18 +166,47 @@ def _find(name: str) -> Any:
     raise AttributeError(f"hidet.lang.cuda has no {plain!r}; {suggestion(plain, __dir__())}")
 
 
-def cp_async(target: Any, source: Any, cp_size: int, src_size: Any = None) -> Any:
+_CACHE_LEVELS = ("always", "global")
+_EVICTION = ("evict_normal", "evict_first")
+
+
+def cp_async(
+    dst: Any,
+    src: Any,
+    cp_size: int,
+    src_size: Any = None,
+    cache_level: str = "always",
+    prefetch_bytes: int = 0,
+    evict_policy: str = "evict_normal",
+) -> Any:
     """Copy `cp_size` (4, 8 or 16) bytes from global to shared memory without waiting; see `copy_async_wait`.
 
-    src_size: bytes that are read, the others become zero; None for all. ScriptError for other sizes.
+    src_size: bytes that are read, the others become zero; None for all. cache_level, prefetch_bytes, evict_policy:
+    advice of earlier versions, which is checked and not needed: copies of 16 bytes pass by the first-level cache.
+    ScriptError for other values.
     """
-    if cp_size not in (4, 8, 16):
-        raise ScriptError(f"cp_async copies 4, 8 or 16 bytes, not {cp_size}")
+    known = cache_level in _CACHE_LEVELS and prefetch_bytes in (0, 64, 128, 256) and evict_policy in _EVICTION
+    if cp_size not in (4, 8, 16) or not known:
+        given = f"{cp_size} bytes, {cache_level!r}, {prefetch_bytes}, {evict_policy!r}"
+        raise ScriptError(
+            f"cp_async got {given}",
+            hint="it copies 4, 8 or 16 bytes; cache_level is 'always' or 'global', prefetch_bytes 0, 64, 128 or 256, "
+            "evict_policy 'evict_normal' or 'evict_first'",
+        )
     copy: IntrinsicFunction = _find(f"{PREFIX}copy_async_{cp_size}")
-    return copy(target, source, cp_size if src_size is None else src_size)
+    return copy(dst, src, cp_size if src_size is None else src_size)
+
+
+def mma_sync(config: MmaConfig, reg_a: Any, reg_b: Any, reg_c: Any) -> Any:
+    """The product of a warp, reg_c += reg_a reg_b; the arguments are what each thread holds, as `config` has it."""
+    product: IntrinsicFunction = _find(config.intrinsic)
+    return product(reg_c, reg_a, reg_b)
 
 
 dynamic_shared_memory = Primitive("dynamic_shared_memory")
+ldmatrix = Primitive("ldmatrix")
+register_tensor = Primitive("register_tensor")
+shared_tensor = Primitive("shared_tensor")
 
 
 def __getattr__(name: str) -> Any:
@@ -166,7 +217,21 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     rows = {name.removeprefix(PREFIX).split(".")[0] for name in INTRINSICS}
-    return sorted({*rows, *OTHER_NAMES, "cp_async", "dynamic_shared_memory"})
+    return sorted({*rows, *OTHER_NAMES, *__all__})
 
 
-__all__ = ["OTHER_NAMES", "IntrinsicFunction", "IntrinsicGroup", "Operand", "cp_async", "dynamic_shared_memory"]
+__all__ = [
+    "OTHER_NAMES",
+    "IntrinsicFunction",
+    "IntrinsicGroup",
+    "MmaConfig",
+    "Operand",
+    "contexts",
+    "cp_async",
+    "dynamic_shared_memory",
+    "ldmatrix",
+    "mma_sync",
+    "register_tensor",
+    "shared_tensor",
+    "warp_groups",
+]
