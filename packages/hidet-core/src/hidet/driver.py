@@ -28,7 +28,7 @@ from hidet.schedule.close import close_subgraph
 from hidet.schedule.code_cache import keep_modules, read_modules
 from hidet.schedule.host import HostCode, InnerProgram, build_host_program
 from hidet.schedule.made import with_own_memory
-from hidet.schedule.report import count_nodes, warn_of_fallbacks
+from hidet.schedule.report import count_nodes, program_uses, warn_of_fallbacks
 from hidet.schedule.select import ScheduledGraph, select_schedules
 from hidet.schedule.size_checks import size_checks
 from hidet.schedule.units import CompileUnit, compile_units
@@ -139,6 +139,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
             kind: tuple(seconds for scheduled, _ in parts for seconds in scheduled.build_seconds[kind])
             for kind in ("injective", "template")
         },
+        uses=program_uses([scheduled for scheduled, _ in lowering.parts]),
     )
     return CompiledGraph(bundle, functions, report, keep_alive=code, memory=ctx.target.memory)
 

@@ -13,8 +13,8 @@ from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
 from hidet.runtime.compiled import CompileReport
 from hidet.runtime.program import NodeCounts
-from hidet.schedule.report import count_nodes, warn_of_fallbacks
-from hidet.schedule.select import select_schedules
+from hidet.schedule.report import count_nodes, program_uses, warn_of_fallbacks
+from hidet.schedule.select import ScheduledTask, select_schedules
 
 TEXT = """
 graph g(%x: f32[4, 8], %w: f32[8, 8], %y: f32[4, 8]):
@@ -78,6 +78,15 @@ def test_element_wise_work_on_the_fallback_nest_is_no_reason_to_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_fallbacks([part], "none")
+
+
+def test_programs_are_listed_with_what_they_compute(scheduled):
+    uses = program_uses([scheduled])
+    steps = [step for step in scheduled.steps if isinstance(step, ScheduledTask)]
+    assert [use.symbol for use in uses] == list(dict.fromkeys(step.symbol for step in steps))
+    assert sum(len(use.tasks) for use in uses) == len(steps)
+    assert "matmul(f32[4, 8], f32[8, 8])" in {task for use in uses for task in use.tasks}
+    assert {use.rule for use in uses} == {"fallback"}
 
 
 def test_a_report_prints_what_matters_first():

@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramUse:
+    """A program that a compiled graph runs.
+
+    symbol: what the names of its kernels begin with. rule: the schedule that built it. tasks: for each task that it
+    computes, the anchor with the types of its inputs.
+    """
+
+    symbol: str
+    rule: str
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CompileReport:
     """What a compilation did.
 
@@ -41,6 +54,7 @@ class CompileReport:
     prepared_bytes: int = 0
     graph_nodes: int = 0
     build_seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    uses: tuple[ProgramUse, ...] = ()
 
     def __str__(self) -> str:
         from hidet.runtime.report_text import report_text

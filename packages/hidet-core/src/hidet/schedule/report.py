@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from hidet.errors import FallbackWarning
 from hidet.graph.graph import Node
+from hidet.runtime.compiled import ProgramUse
 from hidet.runtime.program import NodeCounts
 from hidet.schedule.select import FALLBACK, ScheduledGraph, ScheduledTask
 from hidet.schedule.task import ForeignStep, Task
@@ -46,6 +47,17 @@ def _kind(step: ScheduledTask | ForeignStep) -> str:
     return "fallback" if step.rule_name == FALLBACK else "scheduled"
 
 
+def program_uses(parts: Iterable[ScheduledGraph]) -> tuple[ProgramUse, ...]:
+    """The programs of a graph and its sub-graphs, with what each of them computes, in the order of their first use."""
+    rules: dict[str, str] = {}
+    tasks: dict[str, list[str]] = {}
+    for step in (step for part in parts for step in part.steps):
+        if isinstance(step, ScheduledTask):
+            rules.setdefault(step.symbol, step.rule_name)
+            tasks.setdefault(step.symbol, []).append(_described(step.task))
+    return tuple(ProgramUse(symbol, rule, tuple(tasks[symbol])) for symbol, rule in rules.items())
+
+
 def fallback_anchors(parts: Iterable[ScheduledGraph]) -> list[Task]:
     """Tasks whose anchor (matmul, conv, attention, norm, softmax, pooling) no schedule takes."""
     steps = (step for part in parts for step in part.steps if isinstance(step, ScheduledTask))
@@ -61,7 +73,9 @@ def warn_of_fallbacks(parts: Iterable[ScheduledGraph], target: str) -> None:
     tasks = fallback_anchors(parts)
     if not tasks:
         return
-    lines = [f"  {_described(task)}" for task in tasks[:_NAMED_IN_WARNING]]
+    lines = [
+        f"  {_described(task)}" + ("" if task.loc is None else f" at {task.loc}") for task in tasks[:_NAMED_IN_WARNING]
+    ]
     if len(tasks) > len(lines):
         lines.append(f"  and {len(tasks) - len(lines)} more")
     message = f"no schedule of target {target} takes {len(tasks)} operators; they run as plain loops, slowly:\n"
@@ -70,6 +84,6 @@ def warn_of_fallbacks(parts: Iterable[ScheduledGraph], target: str) -> None:
 
 
 def _described(task: Task) -> str:
-    assert task.anchor is not None
-    types = ", ".join(str(value.type) for value in task.anchor.values)
-    return f"{task.op_name}({types})" + ("" if task.loc is None else f" at {task.loc}")
+    """The anchor, or a chain of element-wise operators, with the types that it reads."""
+    values = [tensor.value for tensor in task.inputs] if task.anchor is None else task.anchor.values
+    return f"{task.op_name}({', '.join(str(value.type) for value in values)})"
