@@ -24,6 +24,15 @@ def test_model_is_correct(name: str, dtype: torch.dtype) -> None:
     assert report.correct, str(report)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=["f32", "f16", "bf16"])
+@pytest.mark.parametrize("name", [model.name for model in MODELS.values() if model.smoke])
+def test_model_is_correct_on_a_gpu(name: str, dtype: torch.dtype) -> None:
+    report = check_model(name, dtype, device="cuda")
+    assert report.correct, str(report)
+
+
 def test_the_zoo_has_the_promised_breadth() -> None:
     assert len(MODELS) >= 24
     assert sum(model.smoke for model in MODELS.values()) == 6
