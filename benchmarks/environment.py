@@ -17,6 +17,7 @@ _PACKAGES = (
     "llvmlite",
     "hidet-core",
     "hidet-cpu",
+    "hidet-cuda",
     "hidet-torch",
 )
 
@@ -27,6 +28,7 @@ def describe_environment() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": {
             "cpu": cpu_name(),
+            "gpu": gpu_name(),
             "machine": platform.machine(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "system": platform.platform(),
@@ -43,6 +45,13 @@ def cpu_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def gpu_name() -> str | None:
+    """Return the name of the first CUDA device as torch gives it; None without one."""
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
 def _version(package: str) -> str | None:

@@ -31,18 +31,23 @@ def time_calls(run: Callable[[], object], seconds: float, least_calls: int = 3, 
 
 
 def measure_alternately(
-    runs: dict[str, Callable[[], object]], seconds: float, rounds: int, pause: float = 0.05
+    runs: dict[str, Callable[[], object]],
+    seconds: float,
+    rounds: int,
+    pause: float = 0.05,
+    time_turn: Callable[[Callable[[], object], float], list[float]] = time_calls,
 ) -> dict[str, Latency]:
     """Time several functions in turns, so that a disturbance of the machine meets all of them.
 
     seconds: for each function and round. pause: seconds of rest before a turn, in which the worker threads of the
-    previous function go to sleep instead of spinning beside the next one.
+    previous function go to sleep instead of spinning beside the next one. time_turn: durations of calls made for some
+    seconds; a device has a clock of its own.
     """
     durations: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
             time.sleep(pause)
-            durations[name] += time_calls(run, seconds)
+            durations[name] += time_turn(run, seconds)
     return {
         name: Latency(median=statistics.median(values), fastest=min(values), calls=len(values))
         for name, values in durations.items()

@@ -1,0 +1,168 @@
+"""Measure whole models on a GPU: hidet beside eager, eager in a CUDA graph and Inductor, in one run on the same inputs.
+
+python benchmarks/gpu_models.py                                          all rows and systems, about half an hour
+python benchmarks/gpu_models.py --rows resnet50:1:f16 --peers eager-graph,inductor --seconds 0.2
+python benchmarks/gpu_models.py --rows gpt2:1:f16 --layers               our slowest kernels with their schedules
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import click
+import torch
+from rich.console import Console
+from torch import nn
+
+from benchmarks.environment import describe_environment
+from benchmarks.gpu_layers import print_kernels, profile_kernels
+from benchmarks.gpu_results import GpuRow, print_rows, rows_to_json
+from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, RowName, prepare_row
+from benchmarks.gpu_systems import GPU_SYSTEMS
+from benchmarks.gpu_timing import time_on_gpu
+from benchmarks.options import names_from, report_console
+from benchmarks.results import OUR_SYSTEM, REFERENCE_SYSTEM
+from benchmarks.systems import Unavailable
+from hidet.runtime.compiled import CompileReport
+from hidet.testing.numerics import Sample, Verdict, check_output
+from hidet.testing.timing import measure_alternately
+from tests.models.check import to_numpy
+from tests.models.compile_reports import collected_reports, sum_counts, sum_phases
+from tests.models.entry import Inputs
+from tests.models.reference import run_reference
+
+_PEERS = tuple(system for system in GPU_SYSTEMS if system != OUR_SYSTEM)
+_ROUNDS = 3
+
+
+def row_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[RowName, ...]:
+    """Click callback for comma-separated rows."""
+    try:
+        return tuple(map(RowName.parse, value.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
+@click.command()
+@click.option("--rows", callback=row_names, default=",".join(DEFAULT_ROWS), help="model:batch:dtype, comma-separated.")
+@click.option("--peers", callback=names_from(_PEERS), default=",".join(_PEERS), show_default=True)
+@click.option("--seconds", default=0.5, show_default=True, help="Seconds a system's turn takes; there are three turns.")
+@click.option("--layers", is_flag=True, help="Print our slowest kernels instead of measuring peers.")
+@click.option("--most", default=15, show_default=True, help="Kernels that --layers prints.")
+@click.option("--check/--no-check", default=True, show_default=True, help="Compare results with a float64 reference.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
+def main(
+    rows: tuple[RowName, ...],
+    peers: tuple[str, ...],
+    seconds: float,
+    layers: bool,
+    most: int,
+    check: bool,
+    json_path: Path | None,
+) -> None:
+    """Measure whole models on a GPU: hidet beside eager and Inductor, in one run on the same inputs."""
+    if not torch.cuda.is_available():
+        raise click.ClickException("torch finds no CUDA device")
+    warnings.simplefilter("ignore")
+    torch.backends.cudnn.benchmark = True
+    console, progress = report_console(), Console(stderr=True)
+    environment = describe_environment()
+    console.print(f"{environment['device']['gpu']}, {environment['date']}")
+    console.print(", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version))
+    systems = (OUR_SYSTEM,) if layers else (*peers, OUR_SYSTEM)
+    done: list[GpuRow] = []
+    for name in rows:
+        with progress.status(str(name)) as status, torch.no_grad():
+            measurement = _Measurement(name, check, lambda text: status.update(text))
+            row = measurement.run(systems, 0.0 if layers else seconds)
+        if layers and OUR_SYSTEM in measurement.runs:
+            print_kernels(console, row.name, profile_kernels(measurement.runs[OUR_SYSTEM], measurement.reports), most)
+        done.append(row)
+        del measurement
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
+        print_rows(console, [row], systems)
+        if json_path is not None:
+            json_path.write_text(json.dumps(rows_to_json(environment, done), indent=1), encoding="utf-8")
+    if len(done) > 1:
+        print_rows(console, done, systems)
+
+
+class _Measurement:
+    """One row: what is prepared of it, and what is found."""
+
+    def __init__(self, name: RowName, check: bool, tell: Callable[[str], None]) -> None:
+        self.name = name
+        self.tell = tell
+        tell(f"{name}: building")
+        self.model, self.inputs = prepare_row(name)
+        self.judge = _Judge(self.model, self.inputs) if check else None
+        self.runs: dict[str, Callable[[], object]] = {}
+        self.first_calls: dict[str, float] = {}
+        self.verdicts: dict[str, Verdict] = {}
+        self.reasons: dict[str, str] = {}
+        self.reports: list[CompileReport] = []
+
+    def run(self, systems: Sequence[str], seconds: float) -> GpuRow:
+        """Prepare and compare all systems, then measure them in turns."""
+        for system in systems:
+            self.tell(f"{self.name}: preparing {system}")
+            try:
+                self._prepare(system)
+            except Unavailable as error:
+                self.reasons[system] = str(error)
+            except Exception as error:  # noqa: BLE001 - whatever stops one system is a line below the table, not the end
+                first_line = next(iter(str(error).strip().splitlines()), "")
+                self.reasons[system] = f"{type(error).__name__}: {first_line[:300]}"
+        self.tell(f"{self.name}: measuring")
+        latencies = measure_alternately(dict(self.runs), seconds, _ROUNDS, time_turn=time_on_gpu) if seconds else {}
+        return GpuRow(
+            name=str(self.name),
+            latencies=latencies,
+            first_calls=self.first_calls,
+            verdicts=self.verdicts,
+            reasons=self.reasons,
+            kernels=sum(report.kernels for report in self.reports),
+            counts=sum_counts(self.reports),
+            seconds=sum_phases(self.reports),
+        )
+
+    def _prepare(self, system: str) -> None:
+        torch._dynamo.reset()
+        start = time.perf_counter()
+        with collected_reports(system == OUR_SYSTEM) as reports:
+            run = GPU_SYSTEMS[system](self.model, self.inputs, GPU_MODELS[self.name.model].has_images)
+            result = run()
+            torch.cuda.synchronize()
+            self.first_calls[system] = time.perf_counter() - start
+            # The second call may be captured, and what is replayed from the third one on has to be right.
+            for _ in range(2):
+                result = run()
+        self.reports += reports
+        if self.judge is not None and system != REFERENCE_SYSTEM:
+            self.verdicts[system] = self.judge(result)
+        self.runs[system] = run
+
+
+class _Judge:
+    """Compares results with a float64 reference; eager's own error is the yardstick."""
+
+    def __init__(self, model: nn.Module, inputs: Inputs) -> None:
+        with torch.no_grad():
+            self._eager = to_numpy(model(**inputs))
+            self._reference = to_numpy(run_reference(model, inputs))
+        torch.cuda.empty_cache()
+
+    def __call__(self, result: torch.Tensor) -> Verdict:
+        return check_output("output", [Sample(to_numpy(result), self._eager, self._reference)])
+
+
+if __name__ == "__main__":
+    main()

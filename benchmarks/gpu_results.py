@@ -1,0 +1,85 @@
+"""What a run of the GPU benchmark found, as data and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.results import OUR_SYSTEM
+from hidet.testing.numerics import Verdict
+from hidet.testing.timing import Latency
+from tests.models.compile_reports import NodeCounts
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """One row.
+
+    latencies, first_calls: by system; a first call includes the compilation, in seconds. verdicts: whether a system is
+    right, against f64 with eager as the yardstick. reasons: why a system has no latency. kernels: distinct kernels of
+    ours, counts: nodes by class, seconds: our own part of the first call by phase.
+    """
+
+    name: str
+    latencies: Mapping[str, Latency] = field(default_factory=dict)
+    first_calls: Mapping[str, float] = field(default_factory=dict)
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    kernels: int = 0
+    counts: NodeCounts = field(default_factory=NodeCounts)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float | None:
+        """Our latency over the best peer's; below 1 is faster. None while either is missing."""
+        peers = [latency.median for system, latency in self.latencies.items() if system != OUR_SYSTEM]
+        if OUR_SYSTEM not in self.latencies or not peers:
+            return None
+        return self.latencies[OUR_SYSTEM].median / min(peers)
+
+
+def rows_to_json(environment: Mapping[str, Any], rows: Sequence[GpuRow]) -> dict[str, Any]:
+    """Everything as plain data; times in seconds."""
+    return {**environment, "rows": [{**asdict(row), "ratio_to_best_peer": row.ratio} for row in rows]}
+
+
+def print_rows(console: Console, rows: Sequence[GpuRow], systems: Sequence[str]) -> None:
+    """One table: median milliseconds, our first call and nodes; then why cells are empty, and what is wrong."""
+    table = Table()
+    table.add_column("row")
+    for system in systems:
+        table.add_column(system.replace("-", "\n"), justify="right")
+    for heading in ("/ best\npeer", "first\ncall s", "of it\nours s", "kernels", "nest", "eager", "right"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*cells(row, systems))
+    console.print(table)
+    for row in rows:
+        for system, reason in row.reasons.items():
+            console.print(f"- {row.name}, {system}: {reason}", style="dim", markup=False)
+        for system, verdict in row.verdicts.items():
+            if not verdict.correct:
+                console.print(f"{row.name}, {system}: {verdict}", style="bold red", markup=False)
+        if row.counts.fallback_nest or row.counts.eager or row.counts.host:
+            console.print(f"{row.name}: {row.counts}", style="yellow", markup=False)
+
+
+def cells(row: GpuRow, systems: Sequence[str]) -> list[str]:
+    """The cells of a row of the table."""
+    latencies = [f"{row.latencies[system].median * 1e3:.3f}" if system in row.latencies else "-" for system in systems]
+    ours = row.verdicts.get(OUR_SYSTEM)
+    return [
+        row.name,
+        *latencies,
+        "-" if row.ratio is None else f"{row.ratio:.2f}",
+        f"{row.first_calls[OUR_SYSTEM]:.1f}" if OUR_SYSTEM in row.first_calls else "-",
+        f"{sum(row.seconds.values()):.1f}" if row.seconds else "-",
+        str(row.kernels),
+        str(row.counts.fallback_nest),
+        str(row.counts.eager),
+        "-" if ours is None else "yes" if ours.correct else "NO",
+    ]

@@ -1,0 +1,78 @@
+"""hidet and its peers on a GPU behind one interface: a model and inputs in, a function that runs it out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.systems import Run, Unavailable
+from tests.models.entry import Inputs
+
+PrepareGpu = Callable[[nn.Module, Inputs, bool], Run]
+"""Takes a model, its inputs, and whether these are images. Raises Unavailable for a row that it does not take."""
+
+_WARM_CALLS = 3
+
+
+def _eager(model: nn.Module, inputs: Inputs, has_images: bool) -> Run:
+    return lambda: model(**inputs)
+
+
+def _eager_graph(model: nn.Module, inputs: Inputs, has_images: bool) -> Run:
+    return captured(lambda: model(**inputs))
+
+
+def _eager_graph_channels_last(model: nn.Module, inputs: Inputs, has_images: bool) -> Run:
+    if not has_images:
+        raise Unavailable("no images")
+    # torch's stub knows no module with a memory format.
+    moved: Any = copy.deepcopy(model)
+    moved = moved.to(memory_format=torch.channels_last)
+    images = {name: value.to(memory_format=torch.channels_last) for name, value in inputs.items()}
+    return captured(lambda: moved(**images))
+
+
+def _compiled(mode: str, backend: str) -> PrepareGpu:
+    def prepare(model: nn.Module, inputs: Inputs, has_images: bool) -> Run:
+        compiled = torch.compile(model, backend=backend, mode=mode, dynamic=False)
+        return lambda: compiled(**inputs)
+
+    return prepare
+
+
+def captured(run: Run) -> Run:
+    """`run` as one launch of a CUDA graph; its result is overwritten by the next call."""
+    stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(_WARM_CALLS):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = run()
+
+    def replay() -> torch.Tensor:
+        graph.replay()
+        return result
+
+    return replay
+
+
+GPU_SYSTEMS: Mapping[str, PrepareGpu] = MappingProxyType(
+    {
+        "eager": _eager,
+        "eager-graph": _eager_graph,
+        "eager-graph-channels-last": _eager_graph_channels_last,
+        "inductor": _compiled("reduce-overhead", "inductor"),
+        "inductor-max-autotune": _compiled("max-autotune", "inductor"),
+        "hidet": _compiled("reduce-overhead", "hidet"),
+    }
+)
+"""Every system that can be measured; Inductor and hidet with CUDA graphs."""

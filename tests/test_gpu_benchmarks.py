@@ -1,0 +1,91 @@
+"""What the GPU benchmark computes from what it measures; the measurements themselves need a GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+# The benchmarks are scripts at the root of the repository, not part of a wheel.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import llama_layers
+from benchmarks.gpu_layers import kernel_times
+from benchmarks.gpu_results import GpuRow, cells, rows_to_json
+from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, RowName
+from benchmarks.gpu_systems import GPU_SYSTEMS
+from hidet.runtime.compiled import ProgramUse
+from hidet.testing.numerics import Verdict
+from hidet.testing.timing import Latency
+from tests.models.compile_reports import NodeCounts
+
+
+def _row(**milliseconds: float) -> GpuRow:
+    latencies = {
+        system.replace("_", "-"): Latency(value / 1e3, value / 1e3, 3) for system, value in milliseconds.items()
+    }
+    return GpuRow(
+        "m:1:f16", latencies, {"hidet": 2.5}, {"hidet": Verdict("output", "float16", correct=False)}, kernels=7
+    )
+
+
+def test_every_default_row_names_a_model_and_prints_as_it_was_written() -> None:
+    assert [str(RowName.parse(text)) for text in DEFAULT_ROWS] == list(DEFAULT_ROWS)
+    assert {RowName.parse(text).model for text in DEFAULT_ROWS} == set(GPU_MODELS)
+
+
+@pytest.mark.parametrize("text", ["resnet50", "resnet50:1", "resnet51:1:f16", "resnet50:one:f16", "resnet50:1:f64"])
+def test_a_wrong_row_is_refused_with_what_there_is(text: str) -> None:
+    with pytest.raises(ValueError, match="is no row: write model:batch:dtype with a model of resnet18"):
+        RowName.parse(text)
+
+
+def test_the_ratio_is_to_the_best_peer() -> None:
+    assert _row(eager_graph=4.0, inductor=2.0, hidet=1.0).ratio == 0.5
+    assert _row(hidet=1.0).ratio is None and _row(eager=1.0).ratio is None
+    assert rows_to_json({}, [_row(eager=2.0, hidet=1.0)])["rows"][0]["ratio_to_best_peer"] == 0.5
+
+
+def test_a_wrong_result_and_a_missing_system_show_in_the_table() -> None:
+    row = _row(eager=2.0, hidet=1.0)
+    assert cells(row, ["eager", "inductor", "hidet"]) == [
+        *("m:1:f16", "2.000", "-", "1.000", "0.50", "2.5", "-", "7", "0", "0", "NO")
+    ]
+    assert row.counts == NodeCounts()
+
+
+def test_kernels_are_summed_by_name_and_belong_to_programs() -> None:
+    use = ProgramUse("matmul_0a1b", "cuda.matmul", ("matmul(f16[8, 8], f16[8, 8])",))
+    launches = [("matmul_0a1b_tile", 3e-6), ("Memcpy DtoD", 1e-6), ("matmul_0a1b_tile", 5e-6), ("Memcpy DtoD", 1e-6)]
+    matmul, copy = kernel_times(launches, [use], calls=2)
+    assert (matmul.name, matmul.launches, matmul.use) == ("matmul_0a1b_tile", 1.0, use)
+    assert matmul.seconds == pytest.approx(4e-6)
+    assert copy.use is None and copy.seconds == pytest.approx(1e-6)
+
+
+def test_systems_hold_ours_and_the_reference() -> None:
+    assert {"eager", "hidet", "inductor", "inductor-max-autotune", "eager-graph"} <= set(GPU_SYSTEMS)
+
+
+def test_a_step_with_a_cache_is_the_last_row_of_the_whole_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder is right about positions and the cache: one layer's keys and values come from the prompt itself."""
+    for name, value in {"WIDTH": 64, "HEADS": 4, "GROUPS": 2, "HIDDEN": 96, "VOCABULARY": 50, "HEAD_WIDTH": 16}.items():
+        monkeypatch.setattr(llama_layers, name, value)
+    model = llama_layers.build_llama(layers=1)
+    whole = llama_layers.llama_inputs(2, length=5, past=0)
+    layer = model.layers[0]
+    with torch.no_grad():
+        expected = model(**whole)
+        hidden = layer.attention_norm(model.embedding(whole["tokens"]))
+        heads = [rows.view(2, 5, 2, 16).transpose(1, 2) for rows in (layer.key(hidden), layer.value(hidden))]
+        keys = llama_layers._rotated(heads[0], whole["cosine"], whole["sine"])
+        step = {
+            "tokens": whole["tokens"][:, 4:],
+            "cosine": whole["cosine"][4:],
+            "sine": whole["sine"][4:],
+            "keys": keys[:, :, :4],
+            "values": heads[1][:, :, :4],
+        }
+        torch.testing.assert_close(model(**step), expected, rtol=1e-4, atol=1e-5)
