@@ -30,6 +30,23 @@ def test_loading_the_plugins_loads_no_framework() -> None:
     assert not loaded & {"torch", "llvmlite", "numpy"}
 
 
+def test_compiling_for_the_cpu_loads_nothing_of_cuda_and_says_nothing() -> None:
+    code = (
+        "import sys\n"
+        "import hidet\n"
+        "from hidet.graph.parser import parse_graph\n"
+        "from hidet.plugins.host import load_registry\n"
+        "registry = load_registry()\n"
+        "assert 'cuda' in registry.targets\n"
+        "text = 'graph g(%x: f32[4]):\\n  %0: f32[4] = relu(%x)\\n  return %0\\n'\n"
+        "hidet.compile(parse_graph(text, registry.operators))\n"
+        "print(*[name for name in sys.modules if name == 'cuda' or name.startswith('hidet.cuda')])"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(finished.stdout.split()) == {"hidet.cuda", "hidet.cuda._plugin"}
+    assert finished.stderr == ""
+
+
 def test_the_pieces_to_write_a_plugin_with_are_light() -> None:
     loaded = modules_after("import hidet.plugins")
     assert not loaded & set(HEAVY)

@@ -14,6 +14,7 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(path.parent.name for path in sorted(ROOT.glob("packages/*/pyproject.toml")))
@@ -87,6 +88,18 @@ def test_a_satellite_is_found_and_bound_to_the_minor_version_of_core(wheels, pac
 
 def test_torch_finds_the_backend_by_entry_point(wheels) -> None:
     assert wheels["hidet-torch"].entry_points["torch_dynamo_backends"]["hidet"] == "hidet.torch.backend:compile_fx"
+
+
+@pytest.mark.parametrize(("platform", "is_there"), [("linux", True), ("win32", True), ("darwin", False)])
+def test_the_cuda_target_comes_with_torch_where_nvidia_has_drivers(wheels, platform, is_there) -> None:
+    required = [Requirement(text) for text in wheels["hidet-torch"].metadata.get_all("Requires-Dist")]
+    (cuda,) = [requirement for requirement in required if requirement.name == "hidet-cuda"]
+    assert cuda.marker is not None and cuda.marker.evaluate({"sys_platform": platform}) == is_there
+
+
+def test_no_wheel_asks_for_libraries_of_torchs_cuda_builds(wheels) -> None:
+    names = {Requirement(text).name for wheel in wheels.values() for text in wheel.metadata.get_all("Requires-Dist")}
+    assert {name for name in names if name.startswith(("nvidia-", "triton"))} == {"nvidia-cuda-nvrtc"}
 
 
 def test_core_installs_the_command(wheels) -> None:
