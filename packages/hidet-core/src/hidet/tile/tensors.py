@@ -65,7 +65,7 @@ class Gathered:
     """A matrix whose elements lie at computed places: element (row, column) `place` elements behind `pointer`.
 
     row_values, column_values: what depends on the i64 variable `row`, or `column`, alone: pairs of a variable and its
-    value. Those of rows are computed once a kernel.
+    value, which may mention the variables before it. Those of rows are computed once a kernel.
     place, inside: over these variables. `inside` is false for elements that are zero, which those beyond `rows` and
     `columns` have to be. It is the same for all elements of a part of `align` bytes along the columns; these are
     neighbours, and places of parts are multiples of `align`, if the address is one.

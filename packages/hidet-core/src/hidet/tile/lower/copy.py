@@ -83,17 +83,21 @@ def _gathering(node: Load, source: Gathered, buffer: Var, threads: Threads, inde
 
     def start(values: Mapping[Var, Expr], stage: Expr) -> s.Stmt:
         first = substitute(node.column, values)
+        # Threads that divide rows evenly stay in their column, so that it is computed once for all turns.
+        stays = threads.count % per_row == 0
+        shared, of_column = rows.columns(first + threads.thread % per_row * elements) if stays else ([], {})
 
         def make(turn: Expr, _: Expr, column: Expr, target: Expr) -> s.Stmt:
-            stmts, place, inside = rows.part(turn, first + column)
+            own, found = ([], of_column) if stays else rows.columns(first + column)
+            place, inside = rows.part(turn, found)
             if part >= max(_LEAST_ASYNC, nbytes):
                 valid = build.select(inside, build.const(part, dtypes.i32), build.const(0, dtypes.i32))
                 call = intrinsic_call(f"cuda.copy_async_{part}", build.address(buffer, target), place, valid)
-                return build.seq([*stmts, s.Evaluate(call)])
+                return build.seq([*own, s.Evaluate(call)])
             value = build.select(inside, build.load(place, 0), build.const(0, source.dtype))
-            return build.seq([*stmts, s.Store(buffer, (target,), value)])
+            return build.seq([*own, s.Store(buffer, (target,), value)])
 
-        return _parts(node.target, elements, stage, threads, make)
+        return build.seq([*shared, _parts(node.target, elements, stage, threads, make)])
 
     return BoxCopy(tuple(before), start)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet.ir import build
@@ -24,24 +24,23 @@ class GatheredRows:
     def declared(self, row: Callable[[Expr], Expr]) -> list[s.Stmt]:
         """The arrays, filled: `row(turn)` is the row of a turn."""
         turn = build.size_var("turn")
-        own = {self.source.row: row(turn)}
-        values = [substitute(value, own) for _, value in self.source.row_values]
-        stores = [s.Store(array, (turn,), value) for array, value in zip(self.arrays, values, strict=True)]
-        fill = s.For(turn, build.index(0), build.index(self.turns), build.seq(stores), kind="unroll")
+        stmts, values = _computed(self.source.row_values, {self.source.row: row(turn)})
+        kept = zip(self.source.row_values, self.arrays, strict=True)
+        stores = [s.Store(array, (turn,), values[var]) for (var, _), array in kept]
+        body = build.seq([*stmts, *stores])
+        fill = s.For(turn, build.index(0), build.index(self.turns), body, kind="unroll")
         return [*(s.Declare(array) for array in self.arrays), fill]
 
-    def part(self, turn: Expr, column: Expr) -> tuple[list[s.Stmt], Expr, Expr]:
-        """Statements, and after them the address and whether it is inside, of what a thread loads in a turn."""
-        values: dict[Var, Expr] = {
-            var: build.load(array, turn) for (var, _), array in zip(self.source.row_values, self.arrays, strict=True)
-        }
-        before: list[s.Stmt] = []
-        for var, value in self.source.column_values:
-            own = Var(var.name, var.type)
-            before.append(s.Declare(own, substitute(value, {self.source.column: column})))
-            values[var] = own
+    def columns(self, column: Expr) -> tuple[list[s.Stmt], dict[Var, Expr]]:
+        """Statements that compute the column values of a column, and these values."""
+        return _computed(self.source.column_values, {self.source.column: column})
+
+    def part(self, turn: Expr, columns: Mapping[Var, Expr]) -> tuple[Expr, Expr]:
+        """Address of what a thread loads in a turn, and whether it is inside."""
+        rows = zip(self.source.row_values, self.arrays, strict=True)
+        values = {**columns, **{var: build.load(array, turn) for (var, _), array in rows}}
         place = build.binary("add", self.source.pointer, substitute(self.source.place, values))
-        return before, place, substitute(self.source.inside, values)
+        return place, substitute(self.source.inside, values)
 
 
 def gathered_rows(source: Gathered, turns: int) -> GatheredRows:
@@ -50,3 +49,13 @@ def gathered_rows(source: Gathered, turns: int) -> GatheredRows:
         Var(var.name, BufferType(var.dtype, (build.index(turns),), None, "register")) for var, _ in source.row_values
     ]
     return GatheredRows(source, turns, tuple(arrays))
+
+
+def _computed(formulas: Sequence[tuple[Var, Expr]], values: dict[Var, Expr]) -> tuple[list[s.Stmt], dict[Var, Expr]]:
+    """Statements that compute variables from `values` and from those before them; all values by variable."""
+    stmts: list[s.Stmt] = []
+    for var, formula in formulas:
+        own = Var(var.name, var.type)
+        stmts.append(s.Declare(own, substitute(formula, values)))
+        values = {**values, var: own}
+    return stmts, values

@@ -49,35 +49,66 @@ def patches(
     taps = _product([axis.taps for axis in axes])
     columns = taps * channels
     row, column = build.size_var("row"), build.size_var("column")
+    row_values, column_values = _Values(word), _Values(word)
     # Rows beyond the last one are not loaded, but places are computed for them as well.
-    number = build.cast(build.minimum(row, rows - 1), word)
-    base, places = _digits(number, [axis.results for axis in axes], word)
-    base = base * build.cast(image_stride, word)
-    tap, offset = _divide(build.cast(column, word), channels, word)
-    if isinstance(taps, Const) and taps.value == 1:
-        tap, offset = build.const(0, word), build.cast(column, word)
-    _, numbers = _digits(tap, [axis.taps for axis in axes], word)
-    row_values: list[tuple[Var, Expr]] = []
-    column_values: list[tuple[Var, Expr]] = []
-    inside: list[Expr] = []
+    number = row_values.add("number", build.cast(build.minimum(row, rows - 1), word))
+    image, places = row_values.digits(number, [axis.results for axis in axes])
+    if not (isinstance(taps, Const) and taps.value == 1):
+        tap, channel = column_values.divide(build.cast(column, word), channels)
+    else:
+        tap, channel = build.const(0, word), build.cast(column, word)
+    # Taps beyond the last one are columns beyond the last one.
+    first, others = column_values.digits(tap, [axis.taps for axis in axes[1:]])
+    base, offset = image * build.cast(image_stride, word), channel
     natural, far = _unsigned(word), build.const(_FAR, word)
-    for axis, at, tap in zip(axes, places, numbers, strict=True):
+    inside: Expr | None = None
+    for axis, at, of in zip(axes, places, (first, *others), strict=True):
         origin = at * build.cast(axis.step, word) - build.cast(axis.before, word)
-        reach = tap * build.cast(axis.spread, word)
+        reach = of * build.cast(axis.spread, word)
         base = base + origin * build.cast(axis.stride, word)
         offset = offset + reach * build.cast(axis.stride, word)
-        if not inside:
+        if inside is None:
             origin, reach = build.select(row < rows, origin, far), build.select(column < columns, reach, far)
-        row_values.append((Var("origin", word), origin))
-        column_values.append((Var("reach", word), reach))
+        position = row_values.add("origin", origin) + column_values.add("reach", reach)
         # One comparison for both ends: what is below zero is large without a sign.
-        position = row_values[-1][0] + column_values[-1][0]
-        inside.append(build.cast(position, natural) < build.cast(axis.extent, natural))
-    row_values.append((Var("base", word), base))
-    column_values.append((Var("offset", word), offset))
-    place = build.cast(row_values[-1][0] + column_values[-1][0], build.INDEX)
-    by_row, by_column = tuple(row_values), tuple(column_values)
-    return Gathered(pointer, rows, columns, row, by_row, column, by_column, place, build.logical_and(*inside), align)
+        is_on_axis = build.cast(position, natural) < build.cast(axis.extent, natural)
+        # Both sides of this conjunction are computed, because that is cheaper than a branch.
+        inside = is_on_axis if inside is None else build.binary("and", inside, is_on_axis)
+    assert inside is not None
+    place = build.cast(row_values.add("base", base) + column_values.add("offset", offset), build.INDEX)
+    by_row, by_column = tuple(row_values.pairs), tuple(column_values.pairs)
+    return Gathered(pointer, rows, columns, row, by_row, column, by_column, place, inside, align)
+
+
+class _Values:
+    """Values under construction, each a variable of type `word` for the next ones."""
+
+    def __init__(self, word: DType) -> None:
+        self.pairs: list[tuple[Var, Expr]] = []
+        self._word = word
+
+    def add(self, name: str, value: Expr) -> Expr:
+        """A variable for a value."""
+        self.pairs.append((Var(name, self._word), value))
+        return self.pairs[-1][0]
+
+    def digits(self, number: Expr, extents: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
+        """What is above a number's digits, and the digits, whose bases are `extents`."""
+        digits: list[Expr] = []
+        for extent in reversed(extents):
+            number, digit = self.divide(number, extent)
+            digits.insert(0, digit)
+        return number, digits
+
+    def divide(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+        """Quotient and remainder of numbers that are not negative, without a sign, because that is cheaper."""
+        if isinstance(b, Const) and b.value == 1:
+            return a, build.const(0, self._word)
+        natural = _unsigned(self._word)
+        # Told to be positive, it is divided by without a test for zero.
+        divisor = build.maximum(build.cast(b, natural), 1)
+        quotient = self.add("quotient", build.cast(build.cast(a, natural) // divisor, self._word))
+        return quotient, self.add("rest", a - quotient * build.cast(b, self._word))
 
 
 def _product(extents: Sequence[Expr]) -> Expr:
@@ -85,24 +116,6 @@ def _product(extents: Sequence[Expr]) -> Expr:
     for extent in extents:
         result = result * extent
     return result
-
-
-def _digits(number: Expr, extents: Sequence[Expr], word: DType) -> tuple[Expr, list[Expr]]:
-    """What is above a number's digits, and the digits, whose bases are `extents`."""
-    digits: list[Expr] = []
-    for extent in reversed(extents):
-        number, digit = _divide(number, extent, word)
-        digits.insert(0, digit)
-    return number, digits
-
-
-def _divide(a: Expr, b: Expr, word: DType) -> tuple[Expr, Expr]:
-    """Quotient and remainder of numbers that are not negative, without a sign, because that is cheaper."""
-    if isinstance(b, Const) and b.value == 1:
-        return a, build.const(0, word)
-    natural = _unsigned(word)
-    left, right = build.cast(a, natural), build.cast(b, natural)
-    return build.cast(left // right, word), build.cast(left % right, word)
 
 
 def _unsigned(word: DType) -> DType:

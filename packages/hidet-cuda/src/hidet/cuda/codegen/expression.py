@@ -385,6 +385,8 @@ def is_positive(node: e.Expr) -> bool:
     """Whether a number is surely above zero."""
     if isinstance(node, e.Const):
         return not isinstance(node.value, complex) and node.value > 0
+    if isinstance(node, e.Binary) and node.op == "max":
+        return is_positive(node.a) or is_positive(node.b)
     return isinstance(node, e.Call) and node.callee.startswith(("cuda.block_dim.", "cuda.grid_dim."))
 
 

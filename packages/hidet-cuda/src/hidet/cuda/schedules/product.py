@@ -19,6 +19,7 @@ ALIGN = 16
 """Bytes that a thread copies at once at most."""
 # Elements and rows below which places are computed in 32 bits; what lies beyond the last row stays below 2^31.
 _SMALL = 1 << 30
+_MOST_KNOWN_TAPS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +89,8 @@ class PatchOperand:
             PatchAxis(
                 scope.size(axis.extent, "extent"),
                 scope.size(axis.stride, "stride"),
-                scope.size(axis.taps, "taps"),
+                # Divisions by numbers that the kernel knows are cheap, and filters have few sizes.
+                build.index(axis.taps) if _is_known(axis.taps) else scope.size(axis.taps, "taps"),
                 scope.size(axis.results, "results"),
                 scope.size(axis.step, "step"),
                 scope.size(axis.spread, "spread"),
@@ -150,6 +152,11 @@ class Product:
         follows = self.batch_axis is self.column_axis and self.batch != 1
         places[self.column_axis] = number * n + column if follows else column
         return places
+
+
+def _is_known(taps: Dim) -> bool:
+    """Whether kernels are made for a number of taps."""
+    return isinstance(taps, int) and taps <= _MOST_KNOWN_TAPS
 
 
 def known_align(nbytes: int, *extents: Dim) -> int:

@@ -109,14 +109,16 @@ def _fill(
     if isinstance(source, Gathered):
         rows = gathered_rows(source, turns)
         before = rows.declared(lambda number: first + (number * THREADS + thread) // STEP)
-        own, place, inside = rows.part(turn, column)
+        # k stays the same in all turns, because a step divides the threads.
+        own, of_column = rows.columns(at + thread % STEP)
+        place, inside = rows.part(turn, of_column)
         value = build.load(place, 0)
     else:
         inside = build.logical_and(row < source.rows, column < source.columns)
         value = source.element(row, column)
     store = Store(tile, (k, line), build.select(inside, value, build.const(0, source.dtype)))
-    body = build.seq([Declare(part, turn * THREADS + thread), *own, store])
-    return before, For(turn, build.index(0), build.index(turns), body, kind="unroll")
+    body = build.seq([Declare(part, turn * THREADS + thread), store])
+    return before, build.seq([*own, For(turn, build.index(0), build.index(turns), body, kind="unroll")])
 
 
 def _multiply(totals: Var, tile_a: Var, tile_b: Var, row: Expr, column: Expr) -> Stmt:

@@ -1,0 +1,77 @@
+"""Convolutions and split products on a GPU, against torch in f64. Run by `pytest -m gpu`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from hidet.torch.backend import compile_fx
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+CONVOLUTIONS = {
+    "three by three": (lambda: nn.Conv2d(64, 96, 3, padding=1), (2, 64, 19, 23)),
+    "strided": (lambda: nn.Conv2d(32, 64, 3, stride=2, padding=1), (3, 32, 28, 28)),
+    "one pixel, strided": (lambda: nn.Conv2d(64, 128, 1, stride=2), (2, 64, 14, 14)),
+    "one pixel": (lambda: nn.Conv2d(256, 64, 1), (2, 256, 7, 9)),
+    "dilated": (lambda: nn.Conv2d(24, 40, (3, 2), dilation=2, padding=2), (1, 24, 17, 15)),
+    "colours": (lambda: nn.Conv2d(3, 64, 7, stride=2, padding=3), (2, 3, 64, 64)),
+    "odd channels": (lambda: nn.Conv2d(13, 10, 5, padding=2), (2, 13, 11, 12)),
+    "groups": (lambda: nn.Conv2d(64, 64, 3, padding=1, groups=4), (2, 64, 10, 10)),
+    "long sums": (lambda: nn.Conv2d(512, 512, 3, padding=1), (1, 512, 7, 7)),
+    "along one axis": (lambda: nn.Conv1d(16, 24, 5, padding=2), (2, 16, 50)),
+    "in space": (lambda: nn.Conv3d(8, 16, 3, padding=1), (1, 8, 6, 7, 8)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("memory", ["channels first", "channels last"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_are_as_exact_as_eager(name: str, memory: str, dtype: torch.dtype) -> None:
+    make, shape = CONVOLUTIONS[name]
+    torch.manual_seed(0)
+    layer = nn.Sequential(make(), nn.ReLU()).cuda()
+    x = torch.randn(shape, device="cuda")
+    if memory == "channels last" and len(shape) == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    check(layer, x, dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1000, 2048), (40, 24, 4096), (196, 256, 2304), (33, 77, 1111)])
+def test_long_products_of_few_rows_are_as_exact_as_eager(m: int, n: int, k: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    check(nn.Linear(k, n).cuda(), torch.randn(m, k, device="cuda"), dtype)
+
+
+def test_split_products_give_the_same_bits_every_time() -> None:
+    layer = nn.Conv2d(512, 512, 3, padding=1).cuda().half()
+    x = torch.randn(1, 512, 7, 7, device="cuda", dtype=torch.float16)
+    with torch.no_grad():
+        compiled = torch.compile(layer, backend=compile_fx)
+        first = compiled(x)
+        assert all(torch.equal(compiled(x), first) for _ in range(20))
+
+
+def check(layer: nn.Module, x: torch.Tensor, dtype: torch.dtype) -> None:
+    """Errors against f64 are at most twice those of eager on average, and four times at most, but for a unit each."""
+    with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=False):
+        own, given = layer.to(dtype), x.to(dtype)
+        eager = own(given).double()
+        torch._dynamo.reset()
+        ours = torch.compile(own, backend=compile_fx, dynamic=False)(given).double()
+        exact = own.double()(given.double())
+    unit = torch.finfo(dtype).eps / 2
+
+    def errors(result: torch.Tensor) -> tuple[float, float]:
+        apart = result - exact
+        mean = apart.square().mean().sqrt() / exact.square().mean().sqrt()
+        return mean.item(), (apart.abs().max() / exact.abs().max()).item()
+
+    (mean, most), (eager_mean, eager_most) = errors(ours), errors(eager)
+    assert mean <= 2 * eager_mean + unit
+    assert most <= 4 * eager_most + 4 * unit
