@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,3 +111,38 @@ def test_a_saved_graph_checks_too(tmp_path: Path) -> None:
     torch.testing.assert_close(torch.as_tensor(loaded(torch.tensor([3, 1]))), model.weight[[3, 1]].detach())
     with pytest.raises(IndexError, match="position 4, expected 0 to 3"):
         loaded(torch.tensor([4, 1]))
+
+
+ON_A_GPU = """
+import sys
+import torch
+import hidet.torch
+
+table = torch.randn(10, 4, device="cuda")
+read = torch.compile(lambda index: torch.nn.functional.embedding(index, table), backend="hidet", mode=sys.argv[2])
+right = torch.tensor([0, 9, 3], device="cuda")
+for _ in range(4):
+    torch.testing.assert_close(read(right), table[right])
+try:
+    read(torch.tensor([0, int(sys.argv[1]), 3], device="cuda")).sum().item()
+except Exception as error:
+    print("raised", type(error).__name__, str(error).splitlines()[0])
+try:
+    read(right)
+except Exception as error:
+    print("then", type(error).__name__)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize("position", [10, 10**15, -1])
+def test_a_wrong_position_stops_a_gpu_with_the_operators_name(position: int, mode: str) -> None:
+    command = [sys.executable, "-c", ON_A_GPU, str(position), mode]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    output = done.stdout + done.stderr
+    assert "raised AcceleratorError CUDA error: device-side assert triggered" in done.stdout, output
+    assert "operator embedding: input index at" in output
+    assert "has a position outside of its axis, expected" in output
+    assert "then" in done.stdout

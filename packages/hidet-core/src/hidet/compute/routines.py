@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hidet.compute.overlap import suppress
-from hidet.errors import UnsupportedOp, suggestion
+from hidet.errors import PositionError, UnsupportedOp, suggestion
 
 if TYPE_CHECKING:
     from hidet.compute.definition import Routine
@@ -95,6 +95,16 @@ def _determinant(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequ
     return [np.linalg.det(x if x.dtype == np.float64 else x.astype(np.float32))]
 
 
+def _assert_positions(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[Array]:
+    (positions,) = arrays
+    extent = attributes["extent"]
+    low = -extent if attributes["wraps"] else 0
+    wrong = positions[(positions < low) | (positions >= extent)]
+    if wrong.size:
+        raise PositionError(f"{attributes['what']} has position {int(wrong[0])}, expected {low} to {extent - 1}")
+    return [np.asarray(True)]
+
+
 ROUTINES: Mapping[str, RoutineSpec] = {
     spec.name: spec
     for spec in (
@@ -162,6 +172,15 @@ ROUTINES: Mapping[str, RoutineSpec] = {
             (),
             "Determinants of the square matrices x[..., n, n], in the arithmetic type.",
             _determinant,
+        ),
+        RoutineSpec(
+            "assert_positions",
+            ("positions",),
+            ("token",),
+            (("extent", 1), ("wraps", True), ("what", "")),
+            "True, and an error that begins with `what` unless all positions lie on an axis of `extent`; negative ones "
+            "count from its end when `wraps`.",
+            _assert_positions,
         ),
         RoutineSpec(
             "suppress",

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hidet import dtypes
+from hidet.compute.definition import Definition, Operand, Routine, single
+from hidet.dims import Dim
 from hidet.graph.attrs import Attrs
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.graph.position import is_outside, position_error
@@ -19,6 +21,18 @@ def _require_positions(arrays: Sequence[Any], attrs: Attrs) -> Sequence[Any]:
     if attrs["count"] > 0 and is_outside(worst, extent, attrs["wraps"]):
         raise position_error(worst, extent, attrs["wraps"], attrs["what"], None)
     return [numpy.True_]
+
+
+def _assert_positions(arrays: Sequence[Any], attrs: Attrs) -> Sequence[Any]:
+    from hidet.compute.routines import ROUTINES
+
+    return ROUTINES["assert_positions"].numpy(arrays, attrs)
+
+
+def _define_assertion(positions: Operand, *, extent: Dim, wraps: bool, what: str) -> Definition:
+    attributes = (("extent", extent), ("wraps", wraps), ("what", what))
+    token = Operand("token", dtypes.boolean, ())
+    return single((positions,), Routine("assert_positions", (positions,), (token,), attributes))
 
 
 SPECS: tuple[OperatorSpec, ...] = (
@@ -37,5 +51,20 @@ SPECS: tuple[OperatorSpec, ...] = (
         has_effect=True,
         doc="PositionError unless the worst position, an i64 folded as `hidet.graph.position` says, is on its axis. "
         "What is computed later in graph order does not run then.",
+    ),
+    OperatorSpec(
+        name="assert_positions",
+        inputs=("positions",),
+        attributes=(
+            Attribute("extent", doc="of the axis that the positions are on"),
+            Attribute("wraps", doc="whether negative positions count from the end"),
+            Attribute("what", doc="operator, input and place, for the message"),
+        ),
+        kind="routine",
+        define=_define_assertion,
+        evaluate=_assert_positions,
+        has_effect=True,
+        doc="An assertion of a kernel that every position is on its axis. Where it fails, the device stops before it "
+        "comes to what is computed later in graph order.",
     ),
 )

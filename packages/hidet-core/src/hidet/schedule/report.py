@@ -43,7 +43,7 @@ def _kind(step: ScheduledTask | ForeignStep) -> str:
     if isinstance(step, ForeignStep):
         return step.node.op.kind
     if step.task.anchor is not None and step.task.anchor.op.kind == "routine":
-        return "routine"
+        return "check" if step.task.anchor.op.has_effect else "routine"
     return "fallback" if step.rule_name == FALLBACK else "scheduled"
 
 

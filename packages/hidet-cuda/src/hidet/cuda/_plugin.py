@@ -15,7 +15,7 @@ def hidet_targets() -> Iterable[TargetSpec]:
 
 
 def hidet_passes() -> Iterable[PassSpec]:
-    """Layouts that kernels want, and what thread IR needs before it is CUDA C++."""
+    """Checks of positions, layouts that kernels want, and what thread IR needs before it is CUDA C++."""
     return [
         PassSpec(
             name="cuda-neighbouring-channels",
@@ -32,6 +32,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             targets=("cuda",),
             load="hidet.cuda.passes.block_launches:BlockLaunches",
             doc="launches over a grid alone run one index a thread",
+        ),
+        PassSpec(
+            name="assert-positions",
+            level="graph",
+            targets=("cuda",),
+            after=("fold-constants",),
+            before=("simplify",),
+            load="hidet.passes.graph.check_positions:AssertPositions",
+            doc="positions outside of their axis stop the device, before anything reads there",
         ),
     ]
 

@@ -19,7 +19,9 @@ _MAX_DYNAMIC_SHARED = 8
 
 # Results after which every call of the context fails until the process ends (CUDA driver API, CUresult).
 _STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719, 720})
-_OUT_OF_MEMORY = 2
+_OUT_OF_MEMORY, _ASSERT = 2, 710
+
+_BLOCKING = "CUDA_LAUNCH_BLOCKING=1 shows which kernel failed"
 
 _pointer = ctypes.c_void_p
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -85,8 +87,8 @@ class Driver:
         """The exception for a result of the driver."""
         text = f"{what}: {self._text('cuGetErrorName', status)}: {self._text('cuGetErrorString', status)}"
         if status in _STICKY:
-            restart = "the process has to be started again; CUDA_LAUNCH_BLOCKING=1 shows which kernel failed"
-            return DeviceLost(f"the CUDA device failed: {text}", hint=restart)
+            shown = "stderr says which assertion of a kernel failed" if status == _ASSERT else _BLOCKING
+            return DeviceLost(f"the CUDA device failed: {text}", hint=f"the process has to be started again; {shown}")
         return LaunchError(text, hint="free tensors, or use smaller batches" if status == _OUT_OF_MEMORY else None)
 
     def _text(self, name: str, status: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,40 +15,68 @@ from hidet.passes.rewriter import GraphRewriter
 if TYPE_CHECKING:
     from hidet.context import CompileContext
 
+_CHECKS = ("require_positions", "assert_positions")
+
+
+Emit = Callable[[GraphRewriter, Node, Value, Position, str], None]
+"""Writes the check of a tensor of positions before a node; the text names operator and input."""
+
 
 @dataclass(frozen=True)
 class CheckPositions:
-    """Each tensor of positions is folded to its worst, which a `require_positions` node compares with the extent.
-
-    Checks of the graph's own inputs come first, so that nothing is overwritten by a call that fails. Constants are
-    checked here: only those with a wrong position keep their check, which fails where the operator would run.
-    """
+    """Checks by the host: each tensor of positions is folded to its worst, which a `require_positions` node compares
+    with the extent. See `with_checks`."""
 
     name: ClassVar[str] = "check-positions"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
-        """One walk; equal checks are made once."""
-        if any(node.op.kind == "check" for node in graph.nodes):
-            return graph
-        wanted = _wanted(graph)
-        if not wanted:
-            return graph
-        rewriter = GraphRewriter(graph, ctx.registry.operators)
-        given = set(graph.inputs)
-        done: set[tuple[Value, Position]] = set()
+        """One walk."""
+        return with_checks(graph, ctx, _require)
 
-        def check(node: Node, only_inputs: bool) -> None:
-            for source, position in wanted.get(node, ()):
-                if (source, position) not in done and (source in given or not only_inputs):
-                    done.add((source, position))
-                    _emit(rewriter, node, source, position)
 
-        for node in graph.nodes:
-            check(node, only_inputs=True)
-        for node in graph.nodes:
-            check(node, only_inputs=False)
-            rewriter.keep(node)
-        return rewriter.finish(graph.outputs)
+@dataclass(frozen=True)
+class AssertPositions:
+    """Checks by the device, for which the host does not wait: an `assert_positions` node looks at every position. See
+    `with_checks`."""
+
+    name: ClassVar[str] = "assert-positions"
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """One walk."""
+        return with_checks(graph, ctx, _assert)
+
+
+def with_checks(graph: Graph, ctx: CompileContext, emit: Emit) -> Graph:
+    """`graph` with its positions checked; equal checks are made once.
+
+    Checks of the graph's own inputs come first, so that nothing is overwritten by a call that fails. Constants are
+    checked here: only those with a wrong position keep their check, which fails where the operator would run.
+    """
+    if any(node.op.name in _CHECKS for node in graph.nodes):
+        return graph
+    wanted = _wanted(graph)
+    if not wanted:
+        return graph
+    rewriter = GraphRewriter(graph, ctx.registry.operators)
+    given = set(graph.inputs)
+    done: set[tuple[Value, Position]] = set()
+
+    def check(node: Node, only_inputs: bool) -> None:
+        for source, position in wanted.get(node, ()):
+            if (source, position) not in done and (source in given or not only_inputs):
+                done.add((source, position))
+                part = source
+                if position.level is not None:
+                    part = rewriter.emit("select", source, axis=-1, index=position.level, at=node)
+                what = f"operator {node.op.name}: input {_input_name(node.op.inputs, position.input)}"
+                emit(rewriter, node, part, position, what)
+
+    for node in graph.nodes:
+        check(node, only_inputs=True)
+    for node in graph.nodes:
+        check(node, only_inputs=False)
+        rewriter.keep(node)
+    return rewriter.finish(graph.outputs)
 
 
 def _wanted(graph: Graph) -> dict[Node, list[tuple[Value, Position]]]:
@@ -76,10 +104,7 @@ def _is_right(source: Value, position: Position, constant: Constant | None) -> b
     return bool(data.min() >= lowest and data.max() < position.extent)
 
 
-def _emit(rewriter: GraphRewriter, node: Node, source: Value, position: Position) -> None:
-    what = f"operator {node.op.name}: input {_input_name(node.op.inputs, position.input)}"
-    if position.level is not None:
-        source = rewriter.emit("select", source, axis=-1, index=position.level, at=node)
+def _require(rewriter: GraphRewriter, node: Node, source: Value, position: Position, what: str) -> None:
     value = source
     if value.tensor.dtype != dtypes.i64:
         value = rewriter.emit("cast", value, dtype=dtypes.i64, at=node)
@@ -99,6 +124,12 @@ def _emit(rewriter: GraphRewriter, node: Node, source: Value, position: Position
         what=what,
         at=node,
     )
+
+
+def _assert(rewriter: GraphRewriter, node: Node, source: Value, position: Position, what: str) -> None:
+    place = "" if node.loc is None else f" at {node.loc}"
+    wraps = position.wraps and source.tensor.dtype.is_signed
+    rewriter.emit("assert_positions", source, extent=position.extent, wraps=wraps, what=f"{what}{place}", at=node)
 
 
 def _input_name(names: Sequence[str], number: int) -> str:

@@ -50,7 +50,7 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
             for node in group.nodes
             if node not in group.repeated
             for value in node.outputs
-            if value in outputs or any(reader not in members for reader in table.get(value, ()))
+            if value in outputs or node.op.has_effect or any(reader not in members for reader in table.get(value, ()))
         ]
         if live:
             steps.append(_make_task(group, live, types, reuses.sources, known))

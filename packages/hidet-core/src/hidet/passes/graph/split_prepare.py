@@ -60,7 +60,7 @@ class SplitPrepare:
 
 def may_be_prepared(node: Node) -> bool:
     """Whether a node does the same at every call if its inputs are the same: prepare knows no sizes of a call."""
-    if node.op.is_random or node.op.expands or (node.op.kind != "check" and (node.op.has_effect or is_foreign(node))):
+    if node.op.is_random or node.op.expands or (node.op.kind != "check" and is_foreign(node)):
         return False
     return not depends_on_sizes(node)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hidet.schedule.routines.assert_positions import assert_positions_program
 from hidet.schedule.routines.common_divisor import common_divisor_program
 from hidet.schedule.routines.determinant import determinant_program
 from hidet.schedule.routines.overlap import suppress_program
@@ -17,4 +18,5 @@ ROUTINE_PROGRAMS: Mapping[str, RoutineProgram] = {
     "common_divisor": common_divisor_program,
     "determinant": determinant_program,
     "suppress": suppress_program,
+    "assert_positions": assert_positions_program,
 }

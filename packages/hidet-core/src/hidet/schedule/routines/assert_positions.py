@@ -1,0 +1,33 @@
+"""assert_positions: each work item asserts one position. Nothing is read at positions here, so none has to be right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hidet import dims, dtypes
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.stmt import Assert, Declare, If
+from hidet.schedule.routines.site import RoutineKernel, RoutineSite, unflatten
+
+
+def assert_positions_program(site: RoutineSite) -> RoutineKernel:
+    """Result: a token that nobody reads."""
+    (positions,), (token,) = site.stage.operands, site.stage.results
+    attributes: Mapping[str, Any] = dict(site.stage.attributes)
+    extent, wraps, what = attributes["extent"], attributes["wraps"], attributes["what"]
+    item, position = build.size_var("item"), Var("position", dtypes.i64)
+    size = site.size(extent)
+    place = unflatten(item, [site.size(n) for n in positions.shape])
+    least: Expr = -size if wraps else build.index(0)
+    expected = f"{-extent if wraps else 0} to {extent - 1}"
+    body = [
+        If(build.equal(item, build.index(0)), site.write(token, (), build.const(True, dtypes.boolean))),
+        Declare(position, build.cast(site.read(positions, place), dtypes.i64)),
+        Assert(
+            build.logical_and(position >= least, position < size),
+            f"{what} has a position outside of its axis, expected {expected}",
+        ),
+    ]
+    return RoutineKernel(item, dims.product(positions.shape), build.seq(body))
