@@ -16,7 +16,7 @@ from hidet.torch import compat
 from hidet.torch.decompositions import decompositions
 from hidet.torch.fallback import fallback_warning
 from hidet.torch.frozen import FrozenRunner
-from hidet.torch.importer import ImportedGraph, import_fx, mutated_inputs
+from hidet.torch.importer import ImportedGraph, import_fx, location, mutated_inputs
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
 from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable
@@ -148,21 +148,33 @@ def _compile_imported(
 def target_of(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
     """The target for the device of a graph's tensors: "cpu", or "cuda:1".
 
-    ImportFailed for several devices; CPU tensors of rank 0 are numbers, which torch takes on every device.
+    ImportFailed for several devices, with a tensor on each; CPU tensors of rank 0 are numbers, which torch takes on
+    every device.
     """
-    values = [*example_inputs, *(node.meta.get("example_value") for node in gm.graph.nodes)]
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    found = {value.device for value in tensors if value.device.type != "cpu" or value.dim() > 0}
+    given = [(f"argument {number}", value) for number, value in enumerate(example_inputs)]
+    made = [(_what(node), node.meta.get("example_value")) for node in gm.graph.nodes if node.op != "placeholder"]
+    found: dict[torch.device, str] = {}
+    for what, value in (*given, *made):
+        if isinstance(value, torch.Tensor) and (value.device.type != "cpu" or value.dim() > 0):
+            found.setdefault(value.device, what)
     if len(found) > 1:
-        listed = ", ".join(sorted(map(str, found)))
+        listed = ", ".join(f"{device} ({found[device]})" for device in sorted(found, key=str))
         raise ImportFailed(
             f"the graph has tensors on several devices: {listed}",
-            hint="move the model and its inputs to one device, or leave the part on the other one out of the function",
+            hint="move the model and its inputs to one device, or leave the part on the other one out of the compiled "
+            "function (torch.compiler.disable)",
         )
-    device = found.pop() if found else torch.device("cpu")
+    device = next(iter(found), torch.device("cpu"))
     if device.type not in ("cpu", "cuda"):
         raise ImportFailed(f"the graph has tensors on device {device}: hidet compiles for cpu and cuda")
     return str(device)
+
+
+def _what(node: fx.Node) -> str:
+    """What made a value, and where in the user's model."""
+    loc = location(node)
+    name = getattr(node.target, "__name__", str(node.target))
+    return f"the result of {name}" if loc is None else f"the result of {name} at {loc}"
 
 
 def refuse_subclasses(example_inputs: Sequence[Any]) -> None:
