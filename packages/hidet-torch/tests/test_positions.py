@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -142,7 +143,8 @@ def test_a_wrong_position_stops_a_gpu_with_the_operators_name(position: int, mod
     command = [sys.executable, "-c", ON_A_GPU, str(position), mode]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     output = done.stdout + done.stderr
-    assert "raised AcceleratorError CUDA error: device-side assert triggered" in done.stdout, output
+    # The launch of what reads there may find the device stopped already; else waiting for the result does.
+    assert re.search(r"^raised (AcceleratorError|DeviceLost) .*device-side assert triggered", done.stdout, re.M), output
     assert "operator embedding: input index at" in output
     assert "has a position outside of its axis, expected" in output
     assert "then" in done.stdout

@@ -125,7 +125,6 @@ def test_every_compiler_calls_it(operator: Callable[..., Any], in_place: Any, ba
             torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_inductor_calls_it(operator: Callable[..., Any]) -> None:
     compiled = torch.compile(lambda a, b: operator(a.sin(), b).cos(), fullgraph=True)
     torch.testing.assert_close(compiled(A, B), (A.sin() @ B).cos())
