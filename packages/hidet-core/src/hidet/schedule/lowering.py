@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hidet.compute.definition import Compute, Operand
+from hidet.compute.definition import Combiner, Compute, Operand
 from hidet.dims import Dim, DimExpr
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
@@ -137,7 +137,7 @@ class Lowering:
         for var, start in zip(accumulators, node.combiner.identity(dtypes), strict=True):
             before.append(Declare(var, start))
         inner, values = self._nested(node.values)
-        body = build.seq([*inner, *folded(node, accumulators, values)])
+        body = build.seq([*inner, *folded(node.combiner, accumulators, values)])
         before += self.loops(node, accumulators, body)
         return accumulators[node.result]
 
@@ -158,9 +158,9 @@ class Lowering:
         return stmts, exprs
 
 
-def folded(node: Reduce, accumulators: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
+def folded(combiner: Combiner, accumulators: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
     """Fold `values` into the accumulators of a reduction."""
-    combined = node.combiner.combine(accumulators, values)
+    combined = combiner.combine(accumulators, values)
     if len(accumulators) == 1:
         return [Assign(accumulators[0], combined[0])]
     fresh = [Var(f"next{position}", var.dtype) for position, var in enumerate(accumulators)]

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Sequence
 from hidet import dims
 from hidet.cpu.schedules.row_layout import Columns, Loop, RowLayout, RowMemory
 from hidet.cpu.schedules.row_loops import KEPT_BYTES, Content, assemble, composed, is_costly, is_worth_keeping
-from hidet.cpu.schedules.rows import RowOutput, RowProgram, Statistic
 from hidet.cpu.schedules.spans import Body, Span, sweep
 from hidet.dims import Dim
 from hidet.dtypes import DType
@@ -28,6 +27,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
 from hidet.ir.types import BufferType, with_lanes
+from hidet.schedule.rows import RowOutput, RowProgram, Statistic
 from hidet.schedule.rule import Program
 from hidet.schedule.task import Task
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from hidet import dims
 from hidet.compute.definition import Compute, Operand
-from hidet.cpu.schedules.gemm_epilogue import anchor_operands
 from hidet.cpu.schedules.gemm_lanes import Leaf, lane_wise
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.pack import decode
@@ -28,7 +27,8 @@ from hidet.ir.expr import Access, Const, Expr, Reduce, Size, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Assign, Declare, For, Stmt, Store
 from hidet.ir.types import with_lanes
-from hidet.ir.visit import accesses, replace_accesses, substitute, walk
+from hidet.ir.visit import accesses, walk
+from hidet.schedule.inlined import inlined_value
 from hidet.schedule.lowering import KernelScope, Lowering, Reader
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
@@ -85,7 +85,7 @@ class _Column:
 class _Kernel:
     def __init__(self, task: Task, epilogue: Compute, output: TensorType, vector_bits: int) -> None:
         self.epilogue, self.output, self.vector_bits = epilogue, output, vector_bits
-        self.value = _inlined(task, epilogue)
+        self.value = inlined_value(task, epilogue)
         self.strides = {t.operand: t.type.element_strides for t in task.inputs}
         self.scope = KernelScope()
         self.pointers = {t.operand: self.scope.pointer(t.operand.name, t.operand.dtype) for t in task.inputs}
@@ -237,23 +237,6 @@ class _Kernel:
         if isinstance(extent, Const) and isinstance(extent.value, int):
             return parameter(self.scope, extent.value, "taps")
         return self.lowering.resolve(extent, {})
-
-
-def _inlined(task: Task, epilogue: Compute) -> Expr:
-    """An output's element from the task's inputs: stages of the anchor are substituted where they are read."""
-    sources = dict(zip(task.definition.inputs, anchor_operands(task), strict=True))
-    stages: dict[Operand, Compute] = {}
-
-    def replacement(access: Access) -> Expr | None:
-        if access.operand in sources:
-            return sources[access.operand][access.indices]
-        stage = stages.get(access.operand)
-        return None if stage is None else substitute(stage.value, dict(zip(stage.axes, access.indices, strict=True)))
-
-    for stage in task.definition.stages:
-        assert isinstance(stage, Compute)
-        stages[stage.result] = Compute(stage.result, stage.axes, replace_accesses(stage.value, replacement))
-    return replace_accesses(epilogue.value, replacement)
 
 
 def _taps(value: Expr) -> int:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.cpu.schedules.gemm_lanes import lane_wise
-from hidet.cpu.schedules.rows import RowOutput, RowProgram
 from hidet.cpu.schedules.spans import Span
 from hidet.dims import Dim
 from hidet.ir import build
@@ -18,6 +17,7 @@ from hidet.ir.types import with_lanes
 from hidet.ir.visit import accesses, rewrite, substitute, walk
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
 from hidet.schedule.lowering import KernelScope, Lowering
+from hidet.schedule.rows import RowOutput, RowProgram
 from hidet.schedule.task import Task
 
 

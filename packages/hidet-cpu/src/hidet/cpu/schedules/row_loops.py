@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from hidet import dims
 from hidet.compute.definition import Combiner
 from hidet.cpu.schedules.row_layout import RowLayout, RowMemory
-from hidet.cpu.schedules.rows import RowOutput, RowProgram, Statistic
 from hidet.cpu.schedules.spans import Body, Span, sweep
 from hidet.dims import Dim
 from hidet.ir import build
@@ -26,6 +25,7 @@ from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
 from hidet.ir.types import BufferType, PointerType, with_lanes
 from hidet.ir.visit import substitute, walk
+from hidet.schedule.rows import RowOutput, RowProgram, Statistic
 from hidet.schedule.rule import Program
 from hidet.schedule.task import Task
 

@@ -10,8 +10,8 @@ from hidet import dtypes
 from hidet.cpu.schedules.lane_loops import adjoining_rows
 from hidet.cpu.schedules.row_layout import RowLayout, row_layout
 from hidet.cpu.schedules.row_loops import contiguous_rows
-from hidet.cpu.schedules.rows import Rework, RowProgram, row_program
 from hidet.cpu.schedules.spans import vector_lanes
+from hidet.schedule.rows import Rework, RowProgram, row_program
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
 from hidet.target import Target

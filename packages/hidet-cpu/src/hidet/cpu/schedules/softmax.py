@@ -12,9 +12,9 @@ from hidet.cpu.math.exponential import LOG2_E
 from hidet.cpu.math.format import SINGLE
 from hidet.cpu.math.steps import as_bits, from_bits, polynomial, shift_left
 from hidet.cpu.schedules.row_rule import RowRule
-from hidet.cpu.schedules.rows import Rework, Statistic
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
+from hidet.schedule.rows import Rework, Statistic
 
 
 def _softmax(held: Var, statistics: tuple[Statistic, ...], final: Expr) -> tuple[tuple[Statistic, ...], Expr]:

@@ -1,7 +1,7 @@
-"""What softmax and normalisations have in common: statistics of rows, then a result that is element-wise in them.
+"""What softmax, normalisations and reductions have in common: statistics of rows, and what is element-wise in them.
 
 A row is the set of elements that one value of each statistic is folded from. `RowProgram` says what is computed, with
-everything fused into the anchor, as expressions of a few variables; `row_loops` and `lane_loops` turn it into code.
+everything fused into the anchor, as expressions of a few variables; each target has its own way to turn it into code.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Access, Binary, Cast, Const, Expr, Reduce, Size, Var
 from hidet.ir.node import IRNode
-from hidet.ir.visit import accesses, replace_accesses, rewrite, substitute, walk
-from hidet.ops.rules import arithmetic_dtype, widen
-from hidet.schedule.affine import as_dims
+from hidet.ir.visit import accesses, refold, replace_accesses, rewrite, substitute, walk
+from hidet.schedule.affine import as_dim, as_dims
 from hidet.schedule.task import Task
 
 
@@ -91,14 +90,16 @@ Rework = Callable[[Var, tuple[Statistic, ...], Expr], tuple[tuple[Statistic, ...
 
 
 def row_program(task: Task, rework: Rework | None = None) -> RowProgram | None:
-    """The row program of a task whose anchor's stages are statistics of the first input and then an element-wise one.
+    """The row program of a task whose anchor's stages are statistics of the first input, and perhaps then an
+    element-wise one.
 
     rework: from the held element, the statistics and the anchor's result to equal ones that are cheaper to compute.
     None when the definition does not have this form.
     """
-    folds, last = _split(task)
-    if last is None:
+    split = _split(task)
+    if split is None:
         return None
+    folds, last = split
     domain = _domain(folds[0], task.definition.inputs[0])
     if domain is None:
         return None
@@ -106,15 +107,17 @@ def row_program(task: Task, rework: Rework | None = None) -> RowProgram | None:
     return _Reading(task, folds, last, outer, inner, indices).program(rework)
 
 
-def _split(task: Task) -> tuple[list[Compute], Compute | None]:
-    """The stages that fold and the one that follows them; the latter None when there are others."""
+def _split(task: Task) -> tuple[list[Compute], Compute | None] | None:
+    """The stages that fold, over as many elements each, and the one that follows them, if there is one."""
     stages = [s for s in task.definition.stages if isinstance(s, Compute)]
-    if len(stages) != len(task.definition.stages) or len(stages) < 2:
-        return [], None
-    *folds, last = stages
-    if any(_reduction(stage) is None for stage in folds) or _reductions(last.value):
-        return [], None
-    return folds, last
+    if not stages or len(stages) != len(task.definition.stages):
+        return None
+    last = None if _reductions(stages[-1].value) else stages.pop()
+    found = [_reduction(stage) for stage in stages]
+    extents = {tuple(as_dim(extent) for extent in each.extents) for each in found if each is not None}
+    if not stages or None in found or len(extents) != 1 or None in next(iter(extents)):
+        return None
+    return stages, last
 
 
 def _reductions(value: Expr) -> list[Reduce]:
@@ -137,6 +140,15 @@ def _domain(fold: Compute, source: Operand) -> tuple[tuple[Var, ...], Reduce, tu
     return fold.axes, reduction, reads[0].indices
 
 
+def _arithmetic_type(reduction: Reduce, source: Operand) -> DType:
+    """The type in which elements of `source` are folded: what they are cast to, or their own."""
+    nodes = list(walk(reduction.values[0]))
+    read = {id(node) for node in nodes if isinstance(node, Access) and node.operand is source}
+    casts = [node for node in nodes if isinstance(node, Cast) and id(node.a) in read]
+    types = {node.dtype for node in casts}
+    return types.pop() if len(types) == 1 and {id(node.a) for node in casts} == read else source.dtype
+
+
 class _Reading:
     """Translates a definition: operands become the task's, statistics and elements become variables."""
 
@@ -144,7 +156,7 @@ class _Reading:
         self,
         task: Task,
         folds: Sequence[Compute],
-        last: Compute,
+        last: Compute | None,
         outer: tuple[Var, ...],
         domain: Reduce,
         indices: tuple[Expr, ...],
@@ -152,7 +164,7 @@ class _Reading:
         self.task, self.folds, self.last = task, folds, last
         self.outer, self.domain, self.indices = outer, domain, indices
         self.source = task.definition.inputs[0]
-        self.held = Var("element", arithmetic_dtype(self.source.dtype))
+        self.held = Var("element", _arithmetic_type(domain, self.source))
         self.count = build.size_var("count")
         self.variables = {fold.result: Var(fold.result.name, fold.result.dtype) for fold in folds}
         self.inputs = task.sources
@@ -160,16 +172,17 @@ class _Reading:
     def program(self, rework: Rework | None) -> RowProgram:
         inner_extents = as_dims(self.domain.extents)
         statistics = tuple(self._statistic(fold, dims.product(inner_extents)) for fold in self.folds)
-        places: dict[Var, Expr] = dict(zip(self.last.axes, self.indices, strict=True))
-        final = self._resolve(self.last.value, places)
-        if rework is not None:
-            statistics, final = rework(self.held, statistics, final)
+        final: Expr | None = None
+        if self.last is not None:
+            final = self._resolve(self.last.value, dict(zip(self.last.axes, self.indices, strict=True)))
+            if rework is not None:
+                statistics, final = rework(self.held, statistics, final)
         return RowProgram(
             outer=self.outer,
             outer_extents=self.folds[0].result.shape,
             inner=self.domain.axes,
             inner_extents=inner_extents,
-            element=widen(self._input(self.source, self.indices)),
+            element=build.cast(self._input(self.source, self.indices), self.held.dtype),
             held=self.held,
             count=self.count,
             statistics=statistics,
@@ -187,14 +200,20 @@ class _Reading:
         return substitute(source.value, dict(zip(source.axes, indices, strict=True)))
 
     def _resolve(self, value: Expr, bindings: Mapping[Var, Expr]) -> Expr:
-        def replacement(access: Access) -> Expr | None:
-            if access.operand is self.source:
-                return self.held
-            if access.operand in self.variables:
-                return self.variables[access.operand]
-            return self._input(access.operand, access.indices) if access.operand in self.inputs else None
+        narrow = build.cast(self.held, self.source.dtype)
 
-        return replace_accesses(substitute(value, bindings), replacement)
+        def change(node: IRNode) -> IRNode | None:
+            if isinstance(node, Cast) and node.a is narrow and node.type is self.held.type:
+                return self.held
+            if not isinstance(node, Access):
+                return refold(node)
+            if node.operand is self.source:
+                return narrow
+            if node.operand in self.variables:
+                return self.variables[node.operand]
+            return self._input(node.operand, node.indices) if node.operand in self.inputs else None
+
+        return rewrite(substitute(value, bindings), change)
 
     def _statistic(self, fold: Compute, count: Dim) -> Statistic:
         reduction = _reduction(fold)
@@ -220,12 +239,13 @@ class _Reading:
         size = isinstance(n.b, Cast) and isinstance(n.b.a, Size) and n.b.a.dim == count
         return Binary("div", total, build.cast(self.count, total.dtype), n.type) if literal or size else None
 
-    def _output(self, epilogue: Compute, strides: tuple[Dim, ...], final: Expr) -> RowOutput:
-        per_row = not any(a.operand is self.last.result for a in accesses(epilogue.value))
+    def _output(self, epilogue: Compute, strides: tuple[Dim, ...], final: Expr | None) -> RowOutput:
+        result = None if self.last is None else self.last.result
+        per_row = not any(a.operand is result for a in accesses(epilogue.value))
         indices = self.outer if per_row else self.indices
 
         def replacement(access: Access) -> Expr | None:
-            return final if access.operand is self.last.result else self.variables.get(access.operand)
+            return final if access.operand is result else self.variables.get(access.operand)
 
         bound = substitute(epilogue.value, dict(zip(epilogue.axes, indices, strict=True)))
         return RowOutput(epilogue.result, strides, tuple(indices), replace_accesses(bound, replacement), per_row)
