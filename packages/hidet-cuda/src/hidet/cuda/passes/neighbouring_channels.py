@@ -37,7 +37,7 @@ class NeighbouringChannels:
         types = {value: place.type for value, place in places(graph).items()}
         made: dict[tuple[Value, int], Value] = {}
         for node in graph.nodes:
-            if node.op.name != "conv" or not _is_product(node):
+            if node.op.name != "conv" or not is_product(node):
                 rewriter.keep(node)
                 continue
             inputs = list(node.inputs)
@@ -58,7 +58,7 @@ class NeighbouringChannels:
         return rewriter.finish()
 
 
-def _is_product(node: Node) -> bool:
+def is_product(node: Node) -> bool:
     """Whether a group has channels enough to be multiplied as a matrix."""
     weight = node.inputs[1]
     assert weight is not None

@@ -6,27 +6,25 @@ threads that each fold a part and then exchange what they have, in the same orde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Compute, Operand
 from hidet.cuda.passes.block_launches import decode_item
-from hidet.dtypes import DType
+from hidet.cuda.schedules.exchange import WARP, fold_lanes, fold_warps
 from hidet.ir import build
 from hidet.ir.expr import Expr, Reduce, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Launch, Stmt, Store
-from hidet.ir.types import BufferType
+from hidet.ir.stmt import Declare, For, If, Launch, Stmt
 from hidet.ir.visit import accesses, has_reduce, walk
 from hidet.schedule.affine import affine_offset, as_dim
 from hidet.schedule.fallback import FallbackRule, Items, NestBuilder
-from hidet.schedule.lowering import KernelScope, Lowering, folded
+from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.rule import Match, Params, Program
 from hidet.schedule.task import Task
 from hidet.target import Target
 
-_WARP = 32
 _BLOCK = 256
 _THREADS = 128
 _LEAST = 32
@@ -69,7 +67,7 @@ def lanes_for(task: Task, stage: Compute) -> int:
     if longest >= _LONG and results < _FEW:
         return _BLOCK if longest < _HUGE else 4 * _BLOCK
     is_along = any(_is_contiguous(task, node) for node in reductions)
-    return _WARP if is_along or results < _MANY else 1
+    return WARP if is_along or results < _MANY else 1
 
 
 def _likely(sizes: Sequence[dims.Dim | None]) -> int:
@@ -182,48 +180,5 @@ class _SharedFold(Lowering):
                 total = total * extent
             inner = build.seq([*decode_item(node.axes, node.extents, place), body])
             loop = For(place, self.lane, total - self.lane, inner, step=self.lanes)
-        return [loop, *_exchange(node, accumulators), *(_across(node, accumulators, self.lanes, self.lane))]
-
-
-def _exchange(node: Reduce, accumulators: Sequence[Var]) -> Iterator[Stmt]:
-    """Fold over the lanes of a warp; all of them have the result."""
-    distance = _WARP // 2
-    while distance:
-        others = [Var(f"other{n}", var.dtype) for n, var in enumerate(accumulators)]
-        for other, var in zip(others, accumulators, strict=True):
-            yield Declare(other, _moved(var, distance))
-        yield from folded(node, accumulators, others)
-        distance //= 2
-
-
-def _moved(value: Expr, distance: int) -> Expr:
-    """The value of the lane whose number differs by `distance`."""
-    carrier = _carrier(value.dtype)
-    moved = intrinsic_call("cuda.shuffle_xor", 0xFFFFFFFF, build.cast(value, carrier), distance, _WARP)
-    return build.cast(moved, value.dtype)
-
-
-def _carrier(dtype: DType) -> DType:
-    """The type in which a value is exchanged: words, for integers below them and bools."""
-    return dtypes.i32 if dtype.bits < 32 and not dtype.is_float else dtype
-
-
-def _across(node: Reduce, accumulators: Sequence[Var], lanes: int, lane: Var) -> Iterator[Stmt]:
-    """Fold over the warps of a block, through shared memory, in the order of the warps."""
-    if lanes == _WARP:
-        return
-    warps = lanes // _WARP
-    tiles = [
-        Var(f"parts{n}", BufferType(var.dtype, (build.index(warps),), space="shared"))
-        for n, var in enumerate(accumulators)
-    ]
-    for tile in tiles:
-        yield Declare(tile)
-    stores = [Store(tile, (lane // _WARP,), var) for tile, var in zip(tiles, accumulators, strict=True)]
-    yield If(build.equal(lane % _WARP, 0), build.seq(stores))
-    yield Evaluate(intrinsic_call("cuda.syncthreads"))
-    for tile, var in zip(tiles, accumulators, strict=True):
-        yield Assign(var, build.load(tile, 0))
-    for warp in range(1, warps):
-        yield from folded(node, accumulators, [build.load(tile, warp) for tile in tiles])
-    yield Evaluate(intrinsic_call("cuda.syncthreads"))
+        within = fold_lanes(node.combiner, accumulators, WARP)
+        return [loop, *within, *fold_warps(node.combiner, accumulators, self.lanes // WARP, self.lane)]

@@ -1,0 +1,69 @@
+"""Folding what several threads have: in a warp by shuffles, in a block through shared memory; always in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hidet import dtypes
+from hidet.compute.definition import Combiner
+from hidet.dtypes import DType
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.stmt import Assign, Declare, Evaluate, If, Stmt, Store
+from hidet.ir.types import BufferType
+from hidet.schedule.lowering import folded
+
+WARP = 32
+
+
+def fold_lanes(combiner: Combiner, accumulators: Sequence[Var], lanes: int) -> Iterator[Stmt]:
+    """Fold over neighbouring `lanes` threads of a warp, a power of two; all of them have the result."""
+    distance = lanes // 2
+    while distance:
+        others = [Var(f"other{n}", var.dtype) for n, var in enumerate(accumulators)]
+        for other, var in zip(others, accumulators, strict=True):
+            yield Declare(other, _moved(var, distance))
+        yield from folded(combiner, accumulators, others)
+        distance //= 2
+
+
+def fold_warps(combiner: Combiner, accumulators: Sequence[Var], warps: int, thread: Expr) -> Iterator[Stmt]:
+    """Fold over the warps of a block, whose lanes agree already; all threads have the result.
+
+    thread: its number in the block. Memory is written once, so that a kernel may do this for one item alone.
+    """
+    if warps == 1:
+        return
+    tiles = [shared(f"parts{n}", var.dtype, warps) for n, var in enumerate(accumulators)]
+    for tile in tiles:
+        yield Declare(tile)
+    stores = [Store(tile, (thread // WARP,), var) for tile, var in zip(tiles, accumulators, strict=True)]
+    yield If(build.equal(thread % WARP, 0), build.seq(stores))
+    yield barrier()
+    for tile, var in zip(tiles, accumulators, strict=True):
+        yield Assign(var, build.load(tile, 0))
+    for warp in range(1, warps):
+        yield from folded(combiner, accumulators, [build.load(tile, warp) for tile in tiles])
+
+
+def shared(name: str, dtype: DType, count: int) -> Var:
+    """An array of a block."""
+    return Var(name, BufferType(dtype, (build.index(count),), space="shared"))
+
+
+def barrier() -> Stmt:
+    """All threads of a block wait for each other."""
+    return Evaluate(intrinsic_call("cuda.syncthreads"))
+
+
+def _moved(value: Expr, distance: int) -> Expr:
+    """The value of the lane whose number differs by `distance`."""
+    carrier = _carrier(value.dtype)
+    moved = intrinsic_call("cuda.shuffle_xor", 0xFFFFFFFF, build.cast(value, carrier), distance, WARP)
+    return build.cast(moved, value.dtype)
+
+
+def _carrier(dtype: DType) -> DType:
+    """The type in which a value is exchanged: words, for integers below them and bools."""
+    return dtypes.i32 if dtype.bits < 32 and not dtype.is_float else dtype

@@ -1,0 +1,108 @@
+"""Element-wise chains, windows and filters of few channels: every element from its own inputs, by one thread.
+
+A thread computes neighbours along the axis on which the result is contiguous, with accesses of 16 bytes. A program has
+two kernels: one for addresses that are multiples of 16 bytes, and a plain one of an element a thread. Which one runs is
+decided when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from hidet.compute.definition import Compute
+from hidet.cuda.schedules.point_kernel import launch_points
+from hidet.cuda.schedules.point_layout import Points, points_of
+from hidet.cuda.schedules.program import ProgramBuilder
+from hidet.cuda.schedules.transpose import launch_turned, turned_of
+from hidet.ir.expr import Reduce
+from hidet.ir.visit import walk
+from hidet.schedule.affine import as_dim
+from hidet.schedule.cost import element_count, extent_estimate
+from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.task import Task
+from hidet.target import Target
+
+_LARGE_WINDOW = 64
+"""Elements of a window from which a thread is too slow for it, unless there are many windows."""
+_MANY = 1 << 16
+
+
+class PointRule:
+    """What these rules have in common."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """None where an anchor's definition has other stages than `Compute`, and for updates in place."""
+        if task.in_place:
+            return None
+        if task.anchor is not None and not all(isinstance(stage, Compute) for stage in task.definition.stages):
+            return None
+        return Match(task, tuple(points_of(task, number) for number in range(len(task.outputs))))
+
+    def space(self, match: Match, target: Target) -> SearchSpace:
+        """Nothing to tune."""
+        return SearchSpace()
+
+    def default(self, match: Match, target: Target) -> Params:
+        """No parameters."""
+        return {}
+
+    def build(self, match: Match, params: Params, target: Target) -> Program:
+        """For each output a kernel of 16 bytes and one of an element a thread."""
+        outputs: Sequence[Points] = match.data
+        builder = ProgramBuilder(match.task)
+        for points in outputs:
+            launch_points(builder, match.task, points)
+        return builder.program()
+
+
+class ElementwiseRule(PointRule):
+    """Schedules tasks without an anchor; those whose tensors lie in different orders through tiles."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """None for tasks with an anchor."""
+        return None if task.anchor is not None else super().match(task, target)
+
+    def build(self, match: Match, params: Params, target: Target) -> Program:
+        """Through a tile, or as other rules do."""
+        turned = [turned_of(match.task, points) for points in match.data]
+        if None in turned:
+            return super().build(match, params, target)
+        builder = ProgramBuilder(match.task)
+        for each in turned:
+            assert each is not None
+            launch_turned(builder, match.task, each)
+        return builder.program()
+
+
+class WindowRule(PointRule):
+    """Schedules pooling of any kind and rank, of windows that a thread can go through."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """None for few large windows."""
+        sizes = [
+            _size(node) for stage in task.definition.stages if isinstance(stage, Compute) for node in _folds(stage)
+        ]
+        few = element_count(task.outputs[0].type.shape) < _MANY
+        if few and max(sizes, default=1) > _LARGE_WINDOW:
+            return None
+        return super().match(task, target)
+
+
+class GroupedConvRule(PointRule):
+    """Schedules convolutions in groups: depthwise ones, and what is too narrow for matrix units."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """None for one group."""
+        assert task.anchor is not None
+        return super().match(task, target) if task.anchor.attrs["groups"] != 1 else None
+
+
+def _folds(stage: Compute) -> list[Reduce]:
+    return [node for node in walk(stage.value) if isinstance(node, Reduce)]
+
+
+def _size(node: Reduce) -> int:
+    """About how many elements are folded."""
+    sizes = [as_dim(extent) for extent in node.extents]
+    return prod(1 if size is None else extent_estimate(size) for size in sizes)

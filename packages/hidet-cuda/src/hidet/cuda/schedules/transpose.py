@@ -1,0 +1,189 @@
+"""Results that lie in another order than what they are made of: tiles turned in shared memory.
+
+for what this block reads along one axis: into the tile        neighbours in the operand
+wait for each other
+for what it writes along the other axis: from the tile         neighbours in the result
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hidet import dims, dtypes
+from hidet.cuda.schedules.exchange import barrier, shared
+from hidet.cuda.schedules.lanes import is_aligned, paths, replaced, step_along
+from hidet.cuda.schedules.point_kernel import PointMemory, are_aligned, digits, store_lanes, word_for
+from hidet.cuda.schedules.point_layout import Points
+from hidet.cuda.schedules.program import ProgramBuilder
+from hidet.ir import build
+from hidet.ir.expr import Access, Expr, Reduce, Var
+from hidet.ir.func import Function
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.stmt import Declare, For, If, Launch, Stmt, Store
+from hidet.ir.visit import accesses
+from hidet.schedule.cost import element_count, extent_estimate
+from hidet.schedule.task import Task
+
+_WARP = 32
+_ROWS = 8
+"""Warps of a block."""
+_WORD = 4
+"""Bytes that a thread moves at once: banks of shared memory are as wide."""
+_LEAST = 16
+"""Extents below which most of a tile would be empty."""
+_MOST = 4
+"""Tensors that are turned at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turned:
+    """Elements whose operands `reads` are neighbours along `axis`, while the result's are along its last group."""
+
+    points: Points
+    axis: Var
+    reads: tuple[Access, ...]
+    lanes: int
+
+
+def turned_of(task: Task, points: Points) -> Turned | None:
+    """None where nothing large lies in another order, or where it lies irregularly."""
+    if len(points.axes) < 2 or any(isinstance(node, Reduce) for node in paths([points.value])):
+        return None
+    strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
+    last, count = points.axes[-1], element_count(points.output.type.shape)
+    if step_along(points.epilogue.axes, points.output.type.element_strides, last, 1) != 1:
+        return None
+    found: dict[Var, list[Access]] = {}
+    for access, reached in paths([points.value]).items():
+        assert isinstance(access, Access)
+        own = strides[access.operand]
+        is_large = element_count(access.operand.shape) * 2 > count
+        if not is_large or step_along(access.indices, own, last, 1) in (0, 1):
+            continue
+        across = [axis for axis in points.axes[:-1] if step_along(access.indices, own, axis, 1) == 1]
+        if not across or () not in reached or any(accesses(index) for index in access.indices):
+            return None
+        found.setdefault(across[0], []).append(access)
+    if len(found) != 1:
+        return None
+    ((axis, reads),) = found.items()
+    extents = dict(zip(points.axes, points.extents, strict=True))
+    if len(reads) > _MOST or min(extent_estimate(extents[axis]), extent_estimate(extents[last])) < _LEAST:
+        return None
+    return Turned(points, axis, tuple(reads), _lanes(task, points, axis, reads))
+
+
+def _lanes(task: Task, points: Points, axis: Var, reads: Sequence[Access]) -> int:
+    """Neighbours that make a word, where rows of all tensors are made of whole words; else 1."""
+    strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
+    sizes = {points.output.type.dtype.nbytes, *(access.operand.dtype.nbytes for access in reads)}
+    if len(sizes) != 1 or points.output.type.dtype.nbytes >= _WORD:
+        return 1
+    extents = dict(zip(points.axes, points.extents, strict=True))
+    last = points.axes[-1]
+    own = [
+        (index, stride) for index, stride in zip(points.epilogue.axes, points.output.type.element_strides, strict=True)
+    ]
+    counted = [(index, stride) for index, stride in own if index in points.axes]
+    is_even = (
+        dims.divisibility(extents[axis]) % 2 == 0
+        and dims.divisibility(extents[last]) % 2 == 0
+        and is_aligned([index for index, _ in counted], [stride for _, stride in counted], last, 2)
+        and all(is_aligned(access.indices, strides[access.operand], axis, 2) for access in reads)
+    )
+    return 2 if is_even else 1
+
+
+def launch_turned(builder: ProgramBuilder, task: Task, turned: Turned) -> None:
+    """Compute an output: words at once if every address is a multiple of 16 bytes, element by element otherwise."""
+    fast = _TileKernel(builder, task, turned).launch()
+    if turned.lanes == 1:
+        builder.run(fast)
+        return
+    slow = _TileKernel(builder, task, replace(turned, lanes=1)).launch()
+    operands = dict.fromkeys(access.operand for access in turned.reads)
+    aligned = are_aligned([builder.pointers[o] for o in (*operands, turned.points.epilogue.result)])
+    builder.run(If(aligned, fast, slow))
+
+
+class _TileKernel:
+    def __init__(self, builder: ProgramBuilder, task: Task, turned: Turned) -> None:
+        self.builder, self.turned, self.points = builder, turned, turned.points
+        self.memory = PointMemory(builder, task, turned.points)
+        self.lanes, self.side = turned.lanes, _WARP * turned.lanes
+        # Rows of an odd number of words: neighbours along either axis lie in different banks.
+        self.row = self.side + self.lanes
+        self.axis, self.last = turned.axis, turned.points.axes[-1]
+        self.tiles = [shared(f"tile{n}", access.dtype, self.side * self.row) for n, access in enumerate(turned.reads)]
+        self.column, self.warp = build.size_var("column"), build.size_var("warp")
+        self.starts = {axis: build.size_var(f"{axis.name}_start") for axis in (self.axis, self.last)}
+        scope = self.memory.scope
+        extents = zip(self.points.axes, self.points.extents, strict=True)
+        self.extents = {axis: scope.size(extent, "extent") for axis, extent in extents}
+
+    def launch(self) -> Launch:
+        """The kernel, and its launch."""
+        points, scope = self.points, self.memory.scope
+        others = [axis for axis in points.axes if axis not in (self.axis, self.last)]
+        sizes = dict(zip(points.axes, points.extents, strict=True))
+        counts = [
+            *(sizes[axis] for axis in others),
+            *(dims.ceildiv(sizes[axis], self.side) for axis in (self.axis, self.last)),
+        ]
+        numbers = [build.size_var("row_tile"), build.size_var("column_tile")]
+        word = word_for(dims.product(counts))
+        block = Var("block", word)
+        thread = build.size_var("thread")
+        stmts: list[Stmt] = [
+            Declare(block, build.cast(intrinsic_call("cuda.block_idx.x"), word)),
+            *digits(block, [scope.size(count, "count") for count in counts], [*others, *numbers]),
+            *(
+                Declare(self.starts[axis], number * self.side)
+                for axis, number in zip((self.axis, self.last), numbers, strict=True)
+            ),
+            Declare(thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
+            Declare(self.column, (thread % _WARP) * self.lanes),
+            Declare(self.warp, thread // _WARP),
+            *(Declare(tile) for tile in self.tiles),
+            *(self._fill(access, tile) for access, tile in zip(self.turned.reads, self.tiles, strict=True)),
+            barrier(),
+            self._write(),
+        ]
+        function = Function(self.builder.name(), scope.params, build.seq(stmts), kind="kernel")
+        arguments = scope.arguments
+        return self.builder.launch(
+            function, self.memory.outer, arguments, (self.builder.size(dims.product(counts)),), _WARP * _ROWS
+        )
+
+    def _sweep(self, along: Var, across: Var, body: Sequence[Stmt], row: Var) -> Stmt:
+        """Go through the tile, a warp along one axis, the warps across the other; `row` counts the latter."""
+        step = build.size_var("step")
+        inside = build.logical_and(across < self.extents[across], along < self.extents[along])
+        here: list[Stmt] = [
+            Declare(row, self.warp + step * _ROWS),
+            Declare(across, self.starts[across] + row),
+            Declare(along, self.starts[along] + self.column),
+            If(inside, build.seq(body)),
+        ]
+        return For(step, build.index(0), build.index(self.side // _ROWS), build.seq(here), kind="unroll")
+
+    def _fill(self, access: Access, tile: Var) -> Stmt:
+        """Read along the operand's neighbours."""
+        reader, row = self.memory.reader(self.axis, self.lanes), build.size_var("row")
+        reads = reader.read([access], self.axis, self.memory.fixed)
+        place = (self.column + reader.lane) * self.row + row
+        stores = reader.each([Store(tile, (place,), reads.values[0])])
+        return self._sweep(self.axis, self.last, [*reads.declarations, *reads.loads, stores], row)
+
+    def _write(self) -> Stmt:
+        """Compute along the result's neighbours."""
+        reader, row = self.memory.reader(self.last, self.lanes), build.size_var("row")
+        place: Expr = row * self.row + self.column + reader.lane
+        turned: dict[Expr, Var] = {access: Var("turned", access.dtype) for access in self.turned.reads}
+        bindings = dict(self.memory.fixed)
+        for variable, tile in zip(turned.values(), self.tiles, strict=True):
+            bindings[variable] = build.load(tile, place)
+        reads = reader.read([replaced(self.points.value, turned)], self.last, bindings)
+        stores = store_lanes(reader, self.memory.result, self.memory.place(self.last, self.last), reads.values[0])
+        return self._sweep(self.last, self.axis, [*reads.declarations, *reads.loads, *stores], row)

@@ -1,0 +1,167 @@
+"""Chains, windows, depthwise convolutions and transposes, run by the simulator and compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hidet.cache import open_cache
+from hidet.context import CompileContext, Options
+from hidet.cuda.passes.neighbouring_filters import NeighbouringFilters
+from hidet.cuda.schedules import point_layout
+from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, sources_of
+from hidet.graph.interpret import interpret
+from hidet.graph.parser import parse_graph
+from hidet.plugins.host import load_registry
+
+ARCHITECTURES = ["sm_80", "sm_89", "sm_90a"]
+
+
+def graph(given: str, result: str, call: str, *more: str) -> str:
+    return f"graph g({', '.join([f'%x: {given}', *more])}):\n  %0: {result} = {call}\n  return %0\n"
+
+
+@pytest.fixture(params=[1, point_layout._BUSY], ids=["16 bytes a thread", "an element a thread"])
+def busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tensors are computed element by element, to use more of a device; here they are not always."""
+    monkeypatch.setattr(point_layout, "_BUSY", request.param)
+
+
+CHAIN = """
+graph g(%x: f16[130, 130], %y: f16[130, 130], %s: f16[]):
+  %0: f16[130, 130] = add(%x, %y)
+  %1: f16[130, 130] = relu(%0)
+  %2: f16[130, 130] = mul(%1, %s)
+  return %2
+"""
+CHAINS = {
+    "tensors that lie alike": CHAIN,
+    "a row for all rows": graph("f32[7, 12]", "f32[7, 12]", "add(%x, %y)", "%y: f32[12]"),
+    "a column for all columns": graph("f32[7, 12]", "f32[7, 12]", "add(%x, %y)", "%y: f32[7, 1]"),
+    "a number for each channel": graph("f16[2, 8, 3, 4]", "f16[2, 8, 3, 4]", "add(%x, %y)", "%y: f16[8, 1, 1]"),
+    "rows of an odd length": graph("f32[7, 9]", "f32[7, 9]", "add(%x, %y)", "%y: f32[9]"),
+    "two types": graph("f16[6, 16]", "f32[6, 16]", "cast(%x, dtype=f32)"),
+    "concatenated columns": graph("f32[3, 8]", "f32[3, 24]", "concat(%x, %y, axis=1)", "%y: f32[3, 16]"),
+    "concatenated odd columns": graph("f32[3, 5]", "f32[3, 12]", "concat(%x, %y, axis=1)", "%y: f32[3, 7]"),
+    "padding": graph("f32[3, 8]", "f32[5, 12]", 'pad(%x, pads=[[1, 1], [4, 0]], mode="constant", value=0)'),
+    "odd padding": graph("f32[3, 8]", "f32[5, 11]", 'pad(%x, pads=[[1, 1], [1, 2]], mode="constant", value=0)'),
+    "a choice by data": graph("f32[5, 8]", "f32[5, 8]", "where(%m, %x, %y)", "%m: bool[5, 8]", "%y: f32[5, 8]"),
+    "one element": graph("f32[]", "f32[]", "exp(%x)"),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.usefixtures("busy")
+def test_chains_are_right(name: str) -> None:
+    assert_right(CHAINS[name], "cuda.elementwise", 2e-3)
+
+
+@pytest.mark.usefixtures("busy")
+def test_rows_that_positions_name_are_right() -> None:
+    text = graph("f32[9, 16]", "f32[3, 16]", "embedding(%x, %i)", "%i: i64[3]")
+    assert_right(text, "cuda.elementwise", 0, {"i": np.array([8, 0, 3])})
+
+
+def test_large_chains_read_and_write_16_bytes() -> None:
+    wide, narrow = sources_of(CHAIN.replace("130", "1300"))
+    assert "*(Lanes<f16, 8>*)" in wide
+    assert "Lanes" not in narrow
+
+
+LAST = "f16[1, 16, 7, 7]{784, 1, 112, 16}"
+HALF = "f16[1, 16, 4, 4]{256, 1, 64, 16}"
+POOL = "kernel=[3, 3], stride=[2, 2], padding=[1, 1], ceil_mode=False"
+WINDOWS = {
+    "maxima of neighbouring channels": graph(LAST, HALF, f"max_pool(%x, dilation=[1, 1], {POOL})"),
+    "maxima of an image": graph("f32[1, 3, 7, 7]", "f32[1, 3, 4, 4]", f"max_pool(%x, dilation=[1, 1], {POOL})"),
+    "averages": graph(LAST, HALF, f"avg_pool(%x, {POOL}, count_include_pad=False, divisor_override=None)"),
+    "adaptive averages": graph("f32[1, 8, 7, 7]", "f32[1, 8, 3, 3]", "adaptive_avg_pool(%x, size=[3, 3])"),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.usefixtures("busy")
+def test_windows_are_right(name: str) -> None:
+    assert_right(WINDOWS[name], "cuda.pool", 4e-3)
+
+
+@pytest.mark.usefixtures("busy")
+def test_maxima_and_their_places_are_right() -> None:
+    text = f"""
+    graph g(%x: f32[1, 3, 7, 7]):
+      %0: f32[1, 3, 4, 4], %1: i64[1, 3, 4, 4] = max_pool_with_indices(%x, dilation=[1, 1], {POOL})
+      return %0, %1
+    """
+    assert_right(text, "cuda.pool", 0)
+
+
+SAME = "stride=[1, 1], padding=[1, 1], dilation=[1, 1]"
+CONVOLUTIONS = {
+    "filters as they come": graph(
+        LAST, LAST, f"conv(%x, %w, %b, {SAME}, groups=16)", "%w: f16[16, 1, 3, 3]", "%b: f16[16]"
+    ),
+    "filters that are neighbours": graph(
+        LAST, LAST, f"conv(%x, %w, {SAME}, groups=16)", "%w: f16[16, 1, 3, 3]{1, 1, 48, 16}"
+    ),
+    "every second pixel": graph(
+        LAST, HALF, f"conv(%x, %w, {SAME.replace('1, 1', '2, 2', 1)}, groups=16)", "%w: f16[16, 1, 3, 3]{1, 1, 48, 16}"
+    ),
+    "two channels a filter": graph(
+        "f32[1, 8, 5, 5]", "f32[1, 16, 5, 5]", f"conv(%x, %w, {SAME}, groups=4)", "%w: f32[16, 2, 3, 3]"
+    ),
+    "along a line": graph(
+        "f32[2, 6, 9]",
+        "f32[2, 6, 7]",
+        "conv(%x, %w, stride=[1], padding=[0], dilation=[1], groups=6)",
+        "%w: f32[6, 1, 3]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.usefixtures("busy")
+def test_convolutions_in_groups_are_right(name: str) -> None:
+    assert_right(CONVOLUTIONS[name], "cuda.depthwise", 1e-2 if "f16" in CONVOLUTIONS[name] else 1e-4)
+
+
+def test_weights_of_depthwise_convolutions_get_neighbouring_filters() -> None:
+    text = CONVOLUTIONS["filters as they come"]
+    registry = load_registry()
+    ctx = CompileContext(
+        target=CudaTarget("sm_80"), registry=registry, options=Options(), cache=open_cache(enabled=False)
+    )
+    graph = parse_graph(text, registry.operators)
+    changed = NeighbouringFilters().run(graph, ctx)
+    copy, conv = changed.nodes
+    assert conv.inputs[1] is copy.outputs[0]
+    assert copy.outputs[0].tensor.element_strides == (1, 144, 48, 16)
+    inputs = [np.random.default_rng(n).standard_normal(v.tensor.shape) for n, v in enumerate(graph.inputs)]
+    halves = [array.astype(np.float16) for array in inputs]
+    np.testing.assert_array_equal(interpret(changed, halves)[0], interpret(graph, halves)[0])
+    assert NeighbouringFilters().run(changed, ctx) is changed
+
+
+TURNED = {
+    "of words": graph("f32[35, 40]{1, 35}", "f32[35, 40]", "add(%x, %y)", "%y: f32[35, 40]"),
+    "of halves": graph("f16[34, 70]{1, 34}", "f16[34, 70]", "copy(%x)"),
+    "of odd rows": graph("f16[33, 71]{1, 33}", "f16[33, 71]", "copy(%x)"),
+    "of bytes": graph("i8[34, 70]{1, 34}", "i8[34, 70]", "copy(%x)"),
+    "of images": graph("f16[2, 18, 6, 6]", "f16[2, 18, 6, 6]{648, 1, 108, 18}", "add(%x, %y)", "%y: f16[18, 1, 1]"),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_transposes_are_right_and_turn_tiles_in_shared_memory(name: str) -> None:
+    assert_right(TURNED[name], "cuda.elementwise", 2e-3)
+    assert all("__shared__" in source for source in sources_of(TURNED[name]))
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_kernels_compile_without_spills(arch: str) -> None:
+    big = "f16[8, 96, 112, 112]{1204224, 1, 10752, 96}"
+    filters = "%w: f16[96, 1, 3, 3]{1, 1, 288, 96}"
+    assert_compiles(graph(big, big, f"conv(%x, %w, {SAME}, groups=96)", filters), arch)
+    assert_compiles(graph(big, big, f"max_pool(%x, dilation=[1, 1], {POOL.replace('2, 2', '1, 1')})"), arch)
+    assert_compiles(graph("f16[4096, 4096]{1, 4096}", "f16[4096, 4096]", "copy(%x)"), arch)
+    assert_compiles(CHAIN.replace("130", "4096"), arch)
