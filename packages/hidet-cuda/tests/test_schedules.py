@@ -117,42 +117,22 @@ def test_products_compile_without_spills(name) -> None:
             compiles(text.format(m=m, n=4096, k=1024), name, name)
 
 
-FOLDS = {
-    "softmax": ("f32[3, 70]", "f32[3, 70]", "softmax(%x, axis=-1)"),
-    "sum of a column": ("f32[70, 3]", "f32[3]", "sum(%x, axes=[0], keepdim=False)"),
-    "several axes": ("f32[2, 9, 11]", "f32[2]", "sum(%x, axes=[1, 2], keepdim=False)"),
-    "long": ("f32[2, 5000]", "f32[2]", "sum(%x, axes=[1], keepdim=False)"),
-    "maximum": ("f16[5, 64]", "f16[5]", "amax(%x, axes=[1], keepdim=False)"),
-    "place of the maximum": ("f32[5, 64]", "i64[5]", "argmax(%x, axes=[1], keepdim=False)"),
-    "variance": ("f32[5, 100]", "f32[5]", "var(%x, axes=[1], keepdim=False, correction=1)"),
-}
-
-
-@pytest.mark.parametrize("name", FOLDS)
-def test_folds_are_right(name) -> None:
-    given, result, call = FOLDS[name]
-    text = f"""
-    graph g(%x: {given}):
-      %0: {result} = {call}
-      return %0
-    """
-    runs_right(text, "cuda.fold", 1e-3 if "f16" in given else 1e-5)
-
-
-NORM = """
-graph g(%x: f16[6, 96], %w: f16[96], %b: f16[96]):
-  %0: f16[6, 96] = layer_norm(%x, %w, %b, eps=1e-05)
+PLACE = """
+graph g(%x: f32[5, 64]):
+  %0: i64[5] = argmax(%x, axes=[1], keepdim=False)
   return %0
 """
+
+
+def test_places_of_maxima_are_right() -> None:
+    runs_right(PLACE, "cuda.fold", 0)
+
+
 VECTOR = """
 graph g(%x: f32[1, 200], %w: f32[7, 200], %b: f32[7]):
   %0: f32[1, 7] = linear(%x, %w, %b)
   return %0
 """
-
-
-def test_norms_are_right() -> None:
-    runs_right(NORM, "cuda.fold", 4e-3)
 
 
 def test_products_with_one_row_are_right() -> None:
@@ -161,7 +141,7 @@ def test_products_with_one_row_are_right() -> None:
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
 def test_folds_compile_without_spills(name) -> None:
-    compiles(NORM, name, name)
+    compiles(PLACE, name, name)
     compiles(VECTOR, name, name)
 
 
@@ -198,24 +178,3 @@ def test_products_of_singles_compile_without_spills() -> None:
 
 def test_convolutions_with_filters_of_one_pixel_are_products() -> None:
     runs_right(PIXELS, "cuda.matmul", 8e-3)
-
-
-CHAIN = """
-graph g(%x: f16[130, 130], %y: f16[130, 130], %s: f16[]):
-  %0: f16[130, 130] = add(%x, %y)
-  %1: f16[130, 130] = relu(%0)
-  %2: f16[130, 130] = mul(%1, %s)
-  return %2
-"""
-
-
-def test_chains_are_right_to_the_last_element() -> None:
-    runs_right(CHAIN, "cuda.elementwise", 2e-3)
-
-
-def test_chains_read_and_write_16_bytes() -> None:
-    (step,) = tasks(CHAIN)
-    wide, narrow = CudaTarget("sm_80").sources(step.program.module)
-    assert "*(Lanes<f16, 8>*)" in wide.text
-    assert "Lanes" not in narrow.text
-    compiles(CHAIN, "sm_80", "sm_80")

@@ -83,6 +83,21 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="element-wise chains and index formulas, 16 bytes a thread and access",
         ),
         ScheduleSpec(
+            name="cuda.rows",
+            ops=(
+                *("sum", "prod", "mean", "amax", "amin", "any", "all", "count_nonzero", "norm", "logsumexp"),
+                *("var", "std", "var_mean", "std_mean", "adaptive_avg_pool"),
+                *("softmax", "log_softmax", "layer_norm", "layer_norm_with_statistics", "rms_norm", "instance_norm"),
+                *("group_norm", "group_norm_with_statistics", "l2_normalize"),
+            ),
+            targets=("cuda",),
+            load="hidet.cuda.schedules.row_rule:RowRule",
+            prologue="load",
+            epilogue="element-wise",
+            priority=5,
+            doc="statistics of rows and what is element-wise in them: a row is read once",
+        ),
+        ScheduleSpec(
             name="cuda.pool",
             ops=(
                 *("max_pool", "max_pool_with_indices", "avg_pool", "lp_pool"),

@@ -1,0 +1,305 @@
+"""The kernel of a row program: a row is read once, its statistics are folded, its results written.
+
+    for what this thread reads of its row: into registers
+    for every statistic: fold what the thread has, then over the threads that share the row
+    for what this thread has of its row: results
+
+Rows that do not fit the registers are read again for every statistic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from hidet import dims, dtypes
+from hidet.compute.definition import Combiner, Operand
+from hidet.cuda.schedules.exchange import WARP, barrier, fold_lanes, fold_warps, shared
+from hidet.cuda.schedules.lanes import LaneReader, Reads, registers
+from hidet.cuda.schedules.point_kernel import digits, store_lanes, word_for
+from hidet.cuda.schedules.program import ProgramBuilder
+from hidet.cuda.schedules.row_layout import RowLayout, Strides, expressions, program_axes
+from hidet.ir import build
+from hidet.ir.expr import Expr, Unary, Var
+from hidet.ir.func import Function
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
+from hidet.ir.visit import accesses, walk
+from hidet.schedule.lowering import KernelScope, Lowering
+from hidet.schedule.rows import RowOutput, Statistic
+
+_BLOCK = 128
+"""Threads of a block whose warps work on rows of their own."""
+_SIDE = 32
+_EXPENSIVE = frozenset({"exp", "log", "erf", "tanh", "sin", "cos", "sqrt", "rsqrt"})
+
+
+def launch_rows(
+    builder: ProgramBuilder, layout: RowLayout, strides: Strides, pointers: Mapping[Operand, Expr]
+) -> Launch:
+    """The kernel of a layout, and its launch. strides: of the operands that are read; pointers: where all lie."""
+    return _RowKernel(builder, layout, strides, pointers).launch()
+
+
+class _RowKernel:
+    def __init__(
+        self, builder: ProgramBuilder, layout: RowLayout, strides: Strides, memory: Mapping[Operand, Expr]
+    ) -> None:
+        self.builder, self.layout, self.program = builder, layout, layout.program
+        self.scope = KernelScope()
+        self.lowering = Lowering(self.scope, {})
+        read = dict.fromkeys(access.operand for value in expressions(self.program) for access in accesses(value))
+        pointers = {operand: self.scope.pointer(operand.name, operand.dtype) for operand in read}
+        for operand, pointer in pointers.items():
+            self.lowering.buffer(operand, pointer, strides[operand])
+        self.results = {o.result: self.scope.pointer(o.result.name, o.result.dtype) for o in self.program.outputs}
+        self.outer = [memory[operand] for operand in (*pointers, *self.results)]
+        self.reader = LaneReader(self.lowering, strides, program_axes(self.program), layout.axis, layout.lanes)
+        self.places = {
+            output: [self.scope.size(stride, "stride") for stride in output.strides] for output in self.program.outputs
+        }
+        self.width = layout.lanes if layout.is_side_by_side else 1
+        self.lane = self.reader.lane if layout.is_side_by_side else build.index(0)
+        self.member, self.team = build.size_var("member"), build.size_var("team")
+        self.is_mine: Expr = build.logical_and()
+        self.first, self.copy = build.size_var("first"), build.size_var("copy")
+        self.reads = self.scope.size(layout.reads, "reads")
+        self.inner_extents = [self.scope.size(extent, "inner") for extent in layout.inner_extents]
+        self.bindings: dict[Var, Expr] = {
+            self.program.count: self.scope.size(dims.product(layout.inner_extents), "count")
+        }
+        self.is_exact = layout.copies > 0 and dims.prove_equal(layout.reads, layout.most) is True
+
+    def launch(self) -> Launch:
+        """The kernel, and its launch."""
+        layout = self.layout
+        # Warps that share a row meet in memory of the block, which then has no other row.
+        own = layout.threads if layout.threads > WARP else _BLOCK
+        threads = layout.threads * _SIDE if layout.is_side_by_side else own
+        teams = threads // layout.threads
+        head = self._find_row(threads, teams)
+        stmts = [*head, *self._element(), *self._statistics(), *self._results()]
+        function = Function(self.builder.name(), self.scope.params, build.seq(stmts), kind="kernel")
+        blocks = (self.builder.size(layout.items) + (teams - 1)) // teams
+        return self.builder.launch(function, self.outer, self.scope.arguments, (blocks,), threads)
+
+    def _find_row(self, threads: int, teams: int) -> list[Stmt]:
+        """Which row this thread works on, and as which of its threads.
+
+        Where rows share a block, threads behind the last row work on that one, too, and write nothing.
+        """
+        layout, thread, item = self.layout, build.size_var("thread"), build.size_var("item")
+        block, own = (build.cast(intrinsic_call(f"cuda.{name}.x"), dtypes.i64) for name in ("block_idx", "thread_idx"))
+        by_side = layout.is_side_by_side
+        if teams > 1:
+            self.is_mine = Var("is_mine", dtypes.boolean)
+        items = self.scope.size(layout.items, "items")
+        axes = [*layout.outer]
+        extents = [self.scope.size(extent, "outer") for extent in layout.outer_extents]
+        if by_side and layout.lanes > 1:
+            axes[-1] = build.size_var("group")
+            extents[-1] = self.scope.size(dims.floordiv(layout.outer_extents[-1], layout.lanes), "groups")
+        word = word_for(layout.items)
+        number = Var("number", word)
+        stmts: list[Stmt] = [
+            Declare(thread, own),
+            Declare(self.member, thread // teams if by_side else thread % layout.threads),
+            Declare(self.team, thread % teams if by_side else thread // layout.threads),
+            Declare(item, block * teams + self.team if teams > 1 else block),
+            Declare(number, build.cast(build.minimum(item, items - 1) if teams > 1 else item, word)),
+            *digits(number, extents, axes),
+        ]
+        if isinstance(self.is_mine, Var):
+            stmts.append(Declare(self.is_mine, item < items))
+        if by_side and layout.lanes > 1:
+            stmts.append(Declare(self.first, axes[-1] * layout.lanes))
+        elif by_side:
+            self.first = layout.outer[-1]
+        return stmts
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def _element(self) -> list[Stmt]:
+        """Read the row into registers, if it stays there."""
+        layout, program = self.layout, self.program
+        kept = layout.copies > 0
+        self.element_reads = self.reader.read(
+            [program.element], self.first, self.bindings, layout.copies if kept else 1, self.copy if kept else None
+        )
+        self.element = self.element_reads.values[0]
+        stmts = list(self.element_reads.declarations)
+        self.held: Var | None = None
+        if kept:
+            stmts.append(self._sweep(lambda: self.element_reads.loads))
+            stores_one = any(statistic.stored for statistic in program.statistics)
+            if stores_one or any(isinstance(n, Unary) and n.op in _EXPENSIVE for n in walk(program.element)):
+                self.held = registers("held", program.dtype, layout.copies * layout.lanes)
+                stmts.append(Declare(self.held))
+            if self.held is not None and not stores_one:
+                stmts.append(self._sweep(lambda: [self.reader.each([self._keep(self.element)])]))
+                self.element = self._kept()
+        return stmts
+
+    def _keep(self, value: Expr) -> Stmt:
+        assert self.held is not None
+        return Store(self.held, (self.copy * self.layout.lanes + self.reader.lane,), value)
+
+    def _kept(self) -> Expr:
+        assert self.held is not None
+        return build.load(self.held, self.copy * self.layout.lanes + self.reader.lane)
+
+    def _sweep(self, body: Callable[[], Sequence[Stmt]], again: bool = False) -> Stmt:
+        """Do something for everything that this thread reads of its row. again: read it first, if it is not kept."""
+        layout = self.layout
+        place = build.size_var("place")
+        position = self.first if not layout.is_side_by_side else None
+        own = body()
+        if layout.copies:
+            inner = build.seq([*self._position(place, position), *own])
+            if not self.is_exact:
+                inner = If(place < self.reads, inner)
+            here = Declare(place, self.copy * layout.threads + self.member)
+            return For(self.copy, build.index(0), build.index(layout.copies), build.seq([here, inner]), kind="unroll")
+        loads = self.element_reads.loads if again else []
+        inner = build.seq([*self._position(place, position), *loads, *own])
+        return For(place, self.member, self.reads - self.member, inner, step=layout.threads)
+
+    def _position(self, place: Var, position: Var | None) -> list[Stmt]:
+        """The axes within the row of read number `place`."""
+        layout = self.layout
+        axes = list(layout.inner)
+        extents = list(self.inner_extents)
+        if position is not None:
+            # The last axis is counted in groups of lanes.
+            axes[-1] = build.size_var("vector")
+            if len(axes) > 1:
+                extents[-1] = self.scope.size(dims.floordiv(layout.inner_extents[-1], layout.lanes), "vectors")
+        if len(axes) == 1:
+            stmts: list[Stmt] = [Declare(axes[0], place)]
+        else:
+            word = word_for(layout.reads)
+            number = Var("number", word)
+            stmts = [Declare(number, build.cast(place, word)), *digits(number, extents, axes)]
+        return [*stmts, Declare(position, axes[-1] * layout.lanes)] if position is not None else stmts
+
+    # --- statistics ----------------------------------------------------------------------------------------------
+
+    def _statistics(self) -> list[Stmt]:
+        stmts: list[Stmt] = []
+        for statistic in self.program.statistics:
+            stmts += self._statistic(statistic)
+            if statistic.stored:
+                self.element = self._kept()
+        return stmts
+
+    def _statistic(self, statistic: Statistic) -> list[Stmt]:
+        """Fold over the row; afterwards every thread has the result."""
+        combiner, dtype = statistic.combiner, statistic.total.dtype
+        totals = registers("total", dtype, self.width)
+        reads = self._read([statistic.value])
+        value = reads.values[0]
+        old = build.load(totals, self.lane)
+
+        def fold() -> list[Stmt]:
+            folded = Var("folded", value.dtype)
+            made: list[Stmt] = [Declare(folded, value)]
+            if statistic.stored:
+                made.append(self._keep(folded))
+            made.append(Store(totals, (self.lane,), combiner.combine([old], [folded])[0]))
+            return [*reads.declarations, *reads.loads, self.reader.each(made)]
+
+        start = Store(totals, (self.lane,), combiner.identity([dtype])[0])
+        stmts: list[Stmt] = [Declare(totals), self._each_row([start]), self._sweep(fold, again=True)]
+        stmts += self._exchange(combiner, totals)
+        result = registers(statistic.variable.name, statistic.variable.dtype, self.width)
+        here = {**self.bindings, statistic.total: build.load(totals, self.lane)}
+        finished = Store(result, (self.lane,), self.lowering.resolve(statistic.finish, self._at_lane(here)))
+        stmts += [Declare(result), self._each_row([finished])]
+        self.bindings[statistic.variable] = build.load(result, self.lane)
+        return stmts
+
+    def _each_row(self, body: Sequence[Stmt]) -> Stmt:
+        """Do something for each of the thread's rows."""
+        return self.reader.each(body) if self.layout.is_side_by_side else build.seq(body)
+
+    def _at_lane(self, bindings: Mapping[Var, Expr]) -> dict[Var, Expr]:
+        """Bindings for the row at the current lane."""
+        if not self.layout.is_side_by_side or self.layout.lanes == 1:
+            return dict(bindings)
+        return {**bindings, self.layout.axis: self.first + self.reader.lane}
+
+    def _read(self, values: Sequence[Expr]) -> Reads:
+        """Values in the element and the statistics so far."""
+        return self.reader.read(values, self.first, {**self.bindings, self.program.held: self.element})
+
+    def _exchange(self, combiner: Combiner, totals: Var) -> list[Stmt]:
+        """Fold over the threads that share a row."""
+        layout = self.layout
+        if layout.threads == 1:
+            return []
+        if not layout.is_side_by_side:
+            whole = Var("whole", totals.dtype)
+            stmts: list[Stmt] = [Declare(whole, build.load(totals, 0))]
+            stmts += fold_lanes(combiner, [whole], min(layout.threads, WARP))
+            stmts += fold_warps(combiner, [whole], max(1, layout.threads // WARP), self.member)
+            return [*stmts, Store(totals, (build.index(0),), whole)]
+        parts = shared("parts", totals.dtype, layout.threads * self.width * _SIDE)
+
+        def place(member: Expr) -> Expr:
+            return (member * self.width + self.lane) * _SIDE + self.team
+
+        other = build.size_var("other")
+        whole = Var("whole", totals.dtype)
+        combined = combiner.combine([whole], [build.load(parts, place(other))])[0]
+        loop = For(other, build.index(1), build.index(layout.threads - 1), Assign(whole, combined))
+        first = Declare(whole, build.load(parts, place(build.index(0))))
+        return [
+            Declare(parts),
+            self._each_row([Store(parts, (place(self.member),), build.load(totals, self.lane))]),
+            barrier(),
+            self._each_row([first, loop, Store(totals, (self.lane,), whole)]),
+        ]
+
+    # --- results -------------------------------------------------------------------------------------------------
+
+    def _results(self) -> list[Stmt]:
+        stmts: list[Stmt] = []
+        elements = [output for output in self.program.outputs if not output.per_row]
+        if elements:
+            stmts.append(self._sweep(lambda: self._write(elements), again=True))
+        rows = [output for output in self.program.outputs if output.per_row]
+        if rows:
+            one = build.logical_and(build.equal(self.member, 0), self.is_mine)
+            stmts.append(If(one, build.seq(self._write_rows(rows))))
+        return stmts
+
+    def _write(self, outputs: Sequence[RowOutput]) -> list[Stmt]:
+        reads = self._read([output.value for output in outputs])
+        stores = self._stores(outputs, reads)
+        written = build.seq(stores)
+        return [
+            *reads.declarations,
+            *reads.loads,
+            If(self.is_mine, written) if isinstance(self.is_mine, Var) else written,
+        ]
+
+    def _write_rows(self, outputs: Sequence[RowOutput]) -> list[Stmt]:
+        if self.layout.is_side_by_side:
+            reads = self._read([output.value for output in outputs])
+            return [*reads.declarations, *reads.loads, *self._stores(outputs, reads)]
+        stmts: list[Stmt] = []
+        for output in outputs:
+            value = self.lowering.resolve(output.value, self.bindings)
+            indices = [self.lowering.resolve(index, {}) for index in output.indices]
+            place = build.flatten(indices, self.places[output])
+            stmts.append(Store(self.results[output.result], (place,), value))
+        return stmts
+
+    def _stores(self, outputs: Sequence[RowOutput], reads: Reads) -> list[Stmt]:
+        """Write the neighbours."""
+        stmts: list[Stmt] = []
+        for output, value in zip(outputs, reads.values, strict=True):
+            at = {self.layout.axis: self.first}
+            indices = [self.lowering.resolve(index, at) for index in output.indices]
+            place = build.flatten(indices, self.places[output])
+            stmts += store_lanes(self.reader, self.results[output.result], place, value)
+        return stmts

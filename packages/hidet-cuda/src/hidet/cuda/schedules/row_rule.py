@@ -1,0 +1,122 @@
+"""Softmax, normalisations and reductions: rows that are read once, in one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from hidet.compute.definition import Operand
+from hidet.cuda.schedules.point_kernel import are_aligned
+from hidet.cuda.schedules.program import ProgramBuilder
+from hidet.cuda.schedules.row_kernel import launch_rows
+from hidet.cuda.schedules.row_layout import RowLayout, Strides, row_layout
+from hidet.cuda.schedules.row_split import split_rows
+from hidet.dims import Dim
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.stmt import If, Stmt
+from hidet.schedule.cost import extent_estimate
+from hidet.schedule.rows import Rework, RowProgram, Statistic, row_program
+from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.task import Task
+from hidet.target import Target
+
+_LEAST_WINDOW = 32
+"""Elements of a window from which several threads share it."""
+
+
+def _softmax(held: Var, statistics: tuple[Statistic, ...], final: Expr) -> tuple[tuple[Statistic, ...], Expr]:
+    """Exponentials are kept and multiplied by the inverse of their sum, which lies between 1 and the row's length."""
+    top, total = statistics
+    total = replace(total, finish=1.0 / total.total, stored=True)
+    return (top, total), build.cast(held * total.variable, final.dtype)
+
+
+_REWORKS: Mapping[str, Rework] = {"softmax": _softmax}
+"""Cheaper forms for rows that stay in registers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Layouts of the same rows: in registers, and for rows that are read again for each statistic."""
+
+    kept: RowLayout
+    again: RowLayout
+    strides: Strides
+
+
+class RowRule:
+    """Schedules anchors that are statistics of rows, alone or followed by an element-wise stage."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """None for other definitions, for small windows, and for results that lie irregularly."""
+        plain = row_program(task)
+        if plain is None or task.in_place:
+            return None
+        if task.op_name == "adaptive_avg_pool" and extent_estimate(plain.row_elements) < _LEAST_WINDOW:
+            return None
+        reworked = row_program(task, _REWORKS.get(task.op_name))
+        strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
+        kept, again = (None if program is None else row_layout(program, strides) for program in (reworked, plain))
+        if kept is None or again is None:
+            return None
+        return Match(task, _Rows(kept, again.rereading(), strides))
+
+    def space(self, match: Match, target: Target) -> SearchSpace:
+        """Nothing to tune yet."""
+        return SearchSpace()
+
+    def default(self, match: Match, target: Target) -> Params:
+        """No parameters."""
+        return {}
+
+    def build(self, match: Match, params: Params, target: Target) -> Program:
+        """One kernel for rows of a known length; two for long rows of few results."""
+        rows: _Rows = match.data
+        builder = ProgramBuilder(match.task)
+        memory: dict[Operand, Expr] = dict(builder.pointers)
+        split = split_rows(rows.kept)
+        if split is None:
+            builder.run(_aligned(builder, rows, memory))
+            return builder.program()
+        between = split.between
+        memory[between] = builder.scratch(between.name, between.dtype, _elements(between))
+        strides = {**rows.strides, between: split.parts.outputs[0].strides}
+        for program in (split.parts, split.whole):
+            builder.run(_aligned(builder, _only(program, strides), memory))
+        return builder.program()
+
+
+def _elements(operand: Operand) -> Dim:
+    total: Dim = 1
+    for extent in operand.shape:
+        total = total * extent
+    return total
+
+
+def _only(program: RowProgram, strides: Strides) -> _Rows:
+    layout = row_layout(program, strides)
+    assert layout is not None, "a part of a regular row is regular"
+    return _Rows(layout, layout.rereading(), strides)
+
+
+def _aligned(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Expr]) -> Stmt:
+    """By addresses: all lanes at once, or element by element."""
+    fast = _by_length(builder, rows, memory)
+    if rows.kept.lanes == 1:
+        return fast
+    single = _Rows(rows.kept.single(), rows.again.single().rereading(), rows.strides)
+    slow = _by_length(builder, single, memory)
+    return If(are_aligned([memory[operand] for operand in rows.kept.wide]), fast, slow)
+
+
+def _by_length(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Expr]) -> Stmt:
+    """By the length of rows: from registers, or from memory again."""
+    kept, again = rows.kept, rows.again
+    if kept.copies == 0:
+        return launch_rows(builder, again, rows.strides, memory)
+    fast = launch_rows(builder, kept, rows.strides, memory)
+    if isinstance(kept.reads, int):
+        return fast
+    fits = builder.size(kept.reads) <= kept.most
+    return If(fits, fast, launch_rows(builder, again, rows.strides, memory))

@@ -1,0 +1,123 @@
+"""Softmax, normalisations and reductions: rows read once, run by the simulator and compiled for every architecture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, sources_of
+
+ARCHITECTURES = ["sm_80", "sm_89", "sm_90a"]
+
+
+def graph(given: str, result: str, call: str, *more: str) -> str:
+    return f"graph g({', '.join([f'%x: {given}', *more])}):\n  %0: {result} = {call}\n  return %0\n"
+
+
+def same(type_: str, call: str, *more: str) -> str:
+    return graph(type_, type_, call, *more)
+
+
+PER_ELEMENT = {
+    "softmax of part of a warp": same("f16[5, 64]", "softmax(%x, axis=-1)"),
+    "softmax of an odd length": same("f32[3, 70]", "softmax(%x, axis=-1)"),
+    "softmax of a length that is no multiple of a warp's": same("f16[3, 1000]", "softmax(%x, axis=-1)"),
+    "softmax of columns": same("f32[2, 9, 40]", "softmax(%x, axis=1)"),
+    "log-softmax": same("f32[3, 1000]", "log_softmax(%x, axis=-1)"),
+    "layer norm": same("f16[6, 96]", "layer_norm(%x, %w, %b, eps=1e-05)", "%w: f16[96]", "%b: f16[96]"),
+    "layer norm of two axes": same("f32[3, 6, 8]", "layer_norm(%x, %w, rank=2, eps=1e-05)", "%w: f32[6, 8]"),
+    "RMS norm": same("bf16[6, 96]", "rms_norm(%x, %w, eps=1e-06)", "%w: bf16[96]"),
+    "group norm": same("f32[2, 6, 5, 4]", "group_norm(%x, %w, %b, groups=2, eps=1e-05)", "%w: f32[6]", "%b: f32[6]"),
+    "group norm of channels that are neighbours": same(
+        "f32[2, 16, 5, 4]{320, 1, 64, 16}", "group_norm(%x, %w, %b, groups=2, eps=1e-05)", "%w: f32[16]", "%b: f32[16]"
+    ),
+    "instance norm": same("f32[2, 3, 5, 4]", "instance_norm(%x, eps=1e-05)"),
+    "L2 normalisation of columns": same("f32[2, 16, 5]", "l2_normalize(%x, axis=1, eps=1e-12)"),
+}
+
+
+@pytest.mark.parametrize("name", PER_ELEMENT)
+def test_results_of_every_element_are_right(name: str) -> None:
+    text = PER_ELEMENT[name]
+    assert_right(text, "cuda.rows", 4e-2 if "bf16" in text else 4e-3 if "f16" in text else 1e-4)
+
+
+FOLDS = {
+    "sum": graph("f32[3, 70]", "f32[3]", "sum(%x, axes=[1], keepdim=False)"),
+    "sum of columns": graph("f32[70, 3]", "f32[3]", "sum(%x, axes=[0], keepdim=False)"),
+    "sum of columns, several a thread": graph("f32[700, 24]", "f32[24]", "sum(%x, axes=[0], keepdim=False)"),
+    "sum of several axes": graph("f32[2, 9, 11]", "f32[2]", "sum(%x, axes=[1, 2], keepdim=False)"),
+    "sum of axes around": graph("f32[5, 3, 7]", "f32[3]", "sum(%x, axes=[0, 2], keepdim=False)"),
+    "sum in two steps": graph("f32[2, 5000]", "f32[2]", "sum(%x, axes=[1], keepdim=False)"),
+    "mean of everything in two steps": graph("f16[100, 101]", "f16[]", "mean(%x, axes=[0, 1], keepdim=False)"),
+    "maximum": graph("f16[5, 64]", "f16[5]", "amax(%x, axes=[1], keepdim=False)"),
+    "product of integers": graph("i32[5, 33]", "i64[5]", "prod(%x, axes=[1], keepdim=False)"),
+    "variance": graph("f32[5, 100]", "f32[5]", "var(%x, axes=[1], keepdim=False, correction=1)"),
+    "log of a sum of exponentials": graph("f32[5, 100]", "f32[5]", "logsumexp(%x, axes=[1], keepdim=False)"),
+    "any of bools": graph("bool[5, 100]", "bool[5, 1]", "any(%x, axes=[1], keepdim=True)"),
+    "any of halves": graph("f16[5, 100]", "bool[5]", "any(%x, axes=[1], keepdim=False)"),
+    "average of an image": graph(
+        "f16[2, 16, 7, 7]{784, 1, 112, 16}", "f16[2, 16, 1, 1]", "adaptive_avg_pool(%x, size=[1, 1])"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_reductions_are_right(name: str) -> None:
+    assert_right(FOLDS[name], "cuda.rows", 4e-3 if "f16" in FOLDS[name] else 1e-4)
+
+
+FUSED = """
+graph g(%x: f16[5, 96], %y: f16[5, 96], %w: f16[96], %r: f16[5, 96]):
+  %0: f16[5, 96] = add(%x, %y)
+  %1: f16[5, 96] = rms_norm(%0, %w, eps=1e-06)
+  %2: f16[5, 96] = add(%1, %r)
+  %3: f16[5, 96] = relu(%2)
+  return %3
+"""
+MASKED = """
+graph g(%x: f32[4, 40], %m: bool[4, 40]):
+  %0: f32[] = full(value=-1e30, shape=[], dtype=f32)
+  %1: f32[4, 40] = where(%m, %x, %0)
+  %2: f32[4, 40] = softmax(%1, axis=-1)
+  return %2
+"""
+
+
+def test_what_is_fused_around_a_norm_is_right() -> None:
+    assert_right(FUSED, "cuda.rows", 8e-3)
+    assert len(sources_of(FUSED)) == 2, "one kernel for aligned addresses and one for others"
+
+
+def test_a_masked_softmax_is_right_and_reads_16_bytes() -> None:
+    assert_right(MASKED, "cuda.rows", 1e-4)
+    assert "Lanes<float, 4>" in sources_of(MASKED)[0]
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_infinite_and_undefined_elements_are_as_defined(value: float) -> None:
+    x = np.linspace(-1, 1, 210, dtype=np.float32).reshape(3, 70)
+    x[1, 5] = value
+    assert_right(PER_ELEMENT["softmax of an odd length"], "cuda.rows", 1e-5, {"x": x})
+    x[2] = value
+    assert_right(PER_ELEMENT["softmax of an odd length"], "cuda.rows", 1e-5, {"x": x})
+
+
+def test_rows_longer_than_registers_are_read_again() -> None:
+    long = same("f32[1, 40000]", "softmax(%x, axis=-1)")
+    assert_right(long, "cuda.rows", 1e-4)
+    assert "part[4]" in sources_of(long)[0]
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_long_rows_compile_without_spills(arch: str) -> None:
+    for columns in (768, 4096, 32768):
+        assert_compiles(same(f"bf16[4096, {columns}]", "softmax(%x, axis=-1)"), arch)
+    assert_compiles(same("bf16[64, 128256]", "log_softmax(%x, axis=-1)"), arch)
+    assert_compiles(FUSED.replace("96", "8192"), arch)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_reductions_compile_without_spills(arch: str) -> None:
+    assert_compiles(graph("bf16[4096, 4096]", "bf16[]", "sum(%x, axes=[0, 1], keepdim=False)"), arch)
+    assert_compiles(graph("f16[100352, 64]", "f16[64]", "sum(%x, axes=[0], keepdim=False)"), arch)
