@@ -1,0 +1,290 @@
+"""Every schedule that the compiler chooses for a grid of operators, element types, shapes and layouts.
+
+A row of GRID is an operator with what surrounds it: at a small size the chosen programs run in the interpreter and are
+compared with what the graph means; at that size and a large one they compile for every architecture, without spills and
+without remarks of the assembler. A new schedule is a new row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hidet import dtypes
+from hidet.cache import open_cache
+from hidet.context import CompileContext, Options
+from hidet.cuda.codegen.module import CudaSource
+from hidet.cuda.nvrtc import Cubin, compile_cubins
+from hidet.cuda.passes.block_launches import block_launches
+from hidet.cuda.target import CudaTarget
+from hidet.dtypes import DType
+from hidet.graph.builder import GraphBuilder
+from hidet.graph.graph import Graph, Value
+from hidet.graph.interpret import interpret
+from hidet.graph.types import TensorType
+from hidet.ir.structural import structural_hash
+from hidet.plugins.host import load_registry
+from hidet.schedule.select import FALLBACK, ScheduledGraph, ScheduledTask
+from hidet.testing.scheduled import run_scheduled, scheduled_graph
+
+# Types and whether small sizes are compiled too: bf16 differs from f16 in the instructions' names alone.
+COMPILED = {
+    "sm_80": (("f16", "bf16", "f32"), True),
+    "sm_89": (("f16", "f32"), False),
+    "sm_90a": (("f16", "f32"), False),
+    "sm_100a": (("f16",), False),
+}
+TOLERANCE = {"f16": 2e-2, "bf16": 1e-1, "f32": 2e-4, "i64": 0.0}
+
+FLOATS = ("f16", "bf16", "f32")
+
+
+class Builder:
+    """Makes inputs and nodes of one element type."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.graph = GraphBuilder(load_registry().operators)
+        self.dtype = dtype
+
+    def __call__(self, *shape: int, last: bool = False) -> Value:
+        """An input. last: its channels, dim 1, lie next to each other."""
+        strides = _channels_last(shape) if last else None
+        return self.graph.input(TensorType(self.dtype, shape, strides))
+
+    def index(self, count: int) -> Value:
+        """An input of positions."""
+        return self.graph.input(TensorType(dtypes.i64, (count,)))
+
+    def op(self, name: str, *inputs: Value | None, **attributes: Any) -> Value:
+        """A node."""
+        return self.graph.emit(name, *inputs, **attributes)
+
+
+def _channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    _, channels, *space = shape
+    steps = [channels * int(np.prod(space[axis + 1 :])) for axis in range(len(space))]
+    return (channels * int(np.prod(space)), 1, *steps)
+
+
+@dataclass(frozen=True)
+class Row:
+    """make: the result, from a builder and sizes. is_nest: nothing but the fallback nest takes it yet."""
+
+    make: Callable[..., Value]
+    small: tuple[int, ...]
+    large: tuple[int, ...]
+    is_nest: bool = False
+    dtypes: tuple[str, ...] = FLOATS
+
+
+def matmul(new: Builder, m: int, n: int, k: int) -> Value:
+    return new.op("matmul", new(m, k), new(k, n))
+
+
+def linear(new: Builder, m: int, n: int, k: int) -> Value:
+    product = new.op("linear", new(2, m, k), new(n, k), new(n))
+    return new.op("relu", new.op("add", product, new(2, m, n)))
+
+
+def batched(new: Builder, b: int, m: int, n: int, k: int) -> Value:
+    return new.op("matmul", new(b, m, k), new(b, n, k), trans_b=True)
+
+
+def row_product(new: Builder, n: int, k: int) -> Value:
+    return new.op("linear", new(1, k), new(n, k), new(n))
+
+
+def convolution(taps: int, last: bool, **attributes: int) -> Callable[..., Value]:
+    def make(new: Builder, n: int, channels: int, side: int, filters: int) -> Value:
+        groups = attributes.get("groups", 1)
+        x, weight = new(n, channels, side, side, last=last), new(filters, channels // groups, taps, taps)
+        return new.op("relu", new.op("conv", x, weight, new(filters), **{"padding": taps // 2, **attributes}))
+
+    return make
+
+
+def depthwise(new: Builder, n: int, channels: int, side: int) -> Value:
+    x, weight = new(n, channels, side, side, last=True), new(channels, 1, 3, 3)
+    return new.op("conv", x, weight, new(channels), padding=1, groups=channels)
+
+
+def pooling(name: str, **attributes: Any) -> Callable[..., Value]:
+    return lambda new, n, channels, side: new.op(name, new(n, channels, side, side, last=True), **attributes)
+
+
+def attention(is_causal: bool) -> Callable[..., Value]:
+    def make(new: Builder, b: int, heads: int, length: int, width: int) -> Value:
+        return new.op("attention", *(new(b, heads, length, width) for _ in range(3)), is_causal=is_causal)
+
+    return make
+
+
+def norm(name: str, arguments: int = 2, **attributes: Any) -> Callable[..., Value]:
+    def make(new: Builder, rows: int, columns: int) -> Value:
+        return new.op(name, new(rows, columns), *(new(columns) for _ in range(arguments)), **attributes)
+
+    return make
+
+
+def group_norm(new: Builder, n: int, channels: int, side: int) -> Value:
+    return new.op("group_norm", new(n, channels, side, side), new(channels), new(channels), groups=4)
+
+
+def reduced(name: str, **attributes: Any) -> Callable[..., Value]:
+    return lambda new, rows, columns: new.op(name, new(rows, columns), **attributes)
+
+
+def chain(new: Builder, rows: int, columns: int) -> Value:
+    x = new.op("mul", new.op("add", new(rows, columns), new(rows, columns)), new())
+    return new.op("gelu", x)
+
+
+def broadcast(new: Builder, rows: int, columns: int) -> Value:
+    return new.op("add", new.op("mul", new(rows, columns), new(rows, 1)), new(columns))
+
+
+def widened(new: Builder, rows: int, columns: int) -> Value:
+    return new.op("exp", new.op("cast", new(rows, columns), dtype=dtypes.f32))
+
+
+def transposed(new: Builder, rows: int, columns: int) -> Value:
+    return new.op("copy", new.op("transpose", new(3, rows, columns), perm=[0, 2, 1]))
+
+
+def joined(new: Builder, rows: int, columns: int) -> Value:
+    return new.op("concat", new(rows, columns), new(rows, columns + 1), axis=1)
+
+
+def padded(new: Builder, rows: int, columns: int) -> Value:
+    return new.op(
+        "pad", new.op("slice", new(rows, columns), starts=[1, 0], stops=[rows, columns]), pads=[(0, 2), (1, 0)]
+    )
+
+
+def looked_up(new: Builder, rows: int, columns: int) -> Value:
+    return new.op("embedding", new(4, columns), new.index(rows))
+
+
+GRID: dict[str, Row] = {
+    "matmul": Row(matmul, (136, 136, 40), (1024, 2048, 1024)),
+    "matmul of odd sizes": Row(matmul, (133, 131, 37), (333, 555, 777)),
+    "matmul, long sums": Row(matmul, (16, 16, 640), (64, 64, 16384)),
+    "linear": Row(linear, (72, 136, 40), (512, 3072, 768)),
+    "batch of products": Row(batched, (2, 136, 72, 40), (96, 128, 128, 64)),
+    "product with a row": Row(row_product, (7, 100), (4096, 4096)),
+    "conv": Row(convolution(3, True), (1, 8, 6, 16), (8, 64, 56, 64)),
+    "conv, channels first": Row(convolution(3, False), (1, 8, 5, 8), (8, 64, 56, 64)),
+    "conv, strided": Row(convolution(3, True, stride=2), (1, 8, 7, 8), (8, 128, 56, 128)),
+    "conv of one pixel": Row(convolution(1, True), (1, 16, 4, 8), (8, 256, 14, 1024)),
+    "conv in groups": Row(convolution(3, True, groups=2), (1, 16, 4, 16), (4, 64, 28, 128), is_nest=True),
+    "first conv": Row(convolution(7, False, stride=2, padding=3), (1, 3, 9, 8), (8, 3, 224, 64)),
+    "depthwise conv": Row(depthwise, (1, 8, 6), (8, 96, 56), is_nest=True),
+    "largest of windows": Row(
+        pooling("max_pool", kernel=[3, 3], stride=2, padding=1), (1, 8, 7), (8, 64, 112), is_nest=True
+    ),
+    "mean of windows": Row(pooling("avg_pool", kernel=[2, 2]), (1, 8, 6), (8, 64, 56), is_nest=True),
+    "mean of images": Row(pooling("adaptive_avg_pool", size=[1, 1]), (2, 8, 5), (8, 2048, 7), is_nest=True),
+    "attention": Row(attention(False), (1, 2, 20, 16), (2, 12, 512, 64), is_nest=True),
+    "causal attention": Row(attention(True), (1, 2, 20, 16), (2, 12, 1024, 128), is_nest=True),
+    "softmax": Row(reduced("softmax", axis=-1), (3, 70), (4096, 4096)),
+    "log-softmax of columns": Row(reduced("log_softmax", axis=0), (70, 3), (512, 1024)),
+    "layer norm": Row(norm("layer_norm"), (6, 96), (4096, 768)),
+    "rms norm": Row(norm("rms_norm", 1), (6, 96), (4096, 4096)),
+    "group norm": Row(group_norm, (2, 8, 8), (8, 128, 28)),
+    "sum of rows": Row(reduced("sum", axes=[1]), (5, 200), (2048, 4096)),
+    "sum of columns": Row(reduced("sum", axes=[0]), (200, 5), (4096, 2048)),
+    "one sum": Row(reduced("mean"), (30, 30), (2048, 2048)),
+    "variance": Row(reduced("var", axes=[1]), (5, 100), (1024, 1024), dtypes=("f32",)),
+    "place of the largest": Row(reduced("argmax", axes=[1]), (5, 100), (1024, 50257)),
+    "running sum": Row(reduced("cumsum", axis=1), (3, 40), (64, 4096), is_nest=True),
+    "chain": Row(chain, (130, 130), (2048, 4096)),
+    "broadcast": Row(broadcast, (9, 24), (2048, 4096), is_nest=True),
+    "widened": Row(widened, (130, 136), (2048, 4096), dtypes=("f16", "bf16")),
+    "transpose": Row(transposed, (20, 9), (1024, 512), is_nest=True),
+    "concat": Row(joined, (3, 20), (1024, 512), is_nest=True),
+    "pad and slice": Row(padded, (6, 20), (1024, 512), is_nest=True),
+    "embedding": Row(looked_up, (6, 24), (4096, 768), is_nest=True),
+}
+CASES = [(name, dtype) for name, row in GRID.items() for dtype in row.dtypes]
+
+
+def graph_of(name: str, dtype: str, sizes: tuple[int, ...]) -> Graph:
+    new = Builder(dtypes.dtype({"f16": "float16", "bf16": "bfloat16", "f32": "float32"}[dtype]))
+    return new.graph.build([GRID[name].make(new, *sizes)])
+
+
+def chosen(graph: Graph, arch: str) -> ScheduledGraph:
+    """What the compiler chooses for the architecture."""
+    target = CudaTarget(arch)
+    ctx = CompileContext(target=target, registry=load_registry(), options=Options(), cache=open_cache(enabled=False))
+    return scheduled_graph(graph, ctx)
+
+
+def tasks(scheduled: ScheduledGraph) -> Iterator[ScheduledTask]:
+    return (step for step in scheduled.steps if isinstance(step, ScheduledTask))
+
+
+def argument(value: Value, random: np.random.Generator) -> Any:
+    shape, dtype = tuple(map(int, value.tensor.shape)), value.tensor.dtype  # type: ignore[arg-type]  # fixed sizes
+    if dtype.is_int:
+        return random.integers(0, 4, shape)
+    return random.standard_normal(shape).astype(dtype.numpy())
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_chosen_schedules_are_right_in_the_interpreter(name, dtype):
+    graph = graph_of(name, dtype, GRID[name].small)
+    random = np.random.default_rng(3)
+    arrays = [argument(value, random) for value in graph.inputs]
+    scheduled = chosen(graph, "sm_80")
+    assert GRID[name].is_nest or any(step.rule_name != FALLBACK for step in tasks(scheduled))
+    (found,) = run_scheduled(scheduled, arrays, block_launches)
+    (right,) = (np.asarray(array).astype(np.float64) for array in interpret(graph, arrays))
+    scale = max(1.0, float(np.abs(right).max()))
+    tolerance = TOLERANCE[graph.outputs[0].tensor.dtype.short]
+    np.testing.assert_allclose(found.astype(np.float64), right, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("arch", COMPILED)
+def test_chosen_schedules_compile_without_spills(arch):
+    """Equal programs are compiled once. The fallback nest, which is no schedule, has to compile only."""
+    target = CudaTarget(arch)
+    sources: dict[str, CudaSource] = {}
+    users: dict[str, tuple[str, str]] = {}
+    seen: set[str] = set()
+    for name, dtype, sizes in compiled_cases(arch):
+        steps = list(tasks(chosen(graph_of(name, dtype, sizes), arch)))
+        assert GRID[name].is_nest or any(step.rule_name != FALLBACK for step in steps)
+        for step in steps:
+            digest = structural_hash(step.program.module)
+            if digest not in seen:
+                seen.add(digest)
+                for source in target.sources(block_launches(step.program.module)):
+                    sources[source.text] = source
+                    users[source.text] = (f"{name} of {dtype}: {step.rule_name}", step.rule_name)
+    cubins = compile_cubins(list(sources.values()), arch)
+    found = [problem for user, cubin in zip(users.values(), cubins, strict=True) for problem in problems(*user, cubin)]
+    assert not found, "\n".join(found)
+
+
+def compiled_cases(arch: str) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """What is compiled for an architecture: COMPILED says how much of the grid."""
+    of_dtypes, with_small = COMPILED[arch]
+    for name, dtype in CASES:
+        if dtype in of_dtypes:
+            yield name, dtype, GRID[name].large
+            if with_small:
+                yield name, dtype, GRID[name].small
+
+
+def problems(user: str, rule: str, cubin: Cubin) -> Iterator[str]:
+    """What a schedule's machine code should not have."""
+    for kernel, usage in cubin.usage.items():
+        if usage.spill_bytes and rule != FALLBACK:
+            yield f"{user}: {kernel} spills {usage.spill_bytes} bytes"
+    for remark in cubin.remarks:
+        yield f"{user}: the assembler says {remark}"
