@@ -61,6 +61,7 @@ def test_a_launch_runs_its_kernel_for_every_index_of_the_grid():
         ("store(p, [1], f32x2(3.0))", [0, 3, 3, 0]),
         ("store(p, [1], f32x3(3.0), mask=load(p, [0], f32x3) < load(p, [1], f32x3))", [0, 0, 0, 0]),
         ("p[0] = extract(broadcast(2.0, 4) * f32x4(3.0), 1)", [6, 0, 0, 0]),
+        ("store(p, [0], shuffle(f32x2(1.0), f32x2(2.0), [3, 0, 0, 2]))", [2, 1, 1, 2]),
         ("p[0] = bitcast(i32(1065353216), f32)", [1, 0, 0, 0]),
         ("p[0] = call('fma', 2.0, 3.0, 4.0, type=f32)", [10, 0, 0, 0]),
         ("p[0] = p[100] if n < 0 else 1.0", [1, 0, 0, 0]),

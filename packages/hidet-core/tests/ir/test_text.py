@@ -97,6 +97,7 @@ CASES = {
     'call("fma", x, y, x, type=f32)': e.Call("fma", (X, Y, X), f32),
     "broadcast(x, 8)": e.Broadcast(X, VectorType(f32, 8)),
     "extract(v, 3)": e.Extract(V, 3, f32),
+    "shuffle(v, v, [0, 8, 3])": e.Shuffle(V, V, (0, 8, 3), VectorType(f32, 3)),
     "v * v": e.Binary("mul", V, V, V.type),
     "v < f32x8(1.0)": e.Binary("lt", V, const(1.0, V.type), VectorType(boolean, 8)),
 }

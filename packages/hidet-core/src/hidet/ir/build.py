@@ -27,6 +27,7 @@ from hidet.ir.expr import (
     Load,
     Number,
     Select,
+    Shuffle,
     Size,
     Unary,
     Var,
@@ -84,6 +85,11 @@ def broadcast(a: Expr, lanes: int) -> Expr:
 def extract(a: Expr, lane: int) -> Expr:
     """Lane number `lane` of vector `a`."""
     return Extract(a, lane, a.dtype)
+
+
+def shuffle(a: Expr, b: Expr, picked: Sequence[int]) -> Expr:
+    """The vector of the numbered lanes of `a` followed by those of `b`."""
+    return Shuffle(a, b, tuple(picked), with_lanes(a.dtype, len(picked)))
 
 
 def unary(op: str, a: Expr) -> Expr:

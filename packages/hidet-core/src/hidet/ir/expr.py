@@ -9,7 +9,7 @@
           | Load(buffer, indices)                memory read; lanes > 1 reads consecutive elements
           | AddressOf(buffer, indices)
           | Call(callee, arguments)              an intrinsic or a function of the module, by name
-          | Broadcast(a, lanes) | Extract(a, lane)
+          | Broadcast(a, lanes) | Extract(a, lane) | Shuffle(a, b, picked)
     and only inside compute definitions:
           | Access(operand, indices)             element of an operand tensor
           | Reduce(combiner, axes, extents, values, result)
@@ -236,6 +236,16 @@ class Extract(Expr):
 
     a: Expr
     lane: int
+    type: Type
+
+
+@node
+class Shuffle(Expr):
+    """The vector of the numbered lanes of the vectors `a` and `b`; those of `b` are counted on from those of `a`."""
+
+    a: Expr
+    b: Expr
+    picked: tuple[int, ...]
     type: Type
 
 

@@ -309,12 +309,20 @@ _CALLS: dict[str, Callable[[ExprParser, ast.Call, list[ast.expr], _Arguments], e
     ),
     "broadcast": lambda parser, node, args, keywords: _broadcast(parser.expr(args[0]), string(args[1], int)),
     "extract": lambda parser, node, args, keywords: _extract(parser.expr(args[0]), string(args[1], int)),
+    "shuffle": lambda parser, node, args, keywords: _shuffle(parser.expr(args[0]), parser.expr(args[1]), args[2]),
     "reduce": lambda parser, node, args, keywords: parser.reduce(node, args),
 }
 
 
 def _broadcast(a: e.Expr, lanes: int) -> e.Expr:
     return e.Broadcast(a, VectorType(a.dtype, lanes))
+
+
+def _shuffle(a: e.Expr, b: e.Expr, picked: ast.expr) -> e.Expr:
+    if not isinstance(picked, ast.List):
+        fail(picked, f"expected a list of lanes, found {ast.unparse(picked)}")
+    lanes = tuple(string(lane, int) for lane in picked.elts)
+    return e.Shuffle(a, b, lanes, VectorType(a.dtype, len(lanes)))
 
 
 def _extract(a: e.Expr, lane: int) -> e.Expr:

@@ -194,6 +194,10 @@ def _call(node: e.Call, names: Names) -> _Text:
     return f"call({', '.join(parts)})", _ATOM
 
 
+def _shuffle(node: e.Shuffle, names: Names) -> _Text:
+    return f"shuffle({expr_text(node.a, names)}, {expr_text(node.b, names)}, {list(node.picked)})", _ATOM
+
+
 def _reduce(node: e.Reduce, names: Names) -> _Text:
     axes = ", ".join(map(names, node.axes))
     extents, values = list_text(node.extents, names), list_text(node.values, names)
@@ -224,6 +228,7 @@ _CASES: dict[type, Callable[[Any, Names], _Text]] = {
     e.Call: _call,
     e.Broadcast: lambda node, names: (f"broadcast({expr_text(node.a, names)}, {node.lanes})", _ATOM),
     e.Extract: lambda node, names: (f"extract({expr_text(node.a, names)}, {node.lane})", _ATOM),
+    e.Shuffle: _shuffle,
     e.Access: lambda node, names: (f"{names(node.operand)}[{_subscript(node.indices, names)}]", _ATOM),
     e.Reduce: _reduce,
 }

@@ -151,6 +151,9 @@ class ExprInterpreter:
     def extract(self, node: e.Extract) -> Any:
         return self.value(node.a)[node.lane : node.lane + 1].reshape(())
 
+    def shuffle(self, node: e.Shuffle) -> Any:
+        return np.concatenate([self.value(node.a), self.value(node.b)])[list(node.picked)]
+
 
 def _read(cells: Array) -> Array:
     """A copy of memory; a bool in memory is a byte of which any non-zero value is true."""
@@ -188,11 +191,9 @@ def _tensor_map(pointer: Pointer, rank: Array, swizzle: Array, *numbers: Array) 
 
 Intrinsics = Mapping[str, Callable[..., Any]]
 
-# Meaning of the intrinsics that every target knows: "fma" is computed in f64 and then rounded; "shuffle" picks lanes
-# of two vectors, numbered from the first lane of the first one.
+# Meaning of the intrinsics that every target knows: "fma" is computed in f64 and then rounded.
 INTRINSICS: Intrinsics = {
     "fma": lambda a, b, c: (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(a.dtype),
-    "shuffle": lambda a, b, *lanes: np.concatenate([a, b])[np.asarray(lanes, np.int64)],
     TENSOR_MAP: _tensor_map,
 }
 
@@ -209,4 +210,5 @@ _CASES: dict[type, Callable[[ExprInterpreter, Any], Any]] = {
     e.Call: ExprInterpreter.call,
     e.Broadcast: ExprInterpreter.broadcast,
     e.Extract: ExprInterpreter.extract,
+    e.Shuffle: ExprInterpreter.shuffle,
 }

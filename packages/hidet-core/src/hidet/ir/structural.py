@@ -68,25 +68,20 @@ class _Scope:
     def node(self, root: IRNode) -> int:
         """The number of a node; its sub-terms are numbered first."""
         known, lines = self._nodes, self.lines
-        stack: list[IRNode | None] = [root]
+        stack: list[IRNode] = [root]
         while stack:
-            current = stack.pop()
-            if current is None:
-                # What the node below is made of has its numbers.
-                current = stack.pop()
-                assert current is not None
-            elif id(current) in known:
-                continue
-            else:
+            current = stack[-1]
+            if current.child_fields:
                 pending = [child for child in _children(current) if id(child) not in known]
                 if pending:
-                    stack.append(current)
-                    stack.append(None)
                     pending.reverse()
                     stack += pending
                     continue
+            stack.pop()
+            if id(current) in known:
+                continue
             kind: Any = type(current)
-            text = _line_writer(kind)(current, self, known)
+            text = _line_writer(kind)(current, self, known, self._types)
             known[id(current)] = text if isinstance(text, int) else lines.setdefault(text, len(lines))
         return known[id(root)]
 
@@ -193,26 +188,30 @@ _ENCODERS: dict[type, Callable[[_Scope, Any], str]] = {
 }
 
 
-LineWriter = Callable[[Any, _Scope, dict[int, int]], str | int]
+LineWriter = Callable[[Any, _Scope, dict[int, int], dict[int, str]], str | int]
 
 
 @cache
 def _line_writer(kind: Any) -> LineWriter:
-    """A function of (node, scope, numbers of nodes by id) that writes the line of a node of this class.
+    """A function of (node, scope, its numbers of nodes by id, its texts of types by id) that writes the line of a node
+    of this class.
 
     Its code is made from the fields of the class, because a compilation writes ten thousands of lines. Places in user
     code mean nothing. A `Seq` of one statement has no line: its number is that of the statement.
     """
     if kind is Var:
-        return lambda node, scope, known: scope.var(node)
+        return lambda node, scope, known, types: scope.var(node)
     if kind is Seq:
         return _sequence_line
     parts = [kind.__name__]
     for field in fields(kind):
         if field.name != "loc":
             parts.append(_field_text(kind, field.name, str(field.type)))
-    made: LineWriter = eval(f'lambda node, scope, known: f"{" ".join(parts)}"', {"bits": _bits})
+    made: LineWriter = eval(f'lambda node, scope, known, types: f"{" ".join(parts)}"', {"bits": _bits})
     return made
+
+
+_PLAIN = ("str", "int", "tuple[int, ...]")
 
 
 def _field_text(kind: type[IRNode], name: str, annotation: str) -> str:
@@ -223,11 +222,13 @@ def _field_text(kind: type[IRNode], name: str, annotation: str) -> str:
             return f"({{','.join([str(known[id(child)]) for child in {value}])}})"
         number = f"known[id({value})]"
         return f"{{'-' if {value} is None else {number}}}" if annotation.endswith("None") else f"{{{number}}}"
+    if annotation == "Type":
+        return f"{{types.get(id({value})) or scope.text({value})}}"
     if kind is Const and name == "value":
         return f"{{bits({value})}}"
-    return f"{{{value}!r}}" if annotation in ("str", "int") else f"{{scope.text({value})}}"
+    return f"{{{value}!r}}" if annotation in _PLAIN else f"{{scope.text({value})}}"
 
 
-def _sequence_line(node: Any, scope: _Scope, known: dict[int, int]) -> str | int:
+def _sequence_line(node: Any, scope: _Scope, known: dict[int, int], types: dict[int, str]) -> str | int:
     numbers = [known[id(stmt)] for stmt in _children(node)]
     return numbers[0] if len(numbers) == 1 else f"Seq ({','.join(map(str, numbers))})"

@@ -5,6 +5,7 @@ A scalar type is a plain `DType`. Shapes live on buffers only; an expression has
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -77,4 +78,10 @@ def lanes_of(type_: Type) -> int:
 
 def with_lanes(dtype: DType, lanes: int) -> DType | VectorType:
     """`dtype` itself for one lane, else the vector type."""
-    return dtype if lanes == 1 else VectorType(dtype, lanes)
+    return dtype if lanes == 1 else _vector_type(dtype, lanes)
+
+
+@functools.lru_cache(maxsize=256)
+def _vector_type(dtype: DType, lanes: int) -> VectorType:
+    """One object a type: what is compared and described by identity is found again sooner."""
+    return VectorType(dtype, lanes)

@@ -223,6 +223,15 @@ def _extract(node: e.Extract, functions: Functions) -> None:
     _require(node.type == node.a.dtype, "a lane of {} has type {}", node.a.type, node.type)
 
 
+def _shuffle(node: e.Shuffle, functions: Functions) -> None:
+    _require(isinstance(node.a.type, VectorType), "lanes are picked from {}, expected a vector", node.a.type)
+    _require(node.a.type == node.b.type, "lanes are picked from {} and {}", node.a.type, node.b.type)
+    outside = [lane for lane in node.picked if not 0 <= lane < 2 * node.a.lanes]
+    _require(not outside, "lanes {} of two {}", outside, node.a.type)
+    fits = node.type == VectorType(node.a.dtype, len(node.picked))
+    _require(fits, "{} picked lanes of {} have type {}", len(node.picked), node.a.type, node.type)
+
+
 _CASES: dict[type, Callable[[Any, Functions], None]] = {
     e.Var: _var,
     e.Const: _const,
@@ -236,4 +245,5 @@ _CASES: dict[type, Callable[[Any, Functions], None]] = {
     e.Call: _call,
     e.Broadcast: _broadcast,
     e.Extract: _extract,
+    e.Shuffle: _shuffle,
 }

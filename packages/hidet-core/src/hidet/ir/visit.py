@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from hidet.ir import build
@@ -10,9 +10,10 @@ from hidet.ir.expr import Access, Binary, Cast, Expr, Reduce, Select, Unary, Var
 from hidet.ir.node import IRNode
 
 AnyNode = TypeVar("AnyNode", bound=IRNode)
+Leaf = TypeVar("Leaf", bound=IRNode)
 
 
-def walk(root: IRNode, leave_out: Container[IRNode] = ()) -> Iterator[IRNode]:
+def walk(root: IRNode, leave_out: Collection[IRNode] = ()) -> Iterator[IRNode]:
     """Every distinct node below and including `root`, parents first; shared nodes once.
 
     leave_out: nodes that are passed over, with what is below them.
@@ -21,11 +22,12 @@ def walk(root: IRNode, leave_out: Container[IRNode] = ()) -> Iterator[IRNode]:
     seen: set[int] = set()
     while stack:
         current = stack.pop()
-        if id(current) in seen or current in leave_out:
+        if id(current) in seen or (leave_out and current in leave_out):
             continue
         seen.add(id(current))
         yield current
-        stack.extend(reversed(current.children()))
+        if current.child_fields:
+            stack += current.children()[::-1]
 
 
 def rewrite(root: AnyNode, change: Callable[[IRNode], IRNode | None]) -> AnyNode:
@@ -38,12 +40,28 @@ def rewrite(root: AnyNode, change: Callable[[IRNode], IRNode | None]) -> AnyNode
             return known
         rebuilt: IRNode = current.rebuild(visit)
         changed = change(rebuilt)
-        result = rebuilt if changed is None else changed
-        memo[id(current)] = result
-        keep_alive.append(current)
+        memo[id(current)] = result = rebuilt if changed is None else changed
         return result
 
-    keep_alive: list[IRNode] = []
+    return cast(AnyNode, visit(root))
+
+
+def _replace(root: AnyNode, kind: type[Leaf], replacement: Callable[[Leaf], Expr | None]) -> AnyNode:
+    """Replace nodes of a kind, bottom-up, and fold the arithmetic above what was replaced."""
+    memo: dict[int, IRNode] = {}
+
+    def visit(current: IRNode) -> IRNode:
+        known = memo.get(id(current))
+        if known is not None:
+            return known
+        rebuilt: IRNode = current.rebuild(visit)
+        if isinstance(rebuilt, kind):
+            changed: IRNode | None = replacement(rebuilt)
+        else:
+            changed = None if rebuilt is current else refold(rebuilt)
+        memo[id(current)] = result = rebuilt if changed is None else changed
+        return result
+
     return cast(AnyNode, visit(root))
 
 
@@ -51,7 +69,7 @@ def substitute(root: AnyNode, mapping: Mapping[Var, Expr]) -> AnyNode:
     """Replace variables by expressions, folding index arithmetic on the way up."""
     if not mapping:
         return root
-    return rewrite(root, lambda n: mapping.get(n) if isinstance(n, Var) else refold(n))
+    return _replace(root, Var, mapping.get)
 
 
 def refold(node: IRNode) -> IRNode | None:
@@ -72,13 +90,7 @@ def refold(node: IRNode) -> IRNode | None:
 
 def replace_accesses(root: Expr, replacement: Callable[[Access], Expr | None]) -> Expr:
     """Replace operand accesses bottom-up: this is how a producer is inlined into its consumer."""
-
-    def change(n: IRNode) -> IRNode | None:
-        if isinstance(n, Access):
-            return replacement(n)
-        return refold(n)
-
-    return rewrite(root, change)
+    return _replace(root, Access, replacement)
 
 
 def accesses(root: Expr) -> list[Access]:

@@ -31,6 +31,8 @@ def symbol_sources(inputs: Sequence[ValueType]) -> dict[str, SymbolSource]:
 def require_sources(used: Iterable[Dim], sources: Container[str], inputs: Mapping[str, ValueType]) -> None:
     """CompileError that names a symbol of `used` that is not in `sources`. `inputs`: types of the graph's inputs."""
     for dim in used:
+        if isinstance(dim, int):
+            continue
         for symbol in dims.symbols(dim):
             if symbol.name not in sources:
                 raise CompileError(

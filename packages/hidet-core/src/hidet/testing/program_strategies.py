@@ -110,10 +110,16 @@ def expressions(draw: st.DrawFn, type_: Type, scope: Scope, depth: int = _DEPTH)
         choices += [lambda: _division(draw, part(type_), type_), lambda: e.Unary("neg", part(type_), type_)]
     if lanes > 1:
         choices.append(lambda: e.Broadcast(part(dtype), with_lanes(dtype, lanes)))
+        choices.append(lambda: _shuffle(draw, part(type_), part(type_)))
     elif dtype is dtypes.f32:
         choices.append(lambda: e.Extract(part(VectorType(dtype, LANES)), draw(st.integers(0, LANES - 1)), dtype))
     choice: Callable[[], e.Expr] = draw(st.sampled_from(choices))
     return choice()
+
+
+def _shuffle(draw: st.DrawFn, a: e.Expr, b: e.Expr) -> e.Expr:
+    both = st.integers(0, 2 * a.lanes - 1)
+    return build.shuffle(a, b, draw(st.lists(both, min_size=a.lanes, max_size=a.lanes)))
 
 
 def _comparison(draw: st.DrawFn, lanes: int, scope: Scope, depth: int) -> e.Expr:

@@ -158,6 +158,10 @@ class Evaluation:
     def extract(self, node: e.Extract, lanes: Lanes) -> Any:
         return self.value(node.a, lanes)[:, node.lane]
 
+    def shuffle(self, node: e.Shuffle, lanes: Lanes) -> Any:
+        both = np.broadcast_arrays(self.value(node.a, lanes), self.value(node.b, lanes))
+        return np.concatenate(both, axis=1)[:, list(node.picked)]
+
 
 def _is_vector(node: e.Load) -> bool:
     return isinstance(node.type, VectorType)
@@ -190,4 +194,5 @@ _CASES: dict[type, Callable[[Evaluation, Any, Lanes], Any]] = {
     e.Call: Evaluation.call,
     e.Broadcast: Evaluation.broadcast,
     e.Extract: Evaluation.extract,
+    e.Shuffle: Evaluation.shuffle,
 }

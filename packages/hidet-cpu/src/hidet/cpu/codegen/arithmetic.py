@@ -17,7 +17,7 @@ from hidet.errors import CodegenError
 from hidet.ir.types import Type, element_dtype, lanes_of, with_lanes
 
 if TYPE_CHECKING:
-    from hidet.cpu.codegen.expression import ExpressionEmitter
+    from hidet.cpu.codegen.lines import LineEmitter
 
 
 def condition_type(type_: Type) -> str:
@@ -25,7 +25,7 @@ def condition_type(type_: Type) -> str:
     return register_type(with_lanes(dtypes.boolean, lanes_of(type_)))
 
 
-def emit_unary(emit: ExpressionEmitter, op: str, a: str, type_: Type) -> str:
+def emit_unary(emit: LineEmitter, op: str, a: str, type_: Type) -> str:
     """One operation on register `a` of `type_`, which is no half type."""
     llvm, dtype = register_type(type_), element_dtype(type_)
     if not dtype.is_float:
@@ -44,7 +44,7 @@ def emit_unary(emit: ExpressionEmitter, op: str, a: str, type_: Type) -> str:
     raise CodegenError(f"scalar function {op} of {dtype} reached code generation; expand_math must replace it")
 
 
-def _integer_unary(emit: ExpressionEmitter, op: str, a: str, type_: Type) -> str:
+def _integer_unary(emit: LineEmitter, op: str, a: str, type_: Type) -> str:
     llvm, dtype = register_type(type_), element_dtype(type_)
     if op in ("not", "lnot"):
         return emit.instruction(f"xor {llvm} {a}, {emit.constant(True if dtype.is_bool else -1, type_)}")
@@ -61,7 +61,7 @@ def _integer_unary(emit: ExpressionEmitter, op: str, a: str, type_: Type) -> str
     raise CodegenError(f"scalar function {op} of {dtype} reached code generation; cast the operand to a float first")
 
 
-def emit_binary(emit: ExpressionEmitter, op: str, a: str, b: str, type_: Type, known: int | None, wraps: bool) -> str:
+def emit_binary(emit: LineEmitter, op: str, a: str, b: str, type_: Type, known: int | None, wraps: bool) -> str:
     """One operation on registers of `type_`, which is no half type.
 
     known: the value of an integer `b` that is a constant, else None. wraps: whether i64 sums and products may overflow,
@@ -89,7 +89,7 @@ def emit_binary(emit: ExpressionEmitter, op: str, a: str, b: str, type_: Type, k
     raise CodegenError(f"scalar operation {op} of {dtype} reached code generation")
 
 
-def _shift(emit: ExpressionEmitter, op: str, a: str, b: str, type_: Type, known: int | None) -> str:
+def _shift(emit: LineEmitter, op: str, a: str, b: str, type_: Type, known: int | None) -> str:
     llvm, dtype = register_type(type_), element_dtype(type_)
     arithmetic = op == "shr" and dtype.is_signed
     instruction = "shl" if op == "shl" else "ashr" if arithmetic else "lshr"
@@ -105,7 +105,7 @@ def _shift(emit: ExpressionEmitter, op: str, a: str, b: str, type_: Type, known:
     return emit.select(inside, shifted, emit.constant(0, type_), type_)
 
 
-def _division(emit: ExpressionEmitter, op: str, a: str, b: str, type_: Type, known: int | None) -> str:
+def _division(emit: LineEmitter, op: str, a: str, b: str, type_: Type, known: int | None) -> str:
     llvm, dtype = register_type(type_), element_dtype(type_)
     zero = emit.constant(0, type_)
     if known == 0:
@@ -131,7 +131,7 @@ def _division(emit: ExpressionEmitter, op: str, a: str, b: str, type_: Type, kno
     return result if is_zero is None or op in ("rem", "mod") else emit.select(is_zero, zero, result, type_)
 
 
-def _floor_division(emit: ExpressionEmitter, op: str, a: str, b: str, type_: Type) -> str:
+def _floor_division(emit: LineEmitter, op: str, a: str, b: str, type_: Type) -> str:
     """Signed division rounding down: the truncated result is off by one where the signs differ."""
     llvm, condition = register_type(type_), condition_type(type_)
     remainder = emit.instruction(f"srem {llvm} {a}, {b}")
@@ -147,7 +147,7 @@ def _floor_division(emit: ExpressionEmitter, op: str, a: str, b: str, type_: Typ
     return emit.instruction(f"add {llvm} {quotient}, {step}")
 
 
-def _float_binary(emit: ExpressionEmitter, op: str, a: str, b: str, type_: Type) -> str:
+def _float_binary(emit: LineEmitter, op: str, a: str, b: str, type_: Type) -> str:
     llvm, flags = register_type(type_), emit.flags
     if op in spelling.FLOAT_BINARY:
         return emit.instruction(f"{spelling.FLOAT_BINARY[op]} {flags}{llvm} {a}, {b}")
@@ -162,7 +162,7 @@ def _float_binary(emit: ExpressionEmitter, op: str, a: str, b: str, type_: Type)
     raise CodegenError(f"scalar operation {op} on floats reached code generation; expand_math must replace it")
 
 
-def clamp_to_constant(emit: ExpressionEmitter, op: str, x: str, bound: str, type_: Type) -> str:
+def clamp_to_constant(emit: LineEmitter, op: str, x: str, bound: str, type_: Type) -> str:
     """min or max of register `x` and a constant that is not NaN: one comparison, which is false for NaN.
 
     x86's vmaxps and vminps are exactly this; its other instruction sequences for a NaN-preserving maximum are longer.
@@ -172,7 +172,7 @@ def clamp_to_constant(emit: ExpressionEmitter, op: str, x: str, bound: str, type
     return emit.select(better, bound, x, type_)
 
 
-def emit_fma(emit: ExpressionEmitter, operands: Sequence[str], type_: Type) -> str:
+def emit_fma(emit: LineEmitter, operands: Sequence[str], type_: Type) -> str:
     """a * b + c of three operands with one rounding; on x86 before FMA3 its exact value may be rounded twice."""
     a, b, c = operands
     llvm, dtype = register_type(type_), element_dtype(type_)
@@ -187,7 +187,7 @@ def emit_fma(emit: ExpressionEmitter, operands: Sequence[str], type_: Type) -> s
     return _double_fma(emit, a, b, c, type_)
 
 
-def _double_fma(emit: ExpressionEmitter, a: str, b: str, c: str, type_: Type) -> str:
+def _double_fma(emit: LineEmitter, a: str, b: str, c: str, type_: Type) -> str:
     """By halves of 26 and 27 bits, whose products are exact (Dekker 1971, with the halves cut by a bit mask)."""
     llvm, bits = register_type(type_), register_type(with_lanes(dtypes.i64, lanes_of(type_)))
     mask = emit.constant(-(2**27), with_lanes(dtypes.i64, lanes_of(type_)))

@@ -16,7 +16,7 @@ from hidet.errors import CodegenError
 from hidet.ir.types import PointerType, Type, element_dtype, lanes_of, with_lanes
 
 if TYPE_CHECKING:
-    from hidet.cpu.codegen.expression import ExpressionEmitter
+    from hidet.cpu.codegen.lines import LineEmitter
 
 _HALF = ("float16", "bfloat16")
 
@@ -26,7 +26,7 @@ def widen_dtype(dtype: DType) -> DType:
     return dtypes.f32 if dtype.name in _HALF else dtype
 
 
-def convert(emit: ExpressionEmitter, text: str, source: Type, target: Type) -> str:
+def convert(emit: LineEmitter, text: str, source: Type, target: Type) -> str:
     """Convert register `text`; float to int truncates and saturates, anything to bool tests for non-zero."""
     if isinstance(source, PointerType) or isinstance(target, PointerType):
         return text
@@ -62,7 +62,7 @@ def convert(emit: ExpressionEmitter, text: str, source: Type, target: Type) -> s
     return emit.instruction(f"{'trunc' if bits > b.bits else 'zext' if unsigned else 'sext'} {old} {text} to {new}")
 
 
-def _float_to_int(emit: ExpressionEmitter, text: str, source: Type, target: Type, dtype: DType) -> str:
+def _float_to_int(emit: LineEmitter, text: str, source: Type, target: Type, dtype: DType) -> str:
     """x86 and aarch64 differ on values out of range; the saturating intrinsic gives one meaning (NaN becomes 0).
 
     Narrow integers go through i32 and keep its low bits, as C compilers do for torch.
@@ -81,7 +81,7 @@ def _suffix(dtype: DType, lanes: int) -> str:
     return scalar if lanes == 1 else f"v{lanes}{scalar}"
 
 
-def _half_to_single(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int) -> str:
+def _half_to_single(emit: LineEmitter, text: str, dtype: DType, lanes: int) -> str:
     half, word, single = (register_type(with_lanes(d, lanes)) for d in (dtypes.i16, dtypes.i32, dtypes.f32))
     if dtype.name == "bfloat16":
         wide = emit.instruction(f"zext {half} {text} to {word}")
@@ -93,7 +93,7 @@ def _half_to_single(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int
     return emit.instruction(f"fpext {native} {value} to {single}")
 
 
-def _single_to_half(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int) -> str:
+def _single_to_half(emit: LineEmitter, text: str, dtype: DType, lanes: int) -> str:
     half, word, single = (register_type(with_lanes(d, lanes)) for d in (dtypes.i16, dtypes.i32, dtypes.f32))
     if dtype.name == "float16":
         _require_half_conversion(emit)
@@ -114,7 +114,7 @@ def _single_to_half(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int
     return emit.instruction(f"trunc {word} {chosen} to {half}")
 
 
-def _require_half_conversion(emit: ExpressionEmitter) -> None:
+def _require_half_conversion(emit: LineEmitter) -> None:
     arch = emit.module.arch
     if not (arch.has("f16c") or arch.has("avx512f") or arch.triple.startswith("aarch64")):
         raise CodegenError(

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from hidet import dtypes
 from hidet.cpu.codegen import spelling
 from hidet.cpu.codegen.arithmetic import clamp_to_constant, emit_binary, emit_fma, emit_unary
-from hidet.cpu.codegen.convert import convert, widen_dtype
+from hidet.cpu.codegen.convert import widen_dtype
+from hidet.cpu.codegen.lines import LineEmitter
 from hidet.cpu.codegen.spelling import is_widened_in_memory, memory_type, register_type, suffix_of
 from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
@@ -20,58 +21,24 @@ from hidet.ir import build
 from hidet.ir import expr as e
 from hidet.ir.func import SYMBOL
 from hidet.ir.intrinsics import PREFIX
-from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of, with_lanes
+from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, with_lanes
 
 
-class ExpressionEmitter:
+class ExpressionEmitter(LineEmitter):
     """Expressions of one function; the statement emitter extends it."""
 
     def __init__(self, names: dict[e.Var, str], module: ModuleState, wraps: bool = False) -> None:
+        super().__init__(module)
         self.names = names
-        self.module = module
-        self.lines: list[str] = []
         self.entry: list[str] = []
         self.slots: dict[e.Var, str] = {}
-        self.current_block = "entry"
         self.return_text = "ret void"
-        self.flags = "contract "
-        self._count = 0
         self._wraps = wraps
         self._memo: dict[int, str] = {}
         self._reading: dict[int, bool] = {}
-        self._data: dict[int, bool] = {}
+        self._data: set[int] = set()
         self._data_variables: set[e.Var] = set()
         self._alive: list[e.Expr] = []
-
-    # --- lines, names and blocks ---------------------------------------------------------------------------------
-
-    def fresh(self, hint: str = "t") -> str:
-        """A new register name."""
-        self._count += 1
-        return f"%{hint}.{self._count}"
-
-    def labels(self, *hints: str) -> list[str]:
-        """New block labels."""
-        self._count += 1
-        return [f"{hint}.{self._count}" for hint in hints]
-
-    def line(self, text: str) -> None:
-        """Append one instruction."""
-        self.lines.append(f"  {text}")
-
-    def block(self, label: str) -> None:
-        """Start a block."""
-        self.lines.append(f"{label}:")
-        self.current_block = label
-
-    def jump(self, label: str) -> None:
-        """Fall through to `label`."""
-        self.line(f"br label %{label}")
-
-    def failure_text(self, message: str) -> str:
-        """The instruction that ends a function whose assertion failed."""
-        self.module.declare("llvm.trap", "void", ())
-        return "call void @llvm.trap()\n  unreachable"
 
     def begin_statement(self) -> None:
         """Forget shared sub-expressions: memory and locals may have changed."""
@@ -84,76 +51,48 @@ class ExpressionEmitter:
         """Metadata of memory reads at this place."""
         return ""
 
-    def instruction(self, text: str, hint: str = "t") -> str:
-        """Append `register = text` and return the register."""
-        register = self.fresh(hint)
-        self.line(f"{register} = {text}")
-        return register
-
-    def intrinsic(self, name: str, arguments: Sequence[tuple[str, str]], result: str, flags: str = "") -> str:
-        """Call an LLVM intrinsic or external function, declaring it."""
-        self.module.declare(name, result, tuple(type_ for type_, _ in arguments))
-        listed = ", ".join(f"{type_} {text}" for type_, text in arguments)
-        return self.instruction(f"call {flags}{result} @{name}({listed})")
-
-    def select(self, condition: str, a: str, b: str, type_: Type) -> str:
-        """Register `a` where `condition`, a bool of as many lanes, else `b`."""
-        llvm, test = register_type(type_), register_type(with_lanes(dtypes.boolean, lanes_of(type_)))
-        return self.instruction(f"select {test} {condition}, {llvm} {a}, {llvm} {b}")
-
-    def constant(self, value: e.Number, type_: Type) -> str:
-        """A literal of a scalar or vector type."""
-        return spelling.constant(value, type_)
-
-    def convert(self, text: str, source: Type, target: Type) -> str:
-        """Convert a register between scalar or vector types."""
-        return convert(self, text, source, target)
-
-    # --- expressions ---------------------------------------------------------------------------------------------
-
     def value(self, node: e.Expr) -> str:
         """Emit `node` and return the register or literal that holds it.
 
         What `node` is made of is emitted first, without recursion: fused expressions are deep.
         """
-        memo = self._memo
+        kind = type(node)
+        if kind is e.Const or kind is e.Var:
+            return _HANDLERS[kind](self, node)
+        memo, data = self._memo, self._data
         known = memo.get(id(node))
         if known is not None:
             return known
-        stack: list[e.Expr | None] = [node]
+        stack = [node]
         while stack:
-            current = stack.pop()
-            if current is None:
-                # What the expression below is made of has been emitted.
-                current = stack.pop()
-                assert current is not None
-            elif id(current) in memo:
+            current = stack[-1]
+            number, kind = id(current), type(current)
+            operands = self._operands(current)
+            pending = [child for child in operands if id(child) not in memo and type(child) not in _LEAVES]
+            if pending:
+                pending.reverse()
+                stack += pending
                 continue
-            elif not isinstance(current, _LEAVES):
-                pending = [child for child in self._operands(current) if id(child) not in memo]
-                if pending:
-                    stack.append(current)
-                    stack.append(None)
-                    pending.reverse()
-                    stack += pending
-                    continue
-            handler = _HANDLERS.get(type(current))
+            stack.pop()
+            if number in memo:
+                continue
+            handler = _HANDLERS.get(kind)
             if handler is None:
-                raise CodegenError(f"the CPU target cannot emit expression {type(current).__name__}")
-            memo[id(current)] = handler(self, current)
+                raise CodegenError(f"the CPU target cannot emit expression {kind.__name__}")
+            memo[number] = handler(self, current)
+            if kind in _DATA or not data.isdisjoint(map(id, operands)):
+                data.add(number)
             self._alive.append(current)
         return memo[id(node)]
 
     def _operands(self, node: e.Expr) -> tuple[e.Expr, ...]:
         """The children that are evaluated whatever happens."""
+        if isinstance(node, e.Binary):
+            return (node.a,) if self._short_circuits(node) else (node.a, node.b)
         if isinstance(node, e.Select) and self._branches(node):
             return (_of_all_lanes(node.condition),)
-        if isinstance(node, e.Binary) and self._short_circuits(node):
-            return (node.a,)
         if isinstance(node, _PLACES):
             return (node.buffer, *node.indices) if isinstance(node.buffer.type, PointerType) else (node.buffer,)
-        if isinstance(node, e.Call) and node.callee == "shuffle":
-            return node.arguments[:2]
         children: tuple[e.Expr, ...] = node.children()  # type: ignore[assignment]  # children of expressions are ones
         return children
 
@@ -173,19 +112,12 @@ class ExpressionEmitter:
         return self._contains(node, reads, self._reading)
 
     def is_data(self, node: e.Expr) -> bool:
-        """Whether `node` depends on tensor elements or mutable locals, so that its i64 arithmetic may overflow."""
-
-        return self._wraps or self._contains(node, self._is_data_itself, self._data)
-
-    def _is_data_itself(self, node: e.Expr) -> bool:
-        if isinstance(node, e.Var):
-            return node in self._data_variables or (node in self.slots and not isinstance(node.type, BufferType))
-        return isinstance(node, _DATA)
+        """Whether `node`, which has been emitted, depends on tensor elements or mutable locals, so that its i64
+        arithmetic may overflow."""
+        return self._wraps or id(node) in self._data
 
     def _contains(self, root: e.Expr, test: Callable[[e.Expr], bool], memo: dict[int, bool]) -> bool:
         """Whether a node below `root` passes the test; remembered for every node on the way."""
-        if isinstance(root, _LEAVES):
-            return test(root)
         stack = [root]
         while stack:
             current = stack[-1]
@@ -220,10 +152,17 @@ class ExpressionEmitter:
         if slot is not None:
             if isinstance(node.type, BufferType):
                 return slot
-            return self.instruction(f"load {register_type(node.type)}, ptr {slot}", node.name)
+            self._data.add(id(node))
+            known = self._memo.get(id(node))
+            if known is None:
+                known = self.instruction(f"load {register_type(node.type)}, ptr {slot}", node.name)
+                self._memo[id(node)] = known
+            return known
         name = self.names.get(node)
         if name is None:
             raise CodegenError(f"variable {node.name} is used but neither declared nor a parameter")
+        if node in self._data_variables:
+            self._data.add(id(node))
         return name
 
     def _const(self, node: e.Const) -> str:
@@ -251,13 +190,13 @@ class ExpressionEmitter:
         return result if node.dtype.is_bool else self.convert(result, widened, type_)
 
     def _binary(self, node: e.Binary) -> str:
+        if node.a.type is build.INDEX:
+            return self._index_binary(node)
         if self._short_circuits(node):
             constant = build.const(node.op == "lor", dtypes.boolean)
             a_side, b_side = (node.b, constant) if node.op == "land" else (constant, node.b)
             return self._branch(e.Select(node.a, a_side, b_side, node.type))
         a, b = self.value(node.a), self.value(node.b)
-        if node.a.type is build.INDEX:
-            return self._operation(node, a, b, build.INDEX)
         if isinstance(node.a.type, PointerType):
             if node.op == "sub":
                 b = self.instruction(f"sub {register_type(node.b.type)} 0, {b}")
@@ -267,6 +206,15 @@ class ExpressionEmitter:
         a, b = self.convert(a, node.a.type, type_), self.convert(b, node.b.type, type_)
         result = self._operation(node, a, b, type_)
         return result if node.dtype.is_bool else self.convert(result, type_, node.type)
+
+    def _index_binary(self, node: e.Binary) -> str:
+        """Arithmetic and comparisons of indices are most of what a kernel has."""
+        a, b = self.value(node.a), self.value(node.b)
+        wraps = self.is_data(node.a) or self.is_data(node.b)
+        instruction = (spelling.WRAPPING_INDEX_BINARY if wraps else spelling.INDEX_BINARY).get(node.op)
+        if instruction is None:
+            return self._operation(node, a, b, build.INDEX)
+        return self.instruction(f"{instruction} {a}, {b}")
 
     def _operation(self, node: e.Binary, a: str, b: str, type_: Type) -> str:
         right = _literal(node.b)
@@ -362,8 +310,6 @@ class ExpressionEmitter:
         return self.pointer(node.buffer, node.indices)
 
     def _call(self, node: e.Call) -> str:
-        if node.callee == "shuffle":
-            return self._shuffle(node)
         arguments = [self.value(a) for a in node.arguments]
         if node.callee == "fma":
             return emit_fma(self, arguments, node.type)
@@ -381,15 +327,11 @@ class ExpressionEmitter:
         self.module.declarations[name] = f"@{name} = external global i64"
         return self.instruction(f"ptrtoint ptr @{name} to i64")
 
-    def _shuffle(self, node: e.Call) -> str:
-        """The lanes that the constant arguments after the first two count, through both vectors."""
-        a, b, *lanes = node.arguments
-        source = register_type(a.type)
-        numbers = [f"i32 {lane.value}" for lane in lanes if isinstance(lane, e.Const)]
-        if len(numbers) != len(lanes):
-            raise CodegenError("the lanes of a shuffle must be constants")
-        pattern = f"<{len(lanes)} x i32> <{', '.join(numbers)}>"
-        return self.instruction(f"shufflevector {source} {self.value(a)}, {source} {self.value(b)}, {pattern}")
+    def _shuffle(self, node: e.Shuffle) -> str:
+        source = register_type(node.a.type)
+        lanes = ", ".join([f"i32 {lane}" for lane in node.picked])
+        both = f"{source} {self.value(node.a)}, {source} {self.value(node.b)}"
+        return self.instruction(f"shufflevector {both}, <{len(node.picked)} x i32> <{lanes}>")
 
     def _prefetch(self, pointer: str) -> str:
         """Ask for a cache line to be read into the second-level cache; any address is allowed. The result is unused."""
@@ -420,9 +362,9 @@ def _literal(node: e.Expr) -> int | float | None:
     return None if isinstance(value, complex) else value
 
 
-_LEAVES = (e.Var, e.Const)
+_LEAVES = frozenset({e.Var, e.Const})
 _PLACES = (e.Load, e.AddressOf)
-_DATA = (e.Load, e.Call, e.Cast, e.Bitcast)
+_DATA = frozenset({e.Load, e.Call, e.Cast, e.Bitcast})
 
 _HANDLERS: dict[type, Callable[..., str]] = {
     e.Var: ExpressionEmitter._var,
@@ -437,4 +379,5 @@ _HANDLERS: dict[type, Callable[..., str]] = {
     e.Call: ExpressionEmitter._call,
     e.Broadcast: ExpressionEmitter._broadcast,
     e.Extract: ExpressionEmitter._extract,
+    e.Shuffle: ExpressionEmitter._shuffle,
 }

@@ -15,7 +15,7 @@ from hidet.dtypes import DType
 from hidet.ir.types import with_lanes
 
 if TYPE_CHECKING:
-    from hidet.cpu.codegen.expression import ExpressionEmitter
+    from hidet.cpu.codegen.lines import LineEmitter
 
 _SINGLE_BITS = 32
 _SINGLE_MANTISSA = 23
@@ -27,7 +27,7 @@ _NAN = 0x7FC00000
 class _Words:
     """i32 and f32 instructions on registers of some number of lanes."""
 
-    def __init__(self, emit: ExpressionEmitter, dtype: DType, lanes: int) -> None:
+    def __init__(self, emit: LineEmitter, dtype: DType, lanes: int) -> None:
         self.emit = emit
         self.words = with_lanes(dtypes.i32, lanes)
         self.floats = with_lanes(dtypes.f32, lanes)
@@ -55,7 +55,7 @@ class _Words:
         return self.emit.select(condition, a, b, self.words)
 
 
-def small_to_single(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int) -> str:
+def small_to_single(emit: LineEmitter, text: str, dtype: DType, lanes: int) -> str:
     """The f32 value of a small float, exact."""
     w = _Words(emit, dtype, lanes)
     code = emit.instruction(f"zext {w.code} {text} to {w.word}")
@@ -83,7 +83,7 @@ def small_to_single(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int
     return w.value(bits)
 
 
-def single_to_small(emit: ExpressionEmitter, text: str, dtype: DType, lanes: int) -> str:
+def single_to_small(emit: LineEmitter, text: str, dtype: DType, lanes: int) -> str:
     """The small float nearest to an f32 value."""
     w = _Words(emit, dtype, lanes)
     bits = w.bits(text)

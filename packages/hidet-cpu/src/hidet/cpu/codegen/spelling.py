@@ -36,7 +36,12 @@ BOOL_BINARY = {"add": "or", "mul": "and", "land": "and", "lor": "or", "max": "or
 FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 SIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 UNSIGNED_COMPARE = {"eq": "eq", "ne": "ne", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"}
-
+# of i64, with the type; sums and products of indices never overflow
+WRAPPING_INDEX_BINARY = {
+    **{op: f"{name} i64" for op, name in INT_BINARY.items()},
+    **{op: f"icmp {name} i64" for op, name in SIGNED_COMPARE.items()},
+}
+INDEX_BINARY = {**WRAPPING_INDEX_BINARY, **{op: f"{op} nsw i64" for op in ("add", "sub", "mul")}}
 
 _ADDRESSES = (PointerType, BufferType)
 

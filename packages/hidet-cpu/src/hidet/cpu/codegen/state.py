@@ -10,7 +10,7 @@ from hidet.ir.types import Type
 
 if TYPE_CHECKING:
     from hidet.cpu.arch import CpuArch
-    from hidet.cpu.codegen.expression import ExpressionEmitter
+    from hidet.cpu.codegen.lines import LineEmitter
     from hidet.ir.func import Function
 
 
@@ -45,14 +45,12 @@ class ModuleState:
     def is_pure(self, callee: str) -> bool:
         """Whether a call only computes: an arithmetic intrinsic, or a function of this module that says so."""
         function = self.functions.get(callee)
-        return callee in ("fma", "shuffle") or (function is not None and ("pure", True) in function.attributes)
+        return callee == "fma" or (function is not None and ("pure", True) in function.attributes)
 
     def is_inline(self, callee: str) -> bool:
         """Whether a call becomes instructions: an intrinsic, or a function that is always inlined and has no loops."""
         function = self.functions.get(callee)
-        return callee in ("fma", "prefetch", "shuffle") or (
-            function is not None and ("inline", True) in function.attributes
-        )
+        return callee in ("fma", "prefetch") or (function is not None and ("inline", True) in function.attributes)
 
     def metadata(self, text: str) -> str:
         """Add a metadata node and return its reference."""
@@ -70,9 +68,7 @@ class ModuleState:
         number = len(self._metadata)
         return self.metadata(f"distinct !{{!{number}, {', '.join(parts)}}}")
 
-    def call(
-        self, emitter: ExpressionEmitter, callee: str, arguments: Sequence[tuple[str, str]], result: Type | None
-    ) -> str:
+    def call(self, emitter: LineEmitter, callee: str, arguments: Sequence[tuple[str, str]], result: Type | None) -> str:
         """Call a function of this module, or an external one; the text of a call that gives no value is unused."""
         llvm = "void" if result is None else register_type(result)
         target = self.functions.get(callee)

@@ -37,7 +37,8 @@ class ThreadsToLoops:
 
     def run(self, module: Module, ctx: CompileContext) -> Module:
         """The module; itself when none of its kernels is launched with a block."""
-        launches = [n for f in module.functions for n in walk(f.body) if isinstance(n, s.Launch) and n.block]
+        hosts = [function for function in module.functions if function.kind == "host"]
+        launches = [n for f in hosts for n in walk(f.body) if isinstance(n, s.Launch) and n.block]
         if not launches:
             return module
         functions = {function.name: function for function in module.functions}

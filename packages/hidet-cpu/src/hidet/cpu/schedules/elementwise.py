@@ -60,6 +60,7 @@ class ElementwiseRule:
         task = match.task
         program = ProgramBuilder(task)
         shared: dict[str, Function] = {}
+        called: dict[str, Function] = {}
         for epilogue, tensor in zip(task.epilogues, task.outputs, strict=True):
             regions = cut_regions(whole_region(epilogue, tensor.type))
             strides = {t.operand: t.type.element_strides for t in task.inputs}
@@ -67,12 +68,14 @@ class ElementwiseRule:
                 access = RegionAccess(region, strides, tensor.operand.dtype, is_part=len(regions) > 1)
                 kernel = _kernel(access, params["item_elements"], target)
                 function = kernel.function
+                called.update((each.name, each) for each in kernel.called)
                 if len(regions) > 1 or len(task.outputs) > 1:
                     alike = structural_hash(function)
                     function = shared.setdefault(alike, replace(function, name=f"kernel{len(shared)}"))
                 operands = (*kernel.operands, tensor.operand)
                 pointers = [program.pointers[operand] for operand in operands]
                 program.launch(function, pointers, kernel.scope, kernel.grid, _cost(region, kernel))
+        program.add(called.values())
         return program.program()
 
 

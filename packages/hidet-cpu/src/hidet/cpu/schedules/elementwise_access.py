@@ -67,6 +67,14 @@ class RegionAccess:
         """Offset of an access of `maps` where loops have the values `at` (themselves by default)."""
         return _place(self._places[access], at)
 
+    def stride_of(self, access: Access, loop: Var) -> Expr:
+        """Elements between neighbours along a loop, of an access of `maps`."""
+        return _stride(self._places[access], loop)
+
+    def result_stride(self, loop: Var) -> Expr:
+        """Elements of the result between neighbours along a loop."""
+        return _stride(self._result_place, loop)
+
     def result_offset(self, at: Mapping[Var, Expr]) -> Expr:
         """Offset of the result's element."""
         return _place(self._result_place, at)
@@ -87,14 +95,21 @@ class RegionAccess:
         before, value = self._lowering.statements(value)
         return [*before, Store(self.result, (self.result_offset(bound),), value)]
 
-    def _parameters(self, offset: Affine) -> tuple[Expr, list[tuple[Var, Expr]]]:
+    def _parameters(self, offset: Affine) -> _Form:
         # The first part of a result starts at 0 like no other, which does not deserve a kernel of its own.
         scope, constant = self.scope, offset.constant
         start = parameter(scope, constant, "offset") if self._is_part else scope.size(constant, "offset")
         return start, [(loop, self.scope.size(offset.coefficient(loop), "stride")) for loop in self.loops]
 
 
-def _place(form: tuple[Expr, list[tuple[Var, Expr]]], at: Mapping[Var, Expr]) -> Expr:
+_Form = tuple[Expr, list[tuple[Var, Expr]]]
+
+
+def _stride(form: _Form, loop: Var) -> Expr:
+    return next(stride for var, stride in form[1] if var is loop)
+
+
+def _place(form: _Form, at: Mapping[Var, Expr]) -> Expr:
     total, terms = form
     for loop, stride in terms:
         total = total + at.get(loop, loop) * stride

@@ -24,7 +24,7 @@ _MOST_UNROLLED = 4
 class ElementwiseKernel:
     """A kernel of (pointers to `operands`, to the result, sizes of `scope`) and how it is launched.
 
-    elements: of the whole grid, for the estimate of its cost.
+    elements: of the whole grid, for the estimate of its cost. called: functions that it calls.
     """
 
     function: Function
@@ -32,6 +32,7 @@ class ElementwiseKernel:
     scope: KernelScope
     grid: tuple[Dim, ...]
     elements: Dim
+    called: tuple[Function, ...] = ()
 
 
 def plain_kernel(access: RegionAccess, item_elements: int) -> ElementwiseKernel:
@@ -59,12 +60,17 @@ def plain_kernel(access: RegionAccess, item_elements: int) -> ElementwiseKernel:
 
 
 def finish(
-    access: RegionAccess, grid_vars: Sequence[Var], grid: tuple[Dim, ...], body: Stmt, elements: Dim
+    access: RegionAccess,
+    grid_vars: Sequence[Var],
+    grid: tuple[Dim, ...],
+    body: Stmt,
+    elements: Dim,
+    called: tuple[Function, ...] = (),
 ) -> ElementwiseKernel:
     """The kernel with this body."""
     variables = tuple(grid_vars) or (build.size_var("item"),)
     function = Function("elementwise", access.scope.params, body, kind="kernel", grid_vars=variables)
-    return ElementwiseKernel(function, access.operands, access.scope, grid, elements)
+    return ElementwiseKernel(function, access.operands, access.scope, grid, elements, called)
 
 
 def _innermost(access: RegionAccess, loops: list[Var], sizes: list[Dim]) -> tuple[Stmt, list[Var], list[Dim]]:

@@ -83,6 +83,8 @@ class Cut:
 
 def cut_regions(region: Region, most: int = MOST_REGIONS) -> list[Region]:
     """Regions that together are `region`, at most `most`; provably empty ones are left out."""
+    if not any(map(_may_change, walk(region.value))):
+        return [] if any(extent == 0 for extent in region.extents) else [region]
     done: list[Region] = []
     pending = [region]
     while pending:
@@ -95,6 +97,14 @@ def cut_regions(region: Region, most: int = MOST_REGIONS) -> list[Region]:
         else:
             pending += reversed(_cut(current, found))
     return done
+
+
+def _may_change(node: IRNode) -> bool:
+    """Whether a formula with this node may differ between parts of the index space: divisions and comparisons."""
+    return isinstance(node, Binary) and node.op in _CHANGING and node.a.type is build.INDEX
+
+
+_CHANGING = frozenset({"floordiv", "mod", "lt", "le", "gt", "ge", "eq", "ne"})
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------

@@ -17,11 +17,12 @@ from __future__ import annotations
 from hidet import dims, dtypes
 from hidet.cpu.schedules.elementwise_access import RegionAccess, stays_inside, unconditional
 from hidet.cpu.schedules.elementwise_nest import ElementwiseKernel, finish
-from hidet.cpu.schedules.transpose_tile import transpose_tile
+from hidet.cpu.schedules.transpose_tile import square_function
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Access, Bitcast, Cast, Expr, Var
-from hidet.ir.stmt import Declare, For, If, Stmt, Store
+from hidet.ir.func import Function
+from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt
 from hidet.ir.types import BufferType, PointerType
 
 _SQUARES_TOGETHER = 4
@@ -68,6 +69,7 @@ class _Transposition:
         is_long = isinstance(self.columns, int) and self.columns >= _SQUARES_TOGETHER * self.lanes
         self.width = self.lanes * (_SQUARES_TOGETHER if is_long else 1)
         self.copied = self._copied()
+        self.squares: dict[str, Function] = {}
 
     def kernel(self) -> ElementwiseKernel | None:
         access, lanes = self.access, self.lanes
@@ -98,7 +100,8 @@ class _Transposition:
         others = [(v, n) for v, n in zip(access.loops, access.sizes, strict=True) if v not in (self.i, self.j)]
         grid = (*(n for _, n in others), dims.ceildiv(self.rows, block), dims.ceildiv(self.columns, _ITEM_COLUMNS))
         grid_vars = [*(v for v, _ in others), item_j, item_i]
-        return finish(access, grid_vars, grid, build.seq(stmts), dims.product(access.sizes))
+        squares = tuple(self.squares.values())
+        return finish(access, grid_vars, grid, build.seq(stmts), dims.product(access.sizes), squares)
 
     def _copied(self) -> Access | None:
         """The turned access that the result is a copy of, converted perhaps; None for any other formula."""
@@ -136,35 +139,36 @@ class _Transposition:
         count = build.minimum(build.index(lanes), end_j - tile_j)
         return build.seq([*stmts, For(self.j, tile_j, count, row)])
 
-    def _columns(self, read: Access, from_j: Expr, from_i: Expr) -> tuple[list[Stmt], list[Expr]]:
-        """The square at (from_j, from_i) of an input, as vectors along i."""
-        stored = _moved_as(read.dtype)
-        pointer: Expr = self.access.pointers[read.operand]
-        if stored is not read.dtype:
-            pointer = Bitcast(pointer, PointerType(stored))
-        rows = [
-            build.load(pointer, self.access.offset_of(read, {self.i: from_i + r, self.j: from_j}), lanes=self.lanes)
-            for r in range(self.lanes)
-        ]
-        return transpose_tile(rows)
-
     def _turn_squares(self, read: Access, turned: Var, from_j: Expr, from_i: Expr) -> Stmt:
+        """Squares of an input, from (from_j, from_i) on, into a local array."""
         square = build.size_var("square")
-        stmts, columns = self._columns(read, from_j, from_i + square)
-        stores = [Store(turned, (square + r * self.width,), column) for r, column in enumerate(columns)]
-        return For(square, build.index(0), build.index(self.width), build.seq([*stmts, *stores]), step=self.lanes)
+        place = build.address(turned, square)
+        turn = self._turn(read, from_j, from_i + square, place, build.index(self.width), _moved_as(read.dtype))
+        return For(square, build.index(0), build.index(self.width), turn, step=self.lanes)
 
     def _copy_squares(self, read: Access, from_j: Expr, from_i: Expr) -> Stmt:
-        square = build.size_var("square")
-        stmts, columns = self._columns(read, from_j, from_i + square)
-        result: Expr = self.access.result
-        target = self.access.region.value.dtype
-        if _moved_as(target) is not target:
-            result = Bitcast(result, PointerType(_moved_as(target)))
-        for r, column in enumerate(columns):
-            place = self.access.result_offset({self.i: from_i + square, self.j: from_j + r})
-            stmts.append(Store(result, (place,), build.cast(column, _moved_as(target))))
-        return For(square, build.index(0), build.index(self.width), build.seq(stmts), step=self.lanes)
+        """Squares of an input, from (from_j, from_i) on, into the result."""
+        access, square = self.access, build.size_var("square")
+        target = access.region.value.dtype
+        place = self._address(access.result, target, access.result_offset({self.i: from_i + square, self.j: from_j}))
+        stride = access.result_stride(self.j)
+        turn = self._turn(read, from_j, from_i + square, place, stride, _moved_as(target))
+        return For(square, build.index(0), build.index(self.width), turn, step=self.lanes)
+
+    def _turn(self, read: Access, j: Expr, i: Expr, place: Expr, stride: Expr, target: DType) -> Stmt:
+        """The square at (j, i) of an input, turned and converted, to `place`, whose rows lie `stride` apart."""
+        access = self.access
+        function = square_function(self.lanes, _moved_as(read.dtype), target)
+        self.squares[function.name] = function
+        offset = access.offset_of(read, {self.i: i, self.j: j})
+        source = self._address(access.pointers[read.operand], read.dtype, offset)
+        arguments = (source, access.stride_of(read, self.i), place, stride)
+        return Evaluate(build.call(function.name, *arguments, type=build.INDEX))
+
+    @staticmethod
+    def _address(pointer: Expr, dtype: DType, offset: Expr) -> Expr:
+        moved = _moved_as(dtype)
+        return build.address(pointer if moved is dtype else Bitcast(pointer, PointerType(moved)), offset)
 
 
 def _moved_as(dtype: DType) -> DType:

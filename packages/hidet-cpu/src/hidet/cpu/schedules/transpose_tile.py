@@ -6,23 +6,18 @@ Every step is one shuffle that x86 and aarch64 have an instruction for (`vunpckl
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
+from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Declare, Stmt
-from hidet.ir.types import with_lanes
+from hidet.ir.func import Function
+from hidet.ir.stmt import Declare, Return, Stmt, Store
+from hidet.ir.types import PointerType, with_lanes
+from hidet.schedule.shared import share_functions
 
 _CHUNK_BITS = 128
-
-# One constant a lane instead of one a use: a transposition names a thousand lanes.
-_LANE_NUMBERS = [build.index(lane) for lane in range(128)]
-
-
-def shuffle(a: Expr, b: Expr, lanes: Sequence[int]) -> Expr:
-    """The vector of the numbered lanes of `a` followed by those of `b`."""
-    picked = [_LANE_NUMBERS[lane] for lane in lanes]
-    return build.call("shuffle", a, b, *picked, type=with_lanes(a.dtype, len(lanes)))
 
 
 def sum_lanes(rows: Sequence[Expr]) -> tuple[list[Stmt], Expr]:
@@ -37,7 +32,7 @@ def sum_lanes(rows: Sequence[Expr]) -> tuple[list[Stmt], Expr]:
         added: list[Expr] = []
         for a, b in zip(vectors[::2], vectors[1::2], strict=True):
             var = Var("partial", with_lanes(a.dtype, a.lanes))
-            stmts.append(Declare(var, shuffle(a, b, low) + shuffle(a, b, high)))
+            stmts.append(Declare(var, build.shuffle(a, b, low) + build.shuffle(a, b, high)))
             added.append(var)
         vectors = added
     return stmts, vectors[0]
@@ -50,7 +45,7 @@ def fold_lanes(vector: Expr, combine: Callable[[Expr, Expr], Expr]) -> tuple[lis
     distance = n // 2
     while distance:
         var = Var("folded", with_lanes(vector.dtype, n))
-        moved = shuffle(vector, vector, [(lane + distance) % n for lane in range(n)])
+        moved = build.shuffle(vector, vector, [(lane + distance) % n for lane in range(n)])
         stmts.append(Declare(var, combine(vector, moved)))
         vector, distance = var, distance // 2
     return stmts, build.extract(vector, 0)
@@ -74,12 +69,31 @@ def transpose_tile(rows: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
                 continue
             second = first + distance
             a, b, together = vectors[first], vectors[second], contents[first] + contents[second]
-            vectors[first], vectors[second] = (let(shuffle(a, b, lanes)) for lanes in patterns)
+            vectors[first], vectors[second] = (let(build.shuffle(a, b, lanes)) for lanes in patterns)
             contents[first], contents[second] = ([together[lane] for lane in lanes] for lanes in patterns)
     columns: list[Expr] = [vectors[0]] * n
     for vector, content in zip(vectors, contents, strict=True):
         columns[content[0][1]] = vector
     return stmts, columns
+
+
+@functools.cache
+def square_function(lanes: int, source: DType, target: DType) -> Function:
+    """target[c, r] = source[r, c], converted, for a square of `lanes` rows and columns, all read before any is written.
+
+    Its parameters are the square's first element and the elements between rows, of the source and of the target.
+    Programs share it, because it is a hundred instructions that most of them would repeat.
+    """
+    places = Var("source", PointerType(source)), Var("target", PointerType(target))
+    strides = tuple(Var(f"{place.name}_stride", build.INDEX) for place in places)
+    rows = [build.load(places[0], strides[0] * row, lanes=lanes) for row in range(lanes)]
+    stmts, columns = transpose_tile(rows)
+    stores = [Store(places[1], (strides[1] * n,), build.cast(column, target)) for n, column in enumerate(columns)]
+    body = build.seq([*stmts, *stores, Return(build.index(0))])
+    parameters = (places[0], strides[0], places[1], strides[1])
+    name, kept = f"turn_{source.short}_{target.short}_{lanes}", (("inline", False),)
+    (shared,) = share_functions([Function(name, parameters, body, "device", result=build.INDEX, attributes=kept)])
+    return shared
 
 
 def _steps(n: int, bits: int) -> list[tuple[int, tuple[list[int], list[int]]]]:

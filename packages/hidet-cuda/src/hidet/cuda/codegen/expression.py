@@ -294,6 +294,17 @@ class ExpressionEmitter:
     def _extract(self, node: e.Extract) -> Text:
         return self.operand(node.a)(str(node.lane))
 
+    def _shuffle(self, node: e.Shuffle) -> Text:
+        sides, count = (self.operand(node.a), self.operand(node.b)), node.a.lanes
+        picked = [sides[lane // count](str(lane % count)).text for lane in node.picked]
+
+        def chosen(lane: str) -> Text:
+            # The lane's number is known once the loop over lanes is unrolled.
+            tests = [f"{lane} == {n} ? {text} : " for n, text in enumerate(picked[:-1])]
+            return Text("".join(tests) + picked[-1])
+
+        return self.lanes(node.type, chosen)
+
     # --- memory ----------------------------------------------------------------------------------------------------
 
     def offset(self, buffer: e.Expr, indices: Sequence[e.Expr]) -> Text:
@@ -421,6 +432,7 @@ _CASES: dict[type, Callable[..., Text]] = {
     e.Bitcast: ExpressionEmitter._bitcast,
     e.Broadcast: ExpressionEmitter._broadcast,
     e.Extract: ExpressionEmitter._extract,
+    e.Shuffle: ExpressionEmitter._shuffle,
     e.Load: ExpressionEmitter._load,
     e.AddressOf: ExpressionEmitter._address,
     e.Call: ExpressionEmitter._call,

@@ -75,6 +75,4 @@ MATH: dict[str, Meaning] = {
     },
     "cuda.dot_4": _dot(dtypes.i8, dtypes.i32),
     "cuda.dot_4_unsigned": _dot(dtypes.u8, dtypes.u32),
-    # The intrinsic of all targets that picks lanes of two vectors.
-    "shuffle": simple(lambda a, b, *lanes: np.concatenate([a, b], axis=1)[:, [int(lane[0]) for lane in lanes]]),
 }
