@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hidet import dtypes
 from hidet.errors import ShapeError
 
 torch = pytest.importorskip("torch")
@@ -93,6 +94,23 @@ def test_channel_normalisations_agree_with_torch(
     if len(shape) > 2:
         theirs = exact(lambda *t: F.instance_norm(t[0], None, None, *t[1:]), x, weight, bias)
         assert_matches(apply("instance_norm", x, weight, bias), theirs, scale=16)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_batch_norm_is_a_scale_and_a_shift(dtype: str, apply: Any, make: Any, assert_matches: Any) -> None:
+    """The parts in the order in which torch's batch norm of ones, per channel, can be taken apart."""
+    filters, ones = make((5, 2, 3), dtype), torch.ones(1, 5)
+    mean, weight, bias, start = (make((5,), "float32", seed=n) for n in range(4))
+    variance = make((5,), "float32", 0.1, 2, seed=4)
+    scale = exact(lambda s, w: F.batch_norm(ones.double(), 0 * s, s, w, eps=1e-3)[0], variance, weight)
+    shift = exact(
+        lambda m, s, w, b, c: F.batch_norm(c[None], m, s, w, b, eps=1e-3)[0], mean, variance, weight, bias, start
+    )
+    assert_matches(apply("batch_norm_scale", variance, weight, eps=1e-3), scale, scale=4)
+    found = apply("batch_norm_shift", mean, scale, start, bias, dtype=dtypes.f32)
+    assert_matches(found, shift, scale=16)
+    scaled = exact(lambda f, s: f * s[:, None, None], filters, scale)
+    assert_matches(apply("scale_filters", filters, scale), scaled, scale=1)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -18,18 +18,11 @@ def test_scale_goes_into_the_weight_and_shift_into_the_bias(becomes):
         """,
         f"""
         graph g(%x: f64[1, 2, 5, 5], param %w: f64[4, 2, 3, 3], param %c: f64[4], {PARAMETERS}):
-          const %eps: f64[] = 0.001
-          %0: f64[4] = add(%positive, %eps)
-          %1: f64[4] = rsqrt(%0)
-          %2: f64[4] = mul(%1, %g)
-          %3: f64[4] = neg(%m)
-          %4: f64[4] = sub(%c, %m)
-          %5: f64[4] = mul(%4, %2)
-          %6: f64[4] = add(%5, %b)
-          %7: f64[4, 1, 1, 1] = reshape(%2, shape=[4, 1, 1, 1])
-          %8: f64[4, 2, 3, 3] = mul(%w, %7)
-          %9: f64[1, 4, 5, 5] = conv(%x, %8, %6, padding=1)
-          return %9
+          %0: f64[4] = batch_norm_scale(%positive, %g, eps=0.001)
+          %1: f64[4] = batch_norm_shift(%m, %0, %c, %b, dtype=f64)
+          %2: f64[4, 2, 3, 3] = scale_filters(%w, %0)
+          %3: f64[1, 4, 5, 5] = conv(%x, %2, %1, padding=1)
+          return %3
         """,
     )
 

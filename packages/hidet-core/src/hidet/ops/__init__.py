@@ -3,6 +3,7 @@
     unary, activation, binary, elementwise    one element in, one element out; numpy broadcasting
     reduce, scan, sort                        along axes
     matmul, conv, pool, normalize, attention  anchors: scheduled by rules, others fuse into them
+    batch_norm                                is folded into what is before it
     view, move, gather, scatter               data movement
     create, random, cast                      new tensors, element types
     interpolate, resample, region, detect     resampling, regions of images
@@ -38,6 +39,7 @@ FAMILIES = (
     "move",
     "shuffle",
     "normalize",
+    "batch_norm",
     "conv",
     "pool",
     "adaptive_pool",

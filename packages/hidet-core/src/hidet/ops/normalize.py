@@ -151,7 +151,8 @@ def _rms_norm(x: Operand, weight: Operand | None = None, *, rank: int, eps: floa
     return Definition(operands, (scale_stage, stage), (stage.result,))
 
 
-def _channel_parameters(name: str, x: Operand, *parameters: Operand | None) -> None:
+def require_channel_parameters(name: str, x: Operand, *parameters: Operand | None) -> None:
+    """Each parameter that is present has one value a channel of x[n, c, ...]."""
     for parameter in present(*parameters):
         require_rank(name, parameter, at_least=1, at_most=1)
         same_extent(parameter.shape[0], x.shape[1], f"operator {name}: {parameter.name} against the channels of x")
@@ -171,7 +172,7 @@ def _group_norm(
     require_dtype(name, x, "float")
     require_rank(name, x, at_least=2)
     dtype = require_same_dtype(name, operands)
-    _channel_parameters(name, x, weight, bias)
+    require_channel_parameters(name, x, weight, bias)
     batch, channels, *space = x.shape
     count = channels if groups is None else groups
     if groups is not None and isinstance(channels, int) and channels % groups:
@@ -192,36 +193,6 @@ def _group_norm(
     stage = compute(name, x.shape, value)
     statistics = (mean.result, scale.result) if with_statistics else ()
     return Definition(operands, (mean, scale, stage), (stage.result, *statistics))
-
-
-def _batch_norm(
-    x: Operand,
-    mean: Operand,
-    variance: Operand,
-    weight: Operand | None = None,
-    bias: Operand | None = None,
-    *,
-    eps: float,
-) -> Definition:
-    require_dtype("batch_norm", x, "float")
-    require_rank("batch_norm", x, at_least=2)
-    for statistic in (mean, variance, *present(weight, bias)):
-        require_dtype("batch_norm", statistic, "float")
-    _channel_parameters("batch_norm", x, mean, variance, weight, bias)
-    wide = arithmetic_dtype(x.dtype)
-
-    def value(*axes: Expr) -> Expr:
-        def parameter(operand: Operand) -> Expr:
-            return build.cast(operand[axes[1]], wide)
-
-        scale = build.unary("rsqrt", parameter(variance) + eps)
-        if weight is not None:
-            scale = scale * parameter(weight)
-        normal = (widen(x[axes]) - parameter(mean)) * scale
-        return build.cast(normal if bias is None else normal + parameter(bias), x.dtype)
-
-    stage = compute("batch_norm", x.shape, value)
-    return Definition(present(x, mean, variance, weight, bias), (stage,), (stage.result,))
 
 
 def _l2_normalize(x: Operand, *, axis: int, eps: float) -> Definition:
@@ -326,14 +297,6 @@ SPECS: tuple[OperatorSpec, ...] = (
         define=partial(_group_norm, "instance_norm", False),
         doc="x[n, c, ...] normalised over space for each n and c, then * weight[c] + bias[c]; "
         "as torch.nn.functional.instance_norm without running statistics. One floating-point type.",
-    ),
-    OperatorSpec(
-        name="batch_norm",
-        inputs=("x", "mean", "variance", "weight?", "bias?"),
-        attributes=(_EPS,),
-        define=_batch_norm,
-        doc="(x[n, c, ...] - mean[c]) / sqrt(variance[c] + eps) * weight[c] + bias[c], with given statistics: torch's "
-        "batch_norm in inference. The result has the type of x; parameters may be of another floating-point type.",
     ),
     OperatorSpec(
         name="l2_normalize",

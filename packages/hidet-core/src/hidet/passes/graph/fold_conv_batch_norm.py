@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet import dtypes
 from hidet.graph.graph import Graph, Node, Value, producers, readers
 from hidet.passes.rewriter import GraphRewriter
 
@@ -23,7 +22,7 @@ _ANCHORS = ("conv", "linear")
 class FoldConvBatchNorm:
     """Only where nobody else reads the convolution's result, and its weight is a parameter or constant.
 
-    The arithmetic on weights is ordinary nodes in f32; `split-prepare` moves them out of the call.
+    The arithmetic on weights is ordinary nodes; `split-prepare` moves them out of the call.
     """
 
     name: ClassVar[str] = "fold-conv-batch-norm"
@@ -62,28 +61,9 @@ class FoldConvBatchNorm:
 def _folded(rewriter: GraphRewriter, anchor: Node, norm: Node) -> Value:
     _, mean, variance, gamma, beta = (*norm.inputs, None, None)[:5]
     x, weight, bias = (*anchor.inputs, None)[:3]
-    assert weight is not None and mean is not None and variance is not None
-
-    def wide(value: Value) -> Value:
-        if value.tensor.dtype.name == "float32" or value.tensor.dtype.bits > 32:
-            return value
-        return rewriter.emit("cast", value, at=norm, dtype=dtypes.f32)
-
-    epsilon = rewriter.constant(norm.attrs["eps"], wide(variance))
-    scale = rewriter.emit("rsqrt", rewriter.emit("add", wide(variance), epsilon, at=norm), at=norm)
-    if gamma is not None:
-        scale = rewriter.emit("mul", scale, wide(gamma), at=norm)
-    shift = rewriter.emit("neg", wide(mean), at=norm)
-    if bias is not None:
-        shift = rewriter.emit("sub", wide(bias), wide(mean), at=norm)
-    shift = rewriter.emit("mul", shift, scale, at=norm)
-    if beta is not None:
-        shift = rewriter.emit("add", shift, wide(beta), at=norm)
-    rank = weight.tensor.rank
-    column = rewriter.emit("reshape", scale, at=norm, shape=(weight.tensor.shape[0], *([1] * (rank - 1))))
-    scaled = rewriter.emit("mul", wide(weight), column, at=norm)
-    dtype = weight.tensor.dtype
-    if dtype.name != scaled.tensor.dtype.name:
-        scaled = rewriter.emit("cast", scaled, at=norm, dtype=dtype)
-        shift = rewriter.emit("cast", shift, at=norm, dtype=dtype)
-    return rewriter.emit(anchor.op, x, scaled, shift, at=anchor, **anchor.attrs)
+    assert weight is not None
+    scale = rewriter.emit("batch_norm_scale", variance, gamma, at=norm, eps=norm.attrs["eps"])
+    shift = rewriter.emit("batch_norm_shift", mean, scale, bias, beta, at=norm, dtype=weight.tensor.dtype)
+    scaled = rewriter.emit("scale_filters", weight, scale, at=norm)
+    (result,) = rewriter.emit_all(anchor.op, (x, scaled, shift), anchor.attrs, anchor)
+    return result
