@@ -13,7 +13,7 @@ import json
 import os
 import struct
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,10 @@ from hidet.runtime.program import HostProgram, NodeCounts, Segment, programs_of
 from hidet.target import Binary
 
 if TYPE_CHECKING:
+    from hidet.plugins.registry import Registry
     from hidet.runtime.compiled import CodeBundle, CompiledGraph
 
-FORMAT = 2
+FORMAT = 3
 _ALIGNMENT = 64
 _WEIGHTS = "weights.safetensors"
 _MANIFEST = "manifest.json"
@@ -81,7 +82,8 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
         if _digest(code) != digest:
             raise ArtifactError(f"{file}: code of {name} is damaged", hint="compile and save the model again")
         binaries.append(Binary(name, code))
-    spec = load_registry().target(manifest["target"])
+    registry = load_registry()
+    spec = registry.target(manifest["target"])
     make_target: Any = spec.resolve()
     target = make_target()
     refusal = None if target.arch == manifest["arch"] else target.refusal(manifest["arch"])
@@ -90,7 +92,7 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
             f"{file} cannot run here: {refusal}",
             hint="compile and save the model on a machine of this kind, or for what both have in common",
         )
-    program = decode_program(manifest["program"])
+    program = decode_program(manifest["program"], lambda name: _host_operator(name, registry, file))
     loaded = target.load(binaries, open_cache())
     functions = {symbol: loaded.function(symbol, None) for symbol in segment_symbols(program)}
     count = manifest["constants"]
@@ -104,6 +106,17 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
     )
     report = CompileReport(NodeCounts(), 0, modules=len(binaries))
     return CompiledGraph(bundle, functions, report, keep_alive=loaded, memory=target.memory)
+
+
+def _host_operator(name: str, registry: Registry, file: Path) -> Callable[..., Any]:
+    """What numpy runs for an operator of a saved program."""
+    spec = registry.operators.get(name)
+    if spec is None or spec.kind != "host" or spec.call is None:
+        raise ArtifactError(
+            f"{file} runs operator {name} on the host, which no installed plug-in has",
+            hint="install the wheel that the operator comes from, a frontend for instance",
+        )
+    return spec.call
 
 
 def segment_symbols(program: HostProgram) -> list[str]:
@@ -127,16 +140,33 @@ def _encode_weights(arrays: Sequence[Any]) -> list[Any]:
     for number, array in enumerate(arrays):
         padding = -offset % _ALIGNMENT
         offset += padding
+        data = _encode_texts(array) if array.dtype.hasobject else array
+        nbytes = len(data) if isinstance(data, bytes) else data.nbytes
         header[str(number)] = {
             "dtype": from_numpy(array.dtype).name,
             "shape": list(array.shape),
-            "data_offsets": [offset, offset + array.nbytes],
+            "data_offsets": [offset, offset + nbytes],
         }
-        parts += [b"\0" * padding, array]
-        offset += array.nbytes
+        parts += [b"\0" * padding, data]
+        offset += nbytes
     text = json.dumps(header).encode()
     text += b" " * (-(len(text) + 8) % _ALIGNMENT)
     return [struct.pack("<Q", len(text)) + text, *parts]
+
+
+def _encode_texts(array: Any) -> bytes:
+    """The elements of a tensor of strings as a JSON list; bytes are UTF-8."""
+    items = [item.decode() if isinstance(item, bytes) else item for item in array.reshape(-1).tolist()]
+    return json.dumps(items).encode()
+
+
+def _decode_texts(data: bytes, shape: Sequence[int]) -> Any:
+    import numpy
+
+    items = json.loads(data)
+    made = numpy.empty(len(items), object)
+    made[:] = items
+    return made.reshape(shape)
 
 
 def _write_aligned(archive: zipfile.ZipFile, name: str, parts: Sequence[Any]) -> None:
@@ -171,5 +201,8 @@ def _map_weights(file: Path, archive: zipfile.ZipFile) -> list[Any]:
         first, last = (base + offset for offset in entry["data_offsets"])
         if not base <= first <= last <= limit:
             raise ArtifactError(f"{file}: weight {number} lies outside the file")
-        arrays.append(mapped[first:last].view(dtype(entry["dtype"]).numpy()).reshape(entry["shape"]))
+        if dtype(entry["dtype"]).is_host_only:
+            arrays.append(_decode_texts(bytes(mapped[first:last]), entry["shape"]))
+        else:
+            arrays.append(mapped[first:last].view(dtype(entry["dtype"]).numpy()).reshape(entry["shape"]))
     return arrays

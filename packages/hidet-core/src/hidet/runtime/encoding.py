@@ -9,6 +9,7 @@ from hidet import dims
 from hidet.dims import Dim, DimExpr, Symbol
 from hidet.dtypes import dtype
 from hidet.errors import ArtifactError
+from hidet.runtime.attribute_json import decode_attrs, encode_attrs
 from hidet.runtime.program import (
     ArenaBuffer,
     Branch,
@@ -35,8 +36,9 @@ Json = Any
 
 
 def encode_program(program: HostProgram) -> Json:
-    """JSON of a program. ArtifactError when it has steps that run in the frontend's framework, or in numpy."""
-    foreign = [s.name for part in programs_of(program) for s in part.steps if isinstance(s, ForeignCall)]
+    """JSON of a program. ArtifactError when it has steps that run in the frontend's framework."""
+    steps = [step for part in programs_of(program) for step in part.steps]
+    foreign = [step.name for step in steps if isinstance(step, ForeignCall) and not step.is_host]
     if foreign:
         raise ArtifactError(
             f"the graph runs {len(foreign)} operators outside compiled code: {', '.join(sorted(set(foreign)))}",
@@ -66,11 +68,15 @@ def encode_program(program: HostProgram) -> Json:
     return {"symbols": symbols, **body}
 
 
-def decode_program(data: Json) -> HostProgram:
+FindCall = Callable[[str], Callable[..., Any]]
+"""What numpy is to run for the host operator of a name. ArtifactError where no installed plug-in has it."""
+
+
+def decode_program(data: Json, find_call: FindCall) -> HostProgram:
     """The program of `encode_program`'s JSON. ArtifactError for anything else."""
     try:
         symbols = {name: Symbol(name, *facts) for name, *facts in data["symbols"]}
-        decoder = _Decoder(symbols)
+        decoder = _Decoder(symbols, find_call)
         return HostProgram(
             slots=int(data["slots"]),
             inputs=tuple(
@@ -83,7 +89,7 @@ def decode_program(data: Json) -> HostProgram:
             sizes=tuple((int(slot), decoder.dim(dim)) for slot, dim in data["sizes"]),
             constants=tuple(ConstantSlot(int(slot), int(index)) for slot, index in data["constants"]),
             symbols=_sources(data["sources"]),
-            prepare=None if data["prepare"] is None else decode_program(data["prepare"]),
+            prepare=None if data["prepare"] is None else decode_program(data["prepare"], find_call),
             prepare_inputs=tuple(data["prepare_inputs"]),
             prepared=tuple(data["prepared"]),
             size_checks=tuple(
@@ -139,8 +145,16 @@ class _Encoder:
         if isinstance(step, PositionCheck):
             sizes = self.dim(step.extent), self.dim(step.count)
             return {"check": [self.tensor(step.worst), *sizes, step.wraps, step.what, step.place]}
-        assert isinstance(step, Branch | Loop)
         results = [self.place(result) for result in step.results]
+        if isinstance(step, ForeignCall):
+            assert step.attrs is not None
+            return {
+                "host": step.name,
+                "attrs": encode_attrs(step.attrs, self.dim),
+                "places": [[self.place(argument) for argument in step.arguments], results],
+                "is_made": step.is_made,
+                "defines": [_source(source) for source in step.defines],
+            }
         told = [step.name, results, [_source(source) for source in step.defines]]
         if isinstance(step, Branch):
             return {
@@ -161,8 +175,9 @@ def _sources(data: Json) -> tuple[SymbolSource, ...]:
 
 
 class _Decoder:
-    def __init__(self, symbols: dict[str, Symbol]) -> None:
+    def __init__(self, symbols: dict[str, Symbol], find_call: FindCall) -> None:
         self._symbols = symbols
+        self._find_call = find_call
 
     def dim(self, data: int | str) -> Dim:
         return data if isinstance(data, int) else dims.parse_dim(data, self._symbols)
@@ -202,7 +217,24 @@ class _Decoder:
     def sub(self, data: Json) -> SubProgram:
         program, arguments = data
         places = [self.place(argument) for argument in arguments]
-        return SubProgram(decode_program(program), tuple(place for place in places if place is not None))
+        return SubProgram(
+            decode_program(program, self._find_call), tuple(place for place in places if place is not None)
+        )
+
+    def results(self, data: Json) -> tuple[TensorSlot | ObjectSlot, ...]:
+        return tuple(place for place in map(self.place, data) if isinstance(place, TensorSlot | ObjectSlot))
+
+    def host_call(self, data: Json) -> ForeignCall:
+        arguments, results = data["places"]
+        return ForeignCall(
+            str(data["host"]),
+            self._find_call(data["host"]),
+            tuple(map(self.place, arguments)),
+            self.results(results),
+            decode_attrs(data["attrs"], self.dim),
+            bool(data["is_made"]),
+            _sources(data["defines"]),
+        )
 
     def step(self, data: Json) -> Step:
         if isinstance(data, str):
@@ -213,8 +245,10 @@ class _Decoder:
             worst, extent, count, wraps, what, place = data["check"]
             slot, sizes = self.required(worst), (self.dim(extent), self.dim(count))
             return PositionCheck(slot, *sizes, bool(wraps), str(what), str(place))
+        if "host" in data:
+            return self.host_call(data)
         name, results, sources = data["branch"] if "branch" in data else data["loop"]
-        places = tuple(place for place in map(self.place, results) if isinstance(place, TensorSlot | ObjectSlot))
+        places = self.results(results)
         if "branch" in data:
             then, otherwise = map(self.sub, data["of"])
             return Branch(str(name), self.required(data["on"]), then, otherwise, places, _sources(sources))

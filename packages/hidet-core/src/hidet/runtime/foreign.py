@@ -25,7 +25,8 @@ def call_foreign(step: ForeignCall, call: ResolvedCall, frame: Frame) -> None:
             return wrap(argument)
         return frame.objects[argument.slot] if isinstance(argument, ObjectSlot) else argument
 
-    produced = step.call(*map(given, call.arguments))
+    attrs = {} if step.attrs is None else {"attrs": step.attrs}
+    produced = step.call(*map(given, call.arguments), **attrs)
     produced = (
         produced if isinstance(produced, tuple) or (isinstance(produced, list) and not step.is_host) else [produced]
     )

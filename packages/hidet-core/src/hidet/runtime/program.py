@@ -6,7 +6,7 @@ Slots that depend on sizes alone are filled once a shape; a call only writes add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -112,6 +112,7 @@ class ForeignCall:
     """A node run by the frontend's framework, or by numpy.
 
     arguments: where its tensor inputs lie, None for absent ones. results: where compiled code expects its outputs.
+    attrs: of an operator that numpy runs, which `call` takes besides; None for the frontend's own callables.
     is_made: the results stay where the callee made them, and tell the symbols `defines`.
     """
 
@@ -119,9 +120,14 @@ class ForeignCall:
     call: Callable[..., Any]
     arguments: tuple[Place | None, ...]
     results: tuple[TensorSlot | ObjectSlot, ...]
-    is_host: bool = False
+    attrs: Mapping[str, Any] | None = None
     is_made: bool = False
     defines: tuple[SymbolSource, ...] = ()
+
+    @property
+    def is_host(self) -> bool:
+        """Whether numpy runs it."""
+        return self.attrs is not None
 
 
 @dataclass(frozen=True, slots=True)

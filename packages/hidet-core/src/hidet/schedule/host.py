@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from hidet import dtypes
+from hidet import dims, dtypes
 from hidet.dims import Dim, DimExpr, symbols
 from hidet.errors import CompileError
 from hidet.graph.control import defined_sizes, makes_results
@@ -104,6 +103,7 @@ class _Builder:
         self.lifetimes: dict[int, tuple[int, int]] = {}
         self.buffer_bytes: dict[int, Dim] = {}
         self.position = 0
+        self._pointers: dict[tuple[int, dtypes.DType], Expr] = {}
         self.made = {v for node in self.graph.nodes if makes_results(node) for v in node.outputs}
 
     def run(self) -> HostCode:
@@ -233,6 +233,7 @@ class _Builder:
 
     def _segment(self, symbol: str, tasks: list[ScheduledTask]) -> Module:
         table = Var("table", PointerType(dtypes.i64))
+        self._pointers = {}
         stmts: list[Stmt] = []
         for scheduled in tasks:
             task, program = scheduled.task, scheduled.program
@@ -245,16 +246,20 @@ class _Builder:
                 self.buffer_bytes[slot] = nbytes
                 self.lifetimes[slot] = (self.position, self.position)
                 arguments.append(_pointer(table, slot, element_dtype(param.type)))
-            arguments += [self._size(dim, table) for dim in program.arguments]
+            sizes = program.arguments
+            arguments += [self._size(d, table) if isinstance(d, DimExpr) else build.index(d) for d in sizes]
             stmts.append(Invoke(scheduled.symbol, tuple(arguments)))
             self.position += 1
         entry = Function(symbol, (table,), build.seq(stmts), kind="host")
         return Module((entry,), symbol, tuple(dict.fromkeys(s.symbol for s in tasks)))
 
     def _address(self, value: Value, table: Var) -> Expr:
-        tensor = self._tensor(value)
-        base = _pointer(table, tensor.slot, tensor.dtype)
-        return base if tensor.offset == 0 else build.address(base, self._size(tensor.offset, table))
+        alias, dtype = self.aliases.get(value), self.types[value].dtype
+        slot = self._slot(value if alias is None else alias.base)
+        base = self._pointers.get((slot, dtype))
+        if base is None:
+            base = self._pointers[slot, dtype] = _pointer(table, slot, dtype)
+        return base if alias is None or alias.offset == 0 else build.address(base, self._size(alias.offset, table))
 
     def _size(self, dim: Dim, table: Var) -> Expr:
         if not isinstance(dim, DimExpr):
@@ -295,15 +300,13 @@ class _Builder:
         if node.op.kind == "check":
             return self._check(node)
         assert node.op.call is not None
-        call, is_host = node.op.call, node.op.kind == "host"
-        if is_host:
-            call = partial(call, attrs=node.attrs)
+        call, attrs = node.op.call, node.attrs if node.op.kind == "host" else None
         arguments = tuple(None if value is None else self._place(value) for value in node.inputs)
         if makes_results(node):
             results = self._results(node)
-            return ForeignCall(node.op.name, call, arguments, results, is_host, True, self._defines(node))
+            return ForeignCall(node.op.name, call, arguments, results, attrs, True, self._defines(node))
         tensors = tuple(self._tensor(v) for v in node.outputs if isinstance(v.type, TensorType))
-        return ForeignCall(node.op.name, call, arguments, tensors, is_host)
+        return ForeignCall(node.op.name, call, arguments, tensors, attrs)
 
     def _check(self, node: Node) -> PositionCheck:
         worst = self._tensor(node.values[0])
@@ -341,9 +344,11 @@ def _pointer(table: Var, slot: int, dtype: dtypes.DType) -> Expr:
 
 def storage_bytes(type_: TensorType) -> Dim:
     """Bytes from the first to the last element of a tensor, at least enough for its element count."""
-    if any(n == 0 for n in type_.shape):
+    if 0 in type_.shape:
         return 0
+    if type_.strides is None:
+        return dims.product(type_.shape) * type_.dtype.nbytes
     last: Dim = 1
-    for extent, stride in zip(type_.shape, type_.element_strides, strict=True):
+    for extent, stride in zip(type_.shape, type_.strides, strict=True):
         last = last + (extent - 1) * stride
     return last * type_.dtype.nbytes
