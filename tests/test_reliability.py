@@ -25,6 +25,7 @@ from hidet.graph.interpret import interpret
 from hidet.graph.operator import OperatorSpec
 from hidet.runtime.compiled import CompiledGraph
 from hidet.runtime.executor import MAX_SHAPE_CLASSES
+from hidet.testing.control_graphs import control_cases
 
 Array = np.ndarray[Any, Any]
 ROWS = dims.symbol("rows", 0, 4096)
@@ -356,6 +357,19 @@ def test_a_dump_shows_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     programs = [name for name in names if name.startswith("program_")]
     assert programs
     assert all((tmp_path / "dump" / name).read_text().strip() for name in names)
+
+
+def test_dumps_of_subgraphs_lie_beside_those_of_the_graph(tmp_path: Path) -> None:
+    case = next(case for case in control_cases() if any(node.op.name == "if" for node in case.graph.nodes))
+    hidet.compile(case.graph, target="cpu", options={"dump": str(tmp_path)})
+    (branch,) = [node for node in case.graph.nodes if node.op.name == "if"]
+    assert (tmp_path / "00_import.hir").read_text() == str(case.graph)
+    folders = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
+    assert folders == ["main_0_0", "main_0_1"]
+    for folder, name in zip(folders, ("then", "otherwise"), strict=True):
+        operators = [node.op.name for node in branch.attrs[name].nodes]
+        text = (tmp_path / folder / "00_import.hir").read_text()
+        assert all(f"= {operator}(" in text for operator in operators)
 
 
 def test_a_dump_that_cannot_be_written_is_named(ctx: CompileContext, tmp_path: Path) -> None:

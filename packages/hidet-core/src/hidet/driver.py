@@ -174,8 +174,8 @@ class _Lowering:
         programs = []
         for number, subgraph in enumerate(subgraphs_of(node)):
             closed, sizes = close_subgraph(node, subgraph, types)
-            optimized = run_graph_passes(closed, self.ctx)
             prefix = f"{name}_{number}"
+            optimized = run_graph_passes(closed, self.ctx, prefix)
             program = self.graph(optimized, prefix, is_inner=True)
             program = replace(program, size_checks=size_checks(closed, program))
             if optimized.prepare is not None:

@@ -34,14 +34,18 @@ class ProgramPass(Protocol):
         """The transformed module."""
 
 
-def run_graph_passes(graph: Graph, ctx: CompileContext) -> Graph:
-    """Every graph pass of the registry that applies to the target, in dependency order, with the rewrites after it."""
-    _dump(ctx, "00_import", graph)
+def run_graph_passes(graph: Graph, ctx: CompileContext, subgraph: str | None = None) -> Graph:
+    """Every graph pass of the registry that applies to the target, in dependency order, with the rewrites after it.
+
+    subgraph: the name of a sub-graph, whose dumps lie in a folder of this name; None for the graph that is compiled.
+    """
+    folder = "" if subgraph is None else f"{subgraph}/"
+    _dump(ctx, f"{folder}00_import", graph)
     for number, spec in enumerate(ctx.registry.passes_for("graph", ctx.target.name)):
         graph = _run(spec.name, spec.resolve(), graph, "graph", ctx)
         for rewrite in ctx.registry.rewrites_for(spec.name, ctx.target.name):
             graph = _run(rewrite.name, _Rewrite(rewrite.resolve()), graph, "graph", ctx)
-        _dump(ctx, f"{number + 1:02}_{spec.name}", graph)
+        _dump(ctx, f"{folder}{number + 1:02}_{spec.name}", graph)
         if ctx.options.verify:
             _verify_graph(graph, spec.name)
     return graph
@@ -107,13 +111,13 @@ def _dump(ctx: CompileContext, stage: str, subject: Graph | Module) -> None:
     from hidet.graph.printer import print_graph
     from hidet.ir.printer import print_module
 
-    directory = Path(ctx.options.dump)
+    file = Path(ctx.options.dump) / f"{stage}.hir"
     text = print_graph(subject) if isinstance(subject, Graph) else print_module(subject)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / f"{stage}.hir").write_text(text)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
     except OSError as error:
         raise OptionError(
-            f"stages cannot be dumped into {directory}: {error.strerror or error}",
+            f"stages cannot be dumped into {file.parent}: {error.strerror or error}",
             hint="option dump, or HIDET_DUMP, names a directory that can be made and written",
         ) from error
