@@ -73,6 +73,26 @@ def _transformer(ctx: CompileContext, layers: int) -> Graph:
     return b.build([x])
 
 
+def _convolutions(ctx: CompileContext, layers: int) -> Graph:
+    """Convolutions with batch norms and residual sums: 7 nodes a layer, weights as parameters."""
+    b = GraphBuilder(ctx.registry.operators)
+    x = b.input(TensorType(dtypes.f32, (1, WIDTH, 9, 9)), "x")
+
+    def weight(*shape: int) -> Value:
+        return b.input(TensorType(dtypes.f32, shape), is_parameter=True)
+
+    def normal(value: Value) -> Value:
+        product = b.emit("conv", value, weight(WIDTH, WIDTH, 3, 3), None, padding=1)
+        return b.emit("batch_norm", product, *(weight(WIDTH) for _ in range(4)))
+
+    for _ in range(layers):
+        x = b.emit("relu", b.emit("add", x, normal(b.emit("relu", normal(x)))))
+    return b.build([x])
+
+
+MODELS = (_transformer, _convolutions)
+
+
 def test_a_program_is_built_once_for_each_distinct_task(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
     schedule = select._schedule
@@ -110,28 +130,35 @@ def _calls_of_python(work: Callable[[], object]) -> int:
     return count
 
 
-def _stages(ctx: CompileContext, layers: int) -> dict[str, int]:
-    """Calls by hand-over, of a model with that many layers."""
-    graph = _transformer(ctx, layers)
+Model = Callable[[CompileContext, int], Graph]
+
+
+def _stages(ctx: CompileContext, layers: int, model: Model = _transformer) -> dict[str, int]:
+    """Calls by hand-over, of a model with that many layers and of the graph that prepares its weights."""
+    graph = model(ctx, layers)
     optimized = run_graph_passes(graph, ctx)
-    tasks = fuse(optimized, ctx)
-    scheduled = select_schedules(tasks, ctx)
+    assert optimized.prepare is not None
+    parts = (optimized, optimized.prepare.graph)
+    tasks = [fuse(part, ctx) for part in parts]
+    scheduled = [select_schedules(each, ctx) for each in tasks]
     return {
         "verify": _calls_of_python(lambda: verify_graph(graph)),
         "passes": _calls_of_python(lambda: run_graph_passes(graph, ctx)),
-        "fuse": _calls_of_python(lambda: fuse(optimized, ctx)),
-        "select": _calls_of_python(lambda: select_schedules(tasks, ctx)),
-        "host": _calls_of_python(lambda: build_host_program(scheduled, "main")),
+        "fuse": _calls_of_python(lambda: [fuse(part, ctx) for part in parts]),
+        "select": _calls_of_python(lambda: [select_schedules(each, ctx) for each in tasks]),
+        "host": _calls_of_python(lambda: [build_host_program(each, "main") for each in scheduled]),
     }
 
 
-def test_the_compilers_own_work_on_a_node_stays_small(ctx: CompileContext) -> None:
-    """A call of a Python function takes about a sixth of a microsecond, and a node may take 100."""
-    _stages(ctx, 1)
-    small, large = _stages(ctx, 4), _stages(ctx, 12)
-    added = len(_transformer(ctx, 12).nodes) - len(_transformer(ctx, 4).nodes)
+@pytest.mark.parametrize(("model", "most"), [(_transformer, 290), (_convolutions, 500)])
+def test_the_compilers_own_work_on_a_node_stays_small(ctx: CompileContext, model: Model, most: int) -> None:
+    """A call of a Python function takes about a sixth of a microsecond, and a node may take 100. A batch norm becomes
+    three nodes that prepare weights."""
+    _stages(ctx, 1, model)
+    small, large = _stages(ctx, 4, model), _stages(ctx, 12, model)
+    added = len(model(ctx, 12).nodes) - len(model(ctx, 4).nodes)
     calls = {stage: (large[stage] - small[stage]) / added for stage in large}
-    assert sum(calls.values()) < 450, calls
+    assert sum(calls.values()) < most, calls
 
 
 def _calls_of_kernels(ctx: CompileContext) -> dict[str, list[int]]:
@@ -156,8 +183,8 @@ def test_a_kernel_costs_few_calls_of_python(ctx: CompileContext) -> None:
     """3 ms an injective kernel and 15 ms one of a template, at 0.15 to 0.2 us a call."""
     calls = _calls_of_kernels(ctx)
     assert len(calls["template"]) >= 4
-    assert max(calls["template"]) < 40_000, calls
-    assert sum(calls["injective"]) / len(calls["injective"]) < 25_000, calls
+    assert max(calls["template"]) < 32_000, calls
+    assert sum(calls["injective"]) / len(calls["injective"]) < 7_000, calls
 
 
 def test_templates_of_tiles_are_made_once_a_process(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,9 +216,10 @@ def test_a_warm_start_of_a_large_graph_reads_one_entry(tmp_path: Path, monkeypat
     assert (after.hits - before.hits, after.misses - before.misses) == (1, 0)
 
 
-def test_work_grows_no_faster_than_the_model(ctx: CompileContext) -> None:
-    _stages(ctx, 1)  # what is imported or computed once
-    four, eight, sixteen = (_stages(ctx, layers) for layers in (4, 8, 16))
+@pytest.mark.parametrize("model", MODELS)
+def test_work_grows_no_faster_than_the_model(ctx: CompileContext, model: Model) -> None:
+    _stages(ctx, 1, model)  # what is imported or computed once
+    four, eight, sixteen = (_stages(ctx, layers, model) for layers in (4, 8, 16))
     for stage in four:
         first, second = eight[stage] - four[stage], sixteen[stage] - eight[stage]
         assert second <= 2.1 * first, f"{stage}: 4 layers more take {first} calls, 8 layers more {second}"
@@ -200,8 +228,8 @@ def test_work_grows_no_faster_than_the_model(ctx: CompileContext) -> None:
 @pytest.mark.slow
 def test_resnet50_needs_at_most_twenty_five_kernels(ctx: CompileContext) -> None:
     from hidet.torch.export import import_module
-    from tests.models.zoo import MODELS
+    from tests.models import zoo
 
-    entry = MODELS["resnet50"]
+    entry = zoo.MODELS["resnet50"]
     graph = run_graph_passes(import_module(entry.build(), entry.inputs(0), ctx), ctx)
     assert len(select_schedules(fuse(graph, ctx), ctx).modules) <= 25

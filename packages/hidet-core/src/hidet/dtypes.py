@@ -58,6 +58,12 @@ class DType:
     def __repr__(self) -> str:
         return f"DType({self.name!r})"
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, DType) and self.name == other.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def nbytes(self) -> int:
         """Bytes of one element in a tensor: its bits, rounded up."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 
@@ -16,7 +16,8 @@ class Attrs(Mapping[str, Any]):
     __slots__ = ("_items", "_key")
 
     def __init__(self, items: Mapping[str, Any] | None = None) -> None:
-        self._items = {k: _freeze(v) for k, v in (items or {}).items()}
+        given = {} if items is None else items
+        self._items = {k: _freeze(v) if isinstance(v, _ROWS) else v for k, v in given.items()}
         self._key: frozenset[tuple[str, object]] | None = None
 
     def __getitem__(self, key: str) -> Any:
@@ -28,11 +29,24 @@ class Attrs(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._items)
 
+    # Those that Mapping would give are made of calls of the above, and every pass asks.
+    def keys(self) -> KeysView[str]:
+        """Names, in the order of the operator's attributes."""
+        return self._items.keys()
+
+    def values(self) -> ValuesView[Any]:
+        """Values, in that order."""
+        return self._items.values()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Pairs of both."""
+        return self._items.items()
+
     @property
     def key(self) -> frozenset[tuple[str, object]]:
         """What equality and hash go by."""
         if self._key is None:
-            self._key = frozenset((name, _exact(value)) for name, value in self._items.items())
+            self._key = frozenset([(name, _exact(value)) for name, value in self._items.items()])
         return self._key
 
     def __hash__(self) -> int:
@@ -45,14 +59,19 @@ class Attrs(Mapping[str, Any]):
         return ", ".join(f"{k}={v!r}" for k, v in self._items.items())
 
 
+_ROWS = (list, tuple)
+
+
 def _freeze(value: Any) -> Any:
-    return tuple(_freeze(v) for v in value) if isinstance(value, list | tuple) else value
+    return tuple([_freeze(v) for v in value]) if isinstance(value, _ROWS) else value
 
 
 def _exact(value: Any) -> object:
     """A key that tells values apart by type and bits."""
     if isinstance(value, tuple):
-        return tuple(map(_exact, value))
+        return tuple([_exact(item) for item in value])
+    if isinstance(value, float):
+        return type(value), value.hex()
     if isinstance(value, complex):
         return complex, value.real.hex(), value.imag.hex()
-    return type(value), value.hex() if isinstance(value, float) else value
+    return type(value), value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +23,23 @@ if TYPE_CHECKING:
     from hidet.loc import Loc
 
 
-@dataclass(frozen=True, slots=True)
 class _Question:
     """What an operator makes of inputs of some types. The operator itself is told from others by its identity."""
 
-    spec: OperatorSpec = field(compare=False)
-    identity: int
-    types: tuple[ValueType | None, ...]
-    attrs: Attrs
+    __slots__ = ("_hash", "attrs", "spec", "types")
+
+    def __init__(self, spec: OperatorSpec, types: tuple[ValueType | None, ...], attrs: Attrs) -> None:
+        self.spec = spec
+        self.types = types
+        self.attrs = attrs
+        self._hash = hash((id(spec), types, attrs))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, _Question)
+        return self.spec is other.spec and self.types == other.types and self.attrs == other.attrs
 
 
 @functools.lru_cache(maxsize=4096)
@@ -53,9 +61,9 @@ def node_meaning(
 
     Equal questions get the same definition object. Raises what the operator raises for inputs that do not fit.
     """
-    question = _Question(spec, id(spec), tuple([None if v is None else v.type for v in inputs]), attrs)
+    question = _Question(spec, tuple([None if v is None else v.type for v in inputs]), attrs)
     # What is remembered lives as long as the process, so it must not hold a model: its sub-graphs, or its eager calls.
-    lasts = spec.define is not None and spec.call is None and not any(isinstance(v, Graph) for v in attrs.values())
+    lasts = spec.define is not None and spec.call is None and Graph not in map(type, attrs.values())
     return _meaning(question) if lasts else _answer(question)
 
 
@@ -140,7 +148,7 @@ class GraphBuilder:
             if error.loc is None:
                 error.loc = self.loc
             raise
-        outputs = tuple(self._value(t) for t in (results if types is None else types))
+        outputs = tuple([self._value(t) for t in (results if types is None else types)])
         self._nodes.append(Node(spec, tuple(inputs), complete, outputs, self.loc, definition))
         return outputs
 
@@ -163,6 +171,11 @@ class GraphBuilder:
     def nodes_from(self, position: int) -> list[Node]:
         """The nodes added since there were `position` of them."""
         return self._nodes[position:]
+
+    def take_nodes(self) -> list[Node]:
+        """The nodes so far, which this builder then has no longer; what they define stays known."""
+        taken, self._nodes = self._nodes, []
+        return taken
 
     @property
     def constants(self) -> Mapping[Value, Constant]:

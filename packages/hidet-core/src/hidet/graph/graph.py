@@ -7,7 +7,7 @@ Value(name, type)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +99,8 @@ class Graph:
     parameters: frozenset[Value] = frozenset()
     mutates: tuple[tuple[int, int], ...] = ()
     prepare: Prepare | None = None
+    _producers: Mapping[Value, Node] | None = field(default=None, init=False, repr=False)  # kept by `producers`
+    _readers: Mapping[Value, Sequence[Node]] | None = field(default=None, init=False, repr=False)  # kept by `readers`
 
     def __str__(self) -> str:
         from hidet.graph.printer import print_graph
@@ -110,15 +112,29 @@ class Graph:
         return replace(self, nodes=nodes, outputs=self.outputs if outputs is None else outputs)
 
 
-def producers(graph: Graph) -> dict[Value, Node]:
-    """The node that computes each value."""
-    return {value: node for node in graph.nodes for value in node.outputs}
+def producers(graph: Graph) -> Mapping[Value, Node]:
+    """The node that computes each value. Found once a graph, for all passes that ask."""
+    if graph._producers is None:
+        object.__setattr__(graph, "_producers", {value: node for node in graph.nodes for value in node.outputs})
+    assert graph._producers is not None
+    return graph._producers
 
 
-def readers(graph: Graph) -> dict[Value, list[Node]]:
-    """The nodes that read each value, in order; a node that reads a value twice appears once."""
+def readers(graph: Graph) -> Mapping[Value, Sequence[Node]]:
+    """The nodes that read each value, in order; a node that reads a value twice appears once. Found once a graph."""
+    if graph._readers is None:
+        object.__setattr__(graph, "_readers", _find_readers(graph))
+    assert graph._readers is not None
+    return graph._readers
+
+
+def _find_readers(graph: Graph) -> dict[Value, list[Node]]:
     table: dict[Value, list[Node]] = {}
     for node in graph.nodes:
-        for value in dict.fromkeys(node.values):
-            table.setdefault(value, []).append(node)
+        for value in node.values:
+            known = table.get(value)
+            if known is None:
+                table[value] = [node]
+            elif known[-1] is not node:
+                known.append(node)
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -113,24 +114,32 @@ class OperatorSpec:
 
     def attrs(self, given: Mapping[str, Any]) -> Attrs:
         """Complete and check attributes; OptionError names an unknown or missing one."""
+        if isinstance(given, Attrs) and list(given) == [attribute.name for attribute in self.attributes]:
+            return given
         items: dict[str, Any] = {}
         for attribute in self.attributes:
             value = given.get(attribute.name, attribute.default)
             if value is REQUIRED:
                 raise OptionError(f"operator {self.name} needs attribute {attribute.name!r}")
             items[attribute.name] = value
-        unknown = [name for name in given if name not in items]
-        if unknown:
+        if not items.keys() >= given.keys():
+            unknown = next(name for name in given if name not in items)
             known = ", ".join(items) or "none"
-            raise OptionError(f"operator {self.name} has no attribute {unknown[0]!r}; it has: {known}")
+            raise OptionError(f"operator {self.name} has no attribute {unknown!r}; it has: {known}")
         return Attrs(items)
 
     def check_inputs(self, count: int) -> None:
         """UnsupportedOp when `count` inputs cannot be this operator's."""
-        variadic = bool(self.inputs) and self.inputs[-1].endswith("*")
-        least = sum(1 for name in self.inputs if not name.endswith(("?", "*")))
-        if count < least or (count > len(self.inputs) and not variadic):
+        least, most = _input_counts(self.inputs)
+        if count < least or (most is not None and count > most):
             raise UnsupportedOp(f"operator {self.name} takes inputs ({', '.join(self.inputs)}), got {count}")
+
+
+@functools.lru_cache(maxsize=1024)
+def _input_counts(names: tuple[str, ...]) -> tuple[int, int | None]:
+    """How many inputs an operator takes at least and at most; None is any number."""
+    least = sum(1 for name in names if not name.endswith(("?", "*")))
+    return least, None if names and names[-1].endswith("*") else len(names)
 
 
 def operands_of(types: Sequence[ValueType | None], names: Sequence[str]) -> list[Operand | None]:

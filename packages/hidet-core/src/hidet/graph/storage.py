@@ -22,39 +22,43 @@ class Place:
     type: TensorType
 
 
-def place_of_view(node: Node, places: Mapping[Value, Place]) -> Place | None:
+Views = Mapping[Value, Place]
+"""The places of values that lie in the memory of others; all other values have memory of their own."""
+
+
+def place_of(value: Value, views: Views) -> Place:
+    """Where a tensor lies."""
+    return views.get(value) or Place(value, 0, value.tensor)
+
+
+def layout_of(value: Value, views: Views) -> TensorType:
+    """The type of a tensor with its final strides."""
+    view = views.get(value)
+    return value.tensor if view is None else view.type
+
+
+def place_of_view(node: Node, views: Views) -> Place | None:
     """Where the result of a view operator lies, by where its input does; None where only a copy can make it."""
     source, result = node.inputs[0], node.outputs[0]
     assert source is not None and node.op.view is not None
-    base = places[source]
+    base = place_of(source, views)
     view = node.op.view(base.type, node.attrs, result.tensor)
     if view is None:
         return None
     return Place(base.root, base.offset + view.offset, result.tensor.with_strides(view.strides))
 
 
-def places(graph: Graph) -> dict[Value, Place]:
-    """The place of every tensor of the graph."""
+def find_views(graph: Graph) -> dict[Value, Place]:
+    """The results of views in a graph, and where they lie."""
     found: dict[Value, Place] = {}
-    prepared = () if graph.prepare is None else graph.prepare.results
-    for value in (*graph.inputs, *graph.constants, *prepared):
-        add_own(value, found)
     for node in graph.nodes:
-        add_node(node, found)
+        add_view(node, found)
     return found
 
 
-def add_own(value: Value, found: dict[Value, Place]) -> None:
-    """Note that `value`, if it is a tensor, has memory of its own."""
-    if isinstance(value.type, TensorType):
-        found[value] = Place(value, 0, value.type)
-
-
-def add_node(node: Node, found: dict[Value, Place]) -> None:
-    """Note the places of a node's results, those of its inputs being known."""
-    place = place_of_view(node, found) if node.op.kind == "view" else None
-    if place is not None:
-        found[node.outputs[0]] = place
-        return
-    for value in node.outputs:
-        add_own(value, found)
+def add_view(node: Node, found: dict[Value, Place]) -> None:
+    """Note the place of a view's result, those of views before it being known; other nodes make no views."""
+    if node.op.kind == "view":
+        place = place_of_view(node, found)
+        if place is not None:
+            found[node.outputs[0]] = place

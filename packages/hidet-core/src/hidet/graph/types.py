@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
-from hidet.dims import Dim, prove_equal
+from hidet.dims import Dim, DimExpr, prove_equal
 from hidet.dtypes import DType
 
 
@@ -24,6 +24,16 @@ class TensorType:
     strides: tuple[Dim, ...] | None = None
     device: str = "cpu"
     alignment: int = 1
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
+    _dense: tuple[Dim, ...] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            # Types are part of what nodes and tasks are recognised by, so the answer is kept.
+            known = hash((self.dtype, self.shape, self.strides, self.device, self.alignment))
+            object.__setattr__(self, "_hash", known)
+            return known
+        return self._hash
 
     def __str__(self) -> str:
         text = f"{self.dtype.short}[{', '.join(map(str, self.shape))}]"
@@ -37,9 +47,19 @@ class TensorType:
         return len(self.shape)
 
     @property
+    def is_symbolic(self) -> bool:
+        """Whether an extent or a stride is known at run time alone."""
+        return DimExpr in map(type, self.shape) or (self.strides is not None and DimExpr in map(type, self.strides))
+
+    @property
     def element_strides(self) -> tuple[Dim, ...]:
         """The strides, row-major ones made explicit."""
-        return contiguous_strides(self.shape) if self.strides is None else self.strides
+        if self.strides is not None:
+            return self.strides
+        if self._dense is None:
+            object.__setattr__(self, "_dense", contiguous_strides(self.shape))
+        assert self._dense is not None
+        return self._dense
 
     @property
     def is_contiguous(self) -> bool:
@@ -51,7 +71,8 @@ class TensorType:
 
     def with_strides(self, strides: Sequence[Dim] | None) -> TensorType:
         """The same tensor laid out differently."""
-        return replace(self, strides=None if strides is None else tuple(strides))
+        given = None if strides is None else tuple(strides)
+        return TensorType(self.dtype, self.shape, given, self.device, self.alignment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +110,7 @@ ValueType = TensorType | SequenceType | OptionalType | DimType
 
 def is_host_value(type_: ValueType) -> bool:
     """Whether values of a type are Python objects on the host: sequences, optional values and tensors of strings."""
-    return isinstance(type_, SequenceType | OptionalType) or (
-        isinstance(type_, TensorType) and type_.dtype.is_host_only
-    )
+    return type_.dtype.is_host_only if isinstance(type_, TensorType) else not isinstance(type_, DimType)
 
 
 def dims_of(type_: ValueType) -> Iterator[Dim]:
@@ -108,10 +127,7 @@ def dims_of(type_: ValueType) -> Iterator[Dim]:
 def fits(type_: ValueType, expected: ValueType) -> bool:
     """Whether two types can describe one value; layouts and devices may differ, sizes if they may be equal."""
     if isinstance(type_, TensorType) and isinstance(expected, TensorType):
-        if type_.dtype != expected.dtype or type_.rank != expected.rank:
-            return False
-        pairs = zip(type_.shape, expected.shape, strict=True)
-        return type_.shape == expected.shape or all(prove_equal(m, n) is not False for m, n in pairs)
+        return type_.dtype == expected.dtype and may_be_same_shape(type_.shape, expected.shape)
     if isinstance(type_, DimType) and isinstance(expected, DimType):
         return prove_equal(type_.dim, expected.dim) is not False
     if isinstance(type_, SequenceType) and isinstance(expected, SequenceType):
@@ -124,6 +140,11 @@ def fits(type_: ValueType, expected: ValueType) -> bool:
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are provably equal."""
     return a == b or (len(a) == len(b) and all(prove_equal(m, n) is True for m, n in zip(a, b, strict=True)))
+
+
+def may_be_same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """Whether two shapes are not provably different."""
+    return a == b or (len(a) == len(b) and all(prove_equal(m, n) is not False for m, n in zip(a, b, strict=True)))
 
 
 def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:

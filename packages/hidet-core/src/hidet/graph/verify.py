@@ -16,10 +16,10 @@ from hidet.dims import DimExpr, Symbol
 from hidet.errors import HidetError, VerifyError
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.operator import define_node, infer_types
-from hidet.graph.types import TensorType, ValueType, dims_of, fits
+from hidet.graph.types import TensorType, ValueType, dims_of, fits, may_be_same_shape
 
 if TYPE_CHECKING:
-    from hidet.compute.definition import Definition
+    from hidet.compute.definition import Definition, Operand
     from hidet.loc import Loc
 
 
@@ -31,13 +31,14 @@ def verify_graph(graph: Graph, *, redefine: bool = False) -> None:
     """
     symbols: dict[str, Symbol] = {}
     defined: set[Value] = set()
+    right: set[tuple[int, ...]] = set()
     for value in _sources(graph):
-        _define(value, defined, symbols, f"graph {graph.name}", None)
+        _define(value, defined, symbols, graph)
     _check_signature(graph)
     for node in graph.nodes:
-        _check_node(node, defined, redefine)
+        _check_node(node, defined, redefine, right)
         for value in node.outputs:
-            _define(value, defined, symbols, _name(node), node.loc)
+            _define(value, defined, symbols, node)
         for subgraph in subgraphs_of(node):
             _check_closed(subgraph, _name(node), node.loc, redefine)
     for value in graph.outputs:
@@ -50,7 +51,12 @@ def verify_graph(graph: Graph, *, redefine: bool = False) -> None:
 
 def subgraphs_of(node: Node) -> Iterator[Graph]:
     """The graphs among a node's attributes, in order."""
-    yield from _graphs_in(tuple(node.attrs.values()))
+    for value in node.attrs.values():
+        if isinstance(value, _MAY_HOLD_GRAPHS):
+            yield from _graphs_in(value)
+
+
+_MAY_HOLD_GRAPHS = (Graph, tuple)
 
 
 def _graphs_in(value: Any) -> Iterator[Graph]:
@@ -67,42 +73,60 @@ def _sources(graph: Graph) -> list[Value]:
     return [*graph.inputs, *graph.constants, *results]
 
 
-def _name(node: Node) -> str:
+def _name(thing: Graph | Node) -> str:
+    if isinstance(thing, Graph):
+        return f"graph {thing.name}"
+    node = thing
     outputs = ", ".join(f"%{value.name}" for value in node.outputs)
     return f"operator {node.op.name} defining {outputs or 'nothing'}"
 
 
-def _define(value: Value, defined: set[Value], symbols: dict[str, Symbol], where: str, loc: Loc | None) -> None:
+def _define(value: Value, defined: set[Value], symbols: dict[str, Symbol], by: Graph | Node) -> None:
+    loc = by.loc if isinstance(by, Node) else None
     if value in defined:
-        raise VerifyError(f"{where}: %{value.name} is defined twice", loc=loc)
+        raise VerifyError(f"{_name(by)}: %{value.name} is defined twice", loc=loc)
     defined.add(value)
+    if isinstance(value.type, TensorType) and not value.type.is_symbolic:
+        return
     for dim in dims_of(value.type):
         if isinstance(dim, DimExpr):
             for symbol in dims.symbols(dim):
                 if symbols.setdefault(symbol.name, symbol) != symbol:
                     other = symbols[symbol.name]
                     raise VerifyError(
-                        f"{where}: %{value.name} uses symbol {symbol.name} with {symbol.facts()}, "
+                        f"{_name(by)}: %{value.name} uses symbol {symbol.name} with {symbol.facts()}, "
                         f"elsewhere {other.facts()}",
                         loc=loc,
                         hint="sizes are bound by name, so different symbols need different names",
                     )
 
 
-def _check_node(node: Node, defined: set[Value], redefine: bool) -> None:
+def _check_node(node: Node, defined: set[Value], redefine: bool, right: set[tuple[int, ...]]) -> None:
+    """right: (definition, types of inputs, types of results), by identity, of nodes whose types are right: the nodes of
+    equal layers have these in common."""
     try:
         node.op.check_inputs(len(node.inputs))
         if list(node.attrs) != [a.name for a in node.op.attributes] and node.op.attrs(node.attrs) != node.attrs:
             raise VerifyError("attributes are incomplete: take them from OperatorSpec.attrs")
-        for name, value in zip(node.op.inputs, node.inputs, strict=False):
-            if value is None and not name.endswith(("?", "*")):
-                raise VerifyError(f"input {name} is absent but not optional")
+        if None in node.inputs:
+            for name, value in zip(node.op.inputs, node.inputs, strict=False):
+                if value is None and not name.endswith(("?", "*")):
+                    raise VerifyError(f"input {name} is absent but not optional")
         for value in node.values:
             if value not in defined:
                 raise VerifyError(f"input %{value.name} is used before anything defines it")
-        _check_types(node, redefine)
+        key = _type_key(node) if node.op.infer is None and node.definition is not None and not redefine else None
+        if key is None or key not in right:
+            _check_types(node, redefine)
+        if key is not None:
+            right.add(key)
     except HidetError as error:
         raise VerifyError(f"{_name(node)}: {error.message}", loc=node.loc, hint=error.hint) from error
+
+
+def _type_key(node: Node) -> tuple[int, ...]:
+    types = [None if value is None else value.type for value in (*node.inputs, *node.outputs)]
+    return id(node.definition), len(node.inputs), *map(id, types)
 
 
 def _check_types(node: Node, redefine: bool) -> None:
@@ -125,13 +149,18 @@ def _check_types(node: Node, redefine: bool) -> None:
 def _check_operands(definition: Definition, types: Sequence[ValueType | None]) -> None:
     """The definition was made for inputs of these types."""
     tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
-    given = [TensorType(operand.dtype, operand.shape) for operand in definition.inputs]
-    if len(tensors) != len(given) or not all(map(fits, given, tensors)):
+    operands = definition.inputs
+    if len(tensors) != len(operands) or not all(map(_reads, operands, tensors)):
+        given = [TensorType(operand.dtype, operand.shape) for operand in operands]
         expected, actual = (", ".join(map(str, side)) or "nothing" for side in (given, tensors))
         raise VerifyError(
             f"the definition reads ({expected}), but the inputs are ({actual})",
             hint="a node whose inputs change type needs a new definition: emit it through GraphBuilder",
         )
+
+
+def _reads(operand: Operand, type_: TensorType) -> bool:
+    return operand.dtype == type_.dtype and may_be_same_shape(operand.shape, type_.shape)
 
 
 def _check_signature(graph: Graph) -> None:

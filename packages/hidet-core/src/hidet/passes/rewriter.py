@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from hidet.graph.builder import GraphBuilder, rebuild_node
-from hidet.graph.graph import Constant, Graph, Node, Value
+from hidet.graph.graph import Constant, Graph, Node, Value, producers
 from hidet.graph.operator import OperatorSpec
 from hidet.graph.symbols import symbol_names
 from hidet.graph.types import TensorType
@@ -25,25 +24,29 @@ class GraphRewriter:
         self.graph = graph
         self.mapping: dict[Value, Value] = {}
         self.changed = False
-        has_control = any(node.op.kind == "control" for node in graph.nodes)
-        taken = symbol_names(graph) if has_control else None
-        self._builder = GraphBuilder(operators, graph.name, next_number(graph), taken)
+        self._operators = operators
+        self._original = producers(graph)
+        self._nodes: list[Node] = []
+        self._builder: GraphBuilder | None = None
         self._emitted: set[Value] = set()
         self._producers: dict[Value, Node] = {}
 
     def keep(self, node: Node) -> None:
         """Take over a node, reading replaced values where they were."""
         rebuilt = rebuild_node(node, self.mapping)
-        self._builder.append(rebuilt)
-        self._producers.update(dict.fromkeys(rebuilt.outputs, rebuilt))
+        self._nodes.append(rebuilt)
+        for value in rebuilt.outputs:
+            if self._original.get(value) is not rebuilt:
+                self._producers[value] = rebuilt
 
     def producer(self, value: Value) -> Node | None:
         """The node of the new graph, as far as it exists, that computes a (current) value."""
-        return self._producers.get(value)
+        return self._producers.get(value) or self._original.get(value)
 
     def constant_data(self, value: Value) -> Constant | None:
         """The data of a (current) value that is a constant."""
-        return self.graph.constants.get(value) or self._builder.constants.get(value)
+        known = self.graph.constants.get(value)
+        return self._builder.constants.get(value) if known is None and self._builder is not None else known
 
     def current(self, value: Value) -> Value:
         """What stands for an old value now."""
@@ -63,16 +66,18 @@ class GraphRewriter:
         types: Sequence[TensorType] | None = None,
     ) -> tuple[Value, ...]:
         """Apply an operator with any number of outputs. types: theirs, where they do not lie row-major."""
-        with self._emitting(at):
-            return self._builder.emit_all(op, [None if v is None else self.current(v) for v in inputs], attrs, types)
+        builder = self._at(at)
+        made = builder.emit_all(op, [None if v is None else self.current(v) for v in inputs], attrs, types)
+        self._take_emitted(builder)
+        return made
 
     def decompose(self, node: Node) -> Sequence[Value]:
         """Emit the simpler operators that a node's operator says it consists of; what stands for its outputs."""
         assert node.op.decompose is not None
-        with self._emitting(node):
-            return node.op.decompose(
-                self._builder, [None if v is None else self.current(v) for v in node.inputs], node.attrs
-            )
+        builder = self._at(node)
+        made = node.op.decompose(builder, [None if v is None else self.current(v) for v in node.inputs], node.attrs)
+        self._take_emitted(builder)
+        return made
 
     def copy(self, value: Value, type_: TensorType, at: Node | None) -> Value:
         """The elements of a (current) value in memory of their own, with the strides of `type_`."""
@@ -81,7 +86,7 @@ class GraphRewriter:
 
     def constant(self, data: Any, like: Value) -> Value:
         """A constant of the dtype of `like`."""
-        return self._builder.constant(data, like.tensor.dtype)
+        return self._at(None).constant(data, like.tensor.dtype)
 
     def substitute(self, old: Value, new: Value) -> None:
         """From here on, `new` stands for `old`."""
@@ -94,21 +99,29 @@ class GraphRewriter:
             return self.graph
         retyped: dict[Value, Value] = {}
         chosen = [self._output(old, retyped) for old in self.graph.outputs] if outputs is None else list(outputs)
-        nodes = self._builder.nodes
+        nodes = tuple(self._nodes)
         if retyped:
-            nodes = tuple(_renamed(node, retyped) for node in nodes)
-        constants = {**self.graph.constants, **self._builder.constants}
+            nodes = tuple([_renamed(node, retyped) for node in nodes])
+        made = {} if self._builder is None else self._builder.constants
+        constants = {**self.graph.constants, **made}
         return replace(self.graph, nodes=nodes, outputs=tuple(retyped.get(v, v) for v in chosen), constants=constants)
 
-    @contextmanager
-    def _emitting(self, at: Node | None) -> Iterator[None]:
-        """Give nodes emitted inside the place of `at`, and note what they make."""
-        start = self._builder.node_count
-        with self._builder.at(None if at is None else at.loc):
-            yield
-        for node in self._builder.nodes_from(start):
-            self._producers.update(dict.fromkeys(node.outputs, node))
-            self._emitted.update(node.outputs)
+    def _at(self, at: Node | None) -> GraphBuilder:
+        """A builder of nodes in the place of `at`; most walks over a graph need none, nor names for new values."""
+        if self._builder is None:
+            has_control = any(node.op.kind == "control" for node in self.graph.nodes)
+            taken = symbol_names(self.graph) if has_control else None
+            self._builder = GraphBuilder(self._operators, self.graph.name, next_number(self.graph), taken)
+        self._builder.loc = None if at is None else at.loc
+        return self._builder
+
+    def _take_emitted(self, builder: GraphBuilder) -> None:
+        """Add the nodes that the builder has made to the new graph."""
+        for node in builder.take_nodes():
+            self._nodes.append(node)
+            for value in node.outputs:
+                self._producers[value] = node
+                self._emitted.add(value)
 
     def _output(self, old: Value, retyped: dict[Value, Value]) -> Value:
         """What stands for an output, laid out as the output was."""

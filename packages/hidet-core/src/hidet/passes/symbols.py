@@ -9,12 +9,15 @@ from hidet.graph.types import TensorType
 
 def depends_on_sizes(node: Node) -> bool:
     """Whether a symbolic size is among a node's attributes, or is an extent or stride of a result."""
-    return any(_has_symbols(value.type) for value in node.outputs) or _has_symbols(tuple(node.attrs.values()))
+    for value in node.outputs:
+        if _has_symbols(value.type):
+            return True
+    return any(map(_has_symbols, node.attrs.values()))
 
 
 def _has_symbols(thing: object) -> bool:
     if isinstance(thing, tuple):
         return any(map(_has_symbols, thing))
     if isinstance(thing, TensorType):
-        return DimExpr in map(type, thing.shape) or (thing.strides is not None and DimExpr in map(type, thing.strides))
+        return thing.is_symbolic
     return isinstance(thing, DimExpr)

@@ -14,7 +14,7 @@ from hidet.compute.definition import Compute
 from hidet.dims import product
 from hidet.graph.graph import Graph, Node, Value, producers, readers
 from hidet.graph.operator import is_foreign
-from hidet.graph.storage import places
+from hidet.graph.storage import find_views
 from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Access, Expr, Unary
 from hidet.ir.visit import accesses, walk
@@ -64,9 +64,12 @@ class _Grouper:
         self.readers = readers(graph)
         self.outputs = set(graph.outputs)
         self.order = {node: position for position, node in enumerate(graph.nodes)}
-        found = places(graph)
-        self.types = {value: place.type for value, place in found.items()}
-        self.aliases = {v: Alias(place.root, place.offset) for v, place in found.items() if place.root is not v}
+        views = find_views(graph)
+        prepared = () if graph.prepare is None else graph.prepare.results
+        values = (*graph.inputs, *graph.constants, *prepared, *self.producer)
+        self.types: dict[Value, TensorType] = {v: v.type for v in values if isinstance(v.type, TensorType)}
+        self.types.update((value, place.type) for value, place in views.items())
+        self.aliases = {value: Alias(place.root, place.offset) for value, place in views.items()}
         self.group_of = {node: Group(None, [node]) for node in alone}
         self.free = free_nodes(graph)
 
@@ -174,6 +177,8 @@ class _Grouper:
 
     def _store_free_nodes(self) -> None:
         """Groups for free nodes that somebody reads from memory, because it cannot compute them itself."""
+        if not self.free:
+            return
         wanted = [*self.graph.outputs, *(v for node in self.graph.nodes if is_foreign(node) for v in node.values)]
         for group in {id(g): g for g in self.group_of.values()}.values():
             wanted += _external(group)

@@ -60,6 +60,8 @@ def find_reuses(graph: Graph, grouping: Grouping) -> Reuses:
     chain of such operators. Nothing may read it, through any view, after the operator's group, and both must have the
     same strides.
     """
+    if not any(node.op.reuses for node in graph.nodes):
+        return Reuses({}, {}, frozenset())
     # A whole can be made by an update of its part, or by putting that back: the first leaves nothing to do.
     updates = {update.whole: update for update in reversed(_updates(graph, grouping))}
     replaced = {graph.outputs[output]: graph.inputs[source] for source, output in graph.mutates}

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.control import makes_results
-from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.graph import Graph, Node
 from hidet.graph.operator import OperatorSpec
-from hidet.graph.storage import Place, places
+from hidet.graph.storage import Views, find_views, layout_of, place_of
 from hidet.graph.types import TensorType, is_host_value
 
 
@@ -23,16 +23,16 @@ def with_own_memory(graph: Graph, operators: Mapping[str, OperatorSpec], *, is_i
     made = {value for node in graph.nodes if makes_results(node) for value in node.outputs}
     if not made and not is_inner:
         return graph
-    found = places(graph)
+    views = find_views(graph)
     builder = GraphBuilder(operators, graph.name)
     for node in graph.nodes:
-        builder.append(_with_plain_state(node, found, builder) if node.op.name == "while" else node)
+        builder.append(_with_plain_state(node, views, builder) if node.op.name == "while" else node)
     mutating = {output for _, output in graph.mutates}
     outputs = list(graph.outputs)
     for number, value in enumerate(outputs):
         if not isinstance(value.type, TensorType) or is_host_value(value.type):
             continue
-        place = found[value]
+        place = place_of(value, views)
         is_view = place.root is not value
         needs_copy = place.root in made and (is_view or number in mutating)
         if needs_copy or (is_inner and (is_view or not place.type.is_contiguous)):
@@ -41,11 +41,11 @@ def with_own_memory(graph: Graph, operators: Mapping[str, OperatorSpec], *, is_i
     return replace(graph, nodes=builder.nodes, outputs=tuple(outputs))
 
 
-def _with_plain_state(node: Node, found: Mapping[Value, Place], builder: GraphBuilder) -> Node:
+def _with_plain_state(node: Node, views: Views, builder: GraphBuilder) -> Node:
     inputs = list(node.inputs)
     for number in range(2, 2 + node.attrs["carried"]):
         value = inputs[number]
-        if value is not None and value in found and not found[value].type.is_contiguous:
+        if value is not None and isinstance(value.type, TensorType) and not layout_of(value, views).is_contiguous:
             type_ = value.tensor.with_strides(None)
             (inputs[number],) = builder.emit_all("copy", [value], {}, [type_])
     return node if tuple(inputs) == node.inputs else replace(node, inputs=tuple(inputs))

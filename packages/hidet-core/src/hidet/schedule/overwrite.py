@@ -16,6 +16,8 @@ from hidet.schedule.task import ForeignStep, Task, TaskGraph
 def early_overwrites(task_graph: TaskGraph) -> tuple[int, ...]:
     """Numbers of the outputs that overwrite an input while it is read: by a later step, or out of order by theirs."""
     graph, aliases = task_graph.graph, task_graph.aliases
+    if not graph.mutates:
+        return ()
     written: dict[Value, int] = {}
     last_read: dict[Value, int] = {}
     for position, step in enumerate(task_graph.steps):

@@ -7,13 +7,14 @@ outputs keep theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.dims import Dim
+from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.storage import Place, add_node, add_own
+from hidet.graph.storage import Place, Views, add_view, layout_of
 from hidet.graph.types import TensorType, strides_of_order
 
 if TYPE_CHECKING:
@@ -53,38 +54,42 @@ class AssignLayout:
             return graph
         fixed = set(graph.outputs)
         mapping: dict[Value, Value] = {}
-        places: dict[Value, Place] = {}
-        for value in (*graph.inputs, *graph.constants):
-            add_own(value, places)
+        views: dict[Value, Place] = {}
         nodes: list[Node] = []
         for node in graph.nodes:
-            inputs = tuple(None if v is None else mapping.get(v, v) for v in node.inputs)
-            outputs = node.outputs
-            if not fixed.issuperset(outputs) and _wants_channels_last(node, inputs, places):
-                outputs = tuple(v if v in fixed else _channels_last(v) for v in outputs)
-                mapping.update((old, new) for old, new in zip(node.outputs, outputs, strict=True) if old is not new)
-            changed = inputs != node.inputs or outputs != node.outputs
-            nodes.append(replace(node, inputs=inputs, outputs=outputs) if changed else node)
-            add_node(nodes[-1], places)
+            new = rebuild_node(node, mapping)
+            if not fixed.issuperset(node.outputs) and _wants_channels_last(new, views):
+                outputs = tuple([v if v in fixed else _channels_last(v) for v in node.outputs])
+                mapping.update(
+                    (old, moved) for old, moved in zip(node.outputs, outputs, strict=True) if old is not moved
+                )
+                new = Node(node.op, new.inputs, node.attrs, outputs, node.loc, node.definition)
+            nodes.append(new)
+            add_view(new, views)
         return graph.with_nodes(tuple(nodes)) if mapping else graph
 
 
-def _wants_channels_last(node: Node, inputs: Sequence[Value | None], places: dict[Value, Place]) -> bool:
+def _wants_channels_last(node: Node, views: Views) -> bool:
     result = node.outputs[0].type
     if not isinstance(result, TensorType) or not 3 <= result.rank <= 5 or node.op.kind == "view":
         return False
     if node.op.name in _PREFERS:
         return True
     if node.op.name in _FOLLOWS:
-        return _any_channels_last(inputs[:1], places)
+        return _any_channels_last(node.inputs[:1], views)
     definition = node.definition
     if node.op.kind != "compute" or definition is None or not definition.is_injective:
         return False
-    return _any_channels_last((v for v in inputs if v in places and places[v].type.shape == result.shape), places)
+    return _any_channels_last([v for v in node.values if _shape(v) == result.shape], views)
 
 
-def _any_channels_last(values: Iterable[Value | None], places: dict[Value, Place]) -> bool:
-    return any(value in places and is_channels_last(places[value].type) for value in values if value is not None)
+def _shape(value: Value) -> tuple[Dim, ...] | None:
+    return value.type.shape if isinstance(value.type, TensorType) else None
+
+
+def _any_channels_last(values: Iterable[Value | None], views: Views) -> bool:
+    tensors = [value for value in values if value is not None and isinstance(value.type, TensorType)]
+    return any(is_channels_last(layout_of(value, views)) for value in tensors)
 
 
 def is_channels_last(type_: TensorType) -> bool:

@@ -6,9 +6,10 @@ view, and each head writes whole vectors either way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import strides_of_order
 
@@ -31,7 +32,7 @@ class AttentionLayout:
         mapping: dict[Value, Value] = {}
         nodes: list[Node] = []
         for node in graph.nodes:
-            inputs = tuple(None if v is None else mapping.get(v, v) for v in node.inputs)
+            new = rebuild_node(node, mapping)
             outputs = node.outputs
             if node.op.name in _ATTENTION and outputs[0] not in fixed and outputs[0].tensor.rank == len(_ORDER):
                 old = outputs[0]
@@ -39,6 +40,6 @@ class AttentionLayout:
                 if old.type != type_:
                     mapping[old] = Value(old.name, type_)
                     outputs = (mapping[old], *outputs[1:])
-            changed = inputs != node.inputs or outputs != node.outputs
-            nodes.append(replace(node, inputs=inputs, outputs=outputs) if changed else node)
+                    new = Node(node.op, new.inputs, node.attrs, outputs, node.loc, node.definition)
+            nodes.append(new)
         return graph.with_nodes(tuple(nodes)) if mapping else graph

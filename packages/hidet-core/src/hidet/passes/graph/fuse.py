@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hidet.compute.definition import Compute, Operand, fresh_axes
@@ -75,12 +74,11 @@ def _make_task(
     they are made of."""
     nodes = tuple(group.nodes)
     inside = {value for node in nodes for value in node.outputs}
-    inputs = tuple(dict.fromkeys(v for node in nodes for v in node.values if v not in inside))
-    places = {value: number for number, value in enumerate(inputs)}
-    in_place = tuple((n, places[reuses[value]]) for n, value in enumerate(live) if value in reuses)
+    inputs = tuple(dict.fromkeys([v for node in nodes for v in node.values if v not in inside]))
+    in_place = tuple([(n, inputs.index(reuses[value])) for n, value in enumerate(live) if value in reuses])
     key = (*group_key(nodes, inputs, live, types), in_place)
     first = known.get(key)
-    if first is not None and all(a.definition is b.definition for a, b in zip(nodes, first.nodes, strict=True)):
+    if first is not None and [n.definition for n in nodes] == [n.definition for n in first.nodes]:
         return _another(first, nodes, inputs, live, types)
     task = known[key] = _first_task(group.anchor, nodes, inputs, live, types, in_place, key)
     return task
@@ -94,15 +92,19 @@ def _another(
     types: Mapping[Value, TensorType],
 ) -> Task:
     """A task like `first` on other values."""
-    tensors = tuple(TaskTensor(v, types[v], t.operand) for v, t in zip(inputs, first.inputs, strict=True))
+    tensors = tuple([TaskTensor(v, types[v], t.operand) for v, t in zip(inputs, first.inputs, strict=True)])
     counterpart = dict(zip(first.inputs, tensors, strict=True))
-    return replace(
-        first,
+    return Task(
+        name=first.name,
         nodes=nodes,
         inputs=tensors,
-        outputs=tuple(TaskTensor(v, types[v], t.operand) for v, t in zip(live, first.outputs, strict=True)),
+        outputs=tuple([TaskTensor(v, types[v], t.operand) for v, t in zip(live, first.outputs, strict=True)]),
         anchor=None if first.anchor is None else nodes[first.nodes.index(first.anchor)],
-        anchor_inputs=tuple(None if t is None else counterpart[t] for t in first.anchor_inputs),
+        prologues=first.prologues,
+        anchor_inputs=tuple([None if t is None else counterpart[t] for t in first.anchor_inputs]),
+        epilogues=first.epilogues,
+        key=first.key,
+        in_place=first.in_place,
     )
 
 

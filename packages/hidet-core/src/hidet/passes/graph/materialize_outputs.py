@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.types import DimType, is_host_value
+from hidet.graph.types import DimType, TensorType, is_host_value
 from hidet.passes.graph.split_prepare import may_be_prepared
 from hidet.passes.rewriter import GraphRewriter
 
@@ -36,27 +37,38 @@ class MaterializeOutputs:
         sharing: dict[Value, int] = {}
         for value in graph.outputs:
             sharing[roots.get(value, value)] = sharing.get(roots.get(value, value), 0) + 1
-        rewriter = GraphRewriter(graph, ctx.registry.operators)
-        for node in graph.nodes:
-            rewriter.keep(node)
-        last = graph.nodes[-1] if graph.nodes else None
-        copies: dict[Value, Value] = {}
-        outputs: list[Value] = []
+        layouts: list[TensorType | None] = []
         for position, value in enumerate(graph.outputs):
             target, root = overwritten.get(position), roots.get(value, value)
             if is_host_value(value.type) or isinstance(value.type, DimType):
-                outputs.append(value)
-                continue
-            if target is not None:
+                layouts.append(None)
+            elif target is not None:
                 fits = root is value and root not in foreign and sharing[root] == 1 and _same_layout(value, target)
-                outputs.append(value if fits else rewriter.copy(value, target.tensor, last))
-            elif root in foreign:
-                if value not in copies:
-                    copies[value] = rewriter.copy(value, value.tensor, last)
-                outputs.append(copies[value])
+                layouts.append(None if fits else target.tensor)
             else:
-                outputs.append(value)
-        return graph if tuple(outputs) == graph.outputs else rewriter.finish(outputs)
+                layouts.append(value.tensor if root in foreign else None)
+        return graph if layouts.count(None) == len(layouts) else _with_copies(graph, layouts, ctx)
+
+
+def _with_copies(graph: Graph, layouts: Sequence[TensorType | None], ctx: CompileContext) -> Graph:
+    """The graph with a copy, of this layout, in the place of each output that has one here."""
+    rewriter = GraphRewriter(graph, ctx.registry.operators)
+    for node in graph.nodes:
+        rewriter.keep(node)
+    last = graph.nodes[-1] if graph.nodes else None
+    overwriting = {output for _, output in graph.mutates}
+    copies: dict[Value, Value] = {}
+    outputs: list[Value] = []
+    for number, (value, layout) in enumerate(zip(graph.outputs, layouts, strict=True)):
+        if layout is None:
+            outputs.append(value)
+        elif number in overwriting:
+            outputs.append(rewriter.copy(value, layout, last))
+        else:
+            if value not in copies:
+                copies[value] = rewriter.copy(value, layout, last)
+            outputs.append(copies[value])
+    return rewriter.finish(outputs)
 
 
 def _roots(graph: Graph) -> tuple[dict[Value, Value], set[Value]]:
@@ -77,7 +89,8 @@ def _roots(graph: Graph) -> tuple[dict[Value, Value], set[Value]]:
 def _is_prepared(node: Node, steady: set[Value], returned: set[Value]) -> bool:
     """Whether `split-prepare` would move the node. It leaves the copies that this pass puts before outputs."""
     is_own_copy = node.op.name == "copy" and node.outputs[0] in returned
-    return bool(node.inputs) and not is_own_copy and may_be_prepared(node) and steady.issuperset(node.values)
+    # Most nodes are not steady, which is seen sooner than anything else.
+    return steady.issuperset(node.values) and bool(node.inputs) and not is_own_copy and may_be_prepared(node)
 
 
 def _same_layout(value: Value, target: Value) -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.graph import Graph, Node, Prepare, Value
 from hidet.graph.operator import is_foreign
-from hidet.graph.storage import Place, add_node, add_own
+from hidet.graph.storage import Place, add_view
+from hidet.graph.types import TensorType
 from hidet.passes.symbols import depends_on_sizes
 
 if TYPE_CHECKING:
@@ -31,11 +32,9 @@ class SplitPrepare:
         if graph.prepare is not None:
             return graph
         mutated = {graph.inputs[position] for position, _ in graph.mutates}
-        places: dict[Value, Place] = {}
-        for value in (*graph.parameters, *graph.constants):
-            if value not in mutated:
-                add_own(value, places)
-        steady = set(places)
+        given = (*graph.parameters, *graph.constants)
+        steady = {value for value in given if value not in mutated and isinstance(value.type, TensorType)}
+        views: dict[Value, Place] = {}
         free: list[Node] = []
         moved: list[Node] = []
         stays: set[Node] = set()
@@ -44,12 +43,12 @@ class SplitPrepare:
             if not steady.issuperset(node.values) or not outputs.isdisjoint(node.outputs) or not may_be_prepared(node):
                 continue
             steady.update(node.outputs)
-            add_node(node, places)
+            add_view(node, views)
             if not node.inputs:
                 free.append(node)
                 continue
             moved.append(node)
-            if places[node.outputs[0]].root is not node.outputs[0]:
+            if node.outputs[0] in views:
                 stays.add(node)
         moved_set = set(moved) - stays
         main = tuple(node for node in graph.nodes if node not in moved_set)

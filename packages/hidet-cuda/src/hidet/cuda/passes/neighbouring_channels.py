@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.storage import places
+from hidet.graph.storage import find_views, layout_of
 from hidet.graph.types import TensorType
 from hidet.passes.graph.assign_layout import channels_last_strides
 from hidet.passes.rewriter import GraphRewriter
@@ -34,7 +34,7 @@ class NeighbouringChannels:
         if not any(node.op.name == "conv" for node in graph.nodes):
             return graph
         rewriter = GraphRewriter(graph, ctx.registry.operators)
-        types = {value: place.type for value, place in places(graph).items()}
+        views = find_views(graph)
         made: dict[tuple[Value, int], Value] = {}
         for node in graph.nodes:
             if node.op.name != "conv" or not is_product(node):
@@ -44,8 +44,9 @@ class NeighbouringChannels:
             for position, is_ready in enumerate((_is_image_ready, _is_filter_ready)):
                 value = inputs[position]
                 assert value is not None
-                missing = _missing(node, types[value])
-                if missing or not is_ready(types[value]):
+                type_ = layout_of(value, views)
+                missing = _missing(node, type_)
+                if missing or not is_ready(type_):
                     if (value, missing) not in made:
                         made[value, missing] = _copy(rewriter, value, missing, node)
                     inputs[position] = made[value, missing]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hidet.cuda.passes.neighbouring_channels import is_product
 from hidet.graph.graph import Graph, Node
-from hidet.graph.storage import places
+from hidet.graph.storage import find_views, layout_of
 from hidet.graph.types import strides_of_order
 from hidet.passes.rewriter import GraphRewriter
 
@@ -29,10 +29,10 @@ class NeighbouringFilters:
         if not any(_is_narrow(node) for node in graph.nodes):
             return graph
         rewriter = GraphRewriter(graph, ctx.registry.operators)
-        types = {value: place.type for value, place in places(graph).items()}
+        views = find_views(graph)
         for node in graph.nodes:
             weight = node.inputs[1] if _is_narrow(node) else None
-            if weight is None or types[weight].element_strides[0] == 1:
+            if weight is None or layout_of(weight, views).element_strides[0] == 1:
                 rewriter.keep(node)
                 continue
             shape = weight.tensor.shape
