@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hidet.cuda.codegen.module import CudaSource, emit_module
-from hidet.cuda.nvrtc import compile_cubin, read_usage
+from hidet.cuda.nvrtc import compile_cubin
 from hidet.errors import CompileError
 from hidet.ir import build
 from hidet.ir.func import Module
@@ -145,16 +145,6 @@ def test_an_error_of_the_compiler_names_the_place_in_the_script() -> None:
     with pytest.raises(CompileError, match="undefined") as caught:
         compile_cubin(wrong, "sm_80")
     assert caught.value.loc == Loc("model.py", 7, 3)
-
-
-def test_log_of_the_assembler_gives_registers_and_spills() -> None:
-    log = """ptxas info    : Compiling entry function 'k' for 'sm_80'
-ptxas info    : Function properties for k
-    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
-ptxas info    : Used 40 registers, used 0 barriers, 512 bytes smem, 368 bytes cmem[0]
-"""
-    usage = read_usage(log)["k"]
-    assert (usage.registers, usage.stack_bytes, usage.spill_bytes, usage.shared_bytes) == (40, 8, 16, 512)
 
 
 def test_a_kernel_prints() -> None:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hidet.cuda.cubin import read_resources
 from hidet.errors import CompileError
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ _OPTIONS = (
     "--fmad=true",
     "--ptxas-options=-v",
     "--ptxas-options=--warn-on-spills",
+    # NVRTC's own cache has no log; what hidet compiled before is in hidet's cache.
+    "--no-cache",
 )
 _ERROR = re.compile(r"^[^\n(]*\((\d+)\): (?:error|catastrophic error):? ?(.*)$", re.MULTILINE)
 _KERNEL = re.compile(r"Compiling entry function '([^']+)'")
-_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_REGISTERS = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+) bytes smem")
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _SERIOUS = re.compile(r"\bC75\d\d\b")
 
 
@@ -64,10 +65,8 @@ def compile_cubin(source: CudaSource, arch: str) -> Cubin:
         log = _text(nvrtc, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise _refusal(source, arch, log)
-        size = _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
-        data = bytes(size)
-        _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, data))
-        return Cubin(data, read_usage(log), tuple(sorted(set(_SERIOUS.findall(log)))))
+        data = _read(nvrtc, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+        return Cubin(data, kernel_usage(data, log), tuple(sorted(set(_SERIOUS.findall(log)))))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -89,20 +88,22 @@ def compile_cubins(
     return done
 
 
-def read_usage(log: str) -> dict[str, KernelUsage]:
-    """What each kernel takes, from the assembler's log."""
-    found: dict[str, KernelUsage] = {}
+def kernel_usage(cubin: bytes, log: str) -> dict[str, KernelUsage]:
+    """What each kernel takes, from its machine code; the bytes of its spills stand in the assembler's log alone.
+
+    Of a kernel that the log does not mention, all local memory counts as spilled.
+    """
+    spills: dict[str, int] = {}
     name = ""
-    stack = spill = 0
     for line in log.splitlines():
         if match := _KERNEL.search(line):
-            name, stack, spill = match[1], 0, 0
+            name = match[1]
         elif match := _SPILLS.search(line):
-            stack, spill = int(match[1]), int(match[2]) + int(match[3])
-        elif (match := _REGISTERS.search(line)) and name:
-            shared = _SHARED.search(line)
-            found[name] = KernelUsage(int(match[1]), stack, spill, int(shared[1]) if shared else 0)
-    return found
+            spills[name] = int(match[1]) + int(match[2])
+    return {
+        name: KernelUsage(taken.registers, taken.stack_bytes, spills.get(name, taken.stack_bytes), taken.shared_bytes)
+        for name, taken in read_resources(cubin).items()
+    }
 
 
 @functools.cache
@@ -136,11 +137,14 @@ def _checked(nvrtc: Any, answer: tuple[Any, ...]) -> Any:
 
 
 def _text(nvrtc: Any, program: Any, size_of: Any, read: Any) -> str:
-    size = _checked(nvrtc, size_of(program))
-    buffer = bytes(size)
+    return _read(nvrtc, program, size_of, read).rstrip(b"\x00").decode(errors="replace")
+
+
+def _read(nvrtc: Any, program: Any, size_of: Any, read: Any) -> bytes:
+    """Bytes that NVRTC writes into memory of ours: a bytearray, because Python shares objects that cannot change."""
+    buffer = bytearray(_checked(nvrtc, size_of(program)))
     _checked(nvrtc, read(program, buffer))
-    text: bytes = buffer
-    return text.rstrip(b"\x00").decode(errors="replace")
+    return bytes(buffer)
 
 
 def _refusal(source: CudaSource, arch: str, log: str) -> CompileError:

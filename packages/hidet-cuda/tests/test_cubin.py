@@ -1,0 +1,72 @@
+"""What kernels take of a GPU, read from machine code and compared with what the assembler writes about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hidet.cuda.codegen.module import CudaSource, KernelFacts
+from hidet.cuda.cubin import KernelResources, read_resources
+from hidet.cuda.nvrtc import Cubin, compile_cubin, kernel_usage
+from hidet.errors import CompileError
+
+LIVE = 64
+
+REVERSE = """
+extern "C" __global__ void reverse(float* x) {
+  __shared__ float tile[300];
+  tile[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  x[threadIdx.x] = tile[299 - threadIdx.x];
+}
+"""
+
+# More values alive than the 32 registers that two blocks of 1024 threads leave to a thread.
+MIXED = f"""
+extern "C" __global__ void __launch_bounds__(1024, 2) mixed(float* x, int n) {{
+{"".join(f"  float v{i} = x[{i} * n + threadIdx.x];" for i in range(LIVE))}
+  for (int j = 0; j < n; j++) {{
+{"".join(f"    v{i} = v{i} * v{(7 * i + 3) % LIVE} + v{(5 * i + 1) % LIVE};" for i in range(LIVE))}
+  }}
+{"".join(f"  x[{i} * n + threadIdx.x] = v{i};" for i in range(LIVE))}
+}}
+"""
+
+
+def compiled(arch: str) -> Cubin:
+    return compile_cubin(CudaSource(REVERSE + MIXED, (KernelFacts("reverse"), KernelFacts("mixed"))), arch)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_machine_code_tells_registers_stack_and_shared_memory(arch: str) -> None:
+    cubin = compiled(arch)
+    assert cubin.usage["mixed"].registers == 32
+    assert cubin.usage["mixed"].stack_bytes > 0
+    assert cubin.usage["mixed"].spill_bytes > cubin.usage["mixed"].stack_bytes
+    assert cubin.usage["reverse"].stack_bytes == cubin.usage["reverse"].spill_bytes == 0
+    assert cubin.usage["reverse"].shared_bytes == 1200
+    assert 0 < cubin.usage["reverse"].registers < 32
+
+
+def test_without_a_log_local_memory_counts_as_spilled() -> None:
+    cubin = compiled("sm_80")
+    silent = kernel_usage(cubin.data, "")
+    assert silent["mixed"].registers == 32
+    assert silent["mixed"].spill_bytes == cubin.usage["mixed"].stack_bytes
+    assert silent["reverse"] == cubin.usage["reverse"]
+
+
+def test_equal_sources_compiled_again_have_their_log_again() -> None:
+    assert compiled("sm_80").usage == compiled("sm_80").usage
+
+
+def test_a_kernel_is_found_by_its_name() -> None:
+    found = read_resources(compiled("sm_90a").data)
+    assert set(found) == {"reverse", "mixed"}
+    assert isinstance(found["reverse"], KernelResources)
+
+
+def test_other_bytes_are_refused() -> None:
+    with pytest.raises(CompileError, match="no ELF file"):
+        read_resources(b"PTX")
+    with pytest.raises(CompileError, match="damaged"):
+        read_resources(compiled("sm_80").data[:200])
