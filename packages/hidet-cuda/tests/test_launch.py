@@ -162,6 +162,12 @@ def test_shared_memory_beyond_what_may_be_declared_is_asked_for() -> None:
     fake, _ = launch_script(", shared_bytes=100")
     (launch,) = fake.launches
     assert launch.shared == 65536 + 100
+    # Only the launch knows how much: the kernel may ask for all there is.
+    assert fake.allowed_shared == {"k": 166912}
+
+
+def test_shared_memory_that_a_kernel_declares_is_allowed() -> None:
+    fake, _ = launch_script("")
     assert fake.allowed_shared == {"k": 65536}
 
 

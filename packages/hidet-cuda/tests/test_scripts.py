@@ -174,7 +174,7 @@ def on_device(array: Any) -> Any:
 @pytest.fixture
 def adapters(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {DeviceTensor: DeviceTensors()}
-    monkeypatch.setattr("hidet.runtime.module.adapter_for", lambda kind: kinds.get(kind, NumpyAdapter()))
+    monkeypatch.setattr("hidet.runtime.module.adapter_for", lambda kind, _: kinds.get(kind, NumpyAdapter()))
 
 
 def build(module: hidet.lang.ScriptModule, fake: FakeDriver, **options_given: Any) -> CompiledModule:

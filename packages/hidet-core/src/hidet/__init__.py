@@ -35,7 +35,7 @@ else:
         "script": "hidet.lang.module:script",
         "script_module": "hidet.lang.module:script_module",
     }
-    _SATELLITES = ("cpu", "onnx", "torch")
+    _SATELLITES = ("cpu", "cuda", "onnx", "torch")
 
     def __getattr__(name):
         import importlib

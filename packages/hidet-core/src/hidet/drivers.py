@@ -55,6 +55,7 @@ def compile_module(module: Module, ctx: CompileContext) -> CompiledModule:
             prints,
             bounds if module.function(signature.function).kind == "host" else None,
             code,
+            memory,
         )
         for signature in signatures
     }

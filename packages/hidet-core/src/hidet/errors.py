@@ -96,6 +96,10 @@ class Deadlock(LaunchError):
     """Threads of a kernel wait for what no thread will do."""
 
 
+class DeviceOutOfMemory(LaunchError, MemoryError):
+    """A device has too little free memory; the message tells how much was asked for and how much there is."""
+
+
 class DeviceLost(HidetError):
     """The device is unusable after an earlier failure; the message names the kernel that failed."""
 

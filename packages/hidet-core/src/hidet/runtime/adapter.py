@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hidet.dtypes import DType, from_numpy
 from hidet.dtypes import dtype as dtype_of
 from hidet.errors import DTypeError
+
+if TYPE_CHECKING:
+    from hidet.target import DeviceMemory
 
 
 class TensorAdapter(Protocol):
@@ -58,6 +61,9 @@ class TensorFacts:
 
 class CheckedAdapter(TensorAdapter, Protocol):
     """What calls with checks need besides."""
+
+    def on(self, device: str) -> CheckedAdapter:
+        """The adapter for this library's tensors on a device, "cuda:0"; itself where the library has none there."""
 
     def convert(self, value: Any) -> Any:
         """`value` as a tensor of this library. DTypeError for what it cannot be."""
@@ -129,6 +135,10 @@ class NumpyAdapter:
     def memory_of(self, tensor: Any) -> object:
         """None: an array has its memory for life."""
         return None
+
+    def on(self, device: str) -> NumpyAdapter:
+        """Itself: arrays lie on the host."""
+        return self
 
     def convert(self, value: Any) -> Any:
         """The value as an array, without a copy where it has memory of its own on the CPU."""
@@ -202,10 +212,12 @@ def _array(memory: Any, shape: Sequence[int], strides: Sequence[int], offset: in
     return numpy.ndarray(shape, kind, memory, offset * kind.itemsize, [stride * kind.itemsize for stride in strides])
 
 
-def adapter_for(kind: type) -> CheckedAdapter:
+def adapter_for(kind: type, memory: DeviceMemory | None = None) -> CheckedAdapter:
     """The adapter for tensors of a class: that of the front-end which knows the class or one it derives from.
 
-    Everything else goes through numpy, which takes lists, numbers and what DLPack can share.
+    memory: of the device that the tensors should be on; None for the host. There, arrays of all other libraries that
+    share device memory go through the device's own adapter. Everything else goes through numpy, which takes lists,
+    numbers and what DLPack can share.
     """
     from hidet.plugins.host import load_registry
 
@@ -213,5 +225,12 @@ def adapter_for(kind: type) -> CheckedAdapter:
     for spec in load_registry().frontends.values():
         if spec.adapter is not None and not names.isdisjoint(spec.tensor_types):
             adapter: CheckedAdapter = spec.resolve_adapter()
-            return adapter
+            return adapter if memory is None else adapter.on(memory.name)
+    if memory is not None and "numpy.ndarray" not in names and any(hasattr(kind, name) for name in _SHARED):
+        shared: CheckedAdapter = memory.adapter()
+        return shared
     return NumpyAdapter()
+
+
+_SHARED = ("__dlpack__", "__cuda_array_interface__")
+"""What classes of arrays have whose memory other libraries may use."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hidet import dims
 from hidet.dims import Dim, DimExpr, Symbol
 from hidet.errors import DTypeError, HidetError, LaunchError, ShapeError
-from hidet.runtime.adapter import CheckedAdapter, TensorFacts, adapter_for
+from hidet.runtime.adapter import CheckedAdapter, NumpyAdapter, TensorFacts, adapter_for
 from hidet.runtime.program import HostProgram, ObjectSlot, TensorSlot
 from hidet.runtime.symbol_values import source_text, symbol_reader
+
+if TYPE_CHECKING:
+    from hidet.target import DeviceMemory
 
 MAX_KNOWN = 64
 """Kinds of arguments that need no second check."""
@@ -25,8 +28,13 @@ class ArgumentCheck:
     Arguments of the same kind (types, shapes, strides) as in an earlier call are not checked again.
     """
 
-    def __init__(self, program: HostProgram) -> None:
+    def __init__(self, program: HostProgram, memory: DeviceMemory | None = None) -> None:
+        """memory: of the device where tensors have to be; None for the host.
+
+        A device's graph takes arrays of the host as well, if all of its tensors are such: `CompiledGraph` copies them.
+        """
         self._inputs = program.inputs
+        self._memory = memory
         self._sources = program.symbols
         self._overwritten = {output.mutates for output in program.outputs if output.mutates is not None}
         self._symbols = _input_symbols(program)
@@ -54,7 +62,11 @@ class ArgumentCheck:
                 argument = self._integer(value, number)
                 kinds.append(argument)
             else:
-                argument = adapter.convert(value)
+                try:
+                    argument = adapter.convert(value)
+                except HidetError as error:
+                    error.message = f"{self._place(number)}: {error.message}"
+                    raise
                 kinds.append(adapter.signature(argument))
             arguments.append(argument)
         key = tuple(kinds)
@@ -68,15 +80,17 @@ class ArgumentCheck:
         return adapter, arguments
 
     def _adapter(self, given: Sequence[Any]) -> CheckedAdapter:
-        """That of the first tensor; the others are converted."""
+        """That of the first tensor, on a device of the first that is no array of the host; the others are converted."""
+        found: CheckedAdapter | None = None
         for value, expected in zip(given, self._inputs, strict=True):
             if expected.tensor is not None:
                 kind = type(value)
-                adapter = self._adapters.get(kind)
-                if adapter is None:
-                    adapter = self._adapters[kind] = adapter_for(kind)
-                return adapter
-        return adapter_for(object)
+                found = self._adapters.get(kind)
+                if found is None:
+                    found = self._adapters[kind] = adapter_for(kind, self._memory)
+                if self._memory is None or not isinstance(found, NumpyAdapter):
+                    return found
+        return adapter_for(object) if found is None else found
 
     def _integer(self, value: Any, number: int) -> int:
         try:
@@ -112,7 +126,7 @@ class ArgumentCheck:
             except HidetError as error:
                 error.message = f"{self._place(number)}: {error.message}"
                 raise
-            self._check_type(found, expected.tensor, number)
+            self._check_type(found, expected.tensor, number, adapter)
             facts.append(found)
         values = self._symbol_values(arguments)
         copies = []
@@ -133,11 +147,21 @@ class ArgumentCheck:
                 copies.append((number, strides))
             if number in self._overwritten and not found_facts.is_writable:
                 raise LaunchError(f"{self._place(number)} is overwritten by the graph, but it is read-only")
+            if number in self._overwritten and self._memory is not None and isinstance(adapter, NumpyAdapter):
+                raise LaunchError(
+                    f"{self._place(number)} is overwritten by the graph, but it is on the host",
+                    hint=f"pass an array on {self._memory.name}",
+                )
         return tuple(copies)
 
-    def _check_type(self, found: TensorFacts, slot: TensorSlot, number: int) -> None:
-        if found.device != "cpu":
-            raise LaunchError(f"{self._place(number)} is on {found.device}, expected a tensor on the CPU")
+    def _check_type(self, found: TensorFacts, slot: TensorSlot, number: int, adapter: CheckedAdapter) -> None:
+        device = "cpu" if self._memory is None or isinstance(adapter, NumpyAdapter) else self._memory.name
+        if found.device != device:
+            where = "the CPU" if device == "cpu" else device
+            raise LaunchError(
+                f"{self._place(number)} is on {found.device}, expected a tensor on {where}",
+                hint="move it there, or compile for the target that it is on",
+            )
         if found.dtype != slot.dtype:
             raise DTypeError(f"{self._place(number)} is {found.dtype.name}, expected {slot.dtype.name}")
         if len(found.shape) != len(slot.shape) or any(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hidet.runtime.adapter import TensorAdapter
+from hidet.runtime.adapter import NumpyAdapter, TensorAdapter
 from hidet.runtime.arguments import ArgumentCheck
 from hidet.runtime.executor import Executor, SegmentFunction
 from hidet.runtime.prepared import PreparedProgram, Versions
@@ -90,7 +90,8 @@ class CompiledGraph:
         self._report = report
         self._code = keep_alive
         program = bundle.program
-        self._check = ArgumentCheck(program)
+        self._check = ArgumentCheck(program, memory)
+        self._memory = memory
         self._executor = Executor(program, functions, bundle.constants, memory)
         self._prepare = None
         if program.prepare is not None:
@@ -101,13 +102,30 @@ class CompiledGraph:
         """Run on numpy arrays, or tensors of an installed front-end's framework, in the order of the graph's inputs.
 
         Results are tensors of the same library; a single one is returned bare. Arguments that lie otherwise in memory
-        than the graph was compiled for are copied. ShapeError, DTypeError or LaunchError names the argument that does
+        than the graph was compiled for are copied. On a device, tensors have to be there; arrays that share their
+        memory (DLPack, CUDA array interface) give arrays of `hidet.cuda`. numpy arrays alone are copied there, and
+        results back, for which the call waits. ShapeError, DTypeError or LaunchError names the argument that does
         not fit. A parameter that is a numpy array should be read-only (`flags.writeable = False`): numpy does not count
         changes, so that what is computed from a writable one is computed at every call.
         """
         adapter, arguments = self._check(tensors)
-        results = self.run(arguments, adapter, adapter.version)
+        if self._memory is not None and isinstance(adapter, NumpyAdapter):
+            results = self._run_copied(arguments, self._memory)
+        else:
+            results = self.run(arguments, adapter, adapter.version)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _run_copied(self, arguments: Sequence[Any], memory: DeviceMemory) -> list[Any]:
+        """Run on copies of arrays of the host; results are such arrays, too."""
+        placed = [
+            value if slot.tensor is None else memory.place(value)
+            for value, slot in zip(arguments, self.bundle.program.inputs, strict=True)
+        ]
+        results = self.run(placed, memory.adapter(), lambda _: object())
+        outputs = (output for output in self.bundle.program.outputs if output.mutates is None)
+        return [
+            value if output.tensor is None else value.numpy() for value, output in zip(results, outputs, strict=True)
+        ]
 
     def run(self, arguments: Sequence[Any], adapter: TensorAdapter, versions: Versions | None = None) -> list[Any]:
         """Run without checks on tensors of `adapter`'s library. `versions(tensor)` changes when a parameter does."""

@@ -15,7 +15,7 @@ from hidet.ir.func import Module
 from hidet.runtime.adapter import CheckedAdapter, TensorFacts, adapter_for
 from hidet.runtime.bounds import BoundsChecks
 from hidet.runtime.parameters import CELL_FORMATS, CallSignature, Parameter
-from hidet.target import KernelUsage
+from hidet.target import DeviceMemory, KernelUsage
 
 MAX_KNOWN = 256
 """Kinds of arguments that need no second check."""
@@ -25,12 +25,15 @@ _NOT_TENSORS = (bool, int, float, complex, str, bytes, list, tuple, dict, type(N
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _QuickCheck:
-    """Tensors of the kinds of an earlier call, told by one test. places: which arguments are tensors."""
+    """Tensors of the kinds of an earlier call, told by one test.
+
+    places: which arguments are tensors. stream: of the tensors' library on their device.
+    """
 
     guard: Callable[..., bool]
     places: tuple[int, ...]
     pointer: Callable[[Any], int]
-    stream_of: Callable[[Any], int]
+    stream: Callable[[], int]
     sizes: tuple[int, ...]
 
 
@@ -49,10 +52,16 @@ class CompiledFunction:
         prints: bool,
         bounds: BoundsChecks | None = None,
         code: object = None,
+        memory: DeviceMemory | None = None,
     ) -> None:
-        """code: the machine code that `run` calls, kept as long as the function."""
+        """code: the machine code that `run` calls, kept as long as the function. run: takes a table, by its address or
+        as bytes that it only reads, and on a device a stream. device: where tensors have to be. memory: of that device;
+        None for the host.
+        """
         self.signature = signature
         self._code = code
+        self._memory = memory
+        self._count = len(signature.given)
         self._bounds = bounds
         self._run = run
         self._device = device
@@ -73,6 +82,7 @@ class CompiledFunction:
         self._known: dict[Hashable, tuple[int, ...]] = {}
         self._last: tuple[list[Hashable], tuple[int, ...]] | None = None
         self._quick: _QuickCheck | None = None
+        self._launch: Callable[[tuple[Any, ...]], bool] | None = None
 
     @property
     def name(self) -> str:
@@ -89,18 +99,21 @@ class CompiledFunction:
 
         Raises LaunchError, DTypeError or ShapeError for arguments that do not fit.
         """
-        if len(arguments) != len(self._is_memory):
+        if len(arguments) != self._count:
             names = ", ".join(p.name for p in self.signature.given)
             raise LaunchError(
-                f"{self.name} takes {len(self._is_memory)} arguments ({names}), got {len(arguments)}",
+                f"{self.name} takes {self._count} arguments ({names}), got {len(arguments)}",
             )
+        launch = self._launch
+        if launch is not None and launch(arguments):
+            return None
         quick = self._quick
         if quick is not None and quick.guard(*[arguments[place] for place in quick.places]):
             values = list(arguments)
             for place in quick.places:
                 values[place] = quick.pointer(values[place])
             sizes = quick.sizes
-            stream = quick.stream_of(arguments[quick.places[0]]) if self._has_streams else 0
+            stream = quick.stream() if self._has_streams else 0
         else:
             values, sizes, stream, _held = self._bind(arguments)
         if self._has_truths:
@@ -110,21 +123,23 @@ class CompiledFunction:
             owner, words = self._bounds.words_for_call()
             sizes = (*sizes, words)
         try:
-            table = self._table.from_buffer_copy(self._cells.pack(*values, *sizes))
+            cells = self._cells.pack(*values, *sizes)
         except (struct.error, OverflowError, TypeError):
             self._check_numbers(arguments)
             raise
         if self._prints:
             # Compiled code writes to the file, past Python's buffer.
             sys.stdout.flush()
+        # Only a function that returns something writes to its table.
+        table = cells if self._result is None else self._table.from_buffer_copy(cells)
         if self._has_streams:
-            self._run(ctypes.addressof(table), stream)
+            self._run(table, stream)
         else:
-            self._run(ctypes.addressof(table))
+            self._run(table)
         if self._bounds is not None:
             self._bounds.verify(sizes[-1], stream)
             del owner  # kept the words alive until they were read
-        return None if self._result is None else self._result.unpack_from(table, len(table) - 8)[0]
+        return None if self._result is None else self._result.unpack_from(table, len(cells) - 8)[0]
 
     def _bind(self, arguments: tuple[Any, ...]) -> tuple[list[Any], tuple[int, ...], int, list[Any]]:
         """Values for the table, extents, the stream, and what must live as long as the call."""
@@ -157,7 +172,27 @@ class CompiledFunction:
         sizes = self._sizes(arguments, kinds)
         if not held and not self._with_numbers and None not in kinds:
             self._quick = _quick_check(arguments, self._is_memory, adapters, sizes)
+            self._launch = self._make_launch(self._quick)
         return values, sizes, stream, held
+
+    def _make_launch(self, quick: _QuickCheck | None) -> Callable[[tuple[Any, ...]], bool] | None:
+        """A whole call on a device whose arguments are all tensors of known kinds, False for others.
+
+        What most kernels are called with, with nothing to look up on the way. None for functions that have more to do.
+        """
+        has_more = self._bounds is not None or self._prints or self._result is not None
+        if quick is None or not self._has_streams or has_more or not all(self._is_memory):
+            return None
+        guard, pointer, stream, sizes = quick.guard, quick.pointer, quick.stream, quick.sizes
+        pack, run = self._cells.pack, self._run
+
+        def launch(arguments: tuple[Any, ...]) -> bool:
+            if not guard(*arguments):
+                return False
+            run(pack(*map(pointer, arguments), *sizes), stream())
+            return True
+
+        return launch
 
     def _converted(self, argument: Any) -> tuple[CheckedAdapter, Any]:
         """The adapter of a tensor whose type is new, or foreign to all libraries, and the tensor in that library."""
@@ -166,7 +201,7 @@ class CompiledFunction:
                 f"{self.name} got a {type(argument).__name__} where it takes a tensor",
                 hint="pass a numpy array, a torch tensor or anything with __dlpack__",
             )
-        adapter = adapter_for(type(argument))
+        adapter = adapter_for(type(argument), self._memory)
         tensor = adapter.convert(argument)
         if tensor is argument:
             self._adapters = {**self._adapters, type(argument): adapter}
@@ -217,10 +252,11 @@ def _quick_check(
     places = tuple(place for place, flag in enumerate(is_memory) if flag)
     if not places or any(adapter is not adapters[0] for adapter in adapters):
         return None
-    guard = adapters[0].guard([arguments[place] for place in places])
+    adapter = adapters[0]
+    guard = adapter.guard([arguments[place] for place in places])
     if guard is None:
         return None
-    return _QuickCheck(guard, places, adapters[0].pointer, adapters[0].stream_of, sizes)
+    return _QuickCheck(guard, places, adapter.pointer, adapter.stream, sizes)
 
 
 def _check_number(function: str, parameter: Parameter, argument: Any) -> None:

@@ -49,7 +49,11 @@ class DeviceMemory(Protocol):
         """A copy of a numpy array: its owner, which keeps it alive, and its address."""
 
     def adapter(self) -> Any:
-        """A `hidet.runtime.adapter.TensorAdapter` for arrays in memory of its own, used in one stream."""
+        """A `hidet.runtime.adapter.CheckedAdapter` for arrays in memory of its own, and those of other libraries that
+        share theirs. Such an array has a method `numpy`, which gives a copy on the host."""
+
+    def place(self, array: Any) -> Any:
+        """A copy of a numpy array as an array of that adapter, strides and all."""
 
     def download(self, array: Any) -> Any:
         """The elements of an array of that adapter as a flat numpy array, in the order in which they lie in memory."""
@@ -68,9 +72,10 @@ class LoadedCode(Protocol):
         """Address of a host function."""
 
     def function(self, name: str, threads: int | None) -> Callable[..., object]:
-        """A segment as a callable of the slot table's address; `threads` None uses every CPU allowed.
+        """A segment as a callable of the slot table; `threads` None uses every CPU allowed.
 
-        Of a target with memory of its own it takes the handle of a stream besides, and returns once the work is in it.
+        The table is given by its address, as a ctypes array, or as bytes where the code only reads it. Of a target with
+        memory of its own it takes the handle of a stream besides, and returns once the work is in it.
         """
 
 

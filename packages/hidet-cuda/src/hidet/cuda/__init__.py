@@ -1,1 +1,76 @@
-"""hidet's CUDA target."""
+"""hidet's CUDA target, and what users need of a device without a framework: streams, events, arrays, memory.
+
+Everything is imported at first use; importing this package loads neither the driver nor numpy.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hidet.cuda.arrays import DeviceArray, asarray, empty, zeros
+    from hidet.cuda.devices import (
+        DeviceProperties,
+        available,
+        compute_capability,
+        current_device,
+        device,
+        device_count,
+        driver_version,
+        empty_cache,
+        memory_info,
+        memory_statistics,
+        properties,
+        set_device,
+        synchronize,
+    )
+    from hidet.cuda.pool import MemoryStatistics
+    from hidet.cuda.streams import Event, ExternalStream, Stream, current_stream, default_stream, stream
+else:
+    _MODULES = {
+        "arrays": ("DeviceArray", "asarray", "empty", "zeros"),
+        "devices": (
+            *("DeviceProperties", "available", "compute_capability", "current_device", "device", "device_count"),
+            *("driver_version", "empty_cache", "memory_info", "memory_statistics", "properties", "set_device"),
+            "synchronize",
+        ),
+        "pool": ("MemoryStatistics",),
+        "streams": ("Event", "ExternalStream", "Stream", "current_stream", "default_stream", "stream"),
+    }
+    _LAZY = {name: module for module, names in _MODULES.items() for name in names}
+
+    def __getattr__(name):
+        import importlib
+
+        if name not in _LAZY:
+            raise AttributeError(f"module 'hidet.cuda' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"hidet.cuda.{_LAZY[name]}"), name)
+
+    def __dir__():
+        return [*globals(), *_LAZY]
+
+
+__all__ = [
+    "DeviceArray",
+    "DeviceProperties",
+    "Event",
+    "ExternalStream",
+    "MemoryStatistics",
+    "Stream",
+    "asarray",
+    "available",
+    "compute_capability",
+    "current_device",
+    "current_stream",
+    "default_stream",
+    "device",
+    "device_count",
+    "driver_version",
+    "empty",
+    "empty_cache",
+    "memory_info",
+    "memory_statistics",
+    "properties",
+    "set_device",
+    "stream",
+    "synchronize",
+    "zeros",
+]

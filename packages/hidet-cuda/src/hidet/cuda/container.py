@@ -16,13 +16,17 @@ from hidet.errors import ArtifactError
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """A kernel: the number of its cubin, shared memory it needs beyond what it declares, and what it takes."""
+    """A kernel: the number of its cubin, shared memory it needs beyond what it declares, and what it takes.
+
+    asks_for_shared: launches ask for shared memory besides, as much as only they know.
+    """
 
     name: str
     cubin: int
     shared_bytes: int
     registers: int
     spill_bytes: int
+    asks_for_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

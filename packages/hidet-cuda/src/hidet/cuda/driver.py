@@ -1,140 +1,139 @@
 """The CUDA driver's functions, called through ctypes.
 
 Launches come from compiled host code, which needs the addresses of cuLaunchKernel and its kin; what Python itself calls
-are a dozen functions at load time. A library of bindings for these would cost 55 ms of import and not have them.
+are a few dozen functions, most of them at load time. A library of bindings for these would cost 55 ms of import and not
+have them.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from hidet.errors import DeviceLost, HidetError, LaunchError
+from hidet.cuda.failures import hint_for, is_out_of_memory, is_sticky, lost_device
+from hidet.cuda.signatures import SIGNATURES
+from hidet.errors import DeviceLost, DeviceOutOfMemory, HidetError, LaunchError
 
 _LIBRARIES = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
-_MULTIPROCESSORS, _MAJOR, _MINOR, _SHARED_OPTIN = 16, 75, 76, 97
+
+OLDEST_VERSION = 13000
+"""CUDA 13.0, whose major version NVRTC's machine code needs."""
+
+MULTIPROCESSORS, MAJOR, MINOR, SHARED_OPTIN = 16, 75, 76, 97
+"""Numbers of CUdevice_attribute that the compiler itself asks for."""
 _MAX_DYNAMIC_SHARED = 8
+_STATIC_SHARED = 1
 
-# Results after which every call of the context fails until the process ends (CUDA driver API, CUresult).
-_STICKY = frozenset({700, 702, 710, 713, 714, 715, 716, 717, 718, 719, 720})
-_OUT_OF_MEMORY, _ASSERT = 2, 710
-
-_BLOCKING = "CUDA_LAUNCH_BLOCKING=1 shows which kernel failed"
-
-_pointer = ctypes.c_void_p
-_SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "cuInit": (ctypes.c_uint,),
-    "cuDriverGetVersion": (_pointer,),
-    "cuDeviceGetCount": (_pointer,),
-    "cuDeviceGet": (_pointer, ctypes.c_int),
-    "cuDeviceGetName": (_pointer, ctypes.c_int, ctypes.c_int),
-    "cuDeviceGetAttribute": (_pointer, ctypes.c_int, ctypes.c_int),
-    "cuDevicePrimaryCtxRetain": (_pointer, ctypes.c_int),
-    "cuCtxGetCurrent": (_pointer,),
-    "cuCtxPushCurrent_v2": (_pointer,),
-    "cuCtxPopCurrent_v2": (_pointer,),
-    "cuLibraryLoadData": (
-        _pointer,
-        ctypes.c_char_p,
-        _pointer,
-        _pointer,
-        ctypes.c_uint,
-        _pointer,
-        _pointer,
-        ctypes.c_uint,
-    ),
-    "cuLibraryUnload": (_pointer,),
-    "cuLibraryGetKernel": (_pointer, _pointer, ctypes.c_char_p),
-    "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, _pointer, ctypes.c_int),
-    "cuMemAlloc_v2": (_pointer, ctypes.c_size_t),
-    "cuMemFree_v2": (ctypes.c_uint64,),
-    "cuMemcpyHtoD_v2": (ctypes.c_uint64, _pointer, ctypes.c_size_t),
-    "cuMemcpyDtoH_v2": (_pointer, ctypes.c_uint64, ctypes.c_size_t),
-    "cuMemcpyDtoHAsync_v2": (_pointer, ctypes.c_uint64, ctypes.c_size_t, _pointer),
-    "cuMemcpyDtoDAsync_v2": (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, _pointer),
-    "cuMemsetD32Async": (ctypes.c_uint64, ctypes.c_uint, ctypes.c_size_t, _pointer),
-    "cuStreamSynchronize": (_pointer,),
-    "cuGetErrorString": (ctypes.c_int, _pointer),
-    "cuGetErrorName": (ctypes.c_int, _pointer),
-}
+RECENT = 8
+"""Calls of compiled code that are remembered, to be named when the device fails."""
 
 
 class Driver:
     """Functions of the driver by name, with their results checked.
 
-    functions: gives the C function of a name; a test passes its own.
+    functions: gives the C function of a name; a test passes its own. recent: what was launched last, newest at the end.
     """
 
     def __init__(self, functions: Callable[[str], Any]) -> None:
         self._functions = functions
-        self._get_current = functions("cuCtxGetCurrent")
-        self.launch_address = _address(functions("cuLaunchKernel"))
-        self.launch_ex_address = _address(functions("cuLaunchKernelEx"))
-        self.encode_address = _address(functions("cuTensorMapEncodeTiled"))
+        self._prepared: dict[str, Any] = {}
+        self._lost: DeviceLost | None = None
+        self.recent: deque[str] = deque(maxlen=RECENT)
+
+    def function(self, name: str) -> Any:
+        """The C function of a name with its types set. LaunchError where the driver has none."""
+        found = self._prepared.get(name)
+        if found is None:
+            try:
+                found = self._functions(name)
+            except AttributeError:
+                raise LaunchError(
+                    f"the CUDA driver has no function {name}", hint="update NVIDIA's driver to CUDA 13.0 or newer"
+                ) from None
+            found.argtypes = SIGNATURES[name]
+            found.restype = ctypes.c_int
+            self._prepared[name] = found
+        return found
+
+    def address(self, name: str) -> int:
+        """Where a function of the driver lies, for compiled code that calls it."""
+        address = ctypes.cast(self._functions(name), ctypes.c_void_p).value
+        assert address is not None
+        return address
 
     def call(self, name: str, *arguments: Any, what: str = "") -> None:
-        """Call a function. LaunchError or DeviceLost says what failed, and while doing `what`."""
-        function = self._functions(name)
-        function.argtypes = _SIGNATURES[name]
-        function.restype = ctypes.c_int
-        status = function(*arguments)
+        """Call a function. LaunchError, DeviceOutOfMemory or DeviceLost says what failed, and while doing `what`."""
+        status = self.function(name)(*arguments)
         if status:
             raise self.error(status, what or name)
 
-    def error(self, status: int, what: str) -> HidetError:
-        """The exception for a result of the driver."""
-        text = f"{what}: {self._text('cuGetErrorName', status)}: {self._text('cuGetErrorString', status)}"
-        if status in _STICKY:
-            shown = "stderr says which assertion of a kernel failed" if status == _ASSERT else _BLOCKING
-            return DeviceLost(f"the CUDA device failed: {text}", hint=f"the process has to be started again; {shown}")
-        return LaunchError(text, hint="free tensors, or use smaller batches" if status == _OUT_OF_MEMORY else None)
+    def status(self, name: str, *arguments: Any) -> int:
+        """Call a function whose failure has a meaning of its own."""
+        status: int = self.function(name)(*arguments)
+        return status
+
+    def error(
+        self, status: int, what: str, *, hint: str | None = None, suspects: Sequence[str] | None = None
+    ) -> HidetError:
+        """The exception for a result of the driver.
+
+        hint: advice for this call; None gives that for the result. suspects: the kernels that may have failed; None is
+        what was launched last. What failed first is what every later DeviceLost tells.
+        """
+        text = f"{what}: {self.text(status)}"
+        if is_sticky(status):
+            if self._lost is None:
+                suspects = tuple(reversed(self.recent)) if suspects is None else suspects
+                self._lost = lost_device(status, text, suspects)
+            return DeviceLost(self._lost.message, hint=self._lost.hint)
+        if is_out_of_memory(status):
+            return DeviceOutOfMemory(text, hint=hint or hint_for(status))
+        return LaunchError(text, hint=hint or hint_for(status))
+
+    def text(self, status: int) -> str:
+        """Name and meaning of a result."""
+        return f"{self._text('cuGetErrorName', status)}: {self._text('cuGetErrorString', status)}"
 
     def _text(self, name: str, status: int) -> str:
         found = ctypes.c_char_p()
-        function = self._functions(name)
-        function.argtypes = _SIGNATURES[name]
-        function.restype = ctypes.c_int
-        if function(status, ctypes.byref(found)) or found.value is None:
+        if self.function(name)(status, ctypes.byref(found)) or found.value is None:
             return f"CUDA error {status}"
-        return found.value.decode()
+        return found.value.decode(errors="replace")
 
-    def number(self, name: str, *arguments: Any) -> int:
+    def number(self, name: str, *arguments: Any, what: str = "") -> int:
         """The int that a function writes to its first argument."""
         result = ctypes.c_int()
-        self.call(name, ctypes.byref(result), *arguments)
+        self.call(name, ctypes.byref(result), *arguments, what=what)
         return result.value
 
-    def current_context(self) -> int:
-        """The calling thread's context; 0 for none. Quick, for it stands before every run of host code."""
-        result = ctypes.c_void_p()
-        self._get_current(ctypes.byref(result))
-        return result.value or 0
-
     def handle(self, name: str, *arguments: Any, what: str = "") -> int:
-        """The handle that a function writes to its first argument."""
+        """The handle, or the 64-bit number, that a function writes to its first argument."""
         result = ctypes.c_void_p()
         self.call(name, ctypes.byref(result), *arguments, what=what)
         return result.value or 0
 
     # --- devices ---------------------------------------------------------------------------------------------------
 
+    def current_context(self) -> int:
+        """The calling thread's context; 0 for none."""
+        return self.handle("cuCtxGetCurrent")
+
     def capability(self, device: int) -> tuple[int, int]:
         """Compute capability."""
-        return self.attribute(device, _MAJOR), self.attribute(device, _MINOR)
-
-    def multiprocessors(self, device: int) -> int:
-        """Streaming multiprocessors."""
-        return self.attribute(device, _MULTIPROCESSORS)
+        return self.attribute(device, MAJOR), self.attribute(device, MINOR)
 
     def shared_bytes(self, device: int) -> int:
         """Shared memory that one block can ask for."""
-        return self.attribute(device, _SHARED_OPTIN)
+        return self.attribute(device, SHARED_OPTIN)
 
     def attribute(self, device: int, number: int) -> int:
         """A number that describes a device (CUdevice_attribute)."""
         return self.number("cuDeviceGetAttribute", number, device)
+
+    # --- code ------------------------------------------------------------------------------------------------------
 
     def load(self, cubin: bytes, what: str) -> int:
         """A handle of loaded machine code, for whatever device runs it."""
@@ -144,21 +143,19 @@ class Driver:
         """The handle of a kernel of loaded code."""
         return self.handle("cuLibraryGetKernel", library, name.encode(), what=f"kernel {name}")
 
+    def static_shared(self, kernel: int, device: int, name: str) -> int:
+        """Shared memory that a kernel declares."""
+        return self.number("cuKernelGetAttribute", _STATIC_SHARED, kernel, device, what=f"kernel {name}")
+
     def allow_shared_memory(self, kernel: int, nbytes: int, device: int, name: str) -> None:
         """Let a kernel ask for more shared memory than it may by default."""
         what = f"kernel {name} needs {nbytes} bytes of shared memory"
         self.call("cuKernelSetAttribute", _MAX_DYNAMIC_SHARED, nbytes, kernel, device, what=what)
 
 
-def _address(function: Any) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address is not None
-    return address
-
-
 @functools.cache
 def load_driver() -> Driver:
-    """The driver of this machine, initialised. LaunchError where there is none, or no device."""
+    """The driver of this machine, initialised. LaunchError where there is none, an old one, or no device."""
     for name in _LIBRARIES:
         try:
             library = ctypes.CDLL(name)
@@ -170,8 +167,23 @@ def load_driver() -> Driver:
             "no CUDA driver was found on this machine",
             hint="install NVIDIA's driver, or compile for target 'cpu'",
         )
-    driver = Driver(functools.cache(lambda name: library[name]))
+    return started(Driver(functools.cache(lambda name: library[name])))
+
+
+def started(driver: Driver) -> Driver:
+    """The driver, ready to be used. LaunchError for an old one, or where it finds no device."""
+    version = driver.number("cuDriverGetVersion")
+    if version < OLDEST_VERSION:
+        raise LaunchError(
+            f"NVIDIA's driver supports CUDA {_version_text(version)}, expected {_version_text(OLDEST_VERSION)} or "
+            "newer",
+            hint="update the driver (580 or newer), or compile for target 'cpu'",
+        )
     driver.call("cuInit", 0, what="starting CUDA")
     if driver.number("cuDeviceGetCount") == 0:
         raise LaunchError("the CUDA driver finds no device", hint="CUDA_VISIBLE_DEVICES may hide them")
     return driver
+
+
+def _version_text(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"

@@ -1,7 +1,11 @@
 """Host functions of a module as thread IR that a CPU target compiles: launches become calls of the CUDA driver.
 
-Every host function takes the launch context first: four words, the stream, the driver's first error, and the address of
-the kernel that failed. Once there is an error nothing more is launched.
+Every host function takes the launch context first: words of the stream, the driver's context of the device, the
+driver's first error, the kernel that failed and what its launch asked for. Once there is an error nothing more is
+launched.
+
+A function that Python calls, which takes the address of a table alone, makes the device current for as long as it runs.
+Asking the driver from compiled code takes nanoseconds; from Python it would be a tenth of a call.
 """
 
 from __future__ import annotations
@@ -27,8 +31,16 @@ LAUNCH_EX = "cuLaunchKernelEx"
 CELL = "hidet_kernel_"
 """Begins the name of the cell in which the loader leaves the handle of a kernel."""
 
-STREAM, ERROR, FAILED = range(3)
-CONTEXT_WORDS = 4
+GET_CURRENT = "cuCtxGetCurrent"
+PUSH_CURRENT = "cuCtxPushCurrent_v2"
+POP_CURRENT = "cuCtxPopCurrent_v2"
+FUNCTIONS = (LAUNCH, LAUNCH_EX, GET_CURRENT, PUSH_CURRENT, POP_CURRENT)
+"""What host code calls of the driver."""
+
+STREAM, DEVICE, ERROR, FAILED, ASKED = range(5)
+"""Words of the launch context; from ASKED on extents of the grid and of a block, and bytes of shared memory of the
+launch that failed."""
+CONTEXT_WORDS = ASKED + 7
 
 _WORD = dtypes.i64
 _NULL = Const(0, _WORD)
@@ -82,7 +94,34 @@ class _Host:
             return None
 
         body = rewrite(self.original.body, change)
+        if _is_called_by_python(self.original):
+            body = self._on_device(body)
         return replace(self.original, params=(self.context, *self.original.params), body=body)
+
+    def _on_device(self, body: s.Stmt) -> s.Stmt:
+        """The body with the device current, and what was current before again at its end."""
+        # What is current, and whether something is to be taken back at the end.
+        here, status = Var("here", _words(2)), Var("status", dtypes.i32)
+        place = Bitcast(build.address(here, 0), _WORD)
+        device = build.load(self.context, DEVICE)
+        enter = [
+            s.Declare(status, Call(PUSH_CURRENT, (device,), dtypes.i32)),
+            s.Store(self.context, (build.index(ERROR),), build.cast(status, _WORD)),
+            s.Store(here, (build.index(1),), build.cast(build.binary("eq", status, 0), _WORD)),
+        ]
+        leave = s.If(build.binary("ne", build.load(here, 1), 0), s.Evaluate(Call(POP_CURRENT, (place,), dtypes.i32)))
+        body = rewrite(body, lambda node: build.seq([leave, node]) if isinstance(node, s.Return) else None)
+        return build.seq(
+            [
+                s.Declare(here),
+                s.Store(here, (build.index(0),), _NULL),
+                s.Store(here, (build.index(1),), _NULL),
+                s.Evaluate(Call(GET_CURRENT, (place,), dtypes.i32)),
+                s.If(build.binary("ne", build.load(here, 0), device), build.seq(enter)),
+                body,
+                leave,
+            ]
+        )
 
     def _launch(self, node: s.Launch) -> s.Stmt:
         if not node.block:
@@ -121,7 +160,7 @@ class _Host:
             numbers = [build.cast(n, dtypes.u32) for n in (*grid, *block, shared)]
             arguments = (handle, *numbers, stream, Bitcast(build.address(pointers, 0), _WORD), _NULL)
             stmts.append(self._unless_failed(s.Assign(status, Call(LAUNCH, arguments, dtypes.i32))))
-        stmts.append(self._noted(status, cell))
+        stmts.append(self._noted(status, cell, (*grid, *block, shared)))
         blocks = grid[0] * grid[1] * grid[2]
         return s.If(blocks > 0, self._unless_failed(build.seq(stmts)))
 
@@ -129,11 +168,12 @@ class _Host:
         """`stmt`, unless the driver has refused something already."""
         return s.If(build.equal(build.load(self.context, ERROR), 0), stmt)
 
-    def _noted(self, status: Expr, cell: Expr) -> s.Stmt:
-        """Note a result of the driver that is an error, and which kernel it was for."""
+    def _noted(self, status: Expr, cell: Expr, asked: Sequence[Expr] = ()) -> s.Stmt:
+        """Note a result of the driver that is an error, which kernel it was for, and what the launch asked for."""
         noted = [
             s.Store(self.context, (build.index(ERROR),), build.cast(status, _WORD)),
             s.Store(self.context, (build.index(FAILED),), cell),
+            *(s.Store(self.context, (build.index(n),), value) for n, value in enumerate(asked, ASKED)),
         ]
         return s.If(build.binary("ne", status, 0), build.seq(noted))
 
@@ -172,6 +212,11 @@ class _Host:
 def replace_arguments(node: s.Invoke, arguments: tuple[Expr, ...]) -> s.Invoke:
     """The same call with other arguments."""
     return s.Invoke(node.function, arguments, node.loc)
+
+
+def _is_called_by_python(function: Function) -> bool:
+    """Whether a host function takes a table and nothing else: the one way in (`hidet.target.LoadedCode.function`)."""
+    return len(function.params) == 1 and isinstance(function.params[0].type, PointerType)
 
 
 def _words(count: int) -> BufferType:

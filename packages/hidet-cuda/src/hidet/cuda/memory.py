@@ -1,17 +1,44 @@
-"""Memory of one CUDA device that hidet itself owns: constants of compiled graphs."""
+"""One CUDA device: its context, memory that hidet itself owns there, and waiting for its work."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hidet.cuda.driver import Driver
+from hidet.cuda.driver import Driver, load_driver
+from hidet.errors import DeviceOutOfMemory, LaunchError
 
 if TYPE_CHECKING:
     from hidet.cuda.arrays import ArrayAdapter, DeviceArray, StreamMemory
+    from hidet.cuda.pool import MemoryPool
+
+
+@functools.cache
+def device_at(index: int) -> Device:
+    """The device of a number, one object a process. LaunchError where it is not there."""
+    driver = load_driver()
+    count = driver.number("cuDeviceGetCount")
+    if not 0 <= index < count:
+        have = f"only {count} of them, cuda:0 to cuda:{count - 1}" if count > 1 else "only cuda:0"
+        raise LaunchError(f"there is no CUDA device {index}, {have}", hint="CUDA_VISIBLE_DEVICES may hide devices")
+    return Device(driver, index)
+
+
+def current_device() -> int:
+    """Number of the calling thread's device: the one that torch or another library made current, else 0."""
+    driver = load_driver()
+    return driver.number("cuCtxGetDevice") if driver.current_context() else 0
+
+
+def chosen_device(chosen: int | Device | None) -> Device:
+    """The device of a number; None is the current one."""
+    if isinstance(chosen, Device):
+        return chosen
+    return device_at(current_device() if chosen is None else chosen)
 
 
 class Device:
@@ -21,12 +48,24 @@ class Device:
         self.driver = driver
         self.index = index
         self.handle = driver.number("cuDeviceGet", index)
-        self.context = driver.handle("cuDevicePrimaryCtxRetain", self.handle)
+        self.context = driver.handle("cuDevicePrimaryCtxRetain", self.handle, what=f"opening cuda:{index}")
 
     @property
     def name(self) -> str:
         """As torch names it."""
         return f"cuda:{self.index}"
+
+    @functools.cached_property
+    def shared_limit(self) -> int:
+        """Bytes of shared memory that one block can ask for."""
+        return self.driver.shared_bytes(self.handle)
+
+    @functools.cached_property
+    def pool(self) -> MemoryPool:
+        """Memory that is allocated and freed in the order of streams: results and arenas where no framework is."""
+        from hidet.cuda.pool import MemoryPool
+
+        return MemoryPool(self)
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -41,6 +80,31 @@ class Device:
             popped = ctypes.c_void_p()
             self.driver.call("cuCtxPopCurrent_v2", ctypes.byref(popped))
 
+    def call(self, name: str, *arguments: Any, what: str = "") -> None:
+        """Call a function of the driver with the device current."""
+        with self.current():
+            self.driver.call(name, *arguments, what=what)
+
+    def make(self, name: str, *arguments: Any, what: str = "") -> int:
+        """The handle that a function of the driver writes to its first argument, with the device current."""
+        with self.current():
+            return self.driver.handle(name, *arguments, what=what)
+
+    def memory_info(self) -> tuple[int, int]:
+        """Bytes that are free, and bytes in all, as the driver counts them for all processes."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def out_of_memory(self, nbytes: int) -> DeviceOutOfMemory:
+        """The exception for bytes that could not be had."""
+        free, total = self.memory_info()
+        return DeviceOutOfMemory(
+            f"cannot allocate {size_text(nbytes)} on {self.name}: {size_text(free)} of {size_text(total)} are free",
+            hint="free tensors, or use smaller batches; torch.cuda.empty_cache() gives back what torch keeps, "
+            "hidet.cuda.empty_cache() what hidet keeps",
+        )
+
     def upload(self, array: Any) -> tuple[object, int]:
         """A copy of a numpy array: its owner and its address."""
         owner = self.allocate(array.nbytes)
@@ -52,20 +116,26 @@ class Device:
         return owner, owner.address
 
     def allocate(self, nbytes: int) -> Allocation:
-        """Uninitialised memory."""
+        """Uninitialised memory. DeviceOutOfMemory where there is too little."""
         return Allocation(self, nbytes)
 
     def adapter(self) -> ArrayAdapter:
-        """For arrays in memory that hidet itself allocates."""
+        """For arrays in memory that hidet itself allocates, and those of other libraries that share theirs."""
         from hidet.cuda.arrays import ArrayAdapter
 
         return ArrayAdapter(self)
+
+    def place(self, array: Any) -> DeviceArray:
+        """A copy of a numpy array as an array of that adapter, strides and all."""
+        from hidet.cuda.arrays import placed
+
+        return placed(array, self)
 
     def download(self, array: DeviceArray) -> Any:
         """The elements of such an array, flat, as they lie in memory."""
         from hidet.cuda.arrays import downloaded
 
-        return downloaded(self, array)
+        return downloaded(array)
 
     def in_stream(self, stream: int) -> StreamMemory:
         """A few numbers read and written in the order of a stream."""
@@ -75,8 +145,12 @@ class Device:
 
     def finish(self, stream: int) -> None:
         """Wait for a stream."""
-        with self.current():
-            self.driver.call("cuStreamSynchronize", stream, what="waiting for a stream")
+        self.call("cuStreamSynchronize", stream, what="waiting for a stream")
+
+    def synchronize(self) -> None:
+        """Wait for all work on the device. DeviceLost if it failed."""
+        self.call("cuCtxSynchronize", what=f"waiting for {self.name}")
+        self.driver.recent.clear()
 
 
 class Allocation:
@@ -87,13 +161,26 @@ class Allocation:
         if nbytes == 0:
             return
         address = ctypes.c_uint64()
-        with device.current():
-            device.driver.call("cuMemAlloc_v2", ctypes.byref(address), nbytes, what=f"allocating {nbytes} bytes")
+        try:
+            device.call("cuMemAlloc_v2", ctypes.byref(address), nbytes, what=f"allocating {nbytes} bytes")
+        except DeviceOutOfMemory:
+            raise device.out_of_memory(nbytes) from None
         self.address = address.value
         # At the end of the process the driver frees everything itself, and may be gone already.
         weakref.finalize(self, _free, device, self.address).atexit = False
 
 
 def _free(device: Device, address: int) -> None:
+    # Nothing can be done about a failure, which later calls report: a lost device has no memory to free.
     with device.current():
-        device.driver.call("cuMemFree_v2", address)
+        device.driver.status("cuMemFree_v2", address)
+
+
+def size_text(nbytes: int) -> str:
+    """Bytes for people to read."""
+    size = float(nbytes)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"

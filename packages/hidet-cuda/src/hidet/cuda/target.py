@@ -69,15 +69,9 @@ class CudaTarget:
     @functools.cached_property
     def memory(self) -> Device:
         """The device. LaunchError where it is not there."""
-        from hidet.cuda.driver import load_driver
-        from hidet.cuda.memory import Device
-        from hidet.errors import LaunchError
+        from hidet.cuda.memory import device_at
 
-        driver = load_driver()
-        count = driver.number("cuDeviceGetCount")
-        if self.index >= count:
-            raise LaunchError(f"there is no CUDA device {self.index}, only {count} of them")
-        return Device(driver, self.index)
+        return device_at(self.index)
 
     @functools.cached_property
     def _host(self) -> Target:
@@ -91,7 +85,7 @@ class CudaTarget:
     def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
         """Cubins and host objects of modules, in order; kernels are compiled by threads, each on its own."""
         from hidet.cuda.host_code import host_module
-        from hidet.cuda.nvrtc import KernelUsage, compile_cubins
+        from hidet.cuda.nvrtc import compile_cubins
 
         sources = [self.sources(job.module) for job in jobs]
         flat = [source for group in sources for source in group]
@@ -101,12 +95,18 @@ class CudaTarget:
         for job, group in zip(jobs, sources, strict=True):
             made = [next(cubins) for _ in group]
             shared = {kernel.name: kernel.shared_bytes for source in group for kernel in source.kernels}
+            asking = _asking_for_shared(job.module)
             records = [
-                KernelRecord(kernel.name, number, kernel.shared_bytes, usage.registers, usage.spill_bytes)
+                KernelRecord(
+                    kernel.name,
+                    number,
+                    kernel.shared_bytes,
+                    cubin.usage[kernel.name].registers,
+                    cubin.usage[kernel.name].spill_bytes,
+                    kernel.name in asking,
+                )
                 for number, (source, cubin) in enumerate(zip(group, made, strict=True))
                 for kernel in source.kernels
-                # NVRTC has no log for code that it kept from an earlier compilation.
-                for usage in (cubin.usage.get(kernel.name, KernelUsage()),)
             ]
             modules.append(CompiledModule(None, tuple(cubin.data for cubin in made), tuple(records)))
             host = host_module(job.module, shared)
@@ -159,3 +159,12 @@ class CudaTarget:
 
         host = {f"host_{name}": value for name, value in self._host.fingerprint().items()}
         return {**host, "nvrtc": toolchain_version(), "cuda_sources": source_hash("hidet.cuda")}
+
+
+def _asking_for_shared(module: Module) -> frozenset[str]:
+    """Kernels whose launches ask for shared memory beyond what the kernels declare."""
+    from hidet.ir.stmt import Launch
+    from hidet.ir.visit import walk
+
+    launches = (node for function in module.functions for node in walk(function.body) if isinstance(node, Launch))
+    return frozenset(launch.kernel for launch in launches if launch.shared_bytes is not None)

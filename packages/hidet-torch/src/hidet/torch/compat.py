@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -21,6 +22,15 @@ version: Callable[[torch.Tensor], object] = attrgetter("_version")
 def current_stream(device: int) -> int:
     """Handle of torch's current stream of a CUDA device: a tenth of the time of torch.cuda.current_stream."""
     return int(torch._C._cuda_getCurrentRawStream(device))
+
+
+def stream_reader(device: int) -> Callable[[], int]:
+    """A function that gives the handle of torch's current stream of a CUDA device.
+
+    A torch without CUDA has no such streams, and says so when it is asked for one.
+    """
+    read: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", current_stream)
+    return partial(read, device)
 
 
 def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:

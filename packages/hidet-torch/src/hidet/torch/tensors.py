@@ -94,6 +94,11 @@ class TorchAdapter:
         return tensor.untyped_storage()
 
     @staticmethod
+    def on(device: str) -> TorchAdapter:
+        """The adapter for tensors on a device."""
+        return TorchAdapter() if device == "cpu" else DeviceAdapter(torch.device(device))
+
+    @staticmethod
     def convert(value: Any) -> torch.Tensor:
         """The value as a tensor; other libraries' arrays share their memory."""
         return value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
@@ -168,7 +173,8 @@ class TorchAdapter:
     @staticmethod
     def laid_out(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
         """A copy."""
-        return torch.empty_strided(tensor.shape, tuple(strides), dtype=tensor.dtype).copy_(tensor)
+        made = torch.empty_strided(tensor.shape, tuple(strides), dtype=tensor.dtype, device=tensor.device)
+        return made.copy_(tensor)
 
 
 class DeviceAdapter(TorchAdapter):
@@ -177,6 +183,8 @@ class DeviceAdapter(TorchAdapter):
     def __init__(self, device: torch.device) -> None:
         index: int | None = device.index
         self.device = torch.device(device.type, torch.cuda.current_device() if index is None else index)
+        # Asked in every call of a kernel, so nothing of ours stands before torch's function.
+        self.stream = compat.stream_reader(self.device.index)  # type: ignore[method-assign]
 
     def empty(self, shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[torch.Tensor, int]:  # type: ignore[override]
         """A new uninitialised tensor and its address; torch aligns memory of a device to 512 bytes."""
@@ -191,10 +199,6 @@ class DeviceAdapter(TorchAdapter):
         last = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
         flat = torch.as_tensor(_Bytes(address, (last + 1) * kind.itemsize), device=self.device).view(kind)
         return flat.as_strided(tuple(shape), tuple(strides))
-
-    def stream(self) -> int:  # type: ignore[override]
-        """torch's current stream of the device."""
-        return compat.current_stream(self.device.index)
 
 
 class _Bytes:

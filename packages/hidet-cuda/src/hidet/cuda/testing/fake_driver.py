@@ -1,4 +1,7 @@
-"""A CUDA driver in Python, for tests of loading, launching and failing without a GPU. Launches are recorded."""
+"""A CUDA driver in Python, for tests of loading, launching and failing without a GPU. Launches are recorded.
+
+Memory of its devices is memory of this process; all work is done when it is put into a stream.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,12 @@ from typing import Any
 
 from hidet.cuda.driver import Driver
 from hidet.cuda.memory import Device
+from hidet.cuda.signatures import SIGNATURES
 
 CONTEXT = 0x1000
+"""The context of the first device; those of further ones follow."""
+FIRST_STREAM, FIRST_EVENT, FIRST_POOL = 0x2000, 0x3000, 0x4000
+ALIGNMENT = 256
 
 
 @dataclass
@@ -48,33 +55,78 @@ class EncodedMap:
 
 @dataclass
 class FakeDriver:
-    """Functions of the driver by name. `refuse`: result of every launch. `on_launch`: called while it runs.
-    `refuse_maps`: result of encoding every tensor map."""
+    """Functions of the driver by name.
+
+    refuse: result of every launch, refuse_maps: of encoding every tensor map, refused: of other functions by name.
+    on_launch: called while a launch runs. free_bytes: what allocations may take. log: what was done with streams,
+    events and blocks, in order.
+    """
 
     refuse: int = 0
     refuse_maps: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
     on_launch: Callable[[Launch], None] | None = None
     launches: list[Launch] = field(default_factory=list)
     maps: list[EncodedMap] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
     allowed_shared: dict[str, int] = field(default_factory=dict)
     context: int = CONTEXT
-    _alive: list[Any] = field(default_factory=list)
+    devices: int = 1
+    version: int = 13000
+    free_bytes: int = 1 << 30
+    log: list[tuple[object, ...]] = field(default_factory=list)
+    blocks: dict[int, int] = field(default_factory=dict)
+    _alive: dict[int, Any] = field(default_factory=dict)
+    _made: int = 0
 
     def __post_init__(self) -> None:
         self._functions: dict[str, Any] = {}
 
     def function(self, name: str) -> Any:
-        """The C function called `name`."""
+        """The C function called `name`. AttributeError where this driver has none, as ctypes raises it."""
         if name not in self._functions:
-            self._functions[name] = _PROTOTYPES[name](getattr(self, name))
+            own = getattr(self, name)
+
+            def called(*arguments: Any) -> int:
+                return self.refused.get(name) or own(*arguments)
+
+            self._functions[name] = ctypes.CFUNCTYPE(ctypes.c_int, *SIGNATURES[name])(called)
         return self._functions[name]
 
-    def device(self) -> Device:
-        """The one device."""
-        return Device(Driver(self.function), 0)
+    def driver(self) -> Driver:
+        """The functions, as hidet calls them."""
+        return Driver(self.function)
+
+    def device(self, index: int = 0) -> Device:
+        """A device of a driver of its own."""
+        return Device(self.driver(), index)
+
+    def _handle(self, result: int, first: int) -> int:
+        self._made += 1
+        return _write(result, first + self._made)
+
+    def _take(self, result: int, nbytes: int) -> int:
+        if nbytes > self.free_bytes:
+            return 2
+        memory = ctypes.create_string_buffer(nbytes + ALIGNMENT)
+        address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
+        self._alive[address] = memory
+        self.blocks[address] = nbytes
+        self.free_bytes -= nbytes
+        return _write(result, address)
+
+    def _give(self, address: int) -> int:
+        # The memory stays, so that a use after the end is seen as such and not as a crash.
+        self.free_bytes += self.blocks.pop(address)
+        return 0
 
     # --- functions, in the driver's spelling -------------------------------------------------------------------------
+
+    def cuInit(self, flags: int) -> int:
+        return 0
+
+    def cuDriverGetVersion(self, result: int) -> int:
+        return _write32(result, self.version)
 
     def cuLaunchKernel(self, kernel: int, *numbers: int) -> int:
         gx, gy, gz, bx, by, bz, shared, stream, pointers, _ = numbers
@@ -111,24 +163,42 @@ class FakeDriver:
     def cuCtxGetCurrent(self, result: int) -> int:
         return _write(result, self.context)
 
+    def cuCtxSetCurrent(self, context: int) -> int:
+        self.context = context
+        return 0
+
+    def cuCtxGetDevice(self, result: int) -> int:
+        return _write32(result, self.context - CONTEXT)
+
+    def cuCtxSynchronize(self) -> int:
+        return 0
+
     def cuDeviceGetCount(self, result: int) -> int:
-        return _write32(result, 1)
+        return _write32(result, self.devices)
 
     def cuDeviceGet(self, result: int, index: int) -> int:
         return _write32(result, index)
 
+    def cuDeviceGetName(self, result: int, length: int, device: int) -> int:
+        ctypes.memmove(result, b"Fake GPU\0", 9)
+        return 0
+
+    def cuDeviceTotalMem_v2(self, result: int, device: int) -> int:
+        return _write(result, self.free_bytes)
+
     def cuDeviceGetAttribute(self, result: int, number: int, device: int) -> int:
-        return _write32(result, {75: 8, 76: 0, 16: 108, 97: 166912}[number])
+        return _write32(result, {75: 8, 76: 0, 16: 108, 97: 166912, 10: 32, 1: 1024}.get(number, 1))
 
     def cuDevicePrimaryCtxRetain(self, result: int, device: int) -> int:
-        return _write(result, CONTEXT)
+        return _write(result, CONTEXT + device)
 
     def cuCtxPushCurrent_v2(self, context: int) -> int:
+        self._before = self.context
         self.context = context
         return 0
 
     def cuCtxPopCurrent_v2(self, result: int) -> int:
-        self.context = 0
+        self.context = self._before
         return 0
 
     def cuLibraryLoadData(self, result: int, code: bytes, *options: object) -> int:
@@ -138,19 +208,54 @@ class FakeDriver:
         self.kernels.append(name.decode())
         return _write(result, len(self.kernels))
 
+    def cuKernelGetAttribute(self, result: int, attribute: int, kernel: int, device: int) -> int:
+        return _write32(result, 0)
+
     def cuKernelSetAttribute(self, attribute: int, value: int, kernel: int, device: int) -> int:
         self.allowed_shared[self.kernels[kernel - 1]] = value
         return 0
 
+    def cuMemGetInfo_v2(self, free: int, total: int) -> int:
+        _write(free, self.free_bytes)
+        return _write(total, self.free_bytes + sum(self.blocks.values()))
+
+    def cuPointerGetAttribute(self, result: int, attribute: int, address: int) -> int:
+        return _write32(result, 0)
+
     def cuMemAlloc_v2(self, result: int, nbytes: int) -> int:
-        memory = ctypes.create_string_buffer(nbytes + 256)
-        self._alive.append(memory)
-        return _write(result, -(-ctypes.addressof(memory) // 256) * 256)
+        return self._take(result, nbytes)
 
     def cuMemFree_v2(self, address: int) -> int:
+        return self._give(address)
+
+    def cuMemPoolCreate(self, result: int, properties: int) -> int:
+        return self._handle(result, FIRST_POOL)
+
+    def cuMemPoolSetAttribute(self, pool: int, attribute: int, value: int) -> int:
         return 0
 
+    def cuMemPoolGetAttribute(self, pool: int, attribute: int, result: int) -> int:
+        return _write(result, sum(self.blocks.values()))
+
+    def cuMemPoolTrimTo(self, pool: int, nbytes: int) -> int:
+        self.log.append(("trim", nbytes))
+        return 0
+
+    def cuMemAllocFromPoolAsync(self, result: int, nbytes: int, pool: int, stream: int | None) -> int:
+        status = self._take(result, nbytes)
+        if status == 0:
+            self.log.append(("allocate", nbytes, stream or 0))
+        return status
+
+    def cuMemFreeAsync(self, address: int, stream: int | None) -> int:
+        self.log.append(("free", self.blocks[address], stream or 0))
+        return self._give(address)
+
     def cuMemcpyHtoD_v2(self, target: int, source: int, nbytes: int) -> int:
+        ctypes.memmove(target, source, nbytes)
+        return 0
+
+    def cuMemcpyHtoDAsync_v2(self, target: int, source: int, nbytes: int, stream: int | None) -> int:
         ctypes.memmove(target, source, nbytes)
         return 0
 
@@ -158,7 +263,50 @@ class FakeDriver:
         ctypes.memmove(target, source, nbytes)
         return 0
 
+    def cuMemcpyDtoDAsync_v2(self, target: int, source: int, nbytes: int, stream: int | None) -> int:
+        ctypes.memmove(target, source, nbytes)
+        return 0
+
+    def cuMemsetD8Async(self, address: int, value: int, count: int, stream: int | None) -> int:
+        ctypes.memset(address, value, count)
+        return 0
+
     def cuStreamSynchronize(self, stream: int | None) -> int:
+        self.log.append(("wait for", stream or 0))
+        return 0
+
+    def cuStreamCreateWithPriority(self, result: int, flags: int, priority: int) -> int:
+        return self._handle(result, FIRST_STREAM)
+
+    def cuStreamDestroy_v2(self, stream: int) -> int:
+        self.log.append(("destroy", stream))
+        return 0
+
+    def cuStreamQuery(self, stream: int | None) -> int:
+        return 0
+
+    def cuStreamWaitEvent(self, stream: int | None, event: int, flags: int) -> int:
+        self.log.append(("waits", stream or 0, event))
+        return 0
+
+    def cuEventCreate(self, result: int, flags: int) -> int:
+        return self._handle(result, FIRST_EVENT)
+
+    def cuEventDestroy_v2(self, event: int) -> int:
+        return 0
+
+    def cuEventRecord(self, event: int, stream: int | None) -> int:
+        self.log.append(("records", event, stream or 0))
+        return 0
+
+    def cuEventQuery(self, event: int) -> int:
+        return 0
+
+    def cuEventSynchronize(self, event: int) -> int:
+        return 0
+
+    def cuEventElapsedTime_v2(self, result: int, start: int, end: int) -> int:
+        ctypes.c_float.from_address(result).value = 1.5
         return 0
 
     def cuGetErrorName(self, status: int, result: int) -> int:
@@ -176,31 +324,3 @@ def _write(result: int, value: int) -> int:
 def _write32(result: int, value: int) -> int:
     ctypes.c_int32.from_address(result).value = value
     return 0
-
-
-_P, _I, _U = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
-_PROTOTYPES = {
-    name: ctypes.CFUNCTYPE(_I, *arguments)
-    for name, arguments in {
-        "cuLaunchKernel": (_P, _U, _U, _U, _U, _U, _U, _U, _P, _P, _P),
-        "cuLaunchKernelEx": (_P, _P, _P, _P),
-        "cuTensorMapEncodeTiled": (_P, _I, _U, _P, _P, _P, _P, _P, _I, _I, _I, _I),
-        "cuCtxGetCurrent": (_P,),
-        "cuDeviceGetCount": (_P,),
-        "cuDeviceGet": (_P, _I),
-        "cuDeviceGetAttribute": (_P, _I, _I),
-        "cuDevicePrimaryCtxRetain": (_P, _I),
-        "cuCtxPushCurrent_v2": (_P,),
-        "cuCtxPopCurrent_v2": (_P,),
-        "cuLibraryLoadData": (_P, ctypes.c_char_p, _P, _P, _U, _P, _P, _U),
-        "cuLibraryGetKernel": (_P, _P, ctypes.c_char_p),
-        "cuKernelSetAttribute": (_I, _I, _P, _I),
-        "cuMemAlloc_v2": (_P, ctypes.c_size_t),
-        "cuMemFree_v2": (ctypes.c_uint64,),
-        "cuMemcpyHtoD_v2": (ctypes.c_uint64, _P, ctypes.c_size_t),
-        "cuMemcpyDtoHAsync_v2": (_P, ctypes.c_uint64, ctypes.c_size_t, _P),
-        "cuStreamSynchronize": (_P,),
-        "cuGetErrorName": (_I, _P),
-        "cuGetErrorString": (_I, _P),
-    }.items()
-}
