@@ -1,6 +1,7 @@
 """Statements of tile programs.
 
 tile stmt := Load(target, source, row, column)   shared tile <- box of a matrix, zero outside of it
+           | Fetch(target, source, row, column)  register tile <- box of a matrix, zero outside of it
            | Fill(target, value)                 register tile <- a number
            | Mma(accumulator, a, b, ...)         accumulator += a b
            | Map(target, inputs, formula)        register tile <- formula of the elements of others and of their place
@@ -32,6 +33,20 @@ class Load:
 
     target: STile
     source: Source
+    row: Expr
+    column: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fetch:
+    """Fill `target` with the box of `source` that starts at (`row`, `column`).
+
+    Neighbours that the matrix's alignment takes at once are inside of it together. A tile of one row or column is the
+    box's first one.
+    """
+
+    target: RTile
+    source: GTensor
     row: Expr
     column: Expr
 
@@ -110,7 +125,7 @@ class Loop:
     body: tuple[TileStmt, ...]
 
 
-TileStmt = Load | Fill | Mma | Map | Reduce | Store | Ring | Loop
+TileStmt = Load | Fetch | Fill | Mma | Map | Reduce | Store | Ring | Loop
 
 
 def load(target: STile, source: Source, row: Expr | int, column: Expr | int) -> Load:
@@ -118,6 +133,13 @@ def load(target: STile, source: Source, row: Expr | int, column: Expr | int) -> 
     if source.dtype != target.dtype:
         raise ScheduleError(f"tile {target.name} of {target.dtype} is loaded from a matrix of {source.dtype}")
     return Load(target, source, build.index(row), build.index(column))
+
+
+def fetch(target: RTile, source: GTensor, row: Expr | int, column: Expr | int) -> Fetch:
+    """Fetch a box of a matrix, whose elements have the tile's type."""
+    if source.dtype != target.dtype:
+        raise ScheduleError(f"tile {target.name} of {target.dtype} is fetched from a matrix of {source.dtype}")
+    return Fetch(target, source, build.index(row), build.index(column))
 
 
 def fill(target: RTile, value: float) -> Fill:

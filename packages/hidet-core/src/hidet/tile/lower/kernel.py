@@ -16,6 +16,7 @@ from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.copy import BoxCopy, box_copy
 from hidet.tile.lower.elementwise import fill_tile, map_tile, store_tile
+from hidet.tile.lower.fetch import fetch_tile
 from hidet.tile.lower.fold import reduce_tile
 from hidet.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.tile.lower.product import Operand, multiply
@@ -154,6 +155,10 @@ class TileLowering:
             raise ScheduleError(f"shared tile {tile.name} is multiplied, but nothing loads it")
         return Operand(tile, self.shared[tile], self._stage.get(tile, build.index(0)))
 
+    def fetch(self, node: t.Fetch) -> s.Stmt:
+        """Read a register tile."""
+        return fetch_tile(node, self.fragments[node.target], self.threads)
+
     def fill(self, node: t.Fill) -> s.Stmt:
         """Set a register tile."""
         return fill_tile(node, self.fragments[node.target])
@@ -180,7 +185,7 @@ def _register_tiles(stmt: t.TileStmt) -> tuple[RTile, ...]:
         return (stmt.target, stmt.source)
     if isinstance(stmt, t.Store):
         return (stmt.source,)
-    return (stmt.target,) if isinstance(stmt, t.Fill) else ()
+    return (stmt.target,) if isinstance(stmt, t.Fill | t.Fetch) else ()
 
 
 def _started(copies: Sequence[BoxCopy], node: t.Ring, index: Var) -> s.Stmt:
@@ -206,6 +211,7 @@ def _wait_all() -> s.Stmt:
 
 _METHODS: dict[type, str] = {
     t.Load: "load",
+    t.Fetch: "fetch",
     t.Fill: "fill",
     t.Mma: "mma",
     t.Map: "map",

@@ -6,16 +6,19 @@ what follows the product is mapped over the result in registers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.ir import build
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Const, Expr, Var
 from hidet.tile.kernel import TileKernel
-from hidet.tile.statements import Load, fill, load, map, mma, ring, store
+from hidet.tile.statements import Load, fetch, fill, load, map, mma, ring, store
 from hidet.tile.tensors import GTensor, RTile, Source, STile
+
+# Elements that a thread may hold during the products for what follows them.
+_FEW_ELEMENTS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +43,18 @@ def matmul_kernel(
     *,
     a_is_transposed: bool = False,
     b_is_transposed: bool = False,
-    epilogue: Callable[[Expr, Expr, Expr], Expr] | None = None,
+    epilogue: Callable[..., Expr] | None = None,
+    beside: Sequence[GTensor] = (),
     accumulator: DType = dtypes.f32,
     batch: tuple[Var, Expr] | None = None,
     steps: tuple[Expr, Expr] | None = None,
 ) -> TileKernel:
     """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
 
-    epilogue(value, row, column) gives an element of c from the sum, of type `accumulator`, and its place; None
-    converts. batch: a third index of blocks, which the matrices' pointers may mention, and its extent. The grid has
-    ceil(n / tiles.n) x ceil(m / tiles.m) blocks for each, along x and y.
+    epilogue(value, row, column, *others) gives an element of c from the sum, of type `accumulator`, its place, and the
+    elements there of the matrices `beside`, which are like c, or a row for all where their row stride is the constant
+    0; None converts. batch: a third index of blocks, which the matrices' pointers may mention, and its extent. The grid
+    has ceil(n / tiles.n) x ceil(m / tiles.m) blocks for each, along x and y.
 
     steps: (first, number of) steps of tiles.k along k whose products are summed, i64; None sums all.
     """
@@ -69,10 +74,19 @@ def matmul_kernel(
             load(tile_b, b, *((column, at) if b_is_transposed else (at, column))),
         ]
 
-    def finish(value: Expr, inner_row: Expr, inner_column: Expr) -> Expr:
+    others = [
+        RTile(f"beside{number}", source.dtype, 1 if _is_row(source) else tiles.m, tiles.n)
+        for number, source in enumerate(beside)
+    ]
+    fetches = [fetch(tile, source, row, column) for tile, source in zip(others, beside, strict=True)]
+    # Fetched before the products, they arrive meanwhile, but hold registers.
+    is_early = sum(tile.rows for tile in others) * tiles.n <= _FEW_ELEMENTS * 32 * tiles.warps[0] * tiles.warps[1]
+
+    def finish(value: Expr, *rest: Expr) -> Expr:
         if epilogue is None:
             return build.cast(value, c.dtype)
-        return epilogue(value, row + inner_row, column + inner_column)
+        *elements, inner_row, inner_column = rest
+        return epilogue(value, row + inner_row, column + inner_column, *elements)
 
     grid = ((c.columns + (tiles.n - 1)) // tiles.n, (c.rows + (tiles.m - 1)) // tiles.m)
     return TileKernel(
@@ -82,6 +96,7 @@ def matmul_kernel(
         tiles.warps,
         (
             fill(total, 0),
+            *(fetches if is_early else ()),
             ring(
                 count,
                 tiles.stages,
@@ -90,7 +105,8 @@ def matmul_kernel(
                     mma(total, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
                 ],
             ),
-            map(result, [total], finish),
+            *(() if is_early else fetches),
+            map(result, [total, *others], finish),
             store(c, result, block_row * tiles.m, block_column * tiles.n),
         ),
         ((row, block_row * tiles.m), (column, block_column * tiles.n)),
@@ -100,3 +116,8 @@ def matmul_kernel(
 
 def _tile(name: str, dtype: DType, rows: int, columns: int, transposed: bool) -> STile:
     return STile(name, dtype, *((columns, rows) if transposed else (rows, columns)))
+
+
+def _is_row(source: GTensor) -> bool:
+    """Whether a matrix has the same row again and again."""
+    return isinstance(source.row_stride, Const) and source.row_stride.value == 0

@@ -10,14 +10,16 @@ A product with few tiles is split along k: blocks write their sums to scratch me
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hidet import dims, dtypes
+from hidet.compute.definition import Operand
 from hidet.cuda.schedules import partial_sums, simt
 from hidet.cuda.schedules.operands import find_product
 from hidet.cuda.schedules.product import ALIGN, Product, known_align, likely
-from hidet.cuda.schedules.product_kernel import ProductKernel
+from hidet.cuda.schedules.product_kernel import ProductKernel, own_places
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import PARTS, TILES, Extents, Tiling, choose_tiling, unaligned
 from hidet.ir import build
@@ -27,6 +29,7 @@ from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
 from hidet.tile.lower.kernel import lower_kernel
 from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
+from hidet.tile.tensors import GTensor
 
 if TYPE_CHECKING:
     from hidet.target import Target
@@ -94,33 +97,32 @@ def _product(builder: ProgramBuilder, task: Task, product: Product, tiling: Tili
         return _launch(builder, task, product, tiling, partial, _Aligns.least(product))
     least = _Aligns.least(product)
     slow = _launch(builder, task, product, replace(tiling, tiles=unaligned(tiling.tiles)), partial, least)
-    align = _Aligns(product.a.align, product.b.align, product.result_align)
+    align = _Aligns(product.a.align, product.b.align, product.result_align, True)
     if max(align.a, align.b) <= product.a.tensor.type.dtype.nbytes:
         return slow
     fast = _launch(builder, task, product, tiling, partial, align)
-    pointers = [
-        builder.pointers[operand]
-        for operand in (product.a.tensor.operand, product.b.tensor.operand, task.epilogues[0].result)
-    ]
+    multiplied, beside = (product.a.tensor.operand, product.b.tensor.operand), own_places(task, product)
     bits: Expr = build.const(0, build.INDEX)
-    for pointer in pointers:
-        bits = build.binary("or", bits, Bitcast(pointer, dtypes.i64))
+    for operand in dict.fromkeys((*multiplied, *beside, task.epilogues[0].result)):
+        bits = build.binary("or", bits, Bitcast(builder.pointers[operand], dtypes.i64))
     return If(build.equal(build.binary("and", bits, ALIGN - 1), 0), fast, slow)
 
 
 @dataclass(frozen=True, slots=True)
 class _Aligns:
-    """Bytes that addresses of the operands' and the result's rows are multiples of."""
+    """Bytes that rows of the operands and of the result start at multiples of. are_known: whether those of all tensors
+    start at multiples of 16 as far as their strides let them."""
 
     a: int
     b: int
     result: int
+    are_known: bool
 
     @staticmethod
     def least(product: Product) -> _Aligns:
         """Those of elements."""
         nbytes = product.a.tensor.type.dtype.nbytes
-        return _Aligns(nbytes, nbytes, product.result.dtype.nbytes)
+        return _Aligns(nbytes, nbytes, product.result.dtype.nbytes, False)
 
 
 def _launch(
@@ -132,9 +134,12 @@ def _launch(
     scope = kernel.scope
     a, b = kernel.source(product.a, align.a), kernel.source(product.b, align.b)
     steps: tuple[Expr, Expr] | None = None
+    beside: dict[Operand, GTensor] = {}
+    epilogue: Callable[..., Expr]
     if partial is None:
         c = kernel.result(align.result)
-        epilogue = kernel.finish(c, is_inside=False)
+        beside = kernel.beside(is_aligned=align.are_known) if _on_matrix_units(product) else {}
+        epilogue = kernel.finish(c, tuple(beside), is_inside=False)
     else:
         c = kernel.sums(known_align(partial.dtype.nbytes, product.n))
         epilogue = kernel.unfinished
@@ -156,6 +161,7 @@ def _launch(
             a_is_transposed=turned_a,
             b_is_transposed=turned_b,
             epilogue=epilogue,
+            beside=tuple(beside.values()),
             batch=batch,
             steps=steps,
         )

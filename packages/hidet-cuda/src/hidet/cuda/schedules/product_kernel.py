@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hidet.compute.definition import Operand
-from hidet.cuda.schedules.product import MatrixOperand, PatchOperand, Product, moved
+from hidet.cuda.schedules.product import MatrixOperand, PatchOperand, Product, known_align, moved
+from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.ir.visit import accesses
+from hidet.schedule.affine import affine_offset
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
 from hidet.tile.tensors import Gathered, GTensor
@@ -60,18 +62,36 @@ class ProductKernel:
         """What is stored of a sum that others are added to."""
         return total
 
-    def finish(self, c: GTensor, *, is_inside: bool) -> Callable[[Expr, Expr, Expr], Expr]:
-        """What is stored in the task's output `c`: a function of a sum, its row and its column.
+    def beside(self, *, is_aligned: bool) -> dict[Operand, GTensor]:
+        """What the value of an element reads at the element's own place alone: matrices like the result, or rows.
+
+        Neighbours that their alignment takes at once lie inside together. is_aligned: whether their addresses are known
+        to be multiples of 16.
+        """
+        product, found = self._product, dict[Operand, GTensor]()
+        for operand, (row_stride, batch_stride) in own_places(self._task, product).items():
+            nbytes = operand.dtype.nbytes
+            align = known_align(nbytes, row_stride, batch_stride, product.n) if is_aligned else nbytes
+            place = moved(self.scope, self._pointers[operand], self._number, batch_stride)
+            m, n = self.scope.size(product.m, "m"), self.scope.size(product.n, "n")
+            found[operand] = GTensor(place, m, n, self.scope.size(row_stride, "row_stride"), align)
+        return found
+
+    def finish(self, c: GTensor, beside: Sequence[Operand] = (), *, is_inside: bool) -> Callable[..., Expr]:
+        """What is stored in the task's output `c`: a function of a sum, its row, its column, and the elements there of
+        the operands `beside`.
 
         is_inside: whether it is asked for places inside of `c` only.
         """
         product, lowering = self._product, Lowering(self.scope, {})
         strides = {tensor.operand: tensor.type.element_strides for tensor in self._task.inputs}
-        reads = dict.fromkeys(access.operand for access in accesses(product.value))
+        reads = dict.fromkeys(access.operand for access in accesses(product.value) if access.operand not in beside)
         for operand in reads:
             lowering.buffer(operand, self._pointers[operand], strides[operand])
 
-        def value(total: Expr, row: Expr, column: Expr) -> Expr:
+        def value(total: Expr, row: Expr, column: Expr, *elements: Expr) -> Expr:
+            for operand, element in zip(beside, elements, strict=True):
+                lowering.readers[operand] = _always(element)
             bindings = {**product.place(self._number, row, column, c.columns), product.total: total}
             result = lowering.resolve(product.value, bindings)
             if is_inside or not reads:
@@ -81,3 +101,26 @@ class ProductKernel:
             return build.select(inside, result, build.const(0, result.dtype))
 
         return value
+
+
+def own_places(task: Task, product: Product) -> dict[Operand, tuple[Dim, Dim]]:
+    """Operands that are read at the place of the element alone, with their strides of rows and of matrices."""
+    strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
+    found: dict[Operand, tuple[Dim, Dim]] = {}
+    excluded: set[Operand] = set()
+    for access in accesses(product.value):
+        offset = affine_offset(access.indices, strides[access.operand])
+        is_own = offset is not None and set(offset.coefficients) <= set(product.axes) and offset.constant == 0
+        if offset is None or not is_own or offset.coefficient(product.column_axis) != 1:
+            excluded.add(access.operand)
+            continue
+        follows = product.batch_axis is product.column_axis
+        batch = 0 if product.batch_axis is None or product.batch == 1 else offset.coefficient(product.batch_axis)
+        steps = (offset.coefficient(product.row_axis), product.n if follows and product.batch != 1 else batch)
+        if found.setdefault(access.operand, steps) != steps:
+            excluded.add(access.operand)
+    return {operand: steps for operand, steps in found.items() if operand not in excluded}
+
+
+def _always(element: Expr) -> Callable[[Sequence[Expr]], Expr]:
+    return lambda indices: element
