@@ -110,6 +110,17 @@ def test_products_of_halves_are_right(text, size) -> None:
     runs_right(text.format(m=m, n=n, k=k), "cuda.matmul", 4e-3)
 
 
+INTERLEAVED = """
+graph g(%x: f16[3, 20, 32], %w: f16[24, 32], %b: f16[24]):
+  %0: f16[3, 20, 24]{24, 72, 1} = linear(%x, %w, %b)
+  return %0
+"""
+
+
+def test_products_whose_rows_lie_in_another_order_than_the_operands_are_right() -> None:
+    runs_right(INTERLEAVED, "cuda.matmul", 4e-3)
+
+
 @pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90a"])
 def test_products_compile_without_spills(name) -> None:
     for text in (MATMUL, LINEAR):

@@ -89,12 +89,16 @@ def _with_result(task: Task, found: _Operands, shape: Sequence[Dim], total_type:
 
 
 def _linear(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
+    """All leading axes are rows; or, where these do not follow each other regularly, the first ones count matrices."""
     x, w = left.type, right.type
     last = len(shape) - 1
-    a = _operand(left, _walked(x, range(last)), (x.shape[-1], x.element_strides[-1]), False, 0)
+    columns = (x.shape[-1], x.element_strides[-1])
     b = _operand(right, (w.shape[0], w.element_strides[0]), (w.shape[1], w.element_strides[1]), True, 0)
-    if last:
-        yield _Operands(a, b, w.shape[1], range(last), (), (last,))
+    for split in range(last):
+        step = single_stride(x.shape[:split], x.element_strides[:split])
+        if step is not None:
+            a = _operand(left, _walked(x, range(split, last)), columns, False, step)
+            yield _Operands(a, b, w.shape[1], range(split, last), range(split), (last,))
 
 
 def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
