@@ -13,6 +13,7 @@ import hidet.torch
 from hidet.errors import LaunchError, ShapeError
 from hidet.lang import attrs, boolean, f32, grid, i32, i64
 from hidet.lang.cuda import blockIdx, threadIdx
+from hidet.runtime.compiled import CompileReport
 
 M, N, K = (hidet.dims.symbol(name) for name in "mnk")
 
@@ -125,6 +126,50 @@ def test_every_compiler_calls_it(operator: Callable[..., Any], in_place: Any, ba
             torch.testing.assert_close(ours, theirs)
 
 
+def strictly(function: Callable[..., Any], *inputs: Any, dynamic: bool = False) -> CompileReport:
+    """The report of `function`, compiled with nothing of it left to torch, which gives what `function` gives."""
+    compiled = torch.compile(function, backend="hidet", fullgraph=True, dynamic=dynamic, options={"strict": True})
+    with torch.no_grad(), hidet.torch.collect_reports() as reports:
+        torch.testing.assert_close(compiled(*inputs), function(*inputs))
+    (report,) = reports
+    return report
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_hidet_compiles_a_script_with_the_graph_around_it(operator: Callable[..., Any], dynamic: bool) -> None:
+    report = strictly(lambda a, b: operator(a.relu(), b.t()) + 1, A, B.t(), dynamic=dynamic)
+    assert (report.nodes.eager, report.nodes.routine) == (0, 1)
+    assert "script" in {use.rule for use in report.uses}
+
+
+def test_numbers_reach_a_compiled_script() -> None:
+    @hidet.script
+    def scale(x: f32[M, N], factor: f32, is_negative: boolean, y: f32[N, M], row: i32):
+        for i, j in grid(M, N):
+            y[j, i] = x[i, j] * factor * (-1.0 if is_negative else 1.0) if i == row else 0.0
+
+    operator = hidet.torch.register_op("hidet_test::scale", scale, outputs=["y"])
+    strictly(lambda x: operator(x.exp(), 2.5, True, 1).sum(0), A)
+    strictly(lambda x: operator(x.exp(), 0.5, False, x.shape[0] - 2), A, dynamic=True)
+
+
+def test_a_compiled_script_sees_images_row_major() -> None:
+    @hidet.script
+    def first_channel(x: f32[2, 4, 5, 5], y: f32[2, 4, 5, 5]):
+        for n, c, i, j in grid(2, 4, 5, 5):
+            y[n, c, i, j] = x[n, 0, i, j]
+
+    operator = hidet.torch.register_op("hidet_test::first_channel", first_channel, outputs=["y"])
+    weight = torch.randn(4, 4, 1, 1)
+    strictly(lambda x: torch.conv2d(operator(torch.conv2d(x, weight)), weight), torch.randn(2, 4, 5, 5))
+
+
+def test_a_script_that_arguments_do_not_fit_says_so_when_it_runs(operator: Callable[..., Any]) -> None:
+    compiled = torch.compile(lambda a, b: operator(a, b), backend="hidet")
+    with pytest.raises(hidet.HidetError, match="argument b of matmul has shape"):
+        compiled(A, torch.randn(5, 4))
+
+
 def test_inductor_calls_it(operator: Callable[..., Any]) -> None:
     compiled = torch.compile(lambda a, b: operator(a.sin(), b).cos(), fullgraph=True)
     torch.testing.assert_close(compiled(A, B), (A.sin() @ B).cos())
@@ -231,3 +276,11 @@ class TestOnAGpu:
             for backend in ("inductor", "hidet"):
                 compiled = torch.compile(lambda x: operator(x + 1) - 1, backend=backend, fullgraph=True)
                 torch.testing.assert_close(compiled(x.to(device)).cpu(), x * 2 + 1)
+
+    def test_a_script_is_captured_with_the_graph_around_it(self) -> None:
+        operator = hidet.torch.register_op("hidet_test::twice_there", on_a_gpu, outputs=["y"])
+        options: dict[str, Any] = {"mode": "reduce-overhead", "strict": True}
+        compiled = torch.compile(lambda x: operator(x.sin()[::2] + 1) - 1, backend="hidet", options=options)
+        for _ in range(4):
+            x = torch.randn(3000, device="cuda")
+            torch.testing.assert_close(compiled(x), (x.sin()[::2] + 1) * 2 - 1)

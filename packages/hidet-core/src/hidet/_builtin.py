@@ -21,10 +21,17 @@ def hidet_operators() -> Iterable[OperatorSpec]:
 
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:
-    """The fallback nest, last for every operator on every target."""
+    """Calls of scripts, and the fallback nest, last for every operator on every target."""
     from hidet.plugins.specs import ANY, ScheduleSpec
 
     return [
+        ScheduleSpec(
+            name="script",
+            ops=("script",),
+            targets=(ANY,),
+            load="hidet.schedule.script:ScriptRule",
+            doc="calls of scripts that users have registered as operators",
+        ),
         ScheduleSpec(
             name="fallback",
             ops=(ANY,),
@@ -34,7 +41,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             epilogue="element-wise",
             load="hidet.schedule.fallback:FallbackRule",
             doc="a plain loop nest for any task",
-        )
+        ),
     ]
 
 

@@ -100,16 +100,25 @@ class CallSignature:
         return tuple(known[var] for var in self.sizes)
 
     def shape_of(self, name: str, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The shape that a tensor parameter has when the others have the shapes, or are the numbers, in `arguments`.
+        """The shape that a tensor parameter has when parameters have the shapes, or are the numbers, in `arguments`.
 
-        arguments: by parameter name, of any of the others. Sizes may be symbolic. ShapeError for a parameter of any
-        shape, a tensor of another rank, and a size that nothing in `arguments` tells.
+        arguments: by parameter name. Sizes may be symbolic. ShapeError for a parameter of any shape, a tensor of
+        another rank, and a size that nothing in `arguments` tells.
         """
+        extents = next((parameter.extents for parameter in self.given if parameter.name == name), None)
+        if extents is None:
+            raise ShapeError(f"{self.function} has no parameter {name} with a shape")
+        known = self._known(arguments)
+        return tuple(_value(extent, known) for extent in extents)
+
+    def sizes_from(self, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The values of `sizes`, as `shape_of` finds them. ShapeError for one that nothing tells."""
+        known = self._known(arguments)
+        return tuple(_value(size, known) for size in self.sizes)
+
+    def _known(self, arguments: Mapping[str, Any]) -> dict[Var, Any]:
         known: dict[Var, Any] = {}
-        target = None
         for var, parameter in zip(self.variables, self.given, strict=True):
-            if parameter.name == name:
-                target = parameter
             if parameter.name not in arguments:
                 continue
             argument = arguments[parameter.name]
@@ -124,9 +133,7 @@ class CallSignature:
                 for extent, actual in zip(parameter.extents, argument, strict=True):
                     if isinstance(extent, Var) and extent in self.sizes:
                         known.setdefault(extent, actual)
-        if target is None or target.extents is None:
-            raise ShapeError(f"{self.function} has no parameter {name} with a shape")
-        return tuple(_value(extent, known) for extent in target.extents)
+        return known
 
     def _what(self, parameter: Parameter) -> str:
         return f"argument {parameter.name} of {self.function}"

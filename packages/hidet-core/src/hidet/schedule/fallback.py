@@ -16,6 +16,7 @@ from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter, r
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
+from hidet.graph.script import SCRIPT
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Var
@@ -35,7 +36,9 @@ class FallbackRule:
     """Schedules every task of compute, scan and scatter stages, and of the routines that have a program."""
 
     def match(self, task: Task, target: Target) -> Match | None:
-        """Everything but routines without a program; ScheduleError names those."""
+        """Everything but scripts, and routines without a program; ScheduleError names those."""
+        if task.op_name == SCRIPT:
+            return None
         for stage in task.definition.stages if task.anchor is not None else ():
             if isinstance(stage, Routine) and stage.name not in ROUTINE_PROGRAMS:
                 raise ScheduleError(f"routine {stage.name} has no program, only {', '.join(ROUTINE_PROGRAMS)} have")

@@ -16,6 +16,7 @@ from hidet.lang.module import module_of
 from hidet.runtime.module import CompiledFunction, CompiledModule
 from hidet.runtime.parameters import CallSignature, Parameter, signature_of
 from hidet.torch import compat
+from hidet.torch.script_nodes import SCRIPT
 from hidet.torch.tensors import torch_dtype
 
 Kernel = ScriptFunction | ScriptModule | CompiledModule | CompiledFunction
@@ -55,12 +56,12 @@ def register_op(
     if not (separator and namespace.isidentifier() and short.isidentifier()):
         raise LaunchError(f"operator {name!r} needs a name like 'mylib::add'")
     given = kernel if isinstance(kernel, Mapping) else {None: kernel}
-    kernels = [_Source.of(item) for item in given.values()]
+    kernels = [Source.of(item) for item in given.values()]
     for device, source in zip(given, kernels, strict=True):
         if device not in (None, source.device_type):
             raise LaunchError(f"operator {name}: the kernel for {device!r} runs on {source.device_type!r}")
     rules = outputs if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
-    interface = _Interface.of(name, kernels[0].signature, rules)
+    interface = Interface.of(name, kernels[0].signature, rules)
     if backward is not None and any(parameter.is_written for parameter in interface.inputs):
         raise LaunchError(f"operator {name} changes an argument in place, so it takes no backward")
     for source in kernels[1:]:
@@ -73,20 +74,26 @@ def register_op(
     torch.library.register_fake(name, interface.empty_outputs, lib=library)
     if backward is not None:
         torch.library.register_autograd(name, backward, setup_context=setup_context, lib=library)
-    operator: Callable[..., Any] = getattr(getattr(torch.ops, namespace), short).default
-    return operator
+    operator: Any = getattr(getattr(torch.ops, namespace), short).default
+    # Where the importer of graphs finds it.
+    setattr(operator, SCRIPT, ScriptOperator(interface, {source.device_type: source for source in kernels}))
+    return operator  # type: ignore[no-any-return]  # torch's overloads are callable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Source:
-    """A kernel: what it takes, the type of device it runs on, and how it is compiled for one of them."""
+class Source:
+    """A kernel: what it takes, the type of device it runs on, and how it is compiled for one of them.
+
+    module: None for a kernel that was compiled before.
+    """
 
     signature: CallSignature
     device_type: str
     compile: Callable[[str], CompiledFunction]
+    module: Module | None = None
 
     @classmethod
-    def of(cls, kernel: Kernel) -> _Source:
+    def of(cls, kernel: Kernel) -> Source:
         if isinstance(kernel, CompiledModule):
             kernel = kernel[kernel.ir_module.entry]
         if isinstance(kernel, CompiledFunction):
@@ -97,7 +104,7 @@ class _Source:
                 f"a {type(kernel).__name__} is no kernel", hint="pass a function under @hidet.script, or what it builds"
             )
         module = kernel.ir_module() if isinstance(kernel, ScriptModule) else module_of([kernel])
-        return cls(_entry_signature(module), target_of(module), lambda device: _compiled(module, device))
+        return cls(_entry_signature(module), target_of(module), lambda device: _compiled(module, device), module)
 
 
 def _entry_signature(module: Module) -> CallSignature:
@@ -110,7 +117,7 @@ def _compiled(module: Module, device: str) -> CompiledFunction:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Interface:
+class Interface:
     """An operator as its callers see it.
 
     inputs: the parameters that are passed. outputs: those that are made. order: for each parameter of the kernel,
@@ -126,7 +133,7 @@ class _Interface:
     leader: int
 
     @classmethod
-    def of(cls, name: str, signature: CallSignature, rules: Mapping[str, ShapeRule | None]) -> _Interface:
+    def of(cls, name: str, signature: CallSignature, rules: Mapping[str, ShapeRule | None]) -> Interface:
         known = {parameter.name: parameter for parameter in signature.given}
         for output in rules:
             if output not in known:
@@ -207,10 +214,18 @@ class _Interface:
         return self.returned(self.make_outputs(arguments, self.shapes(arguments)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ScriptOperator:
+    """What is known of a registered operator: how it is called, and its kernels by type of device."""
+
+    interface: Interface
+    sources: Mapping[str, Source]
+
+
 class _Implementation:
     """The operator on one type of device; torch calls it below autograd."""
 
-    def __init__(self, interface: _Interface, source: _Source) -> None:
+    def __init__(self, interface: Interface, source: Source) -> None:
         self._interface = interface
         self._source = source
         self._places = tuple(number for number, p in enumerate(interface.inputs) if p.is_memory)

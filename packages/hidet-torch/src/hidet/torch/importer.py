@@ -30,6 +30,7 @@ from hidet.torch.fallback import EagerNode, eager_spec, refusal
 from hidet.torch.guards import SizeTable
 from hidet.torch.mapping import Handler, table
 from hidet.torch.outputs import OutputPlan, PlanOutputs, plan_outputs
+from hidet.torch.script_nodes import SCRIPT, emit_script
 from hidet.torch.tensors import as_numpy, dtype_of
 from torch import fx
 
@@ -261,13 +262,15 @@ class Importer:
         fresh = self.fresh_sizes([extent for type_ in types if type_ is not None for extent in type_.shape])
         if self.options.eager_random and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             self._call_eagerly(node, name, types, fresh, "option eager_random asks for torch's own random numbers")
-        elif handler is None and name not in CONTROL:
+        elif handler is None and name not in CONTROL and not hasattr(node.target, SCRIPT):
             self._call_eagerly(node, name, types, fresh, "no core operator is mapped to it")
         else:
             eager = len(self.eager)
             try:
-                if handler is None:
+                if handler is None and name in CONTROL:
                     self.values[node] = CONTROL[name](self, node, types)
+                elif handler is None:
+                    self.values[node] = self._script(node, types)
                 else:
                     self.values[node] = self._handle(node, handler, types)
                 self._require_defined(fresh, name)
@@ -283,6 +286,11 @@ class Importer:
         value = handler(self.emitter, *args, **kwargs)
         self._check_results(value)
         return value
+
+    def _script(self, node: fx.Node, types: tuple[TensorType | None, ...]) -> Any:
+        arguments = [self._resolve(argument) for argument in node.args]
+        made = emit_script(self.emitter, getattr(node.target, SCRIPT), arguments, types, self.device.type)
+        return made if isinstance(node.meta.get("val"), tuple | list) else made[0]
 
     def _result_types(self, node: fx.Node) -> tuple[TensorType | None, ...]:
         """Types of the results. Sizes that depend on data are symbols like others."""
