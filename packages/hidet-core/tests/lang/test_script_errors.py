@@ -180,14 +180,6 @@ def test_columns_count_characters():
     assert caught.value.loc.column == 9 + len('x[0] = {"é": 1}["é"] + ')
 
 
-def test_functions_without_source_are_refused():
-    scope = {"f32": f32}
-    exec("def lost(x: f32):\n    pass\n", scope)
-    with pytest.raises(ScriptError, match="source of script lost cannot be read") as caught:
-        script(scope["lost"])
-    assert "in a file, a notebook" in caught.value.hint
-
-
 def test_a_notebook_cell_is_source_enough():
     import linecache
 

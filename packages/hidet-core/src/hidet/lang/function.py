@@ -176,7 +176,7 @@ def translate(function: Callable[..., Any], frame: FrameType | None) -> ScriptFu
     A function that uses a parameter as only some memory can be used, such as shared memory, is one that kernels call:
     its parameters lie wherever a call says. Raises ScriptError with file, line and column.
     """
-    source = read_source(function)
+    source = read_source(function, frame)
     try:
         return _translated(source, function, frame, "global")
     except ScriptError as error:

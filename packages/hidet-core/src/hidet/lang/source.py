@@ -6,9 +6,11 @@ import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from hidet.errors import ScriptError
+from hidet.lang.source_text import recovered_text
 from hidet.loc import Loc
 
 
@@ -35,21 +37,26 @@ class FunctionSource:
         return Loc(self.file, line, offset + 1, self.tree.name)
 
 
-def read_source(function: Callable[..., Any]) -> FunctionSource:
-    """The source of a Python function, from its file, notebook cell or interactive input.
+def read_source(function: Callable[..., Any], frame: FrameType | None = None) -> FunctionSource:
+    """The source of a Python function, from its file, notebook cell, interactive input, or the text that exec got.
 
-    Raises ScriptError when it cannot be found, or is no plain `def`.
+    frame: where it is defined. Raises ScriptError when it cannot be found, or is no plain `def`.
     """
     name = getattr(function, "__name__", repr(function))
     try:
         lines, first_line = inspect.getsourcelines(function)
         file = inspect.getsourcefile(function) or function.__code__.co_filename
     except (OSError, TypeError) as error:
-        raise ScriptError(
-            f"the source of script {name} cannot be read: {error}",
-            hint="define it by `def` in a file, a notebook or the interactive prompt: text that went through exec, "
-            "or through standard input, is not kept by Python",
-        ) from error
+        code = getattr(function, "__code__", None)
+        found = None if code is None else recovered_text(code, frame)
+        if code is None or found is None:
+            raise ScriptError(
+                f"the source of script {name} cannot be read: {error}",
+                hint="define it by `def` in a file or a notebook; Python keeps no text that went through a pipe",
+            ) from error
+        file, text = found
+        first_line = code.co_firstlineno
+        lines = inspect.getblock(text.splitlines(keepends=True)[first_line - 1 :])
     # A function inside of something else is indented, which Python parses under a header only.
     is_indented = lines[0][:1].isspace()
     tree = ast.parse(("if True:\n" if is_indented else "") + "".join(lines))
