@@ -9,6 +9,7 @@ import hidet
 from hidet.errors import LaunchError
 from hidet.lang import (
     as_tensor_pointer,
+    asm,
     attrs,
     auto_map,
     f16,
@@ -189,6 +190,23 @@ def test_tensor_cores_multiply_fragments():
     c = torch.zeros(16, 8, device="cuda")
     product(a, b, c)
     torch.testing.assert_close(c, a.float() @ b.float().T, rtol=1e-3, atol=1e-3)
+
+
+def test_assembly_runs():
+    @hidet.script
+    def lanes(x: i32[64], y: f32[64]):
+        attrs.cuda.grid_dim = 1
+        attrs.cuda.block_dim = 64
+        doubled = y[threadIdx.x]
+        asm("mov.u32 %0, %%laneid;", outputs=[x[threadIdx.x]], is_volatile=True)
+        asm("add.f32 %0, %0, %1;", output_inputs=[doubled], inputs=[y[threadIdx.x]])
+        y[threadIdx.x] = doubled
+
+    x, y = torch.zeros(64, dtype=torch.int32, device="cuda"), torch.rand(64, device="cuda")
+    expected = 2 * y
+    lanes(x, y)
+    assert x.tolist() == [*range(32), *range(32)]
+    assert torch.equal(y, expected)
 
 
 def test_work_goes_into_the_current_stream():

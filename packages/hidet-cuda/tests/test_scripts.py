@@ -18,9 +18,13 @@ from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.dims import symbol
 from hidet.drivers import compile_module
-from hidet.errors import LaunchError
+from hidet.errors import LaunchError, UnsupportedOp
+from hidet.ir.interpret import run_module
+from hidet.ir.parser import parse_module
+from hidet.ir.printer import print_module
 from hidet.lang import (
     as_tensor_pointer,
+    asm,
     attrs,
     auto_map,
     f16,
@@ -59,6 +63,30 @@ def compiled(module: hidet.lang.ScriptModule) -> tuple[str, Cubin]:
     """The CUDA C++ of a script module, and its machine code for sm_80."""
     source = emit_module(module.ir_module(), 80)
     return source.text, compile_cubin(source, "sm_80")
+
+
+def test_assembly_has_registers_of_its_operands() -> None:
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def bits(x: i32[64], y: f32[64]):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 32
+            lane = 0
+            low: i32 = 1
+            asm("mov.u32 %0, %%laneid;", outputs=[x[threadIdx.x]], is_volatile=True)
+            asm("add.s64 %0, %0, %1;", output_inputs=[lane], inputs=[threadIdx.x + lane])
+            asm("{ .reg .f32 t; add.f32 t, %1, %1; mov.f32 %0, t; }", outputs=[y[threadIdx.x]], inputs=[y[lane]])
+            asm("st.global.s32 [%0], %1;", inputs=[~x[32 + threadIdx.x], low], memory_fence=True)
+
+    text, cubin = compiled(module)
+    assert 'asm volatile("mov.u32 %0, %%laneid;" : "=r"(operand[0]) : );' in text
+    assert '"+l"(' in text and '"=f"(' in text
+    assert ': "memory")' in text
+    assert cubin.usage["bits"].stack_bytes == 0
+    with pytest.raises(UnsupportedOp, match="what assembly does is known to its target alone"):
+        run_module(module.ir_module(), [np.zeros(64, np.int32), np.zeros(64, np.float32)])
+    assert print_module(parse_module(print_module(module.ir_module()))) == print_module(module.ir_module())
 
 
 def test_threads_print() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from hidet.errors import ScriptError
 from hidet.lang import (
+    asm,
     attrs,
     boolean,
     deref,
@@ -238,6 +239,10 @@ def large_number(x: i32[4]):
     x[0] = 5000000000
 
 
+def assembly_writes_a_number(x: f32[4]):
+    asm("mov.f32 %0, 0f00000000;", outputs=[x[0] + 1.0])
+
+
 def two_contexts():
     with warp_groups([0]) as a, warp_groups([1]) as b:
         pass
@@ -294,6 +299,7 @@ def grid_is_set_twice():
         (bits_of_a_float, "& takes integers, got values of type f32", 1, 9, None),
         (tensor_result, "a script returns numbers, not tensors", 0, 33, "pass the tensor to write"),
         (large_number, "the value stored is 5000000000, which does not fit into i32", 1, 5, None),
+        (assembly_writes_a_number, "asm writes to variables and elements, not to a value of type f32", 1, 5, None),
         (two_contexts, "a script enters one context at a time", 1, 5, "one with inside of the other"),
         (grid_is_set_twice, "attribute cuda.grid_dim is set twice", 2, 5, None),
     ],

@@ -229,6 +229,9 @@ class _Frame:
         numbers = [value.address if isinstance(value, Pointer) else value.item() for value in values]
         sys.stdout.write(python_format(node.text, numbers))
 
+    def assembly(self, node: s.Assembly) -> None:
+        raise UnsupportedOp("what assembly does is known to its target alone", hint="compile the module for it")
+
     def launch(self, node: s.Launch) -> None:
         kernel = self.machine.function(node.kernel)
         arguments = [self.expr(argument) for argument in node.arguments]
@@ -273,6 +276,7 @@ _CASES: dict[type, Callable[[_Frame, Any], None]] = {
     s.Evaluate: lambda frame, node: frame.expr(node.expr),
     s.Assert: _Frame.check,
     s.Print: _Frame.show,
+    s.Assembly: _Frame.assembly,
     s.Launch: _Frame.launch,
     s.Invoke: _Frame.invoke,
 }

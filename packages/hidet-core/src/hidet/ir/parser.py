@@ -218,7 +218,14 @@ def _printf(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:
     return s.Print(string(args[0]), tuple(map(exprs.expr, args[1:])))
 
 
+def _assembly(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:
+    results, updates, arguments = map(exprs.exprs, args[1:4])
+    flags = [string(flag, bool) for flag in args[4:6]]
+    return s.Assembly(string(args[0]), results, updates, arguments, *flags)  # type: ignore[arg-type]  # variables
+
+
 _CALL_STATEMENTS: dict[str, Callable[[ExprParser, _Arguments, _Keywords], s.Stmt]] = {
+    "asm": _assembly,
     "printf": _printf,
     "store": _store,
     "launch": _launch,

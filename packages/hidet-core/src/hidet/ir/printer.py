@@ -148,6 +148,12 @@ def _print(stmt: s.Print, names: Names) -> Iterator[str]:
     yield f"printf({', '.join([repr(stmt.text), *(expr_text(value, names) for value in stmt.values)])})"
 
 
+def _assembly(stmt: s.Assembly, names: Names) -> Iterator[str]:
+    lists = (stmt.results, stmt.updates, stmt.arguments)
+    parts = [repr(stmt.text), *(list_text(each, names) for each in lists)]
+    yield f"asm({', '.join([*parts, repr(stmt.has_effect), repr(stmt.touches_memory)])})"
+
+
 def _invoke(stmt: s.Invoke, names: Names) -> Iterator[str]:
     yield f'invoke("{stmt.function}", {list_text(stmt.arguments, names)})'
 
@@ -166,6 +172,7 @@ _CASES: dict[type, Callable[[Any, Names], Iterator[str]]] = {
     s.Evaluate: lambda stmt, names: iter((expr_text(stmt.expr, names),)),
     s.Assert: lambda stmt, names: iter((f"assert {expr_text(stmt.condition, names)}, {stmt.message!r}",)),
     s.Print: _print,
+    s.Assembly: _assembly,
     s.Launch: _launch,
     s.Invoke: _invoke,
 }

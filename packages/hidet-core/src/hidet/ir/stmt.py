@@ -8,6 +8,7 @@ stmt := Seq(stmts)
       | While(condition, body) | If(condition, then, otherwise) | Break() | Continue()
       | Return(value) | Evaluate(expr) | Assert(condition, message)
       | Print(text, values)           formatted text to standard output
+      | Assembly(text, results, updates, arguments)   instructions in the target's own language
       | Launch(kernel, grid, arguments)   run a kernel of this module (or a linked one) once per grid index
       | Invoke(function, arguments)       call a host function of this module (or a linked one)
 
@@ -136,6 +137,24 @@ class Print(Stmt):
 
     text: str
     values: tuple[Expr, ...]
+    loc: Loc | None = None
+
+
+@node
+class Assembly(Stmt):
+    """Instructions in the assembly language of the target, which alone knows what they do.
+
+    text: its operands %0, %1, … are the elements of `results`, which it writes, those of `updates`, which it reads and
+    writes, and the values of `arguments`. results, updates: arrays of one element in registers. has_effect: it is never
+    left out or moved, even if nothing uses its results. touches_memory: it reads or writes memory besides.
+    """
+
+    text: str
+    results: tuple[Var, ...]
+    updates: tuple[Var, ...]
+    arguments: tuple[Expr, ...]
+    has_effect: bool = True
+    touches_memory: bool = False
     loc: Loc | None = None
 
 

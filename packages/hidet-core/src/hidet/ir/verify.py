@@ -20,7 +20,7 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Const, Expr, Var
 from hidet.ir.func import EXPORTED, Function, Module
 from hidet.ir.print_format import check_format
-from hidet.ir.types import BufferType, PointerType, Type
+from hidet.ir.types import BufferType, PointerType, Type, VectorType
 from hidet.ir.verify_expr import check_arguments, check_condition, check_element, check_expr, check_indices
 from hidet.ir.visit import walk
 
@@ -234,6 +234,17 @@ class _Checker:
             self.expr(value)
         check_format(node.text, [value.type for value in node.values])
 
+    def assembly(self, node: s.Assembly) -> None:
+        for var in (*node.results, *node.updates):
+            self.expr(var)
+            type_ = var.type
+            if not isinstance(type_, BufferType) or type_.space != "register" or type_.lanes != 1:
+                raise VerifyError(f"{var.name} is no array in registers, which assembly writes to")
+        for argument in node.arguments:
+            self.expr(argument)
+            if isinstance(argument.type, BufferType | VectorType):
+                raise VerifyError(f"assembly takes numbers and pointers, got a value of type {argument.type}")
+
     def launch(self, node: s.Launch) -> None:
         self._host_only("launched")
         for role, extents in (("grid", node.grid), ("block", node.block), ("cluster", node.cluster)):
@@ -299,6 +310,7 @@ _CASES: dict[type, Callable[[_Checker, Any], None]] = {
     s.Evaluate: _Checker.evaluate,
     s.Assert: lambda checker, node: checker.condition(node.condition, "the assertion"),
     s.Print: _Checker.show,
+    s.Assembly: _Checker.assembly,
     s.Launch: _Checker.launch,
     s.Invoke: _Checker.invoke,
 }

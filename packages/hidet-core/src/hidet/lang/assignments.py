@@ -248,6 +248,9 @@ def _count_bindings(tree: ast.FunctionDef) -> Counter[str]:
                 counts.update(name.id for name in ast.walk(target) if _is_stored(name))  # type: ignore[attr-defined]  # names
         elif isinstance(node, ast.AugAssign | ast.AnnAssign) and isinstance(node.target, ast.Name):
             counts[node.target.id] += 2
+        elif isinstance(node, ast.keyword) and node.arg in ("outputs", "output_inputs"):
+            # What assembly writes.
+            counts.update(2 * [name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)])
     return counts
 
 

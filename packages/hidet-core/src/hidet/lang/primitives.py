@@ -221,6 +221,41 @@ def _printf(translator: ExpressionTranslator, text: Any, *values: Any) -> None:
     translator.stmts.append(s.Print(text, shown))
 
 
+def _asm(
+    translator: ExpressionTranslator,
+    template: Any,
+    *,
+    outputs: Sequence[Any] = (),
+    output_inputs: Sequence[Any] = (),
+    inputs: Sequence[Any] = (),
+    is_volatile: bool = False,
+    memory_fence: bool = False,
+) -> None:
+    """Assembly of the target: operands %0, … are outputs, output_inputs, which it reads and writes, and inputs."""
+    if not isinstance(template, str):
+        raise ScriptError("asm takes a text first", hint='asm("mov.u32 %0, %%laneid;", outputs=[lane])')
+    places = [_changed(place) for place in (*outputs, *output_inputs)]
+    cells = [Var("operand", BufferType(place.dtype, (build.index(1),), None, "register")) for place in places]
+    translator.stmts += [s.Declare(cell) for cell in cells]
+    updates = cells[len(outputs) :]
+    for cell, value in zip(updates, output_inputs, strict=True):
+        translator.stmts.append(s.Store(cell, (build.index(0),), value))
+    results, arguments = tuple(cells[: len(outputs)]), tuple(map(operators.as_expr, map(operators.decayed, inputs)))
+    has_effect = is_volatile or not places
+    translator.stmts.append(s.Assembly(template, results, tuple(updates), arguments, has_effect, memory_fence))
+    for cell, place in zip(cells, places, strict=True):
+        value = build.load(cell, 0)
+        is_element = isinstance(place, Load)
+        translator.stmts.append(s.Store(place.buffer, place.indices, value) if is_element else s.Assign(place, value))
+
+
+def _changed(place: Any) -> Var | Load:
+    """What assembly can give a value: an element or a variable. DTypeError for everything else."""
+    if not isinstance(place, Var | Load) or not isinstance(place.type, dtypes.DType):
+        raise DTypeError(f"asm writes to variables and elements, not to {operators.described(place)}")
+    return place
+
+
 def _dynamic_shared_memory(translator: ExpressionTranslator, byte_offset: Any, dtype: Any = "uint8") -> Expr:
     """A pointer into the shared memory that `attrs.cuda.dynamic_smem_bytes` asks for."""
     start = intrinsic_call("cuda.dynamic_shared_memory", operators.index(byte_offset))
@@ -296,6 +331,7 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "fma": _fma,
     "if_then_else": _select,
     "printf": _printf,
+    "asm": _asm,
     "dynamic_shared_memory": _dynamic_shared_memory,
     "ldmatrix": _ldmatrix,
     "static": _static,

@@ -337,6 +337,9 @@ class Activation:
         for row in range(lanes.count):
             sys.stdout.write(python_format(node.text, [array[row].item() for array in rows]))
 
+    def assembly(self, node: s.Assembly, lanes: Lanes, evaluation: Evaluation) -> None:
+        raise UnsupportedOp("what assembly does is known to its target alone", hint="run the kernel on a device")
+
 
 def _product(extents: tuple[Array, ...]) -> Array:
     result: Array = np.ones(1, np.int64)
@@ -362,4 +365,5 @@ _LEAVES: dict[type, Callable[[Activation, Any, Lanes, Evaluation], None]] = {
     s.Evaluate: Activation.evaluate,
     s.Assert: Activation.check,
     s.Print: Activation.show,
+    s.Assembly: Activation.assembly,
 }

@@ -223,6 +223,9 @@ class FunctionEmitter(ExpressionEmitter):
         self.module.declare("dprintf", "i32", ("i32", "ptr", "..."))
         self.line(f"{self.fresh('printed')} = call i32 (i32, ptr, ...) @dprintf({', '.join(arguments)})")
 
+    def _assembly(self, node: s.Assembly) -> None:
+        raise CodegenError("assembly of a GPU has no meaning on a CPU", hint="compile it for the GPU")
+
     def _launch(self, node: s.Launch) -> None:
         if node.block:
             raise CodegenError(
@@ -309,6 +312,7 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     s.Evaluate: FunctionEmitter._evaluate,
     s.Assert: FunctionEmitter._assert,
     s.Print: FunctionEmitter._print,
+    s.Assembly: FunctionEmitter._assembly,
     s.Launch: FunctionEmitter._launch,
     s.Invoke: FunctionEmitter._invoke,
 }

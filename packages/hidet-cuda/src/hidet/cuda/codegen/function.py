@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
+from hidet import dtypes
 from hidet.cuda.codegen.expression import ExpressionEmitter, is_natural
 from hidet.cuda.codegen.prelude import Prelude
 from hidet.cuda.codegen.spelling import CNames, element_type
@@ -17,7 +18,7 @@ from hidet.ir import stmt as s
 from hidet.ir.func import Function
 from hidet.ir.node import IRNode
 from hidet.ir.print_format import c_format, promoted
-from hidet.ir.types import BufferType, PointerType
+from hidet.ir.types import BufferType, PointerType, Type, element_dtype
 from hidet.loc import Loc
 
 STATIC_SHARED_BYTES = 48 * 1024
@@ -189,8 +190,37 @@ class FunctionEmitter(ExpressionEmitter):
         self.begin(*values)
         self.line(f"printf({', '.join([c_string(c_format(node.text)), *map(self.text, values)])});")
 
+    def _assembly(self, node: s.Assembly) -> None:
+        # PTX in CUDA C++, "Inline PTX Assembly": a letter an operand says which register it is.
+        self.begin(*node.arguments)
+        written = [f'"={_register(var.type)}"({self.names(var, var.name)}[0])' for var in node.results]
+        written += [f'"+{_register(var.type)}"({self.names(var, var.name)}[0])' for var in node.updates]
+        read = [f'"{_register(value.type)}"({self.text(value)})' for value in node.arguments]
+        clobbers = ' : "memory"' if node.touches_memory else ""
+        volatile = " volatile" if node.has_effect else ""
+        self.line(f"asm{volatile}({c_string(node.text)} : {', '.join(written)} : {', '.join(read)}{clobbers});")
+
     def _host_only(self, node: s.Stmt) -> None:
         raise CodegenError(f"{type(node).__name__.lower()} stands in a kernel; only host functions launch and invoke")
+
+
+_REGISTERS = {
+    **dict.fromkeys((dtypes.i16, dtypes.u16), "h"),
+    **dict.fromkeys((dtypes.i32, dtypes.u32), "r"),
+    **dict.fromkeys((dtypes.i64, dtypes.u64), "l"),
+    dtypes.f32: "f",
+    dtypes.f64: "d",
+}
+
+
+def _register(type_: Type) -> str:
+    """The letter of the register that holds an operand of assembly."""
+    if isinstance(type_, PointerType):
+        return "l"
+    letter = _REGISTERS.get(element_dtype(type_))
+    if letter is None:
+        raise CodegenError(f"assembly has no registers of {element_dtype(type_)}", hint="bitcast it to an integer")
+    return letter
 
 
 def c_string(text: str) -> str:
@@ -286,6 +316,7 @@ _CASES: dict[type, Callable[[FunctionEmitter, Any], None]] = {
     s.Evaluate: FunctionEmitter._evaluate,
     s.Assert: FunctionEmitter._assert,
     s.Print: FunctionEmitter._print,
+    s.Assembly: FunctionEmitter._assembly,
     s.Launch: FunctionEmitter._host_only,
     s.Invoke: FunctionEmitter._host_only,
 }
