@@ -245,8 +245,10 @@ def _asm(
     translator.stmts.append(s.Assembly(template, results, tuple(updates), arguments, has_effect, memory_fence))
     for cell, place in zip(cells, places, strict=True):
         value = build.load(cell, 0)
-        is_element = isinstance(place, Load)
-        translator.stmts.append(s.Store(place.buffer, place.indices, value) if is_element else s.Assign(place, value))
+        if isinstance(place, Load):
+            translator.stmts.append(s.Store(place.buffer, place.indices, value))
+        else:
+            translator.stmts.append(s.Assign(place, value))
 
 
 def _changed(place: Any) -> Var | Load:
