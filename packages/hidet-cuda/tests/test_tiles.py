@@ -62,7 +62,11 @@ def test_attention_in_tiles_compiles_without_spills(arch, name):
     pointers = [Var(which, PointerType(dtypes.f16)) for which in ("q", "k", "v", "out")]
     counts = (rows, length, length, rows)
     heads = Heads(*(matrix(p, n, 64, align=16) for p, n in zip(pointers, counts, strict=True)), 64, 64)
-    kernel = attention_kernel("attention", (*pointers, rows, length), heads, 0.125, AttentionTiles(), is_causal=True)
+    block = build.size_var("block")
+    params = (*pointers, rows, length)
+    kernel = attention_kernel(
+        "attention", params, heads, 0.125, AttentionTiles(), grid_vars=(block,), block=block, is_causal=True
+    )
     outer = tuple(Var(var.name, var.type) for var in kernel.params)
     launch = s.Launch("attention", (build.index(1),), outer, block=(build.index(kernel.threads),))
     module = Module((lower_kernel(kernel, arch), Function("main", outer, launch, "host")), "main")

@@ -24,7 +24,7 @@ def attend(heads, rows, length, depth, tiles, dtype=dtypes.f16, arch=80, score=N
     q, k, v = (rng.standard_normal((heads, n, depth)).astype(dtype.numpy()) for n in (rows, length, length))
     out = np.zeros((heads, rows, depth), dtype.numpy())
     pointers = [e.Var(name, PointerType(dtype)) for name in ("q", "k", "v", "out")]
-    head = build.size_var("head")
+    block, head = build.size_var("block"), build.size_var("head")
     matrices = [
         matrix_of(pointer, head * (n * depth), n, depth)
         for pointer, n in zip(pointers, (rows, length, length, rows), strict=True)
@@ -36,7 +36,8 @@ def attend(heads, rows, length, depth, tiles, dtype=dtypes.f16, arch=80, score=N
         Heads(*matrices, wide, wide),
         1 / math.sqrt(depth),
         tiles,
-        grid_vars=(head,),
+        grid_vars=(block, head),
+        block=block,
         score=score,
         **more,
     )

@@ -3,6 +3,7 @@
 import pytest
 
 from hidet.errors import ScheduleError
+from hidet.ir import build
 from hidet.ir.expr import Const
 from hidet.tile.layout import SharedLayout
 
@@ -46,3 +47,16 @@ def test_chunks_of_16_bytes_stay_together_and_aligned(shape):
 def test_rows_are_whole_chunks():
     with pytest.raises(ScheduleError, match="rows of 12 x 2 bytes, expected a multiple of 16"):
         SharedLayout(16, 12, 2)
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[1] % 16 == 0])
+def test_places_a_constant_way_off_are_found_from_one_place(shape):
+    layout = SharedLayout(*shape, 2)
+    for row in range(8):
+        for column in (0, 8):
+            place = layout.offset(row, column)
+            for down in range(0, shape[0], 8):
+                for right in range(0, shape[1], 16):
+                    found = layout.shifted(place, build.index(down), build.index(right))
+                    assert isinstance(found, Const)
+                    assert found.value == offset(layout, row + down, column + right)

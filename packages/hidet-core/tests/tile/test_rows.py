@@ -15,7 +15,7 @@ from hidet.ir.interpret import run_module
 from hidet.ir.types import PointerType
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.kernel import lower_kernel
-from hidet.tile.statements import fill, load, map, mma, reduce, ring, store
+from hidet.tile.statements import fill, load, loop, map, mma, reduce, ring, store, when, when_any
 from hidet.tile.tensors import RTile, STile, matrix
 
 
@@ -45,6 +45,52 @@ def test_a_tile_is_folded_along_an_axis(warps, axis, op):
     rows, columns = np.mgrid[:32, :16]
     folded = {"add": np.sum, "max": np.max, "min": np.min}[op]((rows * 7 + columns * 3) % 11, axis=axis, keepdims=True)
     assert (found == folded).all()
+
+
+@pytest.mark.parametrize("warps", [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_partial_folds_are_folded_to_the_whole(warps, axis):
+    out = e.Var("out", PointerType(dtypes.f32))
+    x = RTile("x", dtypes.f32, 32, 32)
+    parts = RTile("parts", dtypes.f32, *((8 * warps[0], 32) if axis == 0 else (32, 4 * warps[1])))
+    total = RTile("total", dtypes.f32, *((1, 32) if axis == 0 else (32, 1)))
+    result = RTile("result", dtypes.f32, 32, 32)
+    body = [
+        map(x, [], lambda row, column: build.cast((row * 7 + column * 3) % 11, dtypes.f32)),
+        reduce(parts, x, axis, "add"),
+        reduce(total, parts, axis, "add"),
+        map(result, [total], lambda value, row, column: value),
+        store(matrix(out, 32, 32), result, 0, 0),
+    ]
+    found = np.zeros((32, 32), np.float32)
+    run(body, [out], [found], warps)
+    rows, columns = np.mgrid[:32, :32]
+    assert (found == ((rows * 7 + columns * 3) % 11).sum(axis=axis, keepdims=True)).all()
+
+
+def test_other_numbers_of_partial_results_are_refused():
+    x, parts = RTile("x", dtypes.f32, 16, 32), RTile("parts", dtypes.f32, 16, 8)
+    with pytest.raises(ScheduleError, match="parts has 8 partial results along axis 1, expected 4 a warp"):
+        run([fill(x, 0), reduce(parts, x, 1, "add")], [], [])
+
+
+def test_branches_are_taken_by_the_block_or_by_warps_that_need_them():
+    out = e.Var("out", PointerType(dtypes.f32))
+    x, y = RTile("x", dtypes.f32, 32, 8), RTile("y", dtypes.f32, 32, 1)
+    body = [
+        fill(x, 0),
+        map(y, [], lambda row, column: build.select(row < 16, build.const(2, dtypes.f32), 1.0)),
+        # Only the first of two warps has elements that are not 1; the body tells whether it ran.
+        when_any(
+            y, lambda value: build.binary("ne", value, 1.0), [map(x, [x], lambda value, row, column: value + 10.0)]
+        ),
+        loop(3, lambda step: [when(step < 2, [map(x, [x], lambda value, row, column: value + 1.0)])]),
+        store(matrix(out, 32, 8), x, 0, 0),
+    ]
+    found = np.zeros((32, 8), np.float32)
+    run(body, [out], [found], (2, 1))
+    assert (found[:16] == 12).all()
+    assert (found[16:] == 2).all()
 
 
 def test_shapes_that_do_not_fit_are_refused():

@@ -15,7 +15,8 @@ from hidet.ir import build
 from hidet.ir.expr import Expr
 
 CHUNK_BYTES = 16
-_LINE_CHUNKS = 8
+LINE_CHUNKS = 8
+"""Chunks of a line of all banks: the rows after which the pattern of swizzled rows repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class SharedLayout:
     @property
     def panels(self) -> int:
         """Into how many panels rows are cut."""
-        return self.row_chunks // _LINE_CHUNKS if self.row_chunks % _LINE_CHUNKS == 0 else 1
+        return self.row_chunks // LINE_CHUNKS if self.row_chunks % LINE_CHUNKS == 0 else 1
 
     @property
     def panel_chunks(self) -> int:
@@ -55,7 +56,7 @@ class SharedLayout:
     @property
     def is_swizzled(self) -> bool:
         """Whether rows are swizzled, not padded."""
-        return self.panel_chunks <= _LINE_CHUNKS and self.panel_chunks & (self.panel_chunks - 1) == 0
+        return self.panel_chunks <= LINE_CHUNKS and self.panel_chunks & (self.panel_chunks - 1) == 0
 
     @property
     def pitch(self) -> int:
@@ -74,8 +75,26 @@ class SharedLayout:
         chunk, inside = column // self.chunk, column % self.chunk
         first = chunk // self.panel_chunks * (self.rows * self.pitch) if self.panels > 1 else build.index(0)
         chunk = chunk % self.panel_chunks if self.panels > 1 else chunk
-        if self.is_swizzled and self.panel_chunks > 1:
-            # Rows shorter than a line of 128 bytes share it, so fewer rows need different chunks.
-            turn = row // (_LINE_CHUNKS // self.panel_chunks) % self.panel_chunks
-            chunk = build.binary("xor", chunk, turn)
+        if self._turns:
+            chunk = build.binary("xor", chunk, self._turn(row))
         return first + row * self.pitch + chunk * self.chunk + inside
+
+    @property
+    def _turns(self) -> bool:
+        return self.is_swizzled and self.panel_chunks > 1
+
+    def _turn(self, row: Expr) -> Expr:
+        """What chunks of a row are swizzled with. Rows shorter than a line share it, so fewer need different chunks."""
+        return row // (LINE_CHUNKS // self.panel_chunks) % self.panel_chunks
+
+    def shifted(self, place: Expr, row: Expr, column: Expr) -> Expr:
+        """Where the element lies that is `row` rows, a multiple of 8, and `column` columns, a multiple of two chunks,
+        after `place`, the offset of one at which one of the first two chunks of a row begins.
+
+        Constant distances stay constants, but for one exclusive or with bits that only chunks within a panel differ in.
+        """
+        if not self._turns:
+            return place + (row * self.pitch + column)
+        width = self.panel_chunks * self.chunk
+        place = build.binary("xor", place, column % width)
+        return place + (column // width * (self.rows * self.pitch) + row * self.pitch)

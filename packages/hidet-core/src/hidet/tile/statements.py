@@ -9,6 +9,8 @@ tile stmt := Load(target, source, row, column)   shared tile <- box of a matrix,
            | Store(target, source, row, column)  box of a matrix <- register tile; nothing outside of it
            | Ring(index, extent, stages, loads, body)   loop whose loads run ahead of its body
            | Loop(index, extent, body)           loop without loads that run ahead
+           | When(condition, body)               body, if a condition that the whole block shares is met
+           | WhenAny(tile, ..., body)            maps, by warps in which an element of a tile meets a condition
 
 Barriers, copies in the background, stages and their order are no statements: lowering derives them.
 """
@@ -87,7 +89,11 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduce:
-    """Fold `source` along `axis`, whose extent in `target` is 1."""
+    """Fold `source` along `axis`. The extent of `target` there is 1, or that of partial results.
+
+    Partial results are what a thread can fold alone; folding them once more gives the whole. Which elements belong to
+    which of them is left to the lowering.
+    """
 
     target: RTile
     source: RTile
@@ -125,7 +131,29 @@ class Loop:
     body: tuple[TileStmt, ...]
 
 
-TileStmt = Load | Fetch | Fill | Mma | Map | Reduce | Store | Ring | Loop
+@dataclass(frozen=True, slots=True, eq=False)
+class When:
+    """`body`, where `condition` holds; it is the same for all threads of a block."""
+
+    condition: Expr
+    body: tuple[TileStmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WhenAny:
+    """`body` by the warps in which `condition`, over `element`, holds for an element of `tile` that they have.
+
+    Each warp decides for itself, so that the body may only compute elements in place; and it must leave those alone
+    that elements without the condition belong to.
+    """
+
+    tile: RTile
+    element: Var
+    condition: Expr
+    body: tuple[Map, ...]
+
+
+TileStmt = Load | Fetch | Fill | Mma | Map | Reduce | Store | Ring | Loop | When | WhenAny
 
 
 def load(target: STile, source: Source, row: Expr | int, column: Expr | int) -> Load:
@@ -180,8 +208,11 @@ def map(target: RTile, inputs: Sequence[RTile], value: Callable[..., Expr]) -> M
 
 
 def reduce(target: RTile, source: RTile, axis: int, op: Fold) -> Reduce:
-    """Fold along an axis. ScheduleError when `target` has not extent 1 there, and that of `source` elsewhere."""
-    expected = (1, source.columns) if axis == 0 else (source.rows, 1)
+    """Fold along an axis. ScheduleError when `target` has neither extent 1 there nor a part of that of `source`, or
+    another extent than `source` elsewhere."""
+    own, whole = (target.rows, source.rows) if axis == 0 else (target.columns, source.columns)
+    parts = own if whole % own == 0 else 1
+    expected = (parts, source.columns) if axis == 0 else (source.rows, parts)
     if (target.rows, target.columns) != expected or target.dtype != source.dtype:
         raise ScheduleError(
             f"{source.name} of [{source.rows}, {source.columns}] folded along axis {axis} is {list(expected)} of "
@@ -211,3 +242,14 @@ def loop(extent: Expr | int, body: Callable[[Expr], Sequence[TileStmt]]) -> Loop
     """A loop; `body` is given the index."""
     index = build.size_var("step")
     return Loop(index, build.index(extent), tuple(body(index)))
+
+
+def when(condition: Expr, body: Sequence[TileStmt]) -> When:
+    """Statements under a condition that does not depend on the thread."""
+    return When(condition, tuple(body))
+
+
+def when_any(tile: RTile, condition: Callable[[Expr], Expr], body: Sequence[Map]) -> WhenAny:
+    """Maps that change something only for elements of `tile` that meet a condition."""
+    element = Var(tile.name, tile.dtype)
+    return WhenAny(tile, element, condition(element), tuple(body))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -9,10 +10,10 @@ from hidet import dtypes
 from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.visit import substitute, walk
-from hidet.tile.layout import CHUNK_BYTES
+from hidet.tile.layout import CHUNK_BYTES, LINE_CHUNKS
 from hidet.tile.lower.fragment import Threads
 from hidet.tile.lower.gather import gathered_rows
 from hidet.tile.statements import Load
@@ -40,9 +41,19 @@ def box_copy(node: Load, buffer: Var, threads: Threads, index: Var | None = None
     matrix is aligned; else, and for computed matrices, it is done element by element and at once. ScheduleError when
     the rows of a gathered matrix change in the loop.
     """
-    if isinstance(node.source, Gathered):
-        return _gathering(node, node.source, buffer, threads, index)
+    source, nbytes = node.source, node.target.dtype.nbytes
+    if isinstance(source, Gathered):
+        return _gathering(node, source, buffer, threads, index)
+    part = _background_part(source)
+    if isinstance(source, GTensor) and part and node.target.columns * nbytes // part <= threads.count:
+        return _by_columns(node, source, buffer, threads, part)
     return BoxCopy((), lambda values, stage: _copy(_moved(node, values), buffer, stage, threads))
+
+
+def _background_part(source: GTensor | Computed) -> int:
+    """Bytes that are copied in the background at a time; 0 where that cannot be done."""
+    part = min(CHUNK_BYTES, source.align) if isinstance(source, GTensor) else 0
+    return part if part >= max(_LEAST_ASYNC, source.dtype.nbytes) else 0
 
 
 def _moved(node: Load, values: Mapping[Var, Expr]) -> Load:
@@ -53,21 +64,84 @@ def _moved(node: Load, values: Mapping[Var, Expr]) -> Load:
     return Load(node.target, source, substitute(node.row, values), substitute(node.column, values))
 
 
+def _by_columns(node: Load, source: GTensor, buffer: Var, threads: Threads, nbytes: int) -> BoxCopy:
+    """Background copies of a box of which a row has no more parts than threads: each goes down a column of parts.
+
+    Its addresses move by constants in shared memory and by a sum in global memory, which keeps them out of the
+    registers that products need; what depends on the thread alone is computed once. Threads that would start a part of
+    a row are idle.
+    """
+    layout, elements = node.target.layout, nbytes // source.dtype.nbytes
+    per_row = layout.columns // elements
+    height = threads.count // per_row
+    # Swizzled rows lie alike again after a line of chunks.
+    phases = LINE_CHUNKS // math.gcd(LINE_CHUNKS, height) if layout.is_swizzled else 1
+    row, column = build.size_var("row"), build.size_var("column")
+    offsets = [build.size_var(f"offset{phase}") for phase in range(min(phases, -(-layout.rows // height)))]
+    own = Var("own", source.pointer.type)
+    before = (
+        s.Declare(row, threads.thread // per_row),
+        s.Declare(column, threads.thread % per_row * elements),
+        *[s.Declare(var, layout.offset(row + n * height, column)) for n, var in enumerate(offsets)],
+        s.Declare(own, build.binary("add", source.pointer, row * source.row_stride + column)),
+    )
+
+    def start(values: Mapping[Var, Expr], stage: Expr) -> s.Stmt:
+        first_row, first_column = substitute(node.row, values), substitute(node.column, values)
+        left, place = Var("left", dtypes.i32), Var("place", own.type)
+        remaining = build.maximum(build.minimum(source.rows - first_row, layout.rows), 0)
+        stmts: list[s.Stmt] = [
+            s.Declare(left, build.cast(remaining, dtypes.i32) - build.cast(row, dtypes.i32)),
+            s.Declare(place, build.binary("add", own, first_row * source.row_stride + first_column)),
+        ]
+        for turn in range(-(-layout.rows // height)):
+            valid = _valid_bytes(source, left > turn * height, first_column, column, nbytes, layout.columns)
+            target = stage * layout.size + offsets[turn % phases] + turn // phases * (phases * height * layout.pitch)
+            copy = s.Evaluate(intrinsic_call(f"cuda.copy_async_{nbytes}", build.address(buffer, target), place, valid))
+            is_whole = (turn + 1) * height <= layout.rows
+            stmts.append(copy if is_whole else s.If(row < layout.rows - turn * height, copy))
+            stmts.append(s.Assign(place, build.binary("add", place, source.row_stride * height)))
+        body = build.seq(stmts[:-1])
+        return body if height * per_row == threads.count else s.If(row < height, body)
+
+    return BoxCopy(before, start)
+
+
 def _copy(node: Load, buffer: Var, stage: Expr, threads: Threads) -> s.Stmt:
-    source, nbytes = node.source, node.target.dtype.nbytes
-    part = min(CHUNK_BYTES, source.align) if isinstance(source, GTensor) else 0
-    if isinstance(source, GTensor) and part >= max(_LEAST_ASYNC, nbytes):
+    source = node.source
+    assert not isinstance(source, Gathered)
+    part = _background_part(source)
+    if isinstance(source, GTensor) and part:
         matrix = source
 
         def in_background(_: Expr, row: Expr, column: Expr, target: Expr) -> s.Stmt:
-            return _in_background(matrix, node.row + row, node.column + column, build.address(buffer, target), part)
+            row = node.row + row
+            place = build.binary("add", matrix.pointer, row * matrix.row_stride + (node.column + column))
+            valid = _valid_bytes(matrix, row < matrix.rows, node.column, column, part, node.target.columns)
+            return s.Evaluate(intrinsic_call(f"cuda.copy_async_{part}", build.address(buffer, target), place, valid))
 
-        return _parts(node.target, part // nbytes, stage, threads, in_background)
+        return _parts(node.target, part // source.dtype.nbytes, stage, threads, in_background)
 
     def at_once(_: Expr, row: Expr, column: Expr, target: Expr) -> s.Stmt:
         return s.Store(buffer, (target,), _element(node, node.row + row, node.column + column))
 
     return _parts(node.target, 1, stage, threads, at_once)
+
+
+def _valid_bytes(source: GTensor, is_row: Expr, first: Expr, column: Expr, nbytes: int, columns: int) -> Expr:
+    """How many bytes lie inside a matrix, of the part at `column` of a box of `columns` columns from `first` on.
+
+    Where the matrix is known to end with a part, all or none do, which the hardware is told more cheaply.
+    """
+    item = source.dtype.nbytes
+    none, whole = build.const(0, dtypes.i32), build.const(nbytes, dtypes.i32)
+    extent, start = (n.value if isinstance(n, Const) else None for n in (source.columns, first))
+    if not isinstance(extent, int) or extent * item % nbytes:
+        inside = build.maximum(build.minimum((source.columns - (first + column)) * item, nbytes), 0)
+        return build.select(is_row, build.cast(inside, dtypes.i32), none)
+    if isinstance(start, int) and start + columns <= extent:
+        return build.select(is_row, whole, none)
+    return build.select(build.logical_and(is_row, first + column < source.columns), whole, none)
 
 
 def _gathering(node: Load, source: Gathered, buffer: Var, threads: Threads, index: Var | None) -> BoxCopy:
@@ -122,15 +196,6 @@ def _parts(
         body = s.If(part < total, body)
     body = build.seq([s.Declare(part, turn * threads.count + threads.thread), body])
     return s.For(turn, build.index(0), build.index(_turns(tile, elements, threads)), body, kind="unroll")
-
-
-def _in_background(source: GTensor, row: Expr, column: Expr, target: Expr, nbytes: int) -> s.Stmt:
-    """One copy of `nbytes`, of which only those inside the matrix are read."""
-    item = source.dtype.nbytes
-    inside = build.maximum(build.minimum((source.columns - column) * item, nbytes), 0)
-    valid = build.cast(build.select(row < source.rows, inside, build.index(0)), dtypes.i32)
-    place = build.binary("add", source.pointer, row * source.row_stride + column)
-    return s.Evaluate(intrinsic_call(f"cuda.copy_async_{nbytes}", target, place, valid))
 
 
 def _element(node: Load, row: Expr, column: Expr) -> Expr:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 
+from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Load, Var
+from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.types import VectorType
 from hidet.ir.visit import substitute
-from hidet.tile.lower.fragment import Fragment, Threads, place
+from hidet.tile.lower.fragment import ALL_LANES, Fragment, Threads, place
 from hidet.tile.lower.store import is_multiple
-from hidet.tile.statements import Fill, Map, Store
+from hidet.tile.statements import Fill, Map, Store, WhenAny
 from hidet.tile.tensors import RTile
 
 _NAMES = ("piece_row", "piece_column", "half", "pair")
@@ -49,6 +52,15 @@ def map_tile(node: Map, target: Fragment, inputs: Mapping[RTile, Fragment], thre
         return s.Store(target.buffer, at, substitute(node.formula, values))
 
     return each(target.extents, body)
+
+
+def any_element(node: WhenAny, tile: Fragment) -> Expr:
+    """Whether an element that some lane of the warp holds meets a condition."""
+    found: Expr = build.const(False, dtypes.boolean)
+    for at in itertools.product(*map(range, tile.extents)):
+        value = build.load(tile.buffer, *map(build.index, at))
+        found = build.binary("lor", found, substitute(node.condition, {node.element: value}))
+    return intrinsic_call("cuda.vote_any", build.const(ALL_LANES, dtypes.u32), found)
 
 
 def store_tile(node: Store, source: Fragment, threads: Threads) -> s.Stmt:

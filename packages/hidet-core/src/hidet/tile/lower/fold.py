@@ -6,16 +6,16 @@ import math
 
 from hidet import dtypes
 from hidet.dtypes import DType
+from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.types import BufferType
 from hidet.tile.lower.elementwise import each
-from hidet.tile.lower.fragment import Fragment, Threads, place
+from hidet.tile.lower.fragment import ALL_LANES, LANES, Fragment, Threads, place
 from hidet.tile.statements import Fold, Reduce
 
-_ALL_LANES = 0xFFFFFFFF
 # The lanes that hold other columns of a row differ in bits 0 and 1, those with other rows of a column in bits 2 to 4.
 _LANE_BITS = ((4, 8, 16), (1, 2))
 
@@ -30,11 +30,24 @@ def identity(op: Fold, dtype: DType) -> float:
 
 
 def reduce_tile(node: Reduce, target: Fragment, source: Fragment, threads: Threads) -> s.Stmt:
-    """Fold along an axis; afterwards every thread that holds a row (or column) holds its result."""
+    """Fold along an axis; afterwards every thread that holds a row (or column) holds its result.
+
+    A target with an element a lane along the axis takes partial results: each thread folds what it holds.
+    """
+    is_partial = _is_partial(node)
+    if is_partial and (node.target.rows, node.target.columns)[node.axis] != LANES[node.axis] * threads.warps[node.axis]:
+        raise ScheduleError(
+            f"{node.target.name} has {(node.target.rows, node.target.columns)[node.axis]} partial results along axis "
+            f"{node.axis}, expected {LANES[node.axis]} a warp"
+        )
     steps = [each(target.extents, lambda at: _within_warp(node, target, source, at))]
-    if threads.warps[node.axis] > 1:
+    if threads.warps[node.axis] > 1 and not is_partial:
         steps.append(_between_warps(node, target, threads))
     return build.seq(steps)
+
+
+def _is_partial(node: Reduce) -> bool:
+    return (node.target.rows, node.target.columns)[node.axis] > 1
 
 
 def _within_warp(node: Reduce, target: Fragment, source: Fragment, at: tuple[Expr, ...]) -> s.Stmt:
@@ -49,13 +62,14 @@ def _within_warp(node: Reduce, target: Fragment, source: Fragment, at: tuple[Exp
 
     start = build.const(identity(node.op, total.dtype), total.dtype)
     exchange = [
-        s.Assign(total, build.binary(node.op, total, _exchanged(total, bits))) for bits in _LANE_BITS[node.axis]
+        s.Assign(total, build.binary(node.op, total, _exchanged(total, bits)))
+        for bits in (() if _is_partial(node) else _LANE_BITS[node.axis])
     ]
     return build.seq([s.Declare(total, start), each(inner, add), *exchange, s.Store(target.buffer, at, total)])
 
 
 def _exchanged(value: Var, bits: int) -> Expr:
-    mask = build.const(_ALL_LANES, dtypes.u32)
+    mask = build.const(ALL_LANES, dtypes.u32)
     return intrinsic_call("cuda.shuffle_xor", mask, value, build.const(bits, dtypes.i32), 32)
 
 

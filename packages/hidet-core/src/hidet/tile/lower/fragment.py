@@ -15,8 +15,11 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.types import BufferType
 from hidet.tile.tensors import RTile
 
+ALL_LANES = 0xFFFFFFFF
 PIECE_ROWS = 16
 PIECE_COLUMNS = 8
+LANES = (8, 4)
+"""Lanes along the rows and along the columns of a piece."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +42,8 @@ class Threads:
 class Fragment:
     """The part of a register tile that a thread holds: an array of [pieces along rows, along columns, 2, 2].
 
-    An axis of extent 1 of the tile has one piece and one element.
+    An axis of extent 1 of the tile has one piece and one element, and so has one with an element for each lane that
+    stands along it: partial results.
     """
 
     tile: RTile
@@ -60,7 +64,7 @@ def fragment(tile: RTile, warps: tuple[int, int]) -> Fragment:
     for axis, (extent, count, piece) in enumerate(
         zip((tile.rows, tile.columns), warps, (PIECE_ROWS, PIECE_COLUMNS), strict=True)
     ):
-        if extent == 1:
+        if extent in (1, LANES[axis] * count):
             extents[axis], extents[2 + axis] = 1, 1
         elif extent % (count * piece):
             raise ScheduleError(
@@ -80,5 +84,6 @@ def place(
     """Row and column in the tile of an element that a thread holds."""
     part_rows, part_columns = tile.rows // threads.warps[0], tile.columns // threads.warps[1]
     row = threads.warp_row * part_rows + piece_row * PIECE_ROWS + half * 8 + threads.lane // 4
-    column = threads.warp_column * part_columns + piece_column * PIECE_COLUMNS + threads.lane % 4 * 2 + pair
+    in_piece = threads.lane % 4 * 2 + pair if part_columns != LANES[1] else threads.lane % 4
+    column = threads.warp_column * part_columns + piece_column * PIECE_COLUMNS + in_piece
     return row, column

@@ -15,7 +15,7 @@ from hidet.ir.types import BufferType
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.copy import BoxCopy, box_copy
-from hidet.tile.lower.elementwise import fill_tile, map_tile, store_tile
+from hidet.tile.lower.elementwise import any_element, fill_tile, map_tile, store_tile
 from hidet.tile.lower.fetch import fetch_tile
 from hidet.tile.lower.fold import reduce_tile
 from hidet.tile.lower.fragment import Fragment, Threads, fragment
@@ -65,7 +65,7 @@ def all_stmts(stmts: tuple[t.TileStmt, ...]) -> Iterator[t.TileStmt]:
         yield stmt
         if isinstance(stmt, t.Ring):
             yield from (*stmt.loads, *all_stmts(stmt.body))
-        elif isinstance(stmt, t.Loop):
+        elif isinstance(stmt, t.Loop | t.When | t.WhenAny):
             yield from all_stmts(stmt.body)
 
 
@@ -98,14 +98,22 @@ class TileLowering:
         return [*self.shared.values(), *(fragment.buffer for fragment in self.fragments.values())]
 
     def stmts(self, nodes: tuple[t.TileStmt, ...]) -> s.Stmt:
-        """Statements one after the other."""
-        return build.seq(getattr(self, _METHODS[type(node)])(node) for node in nodes)
+        """Statements one after the other. A load that a ring follows arrives with the ring's first ones."""
+        return build.seq(
+            self._start(node)
+            if isinstance(node, t.Load) and _comes_before_ring(nodes[number + 1 :])
+            else getattr(self, _METHODS[type(node)])(node)
+            for number, node in enumerate(nodes)
+        )
 
     def load(self, node: t.Load) -> s.Stmt:
-        """A load that is waited for at once; the first meeting lets all finish reading what was there."""
+        """A load that is waited for at once."""
+        return build.seq([self._start(node), _wait_all(), *self._visible(), _meet()])
+
+    def _start(self, node: t.Load) -> s.Stmt:
+        """Start a load; the meeting lets all finish reading what was there."""
         copy = box_copy(node, self.shared[node.target], self.threads)
-        start = copy.start({}, build.index(0))
-        return build.seq([*copy.before, _meet(), start, _wait_all(), *self._visible(), _meet()])
+        return build.seq([*copy.before, _meet(), copy.start({}, build.index(0))])
 
     def _visible(self) -> list[s.Stmt]:
         """Products of warp groups read shared memory past the threads' own path to it."""
@@ -135,12 +143,21 @@ class TileLowering:
             _commit(),
             body,
         ]
-        # The last meeting lets all finish reading before the tiles are filled anew.
-        return build.seq([*before, prologue, s.For(node.index, build.index(0), node.extent, build.seq(steps)), _meet()])
+        # At the end all have finished reading before tiles are filled anew, and loads before a ring of no iterations.
+        loop = s.For(node.index, build.index(0), node.extent, build.seq(steps))
+        return build.seq([*before, prologue, loop, _wait_all(), _meet()])
 
     def loop(self, node: t.Loop) -> s.Stmt:
         """A plain loop."""
         return s.For(node.index, build.index(0), node.extent, self.stmts(node.body))
+
+    def when(self, node: t.When) -> s.Stmt:
+        """A branch that the whole block takes or does not take."""
+        return s.If(node.condition, self.stmts(node.body))
+
+    def when_any(self, node: t.WhenAny) -> s.Stmt:
+        """A branch that a warp takes or does not take."""
+        return s.If(any_element(node, self.fragments[node.tile]), self.stmts(node.body))
 
     def mma(self, node: t.Mma) -> s.Stmt:
         """A product of what the tiles hold now."""
@@ -185,7 +202,15 @@ def _register_tiles(stmt: t.TileStmt) -> tuple[RTile, ...]:
         return (stmt.target, stmt.source)
     if isinstance(stmt, t.Store):
         return (stmt.source,)
+    if isinstance(stmt, t.WhenAny):
+        return (stmt.tile,)
     return (stmt.target,) if isinstance(stmt, t.Fill | t.Fetch) else ()
+
+
+def _comes_before_ring(following: tuple[t.TileStmt, ...]) -> bool:
+    """Whether the next statement that reads shared memory is a ring, which waits for all loads before its own."""
+    following = tuple(stmt for stmt in following if not isinstance(stmt, t.Fill | t.Load))
+    return bool(following) and isinstance(following[0], t.Ring)
 
 
 def _started(copies: Sequence[BoxCopy], node: t.Ring, index: Var) -> s.Stmt:
@@ -219,4 +244,6 @@ _METHODS: dict[type, str] = {
     t.Store: "store",
     t.Ring: "ring",
     t.Loop: "loop",
+    t.When: "when",
+    t.WhenAny: "when_any",
 }

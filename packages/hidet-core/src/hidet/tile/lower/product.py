@@ -6,7 +6,6 @@ matrix, which is how `mma.sync` takes operands whose k is the fast axis; transpo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hidet import dtypes
@@ -37,10 +36,23 @@ class Operand:
     buffer: Var
     stage: Expr
 
-    def address(self, row: Expr, column: Expr) -> Expr:
-        """Where an element lies."""
+    def lane(self, row: Expr, column: Expr) -> Lane:
+        """The row of a chunk that a lane names in the first piece of a product."""
         layout = self.tile.layout
-        return build.address(self.buffer, self.stage * layout.size + layout.offset(row, column))
+        return Lane(self, build.size_var("named"), self.stage * layout.size + layout.offset(row, column))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """A lane's place in a shared tile, in a variable with this `value`; other pieces are constant steps away."""
+
+    operand: Operand
+    named: Var
+    value: Expr
+
+    def address(self, row: Expr, column: Expr) -> Expr:
+        """Where the lane's element of the piece lies that begins at a row, a multiple of 8, and an even chunk."""
+        return build.address(self.operand.buffer, self.operand.tile.layout.shifted(self.named, row, column))
 
 
 def multiply(node: Mma, accumulator: Fragment, a: Operand | Fragment, b: Operand, threads: Threads) -> s.Stmt:
@@ -51,25 +63,46 @@ def multiply(node: Mma, accumulator: Fragment, a: Operand | Fragment, b: Operand
     if k % step:
         raise ScheduleError(f"a product has {k} elements along k, expected a multiple of {step} of {dtype}")
     rows, columns = accumulator.extents[0], accumulator.extents[1]
-    left, right = _words("words_a", rows), _words("words_b", -(-columns // 2))
-    at = build.size_var("at")
-    piece, other = build.size_var("piece"), build.size_var("other")
+    left = _words("words_a", rows)
+    at, piece = build.size_var("at"), build.size_var("piece")
+    declared: list[s.Stmt] = [s.Declare(left)]
     if isinstance(a, Fragment):
         load_a = _pack(a, left, piece, at, dtype, threads)
     else:
-        row, column = _place_a(node, threads, piece, at, step)
-        load_a = _load_matrix(left, piece, a.address(row, column), 4, node.a_is_transposed)
-    load_b = list(_load_b(node, b, right, columns, at, step, threads))
-    product = s.Evaluate(
-        intrinsic_call(
-            name,
-            build.address(accumulator.buffer, piece, other, 0, 0),
-            build.address(left, piece, 0),
-            build.address(right, other // 2, other % 2 * 2),
+        part = threads.warp_row * (node.accumulator.rows // threads.warps[0])
+        lane_a, shift = _named(a, _lane_a(node, threads, step), part, along_rows=not node.a_is_transposed)
+        declared.append(s.Declare(lane_a.named, lane_a.value))
+        place = (shift + piece * 16, at * step)
+        address = lane_a.address(*(place[::-1] if node.a_is_transposed else place))
+        load_a = _load_matrix(left, piece, address, 4, node.a_is_transposed)
+    part = threads.warp_column * (node.accumulator.columns // threads.warps[1])
+    lane_b, start = _named(b, _lane_b(node, threads, step), part, along_rows=node.b_is_transposed)
+    declared.append(s.Declare(lane_b.named, lane_b.value))
+
+    def multiplied(pair: Expr, count: int) -> s.Stmt:
+        """Products with `count` pieces of 8 columns, which are loaded at once."""
+        right, other = _words("words_b", 1), build.size_var("other")
+        place = (start + pair * 16, at * step)
+        address = lane_b.address(*(place if node.b_is_transposed else place[::-1]))
+        product = s.Evaluate(
+            intrinsic_call(
+                name,
+                build.address(accumulator.buffer, piece, pair * 2 + other, 0, 0),
+                build.address(left, piece, 0),
+                build.address(right, 0, other * 2),
+            )
         )
-    )
-    inner = [_unrolled(piece, rows, load_a), *load_b, _unrolled(piece, rows, _unrolled(other, columns, product))]
-    return build.seq([s.Declare(left), s.Declare(right), _unrolled(at, k // step, build.seq(inner))])
+        load = _load_matrix(right, build.index(0), address, 2 * count, not node.b_is_transposed)
+        return build.seq([s.Declare(right), load, _unrolled(piece, rows, _unrolled(other, count, product))])
+
+    pair = build.size_var("pair")
+    inner = [_unrolled(piece, rows, load_a)]
+    if columns > 1:
+        inner.append(_unrolled(pair, columns // 2, multiplied(pair, 2)))
+    if columns % 2:
+        # Only lanes 0 to 15 name rows; what the others would name may lie outside of the tile.
+        inner.append(multiplied(build.index(columns // 2), 1))
+    return build.seq([*declared, _unrolled(at, k // step, build.seq(inner))])
 
 
 def _instruction(node: Mma, step: int) -> str:
@@ -97,36 +130,31 @@ def _load_matrix(words: Var, piece: Expr, address: Expr, count: int, transposed:
     return s.Evaluate(intrinsic_call(name, build.address(words, piece, 0), address))
 
 
-def _place_a(node: Mma, threads: Threads, piece: Expr, at: Expr, step: int) -> tuple[Expr, Expr]:
+def _named(operand: Operand, lane: tuple[Expr, Expr], part: Expr, *, along_rows: bool) -> tuple[Lane, Expr]:
+    """What a lane names in its warp's part of an operand, and how far pieces are shifted by that part.
+
+    Rows are part of the place; columns are not, because they are swizzled.
+    """
+    row, column = lane
+    if along_rows:
+        return operand.lane(part + row, column), build.index(0)
+    return operand.lane(row, column), part
+
+
+def _lane_a(node: Mma, threads: Threads, step: int) -> tuple[Expr, Expr]:
     """What a lane names: rows 0 to 7 and 8 to 15 of the first 16 bytes along k, then of the next 16."""
-    lane, part = threads.lane, node.accumulator.rows // threads.warps[0]
-    first = threads.warp_row * part + piece * 16
+    lane = threads.lane
     if not node.a_is_transposed:
-        return first + lane % 16, at * step + lane // 16 * (step // 2)
-    return at * step + lane // 16 * 8 + lane % 8, first + lane // 8 % 2 * 8
+        return lane % 16, lane // 16 * (step // 2)
+    return lane // 16 * 8 + lane % 8, lane // 8 % 2 * 8
 
 
-def _place_b(node: Mma, threads: Threads, pair: Expr, at: Expr, step: int) -> tuple[Expr, Expr]:
+def _lane_b(node: Mma, threads: Threads, step: int) -> tuple[Expr, Expr]:
     """What a lane names: both halves of 32 bytes along k of 8 columns, then of the next 8."""
-    lane, part = threads.lane, node.accumulator.columns // threads.warps[1]
-    first = threads.warp_column * part + pair * 16
+    lane = threads.lane
     if node.b_is_transposed:
-        return first + lane // 16 * 8 + lane % 8, at * step + lane // 8 % 2 * (step // 2)
-    return at * step + lane // 8 % 2 * 8 + lane % 8, first + lane // 16 * 8
-
-
-def _load_b(node: Mma, b: Operand, words: Var, columns: int, at: Expr, step: int, threads: Threads) -> Iterator[s.Stmt]:
-    """Two pieces of 8 columns at a time, and the last one alone where their number is odd."""
-    if columns > 1:
-        pair = build.size_var("pair")
-        row, column = _place_b(node, threads, pair, at, step)
-        load = _load_matrix(words, pair, b.address(row, column), 4, not node.b_is_transposed)
-        yield _unrolled(pair, columns // 2, load)
-    if columns % 2:
-        last = build.index(columns // 2)
-        # Only lanes 0 to 15 name rows; what the others would name may lie outside of the tile.
-        row, column = _place_b(node, threads, last, at, step)
-        yield _load_matrix(words, last, b.address(row, column), 2, not node.b_is_transposed)
+        return lane // 16 * 8 + lane % 8, lane // 8 % 2 * (step // 2)
+    return lane // 8 % 2 * 8 + lane % 8, lane // 16 * 8
 
 
 def _pack(a: Fragment, words: Var, piece: Expr, at: Expr, dtype: DType, threads: Threads) -> s.Stmt:

@@ -2,23 +2,30 @@
 
 A block computes some rows of the result. It keeps its queries in shared memory, while keys and values come through a
 ring; scores, weights and the result stay in registers (Dao et al., "FlashAttention", 2022; Milakov and Gimelshein,
-"Online normalizer calculation for softmax", 2018).
+"Online normalizer calculation for softmax", 2018). Weights are powers of two, whose factor is folded into the one
+multiplication that takes the largest score away; only tiles at the edge of what rows see are compared with it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
+from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.tile.kernel import TileKernel
-from hidet.tile.statements import Load, TileStmt, fill, load, map, mma, reduce, ring, store
-from hidet.tile.tensors import GTensor, RTile, STile
+from hidet.tile.statements import Load, TileStmt, fill, load, map, mma, reduce, ring, store, when, when_any
+from hidet.tile.tensors import Computed, GTensor, RTile, STile
 
 _HIDDEN = -math.inf
+_PARTS = 4
+"""Partial sums of a row, one for each thread that holds some of its scores."""
+
+Score = Callable[[Expr, Expr, Expr], Expr]
+"""(scaled score, row, key) -> score, in f32: adds a mask, or hides a key by -inf. Rows and keys may lie outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,122 +43,169 @@ class AttentionTiles:
 class Heads:
     """The matrices of one head: queries [rows, depth], keys [length, depth], values [length, value_depth], result.
 
-    depth, value_depth: extents of tiles, at least those of the matrices; what lies beyond is zero.
+    depth, value_depth: extents of tiles, at least those of the matrices; what lies beyond is zero. logsumexp: a column
+    of f32, log(sum(e ** score)) of each row, or None.
     """
 
-    queries: GTensor
-    keys: GTensor
-    values: GTensor
+    queries: GTensor | Computed
+    keys: GTensor | Computed
+    values: GTensor | Computed
     result: GTensor
     depth: int
     value_depth: int
+    logsumexp: GTensor | None = None
 
 
 def attention_kernel(
     name: str,
     params: tuple[Var, ...],
     heads: Heads,
-    scale: Expr | float,
+    scale: float,
     tiles: AttentionTiles,
     *,
-    grid_vars: tuple[Var, ...] = (),
-    score: Callable[[Expr, Expr, Expr], Expr] | None = None,
+    grid_vars: tuple[Var, ...],
+    block: Expr,
+    index_values: Sequence[tuple[Var, Expr]] = (),
+    score: Score | None = None,
     is_causal: bool = False,
 ) -> TileKernel:
-    """result = softmax(score(scale * queries keys^T)) values; rows without any key are zero.
+    """result = softmax(scale * queries keys^T) values; rows without any key are zero.
 
-    grid_vars: further block indices, which the matrices' pointers may mention; the first one counts tiles of rows.
-    score(value, row, key) adds a mask or hides a key by -inf, in f32; it is asked for places inside the matrices alone.
-    is_causal: a row sees keys up to its own number.
+    grid_vars: the block's indices, which the matrices' pointers may mention. block: which tile of rows is computed.
+    index_values: what is computed once before: (variable, value). is_causal: a row sees keys up to its own number.
     """
-    block = build.size_var("block_row")
-    first = build.size_var("first_row")
+    first, edge, seen = (build.size_var(which) for which in ("first_row", "edge", "seen"))
     queries, keys, values = (
-        STile(which, heads.queries.dtype, rows, depth)
-        for which, rows, depth in (
-            ("tile_q", tiles.rows, heads.depth),
-            ("tile_k", tiles.keys, heads.depth),
-            ("tile_v", tiles.keys, heads.value_depth),
+        STile(which, source.dtype, rows, depth)
+        for which, source, rows, depth in (
+            ("tile_q", heads.queries, tiles.rows, heads.depth),
+            ("tile_k", heads.keys, tiles.keys, heads.depth),
+            ("tile_v", heads.values, tiles.keys, heads.value_depth),
         )
     )
     f32 = dtypes.f32
     scores, total = RTile("scores", f32, tiles.rows, tiles.keys), RTile("total", f32, tiles.rows, heads.value_depth)
-    most, weight, before, now = (RTile(which, f32, tiles.rows, 1) for which in ("most", "weight", "before", "now"))
+    weight, more = (RTile(which, f32, tiles.rows, _PARTS) for which in ("weight", "more"))
+    most, largest, shift, less, whole, inverse = (
+        RTile(which, f32, tiles.rows, 1) for which in ("most", "largest", "shift", "less", "whole", "inverse")
+    )
+    limit = RTile("limit", dtypes.i32, tiles.rows, 1)
     result = RTile("result", heads.result.dtype, tiles.rows, heads.value_depth)
+    # Without a mask scores stay as products, and the scale goes into the exponent, unless it turns the largest around.
+    is_raw = score is None and scale > 0
+    factor = scale * math.log2(math.e) if is_raw else 1.0
 
     def loads(step: Expr) -> list[Load]:
         return [load(keys, heads.keys, step * tiles.keys, 0), load(values, heads.values, step * tiles.keys, 0)]
 
-    def scored(step: Expr) -> Callable[[Expr, Expr, Expr], Expr]:
-        """The score of a place in the tile, as an exponent of two; -inf for keys that are not seen."""
+    def scored(product: Expr, row: Expr, key: Expr) -> Expr:
+        """The score as an exponent of two."""
+        scaled = product * scale
+        return (scaled if score is None else score(scaled, row, key)) * math.log2(math.e)
 
-        def value(product: Expr, row: Expr, column: Expr) -> Expr:
-            row, key = first + row, step * tiles.keys + column
-            seen = build.logical_and(key < heads.keys.rows, row < heads.queries.rows)
-            if is_causal:
-                seen = build.logical_and(seen, key <= row)
-            scaled = product * scale
-            wanted = scaled if score is None else score(scaled, row, key)
-            return build.select(seen, wanted * math.log2(math.e), _HIDDEN)
+    def hide(step: Expr) -> list[TileStmt]:
+        """Hide keys of a tile that are not there, or that a row does not see."""
+        at = step * tiles.keys
 
-        return value
+        def visible(row: Expr, column: Expr) -> Expr:
+            """How many keys of the tile a row sees. Bounded by what matters, the numbers fit into 32 bits."""
+            count = _bounded(heads.keys.rows - at, 0, tiles.keys)
+            if not is_causal:
+                return count
+            ahead = _bounded(first + 1 - at, -tiles.rows, tiles.keys)
+            return build.minimum(count, ahead + build.cast(row, dtypes.i32))
+
+        return [
+            map(limit, [], visible),
+            map(
+                scores,
+                [scores, limit],
+                lambda value, end, row, column: build.select(build.cast(column, dtypes.i32) < end, value, _HIDDEN),
+            ),
+        ]
 
     def body(step: Expr) -> list[TileStmt]:
+        at = step * tiles.keys
+        known = [] if is_raw else [map(scores, [scores], lambda s, row, key: scored(s, first + row, at + key))]
         return [
             fill(scores, 0),
             mma(scores, queries, keys, b_is_transposed=True),
-            map(scores, [scores], scored(step)),
-            reduce(now, scores, 1, "max"),
-            map(before, [most], lambda old, row, column: old),
-            map(most, [most, now], lambda old, new, row, column: build.maximum(old, new)),
-            map(scores, [scores, most], lambda value, top, row, column: _exp2(value - _shift(top))),
-            reduce(now, scores, 1, "add"),
+            *known,
+            when(edge < at + tiles.keys, hide(step)),
+            reduce(largest, scores, 1, "max"),
+            map(largest, [most, largest], lambda old, new, row, column: build.maximum(old, new)),
+            map(shift, [largest], lambda top, row, column: _shift(top, factor)),
             # What was summed before a larger score came counts for less.
-            map(before, [before, most], lambda old, new, row, column: _rescale(old, new)),
-            map(weight, [weight, before, now], lambda sum_, factor, more, row, column: sum_ * factor + more),
-            map(total, [total, before], lambda sum_, factor, row, column: sum_ * factor),
+            map(less, [most, shift], lambda old, new, row, column: _exp2(old * factor - new)),
+            map(most, [largest], lambda top, row, column: top),
+            when_any(
+                less,
+                lambda factor: build.binary("ne", factor, 1.0),
+                [
+                    map(total, [total, less], lambda sum_, factor, row, column: sum_ * factor),
+                    map(weight, [weight, less], lambda sum_, factor, row, column: sum_ * factor),
+                ],
+            ),
+            map(scores, [scores, shift], lambda value, top, row, column: _exp2(value * factor - top)),
+            reduce(more, scores, 1, "add"),
+            map(weight, [weight, more], lambda sum_, new, row, column: sum_ + new),
             mma(total, scores, values),
         ]
 
-    steps = (heads.keys.rows + (tiles.keys - 1)) // tiles.keys
-    if is_causal:
-        steps = build.minimum(steps, (first + (tiles.rows + tiles.keys - 1)) // tiles.keys)
+    def normalised(sum_: Expr, norm: Expr, factor: Expr, row: Expr, column: Expr) -> Expr:
+        """The result of a row; 0 where it has seen no key."""
+        value = build.select(build.equal(norm, 0.0), build.const(0, f32), sum_ * factor)
+        return build.cast(value, heads.result.dtype)
+
+    length = heads.keys.rows
+    last = build.minimum(length, first + tiles.rows) if is_causal else length
+    logsumexp: list[TileStmt] = []
+    if heads.logsumexp is not None:
+        logsumexp = [
+            map(largest, [shift, whole], lambda top, sum_, row, column: _logarithm(top, sum_)),
+            store(heads.logsumexp, largest, first, 0),
+        ]
     return TileKernel(
         name,
         params,
-        (block, *grid_vars),
+        grid_vars,
         (tiles.warps, 1),
         (
             load(queries, heads.queries, first, 0),
             fill(total, 0),
             fill(weight, 0),
             fill(most, _HIDDEN),
-            ring(steps, tiles.stages, loads, body),
-            map(
-                result,
-                [total, weight],
-                lambda sum_, norm, row, column: build.cast(_normalised(sum_, norm), heads.result.dtype),
-            ),
+            fill(shift, 0),
+            ring((seen + (tiles.keys - 1)) // tiles.keys, tiles.stages, loads, body),
+            reduce(whole, weight, 1, "add"),
+            map(inverse, [whole], lambda sum_, row, column: build.const(1, f32) / sum_),
+            map(result, [total, whole, inverse], normalised),
             store(heads.result, result, first, 0),
+            *logsumexp,
         ),
-        ((first, block * tiles.rows),),
+        (
+            *index_values,
+            (first, block * tiles.rows),
+            # Keys that some row sees, and those that every row sees.
+            (seen, last),
+            (edge, build.minimum(length, first + 1) if is_causal else length),
+        ),
     )
 
 
-def _normalised(total: Expr, weight: Expr) -> Expr:
-    """The result of a row; 0 where it has seen no key."""
-    return build.select(build.equal(weight, 0.0), build.const(0, dtypes.f32), total / weight)
+def _bounded(value: Expr, least: int, most: int) -> Expr:
+    return build.cast(build.maximum(build.minimum(value, most), least), dtypes.i32)
 
 
 def _exp2(value: Expr) -> Expr:
-    return build.unary("exp2", value)
+    return intrinsic_call("cuda.exp2_approx", value)
 
 
-def _shift(top: Expr) -> Expr:
-    """The largest score of a row, 0 for a row that has seen no key: its weights are then 0, not NaN."""
-    return build.select(build.equal(top, _HIDDEN), build.const(0, dtypes.f32), top)
+def _shift(top: Expr, factor: float) -> Expr:
+    """The exponent of the largest score; 0 for a row that has seen no key: its weights are then 0, not NaN."""
+    return build.select(build.equal(top, _HIDDEN), build.const(0, dtypes.f32), top * factor)
 
 
-def _rescale(old: Expr, new: Expr) -> Expr:
-    """2 ** (old - new); 0 where nothing had been seen."""
-    return build.select(build.equal(old, _HIDDEN), build.const(0, dtypes.f32), _exp2(old - new))
+def _logarithm(shift: Expr, weight: Expr) -> Expr:
+    """log(sum(e ** score)) of a row."""
+    return (shift + build.unary("log2", weight)) * math.log(2)
