@@ -9,11 +9,11 @@ from hidet.cpu.schedules.attention_decode import decode_kernel, is_decode
 from hidet.cpu.schedules.attention_flash import flash_kernel
 from hidet.cpu.schedules.attention_kernel import LARGEST_ROW
 from hidet.cpu.schedules.attention_pack import is_worth_packing, packing
-from hidet.cpu.schedules.attention_problem import AttentionProblem, attention_problem
 from hidet.cpu.schedules.attention_tile import tile_shape
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.errors import ScheduleError
 from hidet.ir.expr import Expr
+from hidet.schedule.attention_problem import AttentionProblem, attention_problem
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
 from hidet.target import Target

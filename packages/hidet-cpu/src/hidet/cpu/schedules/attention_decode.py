@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from hidet import dims, dtypes
 from hidet.cpu.math.steps import Steps, like
 from hidet.cpu.schedules.attention_kernel import AttentionKernel, array_extent
-from hidet.cpu.schedules.attention_problem import AttentionProblem
 from hidet.cpu.schedules.attention_rows import LOG2_E, Place, mask_score, number_parameter, place_tensor
 from hidet.cpu.schedules.attention_softmax import exp2_of_nonpositive, larger, number_format
 from hidet.cpu.schedules.attention_tile import local_array
@@ -24,6 +23,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Assign, Declare, For, Stmt, Store
 from hidet.ir.types import VectorType
+from hidet.schedule.attention_problem import AttentionProblem
 from hidet.schedule.lowering import KernelScope
 
 MOST_ROWS = 4

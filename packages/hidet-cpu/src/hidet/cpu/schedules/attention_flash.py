@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 from hidet import dims
 from hidet.cpu.schedules.attention_kernel import AttentionKernel, array_extent
-from hidet.cpu.schedules.attention_problem import AttentionProblem, Placement
 from hidet.cpu.schedules.attention_rows import (
     LOG2_E,
     Block,
@@ -41,6 +40,7 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import COMPACT, Function
 from hidet.ir.stmt import Declare, For, Stmt, Store
+from hidet.schedule.attention_problem import AttentionProblem, Placement
 from hidet.schedule.lowering import KernelScope
 
 # Multiply-adds of one core in a nanosecond, for the estimate of a work item's cost.

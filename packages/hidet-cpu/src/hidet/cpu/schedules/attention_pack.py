@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hidet import dims
-from hidet.cpu.schedules.attention_problem import AttentionProblem, Placement
 from hidet.cpu.schedules.attention_rows import place_tensor
 from hidet.cpu.schedules.gemm_program import parameter
 from hidet.dims import Dim
@@ -18,6 +17,7 @@ from hidet.ir import build
 from hidet.ir.expr import Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Declare, For, Store
+from hidet.schedule.attention_problem import AttentionProblem, Placement
 from hidet.schedule.lowering import KernelScope
 
 _KEYS_OF_ITEM = 64

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.cpu.math.steps import Steps, like
-from hidet.cpu.schedules.attention_problem import Placement
 from hidet.cpu.schedules.attention_softmax import SoftmaxState
 from hidet.cpu.schedules.attention_tile import TileShape, local_array
 from hidet.cpu.schedules.gemm_program import parameter
@@ -18,6 +17,7 @@ from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.ir.stmt import Declare, For, If, Stmt, Store
+from hidet.schedule.attention_problem import Placement
 from hidet.schedule.lowering import KernelScope
 
 LOG2_E = 1 / math.log(2)

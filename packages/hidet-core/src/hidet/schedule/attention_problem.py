@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hidet.compute.definition import Compute
 from hidet.dims import Dim, prove_equal
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
 from hidet.graph.types import TensorType
-from hidet.ops.attention import heads_per_group
-from hidet.ops.rules import arithmetic_dtype
 from hidet.schedule.task import Task, TaskTensor
 
 
@@ -90,7 +89,7 @@ def attention_problem(task: Task) -> AttentionProblem:
         raise ScheduleError(f"rows of k and v have the extents {depth} and {width}, expected constants")
     grouped = attrs["enable_gqa"]
     heads = out.type.shape[:-2]
-    group = heads_per_group(q.type.shape[-3], k.type.shape[-3]) if grouped else 1
+    group = q.type.shape[-3] // k.type.shape[-3] if grouped else 1
     leading = (*heads[:-1], k.type.shape[-3]) if grouped else heads
 
     def place(tensor: TaskTensor, has_query_heads: bool, trailing: int = 2) -> Placement:
@@ -105,7 +104,7 @@ def attention_problem(task: Task) -> AttentionProblem:
         width=width,
         scale=1 / math.sqrt(max(depth, 1)) if attrs["scale"] is None else float(attrs["scale"]),
         is_causal=attrs["is_causal"],
-        compute=arithmetic_dtype(q.type.dtype),
+        compute=_scores_dtype(task),
         q=place(q, True),
         k=_placement(k, leading, 1, 2),
         v=_placement(v, leading, 1, 2),
@@ -113,6 +112,13 @@ def attention_problem(task: Task) -> AttentionProblem:
         out=place(out, True),
         logsumexp=None if logsumexp is None else place(logsumexp, True, 1),
     )
+
+
+def _scores_dtype(task: Task) -> DType:
+    """The type of the scores, the first stage of the definition."""
+    stage = task.definition.stages[0]
+    assert isinstance(stage, Compute)
+    return stage.result.dtype
 
 
 def _placement(tensor: TaskTensor, heads: tuple[Dim, ...], group: Dim, trailing: int) -> Placement:
