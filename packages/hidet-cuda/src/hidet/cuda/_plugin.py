@@ -76,6 +76,13 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="convolutions whose filters see few channels, 16 bytes a thread and access",
         ),
         ScheduleSpec(
+            name="cuda.attention",
+            ops=("attention", "attention_with_logsumexp"),
+            targets=("cuda",),
+            load="hidet.cuda.schedules.attention:AttentionRule",
+            doc="attention with a running softmax, of 16-bit floats on tensor cores",
+        ),
+        ScheduleSpec(
             name="cuda.elementwise",
             ops=("elementwise",),
             targets=("cuda",),

@@ -11,6 +11,15 @@ _NAME = re.compile(r"sm_(\d+)([af]?)")
 OLDEST = 80
 """Compute capability 8.0, times ten: the first with asynchronous copies, bf16 and tf32."""
 
+# Shared memory of a multiprocessor less what the system keeps of it, in KiB, by capability times ten: CUDA C++
+# Programming Guide, "Technical Specifications per Compute Capability".
+_SHARED_KIB = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+
+
+def shared_memory(capability: int) -> int:
+    """Bytes of shared memory that a block can ask for; the least of all for architectures that are not known."""
+    return 1024 * _SHARED_KIB.get(capability, min(_SHARED_KIB.values()))
+
 
 def architecture_name(major: int, minor: int) -> str:
     """The exact architecture of a device: code with features of its own from 9.0 on ("sm_90a")."""

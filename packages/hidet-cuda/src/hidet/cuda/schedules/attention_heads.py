@@ -1,0 +1,178 @@
+"""Where the matrices of one head lie, as a kernel of attention sees them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hidet import dims, dtypes
+from hidet.dims import Dim
+from hidet.dtypes import DType
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.schedule.attention_problem import AttentionProblem, Placement
+from hidet.schedule.lowering import KernelScope
+from hidet.tile.templates.attention import Score
+from hidet.tile.tensors import Computed, GTensor, computed
+
+_ALL_LANES = 0xFFFFFFFF
+COPY_BYTES = 16
+"""What addresses are multiples of in kernels that copy in the background."""
+
+
+class HeadScope:
+    """Parameters of a kernel that computes attention for one head a block, and the matrices of that head.
+
+    names: of the tensors that it reads and writes ("q", "k", "v", "mask", "out", "logsumexp"). stacked: the rows of all
+    heads of a group are one matrix, the heads one after the other, so that they share loads of keys and values.
+    leading, group: the block's indices of the problem's leading axes, and of the head in its group. rows, length: rows
+    of queries and of keys.
+    """
+
+    def __init__(self, problem: AttentionProblem, names: Sequence[str], *, stacked: bool) -> None:
+        self.problem = problem
+        self.stacked = stacked
+        self.scope = KernelScope()
+        self.pointers = {
+            name: self.scope.pointer(name, place.tensor.type.dtype)
+            for name, place in problem.tensors().items()
+            if name in names
+        }
+        self._sizes: dict[tuple[str, str], Expr] = {}
+        self.leading: list[Expr] = [self._index(f"outer{n}", extent) for n, extent in enumerate(problem.leading)]
+        self.group: Expr = build.index(0) if stacked else self._index("head", problem.group)
+        self._queries = self.scope.size(problem.queries, "queries")
+        self.rows = self._queries * self.scope.size(problem.group, "group") if stacked else self._queries
+        self.length = self.scope.size(problem.keys, "keys")
+
+    @staticmethod
+    def _index(name: str, extent: Dim) -> Expr:
+        return build.index(0) if extent == 1 else build.size_var(name)
+
+    def axes(self) -> list[tuple[Expr, Expr]]:
+        """The block's indices with their extents in the kernel, outermost first."""
+        indices = self.leading if self.stacked else [*self.leading, self.group]
+        extents = head_extents(self.problem, stacked=self.stacked)
+        return [(index, self.scope.size(extent, "heads")) for index, extent in zip(indices, extents, strict=True)]
+
+    def base(self, place: Placement, name: str) -> Expr:
+        """The address of the head's first element."""
+        pointer: Expr = self.pointers[name]
+        steps = [(index, stride) for index, stride in zip(self.leading, place.leading, strict=True) if stride != 0]
+        if place.group != 0:
+            steps.append((self.group, place.group))
+        offset = build.flatten([i for i, _ in steps], [self._stride(name, n, d) for n, (_, d) in enumerate(steps)])
+        return build.binary("add", pointer, offset) if steps else pointer
+
+    def matrix(self, name: str, columns: int) -> GTensor | Computed:
+        """The head's matrix: as it lies, where rows are regular and elements neighbours."""
+        place = self.problem.tensors()[name]
+        rows = self.length if name in ("k", "v") else self.rows
+        base, step = self.base(place, name), row_step(self.problem, place, stacked=self.stacked)
+        if step is not None and (place.inner == 1 or columns == 1):
+            return GTensor(base, rows, build.index(columns), self._stride(name, "row", step), alignment(place))
+        return computed(
+            place.dtype,
+            rows,
+            build.index(columns),
+            lambda row, column: build.load(base, self.row_offset(place, name, row) + column * self.inner(place, name)),
+        )
+
+    def dense(self, name: str, columns: int) -> GTensor:
+        """The head's matrix, which is known to have regular rows of neighbours."""
+        found = self.matrix(name, columns)
+        assert isinstance(found, GTensor)
+        return found
+
+    def row_offset(self, place: Placement, name: str, row: Expr) -> Expr:
+        """Elements from the head's first one to a row."""
+        step = row_step(self.problem, place, stacked=self.stacked)
+        if step is not None:
+            return row * self._stride(name, "row", step)
+        head = build.cast(build.cast(row, dtypes.u32) // build.cast(self._queries, dtypes.u32), dtypes.i64)
+        query = row - head * self._queries
+        return head * self._stride(name, "group", place.group) + query * self._stride(name, "row", place.row)
+
+    def score(self, wide: DType, first_key: Expr) -> Score | None:
+        """What the mask makes of a score, in type `wide`; None without one. Keys are counted from `first_key`."""
+        place = self.problem.mask
+        if place is None:
+            return None
+        base = self.base(place, "mask")
+
+        def value(total: Expr, row: Expr, key: Expr) -> Expr:
+            # What lies outside is not used; it must not be read for.
+            row = build.minimum(row, self.rows - 1)
+            key = build.minimum(first_key + key, self.length - 1)
+            offset = self.row_offset(place, "mask", row) + key * self.inner(place, "mask")
+            entry = build.load(base, offset)
+            if place.dtype.is_bool:
+                return build.select(entry, total, build.const(-math.inf, wide))
+            return total + build.cast(entry, wide)
+
+        return value
+
+    def inner(self, place: Placement, name: str) -> Expr:
+        """Elements from one of a row to the next."""
+        return self._stride(name, "inner", place.inner)
+
+    def _stride(self, name: str, axis: object, stride: Dim) -> Expr:
+        """A stride as a parameter, the same one at every use."""
+        key = (name, str(axis))
+        if key not in self._sizes:
+            self._sizes[key] = self.scope.size(stride, f"{name}_stride")
+        return self._sizes[key]
+
+
+def head_extents(problem: AttentionProblem, *, stacked: bool) -> tuple[Dim, ...]:
+    """How many heads are computed, axis by axis."""
+    return problem.leading if stacked else (*problem.leading, problem.group)
+
+
+def row_count(problem: AttentionProblem, *, stacked: bool) -> Dim:
+    """Rows of a head, or of all heads of a group."""
+    return problem.rows if stacked else problem.queries
+
+
+def row_step(problem: AttentionProblem, place: Placement, *, stacked: bool) -> Dim | None:
+    """The stride between rows of a head, or of a group's heads one after the other; None where it is not regular."""
+    has_query_heads = place is not problem.k and place is not problem.v
+    if not stacked or not has_query_heads or problem.group == 1:
+        return place.row
+    if problem.queries == 1:
+        return place.group
+    return place.row if dims.prove_equal(place.group, place.row * problem.queries) is True else None
+
+
+def alignment(place: Placement) -> int:
+    """Bytes that rows are known to start at multiples of, up to COPY_BYTES, if the tensor does."""
+    nbytes = place.dtype.nbytes
+    strides = [stride for stride in (*place.leading, place.group, place.row) if stride != 0]
+    return math.gcd(COPY_BYTES, *[dims.divisibility(stride) * nbytes for stride in strides])
+
+
+def numbered(number: Expr, axes: Sequence[tuple[Expr, Expr]]) -> list[tuple[Var, Expr]]:
+    """Each index from the number of the block, the last one fastest: variables and their values, in order.
+
+    A grid has less than 2^31 blocks, so that 32-bit divisions do. What they give is the same for all threads; taking it
+    from one lane says so to the assembler, which then keeps it, and all that follows from it, in uniform registers.
+    """
+    values: list[tuple[Var, Expr]] = []
+    rest = build.cast(number, dtypes.i32)
+    wanted = [(index, extent) for index, extent in axes if isinstance(index, Var)]
+    for index, extent in reversed(wanted[1:]):
+        count = build.cast(extent, dtypes.i32)
+        above = Var("above", dtypes.i32)
+        quotient = build.cast(rest, dtypes.u32) // build.cast(count, dtypes.u32)
+        values.append((above, intrinsic_call("cuda.shuffle", _ALL_LANES, build.cast(quotient, dtypes.i32), 0, 32)))
+        values.append((index, _natural(rest - above * count)))
+        rest = above
+    if wanted:
+        values.append((wanted[0][0], _natural(rest)))
+    return values
+
+
+def _natural(value: Expr) -> Expr:
+    """An i32 that is not below zero as i64: the upper half is zero, not the sign, and takes no register."""
+    return build.cast(build.cast(value, dtypes.u32), dtypes.i64)

@@ -1,0 +1,125 @@
+"""How attention on tensor cores is cut into blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hidet import dims, dtypes
+from hidet.cuda.schedules.attention_heads import alignment, head_extents, row_count
+from hidet.dims import Dim
+from hidet.schedule.attention_problem import AttentionProblem
+from hidet.tile.templates.attention import AttentionTiles
+
+_MATRIX_UNITS = (dtypes.f16, dtypes.bf16)
+_LEAST_COPY = 4
+_DEPTH_STEP = 16
+"""Elements along k of an instruction of the matrix units."""
+_MULTIPROCESSORS = 132
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Tiles, and how many blocks of them a multiprocessor needs before smaller ones do better."""
+
+    tiles: AttentionTiles
+    blocks: float
+
+
+# By the longest row of keys or values: tiles by falling number of rows. A warp with 32 rows reads keys and values from
+# shared memory half as often as two with 16; the keys of a step are as many as leave its results in registers.
+_CHOICES = {
+    64: (
+        _Choice(AttentionTiles(128, 64, 2, 4), 1.5),
+        _Choice(AttentionTiles(64, 64, 2, 4), 3),
+        _Choice(AttentionTiles(32, 64, 2, 2), 0),
+    ),
+    128: (
+        _Choice(AttentionTiles(128, 48, 2, 4), 1.5),
+        _Choice(AttentionTiles(64, 64, 2, 4), 3),
+        _Choice(AttentionTiles(32, 64, 2, 2), 0),
+    ),
+    256: (_Choice(AttentionTiles(64, 64, 2, 4), 1), _Choice(AttentionTiles(32, 32, 2, 2), 0)),
+}
+_FEW_ROWS = AttentionTiles(16, 32, 3, 1)
+_PARTS_PER_MULTIPROCESSOR = 3
+"""Blocks of one warp that share a multiprocessor when keys are split."""
+_LEAST_PART = 128
+"""Keys below which a part costs more to merge than it saves."""
+_BLOCKS_PER_WAVE = 2 * _MULTIPROCESSORS
+_MANY_WAVES = 8
+"""From which on it hardly counts how evenly the last one ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How attention on tensor cores is cut into blocks.
+
+    chunk: keys of a part where they are split over blocks; None where a block sees all keys. stacked: heads of a group
+    are rows of one matrix. by_head: blocks are numbered through the heads first, the longest rows before shorter ones,
+    so that a causal problem of few waves ends evenly; else through the rows of a head, which share its keys in cache.
+    """
+
+    tiles: AttentionTiles
+    chunk: int | None
+    stacked: bool
+    by_head: bool
+
+
+def suits_tensor_cores(problem: AttentionProblem) -> bool:
+    """Whether the types are those of matrix units, and rows can be copied in the background."""
+    places = ((problem.q, problem.depth), (problem.k, problem.depth), (problem.v, problem.width))
+    return (
+        problem.q.dtype in _MATRIX_UNITS
+        and (problem.out.inner == 1 or problem.width == 1)
+        and all((place.inner == 1 or n == 1) and alignment(place) >= _LEAST_COPY for place, n in places)
+    )
+
+
+def choose_plan(problem: AttentionProblem, shared_limit: int) -> Plan:
+    """The largest tile that gives every multiprocessor a block; parts of the keys where no tile does.
+
+    shared_limit: bytes of shared memory that a block may have.
+    """
+    stacked = not problem.is_causal and _likely(problem.group) > 1 and _likely(problem.rows) <= _FEW_ROWS.rows
+    rows = _likely(row_count(problem, stacked=stacked))
+    heads = _likely(dims.product(head_extents(problem, stacked=stacked)))
+    tiles = _fitting(_tiles_for(rows, heads, problem), problem, shared_limit)
+    blocks = max(heads * -(-rows // tiles.rows), 1)
+    keys = _likely(problem.keys)
+    parts = min(_MULTIPROCESSORS * _PARTS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_PART)
+    chunk = None
+    if not problem.is_causal and blocks < _MULTIPROCESSORS and parts > 1:
+        chunk = -(-keys // (parts * tiles.keys)) * tiles.keys
+    return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _BLOCKS_PER_WAVE)
+
+
+def _tiles_for(rows: int, heads: int, problem: AttentionProblem) -> AttentionTiles:
+    if rows <= _FEW_ROWS.rows:
+        return _FEW_ROWS
+    longest = max(problem.depth, problem.width)
+    choices = next(choices for depth, choices in _CHOICES.items() if longest <= depth)
+    for choice in choices:
+        tiles = choice.tiles
+        if heads * -(-rows // tiles.rows) >= choice.blocks * _MULTIPROCESSORS and rows > tiles.rows // 2:
+            return tiles
+    return choices[-1].tiles
+
+
+def _fitting(tiles: AttentionTiles, problem: AttentionProblem, limit: int) -> AttentionTiles:
+    """The tile, with fewer keys a step while it does not fit into shared memory."""
+    depth, width = padded(problem.depth), padded(problem.width)
+    nbytes = problem.q.dtype.nbytes
+    # Rows whose length is no power of two are padded by 16 bytes.
+    query, key = nbytes * (depth + 8), nbytes * (depth + width + 16)
+    while tiles.rows * query + tiles.stages * tiles.keys * key > limit and tiles.keys > _DEPTH_STEP:
+        tiles = replace(tiles, keys=tiles.keys // 2)
+    return tiles
+
+
+def padded(extent: int) -> int:
+    """The extent of a tile for rows of a matrix."""
+    return -(-extent // _DEPTH_STEP) * _DEPTH_STEP
+
+
+def _likely(dim: Dim) -> int:
+    return dim if isinstance(dim, int) else dims.hint_value(dim) or 1

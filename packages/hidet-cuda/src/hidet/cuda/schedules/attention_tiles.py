@@ -1,0 +1,74 @@
+"""The kernels of attention on tensor cores, from the tile program of core."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hidet import dims, dtypes
+from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
+from hidet.cuda.schedules.attention_merge import merge_launch, partial_matrices, partial_results
+from hidet.cuda.schedules.attention_plan import Plan, padded
+from hidet.cuda.schedules.program import ProgramBuilder
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.stmt import Stmt
+from hidet.schedule.attention_problem import AttentionProblem
+from hidet.tile.lower.kernel import lower_kernel
+from hidet.tile.templates.attention import Heads, attention_kernel
+
+_READ = ("q", "k", "v", "mask")
+
+
+def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan) -> Stmt:
+    """The kernel of tiles, and behind it the one that merges parts where keys are split."""
+    stacked, tiles = plan.stacked, plan.tiles
+    partial = None if plan.chunk is None else partial_results(builder, problem, plan.chunk, stacked=stacked)
+    heads = HeadScope(problem, _READ if partial else (*_READ, "out", "logsumexp"), stacked=stacked)
+    pointers = [
+        builder.pointers[place.tensor.operand] for name, place in problem.tensors().items() if name in heads.pointers
+    ]
+    scope = heads.scope
+    number, row_block, row_blocks = (build.size_var(name) for name in ("number", "row_block", "row_blocks"))
+    k, v = heads.dense("k", problem.depth), heads.dense("v", problem.width)
+    axes = heads.axes()
+    rows_axis = (row_block, row_blocks)
+    values: list[tuple[Var, Expr]] = [(row_blocks, (heads.rows + (tiles.rows - 1)) // tiles.rows)]
+    first_key: Expr = build.index(0)
+    count = dims.product(head_extents(problem, stacked=stacked)) * dims.ceildiv(
+        row_count(problem, stacked=stacked), tiles.rows
+    )
+    if partial is None:
+        values += numbered(number, [rows_axis, *axes] if plan.by_head else [*axes, rows_axis])
+        result = heads.dense("out", problem.width)
+        logsumexp = None if problem.logsumexp is None else heads.dense("logsumexp", 1)
+    else:
+        part, first, length = (build.size_var(name) for name in ("part", "first_key", "part_length"))
+        parts, chunk = scope.size(partial.parts, "parts"), scope.size(plan.chunk or 0, "chunk")
+        values += numbered(number, [*axes, (part, parts), rows_axis])
+        values += [(first, part * chunk), (length, build.minimum(chunk, heads.length - first))]
+        k, v = (
+            replace(matrix, pointer=build.binary("add", matrix.pointer, first * matrix.row_stride), rows=length)
+            for matrix in (k, v)
+        )
+        first_key = first
+        result, logsumexp = partial_matrices(heads, parts, part)
+        pointers += [partial.totals, partial.logarithms]
+        count = count * partial.parts
+    kernel = attention_kernel(
+        builder.name(),
+        (),
+        Heads(heads.matrix("q", problem.depth), k, v, result, padded(problem.depth), padded(problem.width), logsumexp),
+        problem.scale,
+        tiles,
+        grid_vars=(number,),
+        # Rows that see the most keys come first.
+        block=row_blocks - 1 - row_block if problem.is_causal else row_block,
+        index_values=values,
+        score=heads.score(dtypes.f32, first_key),
+        is_causal=problem.is_causal,
+    )
+    function = replace(lower_kernel(kernel), params=scope.params)
+    launch = builder.launch(function, pointers, scope.arguments, (builder.size(count),), kernel.threads)
+    if partial is None:
+        return launch
+    return build.seq([launch, merge_launch(builder, problem, partial, stacked=stacked)])

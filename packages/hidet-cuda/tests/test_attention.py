@@ -1,0 +1,214 @@
+"""Attention: kernels of tiles, of single threads and of parts, run by the simulator and compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from hidet.cuda.arch import shared_memory
+from hidet.cuda.schedules.attention_plan import choose_plan
+from hidet.cuda.testing.tasks import Array, compiled_kernels, scheduled_task, simulate
+from hidet.schedule.attention_problem import attention_problem
+
+TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "bool": np.bool_}
+TOLERANCE = {"f16": 2e-3, "bf16": 2e-2, "f32": 1e-5, "f64": 1e-12}
+
+
+def spelled(dtype: str, shape: tuple[Any, ...], strides: tuple[Any, ...] | None = None) -> str:
+    text = f"{dtype}[{', '.join(map(str, shape))}]"
+    return text if strides is None else f"{text}{{{', '.join(map(str, strides))}}}"
+
+
+def graph(
+    dtype: str, q: Any, k: Any, width: int | None = None, mask: tuple[str, Any] | None = None, **more: Any
+) -> str:
+    """A graph of one attention; q and k are shapes, in which names are symbols with hints. `is_transposed`: heads of a
+    position are neighbours. with_logsumexp: of both results."""
+    v, out = (*k[:-1], width or k[-1]), (*q[:-1], width or k[-1])
+
+    def laid(shape: Any) -> str:
+        if not more.get("is_transposed"):
+            return spelled(dtype, shape)
+        _, h, s, d = shape
+        return spelled(dtype, shape, (h * s * d, d, h * d, 1))
+
+    results = [f"%0: {laid(out)}"]
+    if more.get("with_logsumexp"):
+        results.append(f"%1: {spelled('f64' if dtype == 'f64' else 'f32', out[:-1])}")
+    masked = "" if mask is None else f", %m: {spelled(*mask)}"
+    name = "attention_with_logsumexp" if more.get("with_logsumexp") else "attention"
+    attributes = f"scale={more.get('scale')}, is_causal={more.get('is_causal', False)}"
+    symbols = "".join(f"symbol {name}: 1..4096 hint {hint}\n" for name, hint in more.get("hints", {}).items())
+    return (
+        f"{symbols}graph g(%q: {laid(q)}, %k: {laid(k)}, %v: {laid(v)}{masked}):\n"
+        f"  {', '.join(results)} = {name}(%q, %k, %v{', %m' if mask else ''}, {attributes}, "
+        f"enable_gqa={more.get('enable_gqa', False)})\n  return %0{', %1' if more.get('with_logsumexp') else ''}\n"
+    )
+
+
+def attention(q: Array, k: Array, v: Array, mask: Array | None, scale: float | None, is_causal: bool) -> list[Array]:
+    """The result and the log of the sum of e ** score, in f64. Rows that see no key are zero, and -inf."""
+    q, k, v = (array.astype(np.float64) for array in (q, k, v))
+    if q.ndim > 2 and q.shape[-3] != k.shape[-3]:
+        k, v = (np.repeat(array, q.shape[-3] // k.shape[-3], axis=-3) for array in (k, v))
+    scores = q @ np.swapaxes(k, -1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == np.bool_ else scores + mask.astype(np.float64)
+    if is_causal:
+        rows, keys = np.mgrid[: q.shape[-2], : k.shape[-2]]
+        scores = np.where(keys <= rows, scores, -np.inf)
+    top = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isinf(top), 0, top))
+    total = weights.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        logarithm = np.where(np.isinf(top), 0, top) + np.log(total)
+    return [weights / np.where(total == 0, 1, total) @ v, logarithm[..., 0]]
+
+
+def is_right(text: str, dtype: str, shapes: dict[str, Any], *, sizes: Any = None, offset: int = 0, **more: Any) -> None:
+    """The program of a graph with inputs of these shapes gives what attention is."""
+    rng = np.random.default_rng(0)
+    kinds = {name: more["mask"][0] if name == "m" else dtype for name in shapes}
+    inputs = {
+        name: (rng.random(shape) < 0.6)
+        if kinds[name] == "bool"
+        else rng.standard_normal(shape).astype(TYPES[kinds[name]])
+        for name, shape in shapes.items()
+    }
+    step = scheduled_task(text)
+    assert step.rule_name == "cuda.attention"
+    found = simulate(step, inputs, sizes, offset)
+    right = attention(*(inputs.get(name) for name in "qkvm"), more.get("scale"), more.get("is_causal", False))  # type: ignore[arg-type]
+    for result, expected in zip(found, right, strict=False):
+        np.testing.assert_allclose(result, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+def case(dtype: str, q: Any, k: Any, width: int | None = None, **more: Any) -> tuple[str, str, dict[str, Any], Any]:
+    shapes = {"q": q, "k": k, "v": (*k[:-1], width or k[-1])}
+    if "mask" in more:
+        shapes["m"] = more["mask"][1]
+    return graph(dtype, q, k, width, **more), dtype, shapes, more
+
+
+CASES = {
+    "causal, with logarithms": case("f16", (1, 2, 40, 24), (1, 2, 70, 24), 40, is_causal=True, with_logsumexp=True),
+    "a mask of bools for all rows": case("bf16", (2, 2, 20, 16), (2, 2, 70, 16), mask=("bool", (2, 1, 1, 70))),
+    "a mask that is added": case("f16", (2, 2, 20, 16), (2, 2, 70, 16), mask=("f32", (1, 2, 20, 70))),
+    "one row of grouped heads, keys in parts": case(
+        "f16", (1, 4, 1, 32), (1, 2, 300, 32), enable_gqa=True, with_logsumexp=True
+    ),
+    "rows of grouped heads, a mask, keys in parts": case(
+        "f16", (1, 4, 3, 32), (1, 2, 300, 32), enable_gqa=True, mask=("f16", (1, 1, 3, 300))
+    ),
+    "heads of a position are neighbours": case("f16", (1, 2, 40, 16), (1, 2, 40, 16), is_transposed=True),
+    "a scale below zero": case("f16", (20, 16), (40, 16), scale=-0.5),
+    "grouped heads, causal": case("bf16", (1, 4, 20, 16), (1, 2, 20, 16), enable_gqa=True, is_causal=True),
+    "f32, causal": case("f32", (1, 2, 70, 20), (1, 2, 80, 20), 33, is_causal=True, with_logsumexp=True),
+    "f64, grouped heads, a mask": case(
+        "f64", (1, 4, 5, 8), (1, 2, 70, 8), enable_gqa=True, mask=("bool", (5, 70)), with_logsumexp=True
+    ),
+    "rows that cannot be copied in parts": case("f16", (5, 7), (9, 7), 3, with_logsumexp=True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attention_is_right(name: str) -> None:
+    text, dtype, shapes, more = CASES[name]
+    is_right(text, dtype, shapes, **more)
+
+
+def test_tensors_may_start_anywhere() -> None:
+    text, dtype, shapes, more = CASES["causal, with logarithms"]
+    is_right(text, dtype, shapes, offset=1, **more)
+
+
+def test_a_row_without_keys_is_zero() -> None:
+    text = graph("f16", (20, 16), (300, 16), mask=("bool", (20, 300)), with_logsumexp=True)
+    rng = np.random.default_rng(1)
+    inputs = {
+        name: rng.standard_normal((rows, 16)).astype(np.float16)
+        for name, rows in zip("qkv", (20, 300, 300), strict=True)
+    }
+    seen = rng.random((20, 300)) < 0.5
+    seen[3] = False
+    result, logarithms = simulate(scheduled_task(text), {**inputs, "m": seen})
+    assert (result[3] == 0).all()
+    assert logarithms[3] == -np.inf
+    assert np.isfinite(np.delete(logarithms, 3)).all()
+
+
+@pytest.mark.parametrize("length", [1, 77])
+def test_lengths_may_be_symbols(length: int) -> None:
+    text = graph("f16", (1, 2, "s", 16), (1, 2, "t", 16), is_causal=True, hints={"s": 64, "t": 64})
+    shapes = {"q": (1, 2, 30, 16), "k": (1, 2, length, 16), "v": (1, 2, length, 16)}
+    is_right(text, "f16", shapes, sizes={"s": 30, "t": length}, is_causal=True)
+
+
+@pytest.mark.parametrize("length", [5, 300])
+def test_parts_of_keys_may_be_many_or_one(length: int) -> None:
+    text = graph("f16", (1, 4, 1, 16), (1, 2, "t", 16), enable_gqa=True, hints={"t": 4096})
+    shapes = {"q": (1, 4, 1, 16), "k": (1, 2, length, 16), "v": (1, 2, length, 16)}
+    is_right(text, "f16", shapes, sizes={"t": length})
+
+
+def plan(text: str, arch: int = 90) -> Any:
+    return choose_plan(attention_problem(scheduled_task(text).task), shared_memory(arch))
+
+
+def test_long_sequences_are_cut_into_the_tiles_that_reuse_most() -> None:
+    chosen = plan(graph("f16", (1, 32, 2048, 128), (1, 32, 2048, 128), is_causal=True))
+    assert (chosen.tiles.rows, chosen.chunk, chosen.stacked) == (128, None, False)
+    assert chosen.by_head
+
+
+def test_short_sequences_are_cut_into_small_tiles() -> None:
+    chosen = plan(graph("f16", (1, 12, 128, 64), (1, 12, 128, 64)))
+    assert chosen.tiles.rows < 128
+    assert chosen.chunk is None
+
+
+def test_keys_of_few_rows_are_split_over_the_device() -> None:
+    chosen = plan(graph("f16", (1, 32, 1, 128), (1, 8, 4096, 128), enable_gqa=True))
+    assert chosen.stacked
+    assert chosen.tiles.rows == 16
+    assert 128 <= chosen.chunk <= 512
+
+
+@pytest.mark.parametrize("arch", [80, 86, 89, 90])
+def test_tiles_fit_into_shared_memory(arch: int) -> None:
+    for depth in (64, 128, 256):
+        tiles = plan(graph("f16", (8, 16, 1024, depth), (8, 16, 1024, depth)), arch).tiles
+        assert 2 * depth * (tiles.rows + 2 * tiles.stages * tiles.keys) <= shared_memory(arch)
+
+
+COMPILED = {
+    "long": graph("bf16", (1, 32, 2048, 128), (1, 32, 2048, 128), is_causal=True),
+    "not causal": graph("f16", (4, 16, 2048, 64), (4, 16, 2048, 64)),
+    "short": graph("f16", (1, 12, 128, 64), (1, 12, 128, 64), mask=("bool", (1, 1, 1, 128))),
+    "wide": graph("bf16", (1, 32, 1024, 256), (1, 32, 1024, 256), is_causal=True),
+    "padded": graph("f16", (8, 16, 1024, 72), (8, 16, 1024, 72), with_logsumexp=True),
+    "in parts": graph("bf16", (1, 32, 1, 128), (1, 8, 4096, 128), enable_gqa=True),
+    "f32": graph("f32", (1, 12, 512, 64), (1, 12, 512, 64)),
+}
+
+
+# Registers are fewest where results are longest; other kernels are compiled for one architecture.
+ALL_ARCHITECTURES = ("long", "in parts")
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        *((name, "sm_90a") for name in COMPILED),
+        *((name, arch) for name in ALL_ARCHITECTURES for arch in ("sm_80", "sm_89")),
+    ],
+)
+def test_attention_compiles_without_spills(name: str, arch: str) -> None:
+    cubins = compiled_kernels(scheduled_task(COMPILED[name], arch), arch)
+    assert cubins
+    for cubin in cubins:
+        assert {kernel: usage.spill_bytes for kernel, usage in cubin.usage.items() if usage.spill_bytes} == {}
+        assert cubin.remarks == ()
