@@ -172,11 +172,19 @@ def test_one_function_serves_both_devices() -> None:
         torch.testing.assert_close(function(x), x.exp() + 1)
 
 
+def test_what_is_computed_from_no_input_is_computed_on_the_gpu() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        table = torch.arange(8).to(x.device) * 2
+        return (x + table)[torch.tensor([3, 0])] * torch.tensor([1.5, 2.5], device=x.device)
+
+    agree(function, torch.randn(8, device="cuda"))
+
+
 def test_a_graph_of_both_devices_is_refused_with_the_place() -> None:
-    with pytest.raises(BackendCompilerFailed, match=r"several devices: cpu \(the result of arange at .*test_cuda\.py"):
-        compiled(lambda x: x + torch.arange(8).to(x.device))(torch.randn(8, device="cuda"))
     with pytest.raises(BackendCompilerFailed, match=r"several devices: cpu \(the result of cpu at .*test_cuda\.py"):
         compiled(lambda x: (x * 2).cpu())(torch.randn(8, device="cuda"))
+    with pytest.raises(BackendCompilerFailed, match=r"several devices: cpu \(argument 1\), cuda:0 \(argument 0\)"):
+        compiled(lambda x, y: (x * 2, y + 1))(torch.randn(8, device="cuda"), torch.randn(8))
 
 
 def test_a_part_on_another_device_may_be_left_out() -> None:

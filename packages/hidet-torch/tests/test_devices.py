@@ -15,11 +15,14 @@ from hidet.torch import backend
 from hidet.torch.backend import compile_fx, target_of
 
 
-def graph_of(*values: torch.Tensor) -> fx.GraphModule:
-    """A graph whose nodes have made tensors like these."""
+def graph_of(given: torch.Tensor | None = None, made: torch.Tensor | None = None) -> fx.GraphModule:
+    """A graph that makes a tensor of an input, or of nothing, and returns the input."""
     graph = fx.Graph()
-    for value in values:
-        graph.call_function(torch.arange, (1,)).meta["example_value"] = value
+    x = graph.placeholder("x")
+    x.meta["example_value"] = given
+    if made is not None:
+        graph.call_function(torch.neg, (x,)).meta["example_value"] = made
+    graph.output(x)
     return fx.GraphModule(torch.nn.Module(), graph)
 
 
@@ -27,7 +30,7 @@ def graph_of(*values: torch.Tensor) -> fx.GraphModule:
 def test_the_device_of_the_tensors_is_the_target(device: str) -> None:
     with FakeTensorMode():
         x = torch.empty(2, device=device)
-        assert target_of(graph_of(x), [x, 3]) == device
+        assert target_of(graph_of(x, x), [x, 3]) == device
 
 
 def test_numbers_on_the_cpu_go_with_every_device() -> None:
@@ -41,16 +44,43 @@ def test_a_graph_of_several_devices_is_refused_with_a_tensor_of_each() -> None:
         here, there = torch.empty(2, device="cuda:0"), torch.empty(2, device="cuda:1")
         with pytest.raises(ImportFailed, match=r"several devices: cuda:0 \(argument 0\), cuda:1 \(argument 1\)"):
             target_of(graph_of(), [here, there])
-        with pytest.raises(ImportFailed, match=r"cpu \(the result of arange\), cuda:0 \(argument 0\)"):
-            target_of(graph_of(torch.empty(3)), [here])
+        with pytest.raises(ImportFailed, match=r"cpu \(the result of neg\), cuda:0 \(argument 0\)"):
+            target_of(graph_of(here, torch.empty(3)), [here])
+
+
+def test_what_is_computed_from_no_input_goes_with_every_device() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        rows = torch.arange(x.shape[0]) * torch.tensor([2, 1])
+        return x + rows.to(x.device)
+
+    targets: list[str] = []
+
+    def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Any:
+        targets.append(target_of(gm, example_inputs))
+        return gm.forward
+
+    for dynamic in (False, True):
+        torch._dynamo.reset()
+        compiled = torch.compile(function, backend=keep, dynamic=dynamic)
+        # The only other device that every torch has holds no data.
+        with pytest.raises(ImportFailed, match="hidet compiles for cpu and cuda"):
+            unwrapped(compiled, torch.empty(2, device="meta"))
+        compiled(torch.zeros(2))
+    assert targets == ["cpu", "cpu"]
+
+
+def unwrapped(function: Any, *inputs: Any) -> Any:
+    """Call a compiled function; an error of its backend as it was raised."""
+    try:
+        return function(*inputs)
+    except BackendCompilerFailed as error:
+        raise error.inner_exception from None
 
 
 def test_the_place_of_a_tensor_elsewhere_is_named() -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return x + torch.empty(3, device="meta").to(x.device)
-
-    with pytest.raises(BackendCompilerFailed, match=r"meta \(the result of empty at .*test_devices\.py:\d+"):
-        torch.compile(function, backend="hidet")(torch.zeros(3))
+    compiled = torch.compile(lambda x: x.to("meta"), backend="hidet")
+    with pytest.raises(ImportFailed, match=r"cpu \(argument 0\), meta \(the result of to at .*test_devices\.py:\d+"):
+        unwrapped(compiled, torch.zeros(3))
 
 
 @pytest.mark.parametrize(

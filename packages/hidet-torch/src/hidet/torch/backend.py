@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -148,13 +148,12 @@ def _compile_imported(
 def target_of(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
     """The target for the device of a graph's tensors: "cpu", or "cuda:1".
 
-    ImportFailed for several devices, with a tensor on each; CPU tensors of rank 0 are numbers, which torch takes on
-    every device.
+    What is computed from no input (`torch.arange(8).to(x.device)`) is computed where the rest is, and CPU tensors of
+    rank 0 are numbers, which torch takes on every device. ImportFailed for several devices, with a tensor on each.
     """
     given = [(f"argument {number}", value) for number, value in enumerate(example_inputs)]
-    made = [(_what(node), node.meta.get("example_value")) for node in gm.graph.nodes if node.op != "placeholder"]
     found: dict[torch.device, str] = {}
-    for what, value in (*given, *made):
+    for what, value in (*given, *_computed(gm)):
         if isinstance(value, torch.Tensor) and (value.device.type != "cpu" or value.dim() > 0):
             found.setdefault(value.device, what)
     if len(found) > 1:
@@ -168,6 +167,24 @@ def target_of(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
     if device.type not in ("cpu", "cuda"):
         raise ImportFailed(f"the graph has tensors on device {device}: hidet compiles for cpu and cuda")
     return str(device)
+
+
+def _computed(gm: fx.GraphModule) -> Iterator[tuple[str, object]]:
+    """What a graph computes from tensors that it is given, and what it returns, with the places."""
+    from_inputs: set[fx.Node] = set()
+    for node in gm.graph.nodes:
+        value = node.meta.get("example_value")
+        if node.op == "placeholder":
+            if isinstance(value, torch.Tensor):
+                from_inputs.add(node)
+        elif node.op == "output":
+            for returned in node.all_input_nodes:
+                yield _what(returned), returned.meta.get("example_value")
+        elif not from_inputs.isdisjoint(node.all_input_nodes):
+            # A size of a tensor is a number, which is on no device.
+            if not isinstance(value, int | torch.SymInt):
+                from_inputs.add(node)
+            yield _what(node), value
 
 
 def _what(node: fx.Node) -> str:

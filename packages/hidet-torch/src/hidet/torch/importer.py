@@ -216,7 +216,7 @@ class Importer:
     def _constant(self, node: fx.Node, data: torch.Tensor) -> None:
         if compat.is_fake(data):
             raise ImportFailed(f"constant {node.name} has no data: it is a fake tensor")
-        self._tensor_type(data, f"constant {node.name}")
+        self._require_dense(data, f"constant {node.name}")
         self.values[node] = self.builder.constant(as_numpy(data), name=_identifier(node.name))
 
     def _tensor_type(self, tensor: torch.Tensor, what: str) -> TensorType:
@@ -226,14 +226,18 @@ class Importer:
                 f"{what} is on device {tensor.device}, and the graph is compiled for {self.device}",
                 hint="move the model and its inputs to one device",
             )
-        if tensor.layout != torch.strided:
-            raise ImportFailed(
-                f"{what} has layout {tensor.layout}: expected a dense tensor", hint="call to_dense() first"
-            )
+        self._require_dense(tensor, what)
         shape = self.sizes.shape(tensor.shape)
         strides = self.sizes.shape(tensor.stride())
         is_plain = same_shape(strides, contiguous_strides(shape))
         return TensorType(dtype_of(tensor.dtype), shape, None if is_plain else strides)
+
+    @staticmethod
+    def _require_dense(tensor: torch.Tensor, what: str) -> None:
+        if tensor.layout != torch.strided:
+            raise ImportFailed(
+                f"{what} has layout {tensor.layout}: expected a dense tensor", hint="call to_dense() first"
+            )
 
     # --- nodes ---------------------------------------------------------------------------------------------------
 
