@@ -113,3 +113,39 @@ def test_results_that_share_memory_are_not_captured() -> None:
     for _ in range(3):
         first, _ = replays([torch.ones(1)])
     assert first.data_ptr() == memory.data_ptr()
+
+
+def replayed(*inputs: torch.Tensor) -> tuple[list[torch.Tensor], int]:
+    """Results of x * 2 for tensors of one layout, and how many of them were not replayed."""
+    ran: list[int] = []
+
+    def run(given: list[Any]) -> list[Any]:
+        (x,) = given
+        result = torch.empty(x.shape)
+
+        def work() -> None:
+            torch.mul(x, 2, out=result)
+
+        if Recorded.current is None:
+            ran.append(1)
+            work()
+        else:
+            Recorded.current.work.append(work)
+        return [result]
+
+    replays = Replays(run, CPU, [], [], lambda tensor: 0)
+    return [replays([x])[0] for x in inputs], len(ran)
+
+
+def test_repeated_inputs_are_copied_without_their_repetitions() -> None:
+    inputs = [torch.arange(3.0).add(n)[:, None].expand(3, 4) for n in range(4)]
+    results, runs = replayed(*inputs)
+    assert all(torch.equal(result, x * 2) for result, x in zip(results, inputs, strict=True))
+    assert runs == 1
+
+
+def test_inputs_whose_elements_share_memory_are_not_captured() -> None:
+    inputs = [torch.arange(6.0).add(n).unfold(0, 3, 1) for n in range(3)]
+    results, runs = replayed(*inputs)
+    assert all(torch.equal(result, x * 2) for result, x in zip(results, inputs, strict=True))
+    assert runs == 3

@@ -72,7 +72,7 @@ class Replays:
             self._keep(key, instance)
             for given, own in zip(inputs, instance.inputs, strict=True):
                 if given is not own and isinstance(own, torch.Tensor):
-                    own.copy_(given)
+                    _elements(own).copy_(_elements(given))
             instance.graph.replay()
             return [result.clone() if isinstance(result, torch.Tensor) else result for result in instance.results]
 
@@ -93,8 +93,14 @@ class Replays:
         self._instances[key] = instance
 
     def _capture(self, inputs: list[Any]) -> Instance | None:
-        """The call as a graph, which has not run yet; None when its results are no plain tensors."""
+        """The call as a graph, which has not run yet.
+
+        None when results are no plain tensors, or elements of an input share memory otherwise than by a stride of 0.
+        """
         fixed = self._parameters | self._overwritten
+        copied = (value for number, value in enumerate(inputs) if number not in fixed)
+        if not all(_is_apart(_elements(value)) for value in copied if isinstance(value, torch.Tensor)):
+            return None
         own = [
             value if number in fixed or not isinstance(value, torch.Tensor) else _copy(value)
             for number, value in enumerate(inputs)
@@ -111,7 +117,26 @@ class Replays:
 def _copy(value: torch.Tensor) -> torch.Tensor:
     """A tensor of the same layout, with memory of its own."""
     made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-    return made.copy_(value)
+    _elements(made).copy_(_elements(value))
+    return made
+
+
+def _elements(value: torch.Tensor) -> torch.Tensor:
+    """A tensor without the repetitions of axes with a stride of 0."""
+    for axis, (stride, extent) in enumerate(zip(value.stride(), value.shape, strict=True)):
+        if stride == 0 and extent > 1:
+            value = value.narrow(axis, 0, 1)
+    return value
+
+
+def _is_apart(value: torch.Tensor) -> bool:
+    """Whether each element surely has memory of its own: axes lie inside of each other."""
+    reach = 1
+    for stride, extent in sorted(zip(value.stride(), value.shape, strict=True)):
+        if extent > 1 and stride < reach:
+            return False
+        reach += (extent - 1) * stride
+    return True
 
 
 def _owns_memory(value: torch.Tensor) -> bool:
