@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
 
 import hidet
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.torch.export import target_of_module
 
 X = torch.randn(3, 8, generator=torch.Generator().manual_seed(6))
 
@@ -25,6 +27,14 @@ def test_a_module_becomes_a_graph_that_needs_its_inputs_only() -> None:
     with torch.no_grad():
         want = model(X).numpy()
     np.testing.assert_allclose(compiled(X.numpy()), want, rtol=1e-5, atol=1e-5)
+
+
+def test_the_device_of_a_module_is_its_target() -> None:
+    assert target_of_module(_model(), (X,)) == "cpu"
+    with FakeTensorMode():
+        elsewhere = nn.ParameterList([torch.empty(2, device="cuda:1")])
+        assert target_of_module(elsewhere, None) == "cuda:1"
+        assert target_of_module(nn.ReLU(), {"x": torch.empty(2, device="cuda:0")}) == "cuda:0"
 
 
 def test_a_saved_module_gives_the_same_numbers(tmp_path: Path) -> None:
@@ -72,3 +82,12 @@ def test_an_update_of_the_model_does_not_show_in_what_was_compiled() -> None:
             parameter.add_(1)
     assert torch.equal(compiled(X), before)
     assert torch.equal(table(torch.tensor([1, 2])), rows)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_module_on_a_gpu_is_compiled_for_it() -> None:
+    model, x = _model().cuda(), X.cuda()
+    compiled = hidet.compile(model, (x,))
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)

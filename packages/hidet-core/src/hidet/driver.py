@@ -47,11 +47,16 @@ def compile(
     Weights of a model become part of the compiled graph: what is written to the model afterwards does not show.
 
     example_inputs: tensors that give dtypes and shapes where the model does not (torch); None otherwise.
-    target: "auto", "cpu", … Raises a HidetError naming the operator and place that cannot be compiled.
+    target: "cpu", "cuda:1", …; "auto" is the device that the model is on. Raises a HidetError naming the operator and
+    place that cannot be compiled.
     """
     ctx = make_context(target, options)
-    graph = model if isinstance(model, Graph) else _import(model, example_inputs, ctx)
-    return compile_graph(graph, ctx)
+    if isinstance(model, Graph):
+        return compile_graph(model, ctx)
+    own = ctx.registry.frontend_for(model).target_for(model, example_inputs) if target == "auto" else None
+    if own is not None:
+        ctx = make_context(own, options)
+    return compile_graph(_import(model, example_inputs, ctx), ctx)
 
 
 def build_ir_module(

@@ -39,6 +39,7 @@ def option(**changes: object) -> OptionSpec:
         (lambda: RewriteSpec(name="r", stage=None, load="m:f"), "stage is"),
         (lambda: TargetSpec(name="t", aliases=["x"], load="m:f"), "aliases is"),
         (lambda: FrontendSpec(name="f", accepts=True, load="m:f"), "accepts is True"),
+        (lambda: FrontendSpec(name="f", accepts=callable, load="m:f", target="cuda"), "target is 'cuda'"),
         (lambda: option(name="threads"), "expected a namespace and a name"),
         (lambda: option(type=list), "type is <class 'list'>"),
         (lambda: option(doc=""), "expected one line that says what the option does"),

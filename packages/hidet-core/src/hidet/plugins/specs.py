@@ -187,11 +187,14 @@ class FrontendSpec(LoadedSpec):
     tensor_types: full names of the framework's tensor classes, such as "torch.Tensor".
     adapter: names the class through which compiled graphs are called with such tensors and return them
     (`hidet.runtime.adapter.CheckedAdapter`); None where the framework has no tensors of its own.
+    target: names a function of a model and its example inputs that gives the target ("cuda:1") for the device they are
+    on, asked where a user leaves the target open; None where models are on no device.
     """
 
     accepts: Callable[[object], bool]
     tensor_types: tuple[str, ...] = ()
     adapter: str | None = None
+    target: str | None = None
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)
@@ -200,6 +203,16 @@ class FrontendSpec(LoadedSpec):
         _check_names(self, "tensor_types", self.tensor_types, allow_any=False, allow_empty=True)
         if self.adapter is not None and not _matches(_LOAD, self.adapter):
             raise _refuse(self, "adapter", self.adapter, "'package.module:attribute', or None")
+        if self.target is not None and not _matches(_LOAD, self.target):
+            raise _refuse(self, "target", self.target, "'package.module:attribute', or None")
+
+    def target_for(self, model: object, example_inputs: object) -> str | None:
+        """The target for a model; None where it is on no device. Raises PluginError when `target` cannot be loaded."""
+        if self.target is None:
+            return None
+        function: Any = _load(self, self.target, lambda found: found)
+        chosen: str = function(model, example_inputs)
+        return chosen
 
     def resolve_adapter(self) -> Any:
         """A new adapter. Raises PluginError when what `adapter` names cannot be loaded or made."""

@@ -29,6 +29,7 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             load="hidet.torch.export:import_module",
             tensor_types=("torch.Tensor",),
             adapter="hidet.torch.tensors:TorchAdapter",
+            target="hidet.torch.export:target_of_module",
             doc="torch.nn.Module, captured whole with its parameters",
         )
     ]

@@ -52,6 +52,13 @@ def import_module(
     return imported.graph
 
 
+def target_of_module(model: torch.nn.Module, example_inputs: ExampleInputs | None) -> str:
+    """The target for the device of a module's parameters, or of its inputs where it has none."""
+    args, kwargs = ((), {}) if example_inputs is None else _arguments(example_inputs)
+    tensors = [*model.parameters(), *model.buffers(), *args, *kwargs.values()]
+    return next((str(value.device) for value in tensors if isinstance(value, torch.Tensor) and value.dim()), "cpu")
+
+
 def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(example_inputs, torch.Tensor):
         return (example_inputs,), {}
