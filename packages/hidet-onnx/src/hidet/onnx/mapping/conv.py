@@ -14,10 +14,11 @@ from hidet.onnx.mapping.windows import Windows, halves, windows
 
 def handlers() -> Mapping[Key, Handler]:
     """The handlers of this family."""
-    return {("Conv", 1): _conv, ("ConvTranspose", 1): _conv_transpose}
+    return {("Conv", 1): conv, ("ConvTranspose", 1): _conv_transpose}
 
 
-def _conv(e: Emitter, x: Value, weight: Value, bias: Value | None = None, group: int = 1, **window: Any) -> Value:
+def conv(e: Emitter, x: Value, weight: Value, bias: Value | None = None, group: int = 1, **window: Any) -> Value:
+    """Conv; `window` are the attributes of `conv_windows`."""
     found = conv_windows(e, x, weight, **window)
     return e.emit(
         "conv",

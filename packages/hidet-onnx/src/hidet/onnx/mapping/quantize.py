@@ -15,7 +15,7 @@ from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Value
 from hidet.onnx.emitter import Emitter
 from hidet.onnx.mapping import Handler, Key
-from hidet.onnx.mapping.conv import conv_windows
+from hidet.onnx.mapping.conv import conv
 from hidet.onnx.value_types import dtype_of
 
 
@@ -159,17 +159,8 @@ def _integer_conv(
     **window: Any,
 ) -> Value:
     """i32 sums; padding is of the zero point, which becomes 0 before it is added."""
-    found = conv_windows(e, x, weight, **window)
     filters = (-1, *(1,) * (weight.tensor.rank - 1))
-    return e.emit(
-        "conv",
-        centred(e, x, x_zero, ()),
-        centred(e, weight, weight_zero, filters),
-        stride=found.stride,
-        padding=found.padding,
-        dilation=found.dilation,
-        groups=group,
-    )
+    return conv(e, centred(e, x, x_zero, ()), centred(e, weight, weight_zero, filters), None, group, **window)
 
 
 def _quantized_conv(

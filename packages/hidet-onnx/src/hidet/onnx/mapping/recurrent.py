@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hidet import dtypes
 from hidet.dims import Dim, prove_equal
@@ -287,17 +288,25 @@ def _biases(e: Emitter, layer: _Layer, place: int, n: int) -> tuple[Value | None
 _DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
 
-def _cells(
+def _recurrent(
     e: Emitter,
+    layer: _Layer,
     step: Callable[..., list[Value]],
     defaults: Sequence[str],
-    direction: str,
-    activations: Sequence[str],
-    alphas: Sequence[float],
-    betas: Sequence[float],
-    clip: float | None,
     option: bool,
-) -> list[_Cell]:
+    *,
+    activation_alpha: Sequence[float] = (),
+    activation_beta: Sequence[float] = (),
+    activations: Sequence[str] = (),
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
+) -> tuple[Value, ...]:
+    """A layer in all its directions; the keywords are the attributes that the three operators have in common.
+
+    defaults: the names of a cell's functions where `activations` gives none. option: what the operator alone has.
+    """
     count = _DIRECTIONS.get(direction)
     if count is None:
         raise UnsupportedOp(f"{e.node.operator}: direction is {direction!r}, expected one of {', '.join(_DIRECTIONS)}")
@@ -306,8 +315,9 @@ def _cells(
     # The default of RNN's attribute names two functions whatever the direction.
     if len(names) < width * count:
         raise ImportFailed(f"{e.node.operator}: {len(names)} activations, expected {width * count}")
-    found = gate_functions(e, names[: width * count], alphas, betas)
-    return [_Cell(step, found[n * width : (n + 1) * width], clip, option) for n in range(count)]
+    found = gate_functions(e, names[: width * count], activation_alpha, activation_beta)
+    cells = [_Cell(step, found[n * width : (n + 1) * width], clip, option) for n in range(count)]
+    return _layer(e, layer, cells, direction, hidden_size, bool(layout))
 
 
 def _lstm(
@@ -321,20 +331,11 @@ def _lstm(
     memory: Value | None = None,
     peepholes: Value | None = None,
     *,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    activations: Sequence[str] = (),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
     input_forget: int = 0,
-    layout: int = 0,
+    **common: Any,
 ) -> tuple[Value, ...]:
-    defaults = ("Sigmoid", "Tanh", "Tanh")
-    given = activations, activation_alpha, activation_beta, clip, bool(input_forget)
-    cells = _cells(e, _lstm_step, defaults, direction, *given)
     layer = _Layer(x, weight, recurrence, bias, lengths, (hidden, memory), peepholes, 4, 4)
-    return _layer(e, layer, cells, direction, hidden_size, bool(layout))
+    return _recurrent(e, layer, _lstm_step, ("Sigmoid", "Tanh", "Tanh"), bool(input_forget), **common)
 
 
 def _gru(
@@ -346,20 +347,12 @@ def _gru(
     lengths: Value | None = None,
     hidden: Value | None = None,
     *,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    activations: Sequence[str] = (),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
     linear_before_reset: int = 0,
-    layout: int = 0,
+    **common: Any,
 ) -> tuple[Value, ...]:
-    given = activations, activation_alpha, activation_beta, clip, bool(linear_before_reset)
-    cells = _cells(e, _gru_step, ("Sigmoid", "Tanh"), direction, *given)
     fused = 2 if linear_before_reset else 3
     layer = _Layer(x, weight, recurrence, bias, lengths, (hidden,), None, 3, fused)
-    return _layer(e, layer, cells, direction, hidden_size, bool(layout))
+    return _recurrent(e, layer, _gru_step, ("Sigmoid", "Tanh"), bool(linear_before_reset), **common)
 
 
 def _rnn(
@@ -370,16 +363,7 @@ def _rnn(
     bias: Value | None = None,
     lengths: Value | None = None,
     hidden: Value | None = None,
-    *,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    activations: Sequence[str] = (),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
+    **common: Any,
 ) -> tuple[Value, ...]:
-    given = activations, activation_alpha, activation_beta, clip, False
-    cells = _cells(e, _rnn_step, ("Tanh",), direction, *given)
     layer = _Layer(x, weight, recurrence, bias, lengths, (hidden,), None, 1, 1)
-    return _layer(e, layer, cells, direction, hidden_size, bool(layout))
+    return _recurrent(e, layer, _rnn_step, ("Tanh",), False, **common)
