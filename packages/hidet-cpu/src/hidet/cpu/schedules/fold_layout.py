@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.cpu.schedules.folds import FoldOutput, FoldProgram
+from hidet.cpu.schedules.places import affine_places
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Var
 from hidet.ir.node import IRNode
 from hidet.ir.visit import accesses, rewrite
-from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
+from hidet.schedule.affine import Affine, collapse_axes
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
 
@@ -54,26 +55,21 @@ class FoldLayout:
 
 def fold_layout(task: Task, program: FoldProgram) -> FoldLayout | None:
     """The layout; None when an output's place is no affine function of the loop variables."""
-    strides = {t.operand: t.type.element_strides for t in task.inputs}
-    variables = frozenset((*program.outer, *program.inner))
-    maps: dict[Access, Affine] = {}
-    for value in program.expressions:
-        for access in accesses(value):
-            offset = affine_offset(access.indices, strides[access.operand])
-            if offset is not None and set(offset.coefficients) <= variables:
-                maps[access] = offset
-    targets = [affine_offset(output.indices, output.strides) for output in program.outputs]
-    known = tuple(target for target in targets if target is not None)
-    if len(known) < len(targets):
+    values, variables = list(program.expressions), (*program.outer, *program.inner)
+    places = affine_places(task, values, variables, [(output.indices, output.strides) for output in program.outputs])
+    if places is None:
         return None
-    pinned = frozenset(v for value in program.expressions for v in other_variables(value, maps))
-    everything = [*maps.values(), *known]
+    maps, known, pinned, everything = places.maps, places.targets, places.pinned, places.all
     lead = max(everything, key=lambda m: len(m.coefficients))
     outer = _merged(program.outer, program.outer_extents, lead, everything, pinned)
     inner = _merged(program.inner, program.inner_extents, lead, everything, pinned)
     looped = {v for loop in (*outer, *inner) for v in loop.merged}
     return FoldLayout(
-        tuple(loop.loop for loop in outer), tuple(loop.loop for loop in inner), maps, known, variables - looped
+        tuple(loop.loop for loop in outer),
+        tuple(loop.loop for loop in inner),
+        maps,
+        known,
+        frozenset(variables) - looped,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.cpu.schedules.gemm_lanes import lane_wise
+from hidet.cpu.schedules.places import affine_places
 from hidet.cpu.schedules.spans import Span
 from hidet.dims import Dim
 from hidet.ir import build
@@ -15,7 +16,7 @@ from hidet.ir.expr import Access, Expr, Var
 from hidet.ir.stmt import Stmt, Store
 from hidet.ir.types import with_lanes
 from hidet.ir.visit import accesses, rewrite, substitute, walk
-from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
+from hidet.schedule.affine import Affine, collapse_axes
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.rows import RowOutput, RowProgram
 from hidet.schedule.task import Task
@@ -65,20 +66,11 @@ class RowLayout:
 
 def row_layout(task: Task, program: RowProgram) -> RowLayout | None:
     """The layout; None when an output's place is no affine function of the loop variables."""
-    strides = {t.operand: t.type.element_strides for t in task.inputs}
-    variables = frozenset((*program.outer, *program.inner))
-    maps: dict[Access, Affine] = {}
-    for value in expressions(program):
-        for access in accesses(value):
-            offset = affine_offset(access.indices, strides[access.operand])
-            if offset is not None and set(offset.coefficients) <= variables:
-                maps[access] = offset
-    targets = [affine_offset(output.indices, output.strides) for output in program.outputs]
-    known = tuple(target for target in targets if target is not None)
-    if len(known) < len(targets):
+    values, variables = list(expressions(program)), (*program.outer, *program.inner)
+    places = affine_places(task, values, variables, [(output.indices, output.strides) for output in program.outputs])
+    if places is None:
         return None
-    pinned = frozenset(v for value in expressions(program) for v in other_variables(value, maps))
-    everything = [*maps.values(), *known]
+    maps, known, pinned, everything = places.maps, places.targets, places.pinned, places.all
     # The tensor that is read once a statistic decides; it has the most axes of those that the elements are made of.
     read = [maps[access] for access in accesses(program.element) if access in maps]
     written = [target for target, output in zip(known, program.outputs, strict=True) if not output.per_row]
