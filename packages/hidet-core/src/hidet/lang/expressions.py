@@ -77,16 +77,8 @@ class ExpressionTranslator:
         case = _CASES.get(type(node))
         if case is None:
             self.fail(node, f"{type(node).__name__} expressions have no meaning in a script: {ast.unparse(node)}")
-        try:
+        with self.at(node):
             return case(self, node)
-        except ScriptError as error:
-            error.loc = error.loc or self.place(node)
-            raise
-        except HidetError as error:
-            raise ScriptError(error.message, loc=self.place(node), hint=error.hint) from error
-        except USUAL_ERRORS as error:
-            text = ast.unparse(node).splitlines()[0]
-            raise ScriptError(f"{text}: {type(error).__name__}: {error}", loc=self.place(node)) from error
 
     def expr(self, node: ast.expr) -> Expr:
         """An expression that must have a value in the program."""
