@@ -19,8 +19,8 @@ from hidet.ir.visit import substitute
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.rows import RowOutput, RowProgram
 
-_BLOCKS = 1056
-"""Blocks that keep the device busy: eight on each of 132 multiprocessors."""
+_BLOCKS = 4096
+"""Blocks that keep the device busy: of 128 threads, some thirty for each of 132 multiprocessors."""
 _LEAST = 2048
 """Elements of a part, or rows of neighbours side by side, from which on a block is worth its launch."""
 _LEAST_SIDE = 64

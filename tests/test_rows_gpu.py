@@ -1,0 +1,102 @@
+"""Rows, chains, windows and transposes on a GPU, against torch in f64. Run by `pytest -m gpu`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from hidet.testing.numerics import Sample, check_output
+from hidet.torch.backend import compile_fx
+from tests.models.check import to_numpy
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32]
+Function = Callable[..., torch.Tensor]
+ROWS: dict[str, Function] = {
+    "softmax": lambda x: F.softmax(x, -1),
+    "log-softmax of a sum": lambda x: F.log_softmax(x + 1, -1),
+    "layer norm": lambda x: F.layer_norm(x, x.shape[-1:], x[0], x[1]),
+    "RMS norm and an activation": lambda x: F.gelu(F.rms_norm(x, x.shape[-1:], x[0])),
+    "sum": lambda x: x.sum(-1),
+    "mean of columns": lambda x: x.mean(0),
+    "mean of everything": lambda x: x.mean(),
+    "variance": lambda x: x.var(-1),
+    "softmax of columns": lambda x: F.softmax(x, 0),
+    "transpose": lambda x: x.t().contiguous() + 1,
+    "broadcast": lambda x: x * x[:1] + x[:, :1],
+    "concatenation": lambda x: torch.cat([x, x * 2], 1),
+    "padding": lambda x: F.pad(x, (3, 5)),
+}
+IMAGES: dict[str, Function] = {
+    "largest of windows": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "averages of windows": lambda x: F.avg_pool2d(x, 3, 1, 1),
+    "average": lambda x: F.adaptive_avg_pool2d(x, 1),
+    "depthwise": lambda x: F.conv2d(x, x[0, :, :3, :3].unsqueeze(1), padding=1, groups=x.shape[1]),
+    "group norm": lambda x: F.group_norm(x, 4),
+    "statistics of channels": lambda x: x.sum((0, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(64, 96), (33, 197), (5, 5000), (2000, 768), (3, 70000)])
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_any_length_are_as_exact_as_eager(name: str, shape: tuple[int, int], dtype: torch.dtype) -> None:
+    check(ROWS[name], [torch.randn(shape, device="cuda") for _ in range(2)], dtype)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_tensors_that_start_anywhere_are_right(name: str) -> None:
+    check(ROWS[name], [torch.randn(65 * 128 + 1, device="cuda")[1:].view(65, 128)], torch.float16)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer norm", "sum", "mean of columns", "transpose"])
+def test_one_program_serves_rows_of_many_lengths(name: str) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(ROWS[name], backend=compile_fx, dynamic=True)
+    for shape in [(64, 96), (33, 197), (5, 5000), (3, 40000), (2000, 8)]:
+        x = torch.randn(shape, device="cuda")
+        torch.testing.assert_close(compiled(x), ROWS[name](x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("shape", [(2, 16, 14, 14), (3, 20, 9, 11), (8, 64, 56, 56)])
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_are_as_exact_as_eager(
+    name: str, shape: tuple[int, ...], memory: torch.memory_format, dtype: torch.dtype
+) -> None:
+    check(IMAGES[name], [torch.randn(shape, device="cuda").contiguous(memory_format=memory)], dtype)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean of columns", "mean of everything"])
+def test_reductions_give_the_same_bits_every_time(name: str) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(ROWS[name], backend=compile_fx, dynamic=False)
+    x = torch.randn(4096, 4096, device="cuda")
+    first = compiled(x)
+    assert all(torch.equal(compiled(x), first) for _ in range(20))
+
+
+def check(function: Function, inputs: list[torch.Tensor], dtype: torch.dtype) -> None:
+    """Results are as near to those in f64 as `hidet.testing.numerics` asks, in memory that holds no zeros."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=compile_fx, dynamic=False)
+    samples = []
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        for x in inputs:
+            given = torch.empty_strided(x.shape, x.stride(), dtype=dtype, device="cuda").copy_(x)
+            if x.storage_offset():
+                given = torch.cat([given.new_zeros(1), given.flatten()])[1:].view(x.shape)
+            eager = function(given)
+            poison = [torch.full_like(eager, float("nan")) for _ in range(4)]
+            del poison
+            samples.append(Sample(*map(to_numpy, (compiled(given), eager, function(given.double())))))
+    verdict = check_output("output", samples)
+    assert verdict.correct, str(verdict)
