@@ -109,6 +109,22 @@ def test_rows_longer_than_registers_are_read_again() -> None:
     assert "part[4]" in sources_of(long)[0]
 
 
+SYMBOLS = "symbol s: 1.. hint 64\nsymbol t: 1.. hint 512\n"
+SYMBOLIC = {
+    "softmax": (same("f32[s, t]", "softmax(%x, axis=-1)"), [(3, 70), (1, 520), (1, 2500)]),
+    "sum": (graph("f32[s, t]", "f32[s]", "sum(%x, axes=[1], keepdim=False)"), [(3, 70), (2, 1500)]),
+    "sum of columns": (graph("f32[s, t]", "f32[t]", "sum(%x, axes=[0], keepdim=False)"), [(70, 3), (9, 130)]),
+    "sum of everything": (graph("f32[s, t]", "f32[]", "sum(%x, axes=[0, 1], keepdim=False)"), [(3, 70), (1, 1)]),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_one_program_serves_rows_of_any_length(name: str) -> None:
+    text, shapes = SYMBOLIC[name]
+    for s, t in shapes:
+        assert_right(SYMBOLS + text, "cuda.rows", 1e-4, sizes={"s": s, "t": t})
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_long_rows_compile_without_spills(arch: str) -> None:
     for columns in (768, 4096, 32768):

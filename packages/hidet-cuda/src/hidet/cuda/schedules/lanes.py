@@ -105,7 +105,8 @@ def _is_multiple(index: Expr, axis: Var, lanes: int) -> bool:
     if lanes == 1 or index is axis:
         return True
     if isinstance(index, Const | Size):
-        return dims.divisibility(as_dim(index) or 0) % lanes == 0
+        size = as_dim(index)
+        return size is not None and dims.divisibility(size) % lanes == 0
     if not isinstance(index, Binary):
         return False
     a, b = _is_multiple(index.a, axis, lanes), _is_multiple(index.b, axis, lanes)

@@ -193,7 +193,8 @@ def _widened(layout: RowLayout, strides: Strides) -> RowLayout:
 def _shared_out(layout: RowLayout) -> RowLayout:
     """With as many threads a row as keep it in registers, or as the device has to spare."""
     items, reads = extent_estimate(layout.items), max(1, extent_estimate(layout.reads))
-    most = max(1, _KEPT // layout.lanes)
+    # Every read has an address of its own, which needs registers as well.
+    most = _KEPT // layout.lanes if layout.lanes > 1 else _KEPT // 2
     if layout.is_side_by_side:
         # A block reads _SIDE groups of neighbours at once; what its threads have meets in shared memory.
         limit = min(_MOST_THREADS // _SIDE, max(1, 64 // layout.lanes))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,28 +42,27 @@ def sources_of(text: str, arch: str = "sm_80") -> list[str]:
     return [source.text for module in modules for source in CudaTarget(arch).sources(module)]
 
 
-def assert_right(text: str, rule: str, tolerance: float, inputs: Mapping[str, Array] | None = None) -> None:
+def assert_right(
+    text: str,
+    rule: str,
+    tolerance: float,
+    inputs: Mapping[str, Array] | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> None:
     """Every program of a graph comes from `rule`, and the simulator finds in them what the graph means.
 
-    inputs: by name; others are drawn from a normal distribution, with the number of the input as the seed. Memory that
-    is not written to is found as well: it starts as NaN, or as the largest number.
+    inputs: by name; others are drawn from a normal distribution, with the number of the input as the seed. sizes: of
+    the graph's symbols. Memory that is not written to is found as well: it starts as NaN, or as the largest number.
     """
-    graph = _parsed(text)
-    given = {value: (inputs or {}).get(value.name, _drawn(value, n)) for n, value in enumerate(graph.inputs)}
-    expected = interpret(graph, list(given.values()))
-    scheduled = schedule_text(text)
-    assert {step.rule_name for step in _tasks(scheduled)} == {rule}
-    # The scheduled graph was parsed on its own: its inputs are others, in the same order.
-    memory = {
-        value: _laid_out(array, value.tensor)
-        for value, array in zip(scheduled.task_graph.graph.inputs, given.values(), strict=True)
-    }
-    for step in _tasks(scheduled):
-        _run(step, scheduled, memory)
-    for value, right in zip(scheduled.task_graph.graph.outputs, expected, strict=True):
-        found = _view(_place(value, scheduled, memory), scheduled.task_graph.types.get(value, value.tensor))
-        wanted = np.asarray(right).astype(np.float64)
-        np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=tolerance, atol=tolerance)
+    simulation = _Simulation(schedule_text(text), sizes or {})
+    assert {step.rule_name for step in _tasks(simulation.scheduled)} == {rule}
+    graph = simulation.scheduled.task_graph.graph
+    given = [(inputs or {}).get(value.name, simulation.drawn(value, n)) for n, value in enumerate(graph.inputs)]
+    results = simulation.run(given)
+    for value, right in zip(graph.outputs, interpret(graph, given), strict=True):
+        found, wanted = results[value], np.asarray(right)
+        both = (found.astype(np.float64), wanted.astype(np.float64))
+        np.testing.assert_allclose(*both, rtol=tolerance, atol=tolerance)
 
 
 def assert_compiles(text: str, arch: str) -> None:
@@ -84,56 +84,60 @@ def _tasks(scheduled: ScheduledGraph) -> list[ScheduledTask]:
     return [step for step in scheduled.steps if isinstance(step, ScheduledTask)]
 
 
-def _drawn(value: Value, seed: int) -> Array:
-    type_ = value.tensor
-    drawn = np.random.default_rng(seed).standard_normal([_number(extent) for extent in type_.shape])
-    return np.asarray(drawn > 0 if type_.dtype.is_bool else drawn).astype(type_.dtype.numpy())
+@dataclass(frozen=True, slots=True, eq=False)
+class _Simulation:
+    """A graph's programs for sizes by symbol."""
 
+    scheduled: ScheduledGraph
+    sizes: Mapping[str, int]
 
-def _run(step: ScheduledTask, scheduled: ScheduledGraph, memory: dict[Value, Array]) -> None:
-    module = block_launches(step.program.module)
-    verify_module(module)
-    for tensor in step.task.outputs:
-        if _root(tensor.value, scheduled) not in memory:
-            memory[tensor.value] = np.full(_reach(tensor.type), _poison(tensor.type), tensor.type.dtype.numpy())
-    tensors = [_place(tensor.value, scheduled, memory) for tensor in (*step.task.inputs, *step.task.outputs)]
-    scratch = [np.zeros(_number(nbytes), np.uint8) for nbytes in step.program.scratch]
-    run_module(module, [*tensors, *scratch, *map(dims.as_dim, step.program.arguments)])
+    def run(self, inputs: Sequence[Array]) -> dict[Value, Array]:
+        """The graph's outputs."""
+        graph = self.scheduled.task_graph.graph
+        memory = {value: self._laid_out(array, value.tensor) for value, array in zip(graph.inputs, inputs, strict=True)}
+        for step in _tasks(self.scheduled):
+            self._step(step, memory)
+        types = self.scheduled.task_graph.types
+        return {
+            value: self._view(self._place(value, memory), types.get(value, value.tensor)) for value in graph.outputs
+        }
 
+    def drawn(self, value: Value, seed: int) -> Array:
+        """Random elements for an input."""
+        type_ = value.tensor
+        drawn = np.random.default_rng(seed).standard_normal(self._numbers(type_.shape))
+        return np.asarray(drawn > 0 if type_.dtype.is_bool else drawn).astype(type_.dtype.numpy())
 
-def _root(value: Value, scheduled: ScheduledGraph) -> Value:
-    alias = scheduled.task_graph.aliases.get(value)
-    return value if alias is None else alias.base
+    def _numbers(self, sizes: Iterable[Dim]) -> list[int]:
+        return [dims.evaluate(dim, self.sizes) for dim in sizes]
 
+    def _step(self, step: ScheduledTask, memory: dict[Value, Array]) -> None:
+        module = block_launches(step.program.module)
+        verify_module(module)
+        aliases = self.scheduled.task_graph.aliases
+        for tensor in step.task.outputs:
+            if tensor.value not in aliases:
+                poison = np.nan if tensor.type.dtype.is_float else tensor.type.dtype.max
+                memory[tensor.value] = np.full(self._reach(tensor.type), poison, tensor.type.dtype.numpy())
+        tensors = [self._place(tensor.value, memory) for tensor in (*step.task.inputs, *step.task.outputs)]
+        scratch = [np.zeros(nbytes, np.uint8) for nbytes in self._numbers(step.program.scratch)]
+        run_module(module, [*tensors, *scratch, *self._numbers(step.program.arguments)])
 
-def _place(value: Value, scheduled: ScheduledGraph, memory: Mapping[Value, Array]) -> Array:
-    """The memory from a value's first element on."""
-    alias = scheduled.task_graph.aliases.get(value)
-    return memory[value] if alias is None else memory[alias.base][_number(alias.offset) :]
+    def _place(self, value: Value, memory: Mapping[Value, Array]) -> Array:
+        """The memory from a value's first element on."""
+        alias = self.scheduled.task_graph.aliases.get(value)
+        return memory[value] if alias is None else memory[alias.base][self._numbers([alias.offset])[0] :]
 
+    def _reach(self, type_: TensorType) -> int:
+        shape, strides = self._numbers(type_.shape), self._numbers(type_.element_strides)
+        return 1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
 
-def _reach(type_: TensorType) -> int:
-    pairs = zip(type_.shape, type_.element_strides, strict=True)
-    return 1 + sum((_number(n) - 1) * _number(stride) for n, stride in pairs)
+    def _view(self, memory: Array, type_: TensorType) -> Array:
+        strides = [stride * memory.itemsize for stride in self._numbers(type_.element_strides)]
+        return np.lib.stride_tricks.as_strided(memory, self._numbers(type_.shape), strides)
 
-
-def _poison(type_: TensorType) -> Any:
-    return np.nan if type_.dtype.is_float else type_.dtype.max
-
-
-def _view(memory: Array, type_: TensorType) -> Array:
-    strides = [_number(stride) * memory.itemsize for stride in type_.element_strides]
-    return np.lib.stride_tricks.as_strided(memory, [_number(n) for n in type_.shape], strides)
-
-
-def _laid_out(array: Array, type_: TensorType) -> Array:
-    """The memory of a copy of an array with a type's strides."""
-    memory = np.zeros(_reach(type_), array.dtype)
-    _view(memory, type_)[...] = array
-    return memory
-
-
-def _number(dim: Dim) -> int:
-    """A size, which is fixed in these graphs."""
-    assert isinstance(dim, int)
-    return dim
+    def _laid_out(self, array: Array, type_: TensorType) -> Array:
+        """The memory of a copy of an array with a type's strides."""
+        memory = np.zeros(self._reach(type_), array.dtype)
+        self._view(memory, type_)[...] = array
+        return memory
