@@ -140,7 +140,11 @@ def _allows(
         lanes,
     ):
         return False
+    # Where a thread has the whole of the last axis, neighbours along the one before belong to neighbouring threads.
+    before = points.axes[-2] if len(points.axes) > 1 and points.extents[-1] == lanes else None
     for access, path in reads:
+        if before is not None and step_along(access.indices, strides[access.operand], before, 1) == 1:
+            continue
         step = step_along(access.indices, strides[access.operand], axis, lanes)
         if step != 0 and (step != 1 or not is_aligned(access.indices, strides[access.operand], axis, lanes)):
             return False
