@@ -8,7 +8,7 @@ import pytest
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.passes.neighbouring_filters import NeighbouringFilters
-from hidet.cuda.schedules import point_layout
+from hidet.cuda.schedules import depthwise, point_layout
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, sources_of
 from hidet.graph.interpret import interpret
@@ -97,20 +97,37 @@ def test_maxima_and_their_places_are_right() -> None:
 
 
 SAME = "stride=[1, 1], padding=[1, 1], dilation=[1, 1]"
-CONVOLUTIONS = {
+TAPS = "%w: f16[16, 1, 3, 3]{1, 1, 48, 16}"
+DEPTHWISE = {
+    "every pixel": graph(LAST, LAST, f"conv(%x, %w, %b, {SAME}, groups=16)", TAPS, "%b: f16[16]"),
+    "every second pixel": graph(LAST, HALF, f"conv(%x, %w, {SAME.replace('1, 1', '2, 2', 1)}, groups=16)", TAPS),
+    "five taps, and an odd image": graph(
+        "f16[2, 16, 9, 10]{1440, 1, 160, 16}",
+        "f16[2, 16, 5, 5]{400, 1, 80, 16}",
+        "conv(%x, %w, stride=[2, 2], padding=[2, 2], dilation=[1, 1], groups=16)",
+        "%w: f16[16, 1, 5, 5]{1, 1, 80, 16}",
+    ),
+    "taps that lie apart": graph(
+        "f32[1, 8, 9, 9]{648, 1, 72, 8}",
+        "f32[1, 8, 9, 9]{648, 1, 72, 8}",
+        "conv(%x, %w, stride=[1, 1], padding=[2, 2], dilation=[2, 2], groups=8)",
+        "%w: f32[8, 1, 3, 3]{1, 8, 24, 8}",
+    ),
+    "a line": graph(
+        "f32[2, 8, 9]{72, 1, 8}",
+        "f32[2, 8, 7]{56, 1, 8}",
+        "conv(%x, %w, stride=[1], padding=[0], dilation=[1], groups=8)",
+        "%w: f32[8, 1, 3]{1, 8, 8}",
+    ),
+}
+NARROW = {
     "filters as they come": graph(
         LAST, LAST, f"conv(%x, %w, %b, {SAME}, groups=16)", "%w: f16[16, 1, 3, 3]", "%b: f16[16]"
-    ),
-    "filters that are neighbours": graph(
-        LAST, LAST, f"conv(%x, %w, {SAME}, groups=16)", "%w: f16[16, 1, 3, 3]{1, 1, 48, 16}"
-    ),
-    "every second pixel": graph(
-        LAST, HALF, f"conv(%x, %w, {SAME.replace('1, 1', '2, 2', 1)}, groups=16)", "%w: f16[16, 1, 3, 3]{1, 1, 48, 16}"
     ),
     "two channels a filter": graph(
         "f32[1, 8, 5, 5]", "f32[1, 16, 5, 5]", f"conv(%x, %w, {SAME}, groups=4)", "%w: f32[16, 2, 3, 3]"
     ),
-    "along a line": graph(
+    "an image of channels first": graph(
         "f32[2, 6, 9]",
         "f32[2, 6, 7]",
         "conv(%x, %w, stride=[1], padding=[0], dilation=[1], groups=6)",
@@ -119,14 +136,22 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("name", DEPTHWISE)
+@pytest.mark.parametrize("pixels", [1, 2, 4])
+def test_depthwise_convolutions_are_right(name: str, pixels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depthwise, "_BUSY", 1)
+    monkeypatch.setattr(depthwise, "_PIXELS", pixels)
+    assert_right(DEPTHWISE[name], "cuda.depthwise", 1e-2 if "f16" in DEPTHWISE[name] else 1e-4)
+
+
+@pytest.mark.parametrize("name", NARROW)
 @pytest.mark.usefixtures("busy")
-def test_convolutions_in_groups_are_right(name: str) -> None:
-    assert_right(CONVOLUTIONS[name], "cuda.depthwise", 1e-2 if "f16" in CONVOLUTIONS[name] else 1e-4)
+def test_other_convolutions_in_groups_are_right(name: str) -> None:
+    assert_right(NARROW[name], "cuda.narrow_conv", 1e-2 if "f16" in NARROW[name] else 1e-4)
 
 
 def test_weights_of_depthwise_convolutions_get_neighbouring_filters() -> None:
-    text = CONVOLUTIONS["filters as they come"]
+    text = NARROW["filters as they come"]
     registry = load_registry()
     ctx = CompileContext(
         target=CudaTarget("sm_80"), registry=registry, options=Options(), cache=open_cache(enabled=False)

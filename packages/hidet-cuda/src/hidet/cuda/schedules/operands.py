@@ -132,7 +132,7 @@ def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim])
     group_stride = 0 if groups == 1 else filter_rows[0] * filter_rows[1]
 
     def image(images: Dim, is_transposed: bool, batch_stride: Dim) -> MatrixOperand | PatchOperand:
-        axes = _window(attrs, x, taps, shape)
+        axes = window_axes(attrs, x, taps, shape)
         walked = _walked(x, (0, *space) if images != 1 or batch_stride == 0 else space)
         if all(_is_plain(axis) for axis in axes) and walked is not None:
             rows = images * dims.product([axis.results for axis in axes])
@@ -149,7 +149,7 @@ def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim])
         yield _Operands(matrix(False, 0), b, k, (1,), (0,), space)
 
 
-def _window(
+def window_axes(
     attrs: Mapping[str, object], x: TensorType, taps: Sequence[Dim], shape: Sequence[Dim]
 ) -> tuple[WindowAxis, ...]:
     """The axes of space of a convolution."""

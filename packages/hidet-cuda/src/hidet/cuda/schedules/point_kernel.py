@@ -27,12 +27,17 @@ _UNROLLED = 16
 
 def launch_points(builder: ProgramBuilder, task: Task, points: Points) -> None:
     """Compute an output: with all lanes if every address is a multiple of 16 bytes, element by element otherwise."""
-    fast = _PointKernel(builder, task, points, points.lanes).launch()
+    fast = launch_elements(builder, task, points, points.lanes)
     if points.lanes == 1:
         builder.run(fast)
         return
-    slow = _PointKernel(builder, task, points, 1).launch()
+    slow = launch_elements(builder, task, points, 1)
     builder.run(If(are_aligned([builder.pointers[o] for o in (*points.wide, points.epilogue.result)]), fast, slow))
+
+
+def launch_elements(builder: ProgramBuilder, task: Task, points: Points, lanes: int) -> Launch:
+    """The kernel of `lanes` elements a thread, and its launch."""
+    return _PointKernel(builder, task, points, lanes).launch()
 
 
 def are_aligned(pointers: Sequence[Expr]) -> Expr:
