@@ -13,6 +13,7 @@ from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.block_launches import block_launches
+from hidet.cuda.passes.regular_rows import RegularRows
 from hidet.cuda.target import CudaTarget
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
@@ -119,6 +120,26 @@ graph g(%x: f16[3, 20, 32], %w: f16[24, 32], %b: f16[24]):
 
 def test_products_whose_rows_lie_in_another_order_than_the_operands_are_right() -> None:
     runs_right(INTERLEAVED, "cuda.matmul", 4e-3)
+
+
+def test_linear_layers_of_windows_read_a_copy() -> None:
+    registry = load_registry()
+    ctx = CompileContext(
+        target=CudaTarget("sm_80"), registry=registry, options=Options(), cache=open_cache(enabled=False)
+    )
+    strides = "{96, 8, 24, 1}"
+    text = f"""graph g(%x: f16[2, 3, 4, 8]{strides}, %w: f16[5, 8]):
+      %0: f16[2, 3, 4, 5] = linear(%x, %w)
+      return %0
+    """
+    graph = parse_graph(textwrap.dedent(text), registry.operators)
+    changed = RegularRows().run(graph, ctx)
+    assert [node.op.name for node in changed.nodes] == ["copy", "linear"]
+    assert changed.nodes[0].outputs[0].tensor.is_contiguous
+    given = [ramp((2, 3, 4, 8), np.float16, 0), ramp((5, 8), np.float16, 1)]
+    np.testing.assert_array_equal(interpret(changed, given)[0], interpret(graph, given)[0])
+    regular = parse_graph(textwrap.dedent(text).replace(strides, ""), registry.operators)
+    assert RegularRows().run(regular, ctx) is regular
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90a"])

@@ -36,6 +36,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="weights of depthwise convolutions are read with their filters next to each other",
         ),
         PassSpec(
+            name="cuda-regular-rows",
+            level="graph",
+            targets=("cuda",),
+            after=("eliminate-dead", "assign-layout"),
+            before=("split-prepare",),
+            load="hidet.cuda.passes.regular_rows:RegularRows",
+            doc="inputs of linear layers are rows at a regular distance",
+        ),
+        PassSpec(
             name="cuda-block-launches",
             level="program",
             targets=("cuda",),
