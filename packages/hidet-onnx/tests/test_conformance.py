@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hidet.onnx.suite.cases import Outcome, is_in_part, is_rounding
+from hidet.onnx.suite.cases import Outcome, Selection, is_rounding
 from hidet.onnx.suite.processes import run_processes
 from hidet.onnx.suite.report import coverage, summary
 
@@ -15,7 +15,7 @@ LEAST_SHARE = 0.97
 
 @pytest.mark.slow
 def test_a_quarter_of_the_suite_gives_right_answers() -> None:
-    outcomes = run_processes(jobs=2, part=0, parts=4, pattern="")
+    outcomes = run_processes(2, Selection(parts=4))
     passed = sum(outcome.result == "pass" for outcome in outcomes)
     crashes = [outcome for outcome in outcomes if "died" in outcome.reason or "uncaught" in outcome.reason]
     assert not crashes, summary(crashes)
@@ -25,7 +25,7 @@ def test_a_quarter_of_the_suite_gives_right_answers() -> None:
 
 def test_parts_of_the_suite_are_disjoint_and_whole() -> None:
     names = [f"test_{number}" for number in range(100)]
-    parts = [{name for name in names if is_in_part(name, part, 4)} for part in range(4)]
+    parts = [{name for name in names if Selection(part, 4).has(name)} for part in range(4)]
     assert sum(map(len, parts)) == 100
     assert set.union(*parts) == set(names)
 
@@ -43,7 +43,7 @@ def test_the_coverage_table_counts_tests_and_nodes_by_operator() -> None:
         Outcome("test_relu", "pass", "", ("Relu",), {"scheduled": 1}, 0.1),
         Outcome("test_block", "fail", "UnsupportedOp: no", ("Odd", "Relu"), {}, 0.1),
     ]
-    text = coverage(outcomes, "1.0")
+    text = coverage(outcomes, "1.0", "CPU")
     assert "| Relu | 2 | 1 | 1 |  |  |  |" in text
     assert "1 of 2 tests pass" in text
     assert "| test_block | fail | UnsupportedOp: no |" in text

@@ -1,4 +1,4 @@
-"""`python -m hidet.onnx.suite [--jobs N] [--part K/N] [--pattern REGEX] [--report FILE] [--coverage FILE]`."""
+"""`python -m hidet.onnx.suite`: ONNX's own backend tests, as many as asked for; `--help` lists the options."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from hidet.onnx.suite.cases import Selection
 from hidet.onnx.suite.processes import run_processes, work
 from hidet.onnx.suite.report import coverage, summary
 
@@ -21,22 +22,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--part", default="0/1", help="K/N: part number K, from 0, of N by hash of the test's name")
     parser.add_argument("--pattern", default="", help="regular expression that a test's name must contain")
+    parser.add_argument("--device", default="CPU", help="CPU or CUDA")
     parser.add_argument("--report", type=Path, help="write the outcomes as JSON lines")
     parser.add_argument("--coverage", type=Path, help="write the table of operators")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     part, parts = map(int, given.part.split("/"))
+    selection = Selection(part, parts, given.pattern, given.device)
     if given.worker is not None:
-        work(given.worker, part, parts, given.pattern)
+        work(given.worker, selection)
         return 0
     start = time.perf_counter()
-    outcomes = run_processes(given.jobs, part, parts, given.pattern)
+    outcomes = run_processes(given.jobs, selection)
     if given.report is not None:
         given.report.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes))
     if given.coverage is not None:
         import onnx
 
-        given.coverage.write_text(coverage(outcomes, onnx.__version__))
+        given.coverage.write_text(coverage(outcomes, onnx.__version__, given.device))
     print(summary(outcomes))
     print(f"{time.perf_counter() - start:.0f} s in {given.jobs} processes")
     return 1 if any(outcome.result == "wrong" for outcome in outcomes) else 0

@@ -1,15 +1,16 @@
 """ONNX's own backend tests, run by us: every test of `onnx.backend.test`, compared as that package compares.
 
-python -m hidet.onnx.suite [--jobs N] [--part K/N] [--pattern REGEX] [--report FILE]
+python -m hidet.onnx.suite [--jobs N] [--part K/N] [--pattern REGEX] [--device DEVICE] [--report FILE]
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,24 @@ class Outcome:
     seconds: float
 
 
-def is_in_part(name: str, part: int, parts: int) -> bool:
-    """Whether a test belongs to a part of the suite: by hash of its name, so that parts stay as they are."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little") % parts == part
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Tests of the suite: part number `part`, from 0, of `parts`, those whose name contains regular expression
+    `pattern`; and the device they run on, as `onnx.backend.base.Device` writes it."""
+
+    part: int = 0
+    parts: int = 1
+    pattern: str = ""
+    device: str = "CPU"
+
+    def split(self, job: int, jobs: int) -> Selection:
+        """Share number `job` of `jobs`."""
+        return replace(self, part=self.part + job * self.parts, parts=self.parts * jobs)
+
+    def has(self, name: str) -> bool:
+        """Whether a test belongs to it. Parts are by hash of the name, so that they stay as they are."""
+        number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
+        return number % self.parts == self.part and re.search(self.pattern, name) is not None
 
 
 def cases() -> Iterator[Any]:
@@ -50,7 +66,7 @@ def cases() -> Iterator[Any]:
             yield from load_model_tests(kind=kind)
 
 
-def run_case(case: Any) -> Outcome:
+def run_case(case: Any, device: str) -> Outcome:
     """Run one test case as `onnx.backend.test.runner` does: prepare the model, run every data set, compare."""
     from hidet.errors import HidetError
     from hidet.onnx import backend
@@ -64,7 +80,7 @@ def run_case(case: Any) -> Outcome:
     try:
         model, data_sets = load_case(case)
         operators = tuple(sorted({node.op_type for node in model.graph.node}))
-        prepared = backend.prepare(model, "CPU")
+        prepared = backend.prepare(model, device)
         for inputs, expected in data_sets:
             outputs = prepared.run(inputs)
             differ = "wrong" if differ == "wrong" or not is_rounding(expected, outputs) else "rounding"

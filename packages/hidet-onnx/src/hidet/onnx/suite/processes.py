@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -11,15 +10,15 @@ import warnings
 from dataclasses import asdict
 from pathlib import Path
 
-from hidet.onnx.suite.cases import Outcome, cases, is_in_part, run_case
+from hidet.onnx.suite.cases import Outcome, Selection, cases, run_case
 
 
-def run_processes(jobs: int, part: int, parts: int, pattern: str) -> list[Outcome]:
-    """Run a part of the suite in `jobs` processes. One that dies fails the test it was at; another takes its place."""
+def run_processes(jobs: int, selection: Selection) -> list[Outcome]:
+    """Run tests in `jobs` processes. One that dies fails the test it was at; another takes its place."""
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{job}.jsonl" for job in range(jobs)]
-        running = {job: _start(path, job, jobs, part, parts, pattern) for job, path in enumerate(paths)}
+        running = {job: _start(path, selection.split(job, jobs)) for job, path in enumerate(paths)}
         while running:
             job, process = next(iter(running.items()))
             code = process.wait()
@@ -31,14 +30,15 @@ def run_processes(jobs: int, part: int, parts: int, pattern: str) -> list[Outcom
                 outcome = Outcome(lines[-1][6:], "fail", f"the process died with code {code}", (), {}, 0.0)
                 with paths[job].open("a") as file:
                     file.write(json.dumps(asdict(outcome)) + "\n")
-                running[job] = _start(paths[job], job, jobs, part, parts, pattern)
+                running[job] = _start(paths[job], selection.split(job, jobs))
         for path in paths:
             outcomes += [_parsed(line) for line in path.read_text().splitlines() if not line.startswith("start ")]
     return outcomes
 
 
-def _start(path: Path, job: int, jobs: int, part: int, parts: int, pattern: str) -> subprocess.Popen[bytes]:
-    arguments = ["--worker", str(path), "--part", f"{part + job * parts}/{parts * jobs}", "--pattern", pattern]
+def _start(path: Path, selection: Selection) -> subprocess.Popen[bytes]:
+    arguments = ["--worker", str(path), "--part", f"{selection.part}/{selection.parts}"]
+    arguments += ["--pattern", selection.pattern, "--device", selection.device]
     return subprocess.Popen([sys.executable, "-m", "hidet.onnx.suite", *arguments], stdout=subprocess.DEVNULL)
 
 
@@ -47,20 +47,19 @@ def _parsed(line: str) -> Outcome:
     return Outcome(**{**data, "operators": tuple(data["operators"])})
 
 
-def work(path: Path, part: int, parts: int, pattern: str) -> None:
-    """Run the tests of a part that the file does not hold yet, and append their outcomes."""
-    wanted = re.compile(pattern)
+def work(path: Path, selection: Selection) -> None:
+    """Run the tests that the file does not hold yet, and append their outcomes."""
     done = (
         {_parsed(line).name for line in path.read_text().splitlines() if line.startswith("{")} if path.exists() else ()
     )
     with path.open("a") as file:
         for case in cases():
-            if case.name in done or not (is_in_part(case.name, part, parts) and wanted.search(case.name)):
+            if case.name in done or not selection.has(case.name):
                 continue
             file.write(f"start {case.name}\n")
             file.flush()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                outcome = run_case(case)
+                outcome = run_case(case, selection.device)
             file.write(json.dumps(asdict(outcome)) + "\n")
             file.flush()

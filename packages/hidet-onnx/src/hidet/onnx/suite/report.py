@@ -44,10 +44,10 @@ class _Row:
                 self.nodes[name] = self.nodes.get(name, 0) + count
 
 
-def coverage(outcomes: Sequence[Outcome], version: str) -> str:
+def coverage(outcomes: Sequence[Outcome], version: str, device: str) -> str:
     """docs/onnx-coverage.md: operators, how many of their tests pass, and how their nodes are compiled.
 
-    version: that of the onnx package whose tests were run.
+    version: that of the onnx package whose tests were run; device: what they ran on.
     """
     rows: dict[str, _Row] = {}
     for outcome in outcomes:
@@ -59,7 +59,7 @@ def coverage(outcomes: Sequence[Outcome], version: str) -> str:
     lines = [
         "# ONNX operators",
         "",
-        "Written by `nox -s conformance`, which runs every backend test of the onnx package on the CPU.",
+        f"Written by `nox -s conformance`, which runs every backend test of the onnx package on the {device}.",
         "",
         f"onnx {version}: {passed} of {len(outcomes)} tests pass, {wrong} give other values. Of {len(rows)} operators",
         f"that occur in them, {complete} pass every test.",
