@@ -97,6 +97,33 @@ def test_a_model_refuses_what_does_not_fit_and_goes_on(layer):
     assert compiled(torch.zeros(8, 64, device="cuda")).shape == (8, 32)
 
 
+def test_a_saved_model_is_loaded_and_takes_numpy_arrays(layer, tmp_path):
+    model, compiled = layer
+    compiled.save(tmp_path / "layer.hidet")
+    loaded = hidet.load(tmp_path / "layer.hidet")
+    x = np.random.default_rng(4).standard_normal((8, 64)).astype(np.float32)
+    np.testing.assert_allclose(loaded(x), reference(model, x), rtol=1e-5, atol=1e-6)
+
+
+def test_an_onnx_model_takes_numpy_arrays():
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("hidet.onnx")
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(5)
+    weight = rng.standard_normal((16, 8)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Softmax", ["y"], ["z"])]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", w]) for n, w in (("x", 16), ("z", 8))]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(weight, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    onnx.checker.check_model(model)
+    compiled = hidet.compile(model, target="cuda")
+    for rows in (3, 7):
+        x = rng.standard_normal((rows, 16)).astype(np.float32)
+        y = np.exp(x.astype(np.float64) @ weight)
+        np.testing.assert_allclose(compiled(x), y / y.sum(-1, keepdims=True), rtol=1e-4, atol=1e-6)
+
+
 def test_memory_is_shared_with_torch_both_ways():
     theirs = torch.arange(6, device="cuda", dtype=torch.float32).reshape(2, 3)
     ours = hidet.cuda.asarray(theirs)
@@ -305,3 +332,62 @@ def test_the_second_device_has_kernels_and_memory_of_its_own():
         compiled(torch.zeros(8, 64, device="cuda:0"))
     host = np.random.default_rng(3).standard_normal((8, 64)).astype(np.float32)
     np.testing.assert_allclose(compiled(host), reference(model, host), rtol=1e-5, atol=1e-6)
+
+
+class Deep(torch.nn.Module):
+    """Many short kernels."""
+
+    def __init__(self, depth=12):
+        super().__init__()
+        torch.manual_seed(1)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(depth))
+        self.norm = torch.nn.LayerNorm(64)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = self.norm(x + torch.relu(layer(x)))
+        return x
+
+
+def test_repeated_calls_are_captured_and_each_has_its_own_result():
+    model = Deep().eval()
+    compiled = hidet.compile(copy.deepcopy(model).cuda(), [torch.zeros(8, 64, device="cuda")], target="cuda")
+    xs = [torch.randn(8, 64, device="cuda") for _ in range(6)]
+    results = [compiled(x) for x in xs]
+    assert compiled.captured()[0] == 1
+    assert compiled.captured()[1] > 2 * 8 * 64 * 4
+    for x, result in zip(xs, results, strict=True):
+        np.testing.assert_allclose(result.cpu().numpy(), reference(model, x), rtol=1e-4, atol=1e-5)
+    stream = hidet.cuda.Stream()
+    with hidet.cuda.stream(stream):
+        arrays = [hidet.cuda.asarray(x.cpu().numpy()) for x in xs]
+        for x, result in zip(xs, [compiled(array) for array in arrays], strict=True):
+            np.testing.assert_allclose(result.numpy(), reference(model, x), rtol=1e-4, atol=1e-5)
+    assert compiled.captured()[0] == 2
+
+
+def test_a_compiled_model_can_be_captured_by_the_user():
+    model = Deep().eval()
+    compiled = hidet.compile(copy.deepcopy(model).cuda(), [torch.zeros(8, 64, device="cuda")], target="cuda")
+    x = torch.randn(8, 64, device="cuda")
+    for _ in range(4):
+        compiled(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = compiled(x)
+    x.copy_(torch.randn(8, 64))
+    graph.replay()
+    np.testing.assert_allclose(result.cpu().numpy(), reference(model, x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead", "max-autotune-no-cudagraphs"])
+def test_parameters_that_change_show_in_captured_calls(mode):
+    torch._dynamo.reset()
+    model = Deep().cuda().eval()
+    compiled = torch.compile(model, backend="hidet", mode=mode)
+    x = torch.randn(8, 64, device="cuda")
+    with torch.no_grad():
+        for number in range(8):
+            if number in (4, 6):
+                model.layers[0].weight.mul_(1.5)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-3, atol=1e-4)

@@ -10,6 +10,7 @@ from torch import fx
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._subclasses import FakeTensorMode
 
+from hidet.context import MODES, CompileContext
 from hidet.errors import ImportFailed
 from hidet.torch import backend
 from hidet.torch.backend import compile_fx, target_of
@@ -83,28 +84,30 @@ def test_the_place_of_a_tensor_elsewhere_is_named() -> None:
         unwrapped(compiled, torch.zeros(3))
 
 
-@pytest.mark.parametrize(
-    ("mode", "captures"),
-    [
-        (None, False),
-        ("default", False),
-        ("reduce-overhead", True),
-        ("max-autotune", True),
-        ("max-autotune-no-cudagraphs", False),
-    ],
-)
-def test_modes_decide_whether_calls_become_cuda_graphs(
-    mode: str | None, captures: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[bool] = []
+@pytest.fixture
+def modes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The mode of every graph that is compiled."""
+    asked: list[str] = []
+    compile_graph = backend.compile_graph
 
-    def make_runner(*arguments: Any, **options: Any) -> Any:
-        asked.append(options["captures"])
-        return Runner(*arguments, **options)
+    def noted(graph: Any, ctx: CompileContext) -> Any:
+        asked.append(ctx.options.mode)
+        return compile_graph(graph, ctx)
 
-    Runner = backend.Runner
-    monkeypatch.setattr(backend, "Runner", make_runner)
+    monkeypatch.setattr(backend, "compile_graph", noted)
+    return asked
+
+
+@pytest.mark.parametrize("mode", [None, *MODES])
+def test_the_mode_decides_when_calls_become_cuda_graphs(mode: str | None, modes: list[str]) -> None:
     compiled = torch.compile(lambda x: x + 1, backend=compile_fx, mode=mode)
     with torch.no_grad():
         assert compiled(torch.zeros(2)).tolist() == [1, 1]
-    assert asked == [captures]
+    assert modes == [mode or "default"]
+
+
+def test_training_makes_no_cuda_graphs(modes: list[str]) -> None:
+    x = torch.zeros(2, requires_grad=True)
+    torch.compile(lambda x: x.sin().sum(), backend=compile_fx, mode="reduce-overhead")(x).backward()
+    assert x.grad is not None and x.grad.tolist() == [1, 1]
+    assert set(modes[-2:]) == {"max-autotune-no-cudagraphs"}

@@ -24,6 +24,7 @@ from hidet.runtime.bake import bake_prepared, needs_baking, with_own_constants
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.runtime.module import CompiledModule
 from hidet.runtime.program import HostProgram
+from hidet.runtime.replay import REPLAY_AFTER
 from hidet.schedule.close import close_subgraph
 from hidet.schedule.code_cache import keep_modules, read_modules
 from hidet.schedule.host import HostCode, InnerProgram, build_host_program
@@ -146,7 +147,8 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
         },
         uses=program_uses([scheduled for scheduled, _ in lowering.parts]),
     )
-    return CompiledGraph(bundle, functions, report, keep_alive=code, memory=ctx.target.memory)
+    replay_after = REPLAY_AFTER[ctx.options.mode]
+    return CompiledGraph(bundle, functions, report, code, ctx.target.memory, replay_after)
 
 
 class _Lowering:

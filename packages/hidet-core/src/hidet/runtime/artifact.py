@@ -21,6 +21,7 @@ from hidet.dtypes import dtype, from_numpy
 from hidet.errors import ArtifactError
 from hidet.runtime.encoding import decode_program, encode_program
 from hidet.runtime.program import HostProgram, NodeCounts, Segment, programs_of
+from hidet.runtime.replay import REPLAY_AFTER
 from hidet.target import Binary
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
         arch=manifest["arch"],
     )
     report = CompileReport(NodeCounts(), 0, modules=len(binaries))
-    return CompiledGraph(bundle, functions, report, keep_alive=loaded, memory=target.memory)
+    return CompiledGraph(bundle, functions, report, loaded, target.memory, REPLAY_AFTER["default"])
 
 
 def _host_operator(name: str, registry: Registry, file: Path) -> Callable[..., Any]:

@@ -84,15 +84,18 @@ class CompiledGraph:
         report: CompileReport,
         keep_alive: object = None,
         memory: DeviceMemory | None = None,
+        replay_after: int | None = None,
     ) -> None:
-        """memory: of the device the code runs on; None for the host."""
+        """memory: of the device the code runs on; None for the host. replay_after: how often a call runs there as it is
+        before it is captured, to be replayed as one launch from then on; None captures none.
+        """
         self.bundle = bundle
         self._report = report
         self._code = keep_alive
         program = bundle.program
         self._check = ArgumentCheck(program, memory)
         self._memory = memory
-        self._executor = Executor(program, functions, bundle.constants, memory)
+        self._executor = Executor(program, functions, bundle.constants, memory, replay_after)
         self._prepare = None
         if program.prepare is not None:
             store = bundle.prepare_constants
@@ -143,6 +146,12 @@ class CompiledGraph:
         from hidet.runtime.artifact import save
 
         save(self.bundle, path)
+
+    def captured(self) -> tuple[int, int]:
+        """How many calls are captured on the device, and the bytes that they keep there."""
+        replays = self._executor.replays
+        instances = () if replays is None else replays.instances
+        return len(instances), sum(instance.places.nbytes for instance in instances)
 
     def report(self) -> CompileReport:
         """What the compilation did."""

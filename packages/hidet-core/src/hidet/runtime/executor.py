@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
+from hidet.errors import FallbackWarning
 from hidet.runtime.adapter import TensorAdapter
 from hidet.runtime.control import BranchStep, LoopStep, check_positions, read_sizes
 from hidet.runtime.foreign import call_foreign
@@ -27,6 +29,7 @@ from hidet.runtime.program import (
     Step,
     SubProgram,
 )
+from hidet.runtime.replay import Instance, Replays, owned_outputs
 from hidet.runtime.shape_class import ResolvedOutput, ShapeClass, SizeEvaluator
 from hidet.runtime.stages import Stage, split_stages
 from hidet.runtime.symbol_values import symbol_reader
@@ -50,10 +53,12 @@ class Executor:
         functions: Mapping[str, SegmentFunction],
         constants: Sequence[Any],
         memory: DeviceMemory | None = None,
+        replay_after: int | None = None,
     ) -> None:
         """constants: the store of arrays that the program's constants, and those of programs inside, index.
 
-        memory: of the device where the tensors are; None is the memory of this process.
+        memory: of the device where the tensors are; None is the memory of this process. replay_after: how often a call
+        runs as it is before it is captured and replayed; None captures none.
         """
         self.program = program
         self._device = memory
@@ -73,6 +78,9 @@ class Executor:
         self._first, *self._later = [_StageRunner(program, stage, self._clock) for stage in split_stages(program)]
         is_compiled = not self._later and all(callable(step) for step in self._steps)
         self._is_plain = is_compiled and not any(output.host for output in program.outputs)
+        self.replays: Replays | None = None
+        if memory is not None and replay_after is not None and self._is_plain:
+            self.replays = Replays(program, memory, replay_after)
 
     def _step(self, step: Step, functions: Mapping[str, SegmentFunction], constants: Sequence[Any]) -> Any:
         """What runs a step: the function of a segment, or an object with its programs."""
@@ -108,6 +116,11 @@ class Executor:
         stream: tuple[int, ...] = () if self._device is None else (adapter.stream(),)
         allocate = host_arena if self._device is None else _allocator(adapter)
         shapes = self._first.shape_class(values, *stream)
+        if self.replays is not None:
+            addresses = {number: pointer(arguments[number]) for number, _ in self._tensor_inputs}
+            found = self._replayed(self.replays, shapes, values, stream[0], addresses, prepared, adapter)
+            if found is not None:
+                return found
         execution = shapes.take(self.program.slots, self._constants, allocate)
         table = execution.table
         for number, slot in self._tensor_inputs:
@@ -118,8 +131,7 @@ class Executor:
         storages: dict[int, Any] = {}
         self._allocate(shapes, table, adapter, results, storages)
         if self._is_plain:
-            for step in self._steps:
-                step(execution.address, *stream)
+            self._run_plain(execution.address, *stream)
         else:
             names = (source.name for source in self.program.symbols)
             memory = HostMemory() if self._device is None else self._device.in_stream(stream[0])
@@ -130,6 +142,56 @@ class Executor:
         shapes.free.append(execution)
         del storages
         return results
+
+    def _replayed(
+        self,
+        replays: Replays,
+        shapes: ShapeClass,
+        values: tuple[int, ...],
+        stream: int,
+        addresses: Mapping[int, int],
+        prepared: Sequence[int],
+        adapter: TensorAdapter,
+    ) -> list[Any] | None:
+        """The results of a captured call; None for one that runs as it is."""
+
+        def capture() -> Instance | None:
+            try:
+                # The arena of the calls before, which nobody else needs any more.
+                execution = shapes.take(self.program.slots, self._constants, _allocator(adapter))
+                names = (source.name for source in self.program.symbols)
+                memory = replays.places(shapes, dict(zip(names, values, strict=True)), adapter, execution)
+            except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
+                warn(
+                    FallbackWarning(f"calls are not captured, because there is no memory for them: {error}"),
+                    stacklevel=2,
+                )
+                return None
+            for number, slot in self._tensor_inputs:
+                if number in replays.fixed:
+                    execution.table[slot] = addresses[number]
+            for slot, address in zip(self.program.prepared, prepared, strict=True):
+                execution.table[slot] = address
+            return replays.captured(memory, lambda into: self._run_plain(execution.address, into))
+
+        instance = replays.find(values, stream, addresses, prepared, capture)
+        if instance is None:
+            return None
+        results: list[Any] = [None] * len(self._place)
+        storages: dict[int, Any] = {}
+        table: dict[int, int] = {}
+
+        def fresh() -> list[int]:
+            self._allocate(shapes, table, adapter, results, storages)
+            return [table[output.tensor.slot] for _, output in owned_outputs(shapes)]
+
+        assert self._device is not None
+        instance.replay(self._device.in_stream(stream), stream, addresses, fresh)
+        return results
+
+    def _run_plain(self, address: int, *stream: int) -> None:
+        for step in self._steps:
+            step(address, *stream)
 
     def _run_stages(
         self,

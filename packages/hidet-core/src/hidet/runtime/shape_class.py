@@ -97,13 +97,13 @@ def _no_value(dim: Dim) -> int:
 class ShapeClass:
     """A memory plan, sizes and outputs for one tuple of symbol values, and executions that are free to be used."""
 
-    __slots__ = ("_arena_bytes", "_buffer_slots", "_size_slots", "arenas", "calls", "free", "outputs", "used")
+    __slots__ = ("_buffer_slots", "_size_slots", "arena_bytes", "arenas", "calls", "free", "outputs", "used")
 
     def __init__(self, program: HostProgram, stage: Stage, resolve: Resolve) -> None:
         _require_sizes(stage, resolve)
         buffers = stage.buffers
         plan = plan_memory([(b.first, b.last) for b in buffers], [max(resolve(b.nbytes), 0) for b in buffers])
-        self._arena_bytes = plan.nbytes
+        self.arena_bytes = plan.nbytes
         self._buffer_slots = [(b.slot, offset) for b, offset in zip(buffers, plan.offsets, strict=True)]
         self._size_slots = [(slot, resolve(dim)) for slot, dim in stage.sizes]
         self.outputs = [(number, _resolve_output(program.outputs[number], resolve)) for number in stage.outputs]
@@ -118,7 +118,7 @@ class ShapeClass:
         try:
             memory = self.arenas.pop()
         except IndexError:
-            memory = allocate(self._arena_bytes)
+            memory = allocate(self.arena_bytes)
         for slot, offset in self._buffer_slots:
             table[slot] = memory[1] + offset
         for slot, value in self._size_slots:
@@ -135,7 +135,7 @@ class ShapeClass:
         except IndexError:
             pass
         table = (ctypes.c_int64 * max(slots, 1))()
-        arena, base = allocate(self._arena_bytes)
+        arena, base = allocate(self.arena_bytes)
         for slot, offset in self._buffer_slots:
             table[slot] = base + offset
         for slot, value in (*self._size_slots, *constants):

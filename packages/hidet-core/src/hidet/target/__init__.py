@@ -38,6 +38,17 @@ class KernelUsage:
     shared_bytes: int
 
 
+class DeviceWork(Protocol):
+    """Recorded work of a device that is put into a stream as one launch."""
+
+    @property
+    def kernels(self) -> int:
+        """How many launches were recorded."""
+
+    def launch(self, stream: int) -> None:
+        """Put the work into a stream once."""
+
+
 class DeviceMemory(Protocol):
     """Memory of a device that the host cannot read or write."""
 
@@ -60,6 +71,12 @@ class DeviceMemory(Protocol):
 
     def in_stream(self, stream: int) -> Any:
         """A `hidet.runtime.memory.Memory` whose operations wait for the work put into a stream before."""
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether work put into a stream is recorded by somebody else now."""
+
+    def capture(self, run: Callable[[int], None]) -> DeviceWork:
+        """What `run` puts into the stream it is given, recorded instead of done."""
 
     def finish(self, stream: int) -> None:
         """Wait until the work in a stream is done. The error of the kernel that failed, where one did."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from hidet.errors import DeviceOutOfMemory, LaunchError
 
 if TYPE_CHECKING:
     from hidet.cuda.arrays import ArrayAdapter, DeviceArray, StreamMemory
+    from hidet.cuda.graphs import RecordedWork
     from hidet.cuda.pool import MemoryPool
 
 
@@ -142,6 +143,18 @@ class Device:
         from hidet.cuda.arrays import StreamMemory
 
         return StreamMemory(self, stream)
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether work put into a stream is recorded by somebody else now."""
+        from hidet.cuda.graphs import is_capturing
+
+        return is_capturing(self, stream)
+
+    def capture(self, run: Callable[[int], None]) -> RecordedWork:
+        """What `run` puts into the stream it is given, recorded instead of done."""
+        from hidet.cuda.graphs import recorded
+
+        return recorded(self, run)
 
     def finish(self, stream: int) -> None:
         """Wait for a stream."""

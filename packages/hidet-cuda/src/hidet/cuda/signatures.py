@@ -71,6 +71,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuStreamBeginCapture_v2": (_pointer, _int),
     "cuStreamEndCapture": (_pointer, _pointer),
     "cuGraphInstantiateWithFlags": (_pointer, _pointer, ctypes.c_ulonglong),
+    "cuGraphGetNodes": (_pointer, _pointer, _pointer),
     "cuGraphLaunch": (_pointer, _pointer),
     "cuGraphExecDestroy": (_pointer,),
     "cuGraphDestroy": (_pointer,),

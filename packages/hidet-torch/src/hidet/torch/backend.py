@@ -24,9 +24,6 @@ from torch import fx
 
 Role = Literal["inference", "forward", "backward"]
 
-_CAPTURING_MODES = ("reduce-overhead", "max-autotune")
-"""Modes in which torch.compile uses CUDA graphs."""
-
 
 def compile_fx(
     gm: fx.GraphModule,
@@ -128,6 +125,9 @@ def _compile_imported(
     parameters: frozenset[int],
     bound: Mapping[int, torch.Tensor],
 ) -> Runner:
+    if role != "inference":
+        # What the forward pass leaves for the backward pass is large, and would be copied out of every replay.
+        ctx = replace(ctx, options=replace(ctx.options, mode="max-autotune-no-cudagraphs"))
     with compat.real_tensors():
         imported = import_fx(gm, ctx, parameters=parameters, name=role, bound=bound)
         if check is not None:
@@ -135,8 +135,7 @@ def _compile_imported(
         if imported.eager:
             warnings.warn(fallback_warning(imported.eager), stacklevel=2)
         compiled = compile_graph(imported.graph, ctx) if imported.graph.outputs or imported.graph.nodes else None
-    captures = role == "inference" and ctx.options.mode in _CAPTURING_MODES
-    runner = Runner(imported, compiled, captures=captures)
+    runner = Runner(imported, compiled)
     compat.count("graphs")
     compat.count("eager_nodes", len(imported.eager))
     report = runner.report()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 from hidet.dims import Dim, DimExpr, compile_evaluator
 from hidet.runtime.compiled import CompiledGraph, CompileReport
-from hidet.runtime.program import Segment
 from hidet.torch import compat
 from hidet.torch.importer import ImportedGraph
 from hidet.torch.outputs import OutputPlan
-from hidet.torch.replay import Replays
 from hidet.torch.tensors import DeviceAdapter, TorchAdapter, version_of
 
 Evaluate = Callable[[Sequence[int]], tuple[int, ...]]
@@ -23,10 +20,10 @@ class Runner:
     """Runs one compiled graph on the arguments of its aten graph.
 
     It takes a list and clears it, so that the caller's tensors can be freed as soon as they are used. `compiled` None:
-    the graph returns nothing but its arguments and constants. captures: calls on a CUDA device become CUDA graphs.
+    the graph returns nothing but its arguments and constants.
     """
 
-    def __init__(self, imported: ImportedGraph, compiled: CompiledGraph | None, *, captures: bool = False) -> None:
+    def __init__(self, imported: ImportedGraph, compiled: CompiledGraph | None) -> None:
         compat.mark_boxed(self)
         self.imported = imported
         self._compiled = compiled
@@ -43,19 +40,6 @@ class Runner:
             ("result", number, None) for number in range(len(imported.outputs))
         ]
         self._sizes = _Sizes(imported)
-        self._replays = self._make_replays() if captures and device.type == "cuda" else None
-
-    def _make_replays(self) -> Replays | None:
-        """None for graphs with steps that the host takes part in: a CUDA graph holds work of the device alone."""
-        compiled = self._compiled
-        if compiled is None or not all(isinstance(step, Segment) for step in compiled.bundle.program.steps):
-            return None
-        program = compiled.bundle.program
-        parameters = [number for number, slot in enumerate(program.inputs) if slot.is_parameter]
-        overwritten = [output.mutates for output in program.outputs if output.mutates is not None]
-        parameters = [number for number in parameters if number not in overwritten]
-        run = partial(self._call, compiled)
-        return Replays(run, self.imported.device, parameters, overwritten, version_of)
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         """The results, in the order of the aten graph's outputs."""
@@ -76,7 +60,7 @@ class Runner:
                 inputs[place] = inputs[place].to(self.imported.device)
             if self.imported.random_inputs:
                 inputs += _draw(self.imported.random_inputs, self.imported.device)
-            results = self._replays(inputs) if self._replays else self._call(self._compiled, inputs)
+            results = self._call(self._compiled, inputs)
         if self._is_direct:
             args.clear()
             return results

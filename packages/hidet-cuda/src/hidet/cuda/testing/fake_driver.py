@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hidet.cuda.driver import Driver
@@ -16,7 +16,7 @@ from hidet.cuda.signatures import SIGNATURES
 
 CONTEXT = 0x1000
 """The context of the first device; those of further ones follow."""
-FIRST_STREAM, FIRST_EVENT, FIRST_POOL = 0x2000, 0x3000, 0x4000
+FIRST_STREAM, FIRST_EVENT, FIRST_POOL, FIRST_GRAPH = 0x2000, 0x3000, 0x4000, 0x5000
 ALIGNMENT = 256
 
 
@@ -30,6 +30,7 @@ class Launch:
     shared: int
     stream: int
     pointers: int
+    held: object = None
 
     def place(self, number: int) -> int:
         """Where the value of parameter `number` lies. Valid while the launch runs, as the driver's rule is."""
@@ -38,6 +39,15 @@ class Launch:
     def word(self, number: int) -> int:
         """Parameter `number` as a signed word."""
         return ctypes.c_int64.from_address(self.place(number)).value
+
+    def copied(self, count: int) -> Launch:
+        """The launch with its first parameters kept, as a graph keeps them."""
+        words = (ctypes.c_int64 * count)(*map(self.word, range(count)))
+        first = ctypes.addressof(words)
+        places = (ctypes.c_uint64 * count)(*(first + 8 * number for number in range(count)))
+        made = replace(self, pointers=ctypes.addressof(places))
+        made.held = (words, places)
+        return made
 
 
 @dataclass(frozen=True)
@@ -58,8 +68,9 @@ class FakeDriver:
     """Functions of the driver by name.
 
     refuse: result of every launch, refuse_maps: of encoding every tensor map, refused: of other functions by name.
-    on_launch: called while a launch runs. free_bytes: what allocations may take. log: what was done with streams,
-    events and blocks, in order.
+    on_launch: called while a launch runs. free_bytes: what allocations may take. recorded_words: how many parameters of
+    a launch a graph remembers. recordings: launches by the stream that is captured; graphs: those that are made. log:
+    what was done with streams, events and blocks, in order.
     """
 
     refuse: int = 0
@@ -74,6 +85,9 @@ class FakeDriver:
     devices: int = 1
     version: int = 13000
     free_bytes: int = 1 << 30
+    recorded_words: int = 2
+    recordings: dict[int, list[Launch]] = field(default_factory=dict)
+    graphs: dict[int, list[Launch]] = field(default_factory=dict)
     log: list[tuple[object, ...]] = field(default_factory=list)
     blocks: dict[int, int] = field(default_factory=dict)
     _alive: dict[int, Any] = field(default_factory=dict)
@@ -131,6 +145,9 @@ class FakeDriver:
     def cuLaunchKernel(self, kernel: int, *numbers: int) -> int:
         gx, gy, gz, bx, by, bz, shared, stream, pointers, _ = numbers
         launch = Launch(self.kernels[kernel - 1], (gx, gy, gz), (bx, by, bz), shared, stream or 0, pointers)
+        if launch.stream in self.recordings:
+            self.recordings[launch.stream].append(launch.copied(self.recorded_words))
+            return self.refuse
         self.launches.append(launch)
         if self.on_launch is not None:
             self.on_launch(launch)
@@ -307,6 +324,38 @@ class FakeDriver:
 
     def cuEventElapsedTime_v2(self, result: int, start: int, end: int) -> int:
         ctypes.c_float.from_address(result).value = 1.5
+        return 0
+
+    def cuStreamIsCapturing(self, stream: int | None, result: int) -> int:
+        return _write32(result, int((stream or 0) in self.recordings))
+
+    def cuStreamBeginCapture_v2(self, stream: int, mode: int) -> int:
+        self.recordings[stream] = []
+        return 0
+
+    def cuStreamEndCapture(self, stream: int, result: int) -> int:
+        self._made += 1
+        self.graphs[FIRST_GRAPH + self._made] = self.recordings.pop(stream)
+        return _write(result, FIRST_GRAPH + self._made)
+
+    def cuGraphGetNodes(self, graph: int, nodes: int | None, count: int) -> int:
+        return _write(count, len(self.graphs[graph]))
+
+    def cuGraphInstantiateWithFlags(self, result: int, graph: int, flags: int) -> int:
+        return _write(result, graph)
+
+    def cuGraphLaunch(self, graph: int, stream: int | None) -> int:
+        self.log.append(("replays", stream or 0))
+        for launch in self.graphs[graph]:
+            if self.on_launch is not None:
+                self.on_launch(launch)
+        return 0
+
+    def cuGraphDestroy(self, graph: int) -> int:
+        return 0
+
+    def cuGraphExecDestroy(self, graph: int) -> int:
+        del self.graphs[graph]
         return 0
 
     def cuGetErrorName(self, status: int, result: int) -> int:
