@@ -8,10 +8,19 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from hidet import dims, dtypes
+from hidet.cache import open_cache
+from hidet.context import CompileContext, Options
 from hidet.cuda.arch import shared_memory
 from hidet.cuda.schedules.attention_plan import choose_plan
+from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.tasks import Array, compiled_kernels, scheduled_task, simulate
+from hidet.graph.builder import GraphBuilder
+from hidet.graph.types import TensorType
+from hidet.plugins.host import load_registry
 from hidet.schedule.attention_problem import attention_problem
+from hidet.schedule.select import ScheduledTask
+from hidet.testing.scheduled import scheduled_graph
 
 TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "bool": np.bool_}
 TOLERANCE = {"f16": 2e-3, "bf16": 2e-2, "f32": 1e-5, "f64": 1e-12}
@@ -152,6 +161,34 @@ def test_parts_of_keys_may_be_many_or_one(length: int) -> None:
     text = graph("f16", (1, 4, 1, 16), (1, 2, "t", 16), enable_gqa=True, hints={"t": 4096})
     shapes = {"q": (1, 4, 1, 16), "k": (1, 2, length, 16), "v": (1, 2, length, 16)}
     is_right(text, "f16", shapes, sizes={"t": length})
+
+
+def test_a_fused_projection_is_read_and_heads_are_merged_without_copies() -> None:
+    """What models do: one product for queries, keys and values, heads side by side in its rows, and in the result's."""
+    registry = load_registry()
+    b, s, h, d = 2, dims.symbol("s", 1, 4096, hint=128), 12, 64
+    builder = GraphBuilder(registry.operators)
+    x, w, out = (
+        builder.input(TensorType(dtypes.f16, shape)) for shape in ((b, s, h * d), (3 * h * d, h * d), (h * d,) * 2)
+    )
+    qkv = builder.emit("linear", x, w)
+    parts = [builder.emit("slice", qkv, starts=[0, 0, n * h * d], stops=[b, s, (n + 1) * h * d]) for n in range(3)]
+    heads = [
+        builder.emit("transpose", builder.emit("reshape", part, shape=(b, s, h, d)), perm=[0, 2, 1, 3])
+        for part in parts
+    ]
+    result = builder.emit("transpose", builder.emit("attention", *heads, is_causal=True), perm=[0, 2, 1, 3])
+    graph = builder.build([builder.emit("linear", builder.emit("reshape", result, shape=(b, s, h * d)), out)])
+    ctx = CompileContext(
+        target=CudaTarget("sm_80"), registry=registry, options=Options(), cache=open_cache(enabled=False)
+    )
+    steps = scheduled_graph(graph, ctx).steps
+    assert [step.rule_name for step in steps if isinstance(step, ScheduledTask)] == [
+        "cuda.matmul",
+        "cuda.attention",
+        "cuda.matmul",
+    ]
+    assert len(steps) == 3
 
 
 def plan(text: str, arch: int = 90) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hidet import dims, dtypes
@@ -17,6 +18,7 @@ from hidet.schedule.attention_problem import AttentionProblem
 from hidet.tile.tensors import GTensor
 
 _F32 = dtypes.f32
+_TOGETHER = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,32 +59,52 @@ def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Pa
     scope = heads.scope
     totals, logarithms = (scope.pointer(name, _F32) for name in ("totals", "logarithms"))
     parts, width = scope.size(partial.parts, "parts"), build.index(problem.width)
-    row, column, part = (build.size_var(name) for name in ("row", "column", "part"))
-    number = build.size_var("head_number")
-    largest, shift, total, norm, weight = (Var(n, _F32) for n in ("largest", "shift", "total", "norm", "weight"))
-    place = (number * parts + part) * heads.rows + row
-    logarithm = build.load(logarithms, place)
-    zero = build.const(0, _F32)
+    row, column, turn = (build.size_var(name) for name in ("row", "column", "turn"))
+    first = build.size_var("first")
+    largest, shift, total, norm = (Var(n, _F32) for n in ("largest", "shift", "total", "norm"))
+    zero, hidden = build.const(0, _F32), build.const(-math.inf, _F32)
+    found = [Var(f"logarithm{n}", _F32) for n in range(_TOGETHER)]
+
+    def read(values: Callable[[Expr], Expr], names: Sequence[Var], otherwise: Expr) -> list[Stmt]:
+        """Several parts at once, so that their loads are on their way together."""
+        stmts: list[Stmt] = []
+        for n, name in enumerate(names):
+            part, value = turn * _TOGETHER + n, Var("value", _F32)
+            stmts.append(Declare(value, values(build.minimum(part, parts - 1))))
+            stmts.append(Declare(name, build.select(part < parts, value, otherwise)))
+        return stmts
+
+    def logarithm(part: Expr) -> Expr:
+        return build.load(logarithms, first + part * heads.rows)
+
+    def over_parts(body: list[Stmt]) -> For:
+        return For(turn, build.index(0), (parts + (_TOGETHER - 1)) // _TOGETHER, build.seq(body))
+
+    def summed(part: Expr) -> Expr:
+        return build.load(totals, (first + part * heads.rows) * width + column)
+
+    sums = [Var(f"sum{n}", _F32) for n in range(_TOGETHER)]
+    add: list[Stmt] = [*read(logarithm, found, hidden), *read(summed, sums, zero)]
+    for n in range(_TOGETHER):
+        weight = Var("weight", _F32)
+        add.append(Declare(weight, build.unary("exp", found[n] - shift)))
+        add.append(Assign(norm, norm + weight))
+        add.append(Assign(total, total + weight * sums[n]))
     out = problem.out
     store = Store(
         heads.base(out, "out"),
         (heads.row_offset(out, "out", row) + column * heads.inner(out, "out"),),
         build.cast(build.select(build.equal(norm, 0.0), zero, total / norm), out.dtype),
     )
-    add = [
-        Declare(weight, build.unary("exp", logarithm - shift)),
-        Assign(norm, norm + weight),
-        Assign(total, total + weight * build.load(totals, place * width + column)),
-    ]
     body: list[Stmt] = [
-        Declare(number, _head_number(heads)),
-        Declare(largest, build.const(-math.inf, _F32)),
-        For(part, build.index(0), parts, Assign(largest, build.maximum(largest, logarithm))),
+        Declare(first, _head_number(heads) * parts * heads.rows + row),
+        Declare(largest, hidden),
+        over_parts([*read(logarithm, found, hidden), *[Assign(largest, build.maximum(largest, x)) for x in found]]),
         # Where no part has seen a key, all weights are 0, not NaN.
         Declare(shift, build.select(build.equal(largest, -math.inf), zero, largest)),
         Declare(total, zero),
         Declare(norm, zero),
-        For(part, build.index(0), parts, build.seq(add)),
+        over_parts(add),
         store,
     ]
     if problem.logsumexp is not None:
