@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, cast
 from hidet import dims, dtypes
 from hidet.cuda.arch import capability_of, shared_memory
 from hidet.cuda.schedules.attention_heads import COPY_BYTES, HeadScope, numbered
-from hidet.cuda.schedules.attention_plan import choose_plan, suits_tensor_cores
-from hidet.cuda.schedules.attention_simt import THREADS, Element, Rows, rows_per_block, simt_attention
+from hidet.cuda.schedules.attention_plan import choose_plan, simt_rows, suits_tensor_cores
+from hidet.cuda.schedules.attention_simt import THREADS, Element, Rows, simt_attention
 from hidet.cuda.schedules.attention_tiles import tensor_core_launches
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.errors import ScheduleError
@@ -78,7 +78,7 @@ def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem) -> Launch:
     """The kernel without matrix units, which takes everything."""
     heads = HeadScope(problem, tuple(problem.tensors()), stacked=False)
     scope, wide = heads.scope, problem.compute
-    high = rows_per_block(wide, problem.width)
+    high = simt_rows(problem)
     number, row_block, row_blocks, first = (
         build.size_var(name) for name in ("number", "row_block", "row_blocks", "first_row")
     )
@@ -92,6 +92,7 @@ def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem) -> Launch:
         return Store(heads.base(place, name), (offset,), build.cast(value, place.dtype))
 
     work = Rows(
+        high,
         first,
         heads.rows,
         heads.length,

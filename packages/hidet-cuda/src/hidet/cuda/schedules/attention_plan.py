@@ -48,6 +48,9 @@ _LEAST_PART = 128
 _BLOCKS_PER_WAVE = 2 * _MULTIPROCESSORS
 _MANY_WAVES = 8
 """From which on it hardly counts how evenly the last one ends."""
+_SIMT_ROWS = (64, 32)
+_SIMT_RESULT_BYTES = 512
+"""Of a row of results, of which a thread without tensor cores keeps a sixteenth for each of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,14 @@ def choose_plan(problem: AttentionProblem, shared_limit: int) -> Plan:
     if not problem.is_causal and blocks < _MULTIPROCESSORS and parts > 1:
         chunk = -(-keys // (parts * tiles.keys)) * tiles.keys
     return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _BLOCKS_PER_WAVE)
+
+
+def simt_rows(problem: AttentionProblem) -> int:
+    """Rows of a block without tensor cores: fewer where results take many registers, or blocks are few."""
+    rows = _SIMT_ROWS[0]
+    blocks = _likely(dims.product(problem.leading)) * _likely(problem.group) * -(-_likely(problem.queries) // rows)
+    is_wide = problem.width * problem.compute.nbytes > _SIMT_RESULT_BYTES
+    return _SIMT_ROWS[1] if is_wide or blocks < _MULTIPROCESSORS else rows
 
 
 def _tiles_for(rows: int, heads: int, problem: AttentionProblem) -> AttentionTiles:

@@ -1,7 +1,8 @@
 """Attention without matrix units: for f32 and f64, and for what tensor cores cannot take.
 
-A block of 16 x 16 threads computes some rows of one head with a running softmax. Thread (i, j) has every 16th row from
-i on and every 16th key, or element of the result, from j on; the sixteen threads of a row are neighbours in a warp.
+A block of 16 x 16 threads computes some rows of one head with a running softmax. Thread (i, j) has the i-th of sixteen
+parts of the rows, and the j-th of the keys of a step, or of the result's columns: groups of neighbours that are read
+from shared memory at once, every sixteenth group. The sixteen threads of a row are neighbours in a warp.
 """
 
 from __future__ import annotations
@@ -16,17 +17,15 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
-from hidet.ir.types import BufferType
+from hidet.ir.types import BufferType, with_lanes
 from hidet.tile.templates.attention import Score
 
 THREADS = 256
 _SIDE = 16
-_MOST_BYTES = 512
-"""Of a row of results, of which a thread keeps a sixteenth for each of its rows."""
 _KEYS = 64
 _STEP = 16
-# An element more a row, so that columns of a tile lie in different banks when it is filled.
-_KEY_PITCH = _KEYS + 1
+_ACCESS = 16
+"""Bytes of the widest access to shared memory."""
 
 Element = Callable[[Expr, Expr], Expr]
 """(row, column) -> an element of a matrix, in the type of the sums; asked for places inside alone."""
@@ -34,12 +33,13 @@ Element = Callable[[Expr, Expr], Expr]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """What a block computes: `rows` in all of a head, from `first` on; keys below `length`.
+    """What a block computes: `height` rows, a multiple of 16, of the `rows` of a head, from `first` on; `length` keys.
 
     queries, keys, values: elements. store(row, column, value), store_logsumexp(row, value): what becomes of results,
     for rows inside. depth, width: extents of a row of keys and of values.
     """
 
+    height: int
     first: Expr
     rows: Expr
     length: Expr
@@ -52,14 +52,35 @@ class Rows:
     width: int
 
 
-def rows_per_block(dtype: DType, width: int) -> int:
-    """Rows of a block that sums `width` elements a row in `dtype`: fewer where results take many registers."""
-    return 64 if width * dtype.nbytes <= _MOST_BYTES else 32
-
-
 def simt_attention(work: Rows, scale: float, dtype: DType, *, score: Score | None, is_causal: bool) -> list[Stmt]:
     """The statements of a block: softmax(scale * queries keys^T) values in `dtype`; rows without any key are zero."""
     return list(_Block(work, scale, dtype, score, is_causal).stmts())
+
+
+def _place(part: Expr, number: int, lanes: int) -> Expr:
+    """Where element `number` of part `part` of sixteen lies: groups of `lanes` neighbours, every sixteenth one."""
+    return part * lanes + (number // lanes * _SIDE * lanes + number % lanes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """The `count` elements of a row of a shared tile that a thread has, which is number `part` of sixteen."""
+
+    tile: Var
+    part: Expr
+    count: int
+    lanes: int
+
+    def read(self, row: Expr) -> tuple[list[Stmt], list[Expr]]:
+        """Loads of the elements of a row, and the elements."""
+        stmts: list[Stmt] = []
+        elements: list[Expr] = []
+        for first in range(0, self.count, self.lanes):
+            group = Var(self.tile.name[-1], with_lanes(self.tile.dtype, self.lanes))
+            value = build.load(self.tile, row, _place(self.part, first, self.lanes), lanes=self.lanes)
+            stmts.append(Declare(group, value))
+            elements += [build.extract(group, n) for n in range(self.lanes)] if self.lanes > 1 else [group]
+        return stmts, elements
 
 
 class _Block:
@@ -69,19 +90,38 @@ class _Block:
         self.dtype = dtype
         self.score = score
         self.is_causal = is_causal
-        self.each = rows_per_block(dtype, work.width) // _SIDE
+        self.each = work.height // _SIDE
+        self.row_lanes, self.key_lanes = (self._lanes(count) for count in (self.each, _KEYS // _SIDE))
+        self.column_lanes = self._lanes(-(-work.width // _SIDE))
         self.key_each = _KEYS // _SIDE
-        self.column_each = -(-work.width // _SIDE)
-        rows, pitch = rows_per_block(dtype, work.width), self.column_each * _SIDE
+        self.column_each = -(-work.width // (_SIDE * self.column_lanes)) * self.column_lanes
+        # A group of neighbours more a row, so that columns of a tile lie in different banks when it is filled.
+        widest = _ACCESS // dtype.nbytes
         self.thread, self.row, self.column = (build.size_var(name) for name in ("thread", "row", "column"))
-        self.tile_q = self._shared("tile_q", _STEP, rows + 1)
-        self.tile_k = self._shared("tile_k", _STEP, _KEY_PITCH)
-        self.tile_v = self._shared("tile_v", _STEP, pitch)
-        self.tile_w = self._shared("tile_w", rows, _KEY_PITCH)
+        self.tile_q = self._shared("tile_q", _STEP, work.height + widest)
+        self.tile_k = self._shared("tile_k", _STEP, _KEYS + widest)
+        self.tile_v = self._shared("tile_v", _STEP, self.column_each * _SIDE)
+        self.tile_w = self._shared("tile_w", _KEYS, work.height + widest)
         self.scores = self._register("scores", self.each, self.key_each)
         self.totals = self._register("totals", self.each, self.column_each)
         self.most = self._register("most", self.each, 1)
         self.weight = self._register("weight", self.each, 1)
+
+    def _lanes(self, count: int) -> int:
+        """How many neighbours are read at once where a thread has `count` elements."""
+        return min(_ACCESS // self.dtype.nbytes, 1 << (count - 1).bit_length())
+
+    def row_of(self, i: int) -> Expr:
+        """The i-th row of a thread, in its block."""
+        return _place(self.row, i, self.row_lanes)
+
+    def key_of(self, j: int) -> Expr:
+        """The j-th key of a thread, in its step."""
+        return _place(self.column, j, self.key_lanes)
+
+    def column_of(self, j: int) -> Expr:
+        """The j-th column of a thread."""
+        return _place(self.column, j, self.column_lanes)
 
     def _shared(self, name: str, rows: int, pitch: int) -> Var:
         return Var(name, BufferType(self.dtype, (build.index(rows), build.index(pitch)), space="shared"))
@@ -105,7 +145,7 @@ class _Block:
         yield from self.fill(self.weight, 1, 0)
         seen = self.work.length
         if self.is_causal:
-            seen = build.minimum(seen, self.work.first + rows_per_block(self.dtype, self.work.width))
+            seen = build.minimum(seen, self.work.first + self.work.height)
         step = build.size_var("step")
         first_key = build.size_var("first_key")
         body = build.seq(
@@ -131,18 +171,15 @@ class _Block:
 
     def score_keys(self, first_key: Expr) -> Stmt:
         """Products of the block's queries with the keys of a step."""
-        work, rows = self.work, rows_per_block(self.dtype, self.work.width)
+        work = self.work
         at = build.size_var("at")
         start = at * _STEP
         depth = build.index(work.depth)
-        fill_q = self.load(self.tile_q, rows, work.first, work.rows, start, depth, work.queries)
+        fill_q = self.load(self.tile_q, work.height, work.first, work.rows, start, depth, work.queries)
         fill_k = self.load(self.tile_k, _KEYS, first_key, work.length, start, depth, work.keys)
-        product = self.multiply(
-            self.scores,
-            self.key_each,
-            lambda i, k: build.load(self.tile_q, k, self.row + i * _SIDE),
-            lambda j, k: build.load(self.tile_k, k, self.column + j * _SIDE),
-        )
+        left = _Groups(self.tile_q, self.row, self.each, self.row_lanes)
+        right = _Groups(self.tile_k, self.column, self.key_each, self.key_lanes)
+        product = self.multiply(self.scores, left, right, build.index(0))
         body = build.seq([fill_q, fill_k, _meet(), product, _meet()])
         return For(at, build.index(0), build.index(-(-work.depth // _STEP)), body)
 
@@ -155,15 +192,12 @@ class _Block:
         body = build.seq([Declare(part, turn * THREADS + self.thread), Store(tile, (k, line), value)])
         return For(turn, build.index(0), build.index(lines * _STEP // THREADS), body, kind="unroll")
 
-    def multiply(
-        self, held: Var, columns: int, left: Callable[[int, Expr], Expr], right: Callable[[int, Expr], Expr]
-    ) -> Stmt:
-        """held[i][j] += left(i, k) right(j, k), summed over a step; each is read from shared memory once a thread."""
+    def multiply(self, held: Var, left: _Groups, right: _Groups, first: Expr) -> Stmt:
+        """held[i][j] += left[k][i] right[k][j], summed over a step; the left tile is read from row `first` on."""
         k = build.size_var("k")
-        a = [Var(f"left{i}", self.dtype) for i in range(self.each)]
-        b = [Var(f"right{j}", self.dtype) for j in range(columns)]
-        body: list[Stmt] = [Declare(var, left(i, k)) for i, var in enumerate(a)]
-        body += [Declare(var, right(j, k)) for j, var in enumerate(b)]
+        loads_a, a = left.read(first + k)
+        loads_b, b = right.read(k)
+        body = [*loads_a, *loads_b]
         for i, x in enumerate(a):
             for j, y in enumerate(b):
                 body.append(self.set(held, i, j, build.load(held, i, j) + x * y))
@@ -171,11 +205,11 @@ class _Block:
 
     def weigh(self, i: int, first_key: Expr) -> Iterator[Stmt]:
         """Row i: scores become weights, which other threads read; what was summed before is scaled."""
-        row = self.work.first + self.row + i * _SIDE
+        row = self.work.first + self.row_of(i)
         largest, shift, less, total = (Var(name, self.dtype) for name in ("largest", "shift", "less", "total"))
         yield Declare(largest, build.load(self.most, i, 0))
         for j in range(self.key_each):
-            key = first_key + self.column + j * _SIDE
+            key = first_key + self.key_of(j)
             value = build.load(self.scores, i, j) * self.scale
             value = value if self.score is None else self.score(value, row, key)
             is_seen = key < self.work.length
@@ -193,7 +227,7 @@ class _Block:
             weight = Var("weight", self.dtype)
             yield Declare(weight, build.unary("exp", build.load(self.scores, i, j) - shift))
             yield Assign(total, total + weight)
-            yield Store(self.tile_w, (self.row + i * _SIDE, self.column + j * _SIDE), weight)
+            yield Store(self.tile_w, (self.key_of(j), self.row_of(i)), weight)
         yield self.set(self.weight, i, 0, total)
         for j in range(self.column_each):
             yield self.set(self.totals, i, j, build.load(self.totals, i, j) * less)
@@ -216,12 +250,9 @@ class _Block:
             ]
         )
         fill = For(turn, build.index(0), build.index(pitch * _STEP // THREADS), load, kind="unroll")
-        product = self.multiply(
-            self.totals,
-            self.column_each,
-            lambda i, k: build.load(self.tile_w, self.row + i * _SIDE, start + k),
-            lambda j, k: build.load(self.tile_v, k, self.column + j * _SIDE),
-        )
+        left = _Groups(self.tile_w, self.row, self.each, self.row_lanes)
+        right = _Groups(self.tile_v, self.column, self.column_each, self.column_lanes)
+        product = self.multiply(self.totals, left, right, start)
         return For(at, build.index(0), build.index(_KEYS // _STEP), build.seq([fill, _meet(), product, _meet()]))
 
     def finish(self, i: int) -> Iterator[Stmt]:
@@ -232,13 +263,13 @@ class _Block:
         yield from _folded("add", total)
         stores: list[Stmt] = []
         for j in range(self.column_each):
-            column = self.column + j * _SIDE
+            column = self.column_of(j)
             value = build.select(build.equal(total, 0.0), self.number(0), build.load(self.totals, i, j) / total)
             stores.append(If(column < self.work.width, self.work.store(row, column, value)))
         if self.work.store_logsumexp is not None:
             logarithm = build.load(self.most, i, 0) + build.unary("log", total)
             stores.append(If(build.equal(self.column, 0), self.work.store_logsumexp(row, logarithm)))
-        yield Declare(row, self.work.first + self.row + i * _SIDE)
+        yield Declare(row, self.work.first + self.row_of(i))
         yield If(row < self.work.rows, build.seq(stores))
 
 
