@@ -42,7 +42,11 @@ ALLOWED: dict[str, set[str] | None] = {
     "graph": COMPUTE,
     "ops": GRAPH,
     "target": GRAPH,
-    "context": BASE | {"cache", "plugins", "target"},
+    "option": {"errors"},
+    "context": BASE | {"cache", "plugins", "target", "option"},
+    "tensors": BASE | CONTEXT,
+    # Names that users' scripts import; hidet itself does not.
+    "utils": set(),
     "progress": {"errors"},
     "runtime": GRAPH | CONTEXT,
     "schedule": GRAPH | CONTEXT | {"lang", "tile", "runtime"},

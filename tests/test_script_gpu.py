@@ -225,3 +225,17 @@ def test_work_goes_into_the_current_stream():
     graph.replay()
     graph.replay()
     assert (x == 3).all()
+
+
+def test_tensors_of_hidet_are_made_on_the_device_and_shared_with_torch():
+    matmul = naive_matmul(33, 18, 7)
+    a, b = hidet.randn([33, 7], device="cuda"), hidet.randn([7, 18]).cuda()
+    c = hidet.zeros([33, 18], dtype=hidet.float32, device="cuda")
+    matmul(a, b, c)
+    assert c.device == "cuda:0"
+    torch.testing.assert_close(c.torch(), a.torch() @ b.torch(), rtol=1e-4, atol=1e-4)
+    hidet.utils.assert_close(c, a.numpy() @ b.cpu().numpy(), rtol=1e-4, atol=1e-4)
+    shared = torch.zeros(33, 18, device="cuda")
+    matmul(a, b, hidet.from_torch(shared))
+    assert torch.equal(shared, c.torch())
+    assert 0 < hidet.utils.benchmark_func(lambda: matmul(a, b, c)) < 1000

@@ -10,13 +10,33 @@ from typing import TYPE_CHECKING
 __path__ = extend_path(__path__, __name__)
 
 if TYPE_CHECKING:
-    from hidet import driver, drivers, lang, ops
+    from hidet import driver, drivers, lang, ops, option, utils
     from hidet.context import CompileContext, Options
+    from hidet.dims import symbol as symbol_var
     from hidet.driver import compile
     from hidet.errors import HidetError
     from hidet.graph import Graph
     from hidet.lang.module import script, script_module
     from hidet.runtime.artifact import load
+    from hidet.tensors import (
+        Tensor,
+        arange,
+        asarray,
+        empty,
+        empty_like,
+        from_dlpack,
+        from_torch,
+        full,
+        full_like,
+        linspace,
+        ones,
+        ones_like,
+        randint,
+        randn,
+        randn_like,
+        zeros,
+        zeros_like,
+    )
 
     __version__: str
 else:
@@ -32,9 +52,23 @@ else:
         "drivers": "hidet.drivers",
         "lang": "hidet.lang",
         "ops": "hidet.ops",
+        "option": "hidet.option",
         "script": "hidet.lang.module:script",
         "script_module": "hidet.lang.module:script_module",
+        "symbol_var": "hidet.dims:symbol",
+        "utils": "hidet.utils",
     }
+    _TENSORS = (
+        *("Tensor", "arange", "asarray", "empty", "empty_like", "from_dlpack", "from_torch", "full", "full_like"),
+        *("linspace", "ones", "ones_like", "randint", "randn", "randn_like", "zeros", "zeros_like"),
+    )
+    _LAZY |= {name: f"hidet.tensors:{name}" for name in _TENSORS}
+    # Element types by the names that torch and numpy have.
+    _TYPES = (
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"),
+        *("bfloat16", "tfloat32", "boolean", "complex64", "complex128", "float8_e4m3", "float8_e5m2"),
+    )
+    _LAZY |= {name: f"hidet.lang:{name}" for name in _TYPES}
     _SATELLITES = ("cpu", "cuda", "onnx", "torch")
 
     def __getattr__(name):
@@ -66,12 +100,32 @@ __all__ = [
     "Graph",
     "HidetError",
     "Options",
+    "Tensor",
+    "arange",
+    "asarray",
     "compile",
     "driver",
     "drivers",
+    "empty",
+    "empty_like",
+    "from_dlpack",
+    "from_torch",
+    "full",
+    "full_like",
     "lang",
+    "linspace",
     "load",
+    "ones",
+    "ones_like",
     "ops",
+    "option",
+    "randint",
+    "randn",
+    "randn_like",
     "script",
     "script_module",
+    "symbol_var",
+    "utils",
+    "zeros",
+    "zeros_like",
 ]

@@ -264,14 +264,16 @@ class KernelCache:
             warnings.warn(CacheWarning(message, hint=hint), stacklevel=3)
 
 
-def open_cache(enabled: bool = True, size_cap: int = DEFAULT_SIZE_CAP) -> KernelCache:
+def open_cache(enabled: bool = True, size_cap: int = DEFAULT_SIZE_CAP, directory: str | None = None) -> KernelCache:
     """The cache of this user; the same object for the same settings throughout a process.
 
-    The directory is HIDET_CACHE_DIR if set, else the platform's user cache directory. Entries are native code, so it is
-    ignored, with one warning, when another user owns it or anyone may write to it. With enabled=False nothing is read
-    or written.
+    directory: None for HIDET_CACHE_DIR if set, else the platform's user cache directory. Entries are native code, so it
+    is ignored, with one warning, when another user owns it or anyone may write to it. With enabled=False nothing is
+    read or written.
     """
-    return _open_directory(os.environ.get("HIDET_CACHE_DIR", ""), size_cap) if enabled else KernelCache(None, size_cap)
+    if not enabled:
+        return KernelCache(None, size_cap)
+    return _open_directory(directory or os.environ.get("HIDET_CACHE_DIR", ""), size_cap)
 
 
 @functools.cache

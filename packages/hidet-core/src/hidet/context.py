@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from hidet import option
 from hidet.errors import OptionError, suggestion
 
 if TYPE_CHECKING:
@@ -124,4 +125,6 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
     name, _, machine = target.partition(":")
     make_target: Any = registry.target("cpu" if name == "auto" else name).resolve()
     made = make_target(machine) if machine else make_target()
-    return CompileContext(target=made, registry=registry, options=chosen, cache=open_cache(enabled=chosen.cache))
+    settings = option.current()
+    cache = open_cache(enabled=chosen.cache and settings.cache, directory=settings.cache_dir)
+    return CompileContext(target=made, registry=registry, options=chosen, cache=cache)

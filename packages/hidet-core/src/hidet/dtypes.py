@@ -59,7 +59,10 @@ class DType:
         return f"DType({self.name!r})"
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, DType) and self.name == other.name)
+        if self is other:
+            return True
+        # Other libraries' and scripts' types may know that they stand for this one.
+        return self.name == other.name if isinstance(other, DType) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.name)

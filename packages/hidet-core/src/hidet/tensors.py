@@ -1,0 +1,284 @@
+"""`hidet.Tensor`: memory of the host or of a device that scripts and compiled modules are called with.
+
+It lies in a numpy array, or in an array of the device's target, and shares both with other libraries. Nothing computes
+with it but compiled code: for arithmetic there are numpy, torch and graphs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hidet import dtypes
+from hidet.dtypes import DType
+from hidet.errors import DTypeError, LaunchError, ShapeError
+
+if TYPE_CHECKING:
+    from hidet.target import DeviceMemory
+
+Shape = int | Sequence[int]
+
+
+class Tensor:
+    """Contiguous elements of one type. storage: a numpy array on the host, else an array of the device's target."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, storage: Any, device: str) -> None:
+        self.storage = storage
+        self._device = device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+        return tuple(self.storage.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return dtypes.from_numpy(self.storage.dtype) if self._is_on_host else self.storage.dtype
+
+    @property
+    def device(self) -> str:
+        """Where the memory is: "cpu", "cuda:0", …"""
+        return self._device
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self.size * self.dtype.nbytes
+
+    @property
+    def _is_on_host(self) -> bool:
+        return self._device == "cpu"
+
+    def to(self, dtype: Any = None, device: str | None = None) -> Tensor:
+        """This tensor with another type or on another device; itself where it has both already."""
+        target = self._device if device is None else _device_name(device)
+        kind = self.dtype if dtype is None else _dtype(dtype)
+        if target == self._device and kind is self.dtype:
+            return self
+        return _placed(self.numpy().astype(kind.numpy()), target)
+
+    def cpu(self) -> Tensor:
+        """The tensor on the host."""
+        return self.to(device="cpu")
+
+    def cuda(self, device: int | str | None = None) -> Tensor:
+        """The tensor on a GPU; None for the first."""
+        return self.to(device=device if isinstance(device, str) else f"cuda:{device or 0}")
+
+    def astype(self, dtype: Any) -> Tensor:
+        """The tensor with elements of another type."""
+        return self.to(dtype)
+
+    def copy(self) -> Tensor:
+        """A tensor with memory of its own."""
+        return _placed(self.numpy().copy(), self._device)
+
+    def reshape(self, shape: Shape) -> Tensor:
+        """A copy with other extents; one of them may be -1."""
+        return _placed(self.numpy().reshape(_extents(shape)).copy(), self._device)
+
+    def numpy(self) -> Any:
+        """The elements as a numpy array: the memory itself on the host, else a copy."""
+        return self.storage if self._is_on_host else self.storage.numpy()
+
+    def torch(self) -> Any:
+        """A torch tensor over the same memory. LaunchError without torch."""
+        try:
+            torch: Any = importlib.import_module("torch")
+        except ImportError as error:
+            raise LaunchError("Tensor.torch needs torch, which is not installed") from error
+        kind = self.dtype
+        if self._is_on_host and kind.numpy().isbuiltin != 1:
+            # DLPack of numpy knows its own types only.
+            return torch.from_dlpack(self.storage.view(f"i{kind.nbytes}")).view(getattr(torch, kind.name))
+        return torch.from_dlpack(self.storage)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists."""
+        return self.numpy().tolist()
+
+    def item(self) -> Any:
+        """The only element as a Python number. ShapeError when there are several."""
+        if self.size != 1:
+            raise ShapeError(f"item() is of tensors with one element, this one has {self.size}")
+        return self.numpy().reshape(-1)[0].item()
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor without dims has no length")
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """For numpy: the memory of the host, or a copy of the device's."""
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """For libraries that share memory."""
+        return self.storage.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's number of the device."""
+        device: tuple[int, int] = self.storage.__dlpack_device__()
+        return device
+
+    def __repr__(self) -> str:
+        import numpy
+
+        head = f"Tensor(shape={self.shape}, dtype='{self.dtype.name}', device='{self._device}')"
+        return f"{head}\n{numpy.array2string(self.numpy(), precision=2, suppress_small=True)}"
+
+
+# --- making tensors -------------------------------------------------------------------------------------------------
+
+
+def _dtype(given: Any) -> DType:
+    """A DType, its name, or the type of the same name that scripts use."""
+    return dtypes.dtype(getattr(given, "type", given))
+
+
+def _extents(shape: Shape) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def _device_name(device: str) -> str:
+    """ "cuda" is the first of its kind."""
+    return device if device == "cpu" or ":" in device else f"{device}:0"
+
+
+def _memory(device: str) -> DeviceMemory:
+    from hidet.plugins.host import load_registry
+
+    name, _, index = device.partition(":")
+    make_target: Any = load_registry().target(name).resolve()
+    memory: DeviceMemory | None = make_target(index).memory
+    if memory is None:
+        raise LaunchError(f"target {name} has no memory of its own", hint="device='cpu' is the host")
+    return memory
+
+
+def _placed(array: Any, device: str) -> Tensor:
+    """A tensor with the elements of a numpy array: over its memory on the host."""
+    import numpy
+
+    name = _device_name(device)
+    dense = numpy.ascontiguousarray(array).reshape(array.shape)
+    return Tensor(dense, name) if name == "cpu" else Tensor(_memory(name).place(dense), name)
+
+
+def _filled(make: str) -> Callable[..., Tensor]:
+    def create(shape: Shape, dtype: Any = "float32", device: str = "cpu") -> Tensor:
+        import numpy
+
+        return _placed(getattr(numpy, make)(_extents(shape), _dtype(dtype).numpy()), device)
+
+    create.__doc__ = f"As numpy.{make}, on a device."
+    create.__name__ = create.__qualname__ = make
+    return create
+
+
+empty, zeros, ones = map(_filled, ("empty", "zeros", "ones"))
+
+
+def full(shape: Shape, fill_value: float, dtype: Any = "float32", device: str = "cpu") -> Tensor:
+    """A tensor whose elements are all `fill_value`."""
+    import numpy
+
+    return _placed(numpy.full(_extents(shape), fill_value, _dtype(dtype).numpy()), device)
+
+
+def randn(shape: Shape, dtype: Any = "float32", mean: float = 0.0, stddev: float = 1.0, device: str = "cpu") -> Tensor:
+    """Normally distributed elements, from numpy's global generator: numpy.random.seed makes them repeat."""
+    import numpy
+
+    drawn = numpy.random.normal(mean, stddev, _extents(shape))  # the generator that users can seed
+    return _placed(drawn.astype(_dtype(dtype).numpy()), device)
+
+
+def randint(low: int, high: int | None = None, shape: Shape = (), dtype: Any = "int32", device: str = "cpu") -> Tensor:
+    """Integers from `low` to `high` - 1, or from 0 to `low` - 1; see `randn`."""
+    import numpy
+
+    bounds = (0, low) if high is None else (low, high)
+    drawn = numpy.random.randint(*bounds, size=_extents(shape))  # the generator that users can seed
+    return _placed(numpy.asarray(drawn).astype(_dtype(dtype).numpy()), device)
+
+
+def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any = None, device: str = "cpu") -> Tensor:
+    """As numpy.arange."""
+    import numpy
+
+    first, last = (0, start) if stop is None else (start, stop)
+    made = numpy.arange(first, last, step)
+    return _placed(made if dtype is None else made.astype(_dtype(dtype).numpy()), device)
+
+
+def linspace(start: float, stop: float, num: int, dtype: Any = "float32", device: str = "cpu") -> Tensor:
+    """As numpy.linspace."""
+    import numpy
+
+    return _placed(numpy.linspace(start, stop, num).astype(_dtype(dtype).numpy()), device)
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """A tensor of nested lists, numbers, a numpy array, or what shares memory through DLPack.
+
+    Memory of the host is shared where it is contiguous and has the type that is asked for. device: None for where the
+    object is. DTypeError for what is no tensor.
+    """
+    import numpy
+
+    if isinstance(obj, Tensor):
+        return obj.to(dtype, device)
+    code, index = obj.__dlpack_device__() if hasattr(obj, "__dlpack_device__") else (1, 0)
+    if code == _CUDA:
+        name = f"cuda:{index}"
+        return Tensor(_memory(name).adapter().convert(obj), name).to(dtype, device)
+    array = numpy.asarray(obj)
+    if array.dtype == object:
+        raise DTypeError(f"{type(obj).__name__} has elements that are no numbers")
+    if isinstance(obj, float | int | list | tuple) and array.dtype == numpy.float64 and dtype is None:
+        array = array.astype(numpy.float32)
+    return _placed(array, "cpu").to(dtype, device)
+
+
+_CUDA = 2
+"""DLPack's code of a GPU's memory."""
+
+from_dlpack = asarray
+
+
+def from_torch(tensor: Any) -> Tensor:
+    """A torch tensor, whose memory is shared."""
+    return asarray(tensor.detach())
+
+
+def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def create(data: Tensor, shape: Shape | None = None, dtype: Any = None, device: str | None = None) -> Tensor:
+        given = (data.shape if shape is None else shape, data.dtype if dtype is None else dtype)
+        return make(*given, device=data.device if device is None else device)
+
+    create.__doc__ = f"`{make.__name__}` with the shape, type and device of another tensor where none is given."
+    create.__name__ = create.__qualname__ = f"{make.__name__}_like"
+    return create
+
+
+empty_like, zeros_like, ones_like, randn_like = map(_like, (empty, zeros, ones, randn))
+
+
+def full_like(data: Tensor, fill_value: float, dtype: Any = None, device: str | None = None) -> Tensor:
+    """`full` with the shape, type and device of another tensor where none is given."""
+    kind, place = data.dtype if dtype is None else dtype, data.device if device is None else device
+    return full(data.shape, fill_value, kind, place)
