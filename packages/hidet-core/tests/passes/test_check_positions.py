@@ -70,6 +70,18 @@ def test_constants_are_checked_while_compiling(ctx: CompileContext, positions: l
     assert _names(_checked(ctx, build)).count("require_positions") == checks
 
 
+@pytest.mark.parametrize(("rows", "checks"), [(10, 0), (11, 1)])
+def test_positions_that_constants_determine_are_checked_while_compiling(
+    ctx: CompileContext, rows: int, checks: int
+) -> None:
+    """Position embeddings: numbers from 0 on, computed in the graph."""
+
+    def build(b: GraphBuilder) -> list[Value]:
+        return [b.emit("embedding", _table(b), b.emit("reshape", b.emit("arange", stop=rows), shape=(1, rows)))]
+
+    assert _names(_checked(ctx, build)).count("require_positions") == checks
+
+
 def test_no_positions_need_no_check(ctx: CompileContext) -> None:
     assert _names(_checked(ctx, lambda b: [b.emit("embedding", _table(b), _index(b, rows=0))])) == ["embedding"]
 

@@ -10,6 +10,7 @@ from hidet import dims, dtypes
 from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.operator import Position
 from hidet.graph.position import LOWEST
+from hidet.passes.graph.fold_constants import FoldConstants
 from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ class AssertPositions:
 def with_checks(graph: Graph, ctx: CompileContext, emit: Emit) -> Graph:
     """`graph` with its positions checked; equal checks are made once.
 
-    Checks of the graph's own inputs come first, so that nothing is overwritten by a call that fails. Constants are
-    checked here: only those with a wrong position keep their check, which fails where the operator would run.
+    Checks of the graph's own inputs come first, so that nothing is overwritten by a call that fails. What constants
+    determine is checked here: only wrong positions keep their check, which fails where the operator would run.
     """
     if any(node.op.name in _CHECKS for node in graph.nodes):
         return graph
@@ -81,15 +82,21 @@ def with_checks(graph: Graph, ctx: CompileContext, emit: Emit) -> Graph:
 
 def _wanted(graph: Graph) -> dict[Node, list[tuple[Value, Position]]]:
     """The tensors of positions that may be wrong, by the nodes that read them."""
-    found: dict[Node, list[tuple[Value, Position]]] = {}
+    read: list[tuple[Node, Value, Position]] = []
     for node in graph.nodes:
         if node.op.positions is None:
             continue
         types = [None if value is None else value.type for value in node.inputs]
         for position in node.op.positions(types, node.attrs):
             source = node.inputs[position.input]
-            if source is not None and not _is_right(source, position, graph.constants.get(source)):
-                found.setdefault(node, []).append((source, position))
+            if source is not None:
+                read.append((node, source, position))
+    # Frameworks count positions up where nothing else gives them.
+    known = FoldConstants().values(graph, [source for _, source, _ in read]) if read else {}
+    found: dict[Node, list[tuple[Value, Position]]] = {}
+    for node, source, position in read:
+        if not _is_right(source, position, known.get(source)):
+            found.setdefault(node, []).append((source, position))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -46,6 +47,21 @@ class FoldConstants:
         read = {v for node in kept for v in node.values} | set(graph.outputs)
         held = {v: c for v, c in known.items() if v in read and v not in computed}
         return replace(graph, nodes=tuple(kept), constants=held)
+
+    def values(self, graph: Graph, wanted: Iterable[Value]) -> dict[Value, Constant]:
+        """Those of the values `wanted` that constants and nothing else determine, evaluated."""
+        known = dict(graph.constants)
+        waiting: dict[Value, Node] = {}
+        for node in graph.nodes:
+            if self._is_foldable(node, known, waiting):
+                waiting.update(dict.fromkeys(node.outputs, node))
+        found: dict[Value, Constant] = {}
+        for value in wanted:
+            if value in waiting and value not in known:
+                _evaluate(waiting[value], known, waiting)
+            if value in known:
+                found[value] = known[value]
+        return found
 
     def _is_foldable(self, node: Node, known: dict[Value, Constant], waiting: dict[Value, Node]) -> bool:
         if node.op.is_random or node.op.has_effect or node.op.expands or is_foreign(node):
