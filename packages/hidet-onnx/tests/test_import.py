@@ -37,6 +37,29 @@ def test_one_import_serves_several_sizes(make_model: Make) -> None:
         np.testing.assert_array_equal(compiled(x), np.maximum(x + W, 0))
 
 
+@pytest.mark.parametrize("given", [[np.zeros((3, 4), np.float32)], {"x": np.ones((3, 4), np.float32)}])
+def test_example_inputs_fix_open_sizes(make_model: Make, given: Any) -> None:
+    compiled = hidet.compile(_affine(make_model), given)
+    x = np.full((3, 4), -1, np.float32)
+    np.testing.assert_array_equal(compiled(x), np.maximum(x + W, 0))
+    with pytest.raises(hidet.HidetError, match="x"):
+        compiled(np.zeros((2, 4), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([np.zeros((3, 5))], r"example input 'x' is \[3, 5\], the model declares \[\?, 4\]"),
+        ([np.zeros(4)], r"example input 'x' is \[4\], the model declares \[\?, 4\]"),
+        ([], "example inputs are 0, the model takes x"),
+        ({"y": np.zeros((3, 4))}, "example inputs are y, the model takes x"),
+    ],
+)
+def test_example_inputs_that_do_not_fit_are_refused(make_model: Make, given: Any, message: str) -> None:
+    with pytest.raises(ImportFailed, match=message):
+        hidet.compile(_affine(make_model), given)
+
+
 def test_the_runner_takes_empty_tensors(make_model: Make, run: Callable[..., Any]) -> None:
     assert run(_affine(make_model), x=np.zeros((0, 4), np.float32)).shape == (0, 4)
 

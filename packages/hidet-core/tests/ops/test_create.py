@@ -14,7 +14,7 @@ from hidet.dims import symbol
 from hidet.errors import DTypeError, ShapeError
 from hidet.graph import GraphBuilder, TensorType
 from hidet.ir import build
-from hidet.ops.random import philox
+from hidet.ops.random import SPECS, philox
 
 torch = pytest.importorskip("torch")
 
@@ -144,6 +144,16 @@ def test_random_numbers_depend_on_seed_offset_and_stream_only(apply: Any) -> Non
     for change in ({"seed": SEED + 1}, {"offset": OFFSET + 1}, {"stream": 1}):
         assert (draw((6, 4), **change) != base).double().mean() > 0.9
     assert (draw((6, 4), offset=OFFSET + 1) != draw((6, 4), stream=1)).double().mean() > 0.9
+
+
+def test_a_random_state_is_drawn_from_numpys_generator() -> None:
+    (spec,) = [spec for spec in SPECS if spec.name == "random_state"]
+    assert spec.call is not None
+    np.random.seed(5)
+    first, second = (spec.call(attrs=spec.attrs({})) for _ in range(2))
+    np.random.seed(5)
+    assert spec.call(attrs=spec.attrs({})) == first != second
+    assert [(part.dtype, part.shape) for part in first] == [(np.int64, ()), (np.int64, ())]
 
 
 def test_random_integers_cover_their_range_evenly(apply: Any) -> None:

@@ -23,8 +23,8 @@ def defined_sizes(node: Node) -> tuple[Dim, ...]:
 
 def makes_results(node: Node) -> bool:
     """Whether the results of a node lie where the step that runs it puts them: their sizes, or what they are, is known
-    afterwards only."""
-    if node.op.kind == "control":
+    afterwards only; or numpy makes them, which does not reach every memory."""
+    if node.op.kind in ("control", "host"):
         return True
     return is_foreign(node) and (bool(defined_sizes(node)) or any(is_host_value(v.type) for v in node.outputs))
 

@@ -4,12 +4,16 @@ The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy
 and counter = (i, offset with stream in its high word), so results are reproducible, can be recomputed anywhere, and
 fuse like any element-wise operator. Inputs `seed` and `offset` are i64 scalars drawn once a call; attribute `stream`
 keeps the operators of one graph apart. They are pure: nodes with equal inputs and attributes give equal numbers.
+
+Who calls the graph draws the scalars, or `random_state` does, which is not pure: a host operator, because it reads and
+changes the state of numpy's generator.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hidet import dtypes
 from hidet.compute.definition import Definition, Operand, compute, number, single
@@ -184,7 +188,29 @@ def _spec(name: str, define: Callable[..., Definition], doc: str, *attributes: A
     )
 
 
+def _draw_state(*, attrs: Attrs) -> tuple[Any, Any]:
+    import numpy
+
+    seed, offset = numpy.random.randint(0, 2**63 - 1, size=2, dtype=numpy.int64)
+    return numpy.asarray(seed), numpy.asarray(offset)
+
+
+def _infer_state(types: Sequence[TensorType], attrs: Attrs) -> Sequence[ValueType]:
+    return TensorType(dtypes.i64, ()), TensorType(dtypes.i64, ())
+
+
 SPECS: tuple[OperatorSpec, ...] = (
+    OperatorSpec(
+        name="random_state",
+        inputs=(),
+        kind="host",
+        infer=_infer_state,
+        call=_draw_state,
+        evaluate=lambda values, attrs: _draw_state(attrs=attrs),
+        is_random=True,
+        doc="Seed and offset for random operators, other ones every time it runs, from numpy's global generator: "
+        "numpy.random.seed makes them reproducible.",
+    ),
     _spec("rand", _rand, "Uniform numbers in [0, 1) of a floating-point type; torch.rand.", _SHAPE, _DTYPE),
     _spec(
         "randn",

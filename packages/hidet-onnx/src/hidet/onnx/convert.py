@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from hidet.context import CompileContext
 from hidet.dims import Dim
 from hidet.errors import ImportFailed
-from hidet.graph import Graph
+from hidet.graph import Graph, TensorType
 
 if TYPE_CHECKING:
+    from hidet.onnx.loader import LoadedModel
+    from hidet.onnx.value_types import ArgumentType
     from onnx import ModelProto
 
 
@@ -43,10 +45,35 @@ def from_onnx(
 
 
 def import_for_compile(model: Any, example_inputs: Any, ctx: CompileContext) -> Graph:
-    """What `hidet.compile` calls. Example inputs, in order or by name, give the shapes that the model leaves open."""
+    """What `hidet.compile` calls. Example inputs, in order or by name, give the sizes that the model leaves open; their
+    elements are not read."""
     if example_inputs is None:
         return from_onnx(model, ctx=ctx)
-    raise ImportFailed(
-        "an ONNX model says the types of its inputs itself: example inputs are not read",
-        hint="hidet.compile(hidet.onnx.from_onnx(model, shapes={...}))",
-    )
+    from hidet.onnx.importer import import_model
+    from hidet.onnx.loader import load_model
+
+    loaded = load_model(model)
+    return import_model(loaded, ctx, shapes=_types_of(loaded, example_inputs), must_bind=True).graph
+
+
+def _types_of(model: LoadedModel, given: Mapping[str, Any] | Sequence[Any]) -> dict[str, ArgumentType]:
+    """The types of a model's inputs by arrays for them. ImportFailed for arrays that do not fit what is declared."""
+    from hidet.onnx.value_types import type_of_argument
+
+    graph = model.proto.graph
+    held = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
+    declared = {entry.name: entry.type for entry in graph.input if entry.name not in held}
+    names = list(given) if isinstance(given, Mapping) else list(declared)[: len(given)]
+    arrays = list(given.values()) if isinstance(given, Mapping) else list(given)
+    if set(names) != set(declared) or len(arrays) != len(declared):
+        what = ", ".join(names) if isinstance(given, Mapping) else str(len(arrays))
+        raise ImportFailed(f"example inputs are {what or 'none'}, the model takes {', '.join(declared) or 'none'}")
+    types = {name: type_of_argument(declared[name], array, name) for name, array in zip(names, arrays, strict=True)}
+    for name, type_ in types.items():
+        tensor = declared[name].tensor_type
+        if isinstance(type_, TensorType) and tensor.HasField("shape"):
+            wanted = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+            if len(wanted) != type_.rank or any(n not in (None, m) for n, m in zip(wanted, type_.shape, strict=True)):
+                text = ", ".join("?" if extent is None else str(extent) for extent in wanted)
+                raise ImportFailed(f"example input {name!r} is {list(type_.shape)}, the model declares [{text}]")
+    return types

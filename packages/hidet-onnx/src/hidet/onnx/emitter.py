@@ -7,7 +7,6 @@ conversions, views that are not repeated, and facts about the ONNX node being im
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -249,7 +248,7 @@ class Emitter:
     # --- random numbers ------------------------------------------------------------------------------------------
 
     def random_source(self, seed: float | None) -> tuple[Value, Value, int]:
-        """Seed, offset and stream number of a random operator. `seed` None: one that differs between imports."""
+        """Seed, offset and stream number of a random operator. `seed` None: others at every call."""
         import numpy
 
         self._random_nodes += 1
@@ -257,8 +256,8 @@ class Emitter:
             bits = int(numpy.float32(seed).view(numpy.int32))
             return self.constant(bits, dtypes.i64), self.constant(0, dtypes.i64), 0
         if self._random_inputs is None:
-            number = secrets.randbits(62)
-            self._random_inputs = self.constant(number, dtypes.i64), self.constant(0, dtypes.i64)
+            key, offset = self.builder.emit_all("random_state", [], {})
+            self._random_inputs = key, offset
         return (*self._random_inputs, self._random_nodes - 1)
 
 

@@ -1,4 +1,4 @@
-"""Random numbers: reproducible where the model gives a seed, else other ones with every import."""
+"""Random numbers: the same at every call where the model gives a seed, else other ones."""
 
 from __future__ import annotations
 
