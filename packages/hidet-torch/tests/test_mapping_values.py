@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -381,3 +381,36 @@ def test_tensors_without_elements_or_axes(check_import: Check) -> None:
     empty = torch.zeros(0, 4)
     check_import(lambda x: (x + 1, x.sum(), x.t() @ x, torch.cat([x, x])), empty)
     check_import(lambda x: (x * 2, x.sum(), x.cumsum(0), x.reshape(1, 1)), torch.tensor(3.0))
+
+
+def _on_a_gpu() -> list[Any]:
+    """Everything above with its inputs, by the names of globals or the shapes of random ones, and a tolerance."""
+    tables: tuple[tuple[str, dict[str, Callable[..., Any]], tuple[str, ...]], ...] = (
+        ("elementwise", ELEMENTWISE, ("X",)),
+        ("binary", BINARY, ("X", "Y")),
+        ("integers", INTEGERS, ("N",)),
+        ("fold", REDUCTIONS, ("X",)),
+        ("images", WINDOWS, ("IMAGE",)),
+        ("rows", ROWS, ("X",)),
+        ("move", MOVES, ("X",)),
+        ("create", CREATIONS, ("X",)),
+    )
+    cases = [pytest.param(f, inputs, id=f"{kind}: {n}") for kind, table, inputs in tables for n, f in table.items()]
+    return cases + [pytest.param(f, shapes, id=f"product: {name}") for name, (f, *shapes) in PRODUCTS.items()]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
+@pytest.mark.parametrize(("function", "inputs"), _on_a_gpu())
+def test_a_gpu_computes_what_eager_mode_does_there(
+    function: Callable[..., Any], inputs: Sequence[Any], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    # Functions read some of their operands from this module.
+    for name in ("X", "Y", "N", "B", "IMAGE"):
+        monkeypatch.setitem(globals(), name, globals()[name].cuda())
+    tolerance = 1e-2 if "half" in request.node.name else 2e-4
+    with torch.no_grad(), torch.device("cuda"), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        given = [globals()[item] if isinstance(item, str) else torch.randn(item) for item in inputs]
+        got, want = torch.compile(function, backend="hidet", fullgraph=True)(*given), function(*given)
+        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance / 10, equal_nan=True)
