@@ -130,6 +130,14 @@ def test_a_size_keeps_its_range_and_hint() -> None:
     assert symbol.hint == 12
 
 
+def test_a_symbol_may_turn_out_to_be_another_size() -> None:
+    a, b = _symints()
+    table = SizeTable()
+    (symbol,) = dims.symbols(table.dim(a))
+    table.settle(symbol.name, dims.minimum(table.dim(b), 4))
+    assert str(table.dim(a + 1)) == str(dims.minimum(table.dim(b), 4) + 1)
+
+
 def test_a_size_that_dims_cannot_hold_is_refused() -> None:
     a, b = _symints()
     with pytest.raises(ImportFailed, match="fixed exponents"):

@@ -1,4 +1,4 @@
-"""one_hot refuses classes that are out of range, whether torch asserts that (2.13) or leaves it to what follows (2.11)."""
+"""one_hot refuses classes out of range, whether torch asserts that (2.13) or leaves it to what follows (2.11)."""
 
 import pytest
 import torch

@@ -1,6 +1,6 @@
 """The only file that touches private names of torch. Everything else in this wheel uses documented ones.
 
-Checked against torch 2.13; a name that moves is to be followed here.
+Checked against torch 2.11 and 2.13; a name that moves is to be followed here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from torch import fx
 from torch.autograd import profiler
+
+INTEGER_RESULTS: Mapping[str, tuple[int, ...]] = {"aten._unique2.default": (1, 2)}
+"""Numbers of results that are i64, although torch 2.11 infers the input's type for them."""
 
 # How often a tensor was updated in place; RuntimeError for tensors made in inference mode.
 version: Callable[[torch.Tensor], object] = attrgetter("_version")

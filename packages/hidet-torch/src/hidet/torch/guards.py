@@ -37,6 +37,10 @@ class SizeTable:
         """The dims of several sizes."""
         return tuple(map(self.dim, sizes))
 
+    def settle(self, name: str, size: Dim) -> None:
+        """From now on the symbol `name`, which torch made for a size that it does not know, is `size`."""
+        self._symbols[name] = size
+
     def _convert(self, expression: Any, shape_env: Any) -> Dim:
         if expression.is_Integer:
             return int(expression)

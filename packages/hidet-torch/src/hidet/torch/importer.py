@@ -277,6 +277,7 @@ class Importer:
                     self.values[node] = self._script(node, types)
                 else:
                     self.values[node] = self._handle(node, handler, types)
+                fresh = self._settle(fresh, types, self.values[node])
                 self._require_defined(fresh, name)
             except HidetError as error:
                 del self.eager[eager:]
@@ -300,15 +301,35 @@ class Importer:
         """Types of the results. Sizes that depend on data are symbols like others."""
         value = node.meta.get("val")
         results = value if isinstance(value, tuple | list) else (value,)
+        integers = compat.INTEGER_RESULTS.get(operator_name(node.target), ())
         return tuple(
-            TensorType(dtype_of(v.dtype), self.sizes.shape(v.shape)) if isinstance(v, torch.Tensor) else None
-            for v in results
+            TensorType(dtypes.i64 if number in integers else dtype_of(v.dtype), self.sizes.shape(v.shape))
+            if isinstance(v, torch.Tensor)
+            else None
+            for number, v in enumerate(results)
         )
 
     def fresh_sizes(self, sizes: Sequence[Dim]) -> list[str]:
         """Names of the symbols in sizes whose values neither arguments nor nodes so far tell."""
         names = [symbol.name for size in sizes if isinstance(size, DimExpr) for symbol in symbols(size)]
         return [n for n in dict.fromkeys(names) if n not in self.symbols and n not in self.emitter.data_sizes]
+
+    def _settle(self, fresh: list[str], types: Sequence[TensorType | None], made: Any) -> list[str]:
+        """`fresh`, or nothing where extents of the results made tell all of these symbols.
+
+        torch 2.11 makes a symbol for the length of a slice of an axis that depends on data; core knows the length.
+        """
+        told: dict[str, Dim] = {}
+        pairs = zip(types, made if isinstance(made, tuple) else (made,), strict=False) if fresh else ()
+        for wanted, value in pairs:
+            if wanted is not None and isinstance(value, Value):
+                extents = zip(wanted.shape, value.tensor.shape, strict=True)
+                told.update((str(a), b) for a, b in extents if str(a) in fresh and not self.fresh_sizes([b]))
+        if len(told) < len(fresh):
+            return fresh
+        for name, size in told.items():
+            self.sizes.settle(name, size)
+        return []
 
     def _require_defined(self, names: Sequence[str], operator: str) -> None:
         """UnsupportedOp unless a node so far defines these symbols."""
