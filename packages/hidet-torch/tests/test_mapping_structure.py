@@ -80,7 +80,7 @@ def test_nodes_carry_their_place_in_the_model(import_function: Import) -> None:
             return result
 
     program = torch.export.export(Model(), (torch.randn(2, 4),), strict=False)
-    from hidet.torch.importer import location
+    from hidet.torch.fx_nodes import location
 
     (node,) = [node for node in program.graph.nodes if node.op == "call_function"]
     loc = location(node)

@@ -16,7 +16,8 @@ from hidet.torch import compat
 from hidet.torch.decompositions import decompositions
 from hidet.torch.fallback import fallback_warning
 from hidet.torch.frozen import FrozenRunner
-from hidet.torch.importer import ImportedGraph, import_fx, location, mutated_inputs
+from hidet.torch.fx_nodes import location, mutated_inputs
+from hidet.torch.importer import ImportedGraph, import_fx
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
 from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable

@@ -6,10 +6,8 @@ eager node that calls torch. Sizes are read from torch's own shape inference.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -20,13 +18,13 @@ from hidet.errors import HidetError, ImportFailed, UnsupportedOp
 from hidet.graph import DimType, Graph, GraphBuilder, TensorType, Value
 from hidet.graph.control import defined_sizes
 from hidet.graph.types import contiguous_strides
-from hidet.loc import Loc
 from hidet.runtime.program import SymbolSource
 from hidet.torch import compat
 from hidet.torch.assemble import assemble
 from hidet.torch.control import CONTROL
 from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
 from hidet.torch.fallback import EagerNode, eager_spec, refusal
+from hidet.torch.fx_nodes import identifier, location, mutated_inputs, operator_name, read_results
 from hidet.torch.guards import SizeTable
 from hidet.torch.mapping import Handler, table
 from hidet.torch.outputs import OutputPlan, PlanOutputs, plan_outputs
@@ -176,14 +174,14 @@ class Importer:
         if isinstance(value, torch.Tensor):
             type_ = self._tensor_type(value, f"input {node.name}")
             is_parameter = number in self.parameters and number not in self.mutations
-            self.values[node] = self.builder.input(type_, _identifier(node.name), is_parameter=is_parameter)
+            self.values[node] = self.builder.input(type_, identifier(node.name), is_parameter=is_parameter)
             for axis, extent in enumerate(type_.shape):
                 self._note_symbol(extent, number, axis)
         elif isinstance(value, torch.SymInt):
             dim = self.sizes.dim(value)
             self.values[node] = dim
             if isinstance(dim, DimExpr):
-                size = self.builder.input(DimType(dim), _identifier(node.name))
+                size = self.builder.input(DimType(dim), identifier(node.name))
                 self.arguments.append(size)
                 self.size_inputs[str(dim)] = size
                 self._note_symbol(dim, number, None)
@@ -217,7 +215,7 @@ class Importer:
         if compat.is_fake(data):
             raise ImportFailed(f"constant {node.name} has no data: it is a fake tensor")
         self._require_dense(data, f"constant {node.name}")
-        self.values[node] = self.builder.constant(as_numpy(data), name=_identifier(node.name))
+        self.values[node] = self.builder.constant(as_numpy(data), name=identifier(node.name))
 
     def _tensor_type(self, tensor: torch.Tensor, what: str) -> TensorType:
         # A CPU tensor of rank 0 is a number, which torch takes on every device.
@@ -285,7 +283,7 @@ class Importer:
         self.emitter.data_sizes.update(dict.fromkeys(size for size in fresh if size not in self.emitter.data_sizes))
 
     def _handle(self, node: fx.Node, handler: Handler, types: tuple[TensorType | None, ...]) -> Any:
-        self.emitter.facts = NodeFacts(types, _read_results(node), lambda n: self._layout(node.args[n]))
+        self.emitter.facts = NodeFacts(types, read_results(node), lambda n: self._layout(node.args[n]))
         args = [self._resolve(argument) for argument in node.args]
         kwargs = {key: self._resolve(argument) for key, argument in node.kwargs.items()}
         value = handler(self.emitter, *args, **kwargs)
@@ -448,62 +446,3 @@ def _agree(made: TensorType, inferred: TensorType) -> bool:
         return False
     pairs = zip(made.shape, inferred.shape, strict=True)
     return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
-
-
-def mutated_inputs(gm: fx.GraphModule) -> dict[int, fx.Node]:
-    """Number of each input that a trailing `aten.copy_` overwrites, and the node that it is overwritten with."""
-    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    found: dict[int, fx.Node] = {}
-    for node in gm.graph.nodes:
-        if node.op == "call_function" and operator_name(node.target) == "aten.copy_.default":
-            target, source = node.args[:2]
-            if target not in placeholders:
-                raise ImportFailed(f"node {node.name} writes into {target}, which is no input", loc=location(node))
-            found[placeholders.index(target)] = source
-    return found
-
-
-def operator_name(target: Any) -> str:
-    """The name that handlers are found by: "aten.add.Tensor", "operator.mul", "math.sqrt"."""
-    if compat.is_operator(target):
-        return str(target)
-    module = getattr(target, "__module__", "") or ""
-    return f"{module.removeprefix('_')}.{getattr(target, '__name__', target)}"
-
-
-def _read_results(node: fx.Node) -> frozenset[int]:
-    """Numbers of the results of a node that have a reader."""
-    found: set[int] = set()
-    for user in node.users:
-        if operator_name(user.target) == "operator.getitem":
-            if user.users:
-                found.add(user.args[1])  # type: ignore[arg-type]  # an index
-        else:
-            found.update(range(len(node.meta["val"]) if isinstance(node.meta.get("val"), tuple | list) else 1))
-    return frozenset(found)
-
-
-def _identifier(name: str) -> str:
-    return re.sub(r"\W", "_", name)
-
-
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
-_ROOT = re.compile(r"^L\['[^']*'\]\.?")
-_CHILD = re.compile(r"(?:\._modules)?\['([^']*)'\]")
-
-
-def location(node: fx.Node) -> Loc | None:
-    """The line of the user's model that a node comes from, and the path of the module."""
-    trace = node.meta.get("stack_trace") or ""
-    modules = node.meta.get("nn_module_stack")
-    path = str(next(reversed(modules.values()))[0]) if modules else ""
-    return _location(trace, path) if trace or path else None
-
-
-@lru_cache(maxsize=1024)
-def _location(trace: str, path: str) -> Loc:
-    frames = list(_FRAME.finditer(trace))
-    name = _CHILD.sub(r".\1", _ROOT.sub("", path)) or None
-    if not frames:
-        return Loc(name=name)
-    return Loc(frames[-1]["file"], int(frames[-1]["line"]), None, name)

@@ -1,0 +1,73 @@
+"""What fx nodes say about themselves: their operators, their places in the user's model, what they overwrite and who
+reads them."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from hidet.errors import ImportFailed
+from hidet.loc import Loc
+from hidet.torch import compat
+from torch import fx
+
+
+def mutated_inputs(gm: fx.GraphModule) -> dict[int, fx.Node]:
+    """Number of each input that a trailing `aten.copy_` overwrites, and the node that it is overwritten with."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    found: dict[int, fx.Node] = {}
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and operator_name(node.target) == "aten.copy_.default":
+            target, source = node.args[:2]
+            if target not in placeholders:
+                raise ImportFailed(f"node {node.name} writes into {target}, which is no input", loc=location(node))
+            found[placeholders.index(target)] = source
+    return found
+
+
+def operator_name(target: Any) -> str:
+    """The name that handlers are found by: "aten.add.Tensor", "operator.mul", "math.sqrt"."""
+    if compat.is_operator(target):
+        return str(target)
+    module = getattr(target, "__module__", "") or ""
+    return f"{module.removeprefix('_')}.{getattr(target, '__name__', target)}"
+
+
+def read_results(node: fx.Node) -> frozenset[int]:
+    """Numbers of the results of a node that have a reader."""
+    found: set[int] = set()
+    for user in node.users:
+        if operator_name(user.target) == "operator.getitem":
+            if user.users:
+                found.add(user.args[1])  # type: ignore[arg-type]  # an index
+        else:
+            found.update(range(len(node.meta["val"]) if isinstance(node.meta.get("val"), tuple | list) else 1))
+    return frozenset(found)
+
+
+def identifier(name: str) -> str:
+    """A name without what the text of graphs does not take."""
+    return re.sub(r"\W", "_", name)
+
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
+_ROOT = re.compile(r"^L\['[^']*'\]\.?")
+_CHILD = re.compile(r"(?:\._modules)?\['([^']*)'\]")
+
+
+def location(node: fx.Node) -> Loc | None:
+    """The line of the user's model that a node comes from, and the path of the module."""
+    trace = node.meta.get("stack_trace") or ""
+    modules = node.meta.get("nn_module_stack")
+    path = str(next(reversed(modules.values()))[0]) if modules else ""
+    return _location(trace, path) if trace or path else None
+
+
+@lru_cache(maxsize=1024)
+def _location(trace: str, path: str) -> Loc:
+    frames = list(_FRAME.finditer(trace))
+    name = _CHILD.sub(r".\1", _ROOT.sub("", path)) or None
+    if not frames:
+        return Loc(name=name)
+    return Loc(frames[-1]["file"], int(frames[-1]["line"]), None, name)
