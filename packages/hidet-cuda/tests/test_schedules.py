@@ -18,6 +18,7 @@ from hidet.cuda.target import CudaTarget
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
+from hidet.ir.printer import print_function, print_module
 from hidet.ir.verify import verify_module
 from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
@@ -49,11 +50,11 @@ def laid_out(array: Array, strides: Any) -> tuple[Array, Array]:
     return memory, view
 
 
-def runs_right(text: str, rule: str, tolerance: float) -> None:
+def runs_right(text: str, rule: str, tolerance: float, arch: str = "sm_80") -> None:
     """The one task of a graph, scheduled by `rule`, gives what the graph means."""
     registry = load_registry()
     graph = parse_graph(textwrap.dedent(text), registry.operators)
-    (step,) = tasks(text)
+    (step,) = tasks(text, arch)
     assert step.rule_name == rule
     inputs = {
         value: ramp(tuple(value.tensor.shape), value.tensor.dtype.numpy(), number)  # type: ignore[arg-type]
@@ -140,6 +141,47 @@ def test_linear_layers_of_windows_read_a_copy() -> None:
     np.testing.assert_array_equal(interpret(changed, given)[0], interpret(graph, given)[0])
     regular = parse_graph(textwrap.dedent(text).replace(strides, ""), registry.operators)
     assert RegularRows().run(regular, ctx) is regular
+
+
+def has_roles(text: str, arch: str = "sm_90a") -> bool:
+    """Whether the one task of a graph has a kernel of products by warp groups."""
+    (step,) = tasks(text, arch)
+    return "cuda.wgmma." in print_module(step.program.module)
+
+
+@pytest.mark.parametrize("text", [MATMUL, LINEAR, BATCHED])
+def test_products_of_aligned_rows_have_kernels_with_roles_on_sm_90a(text) -> None:
+    aligned = text.format(m=40, n=24, k=72)
+    assert has_roles(aligned)
+    assert not has_roles(aligned, "sm_89")
+    assert not has_roles(text.format(m=40, n=24, k=73) if text is not MATMUL else text.format(m=40, n=25, k=72))
+    runs_right(aligned, "cuda.matmul", 8e-3, "sm_90a")
+
+
+FEW_ROWS = """
+graph g(%x: f16[{m}, {k}], %w: f16[{n}, {k}], %b: f16[{n}]):
+  %0: f16[{m}, {n}] = linear(%x, %w, %b)
+  %1: f16[{m}, {n}] = relu(%0)
+  return %1
+"""
+VECTORS = """
+graph g(%x: bf16[3, 2, 264], %w: bf16[3, 5, 264]):
+  %0: bf16[3, 2, 5] = matmul(%x, %w, trans_b=True)
+  return %0
+"""
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 9, 256), (3, 20, 1096), (4, 8, 2048)])
+def test_few_rows_are_multiplied_without_matrix_units(m, n, k) -> None:
+    text = FEW_ROWS.format(m=m, n=n, k=k)
+    runs_right(text, "cuda.matmul", 1e-2)
+    (step,) = tasks(text)
+    fast, *_ = [f for f in step.program.module.functions if "shuffle_xor" in print_function(f)]
+    assert "cuda.mma." not in print_function(fast)
+
+
+def test_vectors_of_a_batch_are_few_rows() -> None:
+    runs_right(VECTORS, "cuda.matmul", 5e-2)
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90a"])

@@ -21,6 +21,15 @@ def shared_memory(capability: int) -> int:
     return 1024 * _SHARED_KIB.get(capability, min(_SHARED_KIB.values()))
 
 
+# Streaming multiprocessors of the largest device that is sold with each capability, times ten.
+_MULTIPROCESSORS = {80: 108, 86: 84, 87: 16, 89: 128, 90: 132, 100: 148, 103: 160, 120: 188}
+
+
+def usual_multiprocessors(capability: int) -> int:
+    """How many multiprocessors a device of compute capability `capability` / 10 is taken to have, unseen."""
+    return _MULTIPROCESSORS.get(capability, _MULTIPROCESSORS[OLDEST])
+
+
 def architecture_name(major: int, minor: int) -> str:
     """The exact architecture of a device: code with features of its own from 9.0 on ("sm_90a")."""
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.cache import source_hash
-from hidet.cuda.arch import architecture_name, capability_of
+from hidet.cuda.arch import architecture_name, capability_of, usual_multiprocessors
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
 from hidet.target import Binary, CompileJob, KernelUsage
 
@@ -52,6 +52,20 @@ class CudaTarget:
         name = architecture_name(*self.memory.driver.capability(self.memory.handle))
         capability_of(name)
         return name
+
+    @functools.cached_property
+    def multiprocessors(self) -> int:
+        """Streaming multiprocessors: the device's or, where code is made for an architecture, a usual number."""
+        if self._arch is not None:
+            return usual_multiprocessors(capability_of(self._arch))
+        from hidet.cuda.devices import properties
+
+        return properties(self.index).multiprocessors
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether kernels may have roles, with tensor copies and products of warp groups: code for exactly sm_90a."""
+        return self.architecture == "sm_90a"
 
     @property
     def arch(self) -> str:
@@ -168,3 +182,9 @@ def _asking_for_shared(module: Module) -> frozenset[str]:
 
     launches = (node for function in module.functions for node in walk(function.body) if isinstance(node, Launch))
     return frozenset(launch.kernel for launch in launches if launch.shared_bytes is not None)
+
+
+def cuda_target(target: Target) -> CudaTarget:
+    """The target as what the rules of this pack know it to be."""
+    assert isinstance(target, CudaTarget)
+    return target

@@ -1,4 +1,4 @@
-"""Register tiles element by element: filling, mapping, storing."""
+"""Register tiles element by element: filling and mapping."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Callable, Mapping
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Expr, Load, Var
+from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.types import VectorType
 from hidet.ir.visit import substitute
 from hidet.tile.lower.fragment import ALL_LANES, Fragment, Threads, place
-from hidet.tile.lower.store import is_multiple
-from hidet.tile.statements import Fill, Map, Store, WhenAny
+from hidet.tile.statements import Fill, Map, WhenAny
 from hidet.tile.tensors import RTile
 
 _NAMES = ("piece_row", "piece_column", "half", "pair")
@@ -36,10 +34,20 @@ def fill_tile(node: Fill, target: Fragment) -> s.Stmt:
     return each(target.extents, lambda at: s.Store(target.buffer, at, node.value))
 
 
+Element = Callable[[tuple[Expr, ...]], Expr]
+"""The element of a register tile at indices of its fragment."""
+
+
 def map_tile(node: Map, target: Fragment, inputs: Mapping[RTile, Fragment], threads: Threads) -> s.Stmt:
     """Compute each element from those of the inputs and its place."""
+    element = mapped_element(node, inputs, threads)
+    return each(target.extents, lambda at: s.Store(target.buffer, at, element(at)))
 
-    def body(at: tuple[Expr, ...]) -> s.Stmt:
+
+def mapped_element(node: Map, inputs: Mapping[RTile, Fragment], threads: Threads) -> Element:
+    """What a map computes."""
+
+    def element(at: tuple[Expr, ...]) -> Expr:
         piece_row, piece_column, half, pair = at
         row, column = place(node.target, threads, piece_row, piece_column, half, pair)
         values: dict[Var, Expr] = {
@@ -49,9 +57,14 @@ def map_tile(node: Map, target: Fragment, inputs: Mapping[RTile, Fragment], thre
         for variable, tile in zip(node.elements, node.inputs, strict=True):
             held = inputs[tile]
             values[variable] = build.load(held.buffer, *held.at(piece_row, piece_column, half, pair))
-        return s.Store(target.buffer, at, substitute(node.formula, values))
+        return substitute(node.formula, values)
 
-    return each(target.extents, body)
+    return element
+
+
+def held_element(source: Fragment) -> Element:
+    """What a thread holds."""
+    return lambda at: build.load(source.buffer, *at)
 
 
 def any_element(node: WhenAny, tile: Fragment) -> Expr:
@@ -61,24 +74,3 @@ def any_element(node: WhenAny, tile: Fragment) -> Expr:
         value = build.load(tile.buffer, *map(build.index, at))
         found = build.binary("lor", found, substitute(node.condition, {node.element: value}))
     return intrinsic_call("cuda.vote_any", build.const(ALL_LANES, dtypes.u32), found)
-
-
-def store_tile(node: Store, source: Fragment, threads: Threads) -> s.Stmt:
-    """Write the elements inside the matrix, two neighbours at once where the matrix is aligned to them."""
-    target = node.target
-    in_pairs = target.align >= 2 * target.dtype.nbytes and source.extents[3] == 2 and is_multiple(node.column, 2)
-    extents = source.extents[:3] if in_pairs else source.extents
-
-    def body(at: tuple[Expr, ...]) -> s.Stmt:
-        first = (*at, build.index(0)) if in_pairs else at
-        row, column = place(node.source, threads, first[0], first[1], first[2], first[3])
-        row, column = node.row + row, node.column + column
-        to = row * target.row_stride + column
-        alone: s.Stmt = s.Store(target.pointer, (to,), build.load(source.buffer, *first))
-        alone = s.If(column < target.columns, alone)
-        if in_pairs:
-            two = Load(source.buffer, first, VectorType(target.dtype, 2))
-            alone = s.If(column + 1 < target.columns, s.Store(target.pointer, (to,), two), alone)
-        return s.If(row < target.rows, alone)
-
-    return each(extents, body)

@@ -60,6 +60,13 @@ class Fragment:
 
 def fragment(tile: RTile, warps: tuple[int, int]) -> Fragment:
     """The fragment of a tile. ScheduleError when the warps cannot share it evenly."""
+    extents = fragment_extents(tile, warps)
+    shape = tuple(build.index(extent) for extent in extents)
+    return Fragment(tile, Var(tile.name, BufferType(tile.dtype, shape, None, "register")), extents)
+
+
+def fragment_extents(tile: RTile, warps: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The extents of a tile's fragment. ScheduleError when the warps cannot share it evenly."""
     extents = [0, 0, 0, 0]
     for axis, (extent, count, piece) in enumerate(
         zip((tile.rows, tile.columns), warps, (PIECE_ROWS, PIECE_COLUMNS), strict=True)
@@ -74,8 +81,7 @@ def fragment(tile: RTile, warps: tuple[int, int]) -> Fragment:
         else:
             extents[axis], extents[2 + axis] = extent // (count * piece), 2
     a, b, c, d = extents
-    shape = tuple(build.index(extent) for extent in extents)
-    return Fragment(tile, Var(tile.name, BufferType(tile.dtype, shape, None, "register")), (a, b, c, d))
+    return a, b, c, d
 
 
 def place(

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from hidet import dtypes
 from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Bitcast, Const, Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.types import BufferType
+from hidet.ir.types import BufferType, PointerType
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.copy import BoxCopy, box_copy
-from hidet.tile.lower.elementwise import any_element, fill_tile, map_tile, store_tile
+from hidet.tile.lower.elementwise import (
+    Element,
+    any_element,
+    fill_tile,
+    held_element,
+    map_tile,
+    mapped_element,
+)
 from hidet.tile.lower.fetch import fetch_tile
 from hidet.tile.lower.fold import reduce_tile
 from hidet.tile.lower.fragment import Fragment, Threads, fragment
+from hidet.tile.lower.order import tile_indices
 from hidet.tile.lower.product import Operand, multiply
+from hidet.tile.lower.store import rows_layout, store_elements, store_rows
 from hidet.tile.lower.warp_group import fits_warp_groups, multiply_in_groups
 from hidet.tile.tensors import RTile, STile
 
@@ -34,11 +44,24 @@ def lower_kernel(kernel: TileKernel, arch: int = 80) -> Function:
     a stage visible, and tells that the one before it may be overwritten. ScheduleError for what the instructions lack.
     """
     lowering = TileLowering(kernel, block_threads(kernel.warps), arch)
-    head = [s.Declare(var, value) for var, value in (*_standing(lowering.threads), *kernel.index_values)]
+    grid_vars, order = _block_order(kernel)
+    standing, values = (
+        [s.Declare(*pair) for pair in pairs] for pairs in (_standing(lowering.threads), kernel.index_values)
+    )
     tiles = [s.Declare(var) for var in lowering.buffers()]
-    body = build.seq([*head, *tiles, lowering.stmts(kernel.body)])
+    body = build.seq([*standing, *order, *values, *tiles, lowering.stmts(kernel.body)])
     attributes = (("block", (kernel.threads, 1, 1)),)
-    return Function(kernel.name, kernel.params, body, "kernel", kernel.grid_vars, None, attributes)
+    return Function(kernel.name, kernel.params, body, "kernel", grid_vars, None, attributes)
+
+
+def _block_order(kernel: TileKernel) -> tuple[tuple[Var, ...], list[s.Stmt]]:
+    """The kernel's indices as they are launched, and statements that make those of its tile from them."""
+    if not kernel.grid:
+        return kernel.grid_vars, []
+    launched = (build.size_var("block_x"), build.size_var("block_y"))
+    extents = [build.cast(intrinsic_call(f"cuda.grid_dim.{axis}"), dtypes.i64) for axis in "xy"]
+    item = launched[1] * extents[0] + launched[0]
+    return (*launched, *kernel.grid_vars[2:]), tile_indices(kernel.grid_vars[:2], extents, item)
 
 
 def block_threads(warps: tuple[int, int]) -> Threads:
@@ -59,31 +82,37 @@ def _standing(threads: Threads) -> list[tuple[Var, Expr]]:
     ]
 
 
-def all_stmts(stmts: tuple[t.TileStmt, ...]) -> Iterator[t.TileStmt]:
-    """Statements and those inside them, a ring's loads included."""
+def _all_stmts(stmts: tuple[t.TileStmt, ...]) -> Iterator[t.TileStmt]:
     for stmt in stmts:
         yield stmt
         if isinstance(stmt, t.Ring):
-            yield from (*stmt.loads, *all_stmts(stmt.body))
+            yield from (*stmt.loads, *_all_stmts(stmt.body))
         elif isinstance(stmt, t.Loop | t.When | t.WhenAny):
-            yield from all_stmts(stmt.body)
+            yield from _all_stmts(stmt.body)
 
 
 class TileLowering:
-    """The tiles of one kernel and where they are kept. `_stage`: which stage of a shared tile is read now."""
+    """The tiles of one kernel and where they are kept.
+
+    `_stage`: which stage of a shared tile is read now. `_idle`: shared arrays that the last ring has left. `_stored`:
+    maps whose results are computed where they are stored, and have no registers of their own.
+    """
 
     def __init__(self, kernel: TileKernel, threads: Threads, arch: int) -> None:
         self.threads = threads
+        self._stored = _stored_maps(kernel.body)
         self.fragments: dict[RTile, Fragment] = {}
         self.shared: dict[STile, Var] = {}
         self._stage: dict[STile, Expr] = {}
+        self._arch = arch
+        self._idle: list[Var] = []
         self._uses_warp_groups = arch >= 90 and any(
-            isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps) for stmt in all_stmts(kernel.body)
+            isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps) for stmt in _all_stmts(kernel.body)
         )
         stages: dict[STile, int] = {}
-        for stmt in all_stmts(kernel.body):
+        for stmt in _all_stmts(kernel.body):
             for tile in _register_tiles(stmt):
-                if tile not in self.fragments:
+                if tile not in self.fragments and tile not in self._stored:
                     self.fragments[tile] = fragment(tile, kernel.warps)
             ahead = stmt.loads if isinstance(stmt, t.Ring) else ()
             for load in (*ahead, *((stmt,) if isinstance(stmt, t.Load) else ())):
@@ -144,6 +173,7 @@ class TileLowering:
             body,
         ]
         # At the end all have finished reading before tiles are filled anew, and loads before a ring of no iterations.
+        self._idle = [self.shared[load.target] for load in node.loads]
         loop = s.For(node.index, build.index(0), node.extent, build.seq(steps))
         return build.seq([*before, prologue, loop, _wait_all(), _meet()])
 
@@ -182,6 +212,8 @@ class TileLowering:
 
     def map(self, node: t.Map) -> s.Stmt:
         """Compute a register tile."""
+        if node.target in self._stored:
+            return s.Seq(())
         return map_tile(node, self.fragments[node.target], self.fragments, self.threads)
 
     def reduce(self, node: t.Reduce) -> s.Stmt:
@@ -189,8 +221,48 @@ class TileLowering:
         return reduce_tile(node, self.fragments[node.target], self.fragments[node.source], self.threads)
 
     def store(self, node: t.Store) -> s.Stmt:
-        """Write a register tile."""
-        return store_tile(node, self.fragments[node.source], self.threads)
+        """Write a register tile, by rows where the matrix takes 16 bytes at once and a ring has left memory for it."""
+        layout = rows_layout(node, self.threads.warps)
+        place = None if layout is None else self._turning_place(node, layout.size * self.threads.count // 32)
+        element = self._element(node.source)
+        if layout is None or place is None:
+            return store_elements(node, element, self.threads)
+        return store_rows(node, element, place, layout, self.threads, self._arch)
+
+    def _element(self, tile: RTile) -> Element:
+        """The elements of a tile that is stored."""
+        map_ = self._stored.get(tile)
+        return (
+            held_element(self.fragments[tile]) if map_ is None else mapped_element(map_, self.fragments, self.threads)
+        )
+
+    def _turning_place(self, node: t.Store, count: int) -> Expr | None:
+        """Shared memory for `count` elements of what is stored: of the last ring; None where that is too small."""
+        dtype = node.source.dtype
+        for array in self._idle:
+            if element_count(array) * array.dtype.nbytes >= count * dtype.nbytes:
+                return Bitcast(build.address(array, 0), PointerType(dtype, "shared"))
+        return None
+
+
+def element_count(array: Var) -> int:
+    """Elements of a shared array."""
+    assert isinstance(array.type, BufferType)
+    (count,) = array.type.shape
+    assert isinstance(count, Const) and isinstance(count.value, int)
+    return count.value
+
+
+def _stored_maps(body: tuple[t.TileStmt, ...]) -> dict[RTile, t.Map]:
+    """Maps of which nothing but the store right behind them takes the result."""
+    found: dict[RTile, t.Map] = {}
+    for first, second in itertools.pairwise(body):
+        if not isinstance(first, t.Map) or not isinstance(second, t.Store) or second.source is not first.target:
+            continue
+        users = [stmt for stmt in _all_stmts(body) if first.target in _register_tiles(stmt)]
+        if users == [first, second] and first.target not in first.inputs:
+            found[first.target] = first
+    return found
 
 
 def _register_tiles(stmt: t.TileStmt) -> tuple[RTile, ...]:

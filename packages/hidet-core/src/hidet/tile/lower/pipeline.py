@@ -8,6 +8,7 @@ turn, so that copies for the next tile run while the last one is finished and st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,15 +24,21 @@ from hidet.ir.visit import substitute, walk
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.fragment import Threads
-from hidet.tile.lower.kernel import TileLowering, block_threads
+from hidet.tile.lower.kernel import TileLowering, block_threads, element_count
 from hidet.tile.lower.order import first_turn, tile_indices
-from hidet.tile.lower.store import rows_layout, store_rows
+from hidet.tile.lower.store import rows_layout
 from hidet.tile.lower.warp_group import finish_groups, fits_warp_groups, start_in_groups, wait_for_groups
 from hidet.tile.tensors import GTensor, STile
 
 _ALIGN = 16
+# Statements that each warp does for itself, without meeting others.
+_OF_ONE_WARP = (t.Fill, t.Fetch, t.Map, t.Store)
 _MOST_BOX = 256
 _ALL_LANES = 0xFFFFFFFF
+_GROUP = 128
+# Registers of a thread: two groups that multiply with 232 each and one that copies with 40 fill a multiprocessor. Up to
+# 80 elements of tiles leave enough of the 168 that all threads start with.
+_MANY_REGISTERS, _FEW_REGISTERS, _MOST_HELD = 232, 40, 80
 # Tiles from this size on start at multiples of 1024 bytes, where swizzles of 128 bytes repeat.
 _SWIZZLED_BYTES = 8192
 
@@ -40,15 +47,16 @@ _SWIZZLED_BYTES = 8192
 class MatrixMap:
     """A kernel's parameter `var`: the tensor map of `source`, from which boxes like a panel of `tile` are copied.
 
-    base: where `source` lies when the grid's index `outer[0]` is 0, if it depends on one; `outer[1]` and `outer[2]` are
-    that index' extent and the elements between its neighbours. All are expressions over the kernel's other parameters.
+    base: where `source` lies when `outer[0]` is 0, an expression of an index of the grid, if it depends on one;
+    `outer[1]` is a bound of that expression and `outer[2]` the elements between its neighbours. All others are
+    expressions over the kernel's other parameters.
     """
 
     var: Var
     source: GTensor
     tile: STile
     base: Expr
-    outer: tuple[Var, Expr, Expr] | None
+    outer: tuple[Expr, Expr, Expr] | None
 
     def request(self, arguments: Mapping[Var, Expr]) -> MapRequest:
         """The map as host code makes it. arguments: values of the kernel's parameters in the launch."""
@@ -89,7 +97,7 @@ def fits_pipeline(kernel: TileKernel) -> bool:
     memory whose rows start at multiples of 16 bytes."""
     rings = [stmt for stmt in kernel.body if isinstance(stmt, t.Ring)]
     others = [stmt for stmt in kernel.body if not isinstance(stmt, t.Ring)]
-    if len(rings) != 1 or not kernel.grid or any(isinstance(stmt, t.Load | t.Loop | t.Reduce) for stmt in others):
+    if len(rings) != 1 or not kernel.grid or not all(isinstance(stmt, _OF_ONE_WARP) for stmt in others):
         return False
     (ring,) = rings
     products = [stmt for stmt in ring.body if isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps)]
@@ -108,7 +116,7 @@ def _fits_map(load: t.Load, stages: int, kernel: TileKernel) -> bool:
     return _base(source, kernel) is not None and not any(_mentions(size, kernel.grid_vars) for size in sizes)
 
 
-def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[Var, Expr, Expr] | None] | None:
+def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[Expr, Expr, Expr] | None] | None:
     """`base` and `outer` of a map; None where the pointer depends on the grid in another way."""
     pointer = source.pointer
     if not _mentions(pointer, kernel.grid_vars):
@@ -116,12 +124,14 @@ def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[Var, Expr, E
     if not (isinstance(pointer, Binary) and pointer.op == "add" and isinstance(pointer.b, Binary)):
         return None
     base, product = pointer.a, pointer.b
+    if product.op != "mul" or _mentions(base, kernel.grid_vars) or _mentions(product.b, kernel.grid_vars):
+        return None
+    # An index, or what is left of it when it counts something else as well.
+    number = product.a.a if isinstance(product.a, Binary) and product.a.op == "floordiv" else product.a
     extents = dict(zip(kernel.grid_vars, kernel.grid, strict=True))
-    if product.op != "mul" or not isinstance(product.a, Var) or product.a not in extents:
+    if not isinstance(number, Var) or number not in extents:
         return None
-    if _mentions(base, kernel.grid_vars) or _mentions(product.b, kernel.grid_vars):
-        return None
-    return base, (product.a, extents[product.a], product.b)
+    return base, (product.a, extents[number], product.b)
 
 
 def _mentions(expr: Expr, variables: tuple[Var, ...]) -> bool:
@@ -157,34 +167,36 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
         (threads.warp_row, warp // kernel.warps[1]),
         (threads.warp_column, warp % kernel.warps[1]),
     ]
-    copies = build.seq([*stages.declared(), _walk(kernel, block, _copies(kernel, ring, maps, consumer, stages))])
-    work = build.seq([*stages.declared(), _walk(kernel, block, consumer.tile())])
+    copies: s.Stmt = build.seq([*stages.declared(), _walk(kernel, block, _copies(ring, maps, consumer, stages))])
+    copies = s.If(build.equal(threads.thread, multipliers), copies)
+    work: s.Stmt = build.seq([*stages.declared(), _walk(kernel, block, consumer.tile())])
+    copiers = 32
+    if multipliers > _GROUP and consumer.held() > _MOST_HELD:
+        # Warps of a fourth of the multiprocessor share its registers: what the copying ones do not need, others get.
+        copiers = _GROUP
+        copies = build.seq([_registers("decrease", _FEW_REGISTERS), copies])
+        work = build.seq([_registers("increase", _MANY_REGISTERS), work])
     body = build.seq(
         [
             *(s.Declare(var, value) for var, value in standing),
             *(s.Declare(var) for var in (*consumer.shared_arrays(), stages.barriers)),
-            s.If(build.equal(threads.thread, 0), stages.made(multipliers // 32)),
+            s.If(build.equal(threads.thread, 0), build.seq([*_prefetched(maps), stages.made(multipliers // 32)])),
             s.Evaluate(intrinsic_call("cuda.syncthreads")),
-            s.If(
-                build.binary("ge", warp, multipliers // 32),
-                s.If(build.equal(threads.lane, 0), copies),
-                work,
-            ),
+            s.If(build.binary("ge", warp, multipliers // 32), copies, work),
         ]
     )
-    count = multipliers + 32
-    attributes = (("block", (count, 1, 1)),)
+    count = multipliers + copiers
+    # The assembler has to know how many registers a thread starts with, or it ignores that they move between roles.
+    attributes = (("block", (count, 1, 1)), *((("min_blocks", 1),) if copiers == _GROUP else ()))
     params = (*kernel.params, *(described.var for described in maps))
     function = Function(kernel.name, params, body, "kernel", (block,), None, attributes)
-    nbytes = sum(_array_bytes(var) for var in (*consumer.shared_arrays(), stages.barriers))
+    nbytes = sum(element_count(var) * var.dtype.nbytes for var in (*consumer.shared_arrays(), stages.barriers))
     return Pipeline(function, count, tuple(maps), nbytes)
 
 
-def _array_bytes(var: Var) -> int:
-    assert isinstance(var.type, BufferType)
-    (count,) = var.type.shape
-    assert isinstance(count, Const)
-    return int(count.value) * var.dtype.nbytes  # type: ignore[arg-type]  # an extent
+def _prefetched(maps: list[MatrixMap]) -> list[s.Stmt]:
+    """Bring the maps into their cache, where the first copies would wait for them."""
+    return [s.Evaluate(intrinsic_call("cuda.prefetch_tensor_map", described.var)) for described in maps]
 
 
 def _walk(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
@@ -244,11 +256,15 @@ class _Stages:
         return build.seq([loop, s.Evaluate(intrinsic_call("cuda.fence_barrier_init"))])
 
 
+def _registers(verb: str, count: int) -> s.Stmt:
+    return s.Evaluate(intrinsic_call(f"cuda.register_{verb}", count))
+
+
 def _barrier(verb: str, place: Expr, *more: Expr) -> s.Stmt:
     return s.Evaluate(intrinsic_call(f"cuda.barrier_{verb}", place, *more))
 
 
-def _copies(kernel: TileKernel, ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: _Stages) -> s.Stmt:
+def _copies(ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: _Stages) -> s.Stmt:
     """The role that copies: one stage after the other as they become empty."""
     nbytes = sum(load.target.layout.size * load.target.dtype.nbytes for load in ring.loads)
     steps = [
@@ -291,6 +307,10 @@ class _Consumer(TileLowering):
                 shape = (build.index(layout.size * kernel.warps[0] * kernel.warps[1]),)
                 self._staging[stmt] = Var("staging", BufferType(stmt.target.dtype, shape, None, "shared"))
 
+    def held(self) -> int:
+        """Elements of register tiles that a thread holds."""
+        return sum(math.prod(fragment.extents) for fragment in self.fragments.values())
+
     def shared_arrays(self) -> list[Var]:
         """What the kernel declares in shared memory, but for barriers."""
         return [*self.shared.values(), *self._staging.values()]
@@ -326,12 +346,9 @@ class _Consumer(TileLowering):
         """Say that the warp has read a stage."""
         return s.If(build.equal(self.threads.lane, 0), _barrier("arrive_at", self._stages.empty(slot)))
 
-    def store(self, node: t.Store) -> s.Stmt:
-        """Write a register tile, by rows where the matrix takes 16 bytes at once."""
-        layout = rows_layout(node, self.threads.warps)
-        if layout is None:
-            return super().store(node)
-        return store_rows(node, self.fragments[node.source], self._staging[node], layout, self.threads, 90)
+    def _turning_place(self, node: t.Store, count: int) -> Expr | None:
+        """Memory of its own, because stages are filled for the next tile meanwhile."""
+        return self._staging[node]
 
     def mma(self, node: t.Mma) -> s.Stmt:
         """Start a product."""

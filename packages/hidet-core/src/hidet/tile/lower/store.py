@@ -1,6 +1,9 @@
-"""Stores of register tiles by rows: each warp turns a part of its results in shared memory, so that neighbouring lanes
-write neighbouring 16 bytes. As products leave them, a row is spread over four lanes, 4 bytes of every 16 each, and half
-of each 32-byte sector would be written at a time."""
+"""Stores of register tiles, whose elements may be computed on the way.
+
+By rows, each warp turns a part of its results in shared memory, so that neighbouring lanes write neighbouring 16 bytes.
+As products leave them, a row is spread over four lanes, 4 bytes of every 16 each, and half of each 32-byte sector would
+be written at a time.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Const, Expr, Load, Var
 from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.types import VectorType
+from hidet.ir.types import BufferType, VectorType
 from hidet.tile.layout import CHUNK_BYTES, SharedLayout
-from hidet.tile.lower.fragment import PIECE_COLUMNS, PIECE_ROWS, Fragment, Threads
+from hidet.tile.lower.elementwise import Element, each
+from hidet.tile.lower.fragment import PIECE_COLUMNS, PIECE_ROWS, Threads, fragment_extents, place
 from hidet.tile.statements import Store
 
 _LINE_BYTES = 128
@@ -31,10 +35,34 @@ def rows_layout(node: Store, warps: tuple[int, int]) -> SharedLayout | None:
     return SharedLayout(PIECE_ROWS, width, nbytes) if is_multiple(node.column, chunk) else None
 
 
+def store_elements(node: Store, element: Element, threads: Threads) -> s.Stmt:
+    """Write the elements inside the matrix, two neighbours at once where the matrix is aligned to them."""
+    target, extents = node.target, fragment_extents(node.source, threads.warps)
+    in_pairs = target.align >= 2 * target.dtype.nbytes and extents[3] == 2 and is_multiple(node.column, 2)
+    lanes = 2 if in_pairs else 1
+    values = Var("values", BufferType(target.dtype, (build.index(lanes),), None, "register"))
+
+    def body(at: tuple[Expr, ...]) -> s.Stmt:
+        first = (*at, build.index(0)) if in_pairs else at
+        row, column = place(node.source, threads, first[0], first[1], first[2], first[3])
+        row, column = node.row + row, node.column + column
+        to = row * target.row_stride + column
+        alone: s.Stmt = s.Store(target.pointer, (to,), build.load(values, 0))
+        alone = s.If(column < target.columns, alone)
+        if in_pairs:
+            two = Load(values, (build.index(0),), VectorType(target.dtype, 2))
+            alone = s.If(column + 1 < target.columns, s.Store(target.pointer, (to,), two), alone)
+        ends = [(*at, build.index(n)) for n in range(2)] if in_pairs else [at]
+        computed = [s.Store(values, (build.index(n),), element(end)) for n, end in enumerate(ends)]
+        return build.seq([s.Declare(values), *computed, s.If(row < target.rows, alone)])
+
+    return each(extents[:3] if in_pairs else extents, body)
+
+
 def store_rows(
-    node: Store, source: Fragment, staging: Expr, layout: SharedLayout, threads: Threads, arch: int
+    node: Store, element: Element, staging: Expr, layout: SharedLayout, threads: Threads, arch: int
 ) -> s.Stmt:
-    """Write the elements inside the matrix.
+    """Write the elements inside the matrix, by rows.
 
     staging: shared memory of `layout.size` elements for each warp. arch: from 90 on, `stmatrix` writes there.
     """
@@ -42,40 +70,42 @@ def store_rows(
     first = build.size_var("staged")
     piece, panel = build.size_var("piece_row"), build.size_var("panel")
     meet = s.Evaluate(intrinsic_call("cuda.syncwarp", _ALL_LANES))
-    columns = node.source.columns // threads.warps[1]
-    # The first meeting lets all lanes finish reading what was turned before.
-    steps = [meet, _write(source, staging, first, layout, (piece, panel), threads, arch), meet]
-    steps.append(_read(node, staging, first, layout, (piece, panel), threads))
-    return build.seq(
-        [
-            s.Declare(first, warp * layout.size),
-            _unrolled(piece, source.extents[0], _unrolled(panel, columns // layout.columns, build.seq(steps))),
-        ]
+    pieces = layout.columns // PIECE_COLUMNS
+    shape = tuple(map(build.index, (pieces, 2, 2)))
+    values = Var("values", BufferType(node.source.dtype, shape, None, "register"))
+
+    def compute(at: tuple[Expr, ...]) -> s.Stmt:
+        return s.Store(values, at, element((piece, panel * pieces + at[0], at[1], at[2])))
+
+    # A part is computed after the one before it is stored, not all at first, which registers would not hold. The first
+    # meeting lets all lanes finish reading what was turned before.
+    steps = [
+        s.Declare(values),
+        each((pieces, 2, 2), compute),
+        meet,
+        _write(values, staging, first, layout, threads, arch),
+        meet,
+        _read(node, staging, first, layout, (piece, panel), threads),
+    ]
+    rows, columns = (
+        n // count for n, count in zip((node.source.rows, node.source.columns), threads.warps, strict=True)
     )
+    turned = _unrolled(piece, rows // PIECE_ROWS, _unrolled(panel, columns // layout.columns, build.seq(steps)))
+    return build.seq([s.Declare(first, warp * layout.size), turned])
 
 
-def _write(
-    source: Fragment,
-    staging: Expr,
-    first: Expr,
-    layout: SharedLayout,
-    part: tuple[Expr, Expr],
-    threads: Threads,
-    arch: int,
-) -> s.Stmt:
-    lane, dtype = threads.lane, source.tile.dtype
-    piece, panel = part
+def _write(values: Var, staging: Expr, first: Expr, layout: SharedLayout, threads: Threads, arch: int) -> s.Stmt:
+    lane, dtype = threads.lane, values.dtype
     inner, half = build.size_var("inner"), build.size_var("half")
     pieces = layout.columns // PIECE_COLUMNS
     if arch >= 90 and dtype.nbytes == 2 and pieces % 2 == 0:
         # Four 8 x 8 matrices: rows 0 to 7 and 8 to 15 of 8 columns, then of the next 8.
         row, column = lane % 16, inner * 16 + lane // 16 * 8
-        place = build.address(staging, first + layout.offset(row, column))
-        words = build.address(source.buffer, piece, panel * pieces + inner * 2, 0, 0)
-        return _unrolled(inner, pieces // 2, s.Evaluate(intrinsic_call("cuda.store_matrix_x4", place, words)))
+        to = build.address(staging, first + layout.offset(row, column))
+        words = build.address(values, inner * 2, 0, 0)
+        return _unrolled(inner, pieces // 2, s.Evaluate(intrinsic_call("cuda.store_matrix_x4", to, words)))
     row, column = half * 8 + lane // 4, inner * PIECE_COLUMNS + lane % 4 * 2
-    at = (piece, panel * pieces + inner, half, build.index(0))
-    pair = Load(source.buffer, at, VectorType(dtype, 2))
+    pair = Load(values, (inner, half, build.index(0)), VectorType(dtype, 2))
     store = s.Store(staging, (first + layout.offset(row, column),), pair)
     return _unrolled(inner, pieces, _unrolled(half, 2, store))
 
@@ -85,13 +115,13 @@ def _read(
 ) -> s.Stmt:
     target, chunk = node.target, layout.chunk
     total = layout.rows * layout.row_chunks
-    turn, number, place = (build.size_var(name) for name in ("turn", "number", "place"))
+    turn, number, at = (build.size_var(name) for name in ("turn", "number", "at"))
     row, column, to, i = (build.size_var(name) for name in ("row", "column", "to", "i"))
     rows, columns = (
         extent // count for extent, count in zip((node.source.rows, node.source.columns), threads.warps, strict=True)
     )
-    whole = Load(staging, (place,), VectorType(target.dtype, chunk))
-    single = s.Store(target.pointer, (to + i,), build.load(staging, place + i))
+    whole = Load(staging, (at,), VectorType(target.dtype, chunk))
+    single = s.Store(target.pointer, (to + i,), build.load(staging, at + i))
     ends = s.For(i, build.index(0), build.index(chunk), s.If(column + i < target.columns, single))
     inside = s.If(column + chunk <= target.columns, s.Store(target.pointer, (to,), whole), ends)
     own_row = threads.warp_row * rows + part[0] * PIECE_ROWS + number // layout.row_chunks
@@ -100,7 +130,7 @@ def _read(
         [
             s.Declare(row, node.row + own_row),
             s.Declare(column, node.column + own_column),
-            s.Declare(place, first + layout.offset(number // layout.row_chunks, number % layout.row_chunks * chunk)),
+            s.Declare(at, first + layout.offset(number // layout.row_chunks, number % layout.row_chunks * chunk)),
             s.Declare(to, row * target.row_stride + column),
             s.If(row < target.rows, inside),
         ]

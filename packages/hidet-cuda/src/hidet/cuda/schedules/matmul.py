@@ -3,7 +3,9 @@
 16-bit floats are multiplied on tensor cores by the tile program of core, f32 and f64 by a kernel without matrix units.
 
 On tensor cores each program has two kernels: one for tensors whose addresses are multiples of 16 bytes, with copies of
-16 bytes, and one for others. Which one runs is decided when it is called, because views may start anywhere.
+16 bytes, and one for others. Which one runs is decided when it is called, because views may start anywhere. Where
+sm_90a has both matrices' boxes copied by its copy engine, the first one is a kernel with roles for `wgmma`. Up to four
+rows are multiplied without matrix units, as fast as the other matrix is read.
 
 A product with few tiles is split along k: blocks write their sums to scratch memory, and a second kernel adds them.
 """
@@ -16,18 +18,31 @@ from typing import TYPE_CHECKING
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Operand
-from hidet.cuda.schedules import partial_sums, simt
+from hidet.cuda.schedules import few_rows, partial_sums, simt
 from hidet.cuda.schedules.operands import find_product
-from hidet.cuda.schedules.product import ALIGN, Product, known_align, likely
+from hidet.cuda.schedules.product import ALIGN, MatrixOperand, Product, known_align, likely
 from hidet.cuda.schedules.product_kernel import ProductKernel, own_places
 from hidet.cuda.schedules.program import ProgramBuilder
-from hidet.cuda.schedules.tiling import PARTS, TILES, Extents, Tiling, choose_tiling, unaligned
+from hidet.cuda.schedules.tiling import (
+    PARTS,
+    ROLE_TILES,
+    TILES,
+    Extents,
+    Tiling,
+    choose_tiling,
+    resident_blocks,
+    unaligned,
+)
+from hidet.cuda.target import CudaTarget, cuda_target
+from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.ir.stmt import If, Launch, Stmt
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
+from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.kernel import lower_kernel
+from hidet.tile.lower.pipeline import lower_pipeline
 from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.tile.tensors import GTensor
 
@@ -39,6 +54,12 @@ _TOTALS = {dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32, dtypes.f32: dtypes.f
 """The types of products, and those in which they are summed."""
 _WIDE_BY_FOLD = 1 << 14
 """Results of f32 and f64 below which a warp an element keeps more of the device busy than tiles."""
+_ROWS = 4
+"""Rows that are few."""
+_ROWS_DEPTH = 256
+"""Elements along k from which a warp shares a row."""
+_ROW_TILES = MatmulTiles(16, 32, 32, 2, (1, 4))
+"""Stands for kernels of few rows; for tensors that are not aligned these are tiles."""
 _SIMT_TILES = MatmulTiles(simt.TILE, simt.TILE, simt.STEP, 2, (2, 4))
 
 
@@ -61,15 +82,17 @@ class MatmulRule:
 
     def space(self, match: Match, target: Target) -> SearchSpace:
         """Tiles, of products on tensor cores, and parts that k is split into."""
-        tiles = TILES if _on_matrix_units(match.data) else (_SIMT_TILES,)
-        return SearchSpace({"tiles": tiles, "parts": PARTS})
+        return SearchSpace({"tiles": _tiles(match.data, cuda_target(target)), "parts": PARTS})
 
     def default(self, match: Match, target: Target) -> Params:
         """What a model of the device's blocks finds fastest."""
         product: Product = match.data
         batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
         extents = Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes)
-        tiling = choose_tiling(extents, TILES if _on_matrix_units(product) else (_SIMT_TILES,))
+        device = cuda_target(target)
+        if _has_few_rows(product):
+            return {"tiles": _ROW_TILES, "parts": 1}
+        tiling = choose_tiling(extents, _tiles(product, device), device.multiprocessors)
         return {"tiles": tiling.tiles, "parts": tiling.parts}
 
     def build(self, match: Match, params: Params, target: Target) -> Program:
@@ -81,7 +104,7 @@ class MatmulRule:
         if tiling.parts > 1:
             count = product.batch * product.m * product.n * tiling.parts
             partial = builder.scratch("partial", product.total.dtype, count)
-        builder.run(_product(builder, match.task, product, tiling, partial))
+        builder.run(_product(builder, match.task, product, tiling, partial, cuda_target(target)))
         if partial is not None:
             builder.run(_sum(builder, match.task, product, partial, tiling.parts))
         return builder.program()
@@ -91,21 +114,58 @@ def _on_matrix_units(product: Product) -> bool:
     return product.a.tensor.type.dtype in _MATRIX_UNITS
 
 
-def _product(builder: ProgramBuilder, task: Task, product: Product, tiling: Tiling, partial: Var | None) -> Stmt:
-    """The launch of one kernel for aligned tensors, or of one for others."""
+def _tiles(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
+    """What a product may be cut into."""
     if not _on_matrix_units(product):
-        return _launch(builder, task, product, tiling, partial, _Aligns.least(product))
+        return (_SIMT_TILES,)
+    if _has_few_rows(product):
+        return (_ROW_TILES,)
+    is_copied_in_boxes = all(isinstance(each, MatrixOperand) and each.align == ALIGN for each in (product.a, product.b))
+    if not is_copied_in_boxes or not target.has_roles:
+        return TILES
+    # Columns side by side are swizzled over 128 bytes, or all of them over 64.
+    return tuple(tiles for tiles in ROLE_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32)
+
+
+def _has_few_rows(product: Product) -> bool:
+    """Whether a product is that of few rows of whole parts of 16 bytes with rows along k."""
+    a, b, m, k = product.a, product.b, product.m, product.k
+    if not isinstance(a, MatrixOperand) or not isinstance(b, MatrixOperand) or not _on_matrix_units(product):
+        return False
+    if not isinstance(m, int) or not isinstance(k, int) or m > _ROWS or k < _ROWS_DEPTH or k % (ALIGN // 2):
+        return False
+    return not a.is_transposed and b.is_transposed and a.align == b.align == ALIGN
+
+
+def _product(
+    builder: ProgramBuilder,
+    task: Task,
+    product: Product,
+    tiling: Tiling,
+    partial: Var | None,
+    target: CudaTarget,
+) -> Stmt:
+    """The launch of one kernel for aligned tensors, or of one for others."""
     least = _Aligns.least(product)
-    slow = _launch(builder, task, product, replace(tiling, tiles=unaligned(tiling.tiles)), partial, least)
+    if not _on_matrix_units(product):
+        return _launch(builder, task, product, tiling, partial, least, target)
+    slow = _launch(builder, task, product, replace(tiling, tiles=unaligned(tiling.tiles)), partial, least, target)
     align = _Aligns(product.a.align, product.b.align, product.result_align, True)
     if max(align.a, align.b) <= product.a.tensor.type.dtype.nbytes:
         return slow
-    fast = _launch(builder, task, product, tiling, partial, align)
+    if tiling.tiles is _ROW_TILES:
+        fast = _launch_few_rows(builder, task, product, align)
+    else:
+        fast = _launch(builder, task, product, tiling, partial, align, target)
     multiplied, beside = (product.a.tensor.operand, product.b.tensor.operand), own_places(task, product)
     bits: Expr = build.const(0, build.INDEX)
     for operand in dict.fromkeys((*multiplied, *beside, task.epilogues[0].result)):
         bits = build.binary("or", bits, Bitcast(builder.pointers[operand], dtypes.i64))
-    return If(build.equal(build.binary("and", bits, ALIGN - 1), 0), fast, slow)
+    is_aligned = build.equal(build.binary("and", bits, ALIGN - 1), 0)
+    if tiling.tiles in ROLE_TILES:
+        # There is no tensor map of a matrix without elements.
+        is_aligned = build.logical_and(is_aligned, builder.size(product.k) > 0)
+    return If(is_aligned, fast, slow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +186,20 @@ class _Aligns:
 
 
 def _launch(
-    builder: ProgramBuilder, task: Task, product: Product, tiling: Tiling, partial: Var | None, align: _Aligns
+    builder: ProgramBuilder,
+    task: Task,
+    product: Product,
+    tiling: Tiling,
+    partial: Var | None,
+    align: _Aligns,
+    target: CudaTarget,
 ) -> Launch:
     """A kernel that multiplies, and its launch. partial: where sums of parts go instead of the task's output."""
     tiles, name = tiling.tiles, builder.name()
     kernel = ProductKernel(task, product, multiplies=True, finishes=partial is None, parts=tiling.parts)
     scope = kernel.scope
     a, b = kernel.source(product.a, align.a), kernel.source(product.b, align.b)
+    output = builder.pointers[task.epilogues[0].result] if partial is None else partial
     steps: tuple[Expr, Expr] | None = None
     beside: dict[Operand, GTensor] = {}
     epilogue: Callable[..., Expr]
@@ -165,6 +232,10 @@ def _launch(
             batch=batch,
             steps=steps,
         )
+        tiled = replace(tiled, params=scope.params)
+        if tiles in ROLE_TILES:
+            count = dims.ceildiv(product.m, tiles.m) * dims.ceildiv(product.n, tiles.n) * outer
+            return _launch_roles(builder, tiled, kernel, count, output, target)
         function, threads = lower_kernel(tiled), tiled.threads
     else:
         function = simt.simt_kernel(
@@ -183,9 +254,50 @@ def _launch(
         threads = simt.THREADS
     columns, rows = ((builder.size(n) + (tile - 1)) // tile for n, tile in ((product.n, tiles.n), (product.m, tiles.m)))
     grid = (columns, rows, *(() if batch is None else (builder.size(outer),)))
-    target = builder.pointers[task.epilogues[0].result] if partial is None else partial
-    pointers = [*(builder.pointers[operand] for operand in kernel.operands), target]
+    pointers = [*(builder.pointers[operand] for operand in kernel.operands), output]
     return builder.launch(replace(function, params=scope.params), pointers, scope.arguments, grid, threads)
+
+
+def _launch_few_rows(builder: ProgramBuilder, task: Task, product: Product, align: _Aligns) -> Launch:
+    """A kernel for the few rows of a product, and its launch."""
+    assert isinstance(product.m, int)
+    name, kernel = builder.name(), ProductKernel(task, product, multiplies=True, finishes=True)
+    a, b = kernel.source(product.a, align.a), kernel.source(product.b, align.b)
+    assert isinstance(a, GTensor) and isinstance(b, GTensor)
+    c = kernel.result(align.result)
+    is_batch = product.batch != 1
+    function = few_rows.few_rows_kernel(
+        name,
+        (),
+        a,
+        b,
+        c,
+        product.m,
+        epilogue=kernel.finish(c, is_inside=True),
+        accumulator=product.total.dtype,
+        batch=kernel.outer if is_batch else None,
+    )
+    blocks = builder.size(dims.ceildiv(product.n, few_rows.COLUMNS))
+    grid = (blocks, *((builder.size(product.batch),) if is_batch else ()))
+    pointers = [*(builder.pointers[operand] for operand in kernel.operands), builder.pointers[task.epilogues[0].result]]
+    function = replace(function, params=kernel.scope.params)
+    return builder.launch(function, pointers, kernel.scope.arguments, grid, few_rows.THREADS)
+
+
+def _launch_roles(
+    builder: ProgramBuilder,
+    tiled: TileKernel,
+    kernel: ProductKernel,
+    count: Dim,
+    output: Expr,
+    target: CudaTarget,
+) -> Launch:
+    """A kernel with roles that computes `count` tiles, and its launch: as many blocks as the device holds at most."""
+    pipeline = lower_pipeline(tiled)
+    blocks = target.multiprocessors * resident_blocks(pipeline.shared_bytes, pipeline.threads)
+    grid = (build.minimum(builder.size(count), blocks),)
+    pointers = [*(builder.pointers[operand] for operand in kernel.operands), output]
+    return builder.launch(pipeline.function, pointers, kernel.scope.arguments, grid, pipeline.threads, pipeline.maps)
 
 
 def _sum(builder: ProgramBuilder, task: Task, product: Product, partial: Var, parts: int) -> Launch:

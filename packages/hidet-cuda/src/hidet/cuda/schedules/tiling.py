@@ -14,12 +14,31 @@ TILES = (
     MatmulTiles(32, 64, 64, 4, (1, 4)),
     MatmulTiles(16, 64, 64, 4, (1, 4)),
 )
-"""By falling size."""
+"""For `mma.sync`, by falling size."""
+
+
+def _roles(m: int, n: int, stages: int) -> MatmulTiles:
+    return MatmulTiles(m, n, 64, stages, (m // 16, 1))
+
+
+ROLE_TILES = (
+    _roles(128, 256, 4),
+    _roles(128, 128, 6),
+    _roles(128, 96, 6),
+    _roles(64, 256, 4),
+    _roles(64, 128, 8),
+    _roles(64, 128, 4),
+    _roles(64, 64, 12),
+    _roles(64, 64, 6),
+    _roles(64, 32, 16),
+    _roles(64, 32, 8),
+)
+"""For kernels with roles (`hidet.tile.lower.pipeline`): many stages for a block alone, few for two at once. 64 along k
+is a row of 128 bytes, the widest swizzle."""
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
 """Parts that k is split into."""
 
 # What the model knows of a device; clock cycles of one multiprocessor.
-_BLOCKS = 132
 _PRODUCTS = 600
 """Multiplications a cycle in a tile that is large enough."""
 _BYTES = 40
@@ -32,7 +51,22 @@ _SUM = 3000
 """A kernel that adds parts."""
 _SUM_BYTES = 1000
 """Bytes a cycle that parts are written and read with, by the whole device."""
+_ROLE_PRODUCTS = 1450
+"""Multiplications a cycle by warp groups, of an H100 that its power slows down."""
+_ROLE_BYTES = 49
+"""Bytes a cycle from the second-level cache by the copy engine."""
+_ROLE_STEP = 315
+"""A step of one block alone: products that wait for each other."""
+_ROLE_DELAY = 1300
+"""From the start of a copy until its bytes are there; as many steps as there are stages share it."""
+_ROLE_START = 5100
+_ROLE_END = 920
+"""From the last product of a tile to the next one's first: results are turned and stored."""
 _SHARED = 200 << 10
+_ROLE_THREADS = 160
+_ALL_SHARED = 228 << 10
+_BLOCK_SHARED = 1 << 10
+"""What the system keeps of shared memory for each block."""
 _THREADS = 1024
 
 
@@ -55,9 +89,9 @@ class Tiling:
     parts: int = 1
 
 
-def choose_tiling(extents: Extents, choices: Sequence[MatmulTiles]) -> Tiling:
+def choose_tiling(extents: Extents, choices: Sequence[MatmulTiles], multiprocessors: int) -> Tiling:
     """The fastest one by the model, with tiles out of `choices`, which are given by falling size."""
-    return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling))
+    return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling, multiprocessors))
 
 
 def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tiling]:
@@ -70,24 +104,47 @@ def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tilin
                 yield Tiling(tiles, parts)
 
 
-def cycles(extents: Extents, tiling: Tiling) -> float:
+def cycles(extents: Extents, tiling: Tiling, multiprocessors: int) -> float:
     """How long a product takes by the model."""
     tiles, parts = tiling.tiles, tiling.parts
     blocks = extents.batch * _over(extents.m, tiles.m) * _over(extents.n, tiles.n) * parts
     steps = _over(_over(extents.k, tiles.k), parts)
-    own = _over(blocks, _BLOCKS)
+    own = _over(blocks, multiprocessors)
+    if tiles in ROLE_TILES:
+        return _role_cycles(tiles, steps, own) + _sum_cycles(extents, parts)
     resident = min(own, _resident(tiles, extents.nbytes))
     moved = (tiles.m + tiles.n) * tiles.k * extents.nbytes / _BYTES
     step = max(tiles.m * tiles.n * tiles.k / _PRODUCTS, moved) * resident
-    total = _START + _over(own, resident) * (steps * max(step, _STEP) + _START)
-    if parts > 1:
-        total += _SUM + 2 * 4 * parts * extents.batch * extents.m * extents.n / _SUM_BYTES
-    return total
+    return _START + _over(own, resident) * (steps * max(step, _STEP) + _START) + _sum_cycles(extents, parts)
+
+
+def _role_cycles(tiles: MatmulTiles, steps: int, own: int) -> float:
+    """How long a multiprocessor takes for `own` tiles by a kernel with roles."""
+    loaded = (tiles.m + tiles.n) * tiles.k * 2
+    resident = min(own, resident_blocks(role_bytes(tiles), _ROLE_THREADS))
+    alone = max(_ROLE_STEP, _ROLE_DELAY / tiles.stages)
+    step = max(alone / resident, loaded / _ROLE_BYTES, tiles.m * tiles.n * tiles.k / _ROLE_PRODUCTS)
+    return _ROLE_START + own * steps * step + _over(own, resident) * _ROLE_END
+
+
+def _sum_cycles(extents: Extents, parts: int) -> float:
+    """How long adding parts takes."""
+    return _SUM + 2 * 4 * parts * extents.batch * extents.m * extents.n / _SUM_BYTES if parts > 1 else 0
 
 
 def _over(extent: int, step: int) -> int:
     """How many steps cover an extent."""
     return -(-extent // step)
+
+
+def role_bytes(tiles: MatmulTiles) -> int:
+    """Shared memory of a kernel with roles: the ring, and what results are turned in."""
+    return (tiles.m + tiles.n) * tiles.k * 2 * tiles.stages + tiles.m * 128
+
+
+def resident_blocks(shared_bytes: int, threads: int) -> int:
+    """Blocks with roles that a multiprocessor runs at once."""
+    return max(1, min(_ALL_SHARED // (shared_bytes + _BLOCK_SHARED), 2048 // threads))
 
 
 def _resident(tiles: MatmulTiles, nbytes: int) -> int:

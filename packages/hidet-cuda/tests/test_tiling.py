@@ -1,0 +1,43 @@
+"""Which tiles products are cut into."""
+
+from __future__ import annotations
+
+import pytest
+
+from hidet.cuda.schedules.tiling import ROLE_TILES, TILES, Extents, choose_tiling, resident_blocks, role_bytes
+
+# What a block of sm_90 can ask for of shared memory.
+_MOST_SHARED = 227 << 10
+
+
+def chosen(m: int, n: int, k: int, batch: int = 1) -> tuple[int, int]:
+    """Rows and columns of tiles for kernels with roles on an H100."""
+    tiles = choose_tiling(Extents(batch, m, n, k, 2), ROLE_TILES, 132).tiles
+    return tiles.m, tiles.n
+
+
+@pytest.mark.parametrize("size", [2048, 4096, 8192])
+def test_large_products_have_the_tiles_that_use_the_matrix_unit_best(size: int) -> None:
+    assert chosen(size, size, size) == (128, 256)
+
+
+@pytest.mark.parametrize("n", [768, 2304, 3072])
+def test_few_rows_are_spread_over_the_device(n: int) -> None:
+    rows, columns = chosen(128, n, 768)
+    assert rows == 64
+    assert 2 * -(-n // columns) >= 48
+
+
+def test_a_batch_counts_as_more_tiles() -> None:
+    assert chosen(512, 512, 512, batch=96) != chosen(512, 512, 512)
+
+
+@pytest.mark.parametrize("tiles", ROLE_TILES, ids=str)
+def test_kernels_with_roles_fit_into_shared_memory(tiles) -> None:
+    assert role_bytes(tiles) + 1024 <= _MOST_SHARED
+    assert resident_blocks(role_bytes(tiles), 160) in (1, 2)
+
+
+def test_a_device_with_fewer_multiprocessors_takes_larger_tiles() -> None:
+    few, many = (choose_tiling(Extents(1, 512, 512, 512, 2), TILES, count).tiles for count in (8, 132))
+    assert few.m * few.n > many.m * many.n
