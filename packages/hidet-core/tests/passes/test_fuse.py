@@ -97,3 +97,17 @@ def test_an_expensive_producer_of_several_reads_is_a_task(cut):
           %1: f32[4, 8] = softmax(%0)
           return %1
     """) == [["exp"], ["softmax"]]
+
+
+def test_tensors_that_the_program_allocates_alone_are_known_to_be_aligned(ctx, parse):
+    graph = parse("""
+        graph g(%x: f32[4, 8], %w: f32[8, 8]):
+          %0: f32[4, 8] = matmul(%x, %w)
+          %1: f32[2, 8] = slice(%0, starts=[1, 0], stops=[3, 8], steps=[1, 1])
+          %2: f32[2, 8] = matmul(%1, %w)
+          %3: f32[2, 8] = matmul(%2, %w)
+          return %3
+    """)
+    tasks = fuse(graph, ctx).tasks
+    found = [[tensor.is_aligned for tensor in (*task.inputs, *task.outputs)] for task in tasks]
+    assert found == [[False, False, True], [False, False, True], [True, False, False]]

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskTensor:
-    """A tensor that a task reads or writes: the graph's value, its type with strides, its name in definitions."""
+    """A tensor that a task reads or writes: the graph's value, its type with strides, its name in definitions.
+
+    is_aligned: whether it is known to start at a multiple of 16 bytes, as what the compiled program allocates does.
+    """
 
     value: Value
     type: TensorType
     operand: Operand
+    is_aligned: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from hidet.compute.definition import Compute, Operand, fresh_axes
+from hidet.graph.control import makes_results
 from hidet.graph.graph import Graph, Node, Value, readers
 from hidet.graph.operator import is_foreign
 from hidet.graph.types import TensorType
@@ -35,6 +36,7 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
     types = {**grouping.types, **{value: type_ for value, (_, type_) in reuses.parts.items()}}
     table = readers(graph)
     outputs = set(graph.outputs)
+    aligned = _aligned_values(graph, {*aliases, *reuses.sources})
     steps: list[Task | ForeignStep] = []
     known: dict[tuple[object, ...], Task] = {}
     for group in grouping.groups:
@@ -52,8 +54,18 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
             if value in outputs or node.op.has_effect or any(reader not in members for reader in table.get(value, ()))
         ]
         if live:
-            steps.append(_make_task(group, live, types, reuses.sources, known))
+            steps.append(_make_task(group, live, types, aligned, reuses.sources, known))
     return TaskGraph(graph, tuple(steps), types, aliases)
+
+
+def _aligned_values(graph: Graph, elsewhere: Set[Value]) -> frozenset[Value]:
+    """Values that lie in memory which the program or the preparation of its parameters allocates for them alone.
+
+    elsewhere: values in the memory of others. What steps outside of compiled code make may start anywhere.
+    """
+    made = [v for node in graph.nodes if not is_foreign(node) and not makes_results(node) for v in node.outputs]
+    prepared = () if graph.prepare is None else graph.prepare.results
+    return frozenset((*made, *prepared)).difference(elsewhere, graph.outputs)
 
 
 def _abilities(node: Node, ctx: CompileContext) -> tuple[str, str]:
@@ -67,6 +79,7 @@ def _make_task(
     group: Group,
     live: Sequence[Value],
     types: Mapping[Value, TensorType],
+    aligned: Set[Value],
     reuses: Mapping[Value, Value],
     known: dict[tuple[object, ...], Task],
 ) -> Task:
@@ -76,11 +89,11 @@ def _make_task(
     inside = {value for node in nodes for value in node.outputs}
     inputs = tuple(dict.fromkeys([v for node in nodes for v in node.values if v not in inside]))
     in_place = tuple([(n, inputs.index(reuses[value])) for n, value in enumerate(live) if value in reuses])
-    key = (*group_key(nodes, inputs, live, types), in_place)
+    key = (*group_key(nodes, inputs, live, types), in_place, tuple(value in aligned for value in (*inputs, *live)))
     first = known.get(key)
     if first is not None and [n.definition for n in nodes] == [n.definition for n in first.nodes]:
         return _another(first, nodes, inputs, live, types)
-    task = known[key] = _first_task(group.anchor, nodes, inputs, live, types, in_place, key)
+    task = known[key] = _first_task(group.anchor, nodes, inputs, live, types, aligned, in_place, key)
     return task
 
 
@@ -114,11 +127,13 @@ def _first_task(
     external: Sequence[Value],
     live: Sequence[Value],
     types: Mapping[Value, TensorType],
+    aligned: Set[Value],
     in_place: tuple[tuple[int, int], ...],
     key: tuple[object, ...],
 ) -> Task:
     inputs = {
-        v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape)) for n, v in enumerate(external)
+        v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape), v in aligned)
+        for n, v in enumerate(external)
     }
     computed: dict[Value, Compute] = {}
     direct: dict[Value, Operand] = {v: t.operand for v, t in inputs.items()}
@@ -150,7 +165,7 @@ def _first_task(
         else:
             axes = fresh_axes(result.rank)
             epilogues.append(Compute(result, axes, direct[value][axes]))
-        outputs.append(TaskTensor(value, types[value], result))
+        outputs.append(TaskTensor(value, types[value], result, value in aligned))
     name = (anchor or nodes[-1]).op.name.replace(":", "_").replace(".", "_")
     return Task(
         name=name if len(nodes) == 1 else f"{name}_fused{len(nodes)}",

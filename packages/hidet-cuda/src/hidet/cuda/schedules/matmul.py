@@ -2,8 +2,9 @@
 
 16-bit floats are multiplied on tensor cores by the tile program of core, f32 and f64 by a kernel without matrix units.
 
-On tensor cores each program has two kernels: one for tensors whose addresses are multiples of 16 bytes, with copies of
-16 bytes, and one for others. Which one runs is decided when it is called, because views may start anywhere. Where
+On tensor cores programs have two kernels: one for tensors whose addresses are multiples of 16 bytes, with copies of
+16 bytes, and one for others, unless all are known to be. Which one runs is decided when it is called, because views may
+start anywhere. Where
 sm_90a has both matrices' boxes copied by its copy engine, the first one is a kernel with roles for `wgmma`. Up to four
 rows are multiplied without matrix units, as fast as the other matrix is read.
 
@@ -12,6 +13,7 @@ A product with few tiles is split along k: blocks write their sums to scratch me
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -149,23 +151,33 @@ def _product(
     least = _Aligns.least(product)
     if not _on_matrix_units(product):
         return _launch(builder, task, product, tiling, partial, least, target)
-    slow = _launch(builder, task, product, replace(tiling, tiles=unaligned(tiling.tiles)), partial, least, target)
     align = _Aligns(product.a.align, product.b.align, product.result_align, True)
+    unaligned_tiling = replace(tiling, tiles=unaligned(tiling.tiles))
     if max(align.a, align.b) <= product.a.tensor.type.dtype.nbytes:
-        return slow
+        return _launch(builder, task, product, unaligned_tiling, partial, least, target)
     if tiling.tiles is _ROW_TILES:
         fast = _launch_few_rows(builder, task, product, align)
     else:
         fast = _launch(builder, task, product, tiling, partial, align, target)
-    multiplied, beside = (product.a.tensor.operand, product.b.tensor.operand), own_places(task, product)
-    bits: Expr = build.const(0, build.INDEX)
-    for operand in dict.fromkeys((*multiplied, *beside, task.epilogues[0].result)):
-        bits = build.binary("or", bits, Bitcast(builder.pointers[operand], dtypes.i64))
-    is_aligned = build.equal(build.binary("and", bits, ALIGN - 1), 0)
-    if tiling.tiles in ROLE_TILES:
+    conditions: list[Expr] = []
+    pointers = _unknown_pointers(builder, task, product)
+    if pointers:
+        bits = functools.reduce(functools.partial(build.binary, "or"), pointers)
+        conditions.append(build.equal(build.binary("and", bits, ALIGN - 1), 0))
+    if tiling.tiles in ROLE_TILES and dims.prove_le(1, product.k) is not True:
         # There is no tensor map of a matrix without elements.
-        is_aligned = build.logical_and(is_aligned, builder.size(product.k) > 0)
-    return If(is_aligned, fast, slow)
+        conditions.append(builder.size(product.k) > 0)
+    if not conditions:
+        return fast
+    slow = _launch(builder, task, product, unaligned_tiling, partial, least, target)
+    return If(build.logical_and(*conditions), fast, slow)
+
+
+def _unknown_pointers(builder: ProgramBuilder, task: Task, product: Product) -> list[Expr]:
+    """Addresses, as numbers, of what a kernel copies by 16 bytes and nobody knows to be aligned."""
+    copied = {product.a.tensor.operand, product.b.tensor.operand, *own_places(task, product)}
+    tensors = [*(tensor for tensor in task.inputs if tensor.operand in copied), *task.outputs]
+    return [Bitcast(builder.pointers[t.operand], dtypes.i64) for t in tensors if not t.is_aligned]
 
 
 @dataclass(frozen=True, slots=True)
