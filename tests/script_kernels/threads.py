@@ -28,8 +28,13 @@ from hidet.lang.cuda import (
     blockIdx,
     dynamic_shared_memory,
     gridDim,
+    load,
+    load_cluster,
+    nano_sleep,
     shfl_xor_sync,
+    store,
     syncthreads,
+    this_cluster,
     threadIdx,
     warp_groups,
 )
@@ -213,6 +218,68 @@ def written_out() -> Any:
     return module
 
 
+def exchanged(n: int) -> Any:
+    """Two blocks of a cluster read each other's shared memory."""
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def swap(x: f32[2 * n], y: f32[2 * n]):
+            attrs.cuda.grid_dim = 2
+            attrs.cuda.block_dim = n
+            attrs.cuda.cluster_dim = 2
+            mine = shared_tensor(f32, [n])
+            mine[threadIdx.x] = x[blockIdx.x * n + threadIdx.x]
+            this_cluster.sync()
+            other = this_cluster.map_shared_rank(~mine[threadIdx.x], 1 - this_cluster.block_rank)
+            y[blockIdx.x * n + threadIdx.x] = load_cluster(other)
+            this_cluster.sync()
+
+    return module
+
+
+def large_shared_memory(declared: int, asked: int) -> Any:
+    """More shared memory than a kernel may declare without asking, and more besides."""
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def turn(x: f32[declared], y: f32[declared]):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 128
+            attrs.cuda.dynamic_smem_bytes = asked * 4
+            held = shared_tensor(f32, [declared])
+            more = dynamic_shared_memory(0, f32)
+            for step in range(declared // 128):
+                held[step * 128 + threadIdx.x] = x[step * 128 + threadIdx.x]
+            more[asked - 1 - threadIdx.x] = 1.0
+            syncthreads()
+            for step in range(declared // 128):
+                at = step * 128 + threadIdx.x
+                y[at] = held[declared - 1 - at] + more[asked - 128 + threadIdx.x]
+
+    return module
+
+
+def locked_numbers(n: int) -> Any:
+    """Release and acquire: one block tells the others that a number is there."""
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def hand_over(x: f32[n], flag: i32[1], y: f32[n]):
+            attrs.cuda.grid_dim = 2
+            attrs.cuda.block_dim = 1
+            if blockIdx.x == 0:
+                for i in range(n):
+                    x[i] = i + 1.0
+                store(~flag[0], 1, sync="release", scope="gpu")
+            else:
+                while load(~flag[0], sync="acquire", scope="gpu") == 0:
+                    nano_sleep(20)
+                for i in range(n):
+                    y[i] = x[i]
+
+    return module
+
+
 def scaled(x: Array, *others: Any) -> dict[int, Array]:
     factors = np.where(np.arange(len(x)) % 2 == 0, 2.0, 3.0)
     return {1: (x * factors)[::-1]}
@@ -252,5 +319,21 @@ KERNELS: dict[str, Kernel] = {
         lambda random: [poisoned(4, 64)],
         lambda x: {0: np.repeat(np.arange(1, 5, dtype=np.float32)[:, None], 64, 1)},
         on_cpu=True,
+    ),
+    "cluster": Kernel(
+        lambda: exchanged(64),
+        lambda random: [normal(random, 128), poisoned(128)],
+        lambda x, y: {1: np.concatenate([x[64:], x[:64]])},
+        arch=90,
+    ),
+    "large shared memory": Kernel(
+        lambda: large_shared_memory(16384, 4096),
+        lambda random: [normal(random, 16384), poisoned(16384)],
+        lambda x, y: {1: x[::-1] + 1},
+    ),
+    "release and acquire": Kernel(
+        lambda: locked_numbers(5),
+        lambda random: [poisoned(5), np.zeros(1, np.int32), poisoned(5)],
+        lambda x, flag, y: {0: np.arange(1, 6, dtype=np.float32), 2: np.arange(1, 6, dtype=np.float32)},
     ),
 }

@@ -143,8 +143,9 @@ class FunctionTranslator(AssignmentTranslator):
             return
         count = len(self.stmts)
         value = self.value(node.value)
-        if isinstance(value, Call):
-            self.stmts.append(s.Evaluate(value, self.place(node)))
+        calls = value if isinstance(value, tuple) and value else (value,)
+        if all(isinstance(call, Call) for call in calls):
+            self.stmts += [s.Evaluate(call, self.place(node)) for call in calls]
         elif isinstance(value, Expr):
             self.fail(node, f"the value of {ast.unparse(node.value)} is not used")
         self.locate(count, node)
