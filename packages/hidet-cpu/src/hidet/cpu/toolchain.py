@@ -135,6 +135,8 @@ def _optimised_module(text: str, toolchain: _Toolchain) -> llvm.ModuleRef:
         ) from error
     options = llvm.create_pipeline_tuning_options(speed_level=toolchain.opt_level)
     options.loop_vectorization = options.slp_vectorization = toolchain.opt_level > 0
+    # Several vectors at a time take a sixth longer to compile: too long for code that hardly runs.
+    options.loop_interleaving = toolchain.opt_level > 1
     builder = llvm.create_pass_builder(toolchain.machine, options)
     builder.getModulePassManager().run(module, builder)
     return module
