@@ -16,7 +16,7 @@ from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Broadcast, Load, Select, Var
 from hidet.ir.func import COMPACT, Function, Module
-from hidet.ir.stmt import Assign, Declare, Return, Store
+from hidet.ir.stmt import Assert, Assign, Break, Declare, For, If, Print, Return, Store
 from hidet.ir.types import PointerType, VectorType
 
 F32 = dtypes.f32
@@ -183,3 +183,22 @@ def test_a_vector_behind_a_condition_of_all_lanes_is_not_read_when_it_is_false()
     read = next(number for number, line in enumerate(lines) if "load <8 x float>" in line)
     assert branch < read
     assert not any(" select " in line for line in lines)
+
+
+LOOPS = {
+    "zeros in pairs": lambda p, i: [Store(p, (i * 2 + n,), build.const(0, dtypes.i64)) for n in (0, 1)],
+    "prints": lambda p, i: [Print("%ld\n", (i,))],
+    "stops": lambda p, i: [If(build.load(p, i) < 0, Break()), Store(p, (i,), build.load(p, i) + 1)],
+    "returns": lambda p, i: [If(build.load(p, i) < 0, Return()), Store(p, (i,), build.load(p, i) + 1)],
+    "asserts": lambda p, i: [Assert(build.load(p, i) < 5, "too large"), Store(p, (i,), i)],
+}
+
+
+@pytest.mark.parametrize("body", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("level", [1, 3])
+def test_llvm_says_nothing_of_loops_that_it_does_not_vectorise(body, level, capfd) -> None:
+    p, n, i = Var("p", PointerType(dtypes.i64)), build.size_var("n"), build.size_var("i")
+    loop = For(i, build.index(0), n, build.seq(body(p, i)), kind="vectorize")
+    text = text_of(Function("f", (p, n), loop, "kernel", (build.size_var("item"),)))
+    compile_object(text, AVX2, level)
+    assert capfd.readouterr().err == ""

@@ -140,13 +140,20 @@ class FunctionEmitter(ExpressionEmitter):
         self.block(done)
 
     def _is_straight(self, body: s.Stmt) -> bool:
-        """Whether a loop body has no loops of its own and calls only functions that are inlined into it."""
+        """Whether LLVM can vectorise a loop with this body: nothing leaves it early, it has no loops of its own and
+        calls only functions that are inlined into it.
+
+        LLVM says so on stderr where it is told to and cannot.
+        """
+        filled = 0
         for n in walk(body):
-            if isinstance(n, s.While) or (isinstance(n, s.For) and n.kind != "unroll"):
+            if type(n) in _NOT_VECTORISED or (isinstance(n, s.For) and n.kind != "unroll"):
                 return False
             if isinstance(n, Call) and not self.module.is_inline(n.callee):
                 return False
-        return True
+            filled += isinstance(n, s.Store) and isinstance(n.value, Const)
+        # Of several constants side by side LLVM makes a call of memset before it looks at loops.
+        return filled < 2
 
     def _unrolled(self, node: s.For) -> None:
         first, count = int(node.start.value), int(node.extent.value)  # type: ignore[attr-defined]  # both are Const
@@ -275,6 +282,9 @@ class FunctionEmitter(ExpressionEmitter):
         if node.function not in self.module.functions:
             self.module.declare(node.function, "void", [type_ for type_, _ in arguments])
         self.line(f"call void @{node.function}({', '.join(f'{type_} {text}' for type_, text in arguments)})")
+
+
+_NOT_VECTORISED = frozenset({s.While, s.Break, s.Return, s.Assert, s.Print, s.Launch, s.Invoke})
 
 
 def _is_fold(var: Var, value: Expr) -> bool:
