@@ -48,6 +48,12 @@ def test_long_products_of_few_rows_are_as_exact_as_eager(m: int, n: int, k: int,
     check(nn.Linear(k, n).cuda(), torch.randn(m, k, device="cuda"), dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_products_may_have_millions_of_rows(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    check(nn.Linear(12, 8).cuda(), torch.randn(4_500_000, 12, device="cuda"), dtype)
+
+
 def test_split_products_give_the_same_bits_every_time() -> None:
     layer = nn.Conv2d(512, 512, 3, padding=1).cuda().half()
     x = torch.randn(1, 512, 7, 7, device="cuda", dtype=torch.float16)

@@ -34,7 +34,7 @@ def product(dtype, tiles, arch=80):
         ),
     )
     outer = tuple(Var(var.name, var.type) for var in kernel.params)
-    blocks = (build.index(1), build.index(1))
+    blocks = (build.index(1),)
     launch = s.Launch("matmul", blocks, outer, block=(build.index(kernel.threads),))
     return Module((lower_kernel(kernel, arch), Function("main", outer, launch, "host")), "main")
 

@@ -51,7 +51,7 @@ def finished(m, n, k, tiles, align, *, roles=False):
         maps = [each.request(dict(zip(params, outer, strict=True))).call() for each in pipeline.maps]
         function, grid, threads = pipeline.function, (2,), pipeline.threads
     else:
-        function, grid, maps, threads = lower_kernel(kernel), (-(-n // tiles.n), -(-m // tiles.m)), [], kernel.threads
+        function, grid, maps, threads = lower_kernel(kernel), (-(-n // tiles.n) * -(-m // tiles.m),), [], kernel.threads
     launch = s.Launch("matmul", tuple(map(build.index, grid)), (*outer, *maps), block=(build.index(threads),))
     module = Module((function, Function("main", outer, launch, "host")), "main")
     verify_module(module)

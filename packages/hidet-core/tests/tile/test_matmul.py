@@ -54,7 +54,7 @@ def multiply(
         **more,
     )
     c = np.zeros((m, n), out.numpy())
-    module = launched(kernel, (-(-n // tiles.n), -(-m // tiles.m)), arch)
+    module = launched(kernel, (-(-n // tiles.n) * -(-m // tiles.m),), arch)
     assert ("cuda.wgmma.m64" in print_module(module)) == (arch >= 90)
     run_module(module, [held_a, held_b, c], traffic=traffic)
     wide = np.int64 if dtype.is_int else np.float64
@@ -135,7 +135,7 @@ def test_operators_are_fused_before_and_after():
         epilogue=lambda value, row, column: build.maximum(value + build.cast(row - 10, dtypes.f32), 0.0),
     )
     c = np.zeros((20, 16), np.float32)
-    run_module(launched(kernel, (1, 1)), [x, b, c])
+    run_module(launched(kernel, (1,)), [x, b, c])
     expected = np.exp(x).astype(np.float16).astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(c, np.maximum(expected + np.arange(20)[:, None] - 10, 0), rtol=1e-4, atol=1e-4)
 

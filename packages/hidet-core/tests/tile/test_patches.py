@@ -74,7 +74,7 @@ def convolve(image, filters, *, step=1, spread=1, before=0, align=16, word=dtype
     function = lower_kernel(kernel)
     function = replace(function, grid_vars=(*function.grid_vars, part))
     outer = tuple(e.Var(var.name, var.type) for var in function.params)
-    grid = (-(-n // SMALL.n), -(-m // SMALL.m), parts)
+    grid = (-(-n // SMALL.n) * -(-m // SMALL.m), parts)
     launch = s.Launch("conv", tuple(map(number, grid)), outer, block=(number(kernel.threads),))
     module = Module((function, Function("main", outer, launch, "host")), "main")
     verify_module(module)

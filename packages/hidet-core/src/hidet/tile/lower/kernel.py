@@ -35,7 +35,8 @@ from hidet.tile.tensors import RTile, STile
 
 
 def lower_kernel(kernel: TileKernel, arch: int = 80) -> Function:
-    """The kernel for blocks of `kernel.threads` threads, from sm_80 on.
+    """The kernel for blocks of `kernel.threads` threads, from sm_80 on. Where `kernel.grid` is known, its first index
+    counts all tiles of a matrix, columns times rows of them.
 
     arch: compute capability times ten; from 90 on products that fit are those of warp groups (`wgmma`), and the code is
     for exactly sm_90a.
@@ -55,13 +56,12 @@ def lower_kernel(kernel: TileKernel, arch: int = 80) -> Function:
 
 
 def _block_order(kernel: TileKernel) -> tuple[tuple[Var, ...], list[s.Stmt]]:
-    """The kernel's indices as they are launched, and statements that make those of its tile from them."""
+    """The kernel's indices as they are launched, all tiles of a matrix along the first one, because only that one may
+    be large; and statements that make those of its tile from them."""
     if not kernel.grid:
         return kernel.grid_vars, []
-    launched = (build.size_var("block_x"), build.size_var("block_y"))
-    extents = [build.cast(intrinsic_call(f"cuda.grid_dim.{axis}"), dtypes.i64) for axis in "xy"]
-    item = launched[1] * extents[0] + launched[0]
-    return (*launched, *kernel.grid_vars[2:]), tile_indices(kernel.grid_vars[:2], extents, item)
+    tile = build.size_var("tile")
+    return (tile, *kernel.grid_vars[2:]), tile_indices(kernel.grid_vars[:2], kernel.grid[:2], tile)
 
 
 def block_threads(warps: tuple[int, int]) -> Threads:

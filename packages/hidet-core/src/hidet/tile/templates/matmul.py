@@ -54,7 +54,7 @@ def matmul_kernel(
     epilogue(value, row, column, *others) gives an element of c from the sum, of type `accumulator`, its place, and the
     elements there of the matrices `beside`, which are like c, or a row for all where their row stride is the constant
     0; None converts. batch: a third index of blocks, which the matrices' pointers may mention, and its extent. The grid
-    has ceil(n / tiles.n) x ceil(m / tiles.m) blocks for each, along x and y.
+    has ceil(n / tiles.n) x ceil(m / tiles.m) tiles for each.
 
     steps: (first, number of) steps of tiles.k along k whose products are summed, i64; None sums all.
     """

@@ -265,7 +265,7 @@ def _launch(
         )
         threads = simt.THREADS
     columns, rows = ((builder.size(n) + (tile - 1)) // tile for n, tile in ((product.n, tiles.n), (product.m, tiles.m)))
-    grid = (columns, rows, *(() if batch is None else (builder.size(outer),)))
+    grid = (columns * rows, *(() if batch is None else (builder.size(outer),)))
     pointers = [*(builder.pointers[operand] for operand in kernel.operands), output]
     return builder.launch(replace(function, params=scope.params), pointers, scope.arguments, grid, threads)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hidet import dtypes
+from hidet.cuda.passes.block_launches import decode_item
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -44,10 +45,11 @@ def simt_kernel(
 ) -> Function:
     """c = epilogue(a b, row, column); operands and `steps`, of 16, as in `hidet.tile.templates.matmul.matmul_kernel`.
 
-    batch: a third index of blocks, which the matrices' pointers may mention. The grid has ceil(n / 64) x ceil(m / 64)
-    blocks of 256 threads for each, along x and y.
+    batch: a second index of blocks, which the matrices' pointers may mention. The grid has ceil(n / 64) * ceil(m / 64)
+    blocks of 256 threads for each.
     """
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
+    block = build.size_var("block")
     thread, step = build.size_var("thread"), build.size_var("step")
     tile_a, tile_b = (_shared(name, source.dtype) for name, source in (("tile_a", a), ("tile_b", b)))
     totals = Var("totals", BufferType(accumulator, (build.index(_EACH), build.index(_EACH)), space="register"))
@@ -67,6 +69,7 @@ def simt_kernel(
     )
     body = [
         Declare(thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
+        *decode_item((block_row, block_column), (build.index(0), (c.columns + (TILE - 1)) // TILE), block),
         Declare(tile_a),
         Declare(tile_b),
         Declare(totals),
@@ -76,7 +79,7 @@ def simt_kernel(
         loop,
         _each(lambda i, j: _finish(c, totals, i, j, first_row + row, first_column + column, epilogue)),
     ]
-    grid_vars = (block_column, block_row, *(() if batch is None else (batch,)))
+    grid_vars = (block, *(() if batch is None else (batch,)))
     return Function(name, params, build.seq(body), kind="kernel", grid_vars=grid_vars)
 
 
