@@ -18,7 +18,7 @@ from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.dims import symbol
 from hidet.drivers import compile_module
-from hidet.errors import LaunchError, UnsupportedOp
+from hidet.errors import CompileError, LaunchError, UnsupportedOp
 from hidet.ir.interpret import run_module
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
@@ -87,6 +87,22 @@ def test_assembly_has_registers_of_its_operands() -> None:
     with pytest.raises(UnsupportedOp, match="what assembly does is known to its target alone"):
         run_module(module.ir_module(), [np.zeros(64, np.int32), np.zeros(64, np.float32)])
     assert print_module(parse_module(print_module(module.ir_module()))) == print_module(module.ir_module())
+
+
+def test_what_the_assembler_refuses_has_its_line_in_the_script() -> None:
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def wrong(x: i32[32]):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 32
+            x[0] = 1
+            asm("no_such_instruction %0;", outputs=[x[threadIdx.x]])
+
+    with pytest.raises(CompileError, match="no_such_instruction") as caught:
+        compiled(module)
+    assert caught.value.loc is not None and caught.value.loc.file == __file__
+    assert 'asm("no_such_instruction %0;"' in str(caught.value)
 
 
 def test_threads_print() -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ _OPTIONS = (
     "--no-cache",
 )
 _ERROR = re.compile(r"^[^\n(]*\((\d+)\): (?:error|catastrophic error):? ?(.*)$", re.MULTILINE)
+_ASSEMBLER_ERROR = re.compile(r"ptxas [^\n]*, line (\d+); error\s*: ([^\n]*)")
+_LINE_MARK = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)\s")
 _KERNEL = re.compile(r"Compiling entry function '([^']+)'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _SERIOUS = re.compile(r"\bC75\d\d\b")
@@ -58,15 +61,22 @@ class Cubin:
 def compile_cubin(source: CudaSource, arch: str) -> Cubin:
     """Machine code for `arch` ("sm_80", "sm_90a"). CompileError with the line and its place in the user's script."""
     nvrtc = _nvrtc()
+    with _compiled(nvrtc, source, arch, _OPTIONS) as (program, is_accepted, log):
+        if is_accepted:
+            data = _read(nvrtc, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+            return Cubin(data, kernel_usage(data, log), tuple(sorted(set(_SERIOUS.findall(log)))))
+    raise _refusal_by_assembler(nvrtc, source, arch) if "ptxas" in log else _refusal(source, arch, log)
+
+
+@contextmanager
+def _compiled(nvrtc: Any, source: CudaSource, arch: str, options: Sequence[str]) -> Iterator[tuple[Any, bool, str]]:
+    """A program that was compiled, whether it was accepted, and the compiler's log."""
     program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.text.encode(), b"kernel.cu", 0, [], []))
-    options = [option.encode() for option in (f"--gpu-architecture={arch}", *_OPTIONS)]
+    encoded = [option.encode() for option in (f"--gpu-architecture={arch}", *options)]
     try:
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
         log = _text(nvrtc, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise _refusal(source, arch, log)
-        data = _read(nvrtc, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
-        return Cubin(data, kernel_usage(data, log), tuple(sorted(set(_SERIOUS.findall(log)))))
+        yield program, status == nvrtc.nvrtcResult.NVRTC_SUCCESS, log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -145,6 +155,26 @@ def _read(nvrtc: Any, program: Any, size_of: Any, read: Any) -> bytes:
     buffer = bytearray(_checked(nvrtc, size_of(program)))
     _checked(nvrtc, read(program, buffer))
     return bytes(buffer)
+
+
+def _refusal_by_assembler(nvrtc: Any, source: CudaSource, arch: str) -> CompileError:
+    """The assembler counts lines of PTX. With line information each of them follows the mark of its line here."""
+    options = (*_OPTIONS, "--generate-line-info")
+    with _compiled(nvrtc, source, arch, options) as (_, _, log):
+        pass
+    with _compiled(nvrtc, source, arch.replace("sm_", "compute_"), options) as (program, is_accepted, _):
+        ptx = _text(nvrtc, program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX) if is_accepted else ""
+    return _refusal(source, arch, with_source_line(log, ptx))
+
+
+def with_source_line(log: str, ptx: str) -> str:
+    """The assembler's log with its first error as an error of the CUDA C++ that it comes from; the log as it is where
+    PTX does not tell."""
+    found = _ASSEMBLER_ERROR.search(log)
+    if found is None:
+        return log
+    marks = [match for line in ptx.splitlines()[: int(found[1])] if (match := _LINE_MARK.search(line))]
+    return f"kernel.cu({marks[-1][1]}): error: {found[2].strip()}\n{log}" if marks else log
 
 
 def _refusal(source: CudaSource, arch: str, log: str) -> CompileError:
