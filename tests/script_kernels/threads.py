@@ -9,6 +9,7 @@ import numpy as np
 
 import hidet
 from hidet.lang import (
+    address,
     attrs,
     boolean,
     cast,
@@ -40,7 +41,7 @@ from hidet.lang.cuda import (
 )
 from tests.script_kernels.case import ALL_LANES, WARP, Array, Kernel, normal, poisoned
 
-# ruff: noqa: SIM300  # scripts as users write them
+# ruff: noqa: F821, SIM300  # scripts as users write them
 
 
 def block_sum(n: int) -> Any:
@@ -135,6 +136,9 @@ def pointers() -> Any:
             words = cast(here, ~u32) + 2
             words[0] = 7
             x[7] = (first - 27) / 2
+            later: i32
+            exchange(~later, ~x[6])
+            exchange(address(x[6]), address(later))
 
     return module
 

@@ -12,7 +12,7 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Const, Expr, Var
 from hidet.ir.intrinsics import INTRINSICS
-from hidet.ir.types import BufferType, PointerType, VectorType
+from hidet.ir.types import BufferType, PointerType, Type, element_dtype, lanes_of
 from hidet.ir.visit import walk
 from hidet.lang import operators
 from hidet.lang.attributes import AttributePath, AttributeValues
@@ -64,14 +64,17 @@ class AssignmentTranslator(ExpressionTranslator):
         """What a name of the script stands for that gets a value: a variable, in memory where its address is taken."""
         if name not in self._addressed:
             return self.declare(name, value, node)
-        type_ = value.type
+        cell = self._cell(name, value.type)
+        self.stmts.append(cell.write(value, None if node is None else self.place(node)))
+        return cell
+
+    def _cell(self, name: str, type_: Type) -> Cell:
+        """A variable in memory, without a value."""
         if isinstance(type_, PointerType | BufferType):
             raise ScriptError(f"the address of {name} is taken, which holds a pointer", hint="use a register_tensor")
-        lanes = type_.lanes if isinstance(type_, VectorType) else 1
-        memory = Var(name, BufferType(value.dtype, (build.index(1),), None, "register", lanes))
-        cell = Cell(memory)
-        self.stmts += [s.Declare(memory), cell.write(value, None if node is None else self.place(node))]
-        return cell
+        memory = Var(name, BufferType(element_dtype(type_), (build.index(1),), None, "register", lanes_of(type_)))
+        self.stmts.append(s.Declare(memory))
+        return Cell(memory)
 
     # --- assignments -------------------------------------------------------------------------------------------------
 
@@ -227,9 +230,11 @@ class AssignmentTranslator(ExpressionTranslator):
             self.names.bind(name, tensor)
             return
         type_ = value_type(kind)
+        if node.value is None and name in self._addressed:
+            cell = self._cell(name, type_)
+            self.names.bind(name, cell)
+            return
         if node.value is None:
-            if name in self._addressed:
-                self.fail(node, f"{name}, whose address is taken, has no value", f"write {name}: {type_} = ...")
             variable = Var(name, type_)
             self.stmts.append(s.Declare(variable, None, self.place(node)))
             self._assignable.add(variable)
@@ -259,11 +264,14 @@ def _is_stored(node: ast.AST) -> bool:
 
 
 def _addressed_names(tree: ast.FunctionDef) -> set[str]:
-    """Names of which the script takes the address: `~x`."""
-    inverted = (
-        node.operand for node in ast.walk(tree) if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert)
-    )
-    return {node.id for node in inverted if isinstance(node, ast.Name)}
+    """Names of which the script takes the address: `~x` or `address(x)`."""
+    found: list[ast.expr] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+            found.append(node.operand)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "address":
+            found += node.args[:1]
+    return {node.id for node in found if isinstance(node, ast.Name)}
 
 
 def _has_effect(value: Any) -> bool:

@@ -187,6 +187,8 @@ def _store(translator: ExpressionTranslator, memory: Any, indices: Any, value: A
 def _address(translator: ExpressionTranslator, memory: Any, *indices: Any) -> Expr:
     if isinstance(memory, TensorValue):
         return memory.address(indices or [0] * len(memory.shape))
+    if isinstance(memory, Load) and not indices and not isinstance(memory.type, PointerType):
+        return build.address(memory.buffer, *memory.indices)
     return build.address(_memory(memory), *map(operators.index, indices or (0,)))
 
 
