@@ -25,7 +25,10 @@ _PARTS = 4
 """Partial sums of a row, one for each thread that holds some of its scores."""
 
 Score = Callable[[Expr, Expr, Expr], Expr]
-"""(scaled score, row, key) -> score, in f32: adds a mask, or hides a key by -inf. Rows and keys may lie outside."""
+"""(scaled score, row, key) -> score, in f32. Rows and keys may lie outside of the matrices."""
+
+Visible = Callable[[Expr, Expr], Expr]
+"""(row, key) -> whether the row sees the key. Rows and keys may lie outside of the matrices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,14 @@ def attention_kernel(
     block: Expr,
     index_values: Sequence[tuple[Var, Expr]] = (),
     score: Score | None = None,
+    visible: Visible | None = None,
     is_causal: bool = False,
 ) -> TileKernel:
     """result = softmax(scale * queries keys^T) values; rows without any key are zero.
 
     grid_vars: the block's indices, which the matrices' pointers may mention. block: which tile of rows is computed.
-    index_values: what is computed once before: (variable, value). is_causal: a row sees keys up to its own number.
+    index_values: what is computed once before: (variable, value). score, visible: what becomes of a score, and
+    which keys a row sees; None for nothing, and all. is_causal: a row sees keys up to its own number.
     """
     first, edge, seen = (build.size_var(which) for which in ("first_row", "edge", "seen"))
     queries, keys, values = (
@@ -91,7 +96,8 @@ def attention_kernel(
     )
     limit = RTile("limit", dtypes.i32, tiles.rows, 1)
     result = RTile("result", heads.result.dtype, tiles.rows, heads.value_depth)
-    # Without a mask scores stay as products, and the scale goes into the exponent, unless it turns the largest around.
+    # If nothing is added, scores stay products and the scale goes into the exponent; not if it makes the least one the
+    # largest.
     is_raw = score is None and scale > 0
     factor = scale * math.log2(math.e) if is_raw else 1.0
 
@@ -127,6 +133,13 @@ def attention_kernel(
     def body(step: Expr) -> list[TileStmt]:
         at = step * tiles.keys
         known = [] if is_raw else [map(scores, [scores], lambda s, row, key: scored(s, first + row, at + key))]
+        if visible is not None:
+            seen_by = visible
+
+            def kept(value: Expr, row: Expr, key: Expr) -> Expr:
+                return build.select(seen_by(first + row, at + key), value, _HIDDEN)
+
+            known.append(map(scores, [scores], kept))
         return [
             fill(scores, 0),
             mma(scores, queries, keys, b_is_transposed=True),

@@ -104,8 +104,14 @@ def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem) -> Launch:
         problem.depth,
         problem.width,
     )
-    score = heads.score(wide, build.index(0))
-    body = simt_attention(work, problem.scale, wide, score=score, is_causal=problem.is_causal)
+    body = simt_attention(
+        work,
+        problem.scale,
+        wide,
+        score=heads.added(wide, build.index(0)),
+        visible=heads.visible(build.index(0)),
+        is_causal=problem.is_causal,
+    )
     declared = [Declare(var, value) for var, value in values]
     function = Function(builder.name(), scope.params, build.seq([*declared, *body]), kind="kernel", grid_vars=(number,))
     pointers = [builder.pointers[place.tensor.operand] for place in problem.tensors().values()]

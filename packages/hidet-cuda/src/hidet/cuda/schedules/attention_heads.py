@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hidet import dims, dtypes
 from hidet.dims import Dim
@@ -13,7 +13,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.schedule.attention_problem import AttentionProblem, Placement
 from hidet.schedule.lowering import KernelScope
-from hidet.tile.templates.attention import Score
+from hidet.tile.templates.attention import Score, Visible
 from hidet.tile.tensors import Computed, GTensor, computed
 
 _ALL_LANES = 0xFFFFFFFF
@@ -94,24 +94,34 @@ class HeadScope:
         query = row - head * self._queries
         return head * self._stride(name, "group", place.group) + query * self._stride(name, "row", place.row)
 
-    def score(self, wide: DType, first_key: Expr) -> Score | None:
-        """What the mask makes of a score, in type `wide`; None without one. Keys are counted from `first_key`."""
+    def mask(self, first_key: Expr) -> Callable[[Expr, Expr], Expr] | None:
+        """The mask's entry for (row, key), keys counted from `first_key`; None without a mask."""
         place = self.problem.mask
         if place is None:
             return None
         base = self.base(place, "mask")
 
-        def value(total: Expr, row: Expr, key: Expr) -> Expr:
+        def entry(row: Expr, key: Expr) -> Expr:
             # What lies outside is not used; it must not be read for.
             row = build.minimum(row, self.rows - 1)
             key = build.minimum(first_key + key, self.length - 1)
-            offset = self.row_offset(place, "mask", row) + key * self.inner(place, "mask")
-            entry = build.load(base, offset)
-            if place.dtype.is_bool:
-                return build.select(entry, total, build.const(-math.inf, wide))
-            return total + build.cast(entry, wide)
+            return build.load(base, self.row_offset(place, "mask", row) + key * self.inner(place, "mask"))
 
-        return value
+        return entry
+
+    def added(self, wide: DType, first_key: Expr) -> Score | None:
+        """What a mask of floats makes of a score, in type `wide`; None where there is no such mask."""
+        entry = self.mask(first_key)
+        if entry is None or self._hides():
+            return None
+        return lambda total, row, key: total + build.cast(entry(row, key), wide)
+
+    def visible(self, first_key: Expr) -> Visible | None:
+        """Which keys a mask of bools lets a row see; None where there is no such mask."""
+        return self.mask(first_key) if self._hides() else None
+
+    def _hides(self) -> bool:
+        return self.problem.mask is not None and self.problem.mask.dtype.is_bool
 
     def inner(self, place: Placement, name: str) -> Expr:
         """Elements from one of a row to the next."""

@@ -18,7 +18,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType, with_lanes
-from hidet.tile.templates.attention import Score
+from hidet.tile.templates.attention import Score, Visible
 
 THREADS = 256
 _SIDE = 16
@@ -52,9 +52,11 @@ class Rows:
     width: int
 
 
-def simt_attention(work: Rows, scale: float, dtype: DType, *, score: Score | None, is_causal: bool) -> list[Stmt]:
+def simt_attention(
+    work: Rows, scale: float, dtype: DType, *, score: Score | None, visible: Visible | None, is_causal: bool
+) -> list[Stmt]:
     """The statements of a block: softmax(scale * queries keys^T) values in `dtype`; rows without any key are zero."""
-    return list(_Block(work, scale, dtype, score, is_causal).stmts())
+    return list(_Block(work, scale, dtype, score, visible, is_causal).stmts())
 
 
 def _place(part: Expr, number: int, lanes: int) -> Expr:
@@ -84,11 +86,14 @@ class _Groups:
 
 
 class _Block:
-    def __init__(self, work: Rows, scale: float, dtype: DType, score: Score | None, is_causal: bool) -> None:
+    def __init__(
+        self, work: Rows, scale: float, dtype: DType, score: Score | None, visible: Visible | None, is_causal: bool
+    ) -> None:
         self.work = work
         self.scale = scale
         self.dtype = dtype
         self.score = score
+        self.visible = visible
         self.is_causal = is_causal
         self.each = work.height // _SIDE
         self.row_lanes, self.key_lanes = (self._lanes(count) for count in (self.each, _KEYS // _SIDE))
@@ -215,6 +220,8 @@ class _Block:
             is_seen = key < self.work.length
             if self.is_causal:
                 is_seen = build.logical_and(is_seen, key <= row)
+            if self.visible is not None:
+                is_seen = build.logical_and(is_seen, self.visible(row, key))
             yield self.set(self.scores, i, j, build.select(is_seen, value, self.number(-math.inf)))
             yield Assign(largest, build.maximum(largest, build.load(self.scores, i, j)))
         yield from _folded("max", largest)

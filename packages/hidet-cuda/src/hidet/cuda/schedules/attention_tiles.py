@@ -64,7 +64,8 @@ def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, pla
         # Rows that see the most keys come first.
         block=row_blocks - 1 - row_block if problem.is_causal else row_block,
         index_values=values,
-        score=heads.score(dtypes.f32, first_key),
+        score=heads.added(dtypes.f32, first_key),
+        visible=heads.visible(first_key),
         is_causal=problem.is_causal,
     )
     function = replace(lower_kernel(kernel), params=scope.params)
