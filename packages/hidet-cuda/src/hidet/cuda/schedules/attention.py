@@ -4,12 +4,13 @@
 queries on many keys (decoding) do not fill the device: the keys are then split over blocks, whose results a second
 kernel merges in their order (Dao et al., "Flash-Decoding", 2023).
 
-Which kernel runs is decided at every call, because tensors may start anywhere: copies in the background need addresses
-that are multiples of 16 bytes.
+Which kernel runs is decided at every call, unless all tensors are known to begin at multiples of 16 bytes: tensors of
+users may start anywhere, and copies in the background may not.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, cast
 
 from hidet import dims, dtypes
@@ -65,11 +66,18 @@ class AttentionRule:
             builder.run(_simt_launch(builder, problem))
             return builder.program()
         limit = shared_memory(capability_of(cast("CudaTarget", target).architecture))
-        bits: Expr = build.index(0)
-        for place in (problem.q, problem.k, problem.v, problem.out):
-            bits = build.binary("or", bits, Bitcast(builder.pointers[place.tensor.operand], dtypes.i64))
-        is_aligned = build.equal(build.binary("and", bits, COPY_BYTES - 1), 0)
         fast = tensor_core_launches(builder, problem, choose_plan(problem, limit))
+        copied = {place.tensor.operand: place.tensor for place in (problem.q, problem.k, problem.v, problem.out)}
+        unknown: list[Expr] = [
+            Bitcast(builder.pointers[operand], dtypes.i64)
+            for operand, tensor in copied.items()
+            if not tensor.is_aligned
+        ]
+        if not unknown:
+            builder.run(fast)
+            return builder.program()
+        bits = functools.reduce(functools.partial(build.binary, "or"), unknown)
+        is_aligned = build.equal(build.binary("and", bits, COPY_BYTES - 1), 0)
         builder.run(If(is_aligned, fast, _simt_launch(builder, problem)))
         return builder.program()
 
