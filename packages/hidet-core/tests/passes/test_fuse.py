@@ -110,4 +110,16 @@ def test_tensors_that_the_program_allocates_alone_are_known_to_be_aligned(ctx, p
     """)
     tasks = fuse(graph, ctx).tasks
     found = [[tensor.is_aligned for tensor in (*task.inputs, *task.outputs)] for task in tasks]
-    assert found == [[False, False, True], [False, False, True], [True, False, False]]
+    assert found == [[False, False, True], [True, False, True], [True, False, False]]
+
+
+@pytest.mark.parametrize(("start", "is_aligned"), [(4, True), (3, False)])
+def test_a_view_is_aligned_as_far_in_as_it_begins(ctx, parse, start, is_aligned):
+    graph = parse(f"""
+        graph g(%x: f32[4, 8], %w: f32[8, 8], %v: f32[4, 4]):
+          %0: f32[4, 8] = matmul(%x, %w)
+          %1: f32[4, 4]{{8, 1}} = slice(%0, starts=[0, {start}], stops=[4, {start + 4}], steps=[1, 1])
+          %2: f32[4, 4] = matmul(%1, %v)
+          return %2
+    """)
+    assert fuse(graph, ctx).tasks[1].inputs[0].is_aligned == is_aligned

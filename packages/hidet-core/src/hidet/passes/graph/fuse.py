@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from hidet.compute.definition import Compute, Operand, fresh_axes
+from hidet.dims import divisibility
 from hidet.graph.control import makes_results
 from hidet.graph.graph import Graph, Node, Value, readers
 from hidet.graph.operator import is_foreign
@@ -15,7 +16,7 @@ from hidet.ir.visit import replace_accesses, substitute
 from hidet.schedule.group import Group, group_nodes
 from hidet.schedule.in_place import find_reuses
 from hidet.schedule.overwrite import copied_last, early_overwrites
-from hidet.schedule.task import ForeignStep, Task, TaskGraph, TaskTensor, group_key
+from hidet.schedule.task import Alias, ForeignStep, Task, TaskGraph, TaskTensor, group_key
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -36,7 +37,7 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
     types = {**grouping.types, **{value: type_ for value, (_, type_) in reuses.parts.items()}}
     table = readers(graph)
     outputs = set(graph.outputs)
-    aligned = _aligned_values(graph, {*aliases, *reuses.sources})
+    aligned = _aligned_values(graph, aliases, reuses.sources)
     steps: list[Task | ForeignStep] = []
     known: dict[tuple[object, ...], Task] = {}
     for group in grouping.groups:
@@ -58,14 +59,23 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
     return TaskGraph(graph, tuple(steps), types, aliases)
 
 
-def _aligned_values(graph: Graph, elsewhere: Set[Value]) -> frozenset[Value]:
-    """Values that lie in memory which the program or the preparation of its parameters allocates for them alone.
+def _aligned_values(graph: Graph, aliases: Mapping[Value, Alias], elsewhere: Iterable[Value]) -> frozenset[Value]:
+    """Values that begin at a multiple of 16 bytes in memory which the program, or the preparation of its parameters,
+    allocates.
 
     elsewhere: values in the memory of others. What steps outside of compiled code make may start anywhere.
     """
     made = [v for node in graph.nodes if not is_foreign(node) and not makes_results(node) for v in node.outputs]
     prepared = () if graph.prepare is None else graph.prepare.results
-    return frozenset((*made, *prepared)).difference(elsewhere, graph.outputs)
+    own = frozenset((*made, *prepared)).difference(elsewhere, graph.outputs, aliases)
+
+    def is_aligned(value: Value) -> bool:
+        alias = aliases.get(value)
+        if alias is None:
+            return value in own
+        return divisibility(alias.offset) * value.tensor.dtype.nbytes % 16 == 0 and is_aligned(alias.base)
+
+    return own | {value for value in aliases if is_aligned(value)}
 
 
 def _abilities(node: Node, ctx: CompileContext) -> tuple[str, str]:
