@@ -33,6 +33,7 @@ from hidet.lang.cuda import (
     syncthreads,
     threadIdx,
 )
+from tests.script_kernels.products import naive_matmul
 
 pytestmark = [
     pytest.mark.gpu,
@@ -42,24 +43,8 @@ pytestmark = [
 N = hidet.dims.symbol("n")
 
 
-def naive_matmul(m_size, n_size, k_size):
-    from hidet.lang import attr
-    from hidet.lang.cuda import blockDim, blockIdx, threadIdx
-
-    with hidet.script_module() as script_module:
-
-        @hidet.script
-        def matmul(a: f32[m_size, k_size], b: f32[k_size, n_size], c: f32[m_size, n_size]):
-            attr.cuda_grid_dim = ((m_size + 31) // 32, (n_size + 31) // 32)
-            attr.cuda_block_dim = (32, 32)
-            i = threadIdx.x + blockIdx.x * blockDim.x
-            j = threadIdx.y + blockIdx.y * blockDim.y
-            if i < m_size and j < n_size:
-                c[i, j] = 0.0
-                for k in range(k_size):
-                    c[i, j] += a[i, k] * b[k, j]
-
-    return hidet.driver.build_ir_module(script_module.ir_module())
+def compiled_matmul(m, n, k):
+    return hidet.driver.build_ir_module(naive_matmul(m, n, k).ir_module())
 
 
 class NaiveMatmul(torch.autograd.Function):
@@ -68,7 +53,7 @@ class NaiveMatmul(torch.autograd.Function):
         m, k = a.shape
         k, n = b.shape
         c = torch.empty([m, n], dtype=a.dtype, device=a.device)
-        naive_matmul(m, n, k)(a, b, c)
+        compiled_matmul(m, n, k)(a, b, c)
         return c
 
 
@@ -78,7 +63,7 @@ def test_the_matmul_of_the_introduction():
 
 
 def test_tensors_of_the_host_are_refused_and_later_calls_work():
-    matmul = naive_matmul(3, 5, 4)
+    matmul = compiled_matmul(3, 5, 4)
     a, b, c = (torch.ones(shape, device="cuda") for shape in ((3, 4), (4, 5), (3, 5)))
     with pytest.raises(LaunchError, match="argument a of launch is on cpu, expected a tensor on cuda:0"):
         matmul(a.cpu(), b, c)
@@ -228,7 +213,7 @@ def test_work_goes_into_the_current_stream():
 
 
 def test_tensors_of_hidet_are_made_on_the_device_and_shared_with_torch():
-    matmul = naive_matmul(33, 18, 7)
+    matmul = compiled_matmul(33, 18, 7)
     a, b = hidet.randn([33, 7], device="cuda"), hidet.randn([7, 18]).cuda()
     c = hidet.zeros([33, 18], dtype=hidet.float32, device="cuda")
     matmul(a, b, c)

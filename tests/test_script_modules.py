@@ -306,39 +306,6 @@ def test_a_module_that_breaks_the_rules_is_refused():
         hidet.drivers.build_ir_module(module)
 
 
-def make_naive_matmul(m_size, n_size, k_size):
-    """The matrix product of the project's introduction, word for word."""
-    from hidet.lang import attr
-    from hidet.lang.cuda import blockDim, blockIdx, threadIdx
-
-    with hidet.script_module() as script_module:
-
-        @hidet.script
-        def matmul(a: f32[m_size, k_size], b: f32[k_size, n_size], c: f32[m_size, n_size]):
-            attr.cuda_grid_dim = ((m_size + 31) // 32, (n_size + 31) // 32)
-            attr.cuda_block_dim = (32, 32)
-            i = threadIdx.x + blockIdx.x * blockDim.x
-            j = threadIdx.y + blockIdx.y * blockDim.y
-            if i < m_size and j < n_size:
-                c[i, j] = 0.0
-                for k in range(k_size):
-                    c[i, j] += a[i, k] * b[k, j]
-
-    return script_module.ir_module()
-
-
-@pytest.mark.parametrize("shape", [(3, 5, 4), (33, 1, 65)])
-def test_a_kernel_for_threads_gives_one_result_in_the_interpreter_and_on_the_cpu(shape):
-    m, n, k = shape
-    module = make_naive_matmul(m, n, k)
-    a, b = torch.randn(m, k), torch.randn(k, n)
-    compiled, interpreted = torch.zeros(m, n), np.zeros((m, n), np.float32)
-    hidet.driver.build_ir_module(module, target="cpu")(a, b, compiled)
-    run_module(module, [a.numpy(), b.numpy(), interpreted])
-    torch.testing.assert_close(compiled, a @ b)
-    torch.testing.assert_close(torch.from_numpy(interpreted), a @ b)
-
-
 def test_threads_may_return_and_tensors_overlap():
     from hidet.lang.cuda import blockIdx, gridDim, threadIdx
 

@@ -7,29 +7,7 @@ import hidet
 from hidet.errors import DataRace, Deadlock, LaunchError, OptionError
 from hidet.ir.interpret import run_module
 from hidet.lang import attrs, f32, i32, register_tensor, shared_tensor
-from hidet.lang.cuda import blockDim, blockIdx, shfl_xor_sync, syncthreads, threadIdx
-
-
-def test_the_matmul_of_the_blog_multiplies():
-    m_size, n_size, k_size = 40, 50, 8
-    with hidet.script_module() as script_module:
-
-        @hidet.script
-        def matmul(a: f32[m_size, k_size], b: f32[k_size, n_size], c: f32[m_size, n_size]):
-            attrs.cuda.grid_dim = ((m_size + 31) // 32, (n_size + 31) // 32)
-            attrs.cuda.block_dim = (32, 32)
-            i = threadIdx.x + blockIdx.x * blockDim.x
-            j = threadIdx.y + blockIdx.y * blockDim.y
-            if i < m_size and j < n_size:
-                c[i, j] = 0.0
-                for k in range(k_size):
-                    c[i, j] += a[i, k] * b[k, j]
-
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((m_size, k_size), (k_size, n_size)))
-    c = np.zeros((m_size, n_size), np.float32)
-    run_module(script_module.ir_module(), [a, b, c])
-    np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+from hidet.lang.cuda import blockIdx, shfl_xor_sync, syncthreads, threadIdx
 
 
 def row_sums(waits=True, offset=0):

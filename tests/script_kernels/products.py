@@ -52,12 +52,13 @@ from tests.script_kernels.case import WARP, Array, Kernel, normal, poisoned
 
 
 def naive_matmul(m_size: int, n_size: int, k_size: int) -> Any:
+    """The kernel of the project's introduction, word for word."""
     with hidet.script_module() as module:
 
         @hidet.script
         def matmul(a: f32[m_size, k_size], b: f32[k_size, n_size], c: f32[m_size, n_size]):
-            attr.cuda_grid_dim = ((m_size + 15) // 16, (n_size + 15) // 16)
-            attr.cuda_block_dim = (16, 16)
+            attr.cuda_grid_dim = ((m_size + 31) // 32, (n_size + 31) // 32)
+            attr.cuda_block_dim = (32, 32)
             i = threadIdx.x + blockIdx.x * blockDim.x
             j = threadIdx.y + blockIdx.y * blockDim.y
             if i < m_size and j < n_size:
@@ -336,7 +337,7 @@ def multiplied(a: Array, b: Array, *others: Any) -> dict[int, Array]:
 
 
 KERNELS: dict[str, Kernel] = {
-    "naive matmul": Kernel(lambda: naive_matmul(17, 18, 5), products(17, 18, 5), multiplied, on_cpu=True),
+    "naive matmul": Kernel(lambda: naive_matmul(40, 50, 8), products(40, 50, 8), multiplied, on_cpu=True),
     "matmul of pointers": Kernel(
         pointer_matmul, lambda random: [*products(9, 11, 5)(random), 9, 11, 5], multiplied, on_cpu=True
     ),
