@@ -11,6 +11,13 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+def test_the_kernel_that_normalises_rows_is_right_in_the_simulator() -> None:
+    script = EXAMPLES / "rms_norm_kernel" / "rms_norm.py"
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "simulator: right" in done.stdout
+
+
 @pytest.mark.slow
 def test_voice_activity_hears_the_two_voices_and_agrees_with_onnxruntime() -> None:
     pytest.importorskip("onnxruntime")
