@@ -3,6 +3,7 @@
     for row of the filter
       what the pixels see of the image's row: into registers, once
       for tap of the row: every pixel += what lies under its tap * the tap
+    results
 
 What neighbouring pixels share is read and widened once instead of once a tap.
 """
@@ -194,8 +195,7 @@ class _DepthwiseKernel:
         tap, line = build.size_var("row_tap"), build.size_var("line")
         zero = Store(self.totals, (self._place(),), build.const(0, self.totals.dtype))
         place = self.row * self.scope.size(down.step, "step") + tap * down.spread - down.before
-        inside = build.logical_and(line >= 0, line < self.scope.size(down.extent, "rows"))
-        body = build.seq([Declare(line, place), If(inside, build.seq(self._row(tap, line)))])
+        body = build.seq([Declare(line, place), *self._row(tap, line)])
         kind = "unroll" if _taps(down) * _taps(self.conv.window[1]) <= _UNROLLED else "serial"
         rows = For(tap, build.index(0), build.index(_taps(down)), body, kind=kind)  # type: ignore[arg-type]  # a LoopKind
         return [self._each_pixel([self.reader.each([zero])]), rows]
@@ -209,18 +209,21 @@ class _DepthwiseKernel:
         filters = registers("filters", weight.dtype, lanes)
         number, column_tap, place = build.size_var("number"), build.size_var("column_tap"), build.size_var("place")
         size = self.scope.size
-        start = (
+        # What lies outside is read at the edge and then replaced: reads that wait for no condition are made at once.
+        height, width = size(down.extent, "rows"), size(across.extent, "columns")
+        offset = (
             self.image_axis * size(conv.image.type.element_strides[0], "image_stride")
-            + line * size(down.stride, "row_stride")
+            + _clamped(line, height) * size(down.stride, "row_stride")
+            + _clamped(place, width) * size(across.stride, "column_stride")
             + self.channel
         )
         nothing = Store(seen, (number * lanes + self.reader.lane,), build.const(0, image.dtype))
-        found = build.load(image, start + place * size(across.stride, "column_stride"), lanes=lanes)
-        inside = build.logical_and(place >= 0, place < size(across.extent, "columns"))
+        outside = build.unary("lnot", build.logical_and(line >= 0, line < height, place >= 0, place < width))
         read = build.seq(
             [
                 Declare(place, self.first * across.step + number - across.before),
-                If(inside, Store(seen, (number * lanes,), found), self.reader.each([nothing])),
+                Store(seen, (number * lanes,), build.load(image, offset, lanes=lanes)),
+                If(outside, self.reader.each([nothing])),
             ]
         )
         taps = conv.weight.type.element_strides[2:]
@@ -263,6 +266,11 @@ def _taps(axis: WindowAxis) -> int:
     """Taps of an axis, which are a number: `DepthwiseRule` takes no others."""
     assert isinstance(axis.taps, int)
     return axis.taps
+
+
+def _clamped(place: Expr, extent: Expr) -> Expr:
+    """The nearest place on an axis."""
+    return build.maximum(build.minimum(place, extent - 1), 0)
 
 
 def _wide(value: Expr) -> Expr:
