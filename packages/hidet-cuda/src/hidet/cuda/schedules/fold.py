@@ -33,9 +33,9 @@ _LONG = 4096
 """Elements from which a block shares them, if there are few results."""
 _FEW = 1024
 _MANY = 1 << 14
-_HUGE = 1 << 18
-"""Elements from which a block of all threads it can have shares them."""
 """Results from which one thread each keeps the device busy."""
+_HUGE = 1 << 14
+"""Elements from which a block of all threads it can have shares them."""
 
 
 class FoldRule(FallbackRule):
