@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hidet.cuda.testing.schedules import assert_compiles, assert_right, sources_of
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
+from hidet.schedule.select import ScheduledTask
 
 ARCHITECTURES = ["sm_80", "sm_89", "sm_90a"]
 
@@ -103,10 +104,30 @@ def test_infinite_and_undefined_elements_are_as_defined(value: float) -> None:
     assert_right(PER_ELEMENT["softmax of an odd length"], "cuda.rows", 1e-5, {"x": x})
 
 
-def test_rows_longer_than_registers_are_read_again() -> None:
-    long = same("f32[1, 40000]", "softmax(%x, axis=-1)")
-    assert_right(long, "cuda.rows", 1e-4)
-    assert "part[4]" in sources_of(long)[0]
+FEW_LONG = {
+    "softmax": same("f32[2, 70000]", "softmax(%x, axis=-1)"),
+    "softmax of an odd length": same("f32[1, 40001]", "softmax(%x, axis=-1)"),
+    "layer norm": same("f16[1, 40960]", "layer_norm(%x, %w, %b, eps=1e-05)", "%w: f16[40960]", "%b: f16[40960]"),
+    "group norm of neighbouring channels": same(
+        "f32[1, 16, 64, 64]{65536, 1, 1024, 16}", "group_norm(%x, %w, groups=1, eps=1e-05)", "%w: f32[16]"
+    ),
+    "variance of columns": graph("f32[3000, 8]", "f32[8]", "var(%x, axes=[0], keepdim=False, correction=1)"),
+}
+
+
+@pytest.mark.parametrize("name", FEW_LONG)
+def test_few_long_rows_are_worked_on_by_many_blocks(name: str) -> None:
+    assert_right(FEW_LONG[name], "cuda.rows", 2e-3 if "f16" in FEW_LONG[name] else 1e-5)
+    (step,) = schedule_text(FEW_LONG[name]).steps
+    assert isinstance(step, ScheduledTask)
+    assert step.program.scratch
+
+
+def test_many_rows_longer_than_registers_are_read_again() -> None:
+    many = same("f32[200, 40000]", "softmax(%x, axis=-1)")
+    assert "part[4]" in sources_of(many)[0]
+    symbolic = "symbol s: 1.. hint 200\n" + many.replace("[200,", "[s,")
+    assert_right(symbolic, "cuda.rows", 1e-4, sizes={"s": 1})
 
 
 SYMBOLS = "symbol s: 1.. hint 64\nsymbol t: 1.. hint 512\n"

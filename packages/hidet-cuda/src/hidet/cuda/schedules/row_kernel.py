@@ -17,9 +17,9 @@ from hidet.cuda.schedules.exchange import WARP, barrier, fold_lanes, fold_warps,
 from hidet.cuda.schedules.lanes import LaneReader, Reads, registers
 from hidet.cuda.schedules.point_kernel import digits, store_lanes, word_for
 from hidet.cuda.schedules.program import ProgramBuilder
-from hidet.cuda.schedules.row_layout import RowLayout, Strides, expressions, program_axes
+from hidet.cuda.schedules.row_layout import SIDE, RowLayout, Strides, expressions, program_axes
 from hidet.ir import build
-from hidet.ir.expr import Expr, Unary, Var
+from hidet.ir.expr import Const, Expr, Unary, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
@@ -29,7 +29,6 @@ from hidet.schedule.rows import RowOutput, Statistic
 
 _BLOCK = 128
 """Threads of a block whose warps work on rows of their own."""
-_SIDE = 32
 _EXPENSIVE = frozenset({"exp", "log", "erf", "tanh", "sin", "cos", "sqrt", "rsqrt"})
 
 
@@ -74,7 +73,7 @@ class _RowKernel:
         layout = self.layout
         # Warps that share a row meet in memory of the block, which then has no other row.
         own = layout.threads if layout.threads > WARP else _BLOCK
-        threads = layout.threads * _SIDE if layout.is_side_by_side else own
+        threads = layout.threads * SIDE if layout.is_side_by_side else own
         teams = threads // layout.threads
         head = self._find_row(threads, teams)
         stmts = [*head, *self._element(), *self._statistics(), *self._results()]
@@ -242,10 +241,10 @@ class _RowKernel:
             stmts += fold_lanes(combiner, [whole], min(layout.threads, WARP))
             stmts += fold_warps(combiner, [whole], max(1, layout.threads // WARP), self.member)
             return [*stmts, Store(totals, (build.index(0),), whole)]
-        parts = shared("parts", totals.dtype, layout.threads * self.width * _SIDE)
+        parts = shared("parts", totals.dtype, layout.threads * self.width * SIDE)
 
         def place(member: Expr) -> Expr:
-            return (member * self.width + self.lane) * _SIDE + self.team
+            return (member * self.width + self.lane) * SIDE + self.team
 
         other = build.size_var("other")
         whole = Var("whole", totals.dtype)
@@ -274,13 +273,12 @@ class _RowKernel:
 
     def _write(self, outputs: Sequence[RowOutput]) -> list[Stmt]:
         reads = self._read([output.value for output in outputs])
-        stores = self._stores(outputs, reads)
-        written = build.seq(stores)
-        return [
-            *reads.declarations,
-            *reads.loads,
-            If(self.is_mine, written) if isinstance(self.is_mine, Var) else written,
-        ]
+        body = build.seq([*reads.declarations, *reads.loads, *self._stores(outputs, reads)])
+        is_written = self.is_mine
+        if self.layout.is_there is not None:
+            is_there = self.lowering.resolve(self.layout.is_there, {self.layout.axis: self.first})
+            is_written = build.logical_and(is_written, is_there)
+        return [body if isinstance(is_written, Const) else If(is_written, body)]
 
     def _write_rows(self, outputs: Sequence[RowOutput]) -> list[Stmt]:
         if self.layout.is_side_by_side:

@@ -26,7 +26,7 @@ _KEPT = 32
 """Elements of a row that a thread keeps in registers at most."""
 _RESIDENT = 132 * 1024
 """Threads from which on the device is busy."""
-_SIDE = 32
+SIDE = 32
 """Threads of a block that work on different rows, where rows lie side by side: a warp reads neighbours."""
 
 Strides = Mapping[Operand, Sequence[Dim]]
@@ -40,7 +40,8 @@ class RowLayout:
     whether neighbours in memory belong to different rows. lanes: neighbours that a thread reads at once, along the
     last of the inner axes, or of the outer ones. threads: that share a row. copies: how often each of them reads; what
     it read stays in registers; 0 is any number of times, and rows are read again for every statistic.
-    wide: operands, also of results, whose addresses have to be multiples of 16 bytes.
+    wide: operands, also of results, whose addresses have to be multiples of 16 bytes. is_there: the condition under
+    which an element is part of the row; None for all of them.
     """
 
     program: RowProgram
@@ -53,6 +54,7 @@ class RowLayout:
     threads: int
     copies: int
     wide: tuple[Operand, ...]
+    is_there: Expr | None = None
 
     @property
     def axis(self) -> Var:
@@ -85,8 +87,11 @@ class RowLayout:
         return replace(self, copies=0, threads=self.threads if self.is_side_by_side else max(self.threads, 256))
 
 
-def row_layout(program: RowProgram, strides: Strides) -> RowLayout | None:
-    """The layout; None when a result's place is no affine function of the axes."""
+def row_layout(program: RowProgram, strides: Strides, is_there: Expr | None = None) -> RowLayout | None:
+    """The layout; None when a result's place is no affine function of the axes.
+
+    is_there: the condition on the program's axes under which an element is part of the row; None for all of them.
+    """
     maps: dict[Access, Affine] = {}
     values = expressions(program)
     for value in values:
@@ -107,7 +112,8 @@ def row_layout(program: RowProgram, strides: Strides) -> RowLayout | None:
     if not inner:
         return None
     side_by_side = bool(outer) and lead.coefficient(outer[-1]) == 1 and lead.coefficient(inner[-1]) != 1
-    layout = RowLayout(_with(program, fixed), outer, outer_extents, inner, inner_extents, side_by_side, 1, 1, 0, ())
+    bound = _with(program, fixed)
+    layout = RowLayout(bound, outer, outer_extents, inner, inner_extents, side_by_side, 1, 1, 0, (), is_there)
     return _shared_out(_widened(layout, strides))
 
 
@@ -176,6 +182,8 @@ def _widened(layout: RowLayout, strides: Strides) -> RowLayout:
         for path in reached
         for condition, _ in path
     ]
+    if layout.is_there is not None:
+        conditions.append(layout.is_there)
     lanes = BYTES // max([operand.dtype.nbytes for operand, _, _ in moved], default=BYTES)
     extent = (layout.outer_extents if layout.is_side_by_side else layout.inner_extents)[-1]
 
@@ -196,8 +204,8 @@ def _shared_out(layout: RowLayout) -> RowLayout:
     # Every read has an address of its own, which needs registers as well.
     most = _KEPT // layout.lanes if layout.lanes > 1 else _KEPT // 2
     if layout.is_side_by_side:
-        # A block reads _SIDE groups of neighbours at once; what its threads have meets in shared memory.
-        limit = min(_MOST_THREADS // _SIDE, max(1, 64 // layout.lanes))
+        # A block reads SIDE groups of neighbours at once; what its threads have meets in shared memory.
+        limit = min(_MOST_THREADS // SIDE, max(1, 64 // layout.lanes))
         threads = _power(min(limit, -(-reads // most)))
         while threads < limit and threads * 2 <= reads and items * threads < _RESIDENT:
             threads *= 2

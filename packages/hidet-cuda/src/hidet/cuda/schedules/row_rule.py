@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.cuda.schedules.point_kernel import are_aligned
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.row_kernel import launch_rows
 from hidet.cuda.schedules.row_layout import RowLayout, Strides, row_layout
 from hidet.cuda.schedules.row_split import split_rows
-from hidet.dims import Dim
+from hidet.graph.types import contiguous_strides
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import If, Stmt
 from hidet.schedule.cost import extent_estimate
-from hidet.schedule.rows import Rework, RowProgram, Statistic, row_program
+from hidet.schedule.rows import Rework, Statistic, row_program
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
 from hidet.target import Target
@@ -71,43 +72,35 @@ class RowRule:
         return {}
 
     def build(self, match: Match, params: Params, target: Target) -> Program:
-        """One kernel for rows of a known length; two for long rows of few results."""
+        """One kernel for rows of a known length; several for few long ones."""
         rows: _Rows = match.data
         builder = ProgramBuilder(match.task)
         memory: dict[Operand, Expr] = dict(builder.pointers)
-        split = split_rows(rows.kept)
+        split = split_rows(rows.again if rows.kept.copies == 0 else rows.kept)
         if split is None:
             builder.run(_aligned(builder, rows, memory))
             return builder.program()
-        between = split.between
-        memory[between] = builder.scratch(between.name, between.dtype, _elements(between))
-        strides = {**rows.strides, between: split.parts.outputs[0].strides}
-        for program in (split.parts, split.whole):
-            builder.run(_aligned(builder, _only(program, strides), memory))
+        strides = dict(rows.strides)
+        for tensor in split.between:
+            memory[tensor] = builder.scratch(tensor.name, tensor.dtype, dims.product(tensor.shape))
+            strides[tensor] = contiguous_strides(tensor.shape)
+        for step in split.steps:
+            layout = row_layout(step.program, strides, step.is_there)
+            assert layout is not None, "a part of a regular row is regular"
+            builder.run(_aligned(builder, _Rows(layout, layout.rereading(), strides), memory))
         return builder.program()
-
-
-def _elements(operand: Operand) -> Dim:
-    total: Dim = 1
-    for extent in operand.shape:
-        total = total * extent
-    return total
-
-
-def _only(program: RowProgram, strides: Strides) -> _Rows:
-    layout = row_layout(program, strides)
-    assert layout is not None, "a part of a regular row is regular"
-    return _Rows(layout, layout.rereading(), strides)
 
 
 def _aligned(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Expr]) -> Stmt:
     """By addresses: all lanes at once, or element by element."""
     fast = _by_length(builder, rows, memory)
-    if rows.kept.lanes == 1:
+    # Memory of the program's own is aligned.
+    given = [operand for operand in rows.kept.wide if operand in builder.pointers]
+    if rows.kept.lanes == 1 or not given:
         return fast
     single = _Rows(rows.kept.single(), rows.again.single().rereading(), rows.strides)
     slow = _by_length(builder, single, memory)
-    return If(are_aligned([memory[operand] for operand in rows.kept.wide]), fast, slow)
+    return If(are_aligned([memory[operand] for operand in given]), fast, slow)
 
 
 def _by_length(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Expr]) -> Stmt:

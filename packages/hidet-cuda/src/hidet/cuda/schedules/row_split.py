@@ -1,6 +1,11 @@
-"""Long rows of few results, folded by many blocks: parts of rows first, then what was made of the parts.
+"""Few long rows, worked on by many blocks: parts of rows first, then what was made of the parts.
 
-Both steps are row programs. Parts are folded in the order in which they lie in the row, so results are reproducible.
+    for every statistic
+      of each part of a row: what it folds to              many blocks
+      of each row: what these fold to                      few
+    for each part of a row: results of its elements
+
+All steps are row programs. Parts are folded in the order in which they lie in the row, so results are reproducible.
 """
 
 from __future__ import annotations
@@ -10,17 +15,18 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Operand
-from hidet.cuda.schedules.row_layout import RowLayout
+from hidet.cuda.schedules.row_layout import SIDE, RowLayout
 from hidet.dims import Dim
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.visit import substitute
 from hidet.schedule.cost import extent_estimate
-from hidet.schedule.rows import RowOutput, RowProgram
+from hidet.schedule.rows import RowOutput, RowProgram, Statistic
 
 _BLOCKS = 4096
 """Blocks that keep the device busy: of 128 threads, some thirty for each of 132 multiprocessors."""
+_MULTIPROCESSORS = 132
 _LEAST = 2048
 """Elements of a part, or rows of neighbours side by side, from which on a block is worth its launch."""
 _LEAST_SIDE = 64
@@ -28,18 +34,27 @@ _STEP = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SplitRows:
-    """The two steps, and the tensor between them."""
+class RowStep:
+    """A program, and the condition on its axes under which an element is there; None for all of them."""
 
-    parts: RowProgram
-    whole: RowProgram
-    between: Operand
+    program: RowProgram
+    is_there: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SplitRows:
+    """The steps, and the tensors between them."""
+
+    steps: tuple[RowStep, ...]
+    between: tuple[Operand, ...]
 
 
 def split_rows(layout: RowLayout) -> SplitRows | None:
-    """The row program in two steps; None where one keeps the device as busy, or where elements are written."""
+    """The row program in steps; None where one kernel keeps the device as busy."""
     program = layout.program
-    if len(program.statistics) != 1 or not all(output.per_row for output in program.outputs):
+    is_simple = len(program.statistics) == 1 and all(output.per_row for output in program.outputs)
+    # Rows that are folded several times are read again from the cache, by a block each if there are enough.
+    if not is_simple and (layout.copies > 0 or _blocks(layout) >= _MULTIPROCESSORS):
         return None
     count = _parts(layout)
     if count < 2:
@@ -48,64 +63,116 @@ def split_rows(layout: RowLayout) -> SplitRows | None:
     axis, extent = layout.inner[longest], layout.inner_extents[longest]
     chunk: Dim = dims.ceildiv(dims.ceildiv(extent, min(count, max(1, extent_estimate(extent)))), _STEP) * _STEP
     parts = dims.ceildiv(extent, chunk)
-    if extent_estimate(parts) < 2:
-        return None
-    return _steps(layout, axis, extent, chunk, parts)
+    return None if extent_estimate(parts) < 2 else _Split(layout, axis, extent, chunk, parts).result()
 
 
 def _parts(layout: RowLayout) -> int:
     """Into how many parts a row is worth cutting."""
-    items, elements = extent_estimate(layout.items), extent_estimate(layout.program.row_elements)
-    if layout.is_side_by_side:
-        return min(elements // _LEAST_SIDE, _BLOCKS // max(1, -(-items // 32)))
-    return min(elements // _LEAST, _BLOCKS // max(1, items))
+    least = _LEAST_SIDE if layout.is_side_by_side else _LEAST
+    return min(extent_estimate(layout.program.row_elements) // least, _BLOCKS // _blocks(layout))
 
 
-def _steps(layout: RowLayout, axis: Var, extent: Dim, chunk: Dim, parts: Dim) -> SplitRows:
-    program, (statistic,) = layout.program, layout.program.statistics
-    dtype = statistic.total.dtype
-    outer, shape = layout.outer, (parts, *layout.outer_extents)
-    between = Operand("parts", dtype, shape)
+def _blocks(layout: RowLayout) -> int:
+    """About how many blocks one kernel would have."""
+    items = extent_estimate(layout.items)
+    return max(1, -(-items // SIDE) if layout.is_side_by_side else items)
 
-    part, inside = build.size_var("part"), build.size_var("inside")
-    place = part * build.index(chunk) + inside
-    is_there = place < build.index(extent)
-    identity = statistic.combiner.identity([dtype])[0]
 
-    def within(value: Expr, otherwise: Expr) -> Expr:
-        moved = substitute(value, {axis: place})
-        return moved if dims.prove_equal(parts * chunk, extent) is True else build.select(is_there, moved, otherwise)
+class _Split:
+    """Cuts rows along `axis` into `parts` of `chunk` positions."""
 
-    folded = replace(
-        statistic,
-        variable=Var("part_total", dtype),
-        value=within(statistic.value, identity),
-        finish=statistic.total,
-    )
-    first = replace(
-        program,
-        outer=(part, *outer),
-        outer_extents=shape,
-        inner=tuple(inside if other is axis else other for other in layout.inner),
-        inner_extents=_with(layout.inner_extents, layout.inner, axis, chunk),
-        element=within(program.element, build.const(0, program.dtype)),
-        statistics=(folded,),
-        outputs=(RowOutput(between, contiguous_strides(shape), (part, *outer), folded.variable, True),),
-    )
-    held, number = Var("element", dtype), build.size_var("number")
-    count: dict[Var, Expr] = {program.count: build.index(program.row_elements)}
-    second = replace(
-        program,
-        outer=outer,
-        outer_extents=layout.outer_extents,
-        inner=(number,),
-        inner_extents=(parts,),
-        element=between[(number, *outer)],
-        held=held,
-        statistics=(replace(statistic, value=held, finish=substitute(statistic.finish, count)),),
-        outputs=tuple(replace(output, value=substitute(output.value, count)) for output in program.outputs),
-    )
-    return SplitRows(first, second, between)
+    def __init__(self, layout: RowLayout, axis: Var, extent: Dim, chunk: Dim, parts: Dim) -> None:
+        self.layout, self.program, self.axis = layout, layout.program, axis
+        self.outer, self.extents, self.parts = layout.outer, layout.outer_extents, parts
+        self.part, self.inside = build.size_var("part"), build.size_var("inside")
+        self.place = self.part * build.index(chunk) + self.inside
+        is_even = dims.prove_equal(parts * chunk, extent) is True
+        self.is_there = None if is_even else self.place < build.index(extent)
+        self.inner = tuple(self.inside if other is axis else other for other in layout.inner)
+        self.inner_extents = _with(layout.inner_extents, layout.inner, axis, chunk)
+        self.known: dict[Var, Expr] = {self.program.count: build.index(self.program.row_elements)}
+        self.between: list[Operand] = []
+
+    def result(self) -> SplitRows:
+        program = self.program
+        steps: list[RowStep] = []
+        elements = [output for output in program.outputs if not output.per_row]
+        rows = [output for output in program.outputs if output.per_row]
+        for number, statistic in enumerate(program.statistics):
+            is_last = number == len(program.statistics) - 1
+            parts = self._tensor(f"parts{number}", statistic.total, (self.parts, *self.extents))
+            steps.append(RowStep(self._of_parts(statistic, parts)))
+            results = [replace(o, value=substitute(o.value, self.known)) for o in rows] if is_last else []
+            if elements or not is_last:
+                whole = self._tensor(f"statistic{number}", statistic.variable, self.extents)
+                results.append(RowOutput(whole, contiguous_strides(self.extents), self.outer, statistic.variable, True))
+                steps.append(RowStep(self._of_rows(statistic, parts, results)))
+                self.known[statistic.variable] = whole[self.outer]
+            else:
+                steps.append(RowStep(self._of_rows(statistic, parts, results)))
+        if elements:
+            steps.append(RowStep(self._of_elements(elements), self.is_there))
+        return SplitRows(tuple(steps), tuple(self.between))
+
+    def _tensor(self, name: str, like: Var, shape: tuple[Dim, ...]) -> Operand:
+        self.between.append(Operand(name, like.dtype, shape))
+        return self.between[-1]
+
+    def _of_parts(self, statistic: Statistic, parts: Operand) -> RowProgram:
+        """What each part of a row folds to."""
+        total = Var("part_total", statistic.total.dtype)
+        identity = statistic.combiner.identity([total.dtype])[0]
+        value = self._moved(substitute(statistic.value, self.known), identity)
+        folded = replace(statistic, variable=total, value=value, finish=statistic.total, stored=False)
+        where = (self.part, *self.outer)
+        output = RowOutput(parts, contiguous_strides(parts.shape), where, total, True)
+        return self._over_parts((folded,), (output,))
+
+    def _of_rows(self, statistic: Statistic, parts: Operand, outputs: Sequence[RowOutput]) -> RowProgram:
+        """What the parts of each row fold to."""
+        held, number = Var("element", parts.dtype), build.size_var("number")
+        finish = substitute(statistic.finish, self.known)
+        return replace(
+            self.program,
+            outer=self.outer,
+            outer_extents=self.extents,
+            inner=(number,),
+            inner_extents=(self.parts,),
+            element=parts[(number, *self.outer)],
+            held=held,
+            statistics=(replace(statistic, value=held, finish=finish, stored=False),),
+            outputs=tuple(outputs),
+        )
+
+    def _of_elements(self, elements: Sequence[RowOutput]) -> RowProgram:
+        """The results of the elements of each part."""
+        bindings = {**self.known, self.axis: self.place}
+        moved = [
+            replace(
+                output,
+                indices=tuple(substitute(index, bindings) for index in output.indices),
+                value=substitute(output.value, bindings),
+            )
+            for output in elements
+        ]
+        return self._over_parts((), tuple(moved))
+
+    def _over_parts(self, statistics: tuple[Statistic, ...], outputs: tuple[RowOutput, ...]) -> RowProgram:
+        return replace(
+            self.program,
+            outer=(self.part, *self.outer),
+            outer_extents=(self.parts, *self.extents),
+            inner=self.inner,
+            inner_extents=self.inner_extents,
+            element=self._moved(self.program.element, build.const(0, self.program.dtype)),
+            statistics=statistics,
+            outputs=outputs,
+        )
+
+    def _moved(self, value: Expr, otherwise: Expr) -> Expr:
+        """A value of the row for a position in a part, where there is one."""
+        moved = substitute(value, {self.axis: self.place})
+        return moved if self.is_there is None else build.select(self.is_there, moved, otherwise)
 
 
 def _with(extents: Sequence[Dim], axes: Sequence[Var], axis: Var, extent: Dim) -> tuple[Dim, ...]:
