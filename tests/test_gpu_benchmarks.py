@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import llama_layers
 from benchmarks.gpu_layers import kernel_times
+from benchmarks.gpu_operators import GPU_OPERATORS
 from benchmarks.gpu_results import GpuRow, cells, rows_to_json
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, RowName
 from benchmarks.gpu_systems import GPU_SYSTEMS
@@ -89,3 +90,11 @@ def test_a_step_with_a_cache_is_the_last_row_of_the_whole_prompt(monkeypatch: py
             "values": heads[1][:, :, :4],
         }
         torch.testing.assert_close(model(**step), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", GPU_OPERATORS)
+def test_every_measured_operator_takes_its_input(name: str) -> None:
+    case = GPU_OPERATORS[name]
+    with torch.device("meta"):
+        result = case.build()(torch.empty(case.shape))
+    assert result.numel() > 0
