@@ -112,6 +112,18 @@ def test_products_of_halves_are_right(text, size) -> None:
     runs_right(text.format(m=m, n=n, k=k), "cuda.matmul", 4e-3)
 
 
+PLACES = """
+graph g(%x: f16[2, 16, 12]{192, 1, 16}, %w: f16[24, 16, 3]{48, 1, 16}, %p: f16[1, 24, 6]{144, 1, 24}):
+  %0: f16[2, 24, 6]{144, 1, 24} = conv(%x, %w, stride=[2], padding=[1], dilation=[1], groups=1)
+  %1: f16[2, 24, 6]{144, 1, 24} = add(%0, %p)
+  return %1
+"""
+
+
+def test_convolutions_with_something_beside_them_that_all_images_share_are_right() -> None:
+    runs_right(PLACES, "cuda.matmul", 8e-3)
+
+
 INTERLEAVED = """
 graph g(%x: f16[3, 20, 32], %w: f16[24, 32], %b: f16[24]):
   %0: f16[3, 20, 24]{24, 72, 1} = linear(%x, %w, %b)

@@ -113,7 +113,8 @@ def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim
 
 
 def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
-    """Pixels are rows and filters columns; or the other way round, a product an image, for channels-first results."""
+    """Pixels are rows and filters columns: of all images, or a product an image where what is read beside is the same
+    for all of them; or the other way round, for channels-first results."""
     assert task.anchor is not None
     attrs, x, w = task.anchor.attrs, left.type, right.type
     space = range(2, len(shape))
@@ -145,8 +146,9 @@ def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim])
     a = image(x.shape[0], False, 0 if groups == 1 else channels)
     yield _Operands(a, matrix(True, group_stride), k, (0, *space), (), (1,), groups)
     if groups == 1:
-        b = image(1, True, 0 if x.shape[0] == 1 else x.element_strides[0])
-        yield _Operands(matrix(False, 0), b, k, (1,), (0,), space)
+        between = 0 if x.shape[0] == 1 else x.element_strides[0]
+        yield _Operands(image(1, False, between), matrix(True, 0), k, space, (0,), (1,))
+        yield _Operands(matrix(False, 0), image(1, True, between), k, (1,), (0,), space)
 
 
 def window_axes(
