@@ -152,6 +152,8 @@ def test_long_rows_compile_without_spills(arch: str) -> None:
         assert_compiles(same(f"bf16[4096, {columns}]", "softmax(%x, axis=-1)"), arch)
     assert_compiles(same("bf16[64, 128256]", "log_softmax(%x, axis=-1)"), arch)
     assert_compiles(FUSED.replace("96", "8192"), arch)
+    assert_compiles(FUSED.replace("5, 96", "1024, 32768").replace("96", "32768"), arch)
+    assert_compiles(same("f64[1024, 16384]", "softmax(%x, axis=-1)"), arch)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -19,17 +19,16 @@ from hidet.cuda.schedules.point_kernel import digits, store_lanes, word_for
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.row_layout import SIDE, RowLayout, Strides, expressions, program_axes
 from hidet.ir import build
-from hidet.ir.expr import Const, Expr, Unary, Var
+from hidet.ir.expr import Access, Cast, Const, Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
-from hidet.ir.visit import accesses, walk
+from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.rows import RowOutput, Statistic
 
 _BLOCK = 128
 """Threads of a block whose warps work on rows of their own."""
-_EXPENSIVE = frozenset({"exp", "log", "erf", "tanh", "sin", "cos", "sqrt", "rsqrt"})
 
 
 def launch_rows(
@@ -118,24 +117,32 @@ class _RowKernel:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _element(self) -> list[Stmt]:
-        """Read the row into registers, if it stays there."""
+        """Read the row into registers, if it stays there: as it lies in memory, or what is computed of that."""
         layout, program = self.layout, self.program
-        kept = layout.copies > 0
+        is_kept = layout.copies > 0
+        is_plain = _is_plain(program.element)
+        is_stored = any(statistic.stored for statistic in program.statistics)
+        whole = is_kept and is_plain
         self.element_reads = self.reader.read(
-            [program.element], self.first, self.bindings, layout.copies if kept else 1, self.copy if kept else None
+            [program.element],
+            self.first,
+            self.bindings,
+            layout.copies if whole else 1,
+            self.copy if whole else None,
         )
         self.element = self.element_reads.values[0]
-        stmts = list(self.element_reads.declarations)
         self.held: Var | None = None
-        if kept:
-            stmts.append(self._sweep(lambda: self.element_reads.loads))
-            stores_one = any(statistic.stored for statistic in program.statistics)
-            if stores_one or any(isinstance(n, Unary) and n.op in _EXPENSIVE for n in walk(program.element)):
-                self.held = registers("held", program.dtype, layout.copies * layout.lanes)
-                stmts.append(Declare(self.held))
-            if self.held is not None and not stores_one:
-                stmts.append(self._sweep(lambda: [self.reader.each([self._keep(self.element)])]))
-                self.element = self._kept()
+        stmts = list(self.element_reads.declarations)
+        if not is_kept:
+            return stmts
+        if is_stored or not is_plain:
+            self.held = registers("held", program.dtype, layout.copies * layout.lanes)
+            stmts.append(Declare(self.held))
+        if is_plain:
+            return [*stmts, self._sweep(lambda: self.element_reads.loads)]
+        kept = self.reader.each([self._keep(self.element)])
+        stmts.append(self._sweep(lambda: [*self.element_reads.loads, kept]))
+        self.element = self._kept()
         return stmts
 
     def _keep(self, value: Expr) -> Stmt:
@@ -301,3 +308,10 @@ class _RowKernel:
             place = build.flatten(indices, self.places[output])
             stmts += store_lanes(self.reader, self.results[output.result], place, value)
         return stmts
+
+
+def _is_plain(element: Expr) -> bool:
+    """Whether an element is one that is read, perhaps in another type."""
+    while isinstance(element, Cast):
+        element = element.a
+    return isinstance(element, Access)

@@ -201,8 +201,9 @@ def _widened(layout: RowLayout, strides: Strides) -> RowLayout:
 def _shared_out(layout: RowLayout) -> RowLayout:
     """With as many threads a row as keep it in registers, or as the device has to spare."""
     items, reads = extent_estimate(layout.items), max(1, extent_estimate(layout.reads))
-    # Every read has an address of its own, which needs registers as well.
-    most = _KEPT // layout.lanes if layout.lanes > 1 else _KEPT // 2
+    # Every read has an address of its own, which needs registers as well, and f64 takes two.
+    kept = _KEPT * 4 // max(4, layout.program.dtype.nbytes)
+    most = kept // layout.lanes if layout.lanes > 1 else kept // 2
     if layout.is_side_by_side:
         # A block reads SIDE groups of neighbours at once; what its threads have meets in shared memory.
         limit = min(_MOST_THREADS // SIDE, max(1, 64 // layout.lanes))
