@@ -122,7 +122,8 @@ def _depthwise(task: Task) -> Depthwise | None:
         lanes //= 2
     if lanes == 1:
         return None
-    pixels, count = _PIXELS, element_count(shape) // lanes
+    # Windows that are steps apart share less.
+    pixels, count = max(1, _PIXELS // axes[-1].step), element_count(shape) // lanes
     while pixels > 1 and count // pixels < _BUSY:
         pixels //= 2
     window = (_LINE, axes[0]) if len(axes) == 1 else (axes[0], axes[1])
@@ -209,23 +210,24 @@ class _DepthwiseKernel:
         filters = registers("filters", weight.dtype, lanes)
         number, column_tap, place = build.size_var("number"), build.size_var("column_tap"), build.size_var("place")
         size = self.scope.size
-        # What lies outside is read at the edge and then replaced: reads that wait for no condition are made at once.
         height, width = size(down.extent, "rows"), size(across.extent, "columns")
-        offset = (
-            self.image_axis * size(conv.image.type.element_strides[0], "image_stride")
-            + _clamped(line, height) * size(down.stride, "row_stride")
-            + _clamped(place, width) * size(across.stride, "column_stride")
-            + self.channel
-        )
-        nothing = Store(seen, (number * lanes + self.reader.lane,), build.const(0, image.dtype))
-        outside = build.unary("lnot", build.logical_and(line >= 0, line < height, place >= 0, place < width))
-        read = build.seq(
-            [
-                Declare(place, self.first * across.step + number - across.before),
-                Store(seen, (number * lanes,), build.load(image, offset, lanes=lanes)),
-                If(outside, self.reader.each([nothing])),
-            ]
-        )
+        strides = [
+            size(stride, "stride") for stride in (conv.image.type.element_strides[0], down.stride, across.stride)
+        ]
+
+        def found(line: Expr, place: Expr) -> Stmt:
+            offset = build.flatten((self.image_axis, line, place), strides) + self.channel
+            return Store(seen, (number * lanes,), build.load(image, offset, lanes=lanes))
+
+        nothing = self.reader.each([Store(seen, (number * lanes + self.reader.lane,), build.const(0, image.dtype))])
+        inside = build.logical_and(line >= 0, line < height, place >= 0, place < width)
+        if conv.pixels > 1:
+            reads: list[Stmt] = [If(inside, found(line, place), nothing)]
+        else:
+            # Few threads wait for their reads, not for arithmetic: all are made at once, those outside at the edge.
+            edge = found(_clamped(line, height), _clamped(place, width))
+            reads = [edge, If(build.unary("lnot", inside), nothing)]
+        read = build.seq([Declare(place, self.first * across.step + number - across.before), *reads])
         taps = conv.weight.type.element_strides[2:]
         row_stride = size(taps[0], "tap_row") if len(taps) == 2 else build.index(0)
         filter_place = tap * row_stride + column_tap * size(taps[-1], "tap_column") + self.channel

@@ -213,9 +213,13 @@ class LaneReader:
         here = {**bindings, self.axis: first}
         declarations: list[Stmt] = []
         loads: list[Stmt] = []
-        # What was read is bound as variables: its places are no sizes that lowering should turn into parameters.
         known: dict[Expr, Expr] = {}
+        # What was read is bound as variables: its places are no sizes that lowering should turn into parameters.
         there = {**bindings, self.axis: first + self.lane}
+        for condition in self._shared_conditions(values) if copies == 1 else ():
+            holds = Var("holds", condition.dtype)
+            known[condition] = holds
+            loads.append(Declare(holds, self.lowering.resolve(condition, here)))
         for access, reached in paths(values).items():
             width = self._width(access) if isinstance(access, Access) else None
             guard = None if width is None else self._guard(access, reached)
@@ -224,7 +228,7 @@ class LaneReader:
             part = registers("part", access.dtype, copies * width)
             declarations.append(Declare(part))
             body = [*self._loads(part, self.lowering.resolve(access, here), slot * width, width)]
-            condition = self.lowering.resolve(guard, here)
+            condition = self.lowering.resolve(replaced(guard, known), here)
             loads += body if isinstance(condition, Const) else [If(condition, build.seq(body))]
             variable = Var("read", access.dtype)
             known[access] = variable
@@ -237,6 +241,16 @@ class LaneReader:
         if not isinstance(self.lane, Var):
             return build.seq(body)
         return For(self.lane, build.index(0), build.index(self.lanes), build.seq(body), kind="unroll")
+
+    def _shared_conditions(self, values: Sequence[Expr]) -> list[Expr]:
+        """Conditions on the axis that are the same for all neighbours, so that one answer serves them."""
+        nodes = [node for value in values for node in walk(value)]
+        conditions = dict.fromkeys(node.condition for node in nodes if isinstance(node, Select))
+        return [
+            condition
+            for condition in conditions
+            if self.lanes > 1 and self.axis in walk(condition) and is_uniform(condition, self.axis, self.lanes)
+        ]
 
     def _width(self, access: Access) -> int | None:
         """Elements that are read at once: all neighbours or one for all; None when they are read one by one."""
