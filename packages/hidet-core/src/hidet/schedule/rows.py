@@ -100,8 +100,9 @@ def row_program(task: Task, rework: Rework | None = None) -> RowProgram | None:
     if split is None:
         return None
     folds, last = split
-    domain = _domain(folds[0], task.definition.inputs[0])
-    if domain is None:
+    source = task.definition.inputs[0]
+    domain = _domain(folds[0], source)
+    if domain is None or (last is not None and len(last.axes) != source.rank):
         return None
     outer, inner, indices = domain
     return _Reading(task, folds, last, outer, inner, indices).program(rework)
