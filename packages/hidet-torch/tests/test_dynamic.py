@@ -44,7 +44,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = {
         [(R(2, 2, n, 8),) for n in (3, 5, 17)],
     ),
     "conv": (lambda x: F.conv2d(x, WEIGHT, stride=2, padding=1), [(R(2, 3, n, m),) for n, m in ((8, 9), (11, 16))]),
-    "pool": (lambda x: F.max_pool2d(x, 3, 2, 1), [(R(2, 3, n, m),) for n, m in ((8, 9), (11, 16))]),
+    # torch 2.11 guards whether the windows fit evenly.
+    "pool": (lambda x: F.max_pool2d(x, 3, 2, 1), [(R(2, 3, n, m),) for n, m in ((8, 9), (12, 17))]),
     "resampling": (
         lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"),
         [(R(1, 2, n, m),) for n, m in ((8, 9), (11, 16))],

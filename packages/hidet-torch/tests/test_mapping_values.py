@@ -172,7 +172,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     "kthvalue": lambda x: torch.kthvalue(x, 2, 1),
     "median": lambda x: torch.median(x, 1),
     "argsort": lambda x: torch.argsort(x, dim=0, stable=True),
-    "bucketize": lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 2.0])),
+    "bucketize": lambda x: torch.bucketize(x, x.new_tensor([-1.0, 0.0, 2.0])),
     "cdist": lambda x: torch.cdist(x, x * 2),
 }
 
@@ -255,7 +255,7 @@ ROWS: dict[str, Callable[..., Any]] = {
     "rms_norm": lambda x: F.rms_norm(x, (6,), x[0], 1e-5),
     "normalize": lambda x: F.normalize(x, dim=1),
     "cosine similarity": lambda x: F.cosine_similarity(x[:2], x[2:], dim=1),
-    "cross entropy": lambda x: F.cross_entropy(x, torch.tensor([1, 0, 5, 2])),
+    "cross entropy": lambda x: F.cross_entropy(x, torch.tensor([1, 0, 5, 2], device=x.device)),
     "smooth loss": lambda x: F.smooth_l1_loss(x, x * 2),
 }
 
@@ -409,6 +409,8 @@ def test_a_gpu_computes_what_eager_mode_does_there(
     # Functions read some of their operands from this module.
     for name in ("X", "Y", "N", "B", "IMAGE"):
         monkeypatch.setitem(globals(), name, globals()[name].cuda())
+    for name, make in (("index", index), ("_weight", _weight)):
+        monkeypatch.setitem(globals(), name, lambda *shape, make=make: make(*shape).cuda())
     tolerance = 1e-2 if "half" in request.node.name else 2e-4
     with torch.no_grad(), torch.device("cuda"), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         given = [globals()[item] if isinstance(item, str) else torch.randn(item) for item in inputs]

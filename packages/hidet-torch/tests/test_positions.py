@@ -139,12 +139,14 @@ except Exception as error:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 @pytest.mark.parametrize("position", [10, 10**15, -1])
-def test_a_wrong_position_stops_a_gpu_with_the_operators_name(position: int, mode: str) -> None:
-    command = [sys.executable, "-c", ON_A_GPU, str(position), mode]
+def test_a_wrong_position_stops_a_gpu_with_the_operators_name(position: int, mode: str, tmp_path: Path) -> None:
+    script = tmp_path / "reader.py"
+    script.write_text(ON_A_GPU)
+    command = [sys.executable, str(script), str(position), mode]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     output = done.stdout + done.stderr
     # The launch of what reads there may find the device stopped already; else waiting for the result does.
     assert re.search(r"^raised (AcceleratorError|DeviceLost) .*device-side assert triggered", done.stdout, re.M), output
-    assert "operator embedding: input index at" in output
+    assert "operator embedding: input index at" in output and "reader.py:" in output
     assert "has a position outside of its axis, expected" in output
     assert "then" in done.stdout
