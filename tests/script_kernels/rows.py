@@ -23,6 +23,15 @@ from hidet.lang import (
     store,
     tensor,
 )
+from hidet.lang.cpu import (
+    avx_f32x8_find_sum,
+    avx_f32x8_fmadd,
+    avx_f32x8_load,
+    avx_f32x8_multiply,
+    avx_f32x8_set1,
+    avx_f32x8_setzero,
+    avx_f32x8_store,
+)
 from hidet.lang.cuda import (
     blockIdx,
     shfl_down_sync,
@@ -126,6 +135,27 @@ def vectors(n: int) -> Any:
     return module
 
 
+def dot_on_cpu(n: int) -> Any:
+    """Eight numbers at a time under the names of AVX, the rest one by one."""
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def launch(x: f32[n], y: f32[n], scaled: f32[n], out: f32[1]):
+            attrs.func_kind = "public"
+            total = avx_f32x8_setzero()
+            for step in range(n // 8):
+                left, right = avx_f32x8_load(~x[step * 8]), avx_f32x8_load(~y[step * 8])
+                total = avx_f32x8_fmadd(left, right, total)
+                avx_f32x8_store(~scaled[step * 8], avx_f32x8_multiply(left, avx_f32x8_set1(2.0)))
+            out[0] = avx_f32x8_find_sum(total)
+            for rest in range(n % 8):
+                i = n - n % 8 + rest
+                scaled[i] = x[i] * 2.0
+                out[0] += x[i] * y[i]
+
+    return module
+
+
 KERNELS: dict[str, Kernel] = {
     "softmax": Kernel(lambda: softmax(3, 70), lambda random: [normal(random, 3, 70), poisoned(3, 70)], softmax_of),
     "softmax on a CPU": Kernel(
@@ -138,5 +168,11 @@ KERNELS: dict[str, Kernel] = {
         lambda: vectors(64),
         lambda random: [normal(random, 64), normal(random, 64, dtype=np.float16), poisoned(64)],
         lambda x, y, z: {2: 2 * x + y},
+    ),
+    "dot product by vectors": Kernel(
+        lambda: dot_on_cpu(29),
+        lambda random: [normal(random, 29), normal(random, 29), poisoned(29), poisoned(1)],
+        lambda x, y, scaled, out: {2: 2 * x, 3: np.array([x @ y])},
+        on_cpu=True,
     ),
 }

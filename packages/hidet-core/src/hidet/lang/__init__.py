@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hidet.lang import cuda, layout, mapping, meta, types
+from hidet.lang import cpu, cuda, layout, mapping, meta, types
 from hidet.lang.attributes import attr, attrs
+from hidet.lang.cpu import VECTOR_OPERATIONS
 from hidet.lang.function import ScriptFunction
 from hidet.lang.layout import (
     col_layout,
@@ -53,7 +54,7 @@ from hidet.lang.values import Primitive
 
 
 def __getattr__(name: str) -> Any:
-    if name in MEANINGS:
+    if name in MEANINGS and name not in VECTOR_OPERATIONS:
         return Primitive(name)
     kind = kind_named(name)
     if kind is None:
@@ -62,7 +63,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *MEANINGS, *types.SCALAR_NAMES, "void"])
+    return sorted([*__all__, *(MEANINGS.keys() - VECTOR_OPERATIONS.keys()), *types.SCALAR_NAMES, "void"])
 
 
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "column_major",
     "column_repeat",
     "column_spatial",
+    "cpu",
     "cuda",
     "layout",
     "local_layout",

@@ -15,6 +15,7 @@ from hidet.ir.print_format import check_format
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, MemorySpace, PointerType, VectorType, with_lanes
 from hidet.lang import operators
+from hidet.lang.cpu import VECTOR_OPERATIONS
 from hidet.lang.layout import Layout, constant_size, is_row_major, row_major, shown
 from hidet.lang.types import POINTER_WORD, TensorKind, dtype_of, value_type
 from hidet.lang.values import LatePointer, TensorValue, tensor_of
@@ -314,6 +315,7 @@ def _named(op: str) -> Callable[..., Any]:
 
 MEANINGS: dict[str, Callable[..., Any]] = {
     **{name: _named(name) for name in MATH},
+    **VECTOR_OPERATIONS,
     "tensor": _tensor,
     "register_tensor": _in_space("register"),
     "shared_tensor": _in_space("shared"),

@@ -34,6 +34,8 @@ OTHER_NAMES = {
     "fence": "threadfence",
     "nano_sleep": "nanosleep",
     "prmt": "byte_permute",
+    "wgmma_commit_group": "wgmma_commit",
+    "wgmma_wait_group": "wgmma_wait",
     "atomic_cas": "atomic_compare_exchange",
     "cp_async_commit_group": "copy_async_commit",
     "cp_async_wait_group": "copy_async_wait",
