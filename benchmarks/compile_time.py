@@ -221,6 +221,7 @@ def print_times(console: Console, rows: Sequence[CompileTimes]) -> None:
     table.add_section()
     node, injective, template = (f"at most {BUDGETS[name]:g}" for name in ("node", "injective", "template"))
     add(f"verify to host, a node ({node})", lambda row: total(row, *PHASES[1:6]) / row.nodes, 2)
+    add("of which verify, passes and fuse", lambda row: total(row, *PHASES[1:4]) / row.nodes, 2)
     add(f"an injective kernel ({injective})", lambda row: total(row, "injective") / max(row.injective, 1), 1)
     add(f"a template kernel ({template})", lambda row: total(row, "template") / max(row.template, 1), 1)
     console.print(table)

@@ -68,18 +68,21 @@ class _Scope:
     def node(self, root: IRNode) -> int:
         """The number of a node; its sub-terms are numbered first."""
         known, lines = self._nodes, self.lines
-        stack: list[IRNode] = [root]
+        stack: list[IRNode | None] = [root]
         while stack:
-            current = stack[-1]
-            if current.child_fields:
-                pending = [child for child in _children(current) if id(child) not in known]
+            current = stack.pop()
+            if current is None:
+                # What the node below is made of has its numbers.
+                current = stack.pop()
+                assert current is not None
+            elif id(current) in known:
+                continue
+            elif current.child_fields:
+                pending: list[IRNode | None] = [child for child in _children(current) if id(child) not in known]
                 if pending:
                     pending.reverse()
-                    stack += pending
+                    stack += (current, None, *pending)
                     continue
-            stack.pop()
-            if id(current) in known:
-                continue
             kind: Any = type(current)
             text = _line_writer(kind)(current, self, known, self._types)
             known[id(current)] = text if isinstance(text, int) else lines.setdefault(text, len(lines))

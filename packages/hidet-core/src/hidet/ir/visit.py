@@ -30,9 +30,14 @@ def walk(root: IRNode, leave_out: Collection[IRNode] = ()) -> Iterator[IRNode]:
             stack += current.children()[::-1]
 
 
-def rewrite(root: AnyNode, change: Callable[[IRNode], IRNode | None]) -> AnyNode:
-    """Rebuild `root` bottom-up; `change(node)` returns a replacement or None to keep it. Unchanged parts are shared."""
-    memo: dict[int, IRNode] = {}
+def rewrite(
+    root: AnyNode, change: Callable[[IRNode], IRNode | None], given: Mapping[Any, IRNode] | None = None
+) -> AnyNode:
+    """Rebuild `root` bottom-up; `change(node)` returns a replacement or None to keep it. Unchanged parts are shared.
+
+    given: what stands for nodes below `root`, and is not looked into.
+    """
+    memo: dict[int, IRNode] = {} if given is None else {id(node): new for node, new in given.items()}
 
     def visit(current: IRNode) -> IRNode:
         known = memo.get(id(current))

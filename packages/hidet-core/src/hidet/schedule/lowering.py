@@ -83,8 +83,11 @@ class Lowering:
         """The stage's value at `indices`, its accesses resolved."""
         return self.resolve(stage.value, dict(zip(stage.axes, indices, strict=True)))
 
-    def resolve(self, value: Expr, bindings: Mapping[Var, Expr]) -> Expr:
-        """`value` with variables bound, accesses read and sizes as parameters; reductions stay for `statements`."""
+    def resolve(self, value: Expr, bindings: Mapping[Var, Expr], reads: Mapping[Access, Expr] | None = None) -> Expr:
+        """`value` with variables bound, accesses read and sizes as parameters; reductions stay for `statements`.
+
+        reads: what stands for accesses whose operands have no reader, finished.
+        """
 
         def change(n: IRNode) -> IRNode | None:
             if isinstance(n, Var):
@@ -96,7 +99,7 @@ class Lowering:
             lifted = self._lift(n)
             return refold(n) if lifted is None else lifted
 
-        return rewrite(value, change)
+        return rewrite(value, change, reads)
 
     def _lift(self, n: IRNode) -> IRNode | None:
         """Large constants of index arithmetic are sizes in disguise; they become parameters too."""

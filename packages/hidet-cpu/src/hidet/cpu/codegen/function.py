@@ -9,6 +9,7 @@ from hidet.cpu.codegen.spelling import memory_type, register_type, suffix_of
 from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
 from hidet.ir import stmt as s
+from hidet.ir.build import INDEX
 from hidet.ir.expr import Binary, Call, Const, Expr, Var
 from hidet.ir.node import IRNode
 from hidet.ir.print_format import c_format, promoted
@@ -278,10 +279,14 @@ class FunctionEmitter(ExpressionEmitter):
 
     def _invoke(self, node: s.Invoke) -> None:
         self.begin_statement()
-        arguments = [("ptr", "%pool"), *((register_type(a.type), self.value(a)) for a in node.arguments)]
+        # Most arguments are sizes that are known.
+        arguments = [
+            f"i64 {a.value}" if type(a) is Const and a.type is INDEX else f"{register_type(a.type)} {self.value(a)}"
+            for a in node.arguments
+        ]
         if node.function not in self.module.functions:
-            self.module.declare(node.function, "void", [type_ for type_, _ in arguments])
-        self.line(f"call void @{node.function}({', '.join(f'{type_} {text}' for type_, text in arguments)})")
+            self.module.declare(node.function, "void", ["ptr", *(register_type(a.type) for a in node.arguments)])
+        self.line(f"call void @{node.function}({', '.join(['ptr %pool', *arguments])})")
 
 
 _NOT_VECTORISED = frozenset({s.While, s.Break, s.Return, s.Assert, s.Print, s.Launch, s.Invoke})

@@ -15,7 +15,7 @@ from hidet.ir import build
 from hidet.ir.expr import Access, Binary, Expr, Select, Var
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Stmt, Store
-from hidet.ir.visit import accesses, rewrite
+from hidet.ir.visit import accesses
 from hidet.schedule.affine import Affine, affine_index, affine_offset, collapse_axes, other_variables
 from hidet.schedule.lowering import KernelScope, Lowering
 
@@ -82,18 +82,15 @@ class RegionAccess:
     def compute(self, read: Read | None = None, at: Mapping[Var, Expr] | None = None) -> list[Stmt]:
         """Statements that compute and store one element. `read` may replace how an access is read."""
         bound = at or {}
-
-        def change(node: IRNode) -> IRNode | None:
-            if not isinstance(node, Access) or node not in self.maps:
-                return None
-            replaced = None if read is None else read(node)
-            return (
-                build.load(self.pointers[node.operand], self.offset_of(node, bound)) if replaced is None else replaced
-            )
-
-        value = self._lowering.resolve(rewrite(self.region.value, change), {**self._zeros, **bound})
-        before, value = self._lowering.statements(value)
-        return [*before, Store(self.result, (self.result_offset(bound),), value)]
+        reads: dict[Access, Expr] = {}
+        for access in self.maps:
+            given = None if read is None else read(access)
+            if given is None:
+                given = build.load(self.pointers[access.operand], self.offset_of(access, bound))
+            reads[access] = given
+        # Formulas of injective operators have no reductions, which would need statements before them.
+        value = self._lowering.resolve(self.region.value, {**self._zeros, **bound}, reads)
+        return [Store(self.result, (self.result_offset(bound),), value)]
 
     def _parameters(self, offset: Affine) -> _Form:
         # The first part of a result starts at 0 like no other, which does not deserve a kernel of its own.
