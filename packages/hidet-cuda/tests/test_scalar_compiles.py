@@ -6,6 +6,7 @@ import pytest
 
 from hidet import dtypes
 from hidet.cuda.codegen.module import emit_module
+from hidet.cuda.codegen.small_float import SMALL_FLOATS
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.errors import CodegenError
 from hidet.ir import build
@@ -18,7 +19,7 @@ from hidet.ir.verify_expr import check_expr
 
 FLOATS = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.f64)
 INTEGERS = (dtypes.i8, dtypes.i16, dtypes.i32, dtypes.i64, dtypes.u8, dtypes.u16, dtypes.u32, dtypes.u64)
-HELD = (dtypes.boolean, *INTEGERS, *FLOATS, dtypes.f8e4m3, dtypes.f8e5m2, dtypes.i4, dtypes.u4)
+HELD = (dtypes.boolean, *INTEGERS, *FLOATS, *SMALL_FLOATS, dtypes.i4, dtypes.u4)
 # Functions of real numbers: programs cast integers to a float before.
 REAL_ONLY = {"div", "atan2", "hypot", "nextafter", "copysign"}
 BOOLEAN = ("land", "lor", "and", "or", "xor", "eq", "ne")

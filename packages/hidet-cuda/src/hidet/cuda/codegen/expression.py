@@ -13,6 +13,7 @@ from hidet import dtypes
 from hidet.cuda.codegen.hardware.table import spell_intrinsic
 from hidet.cuda.codegen.prelude import Prelude
 from hidet.cuda.codegen.scalar import (
+    low_bits,
     narrowed,
     spell_binary,
     spell_cast,
@@ -22,8 +23,9 @@ from hidet.cuda.codegen.scalar import (
     use_type,
     widened,
 )
+from hidet.cuda.codegen.signs import is_natural, is_positive
 from hidet.cuda.codegen.spelling import CNames, element_type, literal, scalar_type, type_name
-from hidet.cuda.codegen.text import AND, CHOICE, OR, SUM, Text, call, cast, infix
+from hidet.cuda.codegen.text import AND, OR, SUM, Text, call, cast, choice, infix
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir import expr as e
@@ -239,11 +241,11 @@ class ExpressionEmitter:
             return self._branches(node)
         condition = self.value(node.condition)
         a, b = self._lazily(node.a), self._lazily(node.b)
-        return Text(f"{condition.inside(CHOICE + 1)} ? {a.inside(CHOICE + 1)} : {b.inside(CHOICE)}", CHOICE)
+        return choice(condition, a, b)
 
     def _vector_select(self, node: e.Select) -> Text:
         def spell(condition: Text, a: Text, b: Text) -> Text:
-            return Text(f"{condition.inside(CHOICE + 1)} ? {a.inside(CHOICE + 1)} : {b.inside(CHOICE)}", CHOICE)
+            return choice(condition, a, b)
 
         return self._lanewise(node, (node.condition, node.a, node.b), spell)
 
@@ -345,22 +347,20 @@ class ExpressionEmitter:
 
     def _load(self, node: e.Load) -> Text:
         use_type(self.prelude, node.dtype)
-        if node.mask is None:
-            return self.place(node.buffer, node.indices, node.type)
-        zero = Text(literal(0, node.dtype))
-        if node.lanes == 1:
-            condition = self.value(node.mask)
+        dtype, is_part = node.dtype, node.dtype.is_subbyte and node.dtype.is_int
+        if node.lanes == 1 or (node.mask is None and not is_part):
             element = self.place(node.buffer, node.indices, node.type)
-            return Text(f"{condition.inside(CHOICE + 1)} ? {element.text} : {zero.text}", CHOICE)
-        mask, offset, base = self.operand(node.mask), self.offset(node.buffer, node.indices), self.value(node.buffer)
-        return self.lanes(
-            node.type,
-            lambda lane: Text(
-                f"{mask(lane).inside(CHOICE + 1)} ? {base.inside(15)}[{infix(offset, '+', Text(lane), SUM).text}]"
-                f" : {zero.text}",
-                CHOICE,
-            ),
-        )
+            element = low_bits(dtype, element) if is_part else element
+            return element if node.mask is None else choice(self.value(node.mask), element, Text(literal(0, dtype)))
+        mask = None if node.mask is None else self.operand(node.mask)
+        offset, base = self.offset(node.buffer, node.indices), self.value(node.buffer)
+
+        def lane_value(lane: str) -> Text:
+            element = Text(f"{base.inside(15)}[{infix(offset, '+', Text(lane), SUM).text}]", 15)
+            element = low_bits(dtype, element) if is_part else element
+            return element if mask is None else choice(mask(lane), element, Text(literal(0, dtype)))
+
+        return self.lanes(node.type, lane_value)
 
     def _address(self, node: e.AddressOf) -> Text:
         base, offset = self.value(node.buffer), self.offset(node.buffer, node.indices)
@@ -390,36 +390,6 @@ class ExpressionEmitter:
             return call("fmaf" if dtype is dtypes.f32 else "fma", a, b, c)
         x, y, z = (widened(self.prelude, dtype, t) for t in (a, b, c))
         return narrowed(self.prelude, dtype, call("fmaf", x, y, z))
-
-
-def is_positive(node: e.Expr) -> bool:
-    """Whether a number is surely above zero."""
-    if isinstance(node, e.Const):
-        return not isinstance(node.value, complex) and node.value > 0
-    if isinstance(node, e.Binary) and node.op == "max":
-        return is_positive(node.a) or is_positive(node.b)
-    return isinstance(node, e.Call) and node.callee.startswith(("cuda.block_dim.", "cuda.grid_dim."))
-
-
-def is_natural(node: e.Expr, naturals: set[e.Var]) -> bool:
-    """Whether a number is surely not below zero; `naturals` are variables that are known not to be."""
-    if isinstance(node, e.Var) and node in naturals:
-        return True
-    if isinstance(node, e.Const):
-        return not isinstance(node.value, complex) and node.value >= 0
-    if isinstance(node, e.Cast):
-        return is_natural(node.a, naturals) and element_dtype(node.type).bits >= node.a.dtype.bits
-    if isinstance(node, e.Call):
-        row = INTRINSICS.get(node.callee)
-        return row is not None and row.family == "index"
-    if isinstance(node, e.Binary):
-        both = is_natural(node.a, naturals) and is_natural(node.b, naturals)
-        if node.op in ("add", "mul", "floordiv", "min", "and", "shr"):
-            return both
-        return (node.op == "mod" and is_natural(node.b, naturals)) or (
-            node.op == "max" and (is_natural(node.a, naturals) or is_natural(node.b, naturals))
-        )
-    return isinstance(node.type, DType) and node.type.kind == "uint"
 
 
 _CASES: dict[type, Callable[..., Text]] = {

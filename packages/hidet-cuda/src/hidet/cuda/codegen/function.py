@@ -7,8 +7,9 @@ from math import prod
 from typing import Any
 
 from hidet import dtypes
-from hidet.cuda.codegen.expression import ExpressionEmitter, is_natural
+from hidet.cuda.codegen.expression import ExpressionEmitter
 from hidet.cuda.codegen.prelude import Prelude
+from hidet.cuda.codegen.signs import is_natural
 from hidet.cuda.codegen.spelling import CNames, element_type
 from hidet.dtypes import DType
 from hidet.errors import CodegenError

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hidet.cuda.codegen.small_float import SMALL_FLOATS, small_float
 from hidet.errors import CodegenError
 
 
@@ -61,38 +62,6 @@ __device__ __forceinline__ bf16 to_bf16(double a) {
   if ((double)low != a && (bits & 0x7fffffffu) < 0x7f800000u) bits |= 1u;
   return to_bf16(__uint_as_float(bits));
 }"""
-
-
-def _f8(name: str) -> str:
-    """Conversions by hand, which every architecture has; those in hardware (sm_89) are intrinsics."""
-    mantissa, bias, most, overflow = (3, 7, 0x7E, "0x7f") if name == "f8e4m3" else (2, 15, 0x7B, "0x7c")
-    decode = (
-        "unsigned bits = a.bits, sign = (bits & 0x80u) << 24, rest = bits & 0x7fu;\n"
-        "  if (rest == 0x7fu) return __uint_as_float(sign | 0x7fc00000u);\n"
-        "  return __uint_as_float(__float_as_uint(__uint_as_float(rest << 20) * 0x1p120f) | sign);"
-        if name == "f8e4m3"
-        else "float r;\n  unsigned short half = (unsigned short)(a.bits << 8);\n"
-        '  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(half));\n  return r;'
-    )
-    special = "0x7f" if name == "f8e4m3" else "0x7e"
-    infinity = "" if name == "f8e4m3" else "\n  if (magnitude == 0x7f800000u) return {(unsigned char)(sign | 0x7c)};"
-    return f"""struct {name} {{ unsigned char bits; }};
-__device__ __forceinline__ float to_f32({name} a) {{
-  {decode}
-}}
-__device__ __forceinline__ {name} to_{name}(float a) {{
-  unsigned word = __float_as_uint(a), sign = (word >> 24) & 0x80u, magnitude = word & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return {{(unsigned char)(sign | {special})}};{infinity}
-  // Steps of the smallest binade are 2 ** ({1 - bias} - {mantissa}); below it they stay that wide.
-  int exponent = (int)(magnitude >> 23) - 127;
-  if (exponent < {1 - bias}) exponent = {1 - bias};
-  float step = __uint_as_float((unsigned)(exponent - {mantissa} + 127) << 23);
-  float rounded = rintf(__uint_as_float(magnitude) / step) * step;
-  unsigned r = __float_as_uint(rounded);
-  unsigned code = rounded < 0x1p{1 - bias}f ? (unsigned)(rounded * 0x1p{bias - 1 + mantissa}f)
-    : (((r >> 23) - {127 - bias}u) << {mantissa}) | ((r >> {23 - mantissa}) & {(1 << mantissa) - 1}u);
-  return {{(unsigned char)(sign | (code > {most}u ? {overflow}u : code))}};
-}}"""
 
 
 _LANES = """// Aligned to its size up to 16 bytes, the widest access, where that is a power of two.
@@ -239,8 +208,7 @@ _SHARED_ADDRESS = inline("unsigned shared_address(const void* p)", "return (unsi
 PIECES: dict[str, Piece] = _pieces(
     Piece("f16", _F16),
     Piece("bf16", _BF16),
-    Piece("f8e4m3", _f8("f8e4m3")),
-    Piece("f8e5m2", _f8("f8e5m2")),
+    *(Piece(dtype.short, small_float(dtype)) for dtype in SMALL_FLOATS),
     Piece("lanes", _LANES),
     Piece("bits_as", _BIT_CAST),
     Piece("floor_div", _FLOOR_DIV),

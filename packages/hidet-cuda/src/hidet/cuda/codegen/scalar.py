@@ -307,11 +307,11 @@ def _to_integer(prelude: Prelude, source: DType, target: DType, a: Text) -> Text
         prelude.use("truncate")
         word = dtypes.i32 if target.bits < 32 else target
         value = call(f"to_{word.short}", widened(prelude, source, a))
-        return value if word is target else _fold_bits(target, value)
-    return _fold_bits(target, a)
+        return value if word is target else low_bits(target, value)
+    return low_bits(target, a)
 
 
-def _fold_bits(target: DType, a: Text) -> Text:
+def low_bits(target: DType, a: Text) -> Text:
     """The low bits of an integer; elements below a byte keep them in a byte, extended by their sign."""
     if target.is_subbyte:
         rest = 32 - target.bits

@@ -6,6 +6,7 @@ import math
 import re
 
 from hidet import dtypes
+from hidet.cuda.codegen.small_float import SMALL_FLOATS
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir.expr import Number
@@ -26,11 +27,10 @@ _TYPE_NAMES: dict[DType, str] = {
     dtypes.f32: "float",
     dtypes.f64: "double",
     dtypes.tf32: "float",
-    dtypes.f8e4m3: "f8e4m3",
-    dtypes.f8e5m2: "f8e5m2",
+    **{dtype: dtype.short for dtype in SMALL_FLOATS},
 }
 
-WORD_STRUCTS = frozenset({dtypes.f16, dtypes.bf16, dtypes.f8e4m3, dtypes.f8e5m2})
+WORD_STRUCTS = frozenset({dtypes.f16, dtypes.bf16, *SMALL_FLOATS})
 """Types that are structs of their bits in generated code, each a piece of the prelude under its name."""
 
 
@@ -116,7 +116,8 @@ _WORDS = """
     float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
     protected public register reinterpret_cast return short signed sizeof static static_assert static_cast struct switch
     template this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
-    while xor xor_eq f16 bf16 f8e4m3 f8e5m2 Lanes threadIdx blockIdx blockDim gridDim warpSize exp log sin cos tan
+    while xor xor_eq f16 bf16 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f4e2m1
+    Lanes threadIdx blockIdx blockDim gridDim warpSize exp log sin cos tan
     pow min max abs floor ceil round trunc sqrt erf tanh j0 j1 jn y0 y1 yn gamma main printf assert half"""
 
 _KEYWORDS = frozenset(re.findall(r"\w+", _WORDS))

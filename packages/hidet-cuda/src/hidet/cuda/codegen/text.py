@@ -49,3 +49,8 @@ def cast(type_name: str, a: Text) -> Text:
 def call(function: str, *arguments: Text) -> Text:
     """`function(a, b)`."""
     return Text(f"{function}({', '.join(a.text for a in arguments)})")
+
+
+def choice(condition: Text, a: Text, b: Text) -> Text:
+    """`condition ? a : b`."""
+    return Text(f"{condition.inside(CHOICE + 1)} ? {a.inside(CHOICE + 1)} : {b.inside(CHOICE)}", CHOICE)

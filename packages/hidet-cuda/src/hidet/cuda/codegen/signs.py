@@ -1,0 +1,38 @@
+"""What is known of the signs of expressions, so that divisions and shifts by them take fewer instructions."""
+
+from __future__ import annotations
+
+from hidet.dtypes import DType
+from hidet.ir import expr as e
+from hidet.ir.intrinsics import INTRINSICS
+from hidet.ir.types import element_dtype
+
+
+def is_positive(node: e.Expr) -> bool:
+    """Whether a number is surely above zero."""
+    if isinstance(node, e.Const):
+        return not isinstance(node.value, complex) and node.value > 0
+    if isinstance(node, e.Binary) and node.op == "max":
+        return is_positive(node.a) or is_positive(node.b)
+    return isinstance(node, e.Call) and node.callee.startswith(("cuda.block_dim.", "cuda.grid_dim."))
+
+
+def is_natural(node: e.Expr, naturals: set[e.Var]) -> bool:
+    """Whether a number is surely not below zero; `naturals` are variables that are known not to be."""
+    if isinstance(node, e.Var) and node in naturals:
+        return True
+    if isinstance(node, e.Const):
+        return not isinstance(node.value, complex) and node.value >= 0
+    if isinstance(node, e.Cast):
+        return is_natural(node.a, naturals) and element_dtype(node.type).bits >= node.a.dtype.bits
+    if isinstance(node, e.Call):
+        row = INTRINSICS.get(node.callee)
+        return row is not None and row.family == "index"
+    if isinstance(node, e.Binary):
+        both = is_natural(node.a, naturals) and is_natural(node.b, naturals)
+        if node.op in ("add", "mul", "floordiv", "min", "and", "shr"):
+            return both
+        return (node.op == "mod" and is_natural(node.b, naturals)) or (
+            node.op == "max" and (is_natural(node.a, naturals) or is_natural(node.b, naturals))
+        )
+    return isinstance(node.type, DType) and node.type.kind == "uint"
