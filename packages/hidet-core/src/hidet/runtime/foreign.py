@@ -14,10 +14,13 @@ _NUMPY = NumpyAdapter()
 
 
 def call_foreign(step: ForeignCall, call: ResolvedCall, frame: Frame) -> None:
-    """Run a node of the frontend's framework, or of numpy."""
+    """Run a node of the frontend's framework, or of numpy; numpy is given copies of what lies on a device."""
+    on_host = step.is_host and bool(frame.stream)
     adapter = _NUMPY if step.is_host else frame.adapter
 
     def wrap(tensor: ResolvedTensor) -> Any:
+        if on_host:
+            return _fetched(tensor, frame)
         return adapter.wrap(address_in(tensor, frame), tensor.shape, tensor.strides, tensor.dtype_name)
 
     def given(argument: ResolvedArgument) -> Any:
@@ -34,11 +37,29 @@ def call_foreign(step: ForeignCall, call: ResolvedCall, frame: Frame) -> None:
         raise LaunchError(f"node {step.name} returned {len(produced)} results, expected {len(step.results)}")
     if not step.is_made:
         for result, value in zip(call.results, produced, strict=False):
-            adapter.copy(wrap(result), value)
+            target = wrap(result)
+            adapter.copy(target, value)
+            if on_host:
+                frame.memory.from_host(address_in(result, frame), _NUMPY.pointer(target), _span(result))
         return
     for place, value in zip(step.results, produced, strict=False):
         frame.keep(place, value if isinstance(place, ObjectSlot) else _settled(step, place, value, frame))
     tell(step.name, step.results, step.defines, produced, frame)
+
+
+def _fetched(tensor: ResolvedTensor, frame: Frame) -> Any:
+    """A copy of a tensor of a device as a numpy array, with what lies between its elements."""
+    array, address = _NUMPY.empty(tensor.shape, tensor.strides, tensor.dtype_name)
+    frame.memory.to_host(address, address_in(tensor, frame), _span(tensor))
+    return array
+
+
+def _span(tensor: ResolvedTensor) -> int:
+    """Bytes from its first element to the end of its last one."""
+    if 0 in tensor.shape:
+        return 0
+    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.strides, strict=True))
+    return (last + 1) * tensor.itemsize
 
 
 def _settled(step: ForeignCall, place: TensorSlot, value: Any, frame: Frame) -> Any:
@@ -53,5 +74,5 @@ def _settled(step: ForeignCall, place: TensorSlot, value: Any, frame: Frame) -> 
     array = numpy.ascontiguousarray(value)
     if array.dtype != place.dtype.numpy():
         raise LaunchError(f"node {step.name} made an array of {array.dtype}, expected {place.dtype.name}")
-    frame.memory.copy(address, array.ctypes.data, array.nbytes)
+    frame.memory.from_host(address, array.ctypes.data, array.nbytes)
     return made

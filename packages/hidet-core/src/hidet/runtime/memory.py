@@ -30,6 +30,12 @@ class Memory(Protocol):
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy bytes between two places on the device."""
 
+    def to_host(self, target: int, source: int, nbytes: int) -> None:
+        """Copy bytes of the device to `target` in this process. The host waits for them."""
+
+    def from_host(self, target: int, source: int, nbytes: int) -> None:
+        """Copy bytes of this process at `source` to the device. They may change as soon as it returns."""
+
 
 class HostMemory:
     """The memory of this process."""
@@ -45,6 +51,8 @@ class HostMemory:
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """A plain copy."""
         ctypes.memmove(target, source, nbytes)
+
+    to_host = from_host = copy
 
 
 _INTEGERS: Mapping[str, Any] = {

@@ -232,11 +232,7 @@ class StreamMemory:
         import numpy
 
         found = numpy.empty(count, dtype.numpy())
-        device = self._device
-        with device.current():
-            arguments = (found.ctypes.data, address, found.nbytes, self._stream)
-            device.driver.call("cuMemcpyDtoHAsync_v2", *arguments, what="reading sizes")
-            device.driver.call("cuStreamSynchronize", self._stream, what="reading sizes")
+        self.to_host(found.ctypes.data, address, found.nbytes)
         return [int(value) for value in found]
 
     def write(self, address: int, value: int) -> None:
@@ -251,6 +247,20 @@ class StreamMemory:
         """Copy bytes on the device."""
         if nbytes:
             self._device.call("cuMemcpyDtoDAsync_v2", target, source, nbytes, self._stream)
+
+    def to_host(self, target: int, source: int, nbytes: int) -> None:
+        """Copy bytes to this process and wait for them."""
+        if nbytes == 0:
+            return
+        device = self._device
+        with device.current():
+            device.driver.call("cuMemcpyDtoHAsync_v2", target, source, nbytes, self._stream, what="copying to the host")
+            device.driver.call("cuStreamSynchronize", self._stream, what="copying to the host")
+
+    def from_host(self, target: int, source: int, nbytes: int) -> None:
+        """Copy bytes of this process, which the driver has read when this returns."""
+        if nbytes:
+            self._device.call("cuMemcpyHtoDAsync_v2", target, source, nbytes, self._stream)
 
 
 def note_use(array: DeviceArray, stream: Stream) -> None:

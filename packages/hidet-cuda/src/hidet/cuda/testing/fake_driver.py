@@ -269,18 +269,22 @@ class FakeDriver:
         return self._give(address)
 
     def cuMemcpyHtoD_v2(self, target: int, source: int, nbytes: int) -> int:
-        ctypes.memmove(target, source, nbytes)
-        return 0
+        return self._copy(target, source, nbytes, on_device=(target,))
 
     def cuMemcpyHtoDAsync_v2(self, target: int, source: int, nbytes: int, stream: int | None) -> int:
-        ctypes.memmove(target, source, nbytes)
-        return 0
+        return self._copy(target, source, nbytes, on_device=(target,))
 
     def cuMemcpyDtoHAsync_v2(self, target: int, source: int, nbytes: int, stream: int | None) -> int:
-        ctypes.memmove(target, source, nbytes)
-        return 0
+        return self._copy(target, source, nbytes, on_device=(source,))
 
     def cuMemcpyDtoDAsync_v2(self, target: int, source: int, nbytes: int, stream: int | None) -> int:
+        return self._copy(target, source, nbytes, on_device=(target, source))
+
+    def _copy(self, target: int, source: int, nbytes: int, on_device: tuple[int, ...]) -> int:
+        """Copy, or refuse where a place on the device is none: CUDA_ERROR_INVALID_VALUE."""
+        for place in on_device:
+            if not any(start <= place and place + nbytes <= start + size for start, size in self.blocks.items()):
+                return 1
         ctypes.memmove(target, source, nbytes)
         return 0
 
