@@ -16,6 +16,7 @@ from hidet.lang import (
     f32,
     grid,
     i32,
+    i64,
     meta,
     register_tensor,
     shared_tensor,
@@ -139,6 +140,51 @@ def pointers() -> Any:
             later: i32
             exchange(~later, ~x[6])
             exchange(address(x[6]), address(later))
+
+    return module
+
+
+def changed_variables() -> Any:
+    """Variables whose address is taken, in loops, branches, tuples and functions inside of a script."""
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def bump(p: ~i64, by: int):
+            p[0] = p[0] + by
+
+        @hidet.script
+        def launch(n: i64, x: i64[8], flag: boolean):
+            attrs.func_kind = "public"
+            bump(~n, 1)
+            x[0] = n
+            total = 0
+            for i in range(4):
+                bump(~total, i)
+                total += 10
+            x[1] = total
+            a, b = total, n
+            bump(~a, 1)
+            a, b = b, a
+            x[2], x[3] = a, b
+
+            def twice(value):
+                value *= 2
+                if flag:
+                    value += 1
+                return value
+
+            x[4] = twice(a) + twice(twice(1))
+            k = 5
+            while k > 0:
+                bump(~k, -2)
+            x[5] = k
+            for j in grid(3):
+                c = j
+                bump(~c, 100)
+                x[6] = c
+            y = z = x[6] - 1
+            z += y
+            x[7] = z
 
     return module
 
@@ -307,6 +353,12 @@ KERNELS: dict[str, Kernel] = {
         pointers,
         lambda random: [np.arange(8, dtype=np.int32)],
         lambda x: {0: np.array([20, 10, 3, 2, 2, 1, 7, -3], np.int32)},
+        on_cpu=True,
+    ),
+    "changed variables": Kernel(
+        changed_variables,
+        lambda random: [3, np.zeros(8, np.int64), True],
+        lambda n, x, flag: {1: np.array([4, 46, 4, 47, 16, -1, 102, 202])},
         on_cpu=True,
     ),
     "grouped parameters": Kernel(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hidet.errors import ScriptError
 from hidet.ir.expr import Const, Expr
 from hidet.ir.types import BufferType
+from hidet.lang import operators
 from hidet.lang.values import Inlined
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def inlined_function(translator: FunctionTranslator, node: ast.FunctionDef) -> I
 
 
 def _own(translator: FunctionTranslator, name: str, value: Any, node: ast.FunctionDef) -> Any:
-    """An argument as the function may change it: numbers of the program become variables, everything else is itself."""
+    """An argument as the function may change it: numbers that it changes, and those of the program, become variables,
+    everything else is itself."""
+    if isinstance(value, bool | int | float) and translator.is_rebound(name):
+        return translator.declare_named(name, operators.as_expr(value), node)
     is_value = isinstance(value, Expr) and not isinstance(value, Const) and not isinstance(value.type, BufferType)
     return translator.declare_named(name, value, node) if is_value else value
