@@ -119,7 +119,9 @@ class Driver:
 
     def current_context(self) -> int:
         """The calling thread's context; 0 for none."""
-        return self.handle("cuCtxGetCurrent")
+        result = ctypes.c_void_p()
+        self.function("cuCtxGetCurrent")(ctypes.byref(result))
+        return result.value or 0
 
     def capability(self, device: int) -> tuple[int, int]:
         """Compute capability."""

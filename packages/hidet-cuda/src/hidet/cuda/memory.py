@@ -83,6 +83,10 @@ class Device:
 
     def call(self, name: str, *arguments: Any, what: str = "") -> None:
         """Call a function of the driver with the device current."""
+        if self.driver.current_context() == self.context:
+            # Nearly always: a context manager would cost as much as the call.
+            self.driver.call(name, *arguments, what=what)
+            return
         with self.current():
             self.driver.call(name, *arguments, what=what)
 
