@@ -13,11 +13,11 @@ import pytest
 
 import hidet
 from hidet.cache import open_cache
-from hidet.context import CompileContext, Options
+from hidet.context import CompileContext, Options, make_context
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.driver import compile_graph
-from hidet.errors import DeviceOutOfMemory, LaunchError
+from hidet.errors import DeviceOutOfMemory, DTypeError, LaunchError
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
 from hidet.runtime.compiled import CompiledGraph
@@ -30,6 +30,21 @@ def test_an_array_goes_to_the_device_and_back(fake: FakeDriver) -> None:
     assert repr(array) == "DeviceArray(shape=(3, 4), dtype='float32', device='cuda:0')"
     np.testing.assert_array_equal(array.numpy(), values)
     assert array.data_ptr() != values.ctypes.data
+
+
+def test_numpy_does_not_take_an_array_for_an_object(fake: FakeDriver) -> None:
+    array = hidet.cuda.zeros(3)
+    with pytest.raises(TypeError, match="an array on cuda:0 is not in memory of the host"):
+        np.asarray(array)
+    registry = load_registry()
+    ctx = make_context("cpu", {"cache": False})
+    on_host = compile_graph(
+        parse_graph("graph g(%x: f32[3]):\n  %0: f32[3] = relu(%x)\n  return %0\n", registry.operators), ctx
+    )
+    with pytest.raises(
+        DTypeError, match=r"argument 0 \(x\): DeviceArray cannot be read as an array: .*numpy copies it"
+    ):
+        on_host(array)
 
 
 @pytest.mark.parametrize("value", [3.5, [1, 2], np.zeros((0, 3), np.int32), np.float16(1)])

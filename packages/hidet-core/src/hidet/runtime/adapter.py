@@ -146,12 +146,11 @@ class NumpyAdapter:
 
         if isinstance(value, numpy.ndarray):
             return value
-        if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
-            try:
-                return numpy.from_dlpack(value)
-            except (BufferError, RuntimeError, TypeError) as error:
-                raise DTypeError(f"{type(value).__name__} cannot be read as an array: {error}") from error
-        return numpy.asarray(value)
+        is_shared = not hasattr(value, "__array__") and hasattr(value, "__dlpack__")
+        try:
+            return numpy.from_dlpack(value) if is_shared else numpy.asarray(value)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise DTypeError(f"{type(value).__name__} cannot be read as an array: {error}") from error
 
     def signature(self, tensor: Any) -> Hashable:
         """What `describe` looks at."""

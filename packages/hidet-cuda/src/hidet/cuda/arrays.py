@@ -82,6 +82,10 @@ class DeviceArray:
         strides = [stride * flat.itemsize for stride in self.strides]
         return numpy.ndarray(self.shape, flat.dtype, flat, 0, strides)
 
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
+        """TypeError: numpy would make an array of one object without it."""
+        raise TypeError(f"an array on {self.device} is not in memory of the host: its method numpy copies it there")
+
     def __dlpack__(
         self,
         *,
