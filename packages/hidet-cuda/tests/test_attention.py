@@ -227,6 +227,8 @@ COMPILED = {
     "long": graph("bf16", (1, 32, 2048, 128), (1, 32, 2048, 128), is_causal=True),
     "not causal": graph("f16", (4, 16, 2048, 64), (4, 16, 2048, 64)),
     "short": graph("f16", (1, 12, 128, 64), (1, 12, 128, 64), mask=("bool", (1, 1, 1, 128))),
+    "bools of all rows": graph("f16", (4, 16, 1024, 128), (4, 16, 1024, 128), mask=("bool", (4, 1, 1024, 1024))),
+    "added, wide": graph("f16", (4, 16, 1024, 256), (4, 16, 1024, 256), mask=("f16", (4, 1, 1024, 1024))),
     "wide": graph("bf16", (1, 32, 1024, 256), (1, 32, 1024, 256), is_causal=True),
     "padded": graph("f16", (8, 16, 1024, 72), (8, 16, 1024, 72), with_logsumexp=True),
     "in parts": graph("bf16", (1, 32, 1, 128), (1, 8, 4096, 128), enable_gqa=True),

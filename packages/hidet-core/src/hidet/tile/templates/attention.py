@@ -24,11 +24,11 @@ _HIDDEN = -math.inf
 _PARTS = 4
 """Partial sums of a row, one for each thread that holds some of its scores."""
 
-Score = Callable[[Expr, Expr, Expr], Expr]
-"""(scaled score, row, key) -> score, in f32. Rows and keys may lie outside of the matrices."""
+Score = Callable[[Expr, Expr, Expr, Expr], Expr]
+"""(scaled score, row, first key of a tile, number of the key in it) -> score, in f32. Both may lie outside."""
 
-Visible = Callable[[Expr, Expr], Expr]
-"""(row, key) -> whether the row sees the key. Rows and keys may lie outside of the matrices."""
+Visible = Callable[[Expr, Expr, Expr], Expr]
+"""(row, first key of a tile, number of the key in it) -> whether the row sees the key. Both may lie outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ def attention_kernel(
     def loads(step: Expr) -> list[Load]:
         return [load(keys, heads.keys, step * tiles.keys, 0), load(values, heads.values, step * tiles.keys, 0)]
 
-    def scored(product: Expr, row: Expr, key: Expr) -> Expr:
+    def scored(product: Expr, row: Expr, at: Expr, column: Expr) -> Expr:
         """The score as an exponent of two."""
         scaled = product * scale
-        return (scaled if score is None else score(scaled, row, key)) * math.log2(math.e)
+        return (scaled if score is None else score(scaled, row, at, column)) * math.log2(math.e)
 
     def hide(step: Expr) -> list[TileStmt]:
         """Hide keys of a tile that are not there, or that a row does not see."""
@@ -132,12 +132,12 @@ def attention_kernel(
 
     def body(step: Expr) -> list[TileStmt]:
         at = step * tiles.keys
-        known = [] if is_raw else [map(scores, [scores], lambda s, row, key: scored(s, first + row, at + key))]
+        known = [] if is_raw else [map(scores, [scores], lambda s, row, column: scored(s, first + row, at, column))]
         if visible is not None:
             seen_by = visible
 
-            def kept(value: Expr, row: Expr, key: Expr) -> Expr:
-                return build.select(seen_by(first + row, at + key), value, _HIDDEN)
+            def kept(value: Expr, row: Expr, column: Expr) -> Expr:
+                return build.select(seen_by(first + row, at, column), value, _HIDDEN)
 
             known.append(map(scores, [scores], kept))
         return [

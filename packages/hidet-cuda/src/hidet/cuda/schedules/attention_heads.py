@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from hidet import dims, dtypes
 from hidet.dims import Dim
@@ -17,6 +17,8 @@ from hidet.tile.templates.attention import Score, Visible
 from hidet.tile.tensors import Computed, GTensor, computed
 
 _ALL_LANES = 0xFFFFFFFF
+_MANY_KEYS = 1 << 20
+"""More than a tile has."""
 COPY_BYTES = 16
 """What addresses are multiples of in kernels that copy in the background."""
 
@@ -94,18 +96,21 @@ class HeadScope:
         query = row - head * self._queries
         return head * self._stride(name, "group", place.group) + query * self._stride(name, "row", place.row)
 
-    def mask(self, first_key: Expr) -> Callable[[Expr, Expr], Expr] | None:
-        """The mask's entry for (row, key), keys counted from `first_key`; None without a mask."""
+    def mask(self, first_key: Expr) -> Visible | None:
+        """The mask's entry for (row, first key, number of the key from there), keys counted from `first_key`; None
+        without a mask."""
         place = self.problem.mask
         if place is None:
             return None
         base = self.base(place, "mask")
 
-        def entry(row: Expr, key: Expr) -> Expr:
-            # What lies outside is not used; it must not be read for.
-            row = build.minimum(row, self.rows - 1)
-            key = build.minimum(first_key + key, self.length - 1)
-            return build.load(base, self.row_offset(place, "mask", row) + key * self.inner(place, "mask"))
+        def entry(row: Expr, first: Expr, number: Expr) -> Expr:
+            # What lies outside is not used; it must not be read for. Numbers of a few keys are compared in 32 bits.
+            row, first = build.minimum(row, self.rows - 1), first_key + first
+            last = build.cast(build.minimum(self.length - 1 - first, _MANY_KEYS), dtypes.i32)
+            number = build.cast(build.minimum(build.cast(number, dtypes.i32), last), dtypes.i64)
+            start = self.row_offset(place, "mask", row) + first * self.inner(place, "mask")
+            return build.load(base, start + number * self.inner(place, "mask"))
 
         return entry
 
@@ -114,7 +119,7 @@ class HeadScope:
         entry = self.mask(first_key)
         if entry is None or self._hides():
             return None
-        return lambda total, row, key: total + build.cast(entry(row, key), wide)
+        return lambda total, row, first, number: total + build.cast(entry(row, first, number), wide)
 
     def visible(self, first_key: Expr) -> Visible | None:
         """Which keys a mask of bools lets a row see; None where there is no such mask."""

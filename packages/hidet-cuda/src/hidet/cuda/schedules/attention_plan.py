@@ -41,6 +41,8 @@ _CHOICES = {
     256: (_Choice(AttentionTiles(64, 64, 2, 4), 1), _Choice(AttentionTiles(32, 32, 2, 2), 0)),
 }
 _FEW_ROWS = AttentionTiles(16, 32, 3, 1)
+_MASKED_KEYS = 32
+_MASKED_RESULTS = 1 << 14
 _PARTS_PER_MULTIPROCESSOR = 3
 """Blocks of one warp that share a multiprocessor when keys are split."""
 _LEAST_PART = 128
@@ -109,6 +111,13 @@ def _tiles_for(rows: int, heads: int, problem: AttentionProblem) -> AttentionTil
         return _FEW_ROWS
     longest = max(problem.depth, problem.width)
     choices = next(choices for depth, choices in _CHOICES.items() if longest <= depth)
+    if problem.mask is not None and problem.mask.row != 0:
+        # Entries of a mask that differ from row to row are on their way in registers, each with its address.
+        choices = tuple(
+            replace(choice, tiles=replace(choice.tiles, keys=min(choice.tiles.keys, _MASKED_KEYS)))
+            for choice in choices
+            if choice.tiles.rows * longest < _MASKED_RESULTS
+        )
     for choice in choices:
         tiles = choice.tiles
         if heads * -(-rows // tiles.rows) >= choice.blocks * _MULTIPROCESSORS and rows > tiles.rows // 2:

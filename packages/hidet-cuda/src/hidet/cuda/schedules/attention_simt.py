@@ -216,12 +216,12 @@ class _Block:
         for j in range(self.key_each):
             key = first_key + self.key_of(j)
             value = build.load(self.scores, i, j) * self.scale
-            value = value if self.score is None else self.score(value, row, key)
+            value = value if self.score is None else self.score(value, row, first_key, self.key_of(j))
             is_seen = key < self.work.length
             if self.is_causal:
                 is_seen = build.logical_and(is_seen, key <= row)
             if self.visible is not None:
-                is_seen = build.logical_and(is_seen, self.visible(row, key))
+                is_seen = build.logical_and(is_seen, self.visible(row, first_key, self.key_of(j)))
             yield self.set(self.scores, i, j, build.select(is_seen, value, self.number(-math.inf)))
             yield Assign(largest, build.maximum(largest, build.load(self.scores, i, j)))
         yield from _folded("max", largest)
