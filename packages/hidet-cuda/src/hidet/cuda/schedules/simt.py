@@ -1,7 +1,8 @@
 """The product of two matrices without matrix units, for types that these do not compute exactly.
 
-A block of 16 x 16 threads computes 64 x 64 elements, each thread 4 x 4 that lie 16 apart, so that neighbours write next
-to each other. Parts of 16 along k pass through shared memory, k being the slow axis there.
+A block of 16 x 16 threads computes 64 x 64 elements, each thread those of 4 neighbouring rows, which it reads at once,
+and 4 columns that lie 16 apart, so that neighbours write next to each other. Parts of 16 along k pass through shared
+memory, k being the slow axis there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
-from hidet.ir.types import BufferType
+from hidet.ir.types import BufferType, VectorType
 from hidet.tile.lower.gather import gathered_rows
 from hidet.tile.tensors import Gathered, GTensor
 
@@ -25,8 +26,8 @@ THREADS = 256
 _SIDE = 16
 STEP = 16
 _EACH = TILE // _SIDE
-# An element more a row, so that columns of a tile lie in different banks when it is filled.
-_PITCH = TILE + 1
+# 16 bytes more a row, so that columns of a tile lie in different banks when it is filled.
+_CHUNK_BYTES = 16
 
 
 def simt_kernel(
@@ -77,14 +78,15 @@ def simt_kernel(
         *before_a,
         *before_b,
         loop,
-        _each(lambda i, j: _finish(c, totals, i, j, first_row + row, first_column + column, epilogue)),
+        _each(lambda i, j: _finish(c, totals, i, j, first_row + row * _EACH, first_column + column, epilogue)),
     ]
     grid_vars = (block, *(() if batch is None else (batch,)))
     return Function(name, params, build.seq(body), kind="kernel", grid_vars=grid_vars)
 
 
 def _shared(name: str, dtype: DType) -> Var:
-    return Var(name, BufferType(dtype, (build.index(STEP), build.index(_PITCH)), space="shared"))
+    pitch = TILE + _CHUNK_BYTES // dtype.nbytes
+    return Var(name, BufferType(dtype, (build.index(STEP), build.index(pitch)), space="shared"))
 
 
 def _each(make: Callable[[Expr, Expr], Stmt]) -> Stmt:
@@ -126,12 +128,15 @@ def _fill(
 
 def _multiply(totals: Var, tile_a: Var, tile_b: Var, row: Expr, column: Expr) -> Stmt:
     """The products of one part: each value is read from shared memory once a thread."""
-    k = build.size_var("k")
-    left = [Var(f"left{n}", totals.dtype) for n in range(_EACH)]
+    k, width = build.size_var("k"), _CHUNK_BYTES // tile_a.dtype.nbytes
+    left: list[Expr] = []
     right = [Var(f"right{n}", totals.dtype) for n in range(_EACH)]
     read: list[Stmt] = []
+    for n in range(0, _EACH, width):
+        chunk = Var(f"left{n}", VectorType(tile_a.dtype, width))
+        read.append(Declare(chunk, build.load(tile_a, k, row * _EACH + n, lanes=width)))
+        left += [build.cast(build.extract(chunk, lane), totals.dtype) for lane in range(width)]
     for n in range(_EACH):
-        read.append(Declare(left[n], build.cast(build.load(tile_a, k, row + n * _SIDE), totals.dtype)))
         read.append(Declare(right[n], build.cast(build.load(tile_b, k, column + n * _SIDE), totals.dtype)))
     for i in range(_EACH):
         for j in range(_EACH):
@@ -148,7 +153,7 @@ def _finish(
     column: Expr,
     epilogue: Callable[[Expr, Expr, Expr], Expr],
 ) -> Stmt:
-    own_row, own_column = row + i * _SIDE, column + j * _SIDE
+    own_row, own_column = row + i, column + j * _SIDE
     value = Var("value", totals.dtype)
     place = own_row * c.row_stride + own_column
     store = [
