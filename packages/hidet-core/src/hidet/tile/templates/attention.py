@@ -24,6 +24,9 @@ _HIDDEN = -math.inf
 _PARTS = 4
 """Partial sums of a row, one for each thread that holds some of its scores."""
 
+_SHORT = 64
+"""Elements of a row of the result that are scaled in less time than it takes to find out that they need not be."""
+
 Score = Callable[[Expr, Expr, Expr, Expr], Expr]
 """(scaled score, row, first key of a tile, number of the key in it) -> score, in f32. Both may lie outside."""
 
@@ -109,6 +112,14 @@ def attention_kernel(
         scaled = product * scale
         return (scaled if score is None else score(scaled, row, at, column)) * math.log2(math.e)
 
+    scaled_down = [
+        map(total, [total, less], lambda sum_, factor, row, column: sum_ * factor),
+        map(weight, [weight, less], lambda sum_, factor, row, column: sum_ * factor),
+    ]
+    rescaled: list[TileStmt] = [*scaled_down]
+    if heads.value_depth > _SHORT:
+        rescaled = [when_any(less, lambda factor: build.binary("ne", factor, 1.0), scaled_down)]
+
     def hide(step: Expr) -> list[TileStmt]:
         """Hide keys of a tile that are not there, or that a row does not see."""
         at = step * tiles.keys
@@ -151,14 +162,7 @@ def attention_kernel(
             # What was summed before a larger score came counts for less.
             map(less, [most, shift], lambda old, new, row, column: _exp2(old * factor - new)),
             map(most, [largest], lambda top, row, column: top),
-            when_any(
-                less,
-                lambda factor: build.binary("ne", factor, 1.0),
-                [
-                    map(total, [total, less], lambda sum_, factor, row, column: sum_ * factor),
-                    map(weight, [weight, less], lambda sum_, factor, row, column: sum_ * factor),
-                ],
-            ),
+            *rescaled,
             map(scores, [scores, shift], lambda value, top, row, column: _exp2(value * factor - top)),
             reduce(more, scores, 1, "add"),
             map(weight, [weight, more], lambda sum_, new, row, column: sum_ + new),

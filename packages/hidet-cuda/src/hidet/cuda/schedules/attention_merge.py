@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hidet import dims, dtypes
-from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, row_count
+from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
+from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.tile.tensors import GTensor
 
 _F32 = dtypes.f32
-_TOGETHER = 8
+_TOGETHER = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,72 +55,89 @@ def partial_matrices(heads: HeadScope, parts: Expr, part: Expr) -> tuple[GTensor
 
 
 def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Partial, *, stacked: bool) -> Launch:
-    """The kernel that adds the parts of each element up, in their order, by the weight of each."""
-    heads = HeadScope(problem, ("out", "logsumexp"), stacked=stacked)
+    """The kernel that adds parts up, in their order, by the weight of each: a block a row, a thread an element."""
+    heads = HeadScope(problem, _RESULTS, stacked=stacked)
     scope = heads.scope
     totals, logarithms = (scope.pointer(name, _F32) for name in ("totals", "logarithms"))
     parts, width = scope.size(partial.parts, "parts"), build.index(problem.width)
-    row, column, turn = (build.size_var(name) for name in ("row", "column", "turn"))
-    first = build.size_var("first")
-    largest, shift, total, norm = (Var(n, _F32) for n in ("largest", "shift", "total", "norm"))
-    zero, hidden = build.const(0, _F32), build.const(-math.inf, _F32)
-    found = [Var(f"logarithm{n}", _F32) for n in range(_TOGETHER)]
-
-    def read(values: Callable[[Expr], Expr], names: Sequence[Var], otherwise: Expr) -> list[Stmt]:
-        """Several parts at once, so that their loads are on their way together."""
-        stmts: list[Stmt] = []
-        for n, name in enumerate(names):
-            part, value = turn * _TOGETHER + n, Var("value", _F32)
-            stmts.append(Declare(value, values(build.minimum(part, parts - 1))))
-            stmts.append(Declare(name, build.select(part < parts, value, otherwise)))
-        return stmts
-
-    def logarithm(part: Expr) -> Expr:
-        return build.load(logarithms, first + part * heads.rows)
-
-    def over_parts(body: list[Stmt]) -> For:
-        return For(turn, build.index(0), (parts + (_TOGETHER - 1)) // _TOGETHER, build.seq(body))
-
-    def summed(part: Expr) -> Expr:
-        return build.load(totals, (first + part * heads.rows) * width + column)
-
-    sums = [Var(f"sum{n}", _F32) for n in range(_TOGETHER)]
-    add: list[Stmt] = [*read(logarithm, found, hidden), *read(summed, sums, zero)]
-    for n in range(_TOGETHER):
-        weight = Var("weight", _F32)
-        add.append(Declare(weight, build.unary("exp", found[n] - shift)))
-        add.append(Assign(norm, norm + weight))
-        add.append(Assign(total, total + weight * sums[n]))
-    out = problem.out
-    store = Store(
-        heads.base(out, "out"),
-        (heads.row_offset(out, "out", row) + column * heads.inner(out, "out"),),
-        build.cast(build.select(build.equal(norm, 0.0), zero, total / norm), out.dtype),
-    )
-    body: list[Stmt] = [
-        Declare(first, _head_number(heads) * parts * heads.rows + row),
-        Declare(largest, hidden),
-        over_parts([*read(logarithm, found, hidden), *[Assign(largest, build.maximum(largest, x)) for x in found]]),
-        # Where no part has seen a key, all weights are 0, not NaN.
-        Declare(shift, build.select(build.equal(largest, -math.inf), zero, largest)),
-        Declare(total, zero),
-        Declare(norm, zero),
-        over_parts(add),
-        store,
+    number, row, column, first = (build.size_var(name) for name in ("number", "row", "column", "first"))
+    blocks = numbered(number, [*heads.axes(), (row, heads.rows)])
+    largest, total, norm = (Var(name, _F32) for name in ("largest", "total", "norm"))
+    zero = build.const(0, _F32)
+    stores: list[Stmt] = [
+        Store(
+            heads.base(problem.out, "out"),
+            (heads.row_offset(problem.out, "out", row) + column * heads.inner(problem.out, "out"),),
+            build.cast(build.select(build.equal(norm, 0.0), zero, total / norm), problem.out.dtype),
+        )
     ]
     if problem.logsumexp is not None:
         lse = problem.logsumexp
         at = heads.row_offset(lse, "logsumexp", row)
-        write = Store(heads.base(lse, "logsumexp"), (at,), shift + build.unary("log", norm))
-        body.append(If(build.equal(column, 0), write))
-    axes = [index for index, _ in heads.axes() if isinstance(index, Var)]
-    function = Function(builder.name(), scope.params, build.seq(body), kind="kernel", grid_vars=(*axes, row, column))
-    builder.add([function])
-    extents = [extent for extent in head_extents(problem, stacked=stacked) if extent != 1]
-    grid = [*extents, row_count(problem, stacked=stacked), problem.width]
+        write = Store(heads.base(lse, "logsumexp"), (at,), _shift(largest) + build.unary("log", norm))
+        stores.append(If(build.equal(column, 0), write))
+    body = [
+        *[Declare(var, value) for var, value in blocks],
+        Declare(column, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
+        Declare(first, _head_number(heads) * parts * heads.rows + row),
+        Declare(largest, build.const(-math.inf, _F32)),
+        Declare(total, zero),
+        Declare(norm, zero),
+        If(
+            column < width,
+            build.seq(
+                [
+                    _summed(
+                        parts,
+                        lambda part: build.load(logarithms, first + part * heads.rows),
+                        lambda part: build.load(totals, (first + part * heads.rows) * width + column),
+                        (largest, total, norm),
+                    ),
+                    *stores,
+                ]
+            ),
+        ),
+    ]
+    function = Function(builder.name(), scope.params, build.seq(body), kind="kernel", grid_vars=(number,))
     pointers = [builder.pointers[place.tensor.operand] for name, place in problem.tensors().items() if name in _RESULTS]
-    arguments = [*pointers, partial.totals, partial.logarithms, *(builder.size(dim) for dim in scope.arguments)]
-    return Launch(function.name, tuple(builder.size(dim) for dim in grid), tuple(arguments))
+    count = dims.product(head_extents(problem, stacked=stacked)) * row_count(problem, stacked=stacked)
+    threads = -(-problem.width // 32) * 32
+    given = (*pointers, partial.totals, partial.logarithms)
+    return builder.launch(function, given, scope.arguments, (builder.size(count),), threads)
+
+
+def _summed(
+    parts: Expr, logarithm: Callable[[Expr], Expr], result: Callable[[Expr], Expr], sums: tuple[Var, Var, Var]
+) -> For:
+    """Fold all parts into the largest logarithm, the sum of results and that of weights, as a running softmax."""
+    largest, total, norm = sums
+    turn = build.size_var("turn")
+    new, shift, less = (Var(name, _F32) for name in ("new", "shift", "less"))
+    logs, results = ([Var(f"{name}{n}", _F32) for n in range(_TOGETHER)] for name in ("log", "result"))
+    body: list[Stmt] = []
+    # Several parts at once, so that their loads are on their way together.
+    for names, read, otherwise in ((logs, logarithm, -math.inf), (results, result, 0)):
+        for n, name in enumerate(names):
+            part, value = turn * _TOGETHER + n, Var("value", _F32)
+            body.append(Declare(value, read(build.minimum(part, parts - 1))))
+            body.append(Declare(name, build.select(part < parts, value, build.const(otherwise, _F32))))
+    top: Expr = largest
+    for log in logs:
+        top = build.maximum(top, log)
+    body.append(Declare(new, top))
+    body.append(Declare(shift, _shift(new)))
+    body.append(Declare(less, build.unary("exp", largest - shift)))
+    body += [Assign(total, total * less), Assign(norm, norm * less), Assign(largest, new)]
+    for log, part_result in zip(logs, results, strict=True):
+        weight = Var("weight", _F32)
+        body.append(Declare(weight, build.unary("exp", log - shift)))
+        body += [Assign(norm, norm + weight), Assign(total, total + weight * part_result)]
+    return For(turn, build.index(0), (parts + (_TOGETHER - 1)) // _TOGETHER, build.seq(body))
+
+
+def _shift(largest: Expr) -> Expr:
+    """What logarithms are compared with; 0 where no part has seen a key: all weights are then 0, not NaN."""
+    return build.select(build.equal(largest, -math.inf), build.const(0, _F32), largest)
 
 
 _RESULTS = ("out", "logsumexp")

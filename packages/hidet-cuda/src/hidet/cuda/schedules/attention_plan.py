@@ -43,7 +43,7 @@ _CHOICES = {
 _FEW_ROWS = AttentionTiles(16, 32, 3, 1)
 _MASKED_KEYS = 32
 _MASKED_RESULTS = 1 << 14
-_PARTS_PER_MULTIPROCESSOR = 3
+_PARTS_PER_MULTIPROCESSOR = 2
 """Blocks of one warp that share a multiprocessor when keys are split."""
 _LEAST_PART = 128
 """Keys below which a part costs more to merge than it saves."""
