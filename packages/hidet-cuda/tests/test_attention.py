@@ -112,6 +112,12 @@ CASES = {
     "rows of grouped heads, a mask, keys in parts": case(
         "f16", (1, 4, 3, 32), (1, 2, 300, 32), enable_gqa=True, mask=("f16", (1, 1, 3, 300))
     ),
+    "rows of grouped heads that lie apart": case(
+        "f16", (1, 4, 3, 16), (1, 2, 40, 16), enable_gqa=True, is_transposed=True, with_logsumexp=True
+    ),
+    "rows of grouped heads that lie apart, keys in parts": case(
+        "f16", (1, 4, 3, 16), (1, 2, 300, 16), enable_gqa=True, is_transposed=True
+    ),
     "heads of a position are neighbours": case("f16", (1, 2, 40, 16), (1, 2, 40, 16), is_transposed=True),
     "a scale below zero": case("f16", (20, 16), (40, 16), scale=-0.5),
     "grouped heads, causal": case("bf16", (1, 4, 20, 16), (1, 2, 20, 16), enable_gqa=True, is_causal=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
-from hidet.cuda.schedules.attention_heads import alignment, head_extents, row_count
+from hidet.cuda.schedules.attention_heads import alignment, head_extents, row_count, row_step
 from hidet.dims import Dim
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.tile.templates.attention import AttentionTiles
@@ -85,7 +85,17 @@ def choose_plan(problem: AttentionProblem, shared_limit: int) -> Plan:
 
     shared_limit: bytes of shared memory that a block may have.
     """
-    stacked = not problem.is_causal and _likely(problem.group) > 1 and _likely(problem.rows) <= _FEW_ROWS.rows
+    few = not problem.is_causal and _likely(problem.group) > 1 and _likely(problem.rows) <= _FEW_ROWS.rows
+    if few:
+        plan = _plan(problem, shared_limit, stacked=True)
+        results = [place for place in (problem.out, problem.logsumexp) if place is not None]
+        # Parts of keys have results of their own; others are written where the heads' rows have to lie regularly.
+        if plan.chunk is not None or all(row_step(problem, place, stacked=True) is not None for place in results):
+            return plan
+    return _plan(problem, shared_limit, stacked=False)
+
+
+def _plan(problem: AttentionProblem, shared_limit: int, *, stacked: bool) -> Plan:
     rows = _likely(row_count(problem, stacked=stacked))
     heads = _likely(dims.product(head_extents(problem, stacked=stacked)))
     tiles = _fitting(_tiles_for(rows, heads, problem), problem, shared_limit)
