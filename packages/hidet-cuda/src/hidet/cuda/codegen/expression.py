@@ -8,12 +8,11 @@ constants of its own, the selection becomes an `if`. Vectors are structs of lane
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from hidet import dtypes
-from hidet.cuda.codegen.hardware.table import spell_intrinsic
 from hidet.cuda.codegen.prelude import Prelude
 from hidet.cuda.codegen.scalar import (
-    low_bits,
     narrowed,
     spell_binary,
     spell_cast,
@@ -24,7 +23,7 @@ from hidet.cuda.codegen.scalar import (
     widened,
 )
 from hidet.cuda.codegen.signs import is_natural, is_positive
-from hidet.cuda.codegen.spelling import CNames, element_type, literal, scalar_type, type_name
+from hidet.cuda.codegen.spelling import CNames, literal, scalar_type, type_name
 from hidet.cuda.codegen.text import AND, OR, SUM, Text, call, cast, choice, infix
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
@@ -38,7 +37,12 @@ _TRIVIAL = (e.Var, e.Const)
 
 
 class ExpressionEmitter:
-    """Spells the expressions of one function. `line` appends to its body."""
+    """Spells the expressions of one function. `line` appends to its body.
+
+    cases: how a node is spelled, by its class; `hidet.cuda.codegen.memory` adds accesses and calls.
+    """
+
+    cases: ClassVar[dict[type, Callable[..., Text]]]
 
     def __init__(self, names: CNames, prelude: Prelude, functions: dict[str, Function], data: frozenset[e.Var]) -> None:
         self.names = names
@@ -87,7 +91,7 @@ class ExpressionEmitter:
         known = self._known.get(id(node))
         if known is not None:
             return Text(known)
-        case = _CASES.get(type(node))
+        case = self.cases.get(type(node))
         if case is None:
             raise CodegenError(f"{type(node).__name__} has no CUDA spelling")
         result = case(self, node)
@@ -307,83 +311,6 @@ class ExpressionEmitter:
 
         return self.lanes(node.type, chosen)
 
-    # --- memory ----------------------------------------------------------------------------------------------------
-
-    def offset(self, buffer: e.Expr, indices: Sequence[e.Expr]) -> Text:
-        """Number of elements from the start of `buffer` to the element at `indices`."""
-        type_ = buffer.type
-        if not isinstance(type_, BufferType):
-            return self.value(indices[0])
-        total: Text | None = None
-        for position, index in enumerate(indices):
-            if isinstance(index, e.Const) and index.value == 0:
-                continue
-            part = self.value(index)
-            for factor in self._stride(type_, position):
-                part = infix(part, "*", factor, 13)
-            total = part if total is None else infix(total, "+", part, SUM)
-        return Text("0") if total is None else total
-
-    def _stride(self, type_: BufferType, position: int) -> list[Text]:
-        strides = [type_.strides[position]] if type_.strides is not None else list(type_.shape[position + 1 :])
-        product = 1
-        factors: list[Text] = []
-        for stride in strides:
-            if isinstance(stride, e.Const):
-                product *= int(stride.value)  # type: ignore[arg-type]  # extents are integers
-            else:
-                factors.append(self.value(stride))
-        return [*([Text(str(product))] if product != 1 else []), *factors]
-
-    def place(self, buffer: e.Expr, indices: Sequence[e.Expr], type_: Type) -> Text:
-        """The element, or run of elements as a vector of `type_`, at `indices`."""
-        own = buffer.type
-        assert isinstance(own, BufferType | PointerType)
-        offset, base = self.offset(buffer, indices), self.value(buffer)
-        if type_ == element_type(own):
-            return Text(f"{base.inside(15)}[{offset.text}]")
-        pointer = infix(base, "+", offset, SUM)
-        return Text(f"*({self.type(type_)}*){pointer.inside(15)}", 14)
-
-    def _load(self, node: e.Load) -> Text:
-        use_type(self.prelude, node.dtype)
-        dtype, is_part = node.dtype, node.dtype.is_subbyte and node.dtype.is_int
-        if node.lanes == 1 or (node.mask is None and not is_part):
-            element = self.place(node.buffer, node.indices, node.type)
-            element = low_bits(dtype, element) if is_part else element
-            return element if node.mask is None else choice(self.value(node.mask), element, Text(literal(0, dtype)))
-        mask = None if node.mask is None else self.operand(node.mask)
-        offset, base = self.offset(node.buffer, node.indices), self.value(node.buffer)
-
-        def lane_value(lane: str) -> Text:
-            element = Text(f"{base.inside(15)}[{infix(offset, '+', Text(lane), SUM).text}]", 15)
-            element = low_bits(dtype, element) if is_part else element
-            return element if mask is None else choice(mask(lane), element, Text(literal(0, dtype)))
-
-        return self.lanes(node.type, lane_value)
-
-    def _address(self, node: e.AddressOf) -> Text:
-        base, offset = self.value(node.buffer), self.offset(node.buffer, node.indices)
-        own = node.buffer.type
-        assert isinstance(own, BufferType | PointerType) and isinstance(node.type, PointerType)
-        pointer = base if offset.text == "0" else infix(base, "+", offset, SUM)
-        if node.type.dtype == own.dtype and lanes_of(own) == 1:
-            return pointer
-        return cast(type_name(node.type), pointer)
-
-    # --- calls -----------------------------------------------------------------------------------------------------
-
-    def _call(self, node: e.Call) -> Text:
-        function = self.functions.get(node.callee)
-        if function is not None:
-            return call(node.callee, *[self.value(a) for a in node.arguments])
-        if node.callee == "fma":
-            return self._lanewise(node, node.arguments, lambda *abc: self.fma(node.dtype, *abc))
-        if node.callee in INTRINSICS:
-            arguments = [a.a if isinstance(a, e.Cast) and isinstance(a.a, e.Const) else a for a in node.arguments]
-            return spell_intrinsic(self, INTRINSICS[node.callee], arguments, node.type)
-        raise CodegenError(f"{node.callee} is neither a function of the module nor an operation that CUDA has")
-
     def fma(self, dtype: DType, a: Text, b: Text, c: Text) -> Text:
         """a * b + c, rounded once; narrow floats in f32 first."""
         if dtype in (dtypes.f32, dtypes.f64):
@@ -392,7 +319,7 @@ class ExpressionEmitter:
         return narrowed(self.prelude, dtype, call("fmaf", x, y, z))
 
 
-_CASES: dict[type, Callable[..., Text]] = {
+ExpressionEmitter.cases = {
     e.Var: ExpressionEmitter._var,
     e.Const: ExpressionEmitter._const,
     e.Unary: ExpressionEmitter._unary,
@@ -403,7 +330,4 @@ _CASES: dict[type, Callable[..., Text]] = {
     e.Broadcast: ExpressionEmitter._broadcast,
     e.Extract: ExpressionEmitter._extract,
     e.Shuffle: ExpressionEmitter._shuffle,
-    e.Load: ExpressionEmitter._load,
-    e.AddressOf: ExpressionEmitter._address,
-    e.Call: ExpressionEmitter._call,
 }

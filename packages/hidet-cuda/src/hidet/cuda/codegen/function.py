@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from hidet import dtypes
-from hidet.cuda.codegen.expression import ExpressionEmitter
+from hidet.cuda.codegen.memory import MemoryEmitter
 from hidet.cuda.codegen.prelude import Prelude
 from hidet.cuda.codegen.signs import is_natural
 from hidet.cuda.codegen.spelling import CNames, element_type
@@ -30,7 +30,7 @@ _ALIGN = 16
 _LARGE_ALIGN = ((8192, 1024), (1024, 128))
 
 
-class FunctionEmitter(ExpressionEmitter):
+class FunctionEmitter(MemoryEmitter):
     """The body of one function.
 
     places: byte offset of each shared array in the kernel's dynamic memory; empty when they are declared one by one.
