@@ -68,6 +68,31 @@ def test_reductions_are_right(name: str) -> None:
     assert_right(FOLDS[name], "cuda.rows", 4e-3 if "f16" in FOLDS[name] else 1e-4)
 
 
+PLACES = {
+    "of the largest": graph("f32[5, 64]", "i64[5]", "argmax(%x, axes=[1], keepdim=False)"),
+    "of the smallest half": graph("f16[5, 1000]", "i64[5]", "argmin(%x, axes=[1], keepdim=False)"),
+    "in columns": graph("f32[40, 12]", "i64[12]", "argmax(%x, axes=[0], keepdim=False)"),
+    "in columns of many rows": graph("f32[900, 8]", "i64[8]", "argmax(%x, axes=[0], keepdim=False)"),
+    "in everything": graph("f32[70, 90]", "i64[]", "argmax(%x, axes=[0, 1], keepdim=False)"),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_places_of_extremes_are_right(name: str) -> None:
+    assert_right(PLACES[name], "cuda.rows", 0)
+
+
+def test_the_first_of_equals_and_the_first_undefined_element_are_found_in_parts() -> None:
+    x = np.zeros((3, 9000), np.float32)
+    x[0, [77, 8000]], x[1, [10, 5000]] = np.nan, 3
+    text = """
+    graph g(%x: f32[3, 9000]):
+      %0: f32[3], %1: i64[3] = max_with_index(%x, axis=1, keepdim=False)
+      return %0, %1
+    """
+    assert_right(text, "cuda.rows", 0, {"x": x})
+
+
 FUSED = """
 graph g(%x: f16[5, 96], %y: f16[5, 96], %w: f16[96], %r: f16[5, 96]):
   %0: f16[5, 96] = add(%x, %y)

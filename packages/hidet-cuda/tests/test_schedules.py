@@ -203,17 +203,6 @@ def test_products_compile_without_spills(name) -> None:
             compiles(text.format(m=m, n=4096, k=1024), name, name)
 
 
-PLACE = """
-graph g(%x: f32[5, 64]):
-  %0: i64[5] = argmax(%x, axes=[1], keepdim=False)
-  return %0
-"""
-
-
-def test_places_of_maxima_are_right() -> None:
-    runs_right(PLACE, "cuda.fold", 0)
-
-
 VECTOR = """
 graph g(%x: f32[1, 200], %w: f32[7, 200], %b: f32[7]):
   %0: f32[1, 7] = linear(%x, %w, %b)
@@ -227,7 +216,6 @@ def test_products_with_one_row_are_right() -> None:
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
 def test_folds_compile_without_spills(name) -> None:
-    compiles(PLACE, name, name)
     compiles(VECTOR, name, name)
 
 

@@ -25,6 +25,7 @@ from hidet.schedule.task import Task
 class Statistic:
     """One fold of a row and what is made of it.
 
+    beside: what is folded together with `value`, and what stands for its total: the place of a maximum, for example.
     variable: stands for the result in later expressions. value: an expression of the row's held element and earlier
     statistics. function: what is applied to `value` before it is folded, to scalars and SIMD vectors alike; None folds
     `value` itself. total: stands for the folded value in `finish`, which gives the result. stored: whether the row from
@@ -38,6 +39,17 @@ class Statistic:
     finish: Expr
     function: Callable[[Expr], Expr] | None = None
     stored: bool = False
+    beside: tuple[tuple[Expr, Var], ...] = ()
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """All that is folded."""
+        return (self.value, *(value for value, _ in self.beside))
+
+    @property
+    def totals(self) -> tuple[Var, ...]:
+        """What stands for the folded values."""
+        return (self.total, *(total for _, total in self.beside))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,9 +138,9 @@ def _reductions(value: Expr) -> list[Reduce]:
 
 
 def _reduction(stage: Compute) -> Reduce | None:
-    """The only reduction of a stage, if it folds single values."""
+    """The only reduction of a stage."""
     found = _reductions(stage.value)
-    return found[0] if len(found) == 1 and len(found[0].values) == 1 else None
+    return found[0] if len(found) == 1 else None
 
 
 def _domain(fold: Compute, source: Operand) -> tuple[tuple[Var, ...], Reduce, tuple[Expr, ...]] | None:
@@ -220,16 +232,19 @@ class _Reading:
         reduction = _reduction(fold)
         assert reduction is not None
         bindings: dict[Var, Expr] = dict(zip(fold.axes, self.outer, strict=True))
-        total = Var("total", reduction.dtype)
+        totals = [Var("total", value.dtype) for value in reduction.values]
+        total = totals[reduction.result]
         finish = rewrite(fold.value, lambda n: total if isinstance(n, Reduce) else None)
         finish = rewrite(finish, lambda n: self._average(n, total, count))
         inner: dict[Var, Expr] = dict(zip(reduction.axes, self.domain.axes, strict=True))
+        values = [self._resolve(value, {**bindings, **inner}) for value in reduction.values]
         return Statistic(
             variable=self.variables[fold.result],
             combiner=reduction.combiner,
-            value=self._resolve(reduction.values[0], {**bindings, **inner}),
-            total=total,
+            value=values[0],
+            total=totals[0],
             finish=self._resolve(finish, bindings),
+            beside=tuple(zip(values[1:], totals[1:], strict=True)),
         )
 
     def _average(self, n: IRNode, total: Var, count: Dim) -> IRNode | None:

@@ -22,9 +22,9 @@ from hidet.ir import build
 from hidet.ir.expr import Access, Cast, Const, Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
+from hidet.ir.stmt import Declare, For, If, Launch, Stmt, Store
 from hidet.ir.visit import accesses
-from hidet.schedule.lowering import KernelScope, Lowering
+from hidet.schedule.lowering import KernelScope, Lowering, folded
 from hidet.schedule.rows import RowOutput, Statistic
 
 _BLOCK = 128
@@ -199,26 +199,29 @@ class _RowKernel:
 
     def _statistic(self, statistic: Statistic) -> list[Stmt]:
         """Fold over the row; afterwards every thread has the result."""
-        combiner, dtype = statistic.combiner, statistic.total.dtype
-        totals = registers("total", dtype, self.width)
-        reads = self._read([statistic.value])
-        value = reads.values[0]
-        old = build.load(totals, self.lane)
+        combiner, types = statistic.combiner, [total.dtype for total in statistic.totals]
+        totals = [registers("total", dtype, self.width) for dtype in types]
+        olds = [build.load(total, self.lane) for total in totals]
+        reads = self._read(statistic.values)
 
         def fold() -> list[Stmt]:
-            folded = Var("folded", value.dtype)
-            made: list[Stmt] = [Declare(folded, value)]
+            found = [Var("found", value.dtype) for value in reads.values]
+            made: list[Stmt] = [Declare(var, value) for var, value in zip(found, reads.values, strict=True)]
             if statistic.stored:
-                made.append(self._keep(folded))
-            made.append(Store(totals, (self.lane,), combiner.combine([old], [folded])[0]))
+                made.append(self._keep(found[0]))
+            fresh = [Var("folded", dtype) for dtype in types]
+            combined = combiner.combine(olds, found)
+            made += [Declare(var, value) for var, value in zip(fresh, combined, strict=True)]
+            made += [Store(total, (self.lane,), var) for total, var in zip(totals, fresh, strict=True)]
             return [*reads.declarations, *reads.loads, self.reader.each(made)]
 
-        start = Store(totals, (self.lane,), combiner.identity([dtype])[0])
-        stmts: list[Stmt] = [Declare(totals), self._each_row([start]), self._sweep(fold, again=True)]
+        pairs = zip(totals, combiner.identity(types), strict=True)
+        starts = [Store(total, (self.lane,), identity) for total, identity in pairs]
+        stmts: list[Stmt] = [*map(Declare, totals), self._each_row(starts), self._sweep(fold, again=True)]
         stmts += self._exchange(combiner, totals)
+        self.bindings.update(zip(statistic.totals, olds, strict=True))
         result = registers(statistic.variable.name, statistic.variable.dtype, self.width)
-        here = {**self.bindings, statistic.total: build.load(totals, self.lane)}
-        finished = Store(result, (self.lane,), self.lowering.resolve(statistic.finish, self._at_lane(here)))
+        finished = Store(result, (self.lane,), self.lowering.resolve(statistic.finish, self._at_lane(self.bindings)))
         stmts += [Declare(result), self._each_row([finished])]
         self.bindings[statistic.variable] = build.load(result, self.lane)
         return stmts
@@ -237,32 +240,35 @@ class _RowKernel:
         """Values in the element and the statistics so far."""
         return self.reader.read(values, self.first, {**self.bindings, self.program.held: self.element})
 
-    def _exchange(self, combiner: Combiner, totals: Var) -> list[Stmt]:
+    def _exchange(self, combiner: Combiner, totals: Sequence[Var]) -> list[Stmt]:
         """Fold over the threads that share a row."""
         layout = self.layout
         if layout.threads == 1:
             return []
+        whole = [Var(f"whole{n}", total.dtype) for n, total in enumerate(totals)]
+        back = [Store(total, (self.lane,), var) for total, var in zip(totals, whole, strict=True)]
         if not layout.is_side_by_side:
-            whole = Var("whole", totals.dtype)
-            stmts: list[Stmt] = [Declare(whole, build.load(totals, 0))]
-            stmts += fold_lanes(combiner, [whole], min(layout.threads, WARP))
-            stmts += fold_warps(combiner, [whole], max(1, layout.threads // WARP), self.member)
-            return [*stmts, Store(totals, (build.index(0),), whole)]
-        parts = shared("parts", totals.dtype, layout.threads * self.width * SIDE)
+            stmts: list[Stmt] = [Declare(var, build.load(t, 0)) for var, t in zip(whole, totals, strict=True)]
+            stmts += fold_lanes(combiner, whole, min(layout.threads, WARP))
+            stmts += fold_warps(combiner, whole, max(1, layout.threads // WARP), self.member)
+            return [*stmts, *back]
+        count = layout.threads * self.width * SIDE
+        tiles = [shared(f"parts{n}", total.dtype, count) for n, total in enumerate(totals)]
 
         def place(member: Expr) -> Expr:
             return (member * self.width + self.lane) * SIDE + self.team
 
         other = build.size_var("other")
-        whole = Var("whole", totals.dtype)
-        combined = combiner.combine([whole], [build.load(parts, place(other))])[0]
-        loop = For(other, build.index(1), build.index(layout.threads - 1), Assign(whole, combined))
-        first = Declare(whole, build.load(parts, place(build.index(0))))
+        mine = zip(tiles, totals, strict=True)
+        given = [Store(tile, (place(self.member),), build.load(total, self.lane)) for tile, total in mine]
+        parts = [build.load(tile, place(other)) for tile in tiles]
+        loop = For(other, build.index(1), build.index(layout.threads - 1), build.seq(folded(combiner, whole, parts)))
+        starts = [Declare(var, build.load(tile, place(build.index(0)))) for var, tile in zip(whole, tiles, strict=True)]
         return [
-            Declare(parts),
-            self._each_row([Store(parts, (place(self.member),), build.load(totals, self.lane))]),
+            *map(Declare, tiles),
+            self._each_row(given),
             barrier(),
-            self._each_row([first, loop, Store(totals, (self.lane,), whole)]),
+            self._each_row([*starts, loop, *back]),
         ]
 
     # --- results -------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from hidet.ir.expr import Access, Expr, Var
 from hidet.ir.visit import accesses, substitute
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
 from hidet.schedule.cost import extent_estimate
-from hidet.schedule.rows import RowOutput, RowProgram
+from hidet.schedule.rows import RowOutput, RowProgram, Statistic
 
 _WARP = 32
 _MOST_THREADS = 1024
@@ -122,7 +122,7 @@ def expressions(program: RowProgram) -> tuple[Expr, ...]:
     statistics = program.statistics
     return (
         program.element,
-        *(s.value for s in statistics),
+        *(value for s in statistics for value in s.values),
         *(s.finish for s in statistics),
         *(o.value for o in program.outputs),
     )
@@ -150,13 +150,17 @@ def _with(program: RowProgram, fixed: Mapping[Var, Expr]) -> RowProgram:
     def bound(value: Expr) -> Expr:
         return substitute(value, fixed)
 
+    def statistic(s: Statistic) -> Statistic:
+        beside = tuple((bound(value), total) for value, total in s.beside)
+        return replace(s, value=bound(s.value), finish=bound(s.finish), beside=beside)
+
     def output(o: RowOutput) -> RowOutput:
         return replace(o, indices=tuple(map(bound, o.indices)), value=bound(o.value))
 
     return replace(
         program,
         element=bound(program.element),
-        statistics=tuple(replace(s, value=bound(s.value), finish=bound(s.finish)) for s in program.statistics),
+        statistics=tuple(map(statistic, program.statistics)),
         outputs=tuple(map(output, program.outputs)),
     )
 

@@ -100,7 +100,8 @@ class _Split:
         rows = [output for output in program.outputs if output.per_row]
         for number, statistic in enumerate(program.statistics):
             is_last = number == len(program.statistics) - 1
-            parts = self._tensor(f"parts{number}", statistic.total, (self.parts, *self.extents))
+            shape = (self.parts, *self.extents)
+            parts = [self._tensor(f"parts{number}_{n}", total, shape) for n, total in enumerate(statistic.totals)]
             steps.append(RowStep(self._of_parts(statistic, parts)))
             results = [replace(o, value=substitute(o.value, self.known)) for o in rows] if is_last else []
             if elements or not is_last:
@@ -118,19 +119,34 @@ class _Split:
         self.between.append(Operand(name, like.dtype, shape))
         return self.between[-1]
 
-    def _of_parts(self, statistic: Statistic, parts: Operand) -> RowProgram:
+    def _of_parts(self, statistic: Statistic, parts: Sequence[Operand]) -> RowProgram:
         """What each part of a row folds to."""
-        total = Var("part_total", statistic.total.dtype)
-        identity = statistic.combiner.identity([total.dtype])[0]
-        value = self._moved(substitute(statistic.value, self.known), identity)
-        folded = replace(statistic, variable=total, value=value, finish=statistic.total, stored=False)
+        totals = statistic.totals
+        identities = statistic.combiner.identity([total.dtype for total in totals])
+        values = [
+            self._moved(substitute(value, self.known), identity)
+            for value, identity in zip(statistic.values, identities, strict=True)
+        ]
+        part = replace(
+            statistic,
+            variable=Var("part_total", totals[0].dtype),
+            value=values[0],
+            finish=totals[0],
+            stored=False,
+            beside=tuple(zip(values[1:], totals[1:], strict=True)),
+        )
         where = (self.part, *self.outer)
-        output = RowOutput(parts, contiguous_strides(parts.shape), where, total, True)
-        return self._over_parts((folded,), (output,))
+        outputs = [
+            RowOutput(tensor, contiguous_strides(tensor.shape), where, total, True)
+            for tensor, total in zip(parts, totals, strict=True)
+        ]
+        return self._over_parts((part,), tuple(outputs))
 
-    def _of_rows(self, statistic: Statistic, parts: Operand, outputs: Sequence[RowOutput]) -> RowProgram:
+    def _of_rows(self, statistic: Statistic, parts: Sequence[Operand], outputs: Sequence[RowOutput]) -> RowProgram:
         """What the parts of each row fold to."""
-        held, number = Var("element", parts.dtype), build.size_var("number")
+        held, number = Var("element", parts[0].dtype), build.size_var("number")
+        first, *others = [tensor[(number, *self.outer)] for tensor in parts]
+        beside = tuple((part, total) for part, (_, total) in zip(others, statistic.beside, strict=True))
         finish = substitute(statistic.finish, self.known)
         return replace(
             self.program,
@@ -138,9 +154,9 @@ class _Split:
             outer_extents=self.extents,
             inner=(number,),
             inner_extents=(self.parts,),
-            element=parts[(number, *self.outer)],
+            element=first,
             held=held,
-            statistics=(replace(statistic, value=held, finish=finish, stored=False),),
+            statistics=(replace(statistic, value=held, finish=finish, stored=False, beside=beside),),
             outputs=tuple(outputs),
         )
 
