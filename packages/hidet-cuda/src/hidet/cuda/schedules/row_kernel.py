@@ -60,12 +60,16 @@ class _RowKernel:
         self.member, self.team = build.size_var("member"), build.size_var("team")
         self.is_mine: Expr = build.logical_and()
         self.first, self.copy = build.size_var("first"), build.size_var("copy")
-        self.reads = self.scope.size(layout.reads, "reads")
+        self.count = self.scope.size(layout.places, "places")
+        self.walker, self.column = self.member, build.size_var("column")
+        if layout.across:
+            self.walker = build.size_var("walker")
         self.inner_extents = [self.scope.size(extent, "inner") for extent in layout.inner_extents]
         self.bindings: dict[Var, Expr] = {
             self.program.count: self.scope.size(dims.product(layout.inner_extents), "count")
         }
-        self.is_exact = layout.copies > 0 and dims.prove_equal(layout.reads, layout.most) is True
+        is_even = not layout.across or layout.threads % layout.across == 0
+        self.is_exact = is_even and layout.copies > 0 and dims.prove_equal(layout.places, layout.most) is True
 
     def launch(self) -> Launch:
         """The kernel, and its launch."""
@@ -108,6 +112,9 @@ class _RowKernel:
         ]
         if isinstance(self.is_mine, Var):
             stmts.append(Declare(self.is_mine, item < items))
+        if layout.across:
+            stmts.append(Declare(self.walker, self.member // layout.across))
+            stmts.append(Declare(self.column, self.member % layout.across))
         if by_side and layout.lanes > 1:
             stmts.append(Declare(self.first, axes[-1] * layout.lanes))
         elif by_side:
@@ -159,19 +166,24 @@ class _RowKernel:
         place = build.size_var("place")
         position = self.first if not layout.is_side_by_side else None
         own = body()
+        # Threads that are left over walk nowhere.
+        walks = self.walker < layout.walkers if layout.across else build.logical_and()
         if layout.copies:
             inner = build.seq([*self._position(place, position), *own])
             if not self.is_exact:
-                inner = If(place < self.reads, inner)
-            here = Declare(place, self.copy * layout.threads + self.member)
+                inner = If(build.logical_and(walks, place < self.count), inner)
+            here = Declare(place, self.copy * layout.walkers + self.walker)
             return For(self.copy, build.index(0), build.index(layout.copies), build.seq([here, inner]), kind="unroll")
         loads = self.element_reads.loads if again else []
         inner = build.seq([*self._position(place, position), *loads, *own])
-        return For(place, self.member, self.reads - self.member, inner, step=layout.threads)
+        loop = For(place, self.walker, self.count - self.walker, inner, step=layout.walkers)
+        return loop if isinstance(walks, Const) else If(walks, loop)
 
     def _position(self, place: Var, position: Var | None) -> list[Stmt]:
-        """The axes within the row of read number `place`."""
+        """The axes within the row at a place."""
         layout = self.layout
+        if layout.across and position is not None:
+            return [Declare(layout.inner[0], place), Declare(position, self.column * layout.lanes)]
         axes = list(layout.inner)
         extents = list(self.inner_extents)
         if position is not None:

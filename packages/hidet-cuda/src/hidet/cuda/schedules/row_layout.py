@@ -74,9 +74,30 @@ class RowLayout:
         return count if self.is_side_by_side else dims.floordiv(count, self.lanes)
 
     @property
+    def across(self) -> int:
+        """Reads along the last of two inner axes, where threads keep their place and walk along the first one.
+
+        0 where threads walk along all axes as one. A few threads may be left over.
+        """
+        if self.is_side_by_side or len(self.inner) != 2 or not isinstance(self.inner_extents[-1], int):
+            return 0
+        reads = self.inner_extents[-1] // self.lanes
+        return reads if 4 * reads <= self.threads else 0
+
+    @property
+    def walkers(self) -> int:
+        """Threads that walk along a row beside each other: how far one step takes each of them."""
+        return self.threads // self.across if self.across else self.threads
+
+    @property
+    def places(self) -> Dim:
+        """Places where something is read from a row, which the walkers share."""
+        return self.inner_extents[0] if self.across else self.reads
+
+    @property
     def most(self) -> int:
-        """The largest number of reads for which a row stays in registers."""
-        return self.threads * self.copies
+        """The largest number of places for which a row stays in registers."""
+        return self.walkers * self.copies
 
     def single(self) -> RowLayout:
         """For addresses that are not aligned: one element at once."""
@@ -218,8 +239,9 @@ def _shared_out(layout: RowLayout) -> RowLayout:
         threads = min(_MOST_THREADS, max(_power(-(-reads // most)), min(_WARP, _power(reads))))
         while threads < _MOST_THREADS and threads < reads and items * threads < _RESIDENT:
             threads *= 2
-    copies = -(-reads // threads)
-    return replace(layout, threads=threads, copies=copies if copies <= most else 0)
+    shared = replace(layout, threads=threads)
+    copies = -(-extent_estimate(shared.places) // shared.walkers)
+    return replace(shared, copies=copies if copies <= most else 0)
 
 
 def _power(number: int) -> int:

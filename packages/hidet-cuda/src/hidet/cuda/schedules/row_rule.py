@@ -109,7 +109,7 @@ def _by_length(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Ex
     if kept.copies == 0:
         return launch_rows(builder, again, rows.strides, memory)
     fast = launch_rows(builder, kept, rows.strides, memory)
-    if isinstance(kept.reads, int):
+    if isinstance(kept.places, int):
         return fast
-    fits = builder.size(kept.reads) <= kept.most
+    fits = builder.size(kept.places) <= kept.most
     return If(fits, fast, launch_rows(builder, again, rows.strides, memory))
