@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from hidet import dims
 from hidet.compute.definition import Operand
@@ -31,6 +32,9 @@ _LEAST = 2048
 """Elements of a part, or rows of neighbours side by side, from which on a block is worth its launch."""
 _LEAST_SIDE = 64
 _STEP = 64
+
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +104,7 @@ class _Split:
         rows = [output for output in program.outputs if output.per_row]
         for number, statistic in enumerate(program.statistics):
             is_last = number == len(program.statistics) - 1
-            shape = (self.parts, *self.extents)
+            shape = self._ordered(self.parts, self.extents)
             parts = [self._tensor(f"parts{number}_{n}", total, shape) for n, total in enumerate(statistic.totals)]
             steps.append(RowStep(self._of_parts(statistic, parts)))
             results = [replace(o, value=substitute(o.value, self.known)) for o in rows] if is_last else []
@@ -119,6 +123,10 @@ class _Split:
         self.between.append(Operand(name, like.dtype, shape))
         return self.between[-1]
 
+    def _ordered(self, part: Entry, rows: Sequence[Entry]) -> tuple[Entry, ...]:
+        """The axes of what is folded from parts, so that those lie together which the next step reads together."""
+        return (part, *rows) if self.layout.is_side_by_side else (*rows, part)
+
     def _of_parts(self, statistic: Statistic, parts: Sequence[Operand]) -> RowProgram:
         """What each part of a row folds to."""
         totals = statistic.totals
@@ -135,7 +143,7 @@ class _Split:
             stored=False,
             beside=tuple(zip(values[1:], totals[1:], strict=True)),
         )
-        where = (self.part, *self.outer)
+        where = self._ordered(self.part, self.outer)
         outputs = [
             RowOutput(tensor, contiguous_strides(tensor.shape), where, total, True)
             for tensor, total in zip(parts, totals, strict=True)
@@ -145,7 +153,7 @@ class _Split:
     def _of_rows(self, statistic: Statistic, parts: Sequence[Operand], outputs: Sequence[RowOutput]) -> RowProgram:
         """What the parts of each row fold to."""
         held, number = Var("element", parts[0].dtype), build.size_var("number")
-        first, *others = [tensor[(number, *self.outer)] for tensor in parts]
+        first, *others = [tensor[self._ordered(number, self.outer)] for tensor in parts]
         beside = tuple((part, total) for part, (_, total) in zip(others, statistic.beside, strict=True))
         finish = substitute(statistic.finish, self.known)
         return replace(
