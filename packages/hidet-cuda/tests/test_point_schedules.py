@@ -63,6 +63,13 @@ def test_rows_that_positions_name_are_right() -> None:
     assert_right(text, "cuda.elementwise", 0, {"i": np.array([8, 0, 3])})
 
 
+@pytest.mark.usefixtures("busy")
+def test_reads_that_depend_on_what_was_read_are_right() -> None:
+    call = 'grid_sample(%x, %g, mode="linear", padding="zeros", align_corners=False)'
+    text = graph("f32[1, 2, 3, 4]", "f32[1, 2, 2, 5]", call, "%g: f32[1, 2, 5, 2]")
+    assert_right(text, "cuda.elementwise", 1e-5)
+
+
 def test_large_chains_read_and_write_16_bytes() -> None:
     wide, narrow = sources_of(CHAIN.replace("130", "1300"))
     assert "*(Lanes<f16, 8>*)" in wide

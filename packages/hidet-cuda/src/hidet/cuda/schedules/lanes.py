@@ -233,6 +233,8 @@ class LaneReader:
             variable = Var("read", access.dtype)
             known[access] = variable
             there[variable] = build.load(part, slot * width + self.lane if width > 1 else slot)
+            # A condition that it is part of is the same for all neighbours, so that the first one's value serves.
+            here[variable] = build.load(part, slot * width)
         made = [self.lowering.resolve(replaced(value, known), there) for value in values]
         return Reads(declarations, loads, made)
 
