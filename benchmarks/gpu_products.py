@@ -1,0 +1,178 @@
+"""Measure products of matrices on a GPU: hidet's kernels beside torch's, which are cuBLAS's.
+
+    python benchmarks/gpu_products.py                                   all rows
+    python benchmarks/gpu_products.py --rows 4096x4096x4096:NT:f16      one, written m x n x k : order : dtype
+
+Times are medians of CUDA-graph replays, in which inputs take turns, so that those of a call lie in no cache.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import click
+import torch
+from rich.table import Table
+from torch import Tensor
+
+import hidet
+from benchmarks.environment import describe_environment
+from benchmarks.gpu_rows import DTYPES
+from benchmarks.options import report_console
+from hidet.graph.parser import parse_graph
+from hidet.plugins.host import load_registry
+from hidet.testing.timing import geometric_mean
+from hidet.torch.tensors import DeviceAdapter
+
+_ORDERS = ("NN", "NT", "TN", "TT")
+_CACHE_BYTES = 120e6
+"""More than twice the second-level cache of the largest device."""
+_MOST_INPUTS = 40
+_REPLAYS = 9
+_DEFAULT = (
+    *("8192x8192x8192:NT:f16", "4096x4096x4096:NT:f16", "4096x4096x4096:NN:bf16", "2048x2048x2048:NT:f16"),
+    *("1024x1024x1024:NT:f16", "512x512x512:NT:f16", "256x4096x4096:NT:f16", "16x4096x4096:NT:f16"),
+    *("1x4096x4096:NT:f16", "1x14336x4096:NT:f16", "128x768x768:NT:f16", "128x2304x768:NT:f16"),
+    *("128x3072x768:NT:f16", "128x768x3072:NT:f16", "2048x768x768:NT:f16", "2047x2039x1000:NT:f16"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProductName:
+    """A product [m, k] x [k, n]. order: whether each operand lies as it is multiplied (N) or transposed (T)."""
+
+    m: int
+    n: int
+    k: int
+    order: str
+    dtype: str
+
+    @classmethod
+    def parse(cls, text: str) -> ProductName:
+        """ValueError for what is no "mxnxk:order:dtype"."""
+        sizes, order, dtype = (*text.split(":"), "", "")[:3]
+        numbers = sizes.split("x")
+        if text.count(":") != 2 or len(numbers) != 3 or not all(map(str.isdecimal, numbers)):
+            raise ValueError(f"{text!r} is no row: write mxnxk:order:dtype, as 128x768x768:NT:f16")
+        if order not in _ORDERS or dtype not in ("f16", "bf16"):
+            raise ValueError(f"{text!r}: the order is one of {', '.join(_ORDERS)}, the dtype f16 or bf16")
+        return cls(*map(int, numbers), order, dtype)
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}:{self.order}:{self.dtype}"
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of the operands as they lie in memory."""
+        left, right = (self.m, self.k), (self.k, self.n)
+        return left if self.order[0] == "N" else left[::-1], right if self.order[1] == "N" else right[::-1]
+
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
+        """The product of operands as they lie in memory."""
+        return (a if self.order[0] == "N" else a.T) @ (b if self.order[1] == "N" else b.T)
+
+
+@dataclass(frozen=True, slots=True)
+class ProductRow:
+    """Seconds of torch and hidet, and root mean square errors against f64, relative to the result's."""
+
+    name: str
+    torch: float
+    hidet: float
+    torch_error: float
+    hidet_error: float
+
+
+def row_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[ProductName, ...]:
+    """Click callback for comma-separated rows."""
+    try:
+        return tuple(map(ProductName.parse, value.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
+@click.command()
+@click.option("--rows", callback=row_names, default=",".join(_DEFAULT), help="mxnxk:order:dtype, comma-separated.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
+def main(rows: tuple[ProductName, ...], json_path: Path | None) -> None:
+    """Measure products of matrices on a GPU: hidet's kernels beside torch's."""
+    if not torch.cuda.is_available():
+        raise click.ClickException("torch finds no CUDA device")
+    console, environment = report_console(), describe_environment()
+    console.print(f"{environment['device']['gpu']}, {environment['date']}")
+    table = Table("product", *(f"{system} us" for system in ("torch", "hidet")), "torch / hidet", "errors")
+    done: list[ProductRow] = []
+    for name in rows:
+        row = measure(name)
+        done.append(row)
+        times = [f"{seconds * 1e6:.1f}" for seconds in (row.torch, row.hidet)]
+        errors = f"{row.torch_error:.1e}, {row.hidet_error:.1e}"
+        table.add_row(row.name, *times, f"{row.torch / row.hidet:.2f}", errors)
+    table.add_section()
+    table.add_row("geometric mean", "", "", f"{geometric_mean([row.torch / row.hidet for row in done]):.2f}", "")
+    console.print(table)
+    if json_path is not None:
+        text = json.dumps({**environment, "products": [asdict(row) for row in done]}, indent=2)
+        json_path.write_text(text, encoding="utf-8")
+
+
+def measure(name: ProductName) -> ProductRow:
+    """Time a product with torch and with hidet on the same inputs."""
+    run = compiled(name)
+    dtype = DTYPES[name.dtype]
+    nbytes = 2 * (name.m * name.k + name.k * name.n + name.m * name.n)
+    count = max(2, min(_MOST_INPUTS, int(_CACHE_BYTES // nbytes) + 1))
+    inputs = [tuple(torch.randn(shape, device="cuda", dtype=dtype) for shape in name.shapes) for _ in range(count)]
+    exact = name.multiply(*(x.double() for x in inputs[0]))
+    errors = [_error(multiply(*inputs[0]), exact) for multiply in (name.multiply, run)]
+    times = [replayed(multiply, inputs) for multiply in (name.multiply, run)]
+    return ProductRow(str(name), *times, *errors)
+
+
+def _error(result: Tensor, exact: Tensor) -> float:
+    return ((result.double() - exact).square().mean() / exact.square().mean()).sqrt().item()
+
+
+def compiled(name: ProductName) -> Callable[..., Any]:
+    """hidet's kernel of a product, called without what torch.compile adds."""
+    left, right = (f"{name.dtype}[{rows}, {columns}]@cuda:0" for rows, columns in name.shapes)
+    order = ", ".join(f"{which}={turn == 'T'}" for which, turn in zip(("trans_a", "trans_b"), name.order, strict=True))
+    text = (
+        f"graph g(%a: {left}, %b: {right}):\n"
+        f"  %0: {name.dtype}[{name.m}, {name.n}]@cuda:0 = matmul(%a, %b, {order})\n  return %0\n"
+    )
+    graph = hidet.compile(parse_graph(text, load_registry().operators), target="cuda")
+    adapter = DeviceAdapter(torch.device("cuda", 0))
+    return lambda *inputs: graph.run(list(inputs), adapter)[0]
+
+
+def replayed(multiply: Callable[..., object], inputs: Sequence[tuple[Tensor, ...]]) -> float:
+    """Seconds of a call, from replays of a CUDA graph that makes one for each of the inputs."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for given in inputs:
+            multiply(*given)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            kept = [multiply(*given) for given in inputs]
+        durations: list[float] = []
+        for _ in range(_REPLAYS + 2):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch's
+            start.record(stream)  # type: ignore[no-untyped-call]  # as above
+            graph.replay()
+            end.record(stream)  # type: ignore[no-untyped-call]  # as above
+            end.synchronize()  # type: ignore[no-untyped-call]  # as above
+            durations.append(start.elapsed_time(end) / 1e3)  # type: ignore[no-untyped-call]  # as above
+    return statistics.median(durations[2:]) / len(kept)
+
+
+if __name__ == "__main__":
+    main()
