@@ -156,9 +156,9 @@ def test_linear_layers_of_windows_read_a_copy() -> None:
 
 
 def has_roles(text: str, arch: str = "sm_90a") -> bool:
-    """Whether the one task of a graph has a kernel of products by warp groups."""
+    """Whether the one task of a graph has a kernel that the copy engine feeds."""
     (step,) = tasks(text, arch)
-    return "cuda.wgmma." in print_module(step.program.module)
+    return "cuda.tensor_load." in print_module(step.program.module)
 
 
 @pytest.mark.parametrize("text", [MATMUL, LINEAR, BATCHED])
@@ -168,6 +168,16 @@ def test_products_of_aligned_rows_have_kernels_with_roles_on_sm_90a(text) -> Non
     assert not has_roles(aligned, "sm_89")
     assert not has_roles(text.format(m=40, n=24, k=73) if text is not MATMUL else text.format(m=40, n=25, k=72))
     runs_right(aligned, "cuda.matmul", 8e-3, "sm_90a")
+
+
+@pytest.mark.parametrize("text", [LINEAR, BATCHED])
+def test_long_sums_of_kernels_with_roles_are_split(text) -> None:
+    """Each part of each matrix is a tile of the grid."""
+    long = text.format(m=16, n=24, k=2048)
+    (step,) = tasks(long, "sm_90a")
+    assert step.program.scratch
+    assert has_roles(long)
+    runs_right(long, "cuda.matmul", 3e-2, "sm_90a")
 
 
 FEW_ROWS = """
@@ -183,7 +193,7 @@ graph g(%x: bf16[3, 2, 264], %w: bf16[3, 5, 264]):
 """
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 9, 256), (3, 20, 1096), (4, 8, 2048)])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 9, 256), (2, 20, 1096), (2, 8, 2048)])
 def test_few_rows_are_multiplied_without_matrix_units(m, n, k) -> None:
     text = FEW_ROWS.format(m=m, n=n, k=k)
     runs_right(text, "cuda.matmul", 1e-2)

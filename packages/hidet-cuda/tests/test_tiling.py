@@ -12,7 +12,7 @@ _MOST_SHARED = 227 << 10
 
 def chosen(m: int, n: int, k: int, batch: int = 1) -> tuple[int, int]:
     """Rows and columns of tiles for kernels with roles on an H100."""
-    tiles = choose_tiling(Extents(batch, m, n, k, 2), ROLE_TILES, 132).tiles
+    tiles = choose_tiling(Extents(batch, m, n, k, 2), ROLE_TILES, 132, has_roles=True).tiles
     return tiles.m, tiles.n
 
 

@@ -44,8 +44,8 @@ def box_copy(node: Load, buffer: Var, threads: Threads, index: Var | None = None
     source, nbytes = node.source, node.target.dtype.nbytes
     if isinstance(source, Gathered):
         return _gathering(node, source, buffer, threads, index)
-    part = _background_part(source)
-    if isinstance(source, GTensor) and part and node.target.columns * nbytes // part <= threads.count:
+    part = _background_part(source) or nbytes
+    if isinstance(source, GTensor) and node.target.columns * nbytes // part <= threads.count:
         return _by_columns(node, source, buffer, threads, part)
     return BoxCopy((), lambda values, stage: _copy(_moved(node, values), buffer, stage, threads))
 
@@ -65,7 +65,7 @@ def _moved(node: Load, values: Mapping[Var, Expr]) -> Load:
 
 
 def _by_columns(node: Load, source: GTensor, buffer: Var, threads: Threads, nbytes: int) -> BoxCopy:
-    """Background copies of a box of which a row has no more parts than threads: each goes down a column of parts.
+    """Copies of a box of which a row has no more parts than threads: each goes down a column of parts.
 
     Its addresses move by constants in shared memory and by a sum in global memory, which keeps them out of the
     registers that products need; what depends on the thread alone is computed once. Threads that would start a part of
@@ -95,9 +95,16 @@ def _by_columns(node: Load, source: GTensor, buffer: Var, threads: Threads, nbyt
             s.Declare(place, build.binary("add", own, first_row * source.row_stride + first_column)),
         ]
         for turn in range(-(-layout.rows // height)):
-            valid = _valid_bytes(source, left > turn * height, first_column, column, nbytes, layout.columns)
+            is_row = left > turn * height
             target = stage * layout.size + offsets[turn % phases] + turn // phases * (phases * height * layout.pitch)
-            copy = s.Evaluate(intrinsic_call(f"cuda.copy_async_{nbytes}", build.address(buffer, target), place, valid))
+            if _background_part(source):
+                valid = _valid_bytes(source, is_row, first_column, column, nbytes, layout.columns)
+                arguments = (build.address(buffer, target), place, valid)
+                copy: s.Stmt = s.Evaluate(intrinsic_call(f"cuda.copy_async_{nbytes}", *arguments))
+            else:
+                inside = build.logical_and(is_row, first_column + column < source.columns)
+                value = build.select(inside, build.load(place, 0), build.const(0, source.dtype))
+                copy = s.Store(buffer, (target,), value)
             is_whole = (turn + 1) * height <= layout.rows
             stmts.append(copy if is_whole else s.If(row < layout.rows - turn * height, copy))
             stmts.append(s.Assign(place, build.binary("add", place, source.row_stride * height)))

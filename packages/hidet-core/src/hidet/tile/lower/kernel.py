@@ -30,7 +30,13 @@ from hidet.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.tile.lower.order import tile_indices
 from hidet.tile.lower.product import Operand, multiply
 from hidet.tile.lower.store import rows_layout, store_elements, store_rows
-from hidet.tile.lower.warp_group import fits_warp_groups, multiply_in_groups
+from hidet.tile.lower.warp_group import (
+    finished_loop,
+    fits_warp_groups,
+    multiply_in_groups,
+    start_in_groups,
+    wait_for_groups,
+)
 from hidet.tile.tensors import RTile, STile
 
 
@@ -95,7 +101,8 @@ class TileLowering:
     """The tiles of one kernel and where they are kept.
 
     `_stage`: which stage of a shared tile is read now. `_idle`: shared arrays that the last ring has left. `_stored`:
-    maps whose results are computed where they are stored, and have no registers of their own.
+    maps whose results are computed where they are stored, and have no registers of their own. `_runs_on`: whether
+    products of warp groups are not waited for where they stand.
     """
 
     def __init__(self, kernel: TileKernel, threads: Threads, arch: int) -> None:
@@ -106,6 +113,7 @@ class TileLowering:
         self._stage: dict[STile, Expr] = {}
         self._arch = arch
         self._idle: list[Var] = []
+        self._runs_on = False
         self._uses_warp_groups = arch >= 90 and any(
             isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps) for stmt in _all_stmts(kernel.body)
         )
@@ -149,8 +157,14 @@ class TileLowering:
         return [s.Evaluate(intrinsic_call("cuda.fence_async_shared"))] if self._uses_warp_groups else []
 
     def ring(self, node: t.Ring) -> s.Stmt:
-        """A group of copies an iteration: the one needed is finished when at most `stages` - 2 later ones are not."""
-        ahead = node.stages - 1
+        """A group of copies an iteration: the one needed is finished when at most `ahead` - 1 later ones are not.
+
+        Products of warp groups run on while the next ones are started, so that their stage is given back an iteration
+        later.
+        """
+        self._runs_on = node.stages > 2 and all(self._is_of_groups(stmt) for stmt in node.body)
+        runs_on = self._runs_on
+        ahead = node.stages - (2 if runs_on else 1)
         start = build.size_var("early")
         copies = [box_copy(load, self.shared[load.target], self.threads, node.index) for load in node.loads]
         before = [stmt for copy in copies for stmt in copy.before]
@@ -167,14 +181,19 @@ class TileLowering:
             _wait(ahead - 1),
             *self._visible(),
             _meet(),
+            *((body,) if runs_on else ()),
             s.Declare(coming, node.index + ahead),
             later,
             _commit(),
-            body,
+            wait_for_groups(1) if runs_on else body,
         ]
+        self._runs_on = False
         # At the end all have finished reading before tiles are filled anew, and loads before a ring of no iterations.
         self._idle = [self.shared[load.target] for load in node.loads]
-        loop = s.For(node.index, build.index(0), node.extent, build.seq(steps))
+        loop: s.Stmt = s.For(node.index, build.index(0), node.extent, build.seq(steps))
+        if runs_on:
+            sums = [self.fragments[stmt.accumulator] for stmt in node.body if isinstance(stmt, t.Mma)]
+            loop = finished_loop(node.extent, loop, sums)
         return build.seq([*before, prologue, loop, _wait_all(), _meet()])
 
     def loop(self, node: t.Loop) -> s.Stmt:
@@ -191,11 +210,16 @@ class TileLowering:
 
     def mma(self, node: t.Mma) -> s.Stmt:
         """A product of what the tiles hold now."""
-        if self._uses_warp_groups and fits_warp_groups(node, self.threads.warps) and isinstance(node.a, STile):
+        if self._is_of_groups(node) and isinstance(node.a, STile):
             operands = self._operand(node.a), self._operand(node.b)
-            return multiply_in_groups(node, self.fragments[node.accumulator], operands, self.threads)
+            multiply_ = start_in_groups if self._runs_on else multiply_in_groups
+            return multiply_(node, self.fragments[node.accumulator], operands, self.threads)
         a = self.fragments[node.a] if isinstance(node.a, RTile) else self._operand(node.a)
         return multiply(node, self.fragments[node.accumulator], a, self._operand(node.b), self.threads)
+
+    def _is_of_groups(self, node: t.TileStmt) -> bool:
+        """Whether a statement is a product of warp groups."""
+        return self._uses_warp_groups and isinstance(node, t.Mma) and fits_warp_groups(node, self.threads.warps)
 
     def _operand(self, tile: STile) -> Operand:
         if tile not in self.shared:

@@ -27,7 +27,7 @@ from hidet.tile.lower.fragment import Threads
 from hidet.tile.lower.kernel import TileLowering, block_threads, element_count
 from hidet.tile.lower.order import first_turn, tile_indices
 from hidet.tile.lower.store import rows_layout
-from hidet.tile.lower.warp_group import finish_groups, fits_warp_groups, start_in_groups, wait_for_groups
+from hidet.tile.lower.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
 from hidet.tile.tensors import GTensor, STile
 
 _ALIGN = 16
@@ -335,12 +335,10 @@ class _Consumer(TileLowering):
         ]
         for load in node.loads:
             del self._stage[load.target]
-        results = [finish_groups(self.fragments[stmt.accumulator]) for stmt in node.body if isinstance(stmt, t.Mma)]
+        sums = [self.fragments[stmt.accumulator] for stmt in node.body if isinstance(stmt, t.Mma)]
         loop = s.For(node.index, build.index(0), node.extent, build.seq(steps))
-        # Without a step there are no products to wait for. Were the ways with and without them to join before the wait,
-        # the compiler would move sums while they are added to, and run all products one after the other (C7514).
-        some = build.seq([s.Declare(before, build.index(-1)), loop, *results, self._give_back(before)])
-        return s.If(node.extent > 0, some)
+        finished = finished_loop(node.extent, loop, sums, self._give_back(before))
+        return build.seq([s.Declare(before, build.index(-1)), finished])
 
     def _give_back(self, slot: Expr) -> s.Stmt:
         """Say that the warp has read a stage."""

@@ -7,6 +7,8 @@ spread as those of `mma.sync` with 16 rows a warp.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -66,6 +68,16 @@ def finish_groups(accumulator: Fragment) -> s.Stmt:
     results = f"cuda.wgmma_results.n{tile.columns}.{tile.dtype.short}"
     held = s.Evaluate(intrinsic_call(results, build.address(accumulator.buffer, 0, 0, 0, 0)))
     return build.seq([wait_for_groups(0), held])
+
+
+def finished_loop(extent: Expr, loop: s.Stmt, sums: Iterable[Fragment], *after: s.Stmt) -> s.Stmt:
+    """A loop that leaves products unfinished, what waits for them, and statements after that; nothing where the loop's
+    extent is 0.
+
+    Were the ways with and without products to join before the wait, the compiler would move sums while they are added
+    to, and run all products one after the other (C7514).
+    """
+    return s.If(extent > 0, build.seq([loop, *map(finish_groups, sums), *after]))
 
 
 def wait_for_groups(count: int) -> s.Stmt:

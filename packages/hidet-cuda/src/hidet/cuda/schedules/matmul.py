@@ -4,9 +4,8 @@
 
 On tensor cores programs have two kernels: one for tensors whose addresses are multiples of 16 bytes, with copies of
 16 bytes, and one for others, unless all are known to be. Which one runs is decided when it is called, because views may
-start anywhere. Where
-sm_90a has both matrices' boxes copied by its copy engine, the first one is a kernel with roles for `wgmma`. Up to four
-rows are multiplied without matrix units, as fast as the other matrix is read.
+start anywhere. Where sm_90a has both matrices' boxes copied by its copy engine, the first one is a kernel with roles,
+for `wgmma`. Up to two rows are multiplied without matrix units, as fast as the other matrix is read.
 
 A product with few tiles is split along k: blocks write their sums to scratch memory, and a second kernel adds them.
 """
@@ -20,15 +19,18 @@ from typing import TYPE_CHECKING
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Operand
+from hidet.cuda.arch import capability_of
 from hidet.cuda.schedules import few_rows, partial_sums, simt
 from hidet.cuda.schedules.operands import find_product
 from hidet.cuda.schedules.product import ALIGN, MatrixOperand, Product, known_align, likely
 from hidet.cuda.schedules.product_kernel import ProductKernel, own_places
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import (
+    GROUP_TILES,
     PARTS,
     ROLE_TILES,
     TILES,
+    UNALIGNED_TILES,
     Extents,
     Tiling,
     choose_tiling,
@@ -56,7 +58,9 @@ _TOTALS = {dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32, dtypes.f32: dtypes.f
 """The types of products, and those in which they are summed."""
 _WIDE_BY_FOLD = 1 << 14
 """Results of f32 and f64 below which a warp an element keeps more of the device busy than tiles."""
-_ROWS = 4
+_LEAST_COPY = 4
+"""Bytes from which parts of a matrix are copied in the background, which large tiles need."""
+_ROWS = 2
 """Rows that are few."""
 _ROWS_DEPTH = 256
 """Elements along k from which a warp shares a row."""
@@ -94,7 +98,8 @@ class MatmulRule:
         device = cuda_target(target)
         if _has_few_rows(product):
             return {"tiles": _ROW_TILES, "parts": 1}
-        tiling = choose_tiling(extents, _tiles(product, device), device.multiprocessors)
+        choices, has_roles = _tiles(product, device), _has_roles(product, device)
+        tiling = choose_tiling(extents, choices, device.multiprocessors, has_roles=has_roles)
         return {"tiles": tiling.tiles, "parts": tiling.parts}
 
     def build(self, match: Match, params: Params, target: Target) -> Program:
@@ -122,11 +127,25 @@ def _tiles(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
         return (_SIMT_TILES,)
     if _has_few_rows(product):
         return (_ROW_TILES,)
-    is_copied_in_boxes = all(isinstance(each, MatrixOperand) and each.align == ALIGN for each in (product.a, product.b))
-    if not is_copied_in_boxes or not target.has_roles:
-        return TILES
+    if _is_unaligned(product):
+        return UNALIGNED_TILES
+    if not _has_roles(product, target):
+        is_copied = min(product.a.align, product.b.align) >= _LEAST_COPY
+        return (*GROUP_TILES, *TILES) if target.has_roles and is_copied else TILES
     # Columns side by side are swizzled over 128 bytes, or all of them over 64.
     return tuple(tiles for tiles in ROLE_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32)
+
+
+def _has_roles(product: Product, target: CudaTarget) -> bool:
+    """Whether a product's kernel has roles: its matrices' boxes are copied by the copy engine."""
+    if not target.has_roles or not _on_matrix_units(product) or _has_few_rows(product):
+        return False
+    return all(isinstance(operand, MatrixOperand) and operand.align == ALIGN for operand in (product.a, product.b))
+
+
+def _is_unaligned(product: Product) -> bool:
+    """Whether rows of both operands are known to start at no multiples of more than an element."""
+    return max(product.a.align, product.b.align) <= product.a.tensor.type.dtype.nbytes
 
 
 def _has_few_rows(product: Product) -> bool:
@@ -153,8 +172,8 @@ def _product(
         return _launch(builder, task, product, tiling, partial, least, target)
     align = _Aligns(product.a.align, product.b.align, product.result_align, True)
     unaligned_tiling = replace(tiling, tiles=unaligned(tiling.tiles))
-    if max(align.a, align.b) <= product.a.tensor.type.dtype.nbytes:
-        return _launch(builder, task, product, unaligned_tiling, partial, least, target)
+    if _is_unaligned(product):
+        return _launch(builder, task, product, tiling, partial, least, target)
     if tiling.tiles is _ROW_TILES:
         fast = _launch_few_rows(builder, task, product, align)
     else:
@@ -164,7 +183,7 @@ def _product(
     if pointers:
         bits = functools.reduce(functools.partial(build.binary, "or"), pointers)
         conditions.append(build.equal(build.binary("and", bits, ALIGN - 1), 0))
-    if tiling.tiles in ROLE_TILES and dims.prove_le(1, product.k) is not True:
+    if _has_roles(product, target) and dims.prove_le(1, product.k) is not True:
         # There is no tensor map of a matrix without elements.
         conditions.append(builder.size(product.k) > 0)
     if not conditions:
@@ -245,10 +264,10 @@ def _launch(
             steps=steps,
         )
         tiled = replace(tiled, params=scope.params)
-        if tiles in ROLE_TILES:
+        if min(align.a, align.b) == ALIGN and _has_roles(product, target):
             count = dims.ceildiv(product.m, tiles.m) * dims.ceildiv(product.n, tiles.n) * outer
             return _launch_roles(builder, tiled, kernel, count, output, target)
-        function, threads = lower_kernel(tiled), tiled.threads
+        function, threads = lower_kernel(tiled, capability_of(target.architecture)), tiled.threads
     else:
         function = simt.simt_kernel(
             name,

@@ -35,6 +35,19 @@ ROLE_TILES = (
 )
 """For kernels with roles (`hidet.tile.lower.pipeline`): many stages for a block alone, few for two at once. 64 along k
 is a row of 128 bytes, the widest swizzle."""
+GROUP_TILES = (
+    MatmulTiles(128, 128, 64, 4, (8, 1)),
+    MatmulTiles(128, 64, 64, 4, (8, 1)),
+    MatmulTiles(64, 128, 64, 4, (4, 1)),
+    MatmulTiles(64, 64, 64, 4, (4, 1)),
+)
+"""For products of warp groups whose operands all threads copy, on sm_90a."""
+UNALIGNED_TILES = (
+    MatmulTiles(128, 128, 32, 2, (2, 4)),
+    MatmulTiles(64, 64, 32, 2, (2, 4)),
+    MatmulTiles(32, 32, 32, 2, (1, 4)),
+)
+"""For elements that are copied one by one, which pass through registers."""
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
 """Parts that k is split into."""
 
@@ -43,8 +56,12 @@ _PRODUCTS = 600
 """Multiplications a cycle in a tile that is large enough."""
 _BYTES = 40
 """Bytes a cycle from the second-level cache."""
+_GROUP_PRODUCTS = 1000
+"""Multiplications a cycle by warp groups that copy themselves."""
 _STEP = 450
 """A step of one block alone: a barrier, and products that wait for each other."""
+_SINGLE_BYTES = 10
+"""Bytes a cycle that are copied one element at a time."""
 _START = 2200
 """Until a block has its first tiles, and from its last product to the end of the kernel."""
 _SUM = 3000
@@ -59,6 +76,8 @@ _ROLE_STEP = 315
 """A step of one block alone: products that wait for each other."""
 _ROLE_DELAY = 1300
 """From the start of a copy until its bytes are there; as many steps as there are stages share it."""
+_MEMORY_BYTES = 1300
+"""Bytes a cycle from memory by the whole device."""
 _ROLE_START = 5100
 _ROLE_END = 920
 """From the last product of a tile to the next one's first: results are turned and stored."""
@@ -89,32 +108,38 @@ class Tiling:
     parts: int = 1
 
 
-def choose_tiling(extents: Extents, choices: Sequence[MatmulTiles], multiprocessors: int) -> Tiling:
-    """The fastest one by the model, with tiles out of `choices`, which are given by falling size."""
-    return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling, multiprocessors))
+def choose_tiling(
+    extents: Extents, choices: Sequence[MatmulTiles], multiprocessors: int, *, has_roles: bool = False
+) -> Tiling:
+    """The fastest one by the model, with tiles out of `choices`. has_roles: whether they are for kernels with roles."""
+    return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling, multiprocessors, has_roles))
 
 
 def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tiling]:
     """What may be chosen: tiles that are not far larger than the result, and parts of at least two steps."""
+    lowest = min(tiles.m for tiles in choices)
     for tiles in choices:
-        if tiles.m >= 2 * extents.m and tiles is not choices[-1]:
+        if tiles.m >= 2 * extents.m and tiles.m > lowest:
             continue
         for parts in PARTS:
             if parts == 1 or _over(extents.k, tiles.k) >= 2 * parts:
                 yield Tiling(tiles, parts)
 
 
-def cycles(extents: Extents, tiling: Tiling, multiprocessors: int) -> float:
+def cycles(extents: Extents, tiling: Tiling, multiprocessors: int, has_roles: bool) -> float:
     """How long a product takes by the model."""
     tiles, parts = tiling.tiles, tiling.parts
     blocks = extents.batch * _over(extents.m, tiles.m) * _over(extents.n, tiles.n) * parts
     steps = _over(_over(extents.k, tiles.k), parts)
     own = _over(blocks, multiprocessors)
-    if tiles in ROLE_TILES:
-        return _role_cycles(tiles, steps, own) + _sum_cycles(extents, parts)
+    if has_roles:
+        read = extents.nbytes * extents.batch * (extents.m + extents.n) * extents.k / _MEMORY_BYTES
+        return _ROLE_START + max(_role_cycles(tiles, steps, own), read) + _sum_cycles(extents, parts)
     resident = min(own, _resident(tiles, extents.nbytes))
-    moved = (tiles.m + tiles.n) * tiles.k * extents.nbytes / _BYTES
-    step = max(tiles.m * tiles.n * tiles.k / _PRODUCTS, moved) * resident
+    bytes_a_cycle = _SINGLE_BYTES if tiles in UNALIGNED_TILES else _BYTES
+    moved = (tiles.m + tiles.n) * tiles.k * extents.nbytes / bytes_a_cycle
+    products = _GROUP_PRODUCTS if tiles in GROUP_TILES else _PRODUCTS
+    step = max(tiles.m * tiles.n * tiles.k / products, moved) * resident
     return _START + _over(own, resident) * (steps * max(step, _STEP) + _START) + _sum_cycles(extents, parts)
 
 
@@ -124,7 +149,7 @@ def _role_cycles(tiles: MatmulTiles, steps: int, own: int) -> float:
     resident = min(own, resident_blocks(role_bytes(tiles), _ROLE_THREADS))
     alone = max(_ROLE_STEP, _ROLE_DELAY / tiles.stages)
     step = max(alone / resident, loaded / _ROLE_BYTES, tiles.m * tiles.n * tiles.k / _ROLE_PRODUCTS)
-    return _ROLE_START + own * steps * step + _over(own, resident) * _ROLE_END
+    return own * steps * step + _over(own, resident) * _ROLE_END
 
 
 def _sum_cycles(extents: Extents, parts: int) -> float:
@@ -155,5 +180,5 @@ def _resident(tiles: MatmulTiles, nbytes: int) -> int:
 
 
 def unaligned(tiles: MatmulTiles) -> MatmulTiles:
-    """Tiles for elements that are copied one by one: these pass through registers, of which large tiles leave none."""
-    return replace(tiles, m=min(tiles.m, 32), n=32, k=32, stages=2, warps=(1, 4))
+    """Tiles of a kernel beside one for aligned tensors: small, because it is compiled for calls that are rare."""
+    return replace(UNALIGNED_TILES[-1], m=min(tiles.m, UNALIGNED_TILES[-1].m))
