@@ -111,3 +111,10 @@ def test_training_makes_no_cuda_graphs(modes: list[str]) -> None:
     torch.compile(lambda x: x.sin().sum(), backend=compile_fx, mode="reduce-overhead")(x).backward()
     assert x.grad is not None and x.grad.tolist() == [1, 1]
     assert set(modes[-2:]) == {"max-autotune-no-cudagraphs"}
+
+
+def test_another_default_device_changes_nothing() -> None:
+    x = torch.arange(3.0)
+    function = torch.compile(lambda x: x * 2 + 1, backend="hidet")
+    with torch.device("meta"):
+        assert function(x).tolist() == [1, 3, 5]

@@ -70,3 +70,12 @@ def test_tensors_that_count_no_versions_look_changed_each_time() -> None:
     with torch.inference_mode():
         tensor = torch.zeros(2)
     assert version_of(tensor) != version_of(tensor)
+
+
+def test_memory_of_the_cpu_stays_there_whatever_the_default_device_is() -> None:
+    with torch.device("meta"):
+        made, address = TorchAdapter.empty((2, 3), (3, 1), "float32")
+        empty = TorchAdapter.wrap(0, (0, 3), (3, 1), "float32")
+        converted = TorchAdapter.convert(np.ones(2))
+    assert {tensor.device.type for tensor in (made, empty, converted)} == {"cpu"}
+    assert address != 0

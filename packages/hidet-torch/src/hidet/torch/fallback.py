@@ -156,7 +156,7 @@ class _EagerCall:
         with torch.no_grad():
             result = self._target(*map(put_back, self._args), **{k: put_back(v) for k, v in self._kwargs.items()})
         results = result if isinstance(result, tuple | list) else (result,)
-        return tuple(item for item in results if isinstance(item, torch.Tensor)) or (torch.tensor(True),)
+        return tuple(item for item in results if isinstance(item, torch.Tensor)) or (torch.tensor(True, device="cpu"),)
 
 
 def describe(nodes: Sequence[EagerNode]) -> str:

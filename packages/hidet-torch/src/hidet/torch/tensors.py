@@ -56,7 +56,8 @@ class TorchAdapter:
     @staticmethod
     def empty(shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[torch.Tensor, int]:
         """A new uninitialised tensor and its address; torch aligns CPU memory to 64 bytes."""
-        tensor = torch.empty_strided(shape, strides, dtype=torch_dtype(dtype))
+        # Named, because the user may have set another default.
+        tensor = torch.empty_strided(shape, strides, dtype=torch_dtype(dtype), device="cpu")
         return tensor, tensor.data_ptr()
 
     @staticmethod
@@ -73,7 +74,7 @@ class TorchAdapter:
         """A tensor over memory that someone else keeps alive while it is used."""
         kind = torch_dtype(dtype)
         if 0 in shape:
-            return torch.empty(tuple(shape), dtype=kind)
+            return torch.empty(tuple(shape), dtype=kind, device="cpu")
         last = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
         memory = (ctypes.c_char * ((last + 1) * kind.itemsize)).from_address(address)
         return torch.frombuffer(memory, dtype=kind).as_strided(tuple(shape), tuple(strides))
@@ -101,7 +102,9 @@ class TorchAdapter:
     @staticmethod
     def convert(value: Any) -> torch.Tensor:
         """The value as a tensor; other libraries' arrays share their memory."""
-        return value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
+        if isinstance(value, torch.Tensor):
+            return value
+        return torch.as_tensor(value, device=None if hasattr(value, "__cuda_array_interface__") else "cpu")
 
     @staticmethod
     def signature(tensor: torch.Tensor) -> Hashable:
