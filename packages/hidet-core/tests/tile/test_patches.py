@@ -41,7 +41,7 @@ def reference(image, filters, step, spread, before):
     return result
 
 
-def convolve(image, filters, *, step=1, spread=1, before=0, align=16, word=dtypes.i32, parts=1):
+def convolve(image, filters, *, step=1, spread=1, before=0, align=16, words=(dtypes.i32, dtypes.i32), parts=1):
     expected = reference(image, filters, step, spread, before)
     count, height, width, channels = image.shape
     n, down, right, _ = filters.shape
@@ -56,7 +56,9 @@ def convolve(image, filters, *, step=1, spread=1, before=0, align=16, word=dtype
         )
     ]
     image_stride = number(height * width * channels)
-    source = patches(pointers[0], number(count), image_stride, axes, number(channels), align, word)
+    source = patches(
+        pointers[0], number(count), image_stride, axes, number(channels), align, of_rows=words[0], of_image=words[1]
+    )
     m, k = count * rows * columns, down * right * channels
     part = build.size_var("part")
     steps = -(-k // SMALL.k)
@@ -88,7 +90,11 @@ def image_and_filters(shape, filters):
     return rng.standard_normal(shape).astype(np.float16), rng.standard_normal(filters).astype(np.float16)
 
 
-@pytest.mark.parametrize("word", [dtypes.i32, dtypes.i64])
+@pytest.mark.parametrize(
+    "words",
+    [(dtypes.i32, dtypes.i32), (dtypes.i64, dtypes.i32), (dtypes.i64, dtypes.i64)],
+    ids=["short", "mixed", "long"],
+)
 @pytest.mark.parametrize(
     ("filters", "geometry"),
     [
@@ -99,9 +105,9 @@ def image_and_filters(shape, filters):
         ((8, 3, 2, 8), {}),
     ],
 )
-def test_products_with_patches_are_convolutions(word, filters, geometry):
+def test_products_with_patches_are_convolutions(words, filters, geometry):
     image, weight = image_and_filters((2, 5, 6, 8), filters)
-    result, expected = convolve(image, weight, word=word, **geometry)
+    result, expected = convolve(image, weight, words=words, **geometry)
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -121,7 +127,9 @@ def test_parts_of_k_sum_to_the_whole():
 def test_rows_of_patches_that_move_in_a_ring_are_refused():
     pointer = e.Var("x", PointerType(dtypes.f16))
     axis = PatchAxis(*map(build.index, (4, 8, 1, 4, 1, 1, 0)))
-    source = patches(pointer, build.index(1), build.index(32), [axis], build.index(8), 16, dtypes.i32)
+    source = patches(
+        pointer, build.index(1), build.index(32), [axis], build.index(8), 16, of_rows=dtypes.i32, of_image=dtypes.i32
+    )
     tile = STile("tile", dtypes.f16, 16, 16)
     body = ring(2, 2, lambda step: [load(tile, source, step * 16, 0)], lambda step: [])
     with pytest.raises(ScheduleError, match="rows of tile move in its ring"):

@@ -37,36 +37,46 @@ class PatchAxis:
 
 
 def patches(
-    pointer: Expr, images: Expr, image_stride: Expr, axes: Sequence[PatchAxis], channels: Expr, align: int, word: DType
+    pointer: Expr,
+    images: Expr,
+    image_stride: Expr,
+    axes: Sequence[PatchAxis],
+    channels: Expr,
+    align: int,
+    *,
+    of_rows: DType,
+    of_image: DType,
 ) -> Gathered:
     """[images * places, taps * channels] of the image at `pointer`, `image_stride` elements from one to the next.
 
     channels, taps and places are counted in this order, the last fastest: images, places by axis; taps by axis,
     channels. align: bytes that the address and all places of taps are known to be multiples of; channels of a tap are
-    a multiple of it. word: i32, where places of elements and numbers of rows fit, or i64.
+    a multiple of it. of_rows: i32, where places of elements and numbers of rows fit, or i64; of_image: the same for
+    places in one image and numbers of columns, which are computed again and again.
     """
     rows = images * _product([axis.results for axis in axes])
     taps = _product([axis.taps for axis in axes])
     columns = taps * channels
     row, column = build.size_var("row"), build.size_var("column")
-    row_values, column_values = _Values(word), _Values(word)
+    row_values, column_values = _Values(), _Values()
     # Rows beyond the last one are not loaded, but places are computed for them as well.
-    number = row_values.add("number", build.cast(build.minimum(row, rows - 1), word))
+    number = row_values.add("number", build.cast(build.minimum(row, rows - 1), of_rows))
     image, places = row_values.digits(number, [axis.results for axis in axes])
     if not (isinstance(taps, Const) and taps.value == 1):
-        tap, channel = column_values.divide(build.cast(column, word), channels)
+        tap, channel = column_values.divide(build.cast(column, of_image), channels)
     else:
-        tap, channel = build.const(0, word), build.cast(column, word)
+        tap, channel = build.const(0, of_image), build.cast(column, of_image)
     # Taps beyond the last one are columns beyond the last one.
     first, others = column_values.digits(tap, [axis.taps for axis in axes[1:]])
-    base, offset = image * build.cast(image_stride, word), channel
-    natural, far = _unsigned(word), build.const(_FAR, word)
+    base, offset = image * build.cast(image_stride, of_rows), channel
+    natural, far = _unsigned(of_image), build.const(_FAR, of_image)
     inside: Expr | None = None
     for axis, at, of in zip(axes, places, (first, *others), strict=True):
-        origin = at * build.cast(axis.step, word) - build.cast(axis.before, word)
-        reach = of * build.cast(axis.spread, word)
-        base = base + origin * build.cast(axis.stride, word)
-        offset = offset + reach * build.cast(axis.stride, word)
+        origin = at * build.cast(axis.step, of_rows) - build.cast(axis.before, of_rows)
+        reach = of * build.cast(axis.spread, of_image)
+        base = base + origin * build.cast(axis.stride, of_rows)
+        offset = offset + reach * build.cast(axis.stride, of_image)
+        origin = build.cast(origin, of_image)
         if inside is None:
             origin, reach = build.select(row < rows, origin, far), build.select(column < columns, reach, far)
         position = row_values.add("origin", origin) + column_values.add("reach", reach)
@@ -75,21 +85,21 @@ def patches(
         # Both sides of this conjunction are computed, because that is cheaper than a branch.
         inside = is_on_axis if inside is None else build.binary("and", inside, is_on_axis)
     assert inside is not None
-    place = build.cast(row_values.add("base", base) + column_values.add("offset", offset), build.INDEX)
+    base, offset = row_values.add("base", base), column_values.add("offset", offset)
+    place = build.cast(base + build.cast(offset, of_rows), build.INDEX)
     by_row, by_column = tuple(row_values.pairs), tuple(column_values.pairs)
     return Gathered(pointer, rows, columns, row, by_row, column, by_column, place, inside, align)
 
 
 class _Values:
-    """Values under construction, each a variable of type `word` for the next ones."""
+    """Values under construction, each a variable for the next ones."""
 
-    def __init__(self, word: DType) -> None:
+    def __init__(self) -> None:
         self.pairs: list[tuple[Var, Expr]] = []
-        self._word = word
 
     def add(self, name: str, value: Expr) -> Expr:
         """A variable for a value."""
-        self.pairs.append((Var(name, self._word), value))
+        self.pairs.append((Var(name, value.dtype), value))
         return self.pairs[-1][0]
 
     def digits(self, number: Expr, extents: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
@@ -102,13 +112,14 @@ class _Values:
 
     def divide(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
         """Quotient and remainder of numbers that are not negative, without a sign, because that is cheaper."""
+        word = a.dtype
         if isinstance(b, Const) and b.value == 1:
-            return a, build.const(0, self._word)
-        natural = _unsigned(self._word)
+            return a, build.const(0, word)
+        natural = _unsigned(word)
         # Told to be positive, it is divided by without a test for zero.
         divisor = build.maximum(build.cast(b, natural), 1)
-        quotient = self.add("quotient", build.cast(build.cast(a, natural) // divisor, self._word))
-        return quotient, self.add("rest", a - quotient * build.cast(b, self._word))
+        quotient = self.add("quotient", build.cast(build.cast(a, natural) // divisor, word))
+        return quotient, self.add("rest", a - quotient * build.cast(b, word))
 
 
 def _product(extents: Sequence[Expr]) -> Expr:

@@ -101,16 +101,17 @@ class PatchOperand:
         place = moved(scope, pointer, number, self.batch_stride)
         images, image_stride = scope.size(self.images, "images"), scope.size(self.image_stride, "image_stride")
         channels = scope.size(self.channels, "channels")
-        return patches(place, images, image_stride, axes, channels, align, dtypes.i32 if self._is_small else dtypes.i64)
+        of_rows, of_image = (dtypes.i32 if self._is_small(count) else dtypes.i64 for count in (self.images, 1))
+        return patches(place, images, image_stride, axes, channels, align, of_rows=of_rows, of_image=of_image)
 
-    @property
-    def _is_small(self) -> bool:
-        """Whether places fit 32 bits."""
-        reach = (self.images - 1) * self.image_stride
+    def _is_small(self, images: Dim) -> bool:
+        """Whether rows, columns and places of that many images fit 32 bits."""
+        reach = (images - 1) * self.image_stride
         for axis in self.axes:
             reach = reach + (axis.extent + axis.before + axis.taps * axis.spread) * axis.stride
-        rows = dims.product([self.images, *(axis.results for axis in self.axes)])
-        return all(dims.prove_le(size, _SMALL) is True for size in (reach, rows))
+        rows = dims.product([images, *(axis.results for axis in self.axes)])
+        columns = dims.product([self.channels, *(axis.taps for axis in self.axes)])
+        return all(dims.prove_le(size, _SMALL) is True for size in (reach, rows, columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
