@@ -52,6 +52,14 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="launches over a grid alone run one index a thread",
         ),
         PassSpec(
+            name="cuda-overlapped-launches",
+            level="program",
+            targets=("cuda",),
+            after=("cuda-block-launches",),
+            load="hidet.cuda.passes.overlapped_launches:OverlappedLaunches",
+            doc="kernels start while the one before them ends, from sm_90 on",
+        ),
+        PassSpec(
             name="assert-positions",
             level="graph",
             targets=("cuda",),

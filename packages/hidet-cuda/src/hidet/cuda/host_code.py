@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from hidet import dtypes
 from hidet.cuda.host_map import encoded_map
+from hidet.cuda.passes.overlapped_launches import OVERLAPPED
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir import build
@@ -45,7 +46,7 @@ CONTEXT_WORDS = ASKED + 7
 _WORD = dtypes.i64
 _NULL = Const(0, _WORD)
 # CUlaunchAttributeID of the driver API, and sizes of its structures in 8-byte words.
-_CLUSTER_DIMENSION = 4
+_CLUSTER_DIMENSION, _STREAM_SERIALIZATION = 4, 6
 _CONFIG_WORDS, _ATTRIBUTE_WORDS = 7, 9
 
 
@@ -153,8 +154,9 @@ class _Host:
             shared = shared + node.shared_bytes
         handle = Var("handle", _WORD)
         stmts.append(s.Declare(handle, Load(Bitcast(cell, PointerType(_WORD)), (build.index(0),), _WORD)))
-        if node.cluster:
-            stmts += self._launch_clusters(node, status, handle, pointers, grid, block, shared)
+        attributes = self._attributes(node, kernel)
+        if attributes:
+            stmts += self._launch_with(attributes, status, handle, pointers, grid, block, shared)
         else:
             stream = build.load(self.context, STREAM)
             numbers = [build.cast(n, dtypes.u32) for n in (*grid, *block, shared)]
@@ -177,9 +179,19 @@ class _Host:
         ]
         return s.If(build.binary("ne", status, 0), build.seq(noted))
 
-    def _launch_clusters(
+    def _attributes(self, node: s.Launch, kernel: Function | None) -> list[tuple[Expr, ...]]:
+        """Words of each CUlaunchAttribute of a launch: its number, then its value."""
+        found: list[tuple[Expr, ...]] = []
+        if node.cluster:
+            cluster = _three(node.cluster)
+            found.append((Const(_CLUSTER_DIMENSION, _WORD), _pair(cluster[0], cluster[1]), _pair(cluster[2], _NULL)))
+        if kernel is not None and OVERLAPPED in kernel.attributes:
+            found.append((Const(_STREAM_SERIALIZATION, _WORD), Const(1, _WORD)))
+        return found
+
+    def _launch_with(
         self,
-        node: s.Launch,
+        attributes: Sequence[Sequence[Expr]],
         status: Var,
         handle: Var,
         pointers: Var,
@@ -187,13 +199,12 @@ class _Host:
         block: Sequence[Expr],
         shared: Expr,
     ) -> list[s.Stmt]:
-        """A launch with an attribute: CUlaunchConfig and one CUlaunchAttribute, written word by word."""
-        config, attribute = Var("config", _words(_CONFIG_WORDS)), Var("attribute", _words(_ATTRIBUTE_WORDS))
+        """A launch with attributes: CUlaunchConfig and the CUlaunchAttributes, written word by word."""
+        config, table = Var("config", _words(_CONFIG_WORDS)), Var("table", _words(_ATTRIBUTE_WORDS * len(attributes)))
         numbers = [*grid, *block, shared, _NULL]
         words = [_pair(numbers[n], numbers[n + 1]) for n in range(0, 8, 2)]
-        words += [build.load(self.context, STREAM), Bitcast(build.address(attribute, 0), _WORD), Const(1, _WORD)]
-        cluster = _three(node.cluster)
-        values = [Const(_CLUSTER_DIMENSION, _WORD), _pair(cluster[0], cluster[1]), _pair(cluster[2], _NULL)]
+        count = Const(len(attributes), _WORD)
+        words += [build.load(self.context, STREAM), Bitcast(build.address(table, 0), _WORD), count]
         arguments = (
             Bitcast(build.address(config, 0), _WORD),
             handle,
@@ -202,8 +213,12 @@ class _Host:
         )
         return [
             s.Declare(config),
-            s.Declare(attribute),
-            *(s.Store(attribute, (build.index(n),), value) for n, value in enumerate(values)),
+            s.Declare(table),
+            *(
+                s.Store(table, (build.index(_ATTRIBUTE_WORDS * number + n),), value)
+                for number, values in enumerate(attributes)
+                for n, value in enumerate(values)
+            ),
             *(s.Store(config, (build.index(n),), word) for n, word in enumerate(words)),
             self._unless_failed(s.Assign(status, Call(LAUNCH_EX, arguments, dtypes.i32))),
         ]

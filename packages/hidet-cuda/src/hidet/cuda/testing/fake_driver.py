@@ -18,11 +18,15 @@ CONTEXT = 0x1000
 """The context of the first device; those of further ones follow."""
 FIRST_STREAM, FIRST_EVENT, FIRST_POOL, FIRST_GRAPH = 0x2000, 0x3000, 0x4000, 0x5000
 ALIGNMENT = 256
+ATTRIBUTE_BYTES = 72
 
 
 @dataclass
 class Launch:
-    """What one launch was asked for; parameters are the 8-byte words their addresses point to."""
+    """What one launch was asked for; parameters are the 8-byte words their addresses point to.
+
+    attributes: numbers of its CUlaunchAttributes. held: keeps the memory of parameters.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
@@ -30,6 +34,7 @@ class Launch:
     shared: int
     stream: int
     pointers: int
+    attributes: tuple[int, ...] = ()
     held: object = None
 
     def place(self, number: int) -> int:
@@ -144,7 +149,9 @@ class FakeDriver:
 
     def cuLaunchKernel(self, kernel: int, *numbers: int) -> int:
         gx, gy, gz, bx, by, bz, shared, stream, pointers, _ = numbers
-        launch = Launch(self.kernels[kernel - 1], (gx, gy, gz), (bx, by, bz), shared, stream or 0, pointers)
+        return self._launch(Launch(self.kernels[kernel - 1], (gx, gy, gz), (bx, by, bz), shared, stream or 0, pointers))
+
+    def _launch(self, launch: Launch) -> int:
         if launch.stream in self.recordings:
             self.recordings[launch.stream].append(launch.copied(self.recorded_words))
             return self.refuse
@@ -157,8 +164,10 @@ class FakeDriver:
         words = (ctypes.c_uint32 * 14).from_address(config)
         longs = (ctypes.c_uint64 * 7).from_address(config)
         grid, block = (words[0], words[1], words[2]), (words[3], words[4], words[5])
-        self.launches.append(Launch(self.kernels[kernel - 1], grid, block, words[6], longs[4], pointers))
-        return self.refuse
+        places = [longs[5] + ATTRIBUTE_BYTES * number for number in range(words[12])]
+        attributes = tuple(ctypes.c_uint32.from_address(place).value for place in places)
+        launch = Launch(self.kernels[kernel - 1], grid, block, words[6], longs[4], pointers, attributes)
+        return self._launch(launch)
 
     def cuTensorMapEncodeTiled(
         self,

@@ -1,0 +1,88 @@
+"""Kernels that start while the one before them ends: who waits, and how they are launched."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import pytest
+
+from hidet.cache import open_cache
+from hidet.context import CompileContext, Options
+from hidet.cuda.passes.overlapped_launches import OVERLAPPED, overlapped_launches
+from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.fake_driver import FakeDriver, Launch
+from hidet.ir.func import Module
+from hidet.ir.parser import parse_module
+from hidet.ir.printer import print_module
+from hidet.ir.structural import structural_hash
+from hidet.passes.manager import run_program_passes
+from hidet.plugins.host import load_registry
+from hidet.target import CompileJob
+
+TEXT = """
+module(entry="main")
+
+@kernel
+def k(x: ~f32):
+    i, j = grid()
+    x[i] = 1.0
+
+@host
+def main(x: ~f32):
+    launch("k", [2, 1], [x], block=[32]{options})
+"""
+
+
+def module(options: str = "", before: str = "") -> Module:
+    text = textwrap.dedent(TEXT).replace("{options}", options)
+    return parse_module(text.replace("    x[i] = 1.0", f"{before}    x[i] = 1.0"))
+
+
+def launched(arch: str, options: str = "", before: str = "") -> Launch:
+    """The launch of a module that went through all passes."""
+    fake = FakeDriver()
+    target = CudaTarget(arch)
+    target.__dict__["memory"] = fake.device()
+    ctx = CompileContext(
+        target=target, registry=load_registry(), options=Options(verify=True), cache=open_cache(enabled=False)
+    )
+    (binary,) = target.compile([CompileJob("job", run_program_passes(module(options, before), ctx))])
+    run: Any = target.load([binary]).function("main", None)
+    run(4096, 9)
+    (launch,) = fake.launches
+    return launch
+
+
+def test_a_kernel_waits_before_anything_else_and_lets_the_next_one_start() -> None:
+    made = overlapped_launches(module())
+    assert OVERLAPPED in made.function("k").attributes
+    text = print_module(made)
+    wait, allow, store = (
+        text.index(part) for part in ("cuda.grid_dependency_wait", "cuda.grid_dependency_launch", "x[i] = 1.0")
+    )
+    assert wait < allow < store
+    assert print_module(parse_module(text)) == text
+    assert structural_hash(overlapped_launches(made)) == structural_hash(made)
+
+
+def test_a_kernel_that_says_what_it_waits_for_is_left_alone() -> None:
+    own = module(before='    call("cuda.grid_dependency_wait", type=None)\n')
+    assert print_module(overlapped_launches(own)) == print_module(own)
+
+
+@pytest.mark.parametrize(
+    ("arch", "options", "attributes"),
+    [("sm_80", "", ()), ("sm_89", "", ()), ("sm_90a", "", (6,)), ("sm_90a", ", cluster=[2]", (4, 6))],
+)
+def test_launches_have_the_attribute_where_the_kernel_waits(
+    arch: str, options: str, attributes: tuple[int, ...]
+) -> None:
+    launch = launched(arch, options)
+    assert launch.attributes == attributes
+    assert (launch.grid, launch.block, launch.shared, launch.stream) == ((2, 1, 1), (32, 1, 1), 0, 9)
+    assert launch.pointers
+
+
+def test_a_kernel_that_waits_itself_is_launched_in_order() -> None:
+    assert launched("sm_90a", before='    call("cuda.grid_dependency_wait", type=None)\n').attributes == ()
