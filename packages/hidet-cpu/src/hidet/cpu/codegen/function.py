@@ -10,7 +10,7 @@ from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
 from hidet.ir import stmt as s
 from hidet.ir.build import INDEX
-from hidet.ir.expr import Binary, Call, Const, Expr, Var
+from hidet.ir.expr import Binary, Bitcast, Call, Const, Expr, Load, Var
 from hidet.ir.node import IRNode
 from hidet.ir.print_format import c_format, promoted
 from hidet.ir.types import BufferType, PointerType, Type, VectorType
@@ -279,14 +279,22 @@ class FunctionEmitter(ExpressionEmitter):
 
     def _invoke(self, node: s.Invoke) -> None:
         self.begin_statement()
-        # Most arguments are sizes that are known.
-        arguments = [
-            f"i64 {a.value}" if type(a) is Const and a.type is INDEX else f"{register_type(a.type)} {self.value(a)}"
-            for a in node.arguments
-        ]
+        arguments = [self._argument(a) for a in node.arguments]
         if node.function not in self.module.functions:
             self.module.declare(node.function, "void", ["ptr", *(register_type(a.type) for a in node.arguments)])
         self.line(f"call void @{node.function}({', '.join(['ptr %pool', *arguments])})")
+
+    def _argument(self, value: Expr) -> str:
+        """An argument with its type. Calls of host code have many: sizes that are known, and addresses from a table of
+        8-byte cells, which are read as the pointers that they are."""
+        if isinstance(value, Const) and value.type is INDEX:
+            return f"i64 {value.value}"
+        if isinstance(value, Bitcast) and isinstance(value.type, PointerType):
+            read = value.a
+            if isinstance(read, Load) and read.mask is None:
+                cell = self.pointer(read.buffer, read.indices)
+                return f"ptr {self.instruction(f'load ptr, ptr {cell}, align 8')}"
+        return f"{register_type(value.type)} {self.value(value)}"
 
 
 _NOT_VECTORISED = frozenset({s.While, s.Break, s.Return, s.Assert, s.Print, s.Launch, s.Invoke})
