@@ -31,12 +31,12 @@ from hidet.plugins.host import load_registry
 from hidet.schedule.select import FALLBACK, ScheduledGraph, ScheduledTask
 from hidet.testing.scheduled import run_scheduled, scheduled_graph
 
-# Types and whether small sizes are compiled too: bf16 differs from f16 in the instructions' names alone.
-COMPILED = {
-    "sm_80": (("f16", "bf16", "f32"), True),
-    "sm_89": (("f16", "f32"), False),
-    "sm_90a": (("f16", "f32"), False),
-    "sm_100a": (("f16",), False),
+# Sizes by type: bf16 differs from f16 in the names of instructions alone.
+COMPILED: dict[str, dict[str, tuple[str, ...]]] = {
+    "sm_80": {"f16": ("small", "large"), "f32": ("small", "large"), "bf16": ("small",)},
+    "sm_89": {"f16": ("large",), "f32": ("large",)},
+    "sm_90a": {"f16": ("large",), "f32": ("large",)},
+    "sm_100a": {"f16": ("large",)},
 }
 TOLERANCE = {"f16": 2e-2, "bf16": 1e-1, "f32": 2e-4, "i64": 0.0}
 
@@ -292,12 +292,9 @@ def test_chosen_schedules_compile_without_spills(arch):
 
 def compiled_cases(arch: str) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """What is compiled for an architecture: COMPILED says how much of the grid."""
-    of_dtypes, with_small = COMPILED[arch]
     for name, dtype in CASES:
-        if dtype in of_dtypes:
-            yield name, dtype, GRID[name].large
-            if with_small:
-                yield name, dtype, GRID[name].small
+        for size in COMPILED[arch].get(dtype, ()):
+            yield name, dtype, getattr(GRID[name], size)
 
 
 def problems(user: str, rule: str, cubin: Cubin) -> Iterator[str]:
