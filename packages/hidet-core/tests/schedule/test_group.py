@@ -30,3 +30,17 @@ def test_reading_the_same_tensors_again_costs_no_room() -> None:
         value = builder.emit("add", value, y)
     (group,) = group_nodes(builder.build([value]), lambda node: ("none", "none")).groups
     assert len(group.nodes) == 40
+
+
+def test_a_cast_that_several_nodes_of_a_group_read_is_computed_by_each() -> None:
+    builder = GraphBuilder(OPERATORS)
+    x = builder.input(TensorType(dtypes.f16, (4, 4)))
+    product = builder.emit("matmul", x, x)
+    wide = builder.emit("cast", product, dtype=dtypes.f32)
+    both = builder.emit("mul", builder.emit("neg", wide), builder.emit("exp", wide))
+    graph = builder.build([both])
+    first, second = group_nodes(graph, lambda node: ("none", "none")).groups
+    assert [node.op.name for node in first.nodes] == ["matmul"]
+    assert [node.op.name for node in second.nodes] == ["cast", "neg", "exp", "mul"]
+    seen = builder.build([both, wide])
+    assert len(group_nodes(seen, lambda node: ("none", "none")).groups) == 3, "what is a result is stored"

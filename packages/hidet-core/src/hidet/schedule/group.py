@@ -142,7 +142,7 @@ class _Grouper:
                     group.repeated.add(node)
                     stack.extend((v, node) for v in node.values)
                 continue
-            if self._sole_reader(current) is not consumer:
+            if self._sole_reader(current) is not consumer and not self._is_shared_cast(node, group):
                 continue
             if current in self.aliases and not self._continues(node, group):
                 continue
@@ -151,6 +151,15 @@ class _Grouper:
             group.nodes.append(node)
             self.group_of[node] = group
             stack.extend((v, node) for v in node.values)
+
+    def _is_shared_cast(self, node: Node, group: Group) -> bool:
+        """Whether a node casts what lies in memory anyway, for readers that are all in the group: each may do it."""
+        source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
+        if node.op.name != "cast" or source is None or result in self.outputs:
+            return False
+        before = self.producer.get(source)
+        in_memory = before is None or before in self.group_of or not self._is_injective(before)
+        return in_memory and all(self.group_of.get(reader) is group for reader in self.readers[result])
 
     @staticmethod
     def _has_room(node: Node, group: Group) -> bool:
