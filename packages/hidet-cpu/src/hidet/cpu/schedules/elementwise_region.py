@@ -270,13 +270,14 @@ def _decide(node: IRNode, axes: Mapping[Var, Dim]) -> IRNode | None:
 
 def _split_axis(region: Region) -> Region | None:
     """The region with one axis that is divided by a divisor of its extent made into two axes."""
+    divided: dict[IRNode, list[Dim]] = {}
+    for node in walk(region.value):
+        if isinstance(node, Binary) and node.op in ("floordiv", "mod") and isinstance(node.a, Var):
+            divisor = as_dim(node.b)
+            if divisor is not None:
+                divided.setdefault(node.a, []).append(divisor)
     for n, (axis, extent) in enumerate(zip(region.axes, region.extents, strict=True)):
-        divisors = [
-            as_dim(node.b)
-            for node in walk(region.value)
-            if isinstance(node, Binary) and node.op in ("floordiv", "mod") and node.a is axis
-        ]
-        inner = _common_divisor([d for d in divisors if d is not None], extent)
+        inner = _common_divisor(divided.get(axis, ()), extent)
         if inner is None:
             continue
         outer, rest = build.size_var(axis.name), build.size_var(axis.name)
