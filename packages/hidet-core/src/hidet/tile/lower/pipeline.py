@@ -113,18 +113,18 @@ def _fits_map(load: t.Load, stages: int, kernel: TileKernel) -> bool:
     if layout.rows > _MOST_BOX or stages * layout.size * layout.nbytes < _SWIZZLED_BYTES:
         return False
     sizes = (source.rows, source.columns, source.row_stride)
-    return _base(source, kernel) is not None and not any(_mentions(size, kernel.grid_vars) for size in sizes)
+    return _base(source, kernel) is not None and not any(_depends(size, kernel) for size in sizes)
 
 
 def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[Expr, Expr, Expr] | None] | None:
     """`base` and `outer` of a map; None where the pointer depends on the grid in another way."""
     pointer = source.pointer
-    if not _mentions(pointer, kernel.grid_vars):
+    if not _depends(pointer, kernel):
         return pointer, None
     if not (isinstance(pointer, Binary) and pointer.op == "add" and isinstance(pointer.b, Binary)):
         return None
     base, product = pointer.a, pointer.b
-    if product.op != "mul" or _mentions(base, kernel.grid_vars) or _mentions(product.b, kernel.grid_vars):
+    if product.op != "mul" or _depends(base, kernel) or _depends(product.b, kernel):
         return None
     # An index, or what is left of it when it counts something else as well.
     number = product.a.a if isinstance(product.a, Binary) and product.a.op == "floordiv" else product.a
@@ -134,8 +134,10 @@ def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[Expr, Expr, 
     return base, (product.a, extents[number], product.b)
 
 
-def _mentions(expr: Expr, variables: tuple[Var, ...]) -> bool:
-    return any(node in variables for node in walk(expr) if isinstance(node, Var))
+def _depends(expr: Expr, kernel: TileKernel) -> bool:
+    """Whether an expression is another one for each block."""
+    own = {*kernel.grid_vars, *(var for var, _ in kernel.index_values)}
+    return any(node in own for node in walk(expr) if isinstance(node, Var))
 
 
 def _panel_columns(tile: STile) -> int:
