@@ -121,10 +121,8 @@ def _summed(
             part, value = turn * _TOGETHER + n, Var("value", _F32)
             body.append(Declare(value, read(build.minimum(part, parts - 1))))
             body.append(Declare(name, build.select(part < parts, value, build.const(otherwise, _F32))))
-    top: Expr = largest
-    for log in logs:
-        top = build.maximum(top, log)
-    body.append(Declare(new, top))
+    body.append(Declare(new, largest))
+    body += [Assign(new, build.maximum(new, log)) for log in logs]
     body.append(Declare(shift, _shift(new)))
     body.append(Declare(less, build.unary("exp", largest - shift)))
     body += [Assign(total, total * less), Assign(norm, norm * less), Assign(largest, new)]
