@@ -41,7 +41,7 @@ _CHOICES = {
     256: (_Choice(AttentionTiles(64, 64, 2, 4), 1), _Choice(AttentionTiles(32, 32, 2, 2), 0)),
 }
 _FEW_ROWS = AttentionTiles(16, 32, 3, 1)
-_MASKED_KEYS = 32
+_MASKED_KEYS = 48
 _MASKED_RESULTS = 1 << 14
 _PARTS_PER_MULTIPROCESSOR = 2
 """Blocks of one warp that share a multiprocessor when keys are split."""
