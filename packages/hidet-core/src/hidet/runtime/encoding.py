@@ -48,7 +48,7 @@ def encode_program(program: HostProgram) -> Json:
     body = {
         "slots": program.slots,
         "inputs": [
-            [encoder.tensor(i.tensor), i.is_parameter, encoder.dim(i.size), i.name, encoder.host(i.host)]
+            [encoder.tensor(i.tensor), i.is_parameter, encoder.dim(i.size), i.name, encoder.host(i.host), i.is_used]
             for i in program.inputs
         ],
         "outputs": [encoder.output(output) for output in program.outputs],
@@ -80,8 +80,8 @@ def decode_program(data: Json, find_call: FindCall) -> HostProgram:
         return HostProgram(
             slots=int(data["slots"]),
             inputs=tuple(
-                InputSlot(decoder.tensor(t), bool(p), decoder.optional(s), str(n), decoder.host(h))
-                for t, p, s, n, h in data["inputs"]
+                InputSlot(decoder.tensor(t), bool(p), decoder.optional(s), str(n), decoder.host(h), bool(u))
+                for t, p, s, n, h, u in data["inputs"]
             ),
             outputs=tuple(decoder.output(output) for output in data["outputs"]),
             steps=tuple(decoder.step(step) for step in data["steps"]),

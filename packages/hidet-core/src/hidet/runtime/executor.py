@@ -70,7 +70,9 @@ class Executor:
         self._constants = [(slot, address) for slot, _, address in placed]
         self._clock = itertools.count(1)
         self._read_symbols = symbol_reader(program.symbols)
-        self._tensor_inputs = [(n, i.tensor.slot) for n, i in enumerate(program.inputs) if i.tensor is not None]
+        self._tensor_inputs = [
+            (n, i.tensor.slot) for n, i in enumerate(program.inputs) if i.tensor is not None and i.is_used
+        ]
         self._host_inputs = [(n, i.host.slot) for n, i in enumerate(program.inputs) if i.host is not None]
         self._steps = [self._step(step, functions, constants) for step in program.steps]
         returned = [n for n, o in enumerate(program.outputs) if o.mutates is None]

@@ -39,13 +39,17 @@ class ObjectSlot:
 
 @dataclass(frozen=True, slots=True)
 class InputSlot:
-    """One argument of a call: a tensor, a host value, or with neither a plain integer, whose value is `size`."""
+    """One argument of a call: a tensor, a host value, or with neither a plain integer, whose value is `size`.
+
+    is_used: whether steps or results find the tensor in its slot; not, where only the prepare program reads it.
+    """
 
     tensor: TensorSlot | None
     is_parameter: bool = False
     size: Dim | None = None
     name: str = ""
     host: ObjectSlot | None = None
+    is_used: bool = True
 
 
 @dataclass(frozen=True, slots=True)

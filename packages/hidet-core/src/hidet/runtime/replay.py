@@ -104,7 +104,11 @@ class Replays:
         self._memory = memory
         self._after = after
         overwritten = {output.mutates for output in program.outputs if output.mutates is not None}
-        tensors = [(number, slot.tensor) for number, slot in enumerate(program.inputs) if slot.tensor is not None]
+        tensors = [
+            (number, slot.tensor)
+            for number, slot in enumerate(program.inputs)
+            if slot.tensor is not None and slot.is_used
+        ]
         self.fixed = [n for n, _ in tensors if program.inputs[n].is_parameter or n in overwritten]
         self._copied = [(n, tensor) for n, tensor in tensors if n not in self.fixed]
         self._instances: dict[Key, Instance | None] = {}

@@ -7,7 +7,7 @@ invokes each task's entry function.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
 from hidet.dims import Dim, DimExpr, symbols
@@ -99,6 +99,7 @@ class _Builder:
         self.name = name
         self.count = 0
         self.slot_of: dict[Value, int] = {}
+        self.used_slots: set[int] = set()
         self.size_slots: dict[Dim, int] = {}
         self.lifetimes: dict[int, tuple[int, int]] = {}
         self.buffer_bytes: dict[int, Dim] = {}
@@ -109,6 +110,7 @@ class _Builder:
     def run(self) -> HostCode:
         graph = self.graph
         inputs = [self._input(value) for value in graph.inputs]
+        self.used_slots.clear()
         prepared = [self._new_slot(v) for v in (graph.prepare.results if graph.prepare else ())]
         constants = [ConstantSlot(self._new_slot(v), n) for n, v in enumerate(graph.constants, self.first_constant)]
         outputs = self._outputs()
@@ -135,7 +137,7 @@ class _Builder:
         sources = symbol_sources([value.type for value in graph.inputs])
         program = HostProgram(
             slots=self.count,
-            inputs=tuple(inputs),
+            inputs=tuple(map(self._as_used, inputs)),
             outputs=outputs,
             steps=tuple(steps),
             buffers=tuple(buffers),
@@ -165,6 +167,9 @@ class _Builder:
         self._new_slot(value)
         return InputSlot(self._tensor(value), value in self.graph.parameters, name=value.name)
 
+    def _as_used(self, given: InputSlot) -> InputSlot:
+        return given if given.tensor is None else replace(given, is_used=given.tensor.slot in self.used_slots)
+
     def _tensor(self, value: Value) -> TensorSlot:
         type_ = self.types[value]
         alias = self.aliases.get(value)
@@ -178,6 +183,7 @@ class _Builder:
             known = self._new_slot(value)
             if value not in self.made:
                 self.buffer_bytes[known] = storage_bytes(self.types[value])
+        self.used_slots.add(known)
         if known in self.buffer_bytes:
             first, _ = self.lifetimes.get(known, (self.position, self.position))
             self.lifetimes[known] = (first, self.position)
