@@ -193,6 +193,47 @@ def test_rows_are_split_before_a_product_and_what_follows_it(simplified):
     )
 
 
+def test_rows_of_a_batch_of_one_are_split_as_well(simplified):
+    simplified(
+        """
+        graph g(%x: f64[1, 3, 4], param %w: f64[4, 5], param %b: f64[5], %r: f64[1, 3, 5]):
+          %1: f64[3, 4] = reshape(%x, shape=[3, 4])
+          %2: f64[3, 5] = matmul(%1, %w)
+          %3: f64[3, 5] = add(%2, %b)
+          %4: f64[1, 3, 5] = reshape(%3, shape=[1, 3, 5])
+          %5: f64[1, 3, 5] = add(%4, %r)
+          return %5
+        """,
+        """
+        graph g(%x: f64[1, 3, 4], param %w: f64[4, 5], param %b: f64[5], %r: f64[1, 3, 5]):
+          %12: f64[1, 3, 5] = matmul(%x, %w)
+          %10: f64[1, 3, 5] = add(%12, %b)
+          %5: f64[1, 3, 5] = add(%10, %r)
+          return %5
+        """,
+    )
+
+
+def test_heads_that_are_merged_with_the_batch_and_split_again_are_views(simplified):
+    simplified(
+        """
+        graph g(%x: f64[7, 2, 12]):
+          %1: f64[7, 6, 4] = reshape(%x, shape=[7, 6, 4])
+          %2: f64[6, 7, 4] = transpose(%1, perm=[1, 0, 2])
+          %3: f64[2, 3, 7, 4] = reshape(%2, shape=[2, 3, 7, 4])
+          %4: f64[2, 3, 7, 4] = neg(%3)
+          return %4
+        """,
+        """
+        graph g(%x: f64[7, 2, 12]):
+          %7: f64[7, 2, 3, 4] = reshape(%x, shape=[7, 2, 3, 4])
+          %8: f64[2, 3, 7, 4] = transpose(%7, perm=[1, 2, 0, 3])
+          %4: f64[2, 3, 7, 4] = neg(%8)
+          return %4
+        """,
+    )
+
+
 def test_rows_stay_flat_for_another_reader_of_the_product(simplified):
     text = """
         graph g(%x: f64[6, 4], param %w: f64[4, 5]):

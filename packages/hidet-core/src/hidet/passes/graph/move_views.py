@@ -34,11 +34,37 @@ def split_rows_before_product(site: Site) -> Value | None:
         return site.emit(node.op, rows, *node.inputs[1:], **node.attrs)
     moved: list[Value] = []
     for operand in node.values:
-        shape = broadcast_after_reshape(operand.tensor.shape, source.tensor.shape, target)
+        whole = same_shape(operand.tensor.shape, source.tensor.shape)
+        # The whole operand keeps leading axes of extent 1, which the result has.
+        shape = target if whole else broadcast_after_reshape(operand.tensor.shape, source.tensor.shape, target)
         if shape is None:
             return None
         moved.append(site.emit("reshape", operand, shape=shape))
     return site.emit(node.op, *moved, **node.attrs)
+
+
+def split_axes_before_transpose(site: Site) -> Value | None:
+    """reshape(transpose(reshape(x))), the outer one splitting axes only, = transpose(reshape(x)).
+
+    Frameworks merge a batch with its heads and split them again; what is left is a view more often than the parts are.
+    """
+    result = site.node.outputs[0]
+    view = site.made_by(site.node.inputs[0], "transpose")
+    merged = None if view is None else view.inputs[0]
+    if view is None or merged is None or site.made_by(merged, *RESHAPES) is None or site.must_own_memory(result):
+        return None
+    target = result.tensor.shape
+    if 0 in target:
+        return None
+    groups = matching_groups(view.outputs[0].tensor.shape, target)
+    if any(len(sources) != 1 for sources, _ in groups) or all(len(targets) == 1 for _, targets in groups):
+        return None
+    parts = {sources[0]: targets for sources, targets in groups}
+    perm = [axis % len(view.attrs["perm"]) for axis in view.attrs["perm"]]
+    grouped = [axis for place in range(len(perm)) for axis in parts.get(perm.index(place), ())]
+    order = [*(axis for axis in range(len(target)) if axis not in grouped), *grouped]
+    split = site.emit("reshape", merged, shape=tuple(target[axis] for axis in order))
+    return site.emit("transpose", split, perm=tuple(order.index(axis) for axis in range(len(target))))
 
 
 def _splits_rows(old: Value, new: Value) -> bool:

@@ -20,6 +20,7 @@ from hidet.passes.graph.move_views import (
     ELEMENTWISE,
     RESHAPES,
     reshape_before_sum,
+    split_axes_before_transpose,
     split_rows_before_product,
     transpose_after_elementwise,
 )
@@ -176,7 +177,9 @@ def known_condition(site: Site) -> Value | None:
 
 RULES: Mapping[str, Sequence[Rule]] = {
     "transpose": (merge_transposes, remove_identity, transpose_as_reshape),
-    **dict.fromkeys(RESHAPES, (merge_reshapes, split_rows_before_product, reshape_before_sum)),
+    **dict.fromkeys(
+        RESHAPES, (merge_reshapes, split_rows_before_product, split_axes_before_transpose, reshape_before_sum)
+    ),
     "expand": (merge_expands,),
     "cast": (merge_casts,),
     "where": (known_condition,),
