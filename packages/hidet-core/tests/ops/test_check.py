@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -55,3 +57,12 @@ def test_require_positions_raises_in_the_reference_too() -> None:
     check([], 0)
     with pytest.raises(PositionError, match="input index has position 5"):
         check([5], 5)
+
+
+@pytest.mark.parametrize(("positions", "is_wrong"), [([0, 4, -5], False), ([], False), ([0, 5], True), ([-6], True)])
+def test_assert_positions_raises_in_the_reference_too(positions: list[int], is_wrong: bool) -> None:
+    (spec,) = (spec for spec in SPECS if spec.name == "assert_positions")
+    assert spec.evaluate is not None
+    attrs = Attrs({"extent": 5, "wraps": True, "what": "input index"})
+    with pytest.raises(PositionError, match="input index") if is_wrong else nullcontext():
+        spec.evaluate([np.array(positions, np.int64)], attrs)
