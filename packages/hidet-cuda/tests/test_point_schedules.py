@@ -10,10 +10,13 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.passes.neighbouring_filters import NeighbouringFilters
 from hidet.cuda.schedules import depthwise, point_layout
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.schedules import assert_compiles, assert_right, sources_of
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
+from hidet.ir.expr import Bitcast
+from hidet.ir.visit import walk
 from hidet.plugins.host import load_registry
+from hidet.schedule.select import ScheduledTask
 
 ARCHITECTURES = ["sm_80", "sm_89", "sm_90a"]
 
@@ -187,6 +190,14 @@ TURNED = {
 def test_transposes_are_right_and_turn_tiles_in_shared_memory(name: str) -> None:
     assert_right(TURNED[name], "cuda.elementwise", 2e-3)
     assert all("__shared__" in source for source in sources_of(TURNED[name]))
+
+
+def test_words_are_moved_where_all_tensors_are_aligned() -> None:
+    (step,) = schedule_text(graph("f16[34, 70]{1, 34}", "f16[34, 70]", "add(%x, %y)", "%y: f16[34, 70]")).steps
+    assert isinstance(step, ScheduledTask)
+    entry = next(f for f in step.program.module.functions if f.name == step.program.module.entry)
+    asked = {node.a for node in walk(entry.body) if isinstance(node, Bitcast)}
+    assert len(asked) == 3, "the turned tensor, the other one and the result"
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

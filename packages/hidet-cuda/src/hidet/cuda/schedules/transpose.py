@@ -102,7 +102,8 @@ def launch_turned(builder: ProgramBuilder, task: Task, turned: Turned) -> None:
         builder.run(fast)
         return
     slow = _TileKernel(builder, task, replace(turned, lanes=1)).launch()
-    operands = dict.fromkeys(access.operand for access in turned.reads)
+    # What is not turned is read as words as well.
+    operands = dict.fromkeys(access.operand for access in accesses(turned.points.value))
     aligned = are_aligned([builder.pointers[o] for o in (*operands, turned.points.epilogue.result)])
     builder.run(If(aligned, fast, slow))
 
