@@ -29,7 +29,7 @@ def _cond(importer: Importer, node: fx.Node, types: Types) -> tuple[Value, ...]:
     )
     results = [_required(type_) for type_ in types]
     sizes = dict.fromkeys(extent for type_ in results for extent in type_.shape if isinstance(extent, DimExpr))
-    defines = [size for size in sizes if str(size) in importer.fresh_sizes([size])]
+    defines = [size for size in sizes if str(size) in importer.data_sizes.fresh([size])]
     attrs = {"then": then, "otherwise": otherwise, "types": results, "defines": defines}
     return importer.builder.emit_all("if", [flag, *captured], attrs)
 

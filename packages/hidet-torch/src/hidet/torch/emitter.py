@@ -200,6 +200,16 @@ class Emitter:
             origin = self.origins.get(value)
         return value
 
+    def require_inferred(self, value: Any) -> None:
+        """UnsupportedOp unless a handler made what torch infers; else the handler is wrong, and eager mode is right."""
+        made = value if isinstance(value, tuple) else (value,)
+        for number, (got, want) in enumerate(zip(made, self.results, strict=False)):
+            if isinstance(got, Value) and want is not None:
+                if not _agree(got.tensor, want):
+                    raise UnsupportedOp(f"result {number} would be {got.type}, torch infers {want}")
+            elif got is None and want is not None and self.is_read(number):
+                raise UnsupportedOp(f"result {number} is read, but core does not compute it")
+
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are provably equal."""
@@ -259,3 +269,11 @@ def is_dim(value: object) -> bool:
 def dim_value(value: Value) -> Dim | None:
     """The size that a `DimType` value stands for; None for tensors."""
     return value.type.dim if isinstance(value.type, DimType) else None
+
+
+def _agree(made: TensorType, inferred: TensorType) -> bool:
+    """Whether dtypes are equal, and sizes where both are fixed."""
+    if made.dtype != inferred.dtype or made.rank != inferred.rank:
+        return False
+    pairs = zip(made.shape, inferred.shape, strict=True)
+    return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))

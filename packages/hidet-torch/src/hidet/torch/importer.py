@@ -16,12 +16,12 @@ from hidet.context import CompileContext
 from hidet.dims import Dim, DimExpr, as_dim, symbols
 from hidet.errors import HidetError, ImportFailed, UnsupportedOp
 from hidet.graph import DimType, Graph, GraphBuilder, TensorType, Value
-from hidet.graph.control import defined_sizes
 from hidet.graph.types import contiguous_strides
 from hidet.runtime.program import SymbolSource
 from hidet.torch import compat
 from hidet.torch.assemble import assemble
 from hidet.torch.control import CONTROL
+from hidet.torch.data_sizes import DataSizes
 from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
 from hidet.torch.fallback import EagerNode, eager_spec, refusal
 from hidet.torch.fx_nodes import identifier, location, mutated_inputs, operator_name, read_results
@@ -113,6 +113,11 @@ class Importer:
         self.bound = bound
         self.plan = plan
         self.operands: Sequence[Any] | None = None
+
+    @property
+    def data_sizes(self) -> DataSizes:
+        """Which sizes are told so far."""
+        return DataSizes(self.sizes, self.symbols, self.emitter)
 
     def run(self) -> ImportedGraph:
         """Translate the whole graph."""
@@ -252,16 +257,16 @@ class Importer:
             return
         if isinstance(value, int | torch.SymInt):
             dim = self.sizes.dim(value)
-            if name == "aten._local_scalar_dense.default" and self.fresh_sizes([dim]):
+            if name == "aten._local_scalar_dense.default" and self.data_sizes.fresh([dim]):
                 self._read_size(node, dim)
-            self.values[node] = self._known(dim, name)
+            self.values[node] = self.data_sizes.known(dim, name)
             return
         if name == "aten.copy_.default" or name in _IGNORED:
             self.values[node] = self._resolve(node.args[0]) if name == "aten.copy_.default" else None
             return
         handler = self.handlers.get(name)
         types = self._result_types(node)
-        fresh = self.fresh_sizes([extent for type_ in types if type_ is not None for extent in type_.shape])
+        fresh = self.data_sizes.fresh([extent for type_ in types if type_ is not None for extent in type_.shape])
         if self.options.eager_random and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             self._call_eagerly(node, name, types, fresh, "option eager_random asks for torch's own random numbers")
         elif handler is None and name not in CONTROL and not hasattr(node.target, SCRIPT):
@@ -275,19 +280,19 @@ class Importer:
                     self.values[node] = self._script(node, types)
                 else:
                     self.values[node] = self._handle(node, handler, types)
-                fresh = self._settle(fresh, types, self.values[node])
-                self._require_defined(fresh, name)
+                fresh = self.data_sizes.settled(fresh, types, self.values[node])
+                self.data_sizes.require_defined(fresh, name)
             except HidetError as error:
                 del self.eager[eager:]
                 self._call_eagerly(node, name, types, fresh, error.message)
-        self.emitter.data_sizes.update(dict.fromkeys(size for size in fresh if size not in self.emitter.data_sizes))
+        self.data_sizes.note(fresh)
 
     def _handle(self, node: fx.Node, handler: Handler, types: tuple[TensorType | None, ...]) -> Any:
         self.emitter.facts = NodeFacts(types, read_results(node), lambda n: self._layout(node.args[n]))
         args = [self._resolve(argument) for argument in node.args]
         kwargs = {key: self._resolve(argument) for key, argument in node.kwargs.items()}
         value = handler(self.emitter, *args, **kwargs)
-        self._check_results(value)
+        self.emitter.require_inferred(value)
         return value
 
     def _script(self, node: fx.Node, types: tuple[TensorType | None, ...]) -> Any:
@@ -307,60 +312,11 @@ class Importer:
             for number, v in enumerate(results)
         )
 
-    def fresh_sizes(self, sizes: Sequence[Dim]) -> list[str]:
-        """Names of the symbols in sizes whose values neither arguments nor nodes so far tell."""
-        names = [symbol.name for size in sizes if isinstance(size, DimExpr) for symbol in symbols(size)]
-        return [n for n in dict.fromkeys(names) if n not in self.symbols and n not in self.emitter.data_sizes]
-
-    def _settle(self, fresh: list[str], types: Sequence[TensorType | None], made: Any) -> list[str]:
-        """`fresh`, or nothing where extents of the results made tell all of these symbols.
-
-        torch 2.11 makes a symbol for the length of a slice of an axis that depends on data; core knows the length.
-        """
-        told: dict[str, Dim] = {}
-        pairs = zip(types, made if isinstance(made, tuple) else (made,), strict=False) if fresh else ()
-        for wanted, value in pairs:
-            if wanted is not None and isinstance(value, Value):
-                extents = zip(wanted.shape, value.tensor.shape, strict=True)
-                told.update((str(a), b) for a, b in extents if str(a) in fresh and not self.fresh_sizes([b]))
-        if len(told) < len(fresh):
-            return fresh
-        for name, size in told.items():
-            self.sizes.settle(name, size)
-        return []
-
-    def _require_defined(self, names: Sequence[str], operator: str) -> None:
-        """UnsupportedOp unless a node so far defines these symbols."""
-        told = {str(size) for node in self.builder.nodes for size in defined_sizes(node)} if names else set()
-        missing = [name for name in names if name not in told]
-        if missing:
-            raise UnsupportedOp(f"{operator} makes size {missing[0]}, which depends on data")
-
     def _read_size(self, node: fx.Node, size: Dim) -> None:
         """The number in a tensor as a size."""
         number = self.emitter.cast(self.emitter.reshape(self.values[node.args[0]], ()), dtypes.i64)  # type: ignore[index]  # a node
         value = self.builder.emit("read_sizes", number, defines=(size,))
         self.emitter.data_sizes[str(size)] = self.size_inputs[str(size)] = value
-
-    def _known(self, dim: Dim, name: str) -> Dim:
-        """`dim`, when arguments of a call or nodes so far tell its value."""
-        fresh = self.fresh_sizes([dim])
-        if fresh:
-            raise UnsupportedOp(
-                f"{name} makes size {fresh[0]}, which depends on data",
-                hint="leave torch._dynamo.config.capture_scalar_outputs off: dynamo then splits the graph there",
-            )
-        return dim
-
-    def _check_results(self, value: Any) -> None:
-        """What a handler made has the type that torch infers; else the handler is wrong, and eager mode is right."""
-        made = value if isinstance(value, tuple) else (value,)
-        for number, (got, want) in enumerate(zip(made, self.emitter.results, strict=False)):
-            if isinstance(got, Value) and want is not None:
-                if not _agree(got.tensor, want):
-                    raise UnsupportedOp(f"result {number} would be {got.type}, torch infers {want}")
-            elif got is None and want is not None and self.emitter.is_read(number):
-                raise UnsupportedOp(f"result {number} is read, but core does not compute it")
 
     def _layout(self, argument: Any) -> Layout:
         tensor = argument.meta["val"]
@@ -438,11 +394,3 @@ class Importer:
         )
         is_own = value in self.emitter.origins and self.emitter.contents(value) is value
         return value if is_own and value not in outputs else self.emitter.emit("copy", value)
-
-
-def _agree(made: TensorType, inferred: TensorType) -> bool:
-    """Whether dtypes are equal, and sizes where both are fixed."""
-    if made.dtype != inferred.dtype or made.rank != inferred.rank:
-        return False
-    pairs = zip(made.shape, inferred.shape, strict=True)
-    return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))

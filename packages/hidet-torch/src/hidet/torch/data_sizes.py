@@ -1,0 +1,67 @@
+"""Sizes that depend on data: which of them the arguments of a call or the nodes so far tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hidet.dims import Dim, DimExpr, symbols
+from hidet.errors import UnsupportedOp
+from hidet.graph import TensorType, Value
+from hidet.graph.control import defined_sizes
+from hidet.runtime.program import SymbolSource
+from hidet.torch.emitter import Emitter
+from hidet.torch.guards import SizeTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataSizes:
+    """sizes: of the graph. symbols: those that arguments tell. emitter: knows those that nodes tell."""
+
+    sizes: SizeTable
+    symbols: Mapping[str, SymbolSource]
+    emitter: Emitter
+
+    def fresh(self, sizes: Sequence[Dim]) -> list[str]:
+        """Names of the symbols in sizes whose values neither arguments nor nodes so far tell."""
+        names = [symbol.name for size in sizes if isinstance(size, DimExpr) for symbol in symbols(size)]
+        return [n for n in dict.fromkeys(names) if n not in self.symbols and n not in self.emitter.data_sizes]
+
+    def settled(self, fresh: list[str], types: Sequence[TensorType | None], made: Any) -> list[str]:
+        """`fresh`, or nothing where extents of the results made tell all of these symbols.
+
+        torch 2.11 makes a symbol for the length of a slice of an axis that depends on data; core knows the length.
+        """
+        told: dict[str, Dim] = {}
+        pairs = zip(types, made if isinstance(made, tuple) else (made,), strict=False) if fresh else ()
+        for wanted, value in pairs:
+            if wanted is not None and isinstance(value, Value):
+                extents = zip(wanted.shape, value.tensor.shape, strict=True)
+                told.update((str(a), b) for a, b in extents if str(a) in fresh and not self.fresh([b]))
+        if len(told) < len(fresh):
+            return fresh
+        for name, size in told.items():
+            self.sizes.settle(name, size)
+        return []
+
+    def require_defined(self, names: Sequence[str], operator: str) -> None:
+        """UnsupportedOp unless a node so far defines these symbols."""
+        told = {str(size) for node in self.emitter.builder.nodes for size in defined_sizes(node)} if names else set()
+        missing = [name for name in names if name not in told]
+        if missing:
+            raise UnsupportedOp(f"{operator} makes size {missing[0]}, which depends on data")
+
+    def known(self, dim: Dim, name: str) -> Dim:
+        """`dim`, when arguments of a call or nodes so far tell its value."""
+        fresh = self.fresh([dim])
+        if fresh:
+            raise UnsupportedOp(
+                f"{name} makes size {fresh[0]}, which depends on data",
+                hint="leave torch._dynamo.config.capture_scalar_outputs off: dynamo then splits the graph there",
+            )
+        return dim
+
+    def note(self, names: Sequence[str]) -> None:
+        """Nodes tell these symbols from now on."""
+        self.emitter.data_sizes.update(dict.fromkeys(name for name in names if name not in self.emitter.data_sizes))
