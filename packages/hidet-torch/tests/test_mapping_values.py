@@ -383,36 +383,42 @@ def test_tensors_without_elements_or_axes(check_import: Check) -> None:
     check_import(lambda x: (x * 2, x.sum(), x.cumsum(0), x.reshape(1, 1)), torch.tensor(3.0))
 
 
-def _on_a_gpu() -> list[Any]:
-    """Everything above with its inputs, by the names of globals or the shapes of random ones, and a tolerance."""
-    tables: tuple[tuple[str, dict[str, Callable[..., Any]], tuple[str, ...]], ...] = (
-        ("elementwise", ELEMENTWISE, ("X",)),
-        ("binary", BINARY, ("X", "Y")),
-        ("integers", INTEGERS, ("N",)),
-        ("fold", REDUCTIONS, ("X",)),
-        ("images", WINDOWS, ("IMAGE",)),
-        ("rows", ROWS, ("X",)),
-        ("move", MOVES, ("X",)),
-        ("create", CREATIONS, ("X",)),
-    )
-    cases = [pytest.param(f, inputs, id=f"{kind}: {n}") for kind, table, inputs in tables for n, f in table.items()]
-    return cases + [pytest.param(f, shapes, id=f"product: {name}") for name, (f, *shapes) in PRODUCTS.items()]
+# Everything above whose operands are on one device, with the names of its inputs in this module.
+TABLES: dict[str, tuple[dict[str, Callable[..., Any]], tuple[str, ...]]] = {
+    "functions": (ELEMENTWISE, ("X",)),
+    "functions of two tensors": (BINARY, ("X", "Y")),
+    "integers": (INTEGERS, ("N",)),
+    "folds": (REDUCTIONS, ("X",)),
+    "images": (WINDOWS, ("IMAGE",)),
+    "rows": (ROWS, ("X",)),
+    "movements": (MOVES, ("X",)),
+}
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
-@pytest.mark.parametrize(("function", "inputs"), _on_a_gpu())
+@pytest.mark.parametrize(("functions", "inputs"), TABLES.values(), ids=TABLES.keys())
 def test_a_gpu_computes_what_eager_mode_does_there(
-    function: Callable[..., Any], inputs: Sequence[Any], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    functions: dict[str, Callable[..., Any]], inputs: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Functions read some of their operands from this module.
     for name in ("X", "Y", "N", "B", "IMAGE"):
         monkeypatch.setitem(globals(), name, globals()[name].cuda())
     for name, make in (("index", index), ("_weight", _weight)):
         monkeypatch.setitem(globals(), name, lambda *shape, make=make: make(*shape).cuda())
-    tolerance = 1e-2 if "half" in request.node.name else 2e-4
-    with torch.no_grad(), torch.device("cuda"), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        given = [globals()[item] if isinstance(item, str) else torch.randn(item) for item in inputs]
-        got, want = torch.compile(function, backend="hidet", fullgraph=True)(*given), function(*given)
-        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance / 10, equal_nan=True)
+
+    def everything(*given: torch.Tensor) -> list[Any]:
+        return [function(*given) for function in functions.values()]
+
+    with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        given = [globals()[name] for name in inputs]
+        results = torch.compile(everything, backend="hidet", fullgraph=True)(*given), everything(*given)
+    wrong = {}
+    for name, got, want in zip(functions, *results, strict=True):
+        tolerance = 1e-2 if "half" in name else 2e-4
+        try:
+            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance / 10, equal_nan=True)
+        except AssertionError as error:
+            wrong[name] = str(error).splitlines()[0]
+    assert not wrong

@@ -137,8 +137,7 @@ except Exception as error:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
-@pytest.mark.parametrize("position", [10, 10**15, -1])
+@pytest.mark.parametrize(("position", "mode"), [(10, "default"), (-1, "reduce-overhead")])
 def test_a_wrong_position_stops_a_gpu_with_the_operators_name(position: int, mode: str, tmp_path: Path) -> None:
     script = tmp_path / "reader.py"
     script.write_text(ON_A_GPU)
