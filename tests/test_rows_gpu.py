@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-DTYPES = [torch.float16, torch.bfloat16, torch.float32]
+DTYPES = [torch.bfloat16, torch.float32]
 Function = Callable[..., torch.Tensor]
 ROWS: dict[str, Function] = {
     "softmax": lambda x: F.softmax(x, -1),
@@ -30,6 +30,7 @@ ROWS: dict[str, Function] = {
     "variance": lambda x: x.var(-1),
     "softmax of columns": lambda x: F.softmax(x, 0),
     "transpose": lambda x: x.t().contiguous() + 1,
+    "transpose beside another": lambda x: x.t() + x.reshape(x.shape[1], x.shape[0]),
     "broadcast": lambda x: x * x[:1] + x[:, :1],
     "concatenation": lambda x: torch.cat([x, x * 2], 1),
     "padding": lambda x: F.pad(x, (3, 5)),
@@ -39,13 +40,14 @@ IMAGES: dict[str, Function] = {
     "averages of windows": lambda x: F.avg_pool2d(x, 3, 1, 1),
     "average": lambda x: F.adaptive_avg_pool2d(x, 1),
     "depthwise": lambda x: F.conv2d(x, x[0, :, :3, :3].unsqueeze(1), padding=1, groups=x.shape[1]),
+    "depthwise, every second pixel": lambda x: F.conv2d(x, x[0, :, :5, :5].unsqueeze(1), None, 2, 2, 1, x.shape[1]),
     "group norm": lambda x: F.group_norm(x, 4),
     "statistics of channels": lambda x: x.sum((0, 2, 3)),
 }
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(64, 96), (33, 197), (5, 5000), (2000, 768), (3, 70000)])
+@pytest.mark.parametrize("shape", [(33, 197), (2000, 768), (3, 70000)])
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_of_any_length_are_as_exact_as_eager(name: str, shape: tuple[int, int], dtype: torch.dtype) -> None:
     check(ROWS[name], [torch.randn(shape, device="cuda") for _ in range(2)], dtype)
@@ -67,12 +69,21 @@ def test_one_program_serves_rows_of_many_lengths(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("shape", [(2, 16, 14, 14), (3, 20, 9, 11), (8, 64, 56, 56)])
+@pytest.mark.parametrize("shape", [(3, 20, 9, 11), (8, 64, 56, 56)])
 @pytest.mark.parametrize("name", IMAGES)
 def test_images_are_as_exact_as_eager(
     name: str, shape: tuple[int, ...], memory: torch.memory_format, dtype: torch.dtype
 ) -> None:
     check(IMAGES[name], [torch.randn(shape, device="cuda").contiguous(memory_format=memory)], dtype)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(33, 197), (3, 70000), (9000, 8)])
+def test_places_of_extremes_are_those_of_eager(shape: tuple[int, int], axis: int) -> None:
+    torch._dynamo.reset()
+    x = torch.randperm(shape[0] * shape[1], device="cuda").view(shape).float()
+    compiled = torch.compile(lambda x: x.argmax(axis), backend=compile_fx, dynamic=False)
+    assert torch.equal(compiled(x), x.argmax(axis))
 
 
 @pytest.mark.parametrize("name", ["sum", "mean of columns", "mean of everything"])
