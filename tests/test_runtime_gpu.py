@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import re
+import runpy
 import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -319,6 +322,16 @@ def test_work_of_another_thread_is_put_on_the_graphs_device(layer):
     thread.start()
     thread.join()
     np.testing.assert_allclose(results[0].cpu().numpy(), reference(model, x), rtol=1e-5, atol=1e-6)
+
+
+def test_the_page_on_gpus_runs(tmp_path):
+    page = Path(__file__).parents[1] / "docs/cuda.md"
+    blocks = re.findall(r"^```py\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 5
+    # A file, because scripts are read from theirs.
+    (tmp_path / "page.py").write_text("\n".join(blocks))
+    names = runpy.run_path(str(tmp_path / "page.py"))
+    np.testing.assert_allclose(names["on_host"], names["shared"].cpu().numpy())
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
