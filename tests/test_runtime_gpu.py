@@ -379,6 +379,24 @@ def test_repeated_calls_are_captured_and_each_has_its_own_result():
     assert compiled.captured()[0] == 2
 
 
+def test_calls_whose_tensors_lie_where_they_lay_give_their_own_results():
+    model = Deep().eval()
+    compiled = hidet.compile(copy.deepcopy(model).cuda(), [torch.zeros(8, 64, device="cuda")], target="cuda")
+    x = torch.empty(8, 64, device="cuda")
+    kept = []
+    for number in range(40):
+        x.copy_(torch.randn(8, 64))
+        expected = reference(model, x)
+        result = compiled(x)
+        np.testing.assert_allclose(result.cpu().numpy(), expected, rtol=1e-4, atol=1e-5)
+        if number % 7 == 0:
+            kept.append((result, expected))
+    # One with places, two or more without.
+    assert 3 <= compiled.captured()[0] <= 8
+    for result, expected in kept:
+        np.testing.assert_allclose(result.cpu().numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_compiled_model_can_be_captured_by_the_user():
     model = Deep().eval()
     compiled = hidet.compile(copy.deepcopy(model).cuda(), [torch.zeros(8, 64, device="cuda")], target="cuda")

@@ -178,6 +178,30 @@ def test_a_launch_that_is_refused_while_it_is_captured_ends_the_call(fake: FakeD
     assert first(graph(array(2.0))) == 2 + DEPTH
 
 
+def test_tensors_that_lie_where_they_lay_are_not_copied(fake: FakeDriver) -> None:
+    fake.reuses = True
+    graph = graph_on(fake)
+    x = array(1.0)
+
+    def copies() -> int:
+        return sum(entry[0] == "copy on device" for entry in fake.log)
+
+    made = []
+    for _ in range(20):
+        result = graph(x)
+        assert first(result) == 1 + DEPTH
+        made.append(copies())
+    assert made[:3] == [0, 0, 2]
+    # The result before is alive while the next one is made, so that two places take turns.
+    assert made[-1] == made[-3]
+    assert first(graph(array(5.0))) == 5 + DEPTH
+    assert copies() == made[-1] + 2
+    count, nbytes = graph.captured()
+    assert count == 3
+    # They share one arena, and only one of them has places.
+    assert nbytes == 2 * 48 + graph._executor.replays.instances[0].execution.nbytes
+
+
 def test_a_device_that_fails_in_a_captured_call_names_its_kernels(fake: FakeDriver) -> None:
     graph = graph_on(fake)
     for _ in range(4):

@@ -151,7 +151,8 @@ class CompiledGraph:
         """How many calls are captured on the device, and the bytes that they keep there."""
         replays = self._executor.replays
         instances = () if replays is None else replays.instances
-        return len(instances), sum(instance.places.nbytes for instance in instances)
+        arenas = {id(instance.execution.arena): instance.execution.nbytes for instance in instances}
+        return len(instances), sum(arenas.values()) + sum(instance.copied for instance in instances)
 
     def report(self) -> CompileReport:
         """What the compilation did."""

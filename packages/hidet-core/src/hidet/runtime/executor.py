@@ -29,7 +29,7 @@ from hidet.runtime.program import (
     Step,
     SubProgram,
 )
-from hidet.runtime.replay import Instance, Replays, owned_outputs
+from hidet.runtime.replay import Call, Instance, Replays
 from hidet.runtime.shape_class import ResolvedOutput, ShapeClass, SizeEvaluator
 from hidet.runtime.stages import Stage, split_stages
 from hidet.runtime.symbol_values import symbol_reader
@@ -118,20 +118,25 @@ class Executor:
         stream: tuple[int, ...] = () if self._device is None else (adapter.stream(),)
         allocate = host_arena if self._device is None else _allocator(adapter)
         shapes = self._first.shape_class(values, *stream)
-        if self.replays is not None:
-            addresses = {number: pointer(arguments[number]) for number, _ in self._tensor_inputs}
-            found = self._replayed(self.replays, shapes, values, stream[0], addresses, prepared, adapter)
-            if found is not None:
-                return found
-        execution = shapes.take(self.program.slots, self._constants, allocate)
-        table = execution.table
-        for number, slot in self._tensor_inputs:
-            table[slot] = pointer(arguments[number])
-        for slot, address in zip(self.program.prepared, prepared, strict=True):
-            table[slot] = address
         results: list[Any] = [None] * len(self._place)
         storages: dict[int, Any] = {}
-        self._allocate(shapes, table, adapter, results, storages)
+        addresses: dict[int, int] = {}
+        if self.replays is not None:
+            self._allocate(shapes, addresses, adapter, results, storages)
+            addresses.update((slot, pointer(arguments[number])) for number, slot in self._tensor_inputs)
+            addresses.update(zip(self.program.prepared, prepared, strict=True))
+            if self._replayed(self.replays, shapes, values, stream[0], addresses, adapter):
+                return results
+        execution = shapes.take(self.program.slots, self._constants, allocate)
+        table = execution.table
+        if self.replays is not None:
+            _fill(table, addresses)
+        else:
+            for number, slot in self._tensor_inputs:
+                table[slot] = pointer(arguments[number])
+            for slot, address in zip(self.program.prepared, prepared, strict=True):
+                table[slot] = address
+            self._allocate(shapes, table, adapter, results, storages)
         if self._is_plain:
             self._run_plain(execution.address, *stream)
         else:
@@ -152,44 +157,37 @@ class Executor:
         values: tuple[int, ...],
         stream: int,
         addresses: Mapping[int, int],
-        prepared: Sequence[int],
         adapter: TensorAdapter,
-    ) -> list[Any] | None:
-        """The results of a captured call; None for one that runs as it is."""
+    ) -> bool:
+        """Whether a captured call did the work. addresses: of the tensors of this call, by slot."""
+        call = Call((stream, *values), addresses)
 
-        def capture() -> Instance | None:
+        def capture(in_place: bool) -> Instance | None:
             try:
-                # The arena of the calls before, which nobody else needs any more.
-                execution = shapes.take(self.program.slots, self._constants, _allocator(adapter))
-                names = (source.name for source in self.program.symbols)
-                memory = replays.places(shapes, dict(zip(names, values, strict=True)), adapter, execution)
+                # The arena of calls before, which nobody else needs any more.
+                arena = replays.arena(call.scope)
+                execution = arena or shapes.take(self.program.slots, self._constants, _allocator(adapter))
+                _fill(execution.table, addresses)
+
+                def run(into: int) -> None:
+                    self._run_plain(execution.address, into)
+
+                if in_place:
+                    return replays.captured_in_place(call, execution, run)
+                named = dict(zip((source.name for source in self.program.symbols), values, strict=True))
+                return replays.captured(call, shapes, named, adapter, execution, run)
             except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
                 warn(
                     FallbackWarning(f"calls are not captured, because there is no memory for them: {error}"),
                     stacklevel=2,
                 )
                 return None
-            for number, slot in self._tensor_inputs:
-                if number in replays.fixed:
-                    execution.table[slot] = addresses[number]
-            for slot, address in zip(self.program.prepared, prepared, strict=True):
-                execution.table[slot] = address
-            return replays.captured(memory, lambda into: self._run_plain(execution.address, into))
 
-        instance = replays.find(values, stream, addresses, prepared, capture)
-        if instance is None:
-            return None
-        results: list[Any] = [None] * len(self._place)
-        storages: dict[int, Any] = {}
-        table: dict[int, int] = {}
-
-        def fresh() -> list[int]:
-            self._allocate(shapes, table, adapter, results, storages)
-            return [table[output.tensor.slot] for _, output in owned_outputs(shapes)]
-
-        assert self._device is not None
-        instance.replay(self._device.in_stream(stream), stream, addresses, fresh)
-        return results
+        instance = replays.find(call, capture)
+        if instance is not None:
+            assert self._device is not None
+            instance.replay(self._device.in_stream(stream), call)
+        return instance is not None
 
     def _run_plain(self, address: int, *stream: int) -> None:
         for step in self._steps:
@@ -258,6 +256,12 @@ class Executor:
                 storages[number], table[tensor.slot] = adapter.empty((output.nbytes,), (1,), "uint8")
             owner = storages[number if shared is None else shared]
             results[place] = adapter.view(owner, tensor.shape, tensor.strides, tensor.offset, tensor.dtype_name)
+
+
+def _fill(table: Any, addresses: Mapping[int, int]) -> None:
+    """Write addresses to their slots."""
+    for slot, address in addresses.items():
+        table[slot] = address
 
 
 def _allocator(adapter: TensorAdapter) -> Allocate:

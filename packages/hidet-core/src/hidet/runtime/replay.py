@@ -1,14 +1,15 @@
 """Calls of a program on a device as one launch: calls that repeat are captured as a graph of kernels and replayed.
 
-A captured call owns its memory: an arena, and a place for each input and result. Inputs are copied in and results out
-into fresh memory, so that results stay valid after the next call. Parameters, prepared tensors and tensors that the
-call overwrites are used where they lie; a call with others is another one.
+Where all tensors of a call lie as they lay before, they are used there; they often do, since allocators hand out again
+what was freed. Otherwise the captured call has a place for each input and result: inputs are copied in and results out
+into fresh memory. Either way results stay valid after the next call. Parameters, prepared tensors and tensors that the
+call overwrites are always used where they lie; a call with others is another one.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,10 @@ REPLAY_AFTER: Mapping[str, int | None] = {
 One run always comes first: it loads the kernels, which nothing may do while a call is captured.
 """
 
+IN_PLACE_AFTER = 8
+"""How often a call runs with all tensors at the same addresses before it is captured for these: often enough that it is
+no coincidence."""
+
 MAX_INSTANCES = 8
 """Captured calls that are kept."""
 
@@ -52,55 +57,64 @@ Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """What tells a call from others.
+
+    scope: the stream and the values of symbols, which decide every size. addresses: of its inputs, results and prepared
+    tensors by slot, in the order that all calls of this scope have.
+    """
+
+    scope: tuple[int, ...]
+    addresses: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
-    """Memory of an instance that an input or a result is copied from or to. number: of the input or output."""
+    """Memory of an instance that the input or result of a slot is copied to or from."""
 
-    number: int
+    slot: int
     address: int
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
-    """Memory of one instance: `held` keeps it, with that of temporaries, of `nbytes` in all."""
-
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...]
-    held: object
     nbytes: int
 
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """A captured call. used: the number of the call that replayed it last."""
+    """A captured call. inputs, outputs: places of tensors that are copied. held: keeps their memory. used: the number
+    of the call that replayed it last."""
 
     work: DeviceWork
-    places: Places
+    scope: tuple[int, ...]
+    execution: Execution
+    inputs: tuple[Place, ...] = ()
+    outputs: tuple[Place, ...] = ()
+    held: tuple[object, ...] = ()
     used: int = 0
-    # The memory is one call's at a time; on the device, the stream keeps calls in order.
+    # The places are one call's at a time; on the device, the stream keeps calls in order.
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def replay(
-        self, memory: Memory, stream: int, sources: Mapping[int, int], results: Callable[[], Sequence[int]]
-    ) -> None:
-        """Run once. sources: addresses of the tensor inputs by their numbers; results: makes those of the outputs."""
+    @property
+    def copied(self) -> int:
+        """Bytes of its places."""
+        return sum(place.nbytes for place in (*self.inputs, *self.outputs))
+
+    def replay(self, memory: Memory, call: Call) -> None:
+        """Run once."""
         with self.lock:
-            for place in self.places.inputs:
-                memory.copy(place.address, sources[place.number], place.nbytes)
-            self.work.launch(stream)
-            for place, target in zip(self.places.outputs, results(), strict=True):
-                memory.copy(target, place.address, place.nbytes)
+            for place in self.inputs:
+                memory.copy(place.address, call.addresses[place.slot], place.nbytes)
+            self.work.launch(call.scope[0])
+            for place in self.outputs:
+                memory.copy(call.addresses[place.slot], place.address, place.nbytes)
 
 
 class Replays:
     """The captured calls of one program.
 
     after: how often a call runs as it is before it is captured. A call whose copies would cost more than its launches
-    is never captured. fixed: numbers of the inputs that are used where they lie.
+    is never captured that way.
     """
 
     def __init__(self, program: HostProgram, memory: DeviceMemory, after: int) -> None:
-        self._program = program
         self._memory = memory
         self._after = after
         overwritten = {output.mutates for output in program.outputs if output.mutates is not None}
@@ -109,9 +123,11 @@ class Replays:
             for number, slot in enumerate(program.inputs)
             if slot.tensor is not None and slot.is_used
         ]
-        self.fixed = [n for n, _ in tensors if program.inputs[n].is_parameter or n in overwritten]
-        self._copied = [(n, tensor) for n, tensor in tensors if n not in self.fixed]
-        self._instances: dict[Key, Instance | None] = {}
+        fixed = [n for n, _ in tensors if program.inputs[n].is_parameter or n in overwritten]
+        self._copied = [tensor for n, tensor in tensors if n not in fixed]
+        self._fixed_slots = [*(tensor.slot for n, tensor in tensors if n in fixed), *program.prepared]
+        self._instances: dict[Key, Instance] = {}
+        self._refused: set[Key] = set()
         self._counts: dict[Key, int] = {}
         self._calls = 0
         self._lock = threading.Lock()
@@ -119,78 +135,92 @@ class Replays:
     @property
     def instances(self) -> tuple[Instance, ...]:
         """The captured calls that are kept."""
-        return tuple(instance for instance in list(self._instances.values()) if instance is not None)
+        return tuple(self._instances.values())
 
-    def find(
-        self,
-        values: Sequence[int],
-        stream: int,
-        addresses: Mapping[int, int],
-        prepared: Sequence[int],
-        capture: Callable[[], Instance | None],
-    ) -> Instance | None:
+    def find(self, call: Call, capture: Callable[[bool], Instance | None]) -> Instance | None:
         """The captured form of a call, which `capture` makes when it is time; None for a call that runs as it is.
 
-        capture: gives None for a call that is not worth it, or cannot be captured.
-
-        values: of the program's symbols. addresses: of the tensor inputs by their numbers.
+        capture: takes whether tensors are used where they lie; gives None for a call that is not worth it, or cannot be
+        captured.
         """
-        if self._memory.is_capturing(stream):
+        if self._memory.is_capturing(call.scope[0]):
             return None
-        key = (stream, *values, *[addresses[number] for number in self.fixed], *prepared)
+        in_place = (True, *call.scope, *call.addresses.values())
         with self._lock:
             self._calls += 1
-            if key in self._instances:
-                found = self._instances[key]
-            elif self._is_due(key):
-                found = self._instances[key] = capture()
-            else:
-                return None
+            found = self._instances.get(in_place) or self._due(in_place, IN_PLACE_AFTER, lambda: capture(True))
+            if found is None:
+                moving = (False, *call.scope, *map(call.addresses.__getitem__, self._fixed_slots))
+                found = self._instances.get(moving) or self._due(moving, self._after, lambda: capture(False))
             if found is not None:
                 found.used = self._calls
             return found
 
-    def _is_due(self, key: Key) -> bool:
-        """Count a call, and tell whether it is to be captured now."""
+    def arena(self, scope: tuple[int, ...]) -> Execution | None:
+        """A table with the arena of a captured call of this scope: their launches are in the order of one stream."""
+        for instance in self._instances.values():
+            if instance.scope == scope:
+                return instance.execution.copied()
+        return None
+
+    def _due(self, key: Key, after: int, capture: Callable[[], Instance | None]) -> Instance | None:
+        """Count a call, and capture it when it has run often enough and there is room."""
+        if key in self._refused:
+            return None
         count = self._counts.get(key, 0) + 1
         if len(self._counts) >= MAX_COUNTED and key not in self._counts:
             self._counts.clear()
+            self._refused.clear()
         self._counts[key] = count
-        if count <= self._after:
-            return False
-        if len(self._instances) >= MAX_INSTANCES:
-            oldest = min(self._instances, key=self._last_use)
-            if self._calls - self._last_use(oldest) < IDLE_CALLS:
-                return False
-            del self._instances[oldest]
+        if count <= after or not self._has_room():
+            return None
         del self._counts[key]
+        found = capture()
+        if found is None:
+            self._refused.add(key)
+        else:
+            self._instances[key] = found
+        return found
+
+    def _has_room(self) -> bool:
+        """Whether another instance may be kept; one that is idle makes room."""
+        if len(self._instances) < MAX_INSTANCES:
+            return True
+        oldest = min(self._instances, key=lambda key: self._instances[key].used)
+        if self._calls - self._instances[oldest].used < IDLE_CALLS:
+            return False
+        del self._instances[oldest]
         return True
 
-    def _last_use(self, key: Key) -> int:
-        instance = self._instances[key]
-        return 0 if instance is None else instance.used
+    def captured_in_place(self, call: Call, execution: Execution, run: Callable[[int], None]) -> Instance | None:
+        """An instance, which has not run yet, of what `run` puts into a stream; None where it is not worth it."""
+        made = Instance(self._memory.capture(run), call.scope, execution)
+        return made if _is_worthwhile(made) else None
 
-    def places(
-        self, shapes: ShapeClass, values: Mapping[str, int], adapter: TensorAdapter, execution: Execution
-    ) -> Places:
-        """Memory of an instance for inputs that are copied and for results; `execution` is told where it is."""
-        held: list[object] = [execution]
+    def captured(
+        self,
+        call: Call,
+        shapes: ShapeClass,
+        values: Mapping[str, int],
+        adapter: TensorAdapter,
+        execution: Execution,
+        run: Callable[[int], None],
+    ) -> Instance | None:
+        """As `captured_in_place`, with places for inputs and results. values: of the program's symbols by name."""
+        held: list[object] = []
 
-        def place(slot: int, number: int, nbytes: int) -> Place:
+        def place(slot: int, nbytes: int) -> Place:
             owner, address = adapter.empty((nbytes,), (1,), "uint8") if nbytes else (None, 0)
             held.append(owner)
             execution.table[slot] = address
-            return Place(number, address, nbytes)
+            return Place(slot, address, nbytes)
 
-        inputs = [place(t.slot, number, _nbytes(t, values)) for number, t in self._copied]
-        outputs = [place(o.tensor.slot, number, o.nbytes or 0) for number, o in owned_outputs(shapes)]
-        nbytes = sum(one.nbytes for one in (*inputs, *outputs)) + shapes.arena_bytes
-        return Places(tuple(inputs), tuple(outputs), held, nbytes)
-
-    def captured(self, places: Places, run: Callable[[int], None]) -> Instance | None:
-        """An instance, which has not run yet, of what `run` puts into a stream; None where it is not worth it."""
+        inputs = tuple(place(tensor.slot, _nbytes(tensor, values)) for tensor in self._copied)
+        results = (o for _, o in shapes.outputs if isinstance(o, ResolvedOutput))
+        outputs = tuple(place(o.tensor.slot, o.nbytes) for o in results if o.nbytes is not None)
         work = self._memory.capture(run)
-        return Instance(work, places) if _is_worthwhile(work, places) else None
+        made = Instance(work, call.scope, execution, inputs, outputs, tuple(held))
+        return made if _is_worthwhile(made) else None
 
 
 def _nbytes(tensor: TensorSlot, values: Mapping[str, int]) -> int:
@@ -201,12 +231,8 @@ def _nbytes(tensor: TensorSlot, values: Mapping[str, int]) -> int:
     return extent * tensor.dtype.nbytes
 
 
-def owned_outputs(shapes: ShapeClass) -> list[tuple[int, ResolvedOutput]]:
-    """Results that have memory of their own, by number."""
-    return [(n, o) for n, o in shapes.outputs if isinstance(o, ResolvedOutput) and o.nbytes is not None]
-
-
-def _is_worthwhile(work: DeviceWork, places: Places) -> bool:
-    """Whether copies in and out cost less than the launches that are saved."""
-    copied = [place.nbytes for place in (*places.inputs, *places.outputs)]
-    return work.kernels * LAUNCH_TIME > len(copied) * COPY_TIME + sum(copied) / COPIED_BYTES
+def _is_worthwhile(instance: Instance) -> bool:
+    """Whether the launch of the graph, and copies in and out, cost less than the launches that are saved."""
+    copies = len(instance.inputs) + len(instance.outputs)
+    cost = LAUNCH_TIME + copies * COPY_TIME + instance.copied / COPIED_BYTES
+    return instance.work.kernels * LAUNCH_TIME > cost

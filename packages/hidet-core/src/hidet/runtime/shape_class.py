@@ -30,11 +30,17 @@ Resolve = Callable[[Dim], int]
 
 @dataclass(slots=True)
 class Execution:
-    """What one running call owns: the slot table and the arena its temporaries lie in."""
+    """What one running call owns: the slot table, and the arena of `nbytes` that its temporaries lie in."""
 
     table: Any
     address: int
     arena: object
+    nbytes: int = 0
+
+    def copied(self) -> Execution:
+        """The same with a table of its own."""
+        table = type(self.table).from_buffer_copy(self.table)
+        return Execution(table, ctypes.addressof(table), self.arena, self.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +146,7 @@ class ShapeClass:
             table[slot] = base + offset
         for slot, value in (*self._size_slots, *constants):
             table[slot] = value
-        return Execution(table, ctypes.addressof(table), arena)
+        return Execution(table, ctypes.addressof(table), arena, self.arena_bytes)
 
 
 def _require_sizes(stage: Stage, resolve: Resolve) -> None:

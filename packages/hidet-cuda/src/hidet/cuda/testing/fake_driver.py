@@ -73,9 +73,9 @@ class FakeDriver:
     """Functions of the driver by name.
 
     refuse: result of every launch, refuse_maps: of encoding every tensor map, refused: of other functions by name.
-    on_launch: called while a launch runs. free_bytes: what allocations may take. recorded_words: how many parameters of
-    a launch a graph remembers. recordings: launches by the stream that is captured; graphs: those that are made. log:
-    what was done with streams, events and blocks, in order.
+    on_launch: called while a launch runs. free_bytes: what allocations may take. reuses: whether they get memory that
+    was freed. recorded_words: how many parameters of a launch a graph remembers. recordings: launches by the stream
+    that is captured; graphs: those that are made. log: what was done with streams, events and blocks, in order.
     """
 
     refuse: int = 0
@@ -90,12 +90,14 @@ class FakeDriver:
     devices: int = 1
     version: int = 13000
     free_bytes: int = 1 << 30
+    reuses: bool = False
     recorded_words: int = 2
     recordings: dict[int, list[Launch]] = field(default_factory=dict)
     graphs: dict[int, list[Launch]] = field(default_factory=dict)
     log: list[tuple[object, ...]] = field(default_factory=list)
     blocks: dict[int, int] = field(default_factory=dict)
     _alive: dict[int, Any] = field(default_factory=dict)
+    _freed: dict[int, list[int]] = field(default_factory=dict)
     _made: int = 0
 
     def __post_init__(self) -> None:
@@ -127,16 +129,21 @@ class FakeDriver:
     def _take(self, result: int, nbytes: int) -> int:
         if nbytes > self.free_bytes:
             return 2
-        memory = ctypes.create_string_buffer(nbytes + ALIGNMENT)
-        address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
-        self._alive[address] = memory
+        if self.reuses and self._freed.get(nbytes):
+            address = self._freed[nbytes].pop()
+        else:
+            memory = ctypes.create_string_buffer(nbytes + ALIGNMENT)
+            address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
+            self._alive[address] = memory
         self.blocks[address] = nbytes
         self.free_bytes -= nbytes
         return _write(result, address)
 
     def _give(self, address: int) -> int:
         # The memory stays, so that a use after the end is seen as such and not as a crash.
-        self.free_bytes += self.blocks.pop(address)
+        nbytes = self.blocks.pop(address)
+        self._freed.setdefault(nbytes, []).append(address)
+        self.free_bytes += nbytes
         return 0
 
     # --- functions, in the driver's spelling -------------------------------------------------------------------------
@@ -287,6 +294,7 @@ class FakeDriver:
         return self._copy(target, source, nbytes, on_device=(source,))
 
     def cuMemcpyDtoDAsync_v2(self, target: int, source: int, nbytes: int, stream: int | None) -> int:
+        self.log.append(("copy on device", nbytes, stream or 0))
         return self._copy(target, source, nbytes, on_device=(target, source))
 
     def _copy(self, target: int, source: int, nbytes: int, on_device: tuple[int, ...]) -> int:
