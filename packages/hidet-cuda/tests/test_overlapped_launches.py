@@ -66,6 +66,14 @@ def test_a_kernel_waits_before_anything_else_and_lets_the_next_one_start() -> No
     assert structural_hash(overlapped_launches(made)) == structural_hash(made)
 
 
+def test_nothing_allows_loads_before_the_wait() -> None:
+    # Through pointers that promise not to overlap, a compiler may read before a statement that writes any memory.
+    (source,) = CudaTarget("sm_90a").sources(overlapped_launches(module()))
+    assert "restrict" not in source.text
+    (wait,) = (line for line in source.text.split("\n") if '"griddepcontrol.wait;"' in line)
+    assert "volatile" in wait and '"memory"' in wait
+
+
 def test_a_kernel_that_says_what_it_waits_for_is_left_alone() -> None:
     own = module(before='    call("cuda.grid_dependency_wait", type=None)\n')
     assert print_module(overlapped_launches(own)) == print_module(own)
