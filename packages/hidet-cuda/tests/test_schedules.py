@@ -170,6 +170,27 @@ def test_products_of_aligned_rows_have_kernels_with_roles_on_sm_90a(text) -> Non
     runs_right(aligned, "cuda.matmul", 8e-3, "sm_90a")
 
 
+def test_rows_that_overlap_are_not_copied_in_boxes() -> None:
+    text = """
+    graph g(%x: f16[40, 64]{{{stride}, 1}}, %w: f16[24, 64]):
+      %0: f16[40, 24] = linear(%x, %w)
+      return %0
+    """
+    assert has_roles(text.format(stride=72))
+    for stride in (0, 16):
+        assert not has_roles(text.format(stride=stride))
+
+
+def test_one_row_has_a_map_whatever_its_stride() -> None:
+    text = """
+    graph g(%x: f16[1, 72], %w: f16[24, 72]):
+      %0: f16[1, 24] = linear(%x, %w)
+      return %0
+    """
+    assert has_roles(text)
+    runs_right(text, "cuda.matmul", 8e-3, "sm_90a")
+
+
 @pytest.mark.parametrize("text", [LINEAR, BATCHED])
 def test_long_sums_of_kernels_with_roles_are_split(text) -> None:
     """Each part of each matrix is a tile of the grid."""

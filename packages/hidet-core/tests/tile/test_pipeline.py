@@ -140,3 +140,12 @@ def test_only_kernels_of_the_shape_have_roles():
     assert not fits(a, MatmulTiles(64, 32, 64, 4, (2, 2)))
     # Too small for the swizzle to repeat within each stage.
     assert not fits(a, MatmulTiles(64, 16, 64, 2, (4, 1)))
+
+
+@pytest.mark.parametrize(("row_stride", "given"), [(0, 80), (72, 80), (96, 96)])
+def test_the_map_of_one_row_has_the_stride_of_a_dense_matrix_at_least(row_stride, given):
+    at, bt, ct = params = pointers()
+    a, b, c = matrix(at, 1, 76, row_stride, align=16), matrix(bt, 64, 76, 80, align=16), matrix(ct, 1, 64, align=16)
+    pipeline = lower_pipeline(matmul_kernel("matmul", tuple(params), a, b, c, NARROW, b_is_transposed=True))
+    (stride,) = pipeline.maps[0].request({}).strides
+    assert stride.value == given * 2

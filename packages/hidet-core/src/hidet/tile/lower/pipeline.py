@@ -61,11 +61,10 @@ class MatrixMap:
     def request(self, arguments: Mapping[Var, Expr]) -> MapRequest:
         """The map as host code makes it. arguments: values of the kernel's parameters in the launch."""
         source, layout, nbytes = self.source, self.tile.layout, self.source.dtype.nbytes
-        sizes, strides, box = (
-            [source.columns, source.rows],
-            [source.row_stride],
-            [_panel_columns(self.tile), layout.rows],
-        )
+        # The stride of a matrix of one row may be anything, even 0; its map is given that of a dense one.
+        dense = (source.columns + (layout.chunk - 1)) // layout.chunk * layout.chunk
+        sizes, strides = [source.columns, source.rows], [build.maximum(source.row_stride, dense)]
+        box = [_panel_columns(self.tile), layout.rows]
         if self.outer is not None:
             sizes.append(self.outer[1])
             strides.append(self.outer[2])
@@ -94,7 +93,7 @@ class Pipeline:
 
 def fits_pipeline(kernel: TileKernel) -> bool:
     """Whether a kernel has the shape: a known grid, loads in one ring of products of warp groups, from matrices in
-    memory whose rows start at multiples of 16 bytes."""
+    memory whose rows start at multiples of 16 bytes. That rows do not overlap is for the caller to know."""
     rings = [stmt for stmt in kernel.body if isinstance(stmt, t.Ring)]
     others = [stmt for stmt in kernel.body if not isinstance(stmt, t.Ring)]
     if len(rings) != 1 or not kernel.grid or not all(isinstance(stmt, _OF_ONE_WARP) for stmt in others):

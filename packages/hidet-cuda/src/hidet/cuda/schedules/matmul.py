@@ -140,7 +140,15 @@ def _has_roles(product: Product, target: CudaTarget) -> bool:
     """Whether a product's kernel has roles: its matrices' boxes are copied by the copy engine."""
     if not target.has_roles or not _on_matrix_units(product) or _has_few_rows(product):
         return False
-    return all(isinstance(operand, MatrixOperand) and operand.align == ALIGN for operand in (product.a, product.b))
+    return all(
+        isinstance(operand, MatrixOperand) and operand.align == ALIGN and _has_apart_rows(operand)
+        for operand in (product.a, product.b)
+    )
+
+
+def _has_apart_rows(operand: MatrixOperand) -> bool:
+    """Whether rows of a matrix are known not to overlap, as those of an expanded tensor or of windows do."""
+    return operand.rows == 1 or dims.prove_le(operand.columns, operand.row_stride) is True
 
 
 def _is_unaligned(product: Product) -> bool:
