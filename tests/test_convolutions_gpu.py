@@ -23,6 +23,7 @@ CONVOLUTIONS = {
     "odd channels": (lambda: nn.Conv2d(13, 10, 5, padding=2), (2, 13, 11, 12)),
     "groups": (lambda: nn.Conv2d(64, 64, 3, padding=1, groups=4), (2, 64, 10, 10)),
     "long sums": (lambda: nn.Conv2d(512, 512, 3, padding=1), (1, 512, 7, 7)),
+    "many pixels": (lambda: nn.Conv2d(128, 128, 3, padding=1), (64, 128, 28, 28)),
     "along one axis": (lambda: nn.Conv1d(16, 24, 5, padding=2), (2, 16, 50)),
     "in space": (lambda: nn.Conv3d(8, 16, 3, padding=1), (1, 8, 6, 7, 8)),
 }

@@ -207,6 +207,7 @@ def test_kernels_of_resnet_compile_without_spills(arch: str) -> None:
         convolution(8, 4, (224, 224), 64, (7, 7), stride=2, padding=3),
         convolution(128, 256, (14, 14), 256, (3, 3), padding=1),
         convolution(1, 512, (7, 7), 512, (3, 3), padding=1),
+        convolution(128, 64, (56, 56), 256, (1, 1)),
         convolution(1, 64, (7, 7), 64, (3, 3), "f32", padding=1),
     ):
         for source in target.sources(block_launches(only_task(parsed(text), arch).program.module)):

@@ -18,8 +18,8 @@ from hidet.tile.statements import fetch
 from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.tile.tensors import RTile, matrix
 
-EARLY = MatmulTiles(32, 16, 16, 2, (2, 1))
-LATE = MatmulTiles(128, 64, 16, 2, (2, 1))
+SMALL = MatmulTiles(32, 16, 16, 2, (2, 1))
+LARGE = MatmulTiles(128, 64, 16, 2, (2, 1))
 ROLES = MatmulTiles(64, 16, 64, 3, (4, 1))
 
 
@@ -62,7 +62,7 @@ def finished(m, n, k, tiles, align, *, roles=False):
     return c.astype(np.float64), np.maximum(left @ right.T + other + same, 0)
 
 
-@pytest.mark.parametrize("tiles", [EARLY, LATE])
+@pytest.mark.parametrize("tiles", [SMALL, LARGE])
 @pytest.mark.parametrize(("n", "align"), [(24, 16), (18, 4), (13, 2)])
 def test_other_matrices_and_rows_are_added(tiles, n, align):
     result, expected = finished(40, n, 32, tiles, align)

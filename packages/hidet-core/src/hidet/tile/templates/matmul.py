@@ -17,8 +17,8 @@ from hidet.tile.kernel import TileKernel
 from hidet.tile.statements import Load, fetch, fill, load, map, mma, ring, store
 from hidet.tile.tensors import GTensor, RTile, Source, STile
 
-# Elements that a thread may hold during the products for what follows them.
-_FEW_ELEMENTS = 32
+# Elements of the result a thread from which there are no registers for others.
+_MANY_ELEMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,11 @@ class MatmulTiles:
     k: int = 32
     stages: int = 3
     warps: tuple[int, int] = (2, 2)
+
+    @property
+    def leaves_registers(self) -> bool:
+        """Whether threads have registers for matrices like the result beside it."""
+        return self.m * self.n < _MANY_ELEMENTS * 32 * self.warps[0] * self.warps[1]
 
 
 def matmul_kernel(
@@ -52,9 +57,9 @@ def matmul_kernel(
     """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
 
     epilogue(value, row, column, *others) gives an element of c from the sum, of type `accumulator`, its place, and the
-    elements there of the matrices `beside`, which are like c, or a row for all where their row stride is the constant
-    0; None converts. batch: a third index of blocks, which the matrices' pointers may mention, and its extent. The grid
-    has ceil(n / tiles.n) x ceil(m / tiles.m) tiles for each.
+    elements there of the matrices `beside`, which are fetched before the products; None converts. Those are like c, or
+    a row for all where their row stride is the constant 0. batch: a third index of blocks, which the matrices' pointers
+    may mention, and its extent. The grid has ceil(n / tiles.n) x ceil(m / tiles.m) tiles for each.
 
     steps: (first, number of) steps of tiles.k along k whose products are summed, i64; None sums all.
     """
@@ -79,8 +84,6 @@ def matmul_kernel(
         for number, source in enumerate(beside)
     ]
     fetches = [fetch(tile, source, row, column) for tile, source in zip(others, beside, strict=True)]
-    # Fetched before the products, they arrive meanwhile, but hold registers.
-    is_early = sum(tile.rows for tile in others) * tiles.n <= _FEW_ELEMENTS * 32 * tiles.warps[0] * tiles.warps[1]
 
     def finish(value: Expr, *rest: Expr) -> Expr:
         if epilogue is None:
@@ -96,7 +99,8 @@ def matmul_kernel(
         tiles.warps,
         (
             fill(total, 0),
-            *(fetches if is_early else ()),
+            # They arrive during the products.
+            *fetches,
             ring(
                 count,
                 tiles.stages,
@@ -105,7 +109,6 @@ def matmul_kernel(
                     mma(total, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
                 ],
             ),
-            *(() if is_early else fetches),
             map(result, [total, *others], finish),
             store(c, result, block_row * tiles.m, block_column * tiles.n),
         ),

@@ -244,7 +244,8 @@ def _launch(
     epilogue: Callable[..., Expr]
     if partial is None:
         c = kernel.result(align.result)
-        beside = kernel.beside(is_aligned=align.are_known) if _on_matrix_units(product) else {}
+        if _on_matrix_units(product) and tiles.leaves_registers:
+            beside = kernel.beside(is_aligned=align.are_known)
         epilogue = kernel.finish(c, tuple(beside), is_inside=False)
     else:
         c = kernel.sums(known_align(partial.dtype.nbytes, product.n))
