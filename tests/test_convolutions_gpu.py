@@ -66,7 +66,7 @@ def test_split_products_give_the_same_bits_every_time() -> None:
 
 def check(layer: nn.Module, x: torch.Tensor, dtype: torch.dtype) -> None:
     """Errors against f64 are at most twice those of eager on average, and four times at most, but for a unit each."""
-    with torch.no_grad(), torch.backends.cudnn.flags(allow_tf32=False):
+    with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         own, given = layer.to(dtype), x.to(dtype)
         eager = own(given).double()
         torch._dynamo.reset()
