@@ -192,8 +192,8 @@ def typecheck(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """All tests, except those of further whole models and of GPUs."""
-    run_pytest(session, development(session, "tests", "models"), "--durations=15")
+    """All tests, except those of further whole models and of GPUs, in two processes (`-- -n 0`: in one)."""
+    run_pytest(session, development(session, "tests", "models"), "-n", "2", "--durations=15")
 
 
 @nox.session
