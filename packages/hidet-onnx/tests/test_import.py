@@ -190,3 +190,16 @@ def test_the_backend_runs_one_node() -> None:
     (result,) = backend.run_node(helper.make_node("Neg", ["x"], ["y"]), [W])
     assert result.tolist() == (-W).tolist()
     assert backend.supports_device("CPU")
+    assert not backend.supports_device("CPU:1")
+
+
+@pytest.mark.parametrize(("device", "target"), [("CPU", "cpu"), ("CUDA", "cuda"), ("CUDA:1", "cuda:1")])
+def test_a_backend_compiles_for_the_device_that_is_named(
+    device: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hidet.onnx import backend
+
+    asked: list[str] = []
+    monkeypatch.setattr(backend, "OnnxRunner", lambda model, *, target, options: asked.append(target))
+    backend.prepare(onnx.ModelProto(), device)
+    assert asked == [target]

@@ -79,11 +79,17 @@ class HidetBackend(Backend):
 
 
 def _target(device: str) -> str:
+    """The target of a device as ONNX writes it, "CPU" or "CUDA:1". OptionError for one that there cannot be."""
     try:
-        kind = Device(device).type
+        given = Device(device)
     except (AttributeError, ValueError) as error:
         raise OptionError(f"device {device!r} is unknown: expected CPU or CUDA") from error
-    return _TARGETS[kind]
+    name = _TARGETS[given.type]
+    if given.device_id == 0:
+        return name
+    if given.type == DeviceType.CPU:
+        raise OptionError(f"device {device!r} is unknown: there is one CPU, expected CPU")
+    return f"{name}:{given.device_id}"
 
 
 def _refuse_options(kwargs: dict[str, Any]) -> None:
