@@ -184,6 +184,31 @@ class DType:
         result: numpy.dtype[Any] = numpy.dtype(scalar)
         return result
 
+    @property
+    def has_one_zero(self) -> bool:
+        """Whether the code of negative zero is the only NaN: the "fnuz" formats."""
+        return self.name.endswith("fnuz")
+
+    @property
+    def nan_code(self) -> int:
+        """The code of NaN in a float of 8 or 4 bits, apart from its sign; that of zero where there is no NaN."""
+        if self.has_one_zero:
+            return 0x80
+        if not self.has_nan:
+            return 0
+        return 0x7F if self.has_sign else 0xFF
+
+    @property
+    def largest_code(self) -> int:
+        """The code of the largest number in a float of 8 or 4 bits."""
+        if not self.has_sign:
+            return 0xFE
+        if not self.has_nan:
+            return (1 << (self.bits - 1)) - 1
+        if self.has_one_zero:
+            return 0x7F
+        return (((1 << self.exponent_bits) - 1) << self.mantissa_bits) - 1 if self.has_inf else 0x7E
+
     def _require(self, what: str, *kinds: Kind) -> None:
         if self.kind not in kinds:
             raise DTypeError(f"{self.name} has no {what}: expected a type of kind {' or '.join(kinds)}")

@@ -74,11 +74,11 @@ def small_to_single(emit: LineEmitter, text: str, dtype: DType, lanes: int) -> s
         exponent_full = ((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits
         special = w.select(w.integer("icmp eq", magnitude, exponent_full), w.constant(_INFINITY), w.constant(_NAN))
         bits = w.select(w.integer("icmp uge", magnitude, exponent_full), special, bits)
-    elif dtype.has_nan and not _is_unsigned_zero(dtype):
+    elif dtype.has_nan and not dtype.has_one_zero:
         bits = w.select(w.integer("icmp eq", magnitude, sign_code - 1), w.constant(_NAN), bits)
     sign = w.integer("shl", w.integer("and", code, sign_code), _SINGLE_BITS - dtype.bits)
     bits = w.integer("or", bits, sign)
-    if _is_unsigned_zero(dtype):
+    if dtype.has_one_zero:
         bits = w.select(w.integer("icmp eq", code, 0x80), w.constant(_NAN), bits)
     return w.value(bits)
 
@@ -90,9 +90,9 @@ def single_to_small(emit: LineEmitter, text: str, dtype: DType, lanes: int) -> s
     magnitude = w.integer("and", bits, 0x7FFFFFFF)
     code = _single_to_power(w, magnitude) if dtype.mantissa_bits == 0 else _rounded_code(w, magnitude, dtype)
     assert dtype.largest is not None
-    largest = _code_of_largest(dtype)
+    largest = dtype.largest_code
     beyond = w.integer("icmp ugt", code, largest)
-    nan_code = _code_of_nan(dtype)
+    nan_code = dtype.nan_code
     excess = largest + 1 if dtype.has_inf else nan_code if dtype.has_nan else largest
     code = w.select(beyond, w.constant(excess), code)
     code = w.select(w.integer("icmp ugt", magnitude, _INFINITY), w.constant(nan_code), code)
@@ -101,7 +101,7 @@ def single_to_small(emit: LineEmitter, text: str, dtype: DType, lanes: int) -> s
         # Neither zero nor negative values have a code.
         invalid = emit.instruction(f"fcmp ule {w.single} {text}, {emit.constant(0.0, w.floats)}")
         code = w.select(invalid, w.constant(nan_code), code)
-    elif _is_unsigned_zero(dtype):
+    elif dtype.has_one_zero:
         is_plain = w.integer("icmp ne", code, 0)
         code = w.select(is_plain, w.integer("or", code, negative), code)
     else:
@@ -109,32 +109,8 @@ def single_to_small(emit: LineEmitter, text: str, dtype: DType, lanes: int) -> s
     return emit.instruction(f"trunc {w.word} {code} to {w.code}")
 
 
-def _is_unsigned_zero(dtype: DType) -> bool:
-    """The "fnuz" formats: the code of negative zero is the only NaN."""
-    return dtype.name.endswith("fnuz")
-
-
 def _sign_code(dtype: DType) -> int:
     return 1 << (dtype.bits - 1)
-
-
-def _code_of_nan(dtype: DType) -> int:
-    """The code of NaN apart from its sign; of zero where there is no NaN."""
-    if _is_unsigned_zero(dtype):
-        return 0x80
-    if not dtype.has_nan:
-        return 0
-    return 0xFF if dtype.mantissa_bits == 0 else 0x7F
-
-
-def _code_of_largest(dtype: DType) -> int:
-    if dtype.mantissa_bits == 0:
-        return 0xFE
-    if not dtype.has_nan:
-        return _sign_code(dtype) - 1
-    if _is_unsigned_zero(dtype):
-        return 0x7F
-    return (((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits) - 1 if dtype.has_inf else 0x7E
 
 
 def _rounded_code(w: _Words, magnitude: str, dtype: DType) -> str:

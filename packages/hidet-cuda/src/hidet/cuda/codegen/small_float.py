@@ -47,16 +47,16 @@ def _decode(dtype: DType) -> Iterator[str]:
     if dtype.has_inf:
         full = ((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits
         yield f"if (magnitude >= {full:#x}u) word = magnitude == {full:#x}u ? {_INFINITY:#x}u : {_NAN:#x}u;"
-    elif dtype.has_nan and not _has_one_zero(dtype):
+    elif dtype.has_nan and not dtype.has_one_zero:
         yield f"if (magnitude == {sign - 1:#x}u) word = {_NAN:#x}u;"
-    if _has_one_zero(dtype):
+    if dtype.has_one_zero:
         yield f"if (a.bits == {sign:#x}u) word = {_NAN:#x}u;"
     yield f"return __uint_as_float(word | (a.bits & {sign:#x}u) << {32 - dtype.bits});"
 
 
 def _encode(dtype: DType) -> Iterator[str]:
     sign, shift = 1 << (dtype.bits - 1), _MANTISSA - dtype.mantissa_bits
-    nan, largest = _code_of_nan(dtype), _code_of_largest(dtype)
+    nan, largest = dtype.nan_code, dtype.largest_code
     excess = largest + 1 if dtype.has_inf else nan if dtype.has_nan else largest
     # Adding a number whose last digit is worth the smallest subnormal rounds to it.
     anchor = 1 - dtype.bias - dtype.mantissa_bits + _MANTISSA
@@ -71,7 +71,7 @@ def _encode(dtype: DType) -> Iterator[str]:
     yield f"if (code > {largest:#x}u) code = {excess:#x}u;"
     yield f"if (magnitude > {_INFINITY:#x}u) code = {nan:#x}u;"
     of_sign = f"code | (word >> 31) * {sign:#x}u"
-    yield f"return {{(unsigned char)({f'code ? {of_sign} : 0u' if _has_one_zero(dtype) else of_sign})}};"
+    yield f"return {{(unsigned char)({f'code ? {of_sign} : 0u' if dtype.has_one_zero else of_sign})}};"
 
 
 def _decode_power() -> Iterator[str]:
@@ -88,23 +88,3 @@ def _encode_power() -> Iterator[str]:
     yield f"unsigned nearest = (magnitude + 0x400000u) >> {_MANTISSA};"
     yield "unsigned code = magnitude < 0x800000u ? (unsigned)(magnitude > 0x400000u) : nearest;"
     yield "return {(unsigned char)(a > 0.0f && code <= 0xfeu ? code : 0xffu)};"
-
-
-def _has_one_zero(dtype: DType) -> bool:
-    """The "fnuz" formats: the code of negative zero is the only NaN."""
-    return dtype.name.endswith("fnuz")
-
-
-def _code_of_nan(dtype: DType) -> int:
-    """The code of NaN apart from its sign; of zero where there is no NaN."""
-    if _has_one_zero(dtype):
-        return 0x80
-    return 0x7F if dtype.has_nan else 0
-
-
-def _code_of_largest(dtype: DType) -> int:
-    if not dtype.has_nan:
-        return (1 << (dtype.bits - 1)) - 1
-    if _has_one_zero(dtype):
-        return 0x7F
-    return (((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits) - 1 if dtype.has_inf else 0x7E
