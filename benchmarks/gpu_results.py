@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.results import OUR_SYSTEM
+from benchmarks.results import OUR_SYSTEM, ratio_to_best_peer
 from hidet.testing.numerics import Verdict
 from hidet.testing.timing import Latency
 from tests.models.compile_reports import NodeCounts
@@ -36,10 +36,7 @@ class GpuRow:
     @property
     def ratio(self) -> float | None:
         """Our latency over the best peer's; below 1 is faster. None while either is missing."""
-        peers = [latency.median for system, latency in self.latencies.items() if system != OUR_SYSTEM]
-        if OUR_SYSTEM not in self.latencies or not peers:
-            return None
-        return self.latencies[OUR_SYSTEM].median / min(peers)
+        return ratio_to_best_peer(self.latencies)
 
 
 def rows_to_json(environment: Mapping[str, Any], rows: Sequence[GpuRow]) -> dict[str, Any]:

@@ -55,10 +55,7 @@ class Row:
     @property
     def ratio(self) -> float | None:
         """Our latency over the best peer's; below 1 is faster. None while either is missing."""
-        peers = [latency.median for system, latency in self.latencies.items() if system != OUR_SYSTEM]
-        if OUR_SYSTEM not in self.latencies or not peers:
-            return None
-        return self.latencies[OUR_SYSTEM].median / min(peers)
+        return ratio_to_best_peer(self.latencies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +98,11 @@ def to_json(
         },
         "first_calls": [asdict(row) for row in first_calls],
     }
+
+
+def ratio_to_best_peer(latencies: Mapping[str, Latency]) -> float | None:
+    """Our latency, out of those by system, over the best peer's; None while either is missing."""
+    peers = [latency.median for system, latency in latencies.items() if system != OUR_SYSTEM]
+    if OUR_SYSTEM not in latencies or not peers:
+        return None
+    return latencies[OUR_SYSTEM].median / min(peers)
