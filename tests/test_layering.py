@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "tensors": BASE | CONTEXT,
     # Names that users' scripts import; hidet itself does not.
     "utils": set(),
+    "lazy": set(),
     "progress": {"errors"},
     "runtime": GRAPH | CONTEXT,
     "schedule": GRAPH | CONTEXT | {"lang", "tile", "runtime"},

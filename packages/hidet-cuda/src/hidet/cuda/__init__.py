@@ -5,6 +5,8 @@ Everything is imported at first use; importing this package loads neither the dr
 
 from typing import TYPE_CHECKING
 
+from hidet.lazy import lazy_attributes
+
 if TYPE_CHECKING:
     from hidet.cuda.arrays import DeviceArray, asarray, empty, zeros
     from hidet.cuda.devices import (
@@ -37,15 +39,7 @@ else:
     }
     _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 
-    def __getattr__(name):
-        import importlib
-
-        if name not in _LAZY:
-            raise AttributeError(f"module 'hidet.cuda' has no attribute {name!r}")
-        return getattr(importlib.import_module(f"hidet.cuda.{_LAZY[name]}"), name)
-
-    def __dir__():
-        return [*globals(), *_LAZY]
+    __getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
 
 
 __all__ = [

@@ -9,8 +9,9 @@ These are imported when they are first used: the plug-in module of this package 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from hidet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from hidet.onnx.convert import from_onnx
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxRunner", "Unsupported", "check", "from_onnx"]
 
-_MODULES = {"OnnxRunner": "runner", "Unsupported": "supported", "check": "supported", "from_onnx": "convert"}
-
-
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = lazy_attributes(
+    __name__, {"OnnxRunner": "runner", "Unsupported": "supported", "check": "supported", "from_onnx": "convert"}
+)

@@ -8,9 +8,9 @@ torch is imported when `register_op` is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hidet.lazy import lazy_attributes
 from hidet.torch.reports import collect_reports
 
 if TYPE_CHECKING:
@@ -18,17 +18,4 @@ if TYPE_CHECKING:
 
 __all__ = ["collect_reports", "register_op"]
 
-_MODULES = {"register_op": "custom_op"}
-
-
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = lazy_attributes(__name__, {"register_op": "custom_op"})
