@@ -2,6 +2,7 @@
 
     python benchmarks/gpu_products.py                                   all rows
     python benchmarks/gpu_products.py --rows 4096x4096x4096:NT:f16      one, written m x n x k : order : dtype
+    python benchmarks/gpu_products.py --rows 12x128x128x64:NN:f16       of 12 products at once
 
 Times are medians of CUDA-graph replays, in which inputs take turns, so that those of a call lie in no cache.
 """
@@ -9,9 +10,11 @@ Times are medians of CUDA-graph replays, in which inputs take turns, so that tho
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ from hidet.plugins.host import load_registry
 from hidet.testing.timing import geometric_mean
 from hidet.torch.tensors import DeviceAdapter
 
+_DTYPES = {**DTYPES, "f64": torch.float64}
 _ORDERS = ("NN", "NT", "TN", "TT")
 _CACHE_BYTES = 120e6
 """More than twice the second-level cache of the largest device."""
@@ -42,13 +46,18 @@ _DEFAULT = (
     *("1024x1024x1024:NT:f16", "512x512x512:NT:f16", "256x4096x4096:NT:f16", "16x4096x4096:NT:f16"),
     *("1x4096x4096:NT:f16", "1x14336x4096:NT:f16", "128x768x768:NT:f16", "128x2304x768:NT:f16"),
     *("128x3072x768:NT:f16", "128x768x3072:NT:f16", "2048x768x768:NT:f16", "2047x2039x1000:NT:f16"),
+    *("100x1001x1001:NT:f16", "333x777x555:NN:bf16", "1x1000x2048:NT:f16", "1x128256x4096:NT:bf16"),
+    *("12x128x128x64:NT:f16", "12x128x64x128:NN:f16", "96x197x64x197:NN:f16", "32x2048x128x2048:NN:bf16"),
+    *("2048x2048x2048:NT:f32", "128x768x3072:NT:f32", "1x4096x4096:NT:f32", "333x777x555:NN:f32"),
+    *("12x128x128x64:NT:f32", "1024x1024x1024:NN:f64", "333x777x555:NN:f64"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ProductName:
-    """A product [m, k] x [k, n]. order: whether each operand lies as it is multiplied (N) or transposed (T)."""
+    """`batch` products [m, k] x [k, n]. order: whether operands lie as they are multiplied (N) or transposed (T)."""
 
+    batch: int
     m: int
     n: int
     k: int
@@ -57,27 +66,33 @@ class ProductName:
 
     @classmethod
     def parse(cls, text: str) -> ProductName:
-        """ValueError for what is no "mxnxk:order:dtype"."""
+        """ValueError for what is no "mxnxk:order:dtype" with another number in front for several products."""
         sizes, order, dtype = (*text.split(":"), "", "")[:3]
         numbers = sizes.split("x")
-        if text.count(":") != 2 or len(numbers) != 3 or not all(map(str.isdecimal, numbers)):
+        if text.count(":") != 2 or len(numbers) not in (3, 4) or not all(map(str.isdecimal, numbers)):
             raise ValueError(f"{text!r} is no row: write mxnxk:order:dtype, as 128x768x768:NT:f16")
-        if order not in _ORDERS or dtype not in ("f16", "bf16"):
-            raise ValueError(f"{text!r}: the order is one of {', '.join(_ORDERS)}, the dtype f16 or bf16")
-        return cls(*map(int, numbers), order, dtype)
+        if order not in _ORDERS or dtype not in _DTYPES:
+            raise ValueError(
+                f"{text!r}: the order is one of {', '.join(_ORDERS)}, the dtype one of {', '.join(_DTYPES)}"
+            )
+        batch, m, n, k = map(int, ("1", *numbers)[-4:])
+        return cls(batch, m, n, k, order, dtype)
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}:{self.order}:{self.dtype}"
+        batch = f"{self.batch}x" if self.batch > 1 else ""
+        return f"{batch}{self.m}x{self.n}x{self.k}:{self.order}:{self.dtype}"
 
     @property
-    def shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Of the operands as they lie in memory."""
         left, right = (self.m, self.k), (self.k, self.n)
-        return left if self.order[0] == "N" else left[::-1], right if self.order[1] == "N" else right[::-1]
+        of_left, of_right = left if self.order[0] == "N" else left[::-1], right if self.order[1] == "N" else right[::-1]
+        batch = (self.batch,) if self.batch > 1 else ()
+        return (*batch, *of_left), (*batch, *of_right)
 
     def multiply(self, a: Tensor, b: Tensor) -> Tensor:
         """The product of operands as they lie in memory."""
-        return (a if self.order[0] == "N" else a.T) @ (b if self.order[1] == "N" else b.T)
+        return (a if self.order[0] == "N" else a.mT) @ (b if self.order[1] == "N" else b.mT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +125,10 @@ def main(rows: tuple[ProductName, ...], json_path: Path | None) -> None:
     console.print(f"{environment['device']['gpu']}, {environment['date']}")
     table = Table("product", *(f"{system} us" for system in ("torch", "hidet")), "torch / hidet", "errors")
     done: list[ProductRow] = []
-    for name in rows:
-        row = measure(name)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        runs = list(pool.map(compiled, rows))
+    for name, run in zip(rows, runs, strict=True):
+        row = measure(name, run)
         done.append(row)
         times = [f"{seconds * 1e6:.1f}" for seconds in (row.torch, row.hidet)]
         errors = f"{row.torch_error:.1e}, {row.hidet_error:.1e}"
@@ -124,11 +141,10 @@ def main(rows: tuple[ProductName, ...], json_path: Path | None) -> None:
         json_path.write_text(text, encoding="utf-8")
 
 
-def measure(name: ProductName) -> ProductRow:
-    """Time a product with torch and with hidet on the same inputs."""
-    run = compiled(name)
-    dtype = DTYPES[name.dtype]
-    nbytes = 2 * (name.m * name.k + name.k * name.n + name.m * name.n)
+def measure(name: ProductName, run: Callable[..., Any]) -> ProductRow:
+    """Time a product with torch and with hidet, which `run` is, on the same inputs."""
+    dtype = _DTYPES[name.dtype]
+    nbytes = dtype.itemsize * name.batch * (name.m * name.k + name.k * name.n + name.m * name.n)
     count = max(2, min(_MOST_INPUTS, int(_CACHE_BYTES // nbytes) + 1))
     inputs = [tuple(torch.randn(shape, device="cuda", dtype=dtype) for shape in name.shapes) for _ in range(count)]
     exact = name.multiply(*(x.double() for x in inputs[0]))
@@ -143,11 +159,12 @@ def _error(result: Tensor, exact: Tensor) -> float:
 
 def compiled(name: ProductName) -> Callable[..., Any]:
     """hidet's kernel of a product, called without what torch.compile adds."""
-    left, right = (f"{name.dtype}[{rows}, {columns}]@cuda:0" for rows, columns in name.shapes)
+    left, right = (f"{name.dtype}{list(shape)}@cuda:0" for shape in name.shapes)
+    batch = f"{name.batch}, " if name.batch > 1 else ""
     order = ", ".join(f"{which}={turn == 'T'}" for which, turn in zip(("trans_a", "trans_b"), name.order, strict=True))
     text = (
         f"graph g(%a: {left}, %b: {right}):\n"
-        f"  %0: {name.dtype}[{name.m}, {name.n}]@cuda:0 = matmul(%a, %b, {order})\n  return %0\n"
+        f"  %0: {name.dtype}[{batch}{name.m}, {name.n}]@cuda:0 = matmul(%a, %b, {order})\n  return %0\n"
     )
     graph = hidet.compile(parse_graph(text, load_registry().operators), target="cuda")
     adapter = DeviceAdapter(torch.device("cuda", 0))
