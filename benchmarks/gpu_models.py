@@ -3,6 +3,9 @@
 python benchmarks/gpu_models.py                                          all rows and systems, about half an hour
 python benchmarks/gpu_models.py --rows resnet50:1:f16 --peers eager-graph,inductor --seconds 0.2
 python benchmarks/gpu_models.py --rows gpt2:1:f16 --layers               our slowest kernels with their schedules
+python benchmarks/gpu_models.py --merge one.json,two.json                one table of what several runs wrote
+
+A system that fails or is not ready in time has "-" in the table and the reason below it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -23,13 +27,14 @@ from torch import nn
 
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_layers import print_kernels, profile_kernels
-from benchmarks.gpu_results import GpuRow, print_rows, rows_to_json
+from benchmarks.gpu_results import GpuRow, merge_runs, print_rows, rows_to_json, unmeasured
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, RowName, prepare_row
 from benchmarks.gpu_systems import GPU_SYSTEMS
 from benchmarks.gpu_timing import time_on_gpu
 from benchmarks.options import names_from, report_console
 from benchmarks.results import OUR_SYSTEM, REFERENCE_SYSTEM
 from benchmarks.systems import Unavailable
+from benchmarks.time_limit import TimeLimitExceeded, time_limit
 from hidet.runtime.compiled import CompileReport
 from hidet.testing.numerics import Sample, Verdict, check_output
 from hidet.testing.timing import measure_alternately
@@ -50,24 +55,39 @@ def row_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[R
         raise click.BadParameter(str(error), ctx, param) from error
 
 
+def run_files(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, Any]:
+    """Click callback for comma-separated files that --json wrote: their data by name."""
+    try:
+        return {name: json.loads(Path(name).read_text(encoding="utf-8")) for name in value.split(",")} if value else {}
+    except (OSError, json.JSONDecodeError) as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
 @click.command()
 @click.option("--rows", callback=row_names, default=",".join(DEFAULT_ROWS), help="model:batch:dtype, comma-separated.")
 @click.option("--peers", callback=names_from(_PEERS), default=",".join(_PEERS), show_default=True)
 @click.option("--seconds", default=0.5, show_default=True, help="Seconds a system's turn takes; there are three turns.")
+@click.option("--limit", default=300.0, show_default=True, help="Seconds until a system has to be ready to be timed.")
 @click.option("--layers", is_flag=True, help="Print our slowest kernels instead of measuring peers.")
 @click.option("--most", default=15, show_default=True, help="Kernels that --layers prints.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare results with a float64 reference.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
+@click.option("--merge", "runs", callback=run_files, help="Print a table of these JSON files, and measure nothing.")
 def main(
     rows: tuple[RowName, ...],
     peers: tuple[str, ...],
     seconds: float,
+    limit: float,
     layers: bool,
     most: int,
     check: bool,
     json_path: Path | None,
+    runs: dict[str, Any],
 ) -> None:
     """Measure whole models on a GPU: hidet beside eager and Inductor, in one run on the same inputs."""
+    if runs:
+        _print_merged(runs)
+        return
     if not torch.cuda.is_available():
         raise click.ClickException("torch finds no CUDA device")
     warnings.simplefilter("ignore")
@@ -78,9 +98,9 @@ def main(
     console.print(", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version))
     systems = (OUR_SYSTEM,) if layers else (*peers, OUR_SYSTEM)
     done: list[GpuRow] = []
-    for name in rows:
+    for number, name in enumerate(rows):
         with progress.status(str(name)) as status, torch.no_grad():
-            measurement = _Measurement(name, check, lambda text: status.update(text))
+            measurement = _Measurement(name, check, limit, lambda text: status.update(text))
             row = measurement.run(systems, 0.0 if layers else seconds)
         if layers and OUR_SYSTEM in measurement.runs:
             print_kernels(console, row.name, profile_kernels(measurement.runs[OUR_SYSTEM], measurement.reports), most)
@@ -90,16 +110,29 @@ def main(
         torch.cuda.empty_cache()
         print_rows(console, [row], systems)
         if json_path is not None:
-            json_path.write_text(json.dumps(rows_to_json(environment, done), indent=1), encoding="utf-8")
+            left = [unmeasured(str(other), systems) for other in rows[number + 1 :]]
+            json_path.write_text(json.dumps(rows_to_json(environment, [*done, *left]), indent=1), encoding="utf-8")
     if len(done) > 1:
         print_rows(console, done, systems)
+
+
+def _print_merged(runs: dict[str, Any]) -> None:
+    try:
+        merged = merge_runs(runs)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    console = report_console()
+    for name, data in runs.items():
+        console.print(f"{name}: {data['device']['gpu']}, {data['date']}")
+    print_rows(console, merged, [s for s in GPU_SYSTEMS if any(s in (*r.latencies, *r.reasons) for r in merged)])
 
 
 class _Measurement:
     """One row: what is prepared of it, and what is found."""
 
-    def __init__(self, name: RowName, check: bool, tell: Callable[[str], None]) -> None:
+    def __init__(self, name: RowName, check: bool, limit: float, tell: Callable[[str], None]) -> None:
         self.name = name
+        self.limit = limit
         self.tell = tell
         tell(f"{name}: building")
         self.model, self.inputs = prepare_row(name)
@@ -115,8 +148,9 @@ class _Measurement:
         for system in systems:
             self.tell(f"{self.name}: preparing {system}")
             try:
-                self._prepare(system)
-            except Unavailable as error:
+                with time_limit(self.limit):
+                    self._prepare(system)
+            except (Unavailable, TimeLimitExceeded) as error:
                 self.reasons[system] = str(error)
             except Exception as error:  # noqa: BLE001 - whatever stops one system is a line below the table, not the end
                 first_line = next(iter(str(error).strip().splitlines()), "")

@@ -39,9 +39,46 @@ class GpuRow:
         return ratio_to_best_peer(self.latencies)
 
 
+def unmeasured(name: str, systems: Sequence[str]) -> GpuRow:
+    """What stands for a row until it is measured: a run that is cut short names it."""
+    return GpuRow(name, reasons=dict.fromkeys(systems, "the run ended before this was measured"))
+
+
 def rows_to_json(environment: Mapping[str, Any], rows: Sequence[GpuRow]) -> dict[str, Any]:
     """Everything as plain data; times in seconds."""
     return {**environment, "rows": [{**asdict(row), "ratio_to_best_peer": row.ratio} for row in rows]}
+
+
+def rows_from_json(data: Mapping[str, Any]) -> list[GpuRow]:
+    """The rows that `rows_to_json` gave."""
+    return [
+        GpuRow(
+            name=row["name"],
+            latencies={system: Latency(**latency) for system, latency in row["latencies"].items()},
+            first_calls=row["first_calls"],
+            verdicts={system: Verdict(**verdict) for system, verdict in row["verdicts"].items()},
+            reasons=row["reasons"],
+            kernels=row["kernels"],
+            counts=NodeCounts(**{**row["counts"], "anchors_on_nest": tuple(row["counts"]["anchors_on_nest"])}),
+            seconds=row["seconds"],
+        )
+        for row in data["rows"]
+    ]
+
+
+def merge_runs(runs: Mapping[str, Mapping[str, Any]]) -> list[GpuRow]:
+    """The rows of several runs, whose data are given by file name. A row is always of one run, because clocks move: the
+    last one that measured it. ValueError where runs were made on different devices."""
+    devices = {name: data["device"]["gpu"] for name, data in runs.items()}
+    if len(set(devices.values())) > 1:
+        found = ", ".join(f"{name}: {device}" for name, device in devices.items())
+        raise ValueError(f"runs on different devices cannot stand in one table ({found}); print a table for each")
+    rows: dict[str, GpuRow] = {}
+    for data in runs.values():
+        for row in rows_from_json(data):
+            if row.latencies or not (row.name in rows and rows[row.name].latencies):
+                rows[row.name] = row
+    return list(rows.values())
 
 
 def print_rows(console: Console, rows: Sequence[GpuRow], systems: Sequence[str]) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +18,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import llama_layers
 from benchmarks.gpu_layers import kernel_times
 from benchmarks.gpu_operators import GPU_OPERATORS
-from benchmarks.gpu_results import GpuRow, cells, rows_to_json
+from benchmarks.gpu_products import ProductName
+from benchmarks.gpu_results import GpuRow, cells, merge_runs, rows_from_json, rows_to_json, unmeasured
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, RowName
 from benchmarks.gpu_systems import GPU_SYSTEMS
+from benchmarks.time_limit import TimeLimitExceeded, time_limit
 from hidet.runtime.compiled import ProgramUse
 from hidet.testing.numerics import Verdict
 from hidet.testing.timing import Latency
@@ -55,6 +61,61 @@ def test_a_wrong_result_and_a_missing_system_show_in_the_table() -> None:
         *("m:1:f16", "2.000", "-", "1.000", "0.50", "2.5", "-", "7", "0", "0", "NO")
     ]
     assert row.counts == NodeCounts()
+
+
+def test_rows_come_back_from_json_as_they_were() -> None:
+    row = _row(eager=2.0, hidet=1.0)
+    assert rows_from_json(json.loads(json.dumps(rows_to_json({}, [row])))) == [row]
+
+
+def _run(*rows: GpuRow, gpu: str = "H100") -> dict[str, Any]:
+    return rows_to_json({"device": {"gpu": gpu}}, rows)
+
+
+def test_a_row_of_several_runs_is_that_of_the_last_one_that_measured_it() -> None:
+    first, second = replace(_row(hidet=1.0), name="first"), replace(_row(hidet=2.0), name="second")
+    again = replace(_row(hidet=3.0), name="first")
+    runs = {"a": _run(first, unmeasured("second", ["hidet"])), "b": _run(again, second)}
+    assert merge_runs(runs) == [again, second]
+    assert merge_runs({"b": runs["b"], "a": runs["a"]}) == [first, second]
+
+
+def test_a_row_that_no_run_measured_is_named_with_the_reason() -> None:
+    (row,) = merge_runs({"a": _run(unmeasured("m:1:f16", ["eager", "hidet"]))})
+    assert row.reasons == dict.fromkeys(["eager", "hidet"], "the run ended before this was measured")
+
+
+def test_runs_on_different_devices_are_not_merged() -> None:
+    runs = {"a": _run(_row(hidet=1.0)), "b": _run(_row(hidet=1.0), gpu="H200")}
+    with pytest.raises(ValueError, match=r"different devices .* b: H200"):
+        merge_runs(runs)
+
+
+def test_what_takes_too_long_is_stopped() -> None:
+    with pytest.raises(TimeLimitExceeded, match=r"not ready after 0\.05 s"), time_limit(0.05):
+        try:
+            time.sleep(10)
+        except Exception:  # noqa: BLE001 - what a compiler under the limit does
+            pytest.fail("the limit was caught")
+    with time_limit(0.01):
+        pass
+    time.sleep(0.02)
+
+
+@pytest.mark.parametrize("text", ["128x768x3072:NT:f16", "12x128x64x128:NN:f64"])
+def test_a_product_prints_as_it_was_written(text: str) -> None:
+    assert str(ProductName.parse(text)) == text
+
+
+def test_products_of_a_batch_have_a_leading_axis() -> None:
+    assert ProductName.parse("12x128x64x32:NT:f16").shapes == ((12, 128, 32), (12, 64, 32))
+    assert ProductName.parse("128x64x32:TN:f16").shapes == ((32, 128), (32, 64))
+
+
+@pytest.mark.parametrize("text", ["128x768:NT:f16", "1x2x3x4x5:NT:f16", "1x2x3:TM:f16", "1x2x3:NN:i8", "1x2x3:NN"])
+def test_a_wrong_product_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write mxnxk|the order is one of"):
+        ProductName.parse(text)
 
 
 def test_kernels_are_summed_by_name_and_belong_to_programs() -> None:
