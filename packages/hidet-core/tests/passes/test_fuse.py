@@ -113,6 +113,21 @@ def test_tensors_that_the_program_allocates_alone_are_known_to_be_aligned(ctx, p
     assert found == [[False, False, True], [True, False, True], [True, False, False]]
 
 
+def test_equal_tasks_know_alike_what_is_aligned(ctx, parse):
+    graph = parse("""
+        graph g(%x: f32[8, 8], %w: f32[8, 8]):
+          %0: f32[8, 8] = matmul(%x, %w)
+          %1: f32[8, 8] = matmul(%0, %w)
+          %2: f32[8, 8] = matmul(%1, %w)
+          %3: f32[8, 8] = matmul(%2, %w)
+          return %3
+    """)
+    _, first, second, _ = fuse(graph, ctx).tasks
+    assert first.key == second.key
+    for task in (first, second):
+        assert [tensor.is_aligned for tensor in (*task.inputs, *task.outputs)] == [True, False, True]
+
+
 @pytest.mark.parametrize(("start", "is_aligned"), [(4, True), (3, False)])
 def test_a_view_is_aligned_as_far_in_as_it_begins(ctx, parse, start, is_aligned):
     graph = parse(f"""

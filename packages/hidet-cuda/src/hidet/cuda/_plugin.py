@@ -45,6 +45,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="inputs of linear layers are rows at a regular distance",
         ),
         PassSpec(
+            name="cuda-row-order",
+            level="graph",
+            targets=("cuda",),
+            after=("attention-layout", "cuda-regular-rows"),
+            before=("split-prepare",),
+            load="hidet.cuda.passes.row_order:RowOrder",
+            doc="results of linear layers lie in memory as the rows that they are computed from",
+        ),
+        PassSpec(
             name="cuda-block-launches",
             level="program",
             targets=("cuda",),

@@ -115,13 +115,18 @@ def _another(
     types: Mapping[Value, TensorType],
 ) -> Task:
     """A task like `first` on other values."""
-    tensors = tuple([TaskTensor(v, types[v], t.operand) for v, t in zip(inputs, first.inputs, strict=True)])
+
+    def of_others(values: Sequence[Value], tensors: Sequence[TaskTensor]) -> tuple[TaskTensor, ...]:
+        pairs = zip(values, tensors, strict=True)
+        return tuple([TaskTensor(value, types[value], t.operand, t.is_aligned) for value, t in pairs])
+
+    tensors = of_others(inputs, first.inputs)
     counterpart = dict(zip(first.inputs, tensors, strict=True))
     return Task(
         name=first.name,
         nodes=nodes,
         inputs=tensors,
-        outputs=tuple([TaskTensor(v, types[v], t.operand) for v, t in zip(live, first.outputs, strict=True)]),
+        outputs=of_others(live, first.outputs),
         anchor=None if first.anchor is None else nodes[first.nodes.index(first.anchor)],
         prologues=first.prologues,
         anchor_inputs=tuple([None if t is None else counterpart[t] for t in first.anchor_inputs]),

@@ -76,3 +76,16 @@ def single_stride(extents: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
             return None
         reach = stride * extent
     return 0 if found is None else found
+
+
+def memory_order(strides: Sequence[Dim]) -> tuple[int, ...] | None:
+    """Axes by falling stride; None where it is not known which of two strides is larger."""
+    order: list[int] = []
+    for axis, stride in enumerate(strides):
+        place = len(order)
+        while place and dims.prove_le(stride, strides[order[place - 1]]) is not True:
+            if dims.prove_le(strides[order[place - 1]], stride) is not True:
+                return None
+            place -= 1
+        order.insert(place, axis)
+    return tuple(order)

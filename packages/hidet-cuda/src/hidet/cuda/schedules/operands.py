@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet import dims
-from hidet.cuda.schedules.finish import finished_value, single_axis, single_stride
-from hidet.cuda.schedules.product import MatrixOperand, PatchOperand, Product, WindowAxis
+from hidet.cuda.schedules.finish import finished_value, memory_order, single_axis, single_stride
+from hidet.cuda.schedules.product import MatrixOperand, PatchOperand, Product, WindowAxis, likely
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.graph.types import TensorType
@@ -89,16 +90,27 @@ def _with_result(task: Task, found: _Operands, shape: Sequence[Dim], total_type:
 
 
 def _linear(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
-    """All leading axes are rows; or, where these do not follow each other regularly, the first ones count matrices."""
+    """All leading axes are rows, in the order in which they lie in memory; or, where they do not follow each other
+    regularly, as many rows as possible in each of several matrices."""
     x, w = left.type, right.type
     last = len(shape) - 1
     columns = (x.shape[-1], x.element_strides[-1])
     b = _operand(right, (w.shape[0], w.element_strides[0]), (w.shape[1], w.element_strides[1]), True, 0)
-    for split in range(last):
-        step = single_stride(x.shape[:split], x.element_strides[:split])
+    for rows, batch in _row_axes(x.shape[:last], x.element_strides[:last]):
+        step = _walked(x, batch)
         if step is not None:
-            a = _operand(left, _walked(x, range(split, last)), columns, False, step)
-            yield _Operands(a, b, w.shape[1], range(split, last), range(split), (last,))
+            yield _Operands(
+                _operand(left, _walked(x, rows), columns, False, step[1]), b, w.shape[1], rows, batch, (last,)
+            )
+
+
+def _row_axes(shape: Sequence[Dim], strides: Sequence[Dim]) -> list[tuple[Sequence[int], Sequence[int]]]:
+    """Which of several axes may count rows and which matrices, most rows first."""
+    order = memory_order(strides) or tuple(range(len(shape)))
+    splits = [(order[:at], order[at:]) for at in range(1, len(order))]
+    found: list[tuple[Sequence[int], Sequence[int]]] = [pair for split in splits for pair in (split[::-1], split)]
+    found.sort(key=lambda pair: -math.prod(likely(shape[axis]) for axis in pair[0]))
+    return [(order, ()), *found]
 
 
 def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:

@@ -1,0 +1,106 @@
+"""Results of linear layers lie in memory as the rows that they are computed from.
+
+Attention modules of some libraries see their batch as axis 1 of what lies in memory batch by batch. A product whose
+result lies as its operand does is one matrix; in logical order it would be a small one for each position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from hidet.cuda.schedules.finish import memory_order, single_stride
+from hidet.graph.builder import rebuild_node
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.storage import Place, Views, add_view, find_views, layout_of
+from hidet.graph.types import TensorType, same_shape, strides_of_order
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+_ANY_STRIDES = frozenset(
+    {
+        "linear",
+        *("attention", "attention_with_logsumexp"),
+        *("layer_norm", "layer_norm_with_statistics", "rms_norm", "l2_normalize", "softmax", "log_softmax"),
+    }
+)
+"""Operators besides element-wise ones that read rows wherever they lie."""
+
+
+@dataclass(frozen=True)
+class RowOrder:
+    """Gives results of linear layers, and what is element-wise on them, the order of axes of the layers' inputs.
+
+    Results of the graph keep their order, and so does what somebody reads whose schedule wants rows at a regular
+    distance, or through a view that would become a copy.
+    """
+
+    name: ClassVar[str] = "cuda-row-order"
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """One walk in graph order, and one more for each set of values that have to keep their order."""
+        if not any(node.op.name == "linear" for node in graph.nodes):
+            return graph
+        views = find_views(graph)
+        kept = {*graph.outputs, *_read_otherwise(graph, views)}
+        while True:
+            changed = _reordered(graph, kept)
+            lost = views.keys() - find_views(changed).keys()
+            if changed is graph or not lost:
+                return changed
+            kept |= {views[value].root for value in lost}
+
+
+def _read_otherwise(graph: Graph, views: Views) -> Iterator[Value]:
+    """Values whose memory is read by operators that do not take any strides."""
+    for node in graph.nodes:
+        is_injective = node.definition is not None and node.definition.is_injective
+        if not is_injective and node.op.name not in _ANY_STRIDES:
+            for value in node.values:
+                yield views[value].root if value in views else value
+
+
+def _reordered(graph: Graph, kept: set[Value]) -> Graph:
+    """The graph with results in the order of rows, but those in `kept`."""
+    mapping: dict[Value, Value] = {}
+    views: dict[Value, Place] = {}
+    orders: dict[Value, tuple[int, ...]] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        new = rebuild_node(node, mapping)
+        order = _order(new, views, orders)
+        if order is not None and node.outputs[0] not in kept:
+            old = new.outputs[0]
+            moved = Value(old.name, old.tensor.with_strides(strides_of_order(old.tensor.shape, order)))
+            mapping[node.outputs[0]], orders[moved] = moved, order
+            new = Node(node.op, new.inputs, node.attrs, (moved,), node.loc, node.definition)
+        nodes.append(new)
+        add_view(new, views)
+    return graph.with_nodes(tuple(nodes)) if mapping else graph
+
+
+def _order(node: Node, views: Views, orders: Mapping[Value, tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The order of axes that a node's result is to get; None for the one it has."""
+    if node.op.name == "linear":
+        x = node.inputs[0]
+        assert x is not None
+        return _row_order(layout_of(x, views))
+    is_injective = node.definition is not None and node.definition.is_injective
+    if not is_injective or node.op.kind == "view" or len(node.outputs) != 1:
+        return None
+    shape = node.outputs[0].tensor.shape
+    return next((orders[v] for v in node.values if v in orders and same_shape(v.tensor.shape, shape)), None)
+
+
+def _row_order(type_: TensorType) -> tuple[int, ...] | None:
+    """The axes of a tensor as they lie in memory, the last one innermost, if its rows are walked as one in that order
+    and not in the logical one."""
+    shape, strides = type_.shape[:-1], type_.element_strides[:-1]
+    order = memory_order(strides)
+    if order is None or single_stride(shape, strides) is not None:
+        return None
+    if single_stride([shape[axis] for axis in order], [strides[axis] for axis in order]) is None:
+        return None
+    return (*order, len(shape))

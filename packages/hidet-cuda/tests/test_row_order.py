@@ -1,0 +1,140 @@
+"""Results of linear layers lie as the rows that they are computed from, and rows in any order are one matrix."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import pytest
+
+from hidet import dtypes
+from hidet.cache import open_cache
+from hidet.context import CompileContext, Options
+from hidet.cuda.passes.row_order import RowOrder
+from hidet.cuda.schedules.operands import find_product
+from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import assert_right
+from hidet.graph.graph import Graph
+from hidet.graph.interpret import interpret
+from hidet.graph.parser import parse_graph
+from hidet.graph.storage import find_views
+from hidet.passes.graph.fuse import fuse
+from hidet.plugins.host import load_registry
+
+
+def context() -> CompileContext:
+    target = CudaTarget("sm_90a")
+    return CompileContext(target=target, registry=load_registry(), options=Options(), cache=open_cache(enabled=False))
+
+
+def parsed(text: str) -> Graph:
+    return parse_graph(textwrap.dedent(text), load_registry().operators)
+
+
+def ordered(text: str) -> tuple[Graph, Graph]:
+    """A graph before and after the pass; both mean the same."""
+    graph = parsed(text)
+    changed = RowOrder().run(graph, context())
+    random = np.random.default_rng(0)
+    given = [random.standard_normal(value.tensor.shape).astype(np.float16) for value in graph.inputs]
+    for old, new in zip(interpret(graph, given), interpret(changed, given), strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert [value.type for value in changed.outputs] == [value.type for value in graph.outputs]
+    return graph, changed
+
+
+def strides_of(graph: Graph, op: str) -> object:
+    (node,) = (node for node in graph.nodes if node.op.name == op)
+    return node.outputs[0].tensor.strides
+
+
+ENCODER = """
+graph g(%x: f16[2, 5, 8], %w: f16[24, 8], %b: f16[24], %v: f16[8, 24]):
+  %0: f16[5, 2, 8] = transpose(%x, perm=[1, 0, 2])
+  %1: f16[5, 2, 24] = linear(%0, %w, %b)
+  %2: f16[5, 2, 24] = relu(%1)
+  %3: f16[2, 5, 24] = transpose(%2, perm=[1, 0, 2])
+  %4: f16[2, 5, 8] = linear(%3, %v)
+  return %4
+"""
+
+
+def test_linear_layers_and_what_is_element_wise_on_them_keep_the_order_of_rows() -> None:
+    _, changed = ordered(ENCODER)
+    assert strides_of(changed, "relu") == (24, 120, 1)
+    assert next(node for node in changed.nodes if node.op.name == "linear").outputs[0].tensor.strides == (24, 120, 1)
+
+
+def test_such_layers_are_one_matrix_each() -> None:
+    ctx = context()
+    for task in fuse(RowOrder().run(parsed(ENCODER), ctx), ctx).tasks:
+        product = find_product(task, dtypes.f32)
+        assert product is not None and (product.batch, product.m) == (1, 10)
+
+
+def test_rows_of_a_known_order_change_nothing() -> None:
+    graph, changed = ordered("""
+        graph g(%x: f16[2, 5, 8], %w: f16[24, 8]):
+          %0: f16[2, 5, 24] = linear(%x, %w)
+          %1: f16[2, 5, 24] = relu(%0)
+          return %1
+    """)
+    assert changed is graph
+
+
+READERS = {
+    "the result of the graph": ("%1: f16[5, 2, 24] = relu(%0)", "%1"),
+    "a reshape that merges the rows": ("%1: f16[10, 24] = reshape(%0, shape=[10, 24])", "%1"),
+    "a product of matrices": ("%1: f16[5, 2, 2] = matmul(%0, %0, trans_b=True)", "%1"),
+    "a sum over rows": ("%1: f16[24] = sum(%0, axes=[0, 1], keepdim=False)", "%1"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_others_read_in_order_stays_there(reader) -> None:
+    line, result = READERS[reader]
+    graph, changed = ordered(f"""
+        graph g(%x: f16[5, 2, 8]{{8, 40, 1}}, %w: f16[24, 8]):
+          %0: f16[5, 2, 24] = linear(%x, %w)
+          {line}
+          return {result}
+    """)
+    is_last = reader == "the result of the graph"
+    assert strides_of(changed, "linear") == ((24, 120, 1) if is_last else None)
+    assert changed.outputs[0].tensor.is_contiguous
+    assert len(find_views(changed)) == len(find_views(graph))
+
+
+BATCHES = {
+    "rows in another order than the result": ("f16[197, 8, 64]{64, 12608, 1}", "f16[197, 8, 32]", 8, 197),
+    "a result in another order than rows": ("f16[197, 8, 64]", "f16[197, 8, 32]{32, 6304, 1}", 8, 197),
+    "parts of images that lie apart": ("f16[4, 3, 50, 64]{12800, 3200, 64, 1}", "f16[4, 3, 50, 32]", 4, 150),
+    "parts of rows that lie apart": ("f16[4, 50, 64]{6400, 64, 1}", "f16[4, 50, 32]", 4, 50),
+}
+
+
+@pytest.mark.parametrize("case", BATCHES)
+def test_rows_that_are_no_single_matrix_are_few_large_ones(case) -> None:
+    x, result, batch, rows = BATCHES[case]
+    graph = parsed(f"""
+        graph g(%x: {x}, %w: f16[32, 64]):
+          %0: {result} = linear(%x, %w)
+          return %0
+    """)
+    (task,) = fuse(graph, context()).tasks
+    product = find_product(task, dtypes.f32)
+    assert product is not None and (product.batch, product.m) == (batch, rows)
+
+
+@pytest.mark.parametrize("result", ["{24, 456, 1}", ""], ids=["as its rows", "row-major"])
+def test_layers_of_rows_in_another_order_are_right(result) -> None:
+    assert_right(
+        f"""
+        graph g(%x: f16[19, 3, 32]{{32, 608, 1}}, %w: f16[24, 32], %b: f16[24], %y: f16[19, 3, 24]{{24, 456, 1}}):
+          %0: f16[19, 3, 24]{result} = linear(%x, %w, %b)
+          %1: f16[19, 3, 24]{result} = add(%0, %y)
+          return %1
+        """,
+        "cuda.matmul",
+        8e-3,
+    )
