@@ -1,4 +1,4 @@
-"""Results of linear layers lie as the rows that they are computed from, and rows in any order are one matrix."""
+"""Products with one matrix: results lie as the rows they are computed from, and rows in any order are one matrix."""
 
 from __future__ import annotations
 
@@ -48,26 +48,30 @@ def strides_of(graph: Graph, op: str) -> object:
     return node.outputs[0].tensor.strides
 
 
-ENCODER = """
-graph g(%x: f16[2, 5, 8], %w: f16[24, 8], %b: f16[24], %v: f16[8, 24]):
+LAYER = """
+graph g(%x: f16[2, 5, 8], %w: f16[24, 8], %v: f16[8, 24]):
   %0: f16[5, 2, 8] = transpose(%x, perm=[1, 0, 2])
-  %1: f16[5, 2, 24] = linear(%0, %w, %b)
+  %1: f16[5, 2, 24] = linear(%0, %w)
   %2: f16[5, 2, 24] = relu(%1)
   %3: f16[2, 5, 24] = transpose(%2, perm=[1, 0, 2])
   %4: f16[2, 5, 8] = linear(%3, %v)
   return %4
 """
+PRODUCTS = [LAYER, LAYER.replace("linear(%0, %w)", "matmul(%0, %w, trans_b=True)")]
 
 
-def test_linear_layers_and_what_is_element_wise_on_them_keep_the_order_of_rows() -> None:
-    _, changed = ordered(ENCODER)
+@pytest.mark.parametrize("text", PRODUCTS)
+def test_products_with_one_matrix_and_what_is_element_wise_on_them_keep_the_order_of_rows(text) -> None:
+    _, changed = ordered(text)
+    assert changed.nodes[1].op.name in ("linear", "matmul")
+    assert changed.nodes[1].outputs[0].tensor.strides == (24, 120, 1)
     assert strides_of(changed, "relu") == (24, 120, 1)
-    assert next(node for node in changed.nodes if node.op.name == "linear").outputs[0].tensor.strides == (24, 120, 1)
 
 
-def test_such_layers_are_one_matrix_each() -> None:
+@pytest.mark.parametrize("text", PRODUCTS)
+def test_such_products_are_one_matrix_each(text) -> None:
     ctx = context()
-    for task in fuse(RowOrder().run(parsed(ENCODER), ctx), ctx).tasks:
+    for task in fuse(RowOrder().run(parsed(text), ctx), ctx).tasks:
         product = find_product(task, dtypes.f32)
         assert product is not None and (product.batch, product.m) == (1, 10)
 
@@ -103,6 +107,18 @@ def test_what_others_read_in_order_stays_there(reader) -> None:
     assert strides_of(changed, "linear") == ((24, 120, 1) if is_last else None)
     assert changed.outputs[0].tensor.is_contiguous
     assert len(find_views(changed)) == len(find_views(graph))
+
+
+def test_images_times_one_matrix_are_one_product() -> None:
+    graph = parsed("""
+        graph g(%x: f16[8, 19, 64], %w: f16[64, 32], %b: f16[32]):
+          %0: f16[8, 19, 32] = matmul(%x, %w)
+          %1: f16[8, 19, 32] = add(%0, %b)
+          return %1
+    """)
+    (task,) = fuse(graph, context()).tasks
+    product = find_product(task, dtypes.f32)
+    assert product is not None and (product.batch, product.m) == (1, 152)
 
 
 BATCHES = {

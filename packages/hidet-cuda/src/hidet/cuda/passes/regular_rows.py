@@ -1,11 +1,13 @@
-"""Linear layers read their input as the rows of a matrix, or of several; what lies otherwise is copied before."""
+"""Products with one matrix read the other as its rows, or as those of several; what lies otherwise is copied before."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet.cuda.schedules.finish import single_stride
+from hidet.cuda.schedules.operands import rows_of
+from hidet.cuda.schedules.strides import row_axes, single_stride
 from hidet.graph.graph import Graph
 from hidet.graph.storage import find_views, layout_of
 from hidet.graph.types import TensorType
@@ -17,32 +19,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RegularRows:
-    """Copies inputs of linear layers that are views of several steps: windows of an image, for example."""
+    """Copies what products with one matrix read as rows, where it is a view of several steps: windows of an image."""
 
     name: ClassVar[str] = "cuda-regular-rows"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""
-        if not any(node.op.name == "linear" for node in graph.nodes):
+        if not any(rows_of(node) for node in graph.nodes):
             return graph
         rewriter = GraphRewriter(graph, ctx.registry.operators)
         views = find_views(graph)
         for node in graph.nodes:
-            x = node.inputs[0] if node.op.name == "linear" else None
-            if x is None or _is_regular(layout_of(x, views)):
+            x = rows_of(node)
+            if x is None or _is_regular(layout_of(x, views), node.outputs[0].tensor):
                 rewriter.keep(node)
                 continue
             copy = rewriter.copy(x, TensorType(x.tensor.dtype, x.tensor.shape, None, x.tensor.device), node)
-            (new,) = rewriter.emit_all("linear", [copy, *node.inputs[1:]], node.attrs, node, [node.outputs[0].tensor])
+            (new,) = rewriter.emit_all(node.op, [copy, *node.inputs[1:]], node.attrs, node, [node.outputs[0].tensor])
             rewriter.substitute(node.outputs[0], new)
         return rewriter.finish()
 
 
-def _is_regular(type_: TensorType) -> bool:
-    """Whether the leading axes are walked as one, or those behind some of them and these."""
-    shape, strides = type_.shape[:-1], type_.element_strides[:-1]
-    return any(
-        single_stride(shape[:split], strides[:split]) is not None
-        and single_stride(shape[split:], strides[split:]) is not None
-        for split in range(len(shape))
-    )
+def _is_regular(x: TensorType, result: TensorType) -> bool:
+    """Whether rows are walked as one, or those of each of several matrices and these, in the operand and the result."""
+
+    def is_walked(axes: Sequence[int]) -> bool:
+        extents = [x.shape[axis] for axis in axes]
+        return all(
+            single_stride(extents, [type_.element_strides[axis] for axis in axes]) is not None for type_ in (x, result)
+        )
+
+    return any(is_walked(rows) and is_walked(batch) for rows, batch in row_axes(x.shape[:-1], x.element_strides[:-1]))

@@ -1,4 +1,4 @@
-"""Results of linear layers lie in memory as the rows that they are computed from.
+"""Results of products with one matrix lie in memory as the rows that they are computed from.
 
 Attention modules of some libraries see their batch as axis 1 of what lies in memory batch by batch. A product whose
 result lies as its operand does is one matrix; in logical order it would be a small one for each position.
@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet.cuda.schedules.finish import memory_order, single_stride
+from hidet.cuda.schedules.operands import rows_of
+from hidet.cuda.schedules.strides import memory_order, single_stride
 from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.storage import Place, Views, add_view, find_views, layout_of
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _ANY_STRIDES = frozenset(
     {
-        "linear",
         *("attention", "attention_with_logsumexp"),
         *("layer_norm", "layer_norm_with_statistics", "rms_norm", "l2_normalize", "softmax", "log_softmax"),
     }
@@ -31,7 +31,7 @@ _ANY_STRIDES = frozenset(
 
 @dataclass(frozen=True)
 class RowOrder:
-    """Gives results of linear layers, and what is element-wise on them, the order of axes of the layers' inputs.
+    """Gives results of linear layers and their like, and what is element-wise on them, the order of axes of their rows.
 
     Results of the graph keep their order, and so does what somebody reads whose schedule wants rows at a regular
     distance, or through a view that would become a copy.
@@ -41,7 +41,7 @@ class RowOrder:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order, and one more for each set of values that have to keep their order."""
-        if not any(node.op.name == "linear" for node in graph.nodes):
+        if not any(rows_of(node) for node in graph.nodes):
             return graph
         views = find_views(graph)
         kept = {*graph.outputs, *_read_otherwise(graph, views)}
@@ -58,8 +58,8 @@ def _read_otherwise(graph: Graph, views: Views) -> Iterator[Value]:
     for node in graph.nodes:
         is_injective = node.definition is not None and node.definition.is_injective
         if not is_injective and node.op.name not in _ANY_STRIDES:
-            for value in node.values:
-                yield views[value].root if value in views else value
+            rows = rows_of(node)
+            yield from (views[value].root if value in views else value for value in node.values if value is not rows)
 
 
 def _reordered(graph: Graph, kept: set[Value]) -> Graph:
@@ -83,10 +83,9 @@ def _reordered(graph: Graph, kept: set[Value]) -> Graph:
 
 def _order(node: Node, views: Views, orders: Mapping[Value, tuple[int, ...]]) -> tuple[int, ...] | None:
     """The order of axes that a node's result is to get; None for the one it has."""
-    if node.op.name == "linear":
-        x = node.inputs[0]
-        assert x is not None
-        return _row_order(layout_of(x, views))
+    rows = rows_of(node)
+    if rows is not None:
+        return _row_order(layout_of(rows, views))
     is_injective = node.definition is not None and node.definition.is_injective
     if not is_injective or node.op.kind == "view" or len(node.outputs) != 1:
         return None

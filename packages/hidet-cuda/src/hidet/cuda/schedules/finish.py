@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hidet import dims
 from hidet.compute.definition import Compute, Operand
-from hidet.dims import Dim
 from hidet.ir.expr import Access, Expr, Reduce, Var
 from hidet.ir.visit import accesses, replace_accesses, rewrite, substitute
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
@@ -61,31 +59,3 @@ def single_axis(task: Task, epilogue: Compute, value: Expr, positions: Sequence[
     if len(groups) > 1:
         return None
     return axes[groups[0][-1]] if groups else axes[-1]
-
-
-def single_stride(extents: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
-    """The stride of axes that are walked as one: 0 when none has neighbours, None when they are not regular."""
-    found: Dim | None = None
-    reach: Dim = 0
-    for extent, stride in reversed(list(zip(extents, strides, strict=True))):
-        if extent == 1:
-            continue
-        if found is None:
-            found = stride
-        elif dims.prove_equal(stride, reach) is not True:
-            return None
-        reach = stride * extent
-    return 0 if found is None else found
-
-
-def memory_order(strides: Sequence[Dim]) -> tuple[int, ...] | None:
-    """Axes by falling stride; None where it is not known which of two strides is larger."""
-    order: list[int] = []
-    for axis, stride in enumerate(strides):
-        place = len(order)
-        while place and dims.prove_le(stride, strides[order[place - 1]]) is not True:
-            if dims.prove_le(strides[order[place - 1]], stride) is not True:
-                return None
-            place -= 1
-        order.insert(place, axis)
-    return tuple(order)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet import dims
-from hidet.cuda.schedules.finish import finished_value, memory_order, single_axis, single_stride
-from hidet.cuda.schedules.product import MatrixOperand, PatchOperand, Product, WindowAxis, likely
+from hidet.cuda.schedules.finish import finished_value, single_axis
+from hidet.cuda.schedules.product import MatrixOperand, PatchOperand, Product, WindowAxis
+from hidet.cuda.schedules.strides import row_axes, single_stride
 from hidet.dims import Dim
 from hidet.dtypes import DType
-from hidet.graph.types import TensorType
+from hidet.graph.graph import Node, Value
+from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Var
 from hidet.ops.conv import per_axis, side_pairs
 from hidet.schedule.task import Task, TaskTensor
@@ -29,6 +30,15 @@ def find_product(task: Task, total: DType) -> Product | None:
         if product is not None:
             return product
     return None
+
+
+def rows_of(node: Node) -> Value | None:
+    """What a node multiplies with one matrix, row by row; None for other nodes."""
+    if node.op.name != "linear" and (node.op.name != "matmul" or node.attrs["trans_a"]):
+        return None
+    x, w = node.inputs[:2]
+    assert x is not None and w is not None
+    return x if w.tensor.rank == 2 else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,38 +100,35 @@ def _with_result(task: Task, found: _Operands, shape: Sequence[Dim], total_type:
 
 
 def _linear(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
-    """All leading axes are rows, in the order in which they lie in memory; or, where they do not follow each other
-    regularly, as many rows as possible in each of several matrices."""
-    x, w = left.type, right.type
-    last = len(shape) - 1
-    columns = (x.shape[-1], x.element_strides[-1])
+    w = right.type
     b = _operand(right, (w.shape[0], w.element_strides[0]), (w.shape[1], w.element_strides[1]), True, 0)
-    for rows, batch in _row_axes(x.shape[:last], x.element_strides[:last]):
-        step = _walked(x, batch)
-        if step is not None:
-            yield _Operands(
-                _operand(left, _walked(x, rows), columns, False, step[1]), b, w.shape[1], rows, batch, (last,)
-            )
-
-
-def _row_axes(shape: Sequence[Dim], strides: Sequence[Dim]) -> list[tuple[Sequence[int], Sequence[int]]]:
-    """Which of several axes may count rows and which matrices, most rows first."""
-    order = memory_order(strides) or tuple(range(len(shape)))
-    splits = [(order[:at], order[at:]) for at in range(1, len(order))]
-    found: list[tuple[Sequence[int], Sequence[int]]] = [pair for split in splits for pair in (split[::-1], split)]
-    found.sort(key=lambda pair: -math.prod(likely(shape[axis]) for axis in pair[0]))
-    return [(order, ()), *found]
+    yield from _of_one_matrix(left, b, w.shape[1])
 
 
 def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
     assert task.anchor is not None
     attrs, lead = task.anchor.attrs, len(shape) - 2
     a_batch, b_batch = (_batch_stride(tensor.type, shape[:-2]) for tensor in (left, right))
-    if a_batch is None or b_batch is None:
+    if b_batch is None:
         return
-    a = _matrix(left, bool(attrs["trans_a"]), a_batch)
-    b = _matrix(right, bool(attrs["trans_b"]), b_batch)
-    yield _Operands(a, b, left.type.shape[-2 if attrs["trans_a"] else -1], (lead,), range(lead), (lead + 1,))
+    b, k = _matrix(right, bool(attrs["trans_b"]), b_batch), left.type.shape[-2 if attrs["trans_a"] else -1]
+    if b_batch == 0 and not attrs["trans_a"] and same_shape(left.type.shape[:-1], shape[:-1]):
+        yield from _of_one_matrix(left, b, k)
+    if a_batch is not None:
+        a = _matrix(left, bool(attrs["trans_a"]), a_batch)
+        yield _Operands(a, b, k, (lead,), range(lead), (lead + 1,))
+
+
+def _of_one_matrix(left: TaskTensor, b: MatrixOperand | None, k: Dim) -> Iterator[_Operands]:
+    """Products with the same right matrix: all leading axes are rows, in the order in which they lie in memory; or,
+    where they do not follow each other regularly, as many as possible in each of several matrices."""
+    x, last = left.type, left.type.rank - 1
+    columns = (x.shape[-1], x.element_strides[-1])
+    for rows, batch in row_axes(x.shape[:last], x.element_strides[:last]):
+        step = _walked(x, batch)
+        if step is not None:
+            a = _operand(left, _walked(x, rows), columns, False, step[1])
+            yield _Operands(a, b, k, rows, batch, (last,))
 
 
 def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
