@@ -13,7 +13,7 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.passes.row_order import RowOrder
 from hidet.cuda.schedules.operands import find_product
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.schedules import assert_right
+from hidet.cuda.testing.schedules import assert_right, sources_of
 from hidet.graph.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
@@ -154,3 +154,34 @@ def test_layers_of_rows_in_another_order_are_right(result) -> None:
         "cuda.matmul",
         8e-3,
     )
+
+
+HEADS = """
+graph g(%q: f16[2, 3, 40, 16]{{1920, 16, 48, 1}}, %k: f16[2, 3, 24, 16]{{1152, 16, 48, 1}}, %m: f16[{mask}, 40, 24]):
+  %0: f16[2, 3, 40, 24] = matmul(%q, %k, trans_b=True)
+  %1: f16[2, 3, 40, 24] = add(%0, %m)
+  return %1
+"""
+
+
+@pytest.mark.parametrize("mask", ["1, 3", "2, 1", "2, 3"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_products_of_heads_that_lie_between_positions_are_right(mask, arch) -> None:
+    assert_right(HEADS.format(mask=mask), "cuda.matmul", 8e-3, arch=arch)
+
+
+def test_the_copy_engine_finds_heads_that_lie_between_positions() -> None:
+    assert any("cuda_tensor_load_4d" in source for source in sources_of(HEADS.format(mask="2, 3"), "sm_90a"))
+
+
+def test_axes_that_all_operands_walk_as_one_count_as_one() -> None:
+    graph = parsed("""
+        graph g(%a: f16[5, 2, 3, 40, 16], %b: f16[2, 3, 16, 24]{1152, 24, 72, 1}):
+          %0: f16[5, 2, 3, 40, 24] = matmul(%a, %b)
+          return %0
+    """)
+    (task,) = fuse(graph, context()).tasks
+    product = find_product(task, dtypes.f32)
+    assert product is not None
+    assert product.batches == (5, 2, 3)
+    assert product.b.batch_strides == (0, 1152, 24)

@@ -34,6 +34,8 @@ _ALIGN = 16
 # Statements that each warp does for itself, without meeting others.
 _OF_ONE_WARP = (t.Fill, t.Fetch, t.Map, t.Store)
 _MOST_BOX = 256
+_MOST_OUTER = 3
+"""Axes of a tensor map besides the two of a matrix."""
 _ALL_LANES = 0xFFFFFFFF
 _GROUP = 128
 # Registers of a thread: two groups that multiply with 232 each and one that copies with 40 fill a multiprocessor. Up to
@@ -44,19 +46,28 @@ _SWIZZLED_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class OuterAxis:
+    """An axis that a kernel's matrices lie along: the place of the block's own, an expression of an index of the grid,
+    a bound of it, and the elements between neighbours."""
+
+    place: Expr
+    extent: Expr
+    stride: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class MatrixMap:
     """A kernel's parameter `var`: the tensor map of `source`, from which boxes like a panel of `tile` are copied.
 
-    base: where `source` lies when `outer[0]` is 0, an expression of an index of the grid, if it depends on one;
-    `outer[1]` is a bound of that expression and `outer[2]` the elements between its neighbours. All others are
-    expressions over the kernel's other parameters.
+    base: where `source` lies when its outer axes are at 0. All but their places are expressions over the kernel's other
+    parameters.
     """
 
     var: Var
     source: GTensor
     tile: STile
     base: Expr
-    outer: tuple[Expr, Expr, Expr] | None
+    outer: tuple[OuterAxis, ...]
 
     def request(self, arguments: Mapping[Var, Expr]) -> MapRequest:
         """The map as host code makes it. arguments: values of the kernel's parameters in the launch."""
@@ -65,9 +76,9 @@ class MatrixMap:
         dense = (source.columns + (layout.chunk - 1)) // layout.chunk * layout.chunk
         sizes, strides = [source.columns, source.rows], [build.maximum(source.row_stride, dense)]
         box = [_panel_columns(self.tile), layout.rows]
-        if self.outer is not None:
-            sizes.append(self.outer[1])
-            strides.append(self.outer[2])
+        for axis in self.outer:
+            sizes.append(axis.extent)
+            strides.append(axis.stride)
             box.append(1)
         return MapRequest(
             substitute(self.base, arguments),
@@ -115,22 +126,34 @@ def _fits_map(load: t.Load, stages: int, kernel: TileKernel) -> bool:
     return _base(source, kernel) is not None and not any(_depends(size, kernel) for size in sizes)
 
 
-def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[Expr, Expr, Expr] | None] | None:
+def _base(source: GTensor, kernel: TileKernel) -> tuple[Expr, tuple[OuterAxis, ...]] | None:
     """`base` and `outer` of a map; None where the pointer depends on the grid in another way."""
-    pointer = source.pointer
-    if not _depends(pointer, kernel):
-        return pointer, None
-    if not (isinstance(pointer, Binary) and pointer.op == "add" and isinstance(pointer.b, Binary)):
+    pointer, outer = source.pointer, list[OuterAxis]()
+    while _depends(pointer, kernel):
+        if not (isinstance(pointer, Binary) and pointer.op == "add" and isinstance(pointer.b, Binary)):
+            return None
+        axis = _outer_axis(pointer.b, kernel)
+        if axis is None or len(outer) == _MOST_OUTER:
+            return None
+        outer.insert(0, axis)
+        pointer = pointer.a
+    return pointer, tuple(outer)
+
+
+def _outer_axis(offset: Binary, kernel: TileKernel) -> OuterAxis | None:
+    """The axis along which an offset moves a pointer: an index of the grid, or a part of it, times a stride."""
+    if offset.op != "mul" or _depends(offset.b, kernel):
         return None
-    base, product = pointer.a, pointer.b
-    if product.op != "mul" or _depends(base, kernel) or _depends(product.b, kernel):
-        return None
-    # An index, or what is left of it when it counts something else as well.
-    number = product.a.a if isinstance(product.a, Binary) and product.a.op == "floordiv" else product.a
-    extents = dict(zip(kernel.grid_vars, kernel.grid, strict=True))
+    extents, place = dict(zip(kernel.grid_vars, kernel.grid, strict=True)), offset.a
+    number, extent = place, None
+    if isinstance(place, Binary) and place.op == "mod" and not _depends(place.b, kernel):
+        number, extent = place.a, place.b
+    # What is left of an index that counts other things as well.
+    while isinstance(number, Binary) and number.op == "floordiv" and not _depends(number.b, kernel):
+        number = number.a
     if not isinstance(number, Var) or number not in extents:
         return None
-    return base, (product.a, extents[number], product.b)
+    return OuterAxis(place, extents[number] if extent is None else extent, offset.b)
 
 
 def _depends(expr: Expr, kernel: TileKernel) -> bool:
@@ -278,8 +301,7 @@ def _copies(ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: _S
         for panel in range(layout.panels):
             place = stages.slot * layout.size + panel * layout.rows * layout.pitch
             coordinates: list[Expr] = [load.column + panel * _panel_columns(load.target), load.row]
-            if described.outer is not None:
-                coordinates.append(described.outer[0])
+            coordinates += [axis.place for axis in described.outer]
             steps.append(
                 s.Evaluate(
                     intrinsic_call(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.cuda.schedules.finish import finished_value, single_axis
@@ -16,6 +16,9 @@ from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Var
 from hidet.ops.conv import per_axis, side_pairs
 from hidet.schedule.task import Task, TaskTensor
+
+_MOST_BATCH_AXES = 3
+"""Along which matrices lie irregularly: a tensor map has five axes."""
 
 
 def find_product(task: Task, total: DType) -> Product | None:
@@ -45,7 +48,8 @@ def rows_of(node: Node) -> Value | None:
 class _Operands:
     """Operands, None where they are no matrix, and the axes of the result that are rows, matrices and columns.
 
-    groups: products whose columns follow each other along the result's columns; there are no other matrices then.
+    The operands' batch has an axis for each of the result's that counts matrices. groups: products whose columns follow
+    each other along the result's columns; there are no other matrices then.
     """
 
     a: MatrixOperand | PatchOperand | None
@@ -58,65 +62,101 @@ class _Operands:
 
 
 def _with_result(task: Task, found: _Operands, shape: Sequence[Dim], total_type: DType) -> Product | None:
-    if found.a is None or found.b is None:
+    a, b = found.a, found.b
+    if a is None or b is None:
         return None
     epilogue, total = task.epilogues[0], Var("total", total_type)
     value = finished_value(task, epilogue, total)
     if value is None or len(epilogue.axes) != len(shape):
         return None
     type_ = task.outputs[0].type
-    axes, steps = [], []
-    for positions in (found.rows, found.batch, found.columns):
-        axis = single_axis(task, epilogue, value, positions) if positions else None
-        step = single_stride([type_.shape[n] for n in positions], [type_.element_strides[n] for n in positions])
-        if step is None or (positions and axis is None):
-            return None
-        axes.append(axis)
-        steps.append(step)
-    (row_axis, batch_axis, column_axis), (row_stride, batch_stride, column_stride) = axes, steps
-    if row_axis is None or column_axis is None or column_stride not in (0, 1):
+
+    def walked(positions: Sequence[int]) -> tuple[Var, Dim] | None:
+        """One axis of the result for several, and its stride."""
+        axis = single_axis(task, epilogue, value, positions)
+        stride = single_stride([type_.shape[n] for n in positions], [type_.element_strides[n] for n in positions])
+        return None if axis is None or stride is None else (axis, stride)
+
+    rows, columns = walked(found.rows) if found.rows else None, walked(found.columns)
+    if rows is None or columns is None or columns[1] not in (0, 1):
         return None
-    m, batch, n = (dims.product([shape[n] for n in part]) for part in (found.rows, found.batch, found.columns))
+    m, n = (dims.product([shape[axis] for axis in part]) for part in (found.rows, found.columns))
+    batches: tuple[Dim, ...] = (found.groups,)
     if found.groups > 1:
         n = dims.floordiv(n, found.groups)
-        batch, batch_axis, batch_stride = found.groups, column_axis, n
+        batch = [(columns[0], n)]
+    else:
+        extents = [shape[axis] for axis in found.batch]
+        parts = _parts(extents, lambda part: walked([found.batch[at] for at in part]), (a, b))
+        places = [walked([found.batch[at] for at in part]) for part in parts]
+        if len(parts) > _MOST_BATCH_AXES or None in places:
+            return None
+        batches = tuple([dims.product([extents[at] for at in part]) for part in parts])
+        batch = [place for place in places if place is not None]
+        a, b = (_with_batch(operand, extents, parts) for operand in (a, b))
     return Product(
-        found.a,
-        found.b,
-        batch,
+        a,
+        b,
+        batches,
         m,
         n,
         found.k,
         total,
         value,
         epilogue.axes,
-        batch_axis,
-        row_axis,
-        column_axis,
-        row_stride,
-        batch_stride,
+        tuple(axis for axis, _ in batch),
+        rows[0],
+        columns[0],
+        rows[1],
+        tuple(stride for _, stride in batch),
         type_,
     )
 
 
+def _parts(
+    extents: Sequence[Dim], walked: Callable[[Sequence[int]], object], operands: Sequence[MatrixOperand | PatchOperand]
+) -> list[list[int]]:
+    """Axes of a batch, those together that the result and the operands walk as one."""
+    parts: list[list[int]] = []
+    for axis, extent in enumerate(extents):
+        if extent == 1:
+            continue
+        together = [*parts[-1], axis] if parts else []
+        if together and None not in (walked(together), *(_stride(extents, o, together) for o in operands)):
+            parts[-1] = together
+        else:
+            parts.append([axis])
+    return parts
+
+
+def _with_batch(
+    operand: MatrixOperand | PatchOperand, extents: Sequence[Dim], parts: Sequence[Sequence[int]]
+) -> MatrixOperand | PatchOperand:
+    """The operand with parts of its batch, each walked as one, as axes."""
+    strides = (_stride(extents, operand, part) for part in parts)
+    return replace(operand, batch_strides=tuple([stride for stride in strides if stride is not None]))
+
+
+def _stride(extents: Sequence[Dim], operand: MatrixOperand | PatchOperand, part: Sequence[int]) -> Dim | None:
+    """Between matrices of an operand along axes of a batch; None where they are not walked as one."""
+    return single_stride([extents[at] for at in part], [operand.batch_strides[at] for at in part])
+
+
 def _linear(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
     w = right.type
-    b = _operand(right, (w.shape[0], w.element_strides[0]), (w.shape[1], w.element_strides[1]), True, 0)
+    b = _operand(right, (w.shape[0], w.element_strides[0]), (w.shape[1], w.element_strides[1]), True, ())
     yield from _of_one_matrix(left, b, w.shape[1])
 
 
 def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
     assert task.anchor is not None
     attrs, lead = task.anchor.attrs, len(shape) - 2
-    a_batch, b_batch = (_batch_stride(tensor.type, shape[:-2]) for tensor in (left, right))
-    if b_batch is None:
-        return
-    b, k = _matrix(right, bool(attrs["trans_b"]), b_batch), left.type.shape[-2 if attrs["trans_a"] else -1]
-    if b_batch == 0 and not attrs["trans_a"] and same_shape(left.type.shape[:-1], shape[:-1]):
+    a_batch, b_batch = (_batch_strides(tensor.type, lead) for tensor in (left, right))
+    a, b = _matrix(left, bool(attrs["trans_a"]), a_batch), _matrix(right, bool(attrs["trans_b"]), b_batch)
+    k = left.type.shape[-2 if attrs["trans_a"] else -1]
+    if not any(b_batch) and not attrs["trans_a"] and same_shape(left.type.shape[:-1], shape[:-1]):
         yield from _of_one_matrix(left, b, k)
-    if a_batch is not None:
-        a = _matrix(left, bool(attrs["trans_a"]), a_batch)
-        yield _Operands(a, b, k, (lead,), range(lead), (lead + 1,))
+    yield _Operands(a, b, k, (lead,), range(lead), (lead + 1,))
 
 
 def _of_one_matrix(left: TaskTensor, b: MatrixOperand | None, k: Dim) -> Iterator[_Operands]:
@@ -125,10 +165,9 @@ def _of_one_matrix(left: TaskTensor, b: MatrixOperand | None, k: Dim) -> Iterato
     x, last = left.type, left.type.rank - 1
     columns = (x.shape[-1], x.element_strides[-1])
     for rows, batch in row_axes(x.shape[:last], x.element_strides[:last]):
-        step = _walked(x, batch)
-        if step is not None:
-            a = _operand(left, _walked(x, rows), columns, False, step[1])
-            yield _Operands(a, b, k, rows, batch, (last,))
+        a = _operand(left, _walked(x, rows), columns, False, [x.element_strides[axis] for axis in batch])
+        same = None if b is None else replace(b, batch_strides=(0,) * len(batch))
+        yield _Operands(a, same, k, rows, batch, (last,))
 
 
 def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
@@ -149,25 +188,26 @@ def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim])
     if columns is None or columns[1] not in (0, 1):
         return
     filter_rows = (filters if groups == 1 else dims.floordiv(filters, groups), w.element_strides[0])
-    group_stride = 0 if groups == 1 else filter_rows[0] * filter_rows[1]
 
-    def image(images: Dim, is_transposed: bool, batch_stride: Dim) -> MatrixOperand | PatchOperand:
+    def image(images: Dim, is_transposed: bool, *batch_strides: Dim) -> MatrixOperand | PatchOperand:
         axes = window_axes(attrs, x, taps, shape)
-        walked = _walked(x, (0, *space) if images != 1 or batch_stride == 0 else space)
+        walked = _walked(x, (0, *space) if images != 1 else space)
         if all(_is_plain(axis) for axis in axes) and walked is not None:
             rows = images * dims.product([axis.results for axis in axes])
-            return MatrixOperand(left, rows, channels, walked[1], is_transposed, batch_stride)
-        return PatchOperand(left, images, x.element_strides[0], axes, channels, is_transposed, batch_stride)
+            return MatrixOperand(left, rows, channels, walked[1], is_transposed, batch_strides)
+        return PatchOperand(left, images, x.element_strides[0], axes, channels, is_transposed, batch_strides)
 
-    def matrix(is_transposed: bool, batch_stride: Dim) -> MatrixOperand:
-        return MatrixOperand(right, filter_rows[0], k, filter_rows[1], is_transposed, batch_stride)
+    def matrix(is_transposed: bool, *batch_strides: Dim) -> MatrixOperand:
+        return MatrixOperand(right, filter_rows[0], k, filter_rows[1], is_transposed, batch_strides)
 
-    a = image(x.shape[0], False, 0 if groups == 1 else channels)
-    yield _Operands(a, matrix(True, group_stride), k, (0, *space), (), (1,), groups)
-    if groups == 1:
-        between = 0 if x.shape[0] == 1 else x.element_strides[0]
-        yield _Operands(image(1, False, between), matrix(True, 0), k, space, (0,), (1,))
-        yield _Operands(matrix(False, 0), image(1, True, between), k, (1,), (0,), space)
+    if groups > 1:
+        a, b = image(x.shape[0], False, channels), matrix(True, filter_rows[0] * filter_rows[1])
+        yield _Operands(a, b, k, (0, *space), (), (1,), groups)
+        return
+    yield _Operands(image(x.shape[0], False), matrix(True), k, (0, *space), (), (1,))
+    between = x.element_strides[0]
+    yield _Operands(image(1, False, between), matrix(True, 0), k, space, (0,), (1,))
+    yield _Operands(matrix(False, 0), image(1, True, between), k, (1,), (0,), space)
 
 
 def window_axes(
@@ -208,28 +248,27 @@ def _walked(type_: TensorType, axes: Sequence[int]) -> Axis | None:
     return None if stride is None else (dims.product(shape), stride)
 
 
-def _batch_stride(type_: TensorType, batch: Sequence[Dim]) -> Dim | None:
-    """Between matrices of an operand, as the result's batch axes count them; None where it repeats irregularly."""
-    own, strides = type_.shape[:-2], type_.element_strides[:-2]
-    missing = len(batch) - len(own)
-    steps = [0] * missing + [0 if extent == 1 else stride for extent, stride in zip(own, strides, strict=True)]
-    return single_stride(batch, steps)
+def _batch_strides(type_: TensorType, count: int) -> tuple[Dim, ...]:
+    """Between matrices of an operand, along each axis of the result's batch."""
+    own = zip(type_.shape[:-2], type_.element_strides[:-2], strict=True)
+    strides = [0 if extent == 1 else stride for extent, stride in own]
+    return (*[0] * (count - len(strides)), *strides)
 
 
-def _matrix(tensor: TaskTensor, is_transposed: bool, batch_stride: Dim) -> MatrixOperand | None:
+def _matrix(tensor: TaskTensor, is_transposed: bool, batch_strides: Sequence[Dim]) -> MatrixOperand | None:
     """The last two axes; `is_transposed` says that they stand the other way round than in a product."""
     type_ = tensor.type
     axes = list(zip(type_.shape, type_.element_strides, strict=True))
     first, second = axes[-2], axes[-1]
     if second[1] == 1 or second[0] == 1:
-        return _operand(tensor, first, (second[0], 1), is_transposed, batch_stride)
+        return _operand(tensor, first, (second[0], 1), is_transposed, batch_strides)
     # Neighbours along the other axis: the same matrix, seen transposed.
-    return _operand(tensor, second, first, not is_transposed, batch_stride)
+    return _operand(tensor, second, first, not is_transposed, batch_strides)
 
 
 def _operand(
-    tensor: TaskTensor, rows: Axis | None, columns: Axis, is_transposed: bool, batch_stride: Dim
+    tensor: TaskTensor, rows: Axis | None, columns: Axis, is_transposed: bool, batch_strides: Sequence[Dim]
 ) -> MatrixOperand | None:
     if rows is None or (columns[1] != 1 and columns[0] != 1):
         return None
-    return MatrixOperand(tensor, rows[0], columns[0], rows[1], is_transposed, batch_stride)
+    return MatrixOperand(tensor, rows[0], columns[0], rows[1], is_transposed, tuple(batch_strides))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hidet import dims, dtypes
@@ -24,9 +25,10 @@ _MOST_KNOWN_TAPS = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixOperand:
-    """One operand in memory: [rows, columns] of neighbours along the columns; `batch_stride` between matrices.
+    """One operand in memory: [rows, columns] of neighbours along the columns.
 
-    is_transposed: whether its rows are the product's k (of the left one) or n (of the right one).
+    is_transposed: whether its rows are the product's k (of the left one) or n (of the right one). batch_strides:
+    between matrices, along each axis of the batch.
     """
 
     tensor: TaskTensor
@@ -34,16 +36,16 @@ class MatrixOperand:
     columns: Dim
     row_stride: Dim
     is_transposed: bool
-    batch_stride: Dim
+    batch_strides: tuple[Dim, ...]
 
     @property
     def align(self) -> int:
         """Bytes that rows start at multiples of, if the first one does; those of an element for unknown sizes."""
-        return known_align(self.tensor.type.dtype.nbytes, self.row_stride, self.batch_stride)
+        return known_align(self.tensor.type.dtype.nbytes, self.row_stride, *self.batch_strides)
 
-    def source(self, scope: KernelScope, pointer: Expr, number: Expr, align: int) -> GTensor:
-        """Matrix `number` inside a kernel. align: bytes that rows start at multiples of."""
-        place = moved(scope, pointer, number, self.batch_stride)
+    def source(self, scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], align: int) -> GTensor:
+        """The matrix at place `numbers` of the batch inside a kernel. align: bytes that rows start at multiples of."""
+        place = moved(scope, pointer, numbers, self.batch_strides)
         rows, columns = scope.size(self.rows, "rows"), scope.size(self.columns, "columns")
         return GTensor(place, rows, columns, scope.size(self.row_stride, "row_stride"), align)
 
@@ -65,8 +67,8 @@ class WindowAxis:
 class PatchOperand:
     """What a filter sees of images whose channels are neighbours, as rows (`hidet.tile.templates.patches`).
 
-    channels: those that one filter sees. is_transposed: whether it is the right operand. batch_stride: between the
-    images of different products.
+    channels: those that one filter sees. is_transposed: whether it is the right operand. batch_strides: between the
+    images of different products, along each axis of the batch.
     """
 
     tensor: TaskTensor
@@ -75,16 +77,18 @@ class PatchOperand:
     axes: tuple[WindowAxis, ...]
     channels: Dim
     is_transposed: bool
-    batch_stride: Dim
+    batch_strides: tuple[Dim, ...]
 
     @property
     def align(self) -> int:
         """Bytes that the channels of a tap are and start at multiples of; those of an element for unknown sizes."""
         strides = [axis.stride for axis in self.axes]
-        return known_align(self.tensor.type.dtype.nbytes, self.channels, self.image_stride, self.batch_stride, *strides)
+        return known_align(
+            self.tensor.type.dtype.nbytes, self.channels, self.image_stride, *self.batch_strides, *strides
+        )
 
-    def source(self, scope: KernelScope, pointer: Expr, number: Expr, align: int) -> Gathered:
-        """Matrix `number` inside a kernel. align: bytes that taps start at multiples of."""
+    def source(self, scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], align: int) -> Gathered:
+        """The matrix at place `numbers` of the batch inside a kernel. align: bytes that taps start at multiples of."""
         axes = [
             PatchAxis(
                 scope.size(axis.extent, "extent"),
@@ -98,7 +102,7 @@ class PatchOperand:
             )
             for axis in self.axes
         ]
-        place = moved(scope, pointer, number, self.batch_stride)
+        place = moved(scope, pointer, numbers, self.batch_strides)
         images, image_stride = scope.size(self.images, "images"), scope.size(self.image_stride, "image_stride")
         channels = scope.size(self.channels, "channels")
         of_rows, of_image = (dtypes.i32 if self._is_small(count) else dtypes.i64 for count in (self.images, 1))
@@ -118,40 +122,49 @@ class PatchOperand:
 class Product:
     """A product [batch, m, k] x [batch, k, n] and what is stored of it.
 
-    value: an element of the result from `total`, the sum, over the result's axes, of which `batch_axis`, `row_axis` and
-    `column_axis` count matrices, rows and columns; the others are 0. When `batch_axis` is `column_axis`, the columns
-    of a matrix follow those of the one before.
+    batches: extents of the axes of the batch, the fastest last; none where there is one matrix. value: an element of
+    the result from `total`, the sum, over the result's axes, of which `batch_axes`, `row_axis` and `column_axis` count
+    matrices, rows and columns; the others are 0. When `column_axis` is the axis of the batch, the columns of a matrix
+    follow those of the one before.
     """
 
     a: MatrixOperand | PatchOperand
     b: MatrixOperand | PatchOperand
-    batch: Dim
+    batches: tuple[Dim, ...]
     m: Dim
     n: Dim
     k: Dim
     total: Var
     value: Expr
     axes: tuple[Var, ...]
-    batch_axis: Var | None
+    batch_axes: tuple[Var, ...]
     row_axis: Var
     column_axis: Var
     row_stride: Dim
-    batch_stride: Dim
+    batch_strides: tuple[Dim, ...]
     result: TensorType
+
+    @property
+    def batch(self) -> Dim:
+        """How many matrices there are."""
+        return dims.product(self.batches)
+
+    @property
+    def is_side_by_side(self) -> bool:
+        """Whether the columns of a matrix follow those of the one before."""
+        return self.column_axis in self.batch_axes
 
     @property
     def result_align(self) -> int:
         """Bytes that rows of the result start at multiples of, if the first one does."""
-        return known_align(self.result.dtype.nbytes, self.row_stride, self.batch_stride)
+        return known_align(self.result.dtype.nbytes, self.row_stride, *self.batch_strides)
 
-    def place(self, number: Expr, row: Expr, column: Expr, n: Expr) -> dict[Var, Expr]:
-        """The axes of `value` at a place of matrix `number`, whose columns are `n`."""
+    def place(self, numbers: Sequence[Expr], row: Expr, column: Expr, n: Expr) -> dict[Var, Expr]:
+        """The axes of `value` at a place of the matrix at place `numbers` of the batch, whose columns are `n`."""
         places: dict[Var, Expr] = dict.fromkeys(self.axes, build.index(0))
-        if self.batch_axis is not None and self.batch != 1:
-            places[self.batch_axis] = number
+        places.update(zip(self.batch_axes, numbers, strict=True))
         places[self.row_axis] = row
-        follows = self.batch_axis is self.column_axis and self.batch != 1
-        places[self.column_axis] = number * n + column if follows else column
+        places[self.column_axis] = numbers[0] * n + column if self.is_side_by_side else column
         return places
 
 
@@ -166,9 +179,12 @@ def known_align(nbytes: int, *extents: Dim) -> int:
     return math.gcd(ALIGN, *known) if len(known) == len(extents) else nbytes
 
 
-def moved(scope: KernelScope, pointer: Expr, number: Expr, stride: Dim) -> Expr:
-    """`pointer` moved by `number` strides."""
-    return pointer if stride == 0 else build.binary("add", pointer, number * scope.size(stride, "batch_stride"))
+def moved(scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], strides: Sequence[Dim]) -> Expr:
+    """`pointer` moved by so many strides along each axis."""
+    for number, stride in zip(numbers, strides, strict=True):
+        if stride != 0:
+            pointer = build.binary("add", pointer, number * scope.size(stride, "batch_stride"))
+    return pointer
 
 
 def likely(dim: Dim) -> int:

@@ -39,16 +39,23 @@ class ProductKernel:
         self._target = self.scope.pointer("result", dtype)
         self.outer = build.size_var("matrix")
         self._parts = self.scope.size(parts, "parts")
-        self._number, self.part = self.outer // self._parts, self.outer % self._parts
+        number, self.part = self.outer // self._parts, self.outer % self._parts
+        self._numbers: list[Expr] = []
+        for extent in reversed(product.batches[1:]):
+            size = self.scope.size(extent, "batch")
+            self._numbers.insert(0, number % size)
+            number = number // size
+        if product.batches:
+            self._numbers.insert(0, number)
 
     def source(self, operand: MatrixOperand | PatchOperand, align: int) -> GTensor | Gathered:
         """A matrix, whose rows or taps start at multiples of `align` bytes."""
-        return operand.source(self.scope, self._pointers[operand.tensor.operand], self._number, align)
+        return operand.source(self.scope, self._pointers[operand.tensor.operand], self._numbers, align)
 
     def result(self, align: int) -> GTensor:
         """The task's output as a matrix."""
         product, scope = self._product, self.scope
-        place = moved(scope, self._target, self._number, product.batch_stride)
+        place = moved(scope, self._target, self._numbers, product.batch_strides)
         m, n = scope.size(product.m, "m"), scope.size(product.n, "n")
         return GTensor(place, m, n, scope.size(product.row_stride, "row_stride"), align)
 
@@ -69,10 +76,10 @@ class ProductKernel:
         to be multiples of 16.
         """
         product, found = self._product, dict[Operand, GTensor]()
-        for operand, (row_stride, batch_stride) in own_places(self._task, product).items():
+        for operand, (row_stride, batch_strides) in own_places(self._task, product).items():
             nbytes = operand.dtype.nbytes
-            align = known_align(nbytes, row_stride, batch_stride, product.n) if is_aligned else nbytes
-            place = moved(self.scope, self._pointers[operand], self._number, batch_stride)
+            align = known_align(nbytes, row_stride, *batch_strides, product.n) if is_aligned else nbytes
+            place = moved(self.scope, self._pointers[operand], self._numbers, batch_strides)
             m, n = self.scope.size(product.m, "m"), self.scope.size(product.n, "n")
             found[operand] = GTensor(place, m, n, self.scope.size(row_stride, "row_stride"), align)
         return found
@@ -92,7 +99,7 @@ class ProductKernel:
         def value(total: Expr, row: Expr, column: Expr, *elements: Expr) -> Expr:
             for operand, element in zip(beside, elements, strict=True):
                 lowering.readers[operand] = _always(element)
-            bindings = {**product.place(self._number, row, column, c.columns), product.total: total}
+            bindings = {**product.place(self._numbers, row, column, c.columns), product.total: total}
             result = lowering.resolve(product.value, bindings)
             if is_inside or not reads:
                 return result
@@ -103,10 +110,10 @@ class ProductKernel:
         return value
 
 
-def own_places(task: Task, product: Product) -> dict[Operand, tuple[Dim, Dim]]:
-    """Operands that are read at the place of the element alone, with their strides of rows and of matrices."""
+def own_places(task: Task, product: Product) -> dict[Operand, tuple[Dim, tuple[Dim, ...]]]:
+    """Operands that are read at the place of the element alone, with their strides of rows and of axes of the batch."""
     strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
-    found: dict[Operand, tuple[Dim, Dim]] = {}
+    found: dict[Operand, tuple[Dim, tuple[Dim, ...]]] = {}
     excluded: set[Operand] = set()
     for access in accesses(product.value):
         offset = affine_offset(access.indices, strides[access.operand])
@@ -114,9 +121,8 @@ def own_places(task: Task, product: Product) -> dict[Operand, tuple[Dim, Dim]]:
         if offset is None or not is_own or offset.coefficient(product.column_axis) != 1:
             excluded.add(access.operand)
             continue
-        follows = product.batch_axis is product.column_axis
-        batch = 0 if product.batch_axis is None or product.batch == 1 else offset.coefficient(product.batch_axis)
-        steps = (offset.coefficient(product.row_axis), product.n if follows and product.batch != 1 else batch)
+        batch = tuple(offset.coefficient(axis) for axis in product.batch_axes)
+        steps = (offset.coefficient(product.row_axis), (product.n,) if product.is_side_by_side else batch)
         if found.setdefault(access.operand, steps) != steps:
             excluded.add(access.operand)
     return {operand: steps for operand, steps in found.items() if operand not in excluded}

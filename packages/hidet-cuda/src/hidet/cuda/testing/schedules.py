@@ -48,13 +48,15 @@ def assert_right(
     tolerance: float,
     inputs: Mapping[str, Array] | None = None,
     sizes: Mapping[str, int] | None = None,
+    arch: str = "sm_80",
 ) -> None:
     """Every program of a graph comes from `rule`, and the simulator finds in them what the graph means.
 
     inputs: by name; others are drawn from a normal distribution, with the number of the input as the seed. sizes: of
-    the graph's symbols. Memory that is not written to is found as well: it starts as NaN, or as the largest number.
+    the graph's symbols. arch: what the programs are for. Memory that is not written to is found as well: it starts as
+    NaN, or as the largest number.
     """
-    simulation = _Simulation(schedule_text(text), sizes or {})
+    simulation = _Simulation(schedule_text(text, arch), sizes or {})
     assert {step.rule_name for step in _tasks(simulation.scheduled)} == {rule}
     graph = simulation.scheduled.task_graph.graph
     given = [(inputs or {}).get(value.name, simulation.drawn(value, n)) for n, value in enumerate(graph.inputs)]
