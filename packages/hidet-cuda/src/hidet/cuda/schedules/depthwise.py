@@ -1,24 +1,25 @@
 """Depthwise convolutions: a thread computes several neighbouring channels of several neighbouring pixels.
 
     for row of the filter
-      what the pixels see of the image's row: into registers, once
+      what the pixels see of the image's row, and the filter's row: into registers, once
       for tap of the row: every pixel += what lies under its tap * the tap
     results
 
-What neighbouring pixels share is read and widened once instead of once a tap.
+What neighbouring pixels share is read and widened once instead of once a tap. A thread of a single pixel reads all rows
+before it multiplies.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hidet import dims
+from hidet import dims, dtypes
 from hidet.cuda.schedules.finish import finished_value
 from hidet.cuda.schedules.lanes import BYTES, LaneReader, registers
 from hidet.cuda.schedules.operands import window_axes
 from hidet.cuda.schedules.point_kernel import (
-    are_aligned,
     digits,
     launch_elements,
     store_lanes,
@@ -91,11 +92,10 @@ class DepthwiseRule:
         task, conv = match.task, replace(match.data, pixels=params["pixels"])
         builder = ProgramBuilder(task)
         fast = _DepthwiseKernel(builder, task, conv).launch()
-        slow = launch_elements(builder, task, points_of(task, 0), 1)
-        result = task.epilogues[0].result
-        pointers = [builder.pointers[operand] for operand in (conv.image.operand, conv.weight.operand, result)]
-        extra = [builder.pointers[access.operand] for access in accesses(conv.value)]
-        builder.run(If(are_aligned([*pointers, *extra]), fast, slow))
+        extra = [access.operand for access in accesses(conv.value)]
+        operands = (conv.image.operand, conv.weight.operand, task.epilogues[0].result, *extra)
+        slow = functools.partial(launch_elements, builder, task, points_of(task, 0), 1)
+        builder.run(builder.by_alignment(operands, fast, slow))
         return builder.program()
 
 
@@ -128,6 +128,29 @@ def _depthwise(task: Task) -> Depthwise | None:
         pixels //= 2
     window = (_LINE, axes[0]) if len(axes) == 1 else (axes[0], axes[1])
     return Depthwise(image, weight, output, window, total, value, lanes, pixels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Held:
+    """Arrays of a thread: what it has read of the image under some rows of the filter, and these rows.
+
+    there: whether a pixel of the image is inside of it; None where those outside are zero in `seen`.
+    """
+
+    seen: Var
+    filters: Var
+    there: Var | None
+
+    @staticmethod
+    def of(conv: Depthwise, span: int, rows: int) -> _Held:
+        """Room for `rows` rows, each under `span` pixels of the image."""
+        seen = registers("seen", conv.image.type.dtype, rows * span * conv.lanes)
+        filters = registers("filters", conv.weight.type.dtype, rows * _taps(conv.window[1]) * conv.lanes)
+        return _Held(seen, filters, registers("there", dtypes.boolean, rows * span) if conv.pixels == 1 else None)
+
+    def declared(self) -> list[Stmt]:
+        """Their declarations."""
+        return [Declare(array) for array in (self.seen, self.filters, self.there) if array is not None]
 
 
 class _DepthwiseKernel:
@@ -180,7 +203,9 @@ class _DepthwiseKernel:
         ]
         total = build.cast(scope.size(items, "items"), word)
         whole = build.seq([Declare(item, thread_number(word, _THREADS)), If(item < total, build.seq(body))])
-        function = Function(self.builder.name(), scope.params, whole, kind="kernel")
+        # Told that a block may have all registers, the assembler leaves reads where they are, before the products.
+        attributes = (("min_blocks", 1),) if self.conv.pixels == 1 else ()
+        function = Function(self.builder.name(), scope.params, whole, kind="kernel", attributes=attributes)
         blocks = (self.builder.size(items) + (_THREADS - 1)) // _THREADS
         return self.builder.launch(function, self.outer, scope.arguments, (blocks,), _THREADS)
 
@@ -192,60 +217,78 @@ class _DepthwiseKernel:
         return self.pixel * self.conv.lanes + self.reader.lane
 
     def _sums(self) -> list[Stmt]:
-        down, _ = self.conv.window
-        tap, line = build.size_var("row_tap"), build.size_var("line")
+        """What the filter's rows add to, and the loops over them."""
+        conv = self.conv
+        down, across = conv.window
+        is_short = _taps(down) * _taps(across) <= _UNROLLED
+        # Few threads wait for what they read, not for arithmetic: they ask for all rows before they use the first one.
+        reads_ahead = is_short and conv.pixels == 1
+        held = _Held.of(conv, self.span, _taps(down) if reads_ahead else 1)
         zero = Store(self.totals, (self._place(),), build.const(0, self.totals.dtype))
-        place = self.row * self.scope.size(down.step, "step") + tap * down.spread - down.before
-        body = build.seq([Declare(line, place), *self._row(tap, line)])
-        kind = "unroll" if _taps(down) * _taps(self.conv.window[1]) <= _UNROLLED else "serial"
-        rows = For(tap, build.index(0), build.index(_taps(down)), body, kind=kind)  # type: ignore[arg-type]  # a LoopKind
-        return [self._each_pixel([self.reader.each([zero])]), rows]
+        tap = build.size_var("row_tap")
+        slot = tap if reads_ahead else build.index(0)
+        steps = [self._reads(tap, slot, held), self._products(slot, held)]
 
-    def _row(self, tap: Var, line: Var) -> list[Stmt]:
-        """One row of the filter."""
-        conv, lanes = self.conv, self.conv.lanes
+        def rows(body: Stmt) -> Stmt:
+            kind = "unroll" if is_short else "serial"
+            return For(tap, build.index(0), build.index(_taps(down)), body, kind=kind)  # type: ignore[arg-type]  # a LoopKind
+
+        loops = [*held.declared(), *map(rows, steps)] if reads_ahead else [rows(build.seq([*held.declared(), *steps]))]
+        return [self._each_pixel([self.reader.each([zero])]), *loops]
+
+    def _reads(self, tap: Var, slot: Expr, held: _Held) -> Stmt:
+        """What the pixels see of the image under row `tap` of the filter, and that row, as row `slot` of the arrays."""
+        conv, lanes, size = self.conv, self.conv.lanes, self.scope.size
         down, across = conv.window
         image, weight = self.pointers[conv.image.operand], self.pointers[conv.weight.operand]
-        seen = registers("seen", image.dtype, self.span * lanes)
-        filters = registers("filters", weight.dtype, lanes)
-        number, column_tap, place = build.size_var("number"), build.size_var("column_tap"), build.size_var("place")
-        size = self.scope.size
+        number, column_tap = build.size_var("number"), build.size_var("column_tap")
+        line, place = build.size_var("line"), build.size_var("place")
         height, width = size(down.extent, "rows"), size(across.extent, "columns")
         strides = [
             size(stride, "stride") for stride in (conv.image.type.element_strides[0], down.stride, across.stride)
         ]
+        own = slot * self.span + number
 
         def found(line: Expr, place: Expr) -> Stmt:
             offset = build.flatten((self.image_axis, line, place), strides) + self.channel
-            return Store(seen, (number * lanes,), build.load(image, offset, lanes=lanes))
+            return Store(held.seen, (own * lanes,), build.load(image, offset, lanes=lanes))
 
-        nothing = self.reader.each([Store(seen, (number * lanes + self.reader.lane,), build.const(0, image.dtype))])
         inside = build.logical_and(line >= 0, line < height, place >= 0, place < width)
-        if conv.pixels > 1:
-            reads: list[Stmt] = [If(inside, found(line, place), nothing)]
+        if held.there is not None:
+            # What lies outside is read at the edge and not used, because threads would wait at a branch.
+            reads: list[Stmt] = [
+                found(_clamped(line, height), _clamped(place, width)),
+                Store(held.there, (own,), inside),
+            ]
         else:
-            # Few threads wait for their reads, not for arithmetic: all are made at once, those outside at the edge.
-            edge = found(_clamped(line, height), _clamped(place, width))
-            reads = [edge, If(build.unary("lnot", inside), nothing)]
+            zero = Store(held.seen, (own * lanes + self.reader.lane,), build.const(0, image.dtype))
+            reads = [If(inside, found(line, place), self.reader.each([zero]))]
         read = build.seq([Declare(place, self.first * across.step + number - across.before), *reads])
         taps = conv.weight.type.element_strides[2:]
         row_stride = size(taps[0], "tap_row") if len(taps) == 2 else build.index(0)
         filter_place = tap * row_stride + column_tap * size(taps[-1], "tap_column") + self.channel
-        under = (self.pixel * across.step + column_tap * across.spread) * lanes + self.reader.lane
-        product = _wide(build.load(seen, under)) * _wide(build.load(filters, self.reader.lane))
-        sums = Store(self.totals, (self._place(),), build.load(self.totals, self._place()) + product)
-        multiply = build.seq(
+        filter_slot = (slot * _taps(across) + column_tap) * lanes
+        of_filter = Store(held.filters, (filter_slot,), build.load(weight, filter_place, lanes=lanes))
+        return build.seq(
             [
-                Declare(filters),
-                Store(filters, (build.index(0),), build.load(weight, filter_place, lanes=lanes)),
-                self._each_pixel([self.reader.each([sums])]),
+                Declare(line, self.row * size(down.step, "step") + tap * down.spread - down.before),
+                For(number, build.index(0), build.index(self.span), read, kind="unroll"),
+                For(column_tap, build.index(0), build.index(_taps(across)), of_filter, kind="unroll"),
             ]
         )
-        return [
-            Declare(seen),
-            For(number, build.index(0), build.index(self.span), read, kind="unroll"),
-            For(column_tap, build.index(0), build.index(_taps(across)), multiply, kind="unroll"),
-        ]
+
+    def _products(self, slot: Expr, held: _Held) -> Stmt:
+        """The products of row `slot` of the arrays, added to every pixel."""
+        lanes, lane, across = self.conv.lanes, self.reader.lane, self.conv.window[1]
+        column_tap = build.size_var("column_tap")
+        under = slot * self.span + self.pixel * across.step + column_tap * across.spread
+        value = _wide(build.load(held.seen, under * lanes + lane))
+        if held.there is not None:
+            value = build.select(build.load(held.there, under), value, build.const(0, value.dtype))
+        factor = _wide(build.load(held.filters, (slot * _taps(across) + column_tap) * lanes + lane))
+        sums = Store(self.totals, (self._place(),), build.load(self.totals, self._place()) + value * factor)
+        each = self._each_pixel([self.reader.each([sums])])
+        return For(column_tap, build.index(0), build.index(_taps(across)), each, kind="unroll")
 
     def _results(self) -> Stmt:
         """What is made of the sums, for those pixels that are there."""
@@ -255,13 +298,10 @@ class _DepthwiseKernel:
         strides = [self.scope.size(stride, "stride") for stride in conv.output.element_strides]
         place = build.flatten(self.epilogue.axes, strides)
         stores = store_lanes(self.reader, self.result, place, reads.values[0])
-        is_there = self.column < self.scope.size(conv.window[1].results, "width")
-        return self._each_pixel(
-            [
-                Declare(self.column, self.first + self.pixel),
-                If(is_there, build.seq([*reads.declarations, *reads.loads, *stores])),
-            ]
-        )
+        stored = build.seq([*reads.declarations, *reads.loads, *stores])
+        if conv.pixels > 1:
+            stored = If(self.column < self.scope.size(conv.window[1].results, "width"), stored)
+        return self._each_pixel([Declare(self.column, self.first + self.pixel), stored])
 
 
 def _taps(axis: WindowAxis) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hidet import dims, dtypes
-from hidet.cuda.schedules.lanes import BYTES, LaneReader, paths, registers, replaced
+from hidet.cuda.schedules.lanes import LaneReader, paths, registers, replaced
 from hidet.cuda.schedules.point_layout import Points
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
 from hidet.ir import build
-from hidet.ir.expr import Bitcast, Const, Expr, Reduce, Var
+from hidet.ir.expr import Const, Expr, Reduce, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Declare, For, If, Launch, Stmt, Store
@@ -31,21 +31,13 @@ def launch_points(builder: ProgramBuilder, task: Task, points: Points) -> None:
     if points.lanes == 1:
         builder.run(fast)
         return
-    slow = launch_elements(builder, task, points, 1)
-    builder.run(If(are_aligned([builder.pointers[o] for o in (*points.wide, points.epilogue.result)]), fast, slow))
+    operands = (*points.wide, points.epilogue.result)
+    builder.run(builder.by_alignment(operands, fast, lambda: launch_elements(builder, task, points, 1)))
 
 
 def launch_elements(builder: ProgramBuilder, task: Task, points: Points, lanes: int) -> Launch:
     """The kernel of `lanes` elements a thread, and its launch."""
     return _PointKernel(builder, task, points, lanes).launch()
-
-
-def are_aligned(pointers: Sequence[Expr]) -> Expr:
-    """Whether all addresses are multiples of 16 bytes: asked when a program runs, because views may start anywhere."""
-    bits: Expr = Bitcast(pointers[0], dtypes.i64)
-    for pointer in pointers[1:]:
-        bits = build.binary("or", bits, Bitcast(pointer, dtypes.i64))
-    return build.equal(build.binary("and", bits, BYTES - 1), 0)
 
 
 def word_for(count: Dim) -> DType:
@@ -59,11 +51,11 @@ def digits(item: Expr, extents: Sequence[Expr], axes: Sequence[Var]) -> list[Stm
     stmts: list[Stmt] = []
     rest = item
     for number in range(len(axes) - 1, 0, -1):
-        extent = build.cast(extents[number], rest.dtype)
-        above = Var(f"above{number}", rest.dtype)
+        extent, above = build.cast(extents[number], rest.dtype), Var(f"above{number}", rest.dtype)
         stmts += [
-            Declare(axes[number], build.cast(rest % extent, dtypes.i64)),
-            Declare(above, rest // extent),
+            # Told to be positive, it is divided by without a test for zero.
+            Declare(above, rest // build.maximum(extent, 1)),
+            Declare(axes[number], build.cast(rest - above * extent, dtypes.i64)),
         ]
         rest = above
     return [*stmts, *([Declare(axes[0], build.cast(rest, dtypes.i64))] if axes else [])]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Operand
-from hidet.cuda.schedules.point_kernel import are_aligned
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.row_kernel import launch_rows
 from hidet.cuda.schedules.row_layout import RowLayout, Strides, row_layout
@@ -98,9 +97,12 @@ def _aligned(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Expr
     given = [operand for operand in rows.kept.wide if operand in builder.pointers]
     if rows.kept.lanes == 1 or not given:
         return fast
-    single = _Rows(rows.kept.single(), rows.again.single().rereading(), rows.strides)
-    slow = _by_length(builder, single, memory)
-    return If(are_aligned([memory[operand] for operand in given]), fast, slow)
+
+    def slow() -> Stmt:
+        single = _Rows(rows.kept.single(), rows.again.single().rereading(), rows.strides)
+        return _by_length(builder, single, memory)
+
+    return builder.by_alignment(given, fast, slow)
 
 
 def _by_length(builder: ProgramBuilder, rows: _Rows, memory: Mapping[Operand, Expr]) -> Stmt:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hidet import dims, dtypes
 from hidet.cuda.schedules.exchange import barrier, shared
 from hidet.cuda.schedules.lanes import is_aligned, paths, replaced, step_along
-from hidet.cuda.schedules.point_kernel import PointMemory, are_aligned, digits, store_lanes, word_for
+from hidet.cuda.schedules.point_kernel import PointMemory, digits, store_lanes, word_for
 from hidet.cuda.schedules.point_layout import Points
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.ir import build
@@ -101,11 +101,10 @@ def launch_turned(builder: ProgramBuilder, task: Task, turned: Turned) -> None:
     if turned.lanes == 1:
         builder.run(fast)
         return
-    slow = _TileKernel(builder, task, replace(turned, lanes=1)).launch()
     # What is not turned is read as words as well.
-    operands = dict.fromkeys(access.operand for access in accesses(turned.points.value))
-    aligned = are_aligned([builder.pointers[o] for o in (*operands, turned.points.epilogue.result)])
-    builder.run(If(aligned, fast, slow))
+    operands = [*(access.operand for access in accesses(turned.points.value)), turned.points.epilogue.result]
+    single = replace(turned, lanes=1)
+    builder.run(builder.by_alignment(operands, fast, lambda: _TileKernel(builder, task, single).launch()))
 
 
 class _TileKernel:
