@@ -47,6 +47,10 @@ class KernelScope:
             return known
         return build.index(dim) if dim in (0, 1) else self._add(dim, name)
 
+    def argument(self, dim: Dim, name: str = "n") -> Expr:
+        """`dim` as a parameter, whatever its value: where kernels that know 0 or 1 are hardly faster."""
+        return self.size(dim, name) if isinstance(dim, DimExpr) else self._add(dim, name)
+
     def _add(self, dim: Dim, name: str) -> Var:
         var = build.size_var(f"{name}{len(self.sizes)}")
         self.sizes.append(var)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from hidet.dims import Dim
 from hidet.ir.func import Module
@@ -60,3 +60,17 @@ class ScheduleRule(Protocol):
 
     def build(self, match: Match, params: Params, target: Target) -> Program:
         """The program. ScheduleError when the task turns out impossible, with the reason."""
+
+
+@runtime_checkable
+class SharingRule(ScheduleRule, Protocol):
+    """A schedule whose parameters often matter little, so that tasks of a graph may share programs
+    (`hidet.schedule.sharing`)."""
+
+    def rivals(self, match: Match, target: Target) -> Sequence[Params]:
+        """Other parameters by which a task takes a few per cent longer at most than by the default ones, the best
+        first."""
+
+    def code_of(self, params: Params) -> Hashable:
+        """What the code of programs depends on; the rest of the parameters are numbers that programs are called
+        with."""

@@ -12,9 +12,9 @@ from hidet.ir.expr import Call
 from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Invoke, Launch
-from hidet.ir.structural import structural_hash
 from hidet.ir.visit import rewrite
-from hidet.schedule.rule import Match, Params, Program
+from hidet.schedule.rule import Program
+from hidet.schedule.sharing import Built, Choice, build, share_programs
 from hidet.schedule.task import ForeignStep, Task, TaskGraph
 
 if TYPE_CHECKING:
@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from hidet.plugins.specs import ScheduleSpec
 
 FALLBACK = "fallback"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Choice:
-    """A rule's match for a task with the parameters to build it with."""
-
-    rule_name: str
-    rule: Any
-    match: Match
-    params: Params
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,44 +59,43 @@ class ScheduledGraph:
 def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGraph:
     """Pick a rule a task (first match in falling priority, unless a hook chooses) and build its program.
 
-    Tasks with equal keys share one program object; programs that differ in sizes only share one module.
+    Tasks with equal keys share one program object; programs that differ in sizes only share one module, and tasks take
+    parameters by which they do (`hidet.schedule.sharing`).
     """
-    built: dict[tuple[object, ...], tuple[str, Program, str]] = {}
-    modules: dict[str, Module] = {}
-    hashes: dict[str, str] = {}
-    steps: list[ScheduledTask | ForeignStep] = []
+    built: dict[tuple[object, ...], Built] = {}
+    first: dict[tuple[object, ...], Task] = {}
     notes: list[str] = []
     seconds: dict[str, list[float]] = {"injective": [], "template": []}
-    for step in task_graph.steps:
-        if isinstance(step, ForeignStep):
-            steps.append(step)
+    for task in task_graph.tasks:
+        if task.key in built:
             continue
-        known = built.get(step.key)
-        if known is None:
-            start = time.thread_time()
-            rule_name, program = _schedule(step, ctx, notes)
-            digest = structural_hash(program.module)
-            seconds["injective" if step.anchor is None else "template"].append(time.thread_time() - start)
-            symbol = f"{step.name}_{digest[:16]}"
-            if symbol not in modules:
-                modules[symbol], hashes[symbol] = _named(program.module, symbol), digest
-            known = built[step.key] = (rule_name, replace(program, module=modules[symbol]), symbol)
-        steps.append(ScheduledTask(step, *known))
+        start = time.thread_time()
+        built[task.key], first[task.key] = _schedule(task, ctx, notes), task
+        seconds["injective" if task.anchor is None else "template"].append(time.thread_time() - start)
+    modules: dict[str, Module] = {}
+    hashes: dict[str, str] = {}
+    chosen: dict[tuple[object, ...], tuple[str, Program, str]] = {}
+    for key, own in share_programs(built, ctx.target).items():
+        symbol = f"{first[key].name}_{own.digest[:16]}"
+        if symbol not in modules:
+            modules[symbol], hashes[symbol] = _named(own.program.module, symbol), own.digest
+        chosen[key] = (own.choice.rule_name, replace(own.program, module=modules[symbol]), symbol)
+    steps = [
+        step if isinstance(step, ForeignStep) else ScheduledTask(step, *chosen[step.key]) for step in task_graph.steps
+    ]
     times = {kind: tuple(each) for kind, each in seconds.items()}
     return ScheduledGraph(task_graph, tuple(steps), modules, hashes, tuple(notes), times)
 
 
-def _schedule(task: Task, ctx: CompileContext, notes: list[str]) -> tuple[str, Program]:
+def _schedule(task: Task, ctx: CompileContext, notes: list[str]) -> Built:
     choices = _choices(task, ctx, notes)
     chosen = ctx.registry.choose_schedule(task, choices, ctx.target) if choices else None
     ordered = ([chosen] if isinstance(chosen, Choice) else []) + [c for c in choices if c is not chosen]
     for choice in ordered:
         try:
-            program: Program = choice.rule.build(choice.match, choice.params, ctx.target)
+            return build(choice, ctx.target, is_default=choice is not chosen)
         except ScheduleError as error:
             notes.append(f"{task.name}: rule {choice.rule_name} gave up: {error.message}")
-            continue
-        return choice.rule_name, program
     reasons = "; ".join(note for note in notes if note.startswith(f"{task.name}:")) or "no rule matches"
     raise ScheduleError(f"no schedule for task {task.name} on {ctx.target.name}: {reasons}", loc=task.loc)
 

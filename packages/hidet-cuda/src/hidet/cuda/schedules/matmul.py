@@ -12,8 +12,7 @@ A product with few tiles is split along k: blocks write their sums to scratch me
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -34,13 +33,14 @@ from hidet.cuda.schedules.tiling import (
     Extents,
     Tiling,
     choose_tiling,
+    close_tilings,
     resident_blocks,
     unaligned,
 )
 from hidet.cuda.target import CudaTarget, cuda_target
 from hidet.dims import Dim
 from hidet.ir import build
-from hidet.ir.expr import Bitcast, Expr, Var
+from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import If, Launch, Stmt
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
@@ -92,15 +92,25 @@ class MatmulRule:
 
     def default(self, match: Match, target: Target) -> Params:
         """What a model of the device's blocks finds fastest."""
-        product: Product = match.data
-        batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
-        extents = Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes)
-        device = cuda_target(target)
+        product, device = match.data, cuda_target(target)
         if _has_few_rows(product):
             return {"tiles": _ROW_TILES, "parts": 1}
         choices, has_roles = _tiles(product, device), _has_roles(product, device)
-        tiling = choose_tiling(extents, choices, device.multiprocessors, has_roles=has_roles)
+        tiling = choose_tiling(_extents(product), choices, device.multiprocessors, has_roles=has_roles)
         return {"tiles": tiling.tiles, "parts": tiling.parts}
+
+    def rivals(self, match: Match, target: Target) -> Sequence[Params]:
+        """Tiles that the model finds hardly slower, each with the best number of parts."""
+        product, device = match.data, cuda_target(target)
+        if _has_few_rows(product) or not _on_matrix_units(product):
+            return ()
+        choices, has_roles = _tiles(product, device), _has_roles(product, device)
+        close = close_tilings(_extents(product), choices, device.multiprocessors, has_roles=has_roles)
+        return [{"tiles": tiling.tiles, "parts": tiling.parts} for tiling in close]
+
+    def code_of(self, params: Params) -> Hashable:
+        """Tiles, and whether k is split."""
+        return Tiling(params["tiles"], params["parts"]).code
 
     def build(self, match: Match, params: Params, target: Target) -> Program:
         """The product, and the sum of its parts if k is split."""
@@ -115,6 +125,11 @@ class MatmulRule:
         if partial is not None:
             builder.run(_sum(builder, match.task, product, partial, tiling.parts))
         return builder.program()
+
+
+def _extents(product: Product) -> Extents:
+    batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
+    return Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes)
 
 
 def _on_matrix_units(product: Product) -> bool:
@@ -186,11 +201,9 @@ def _product(
         fast = _launch_few_rows(builder, task, product, align)
     else:
         fast = _launch(builder, task, product, tiling, partial, align, target)
-    conditions: list[Expr] = []
-    pointers = _unknown_pointers(builder, task, product)
-    if pointers:
-        bits = functools.reduce(functools.partial(build.binary, "or"), pointers)
-        conditions.append(build.equal(build.binary("and", bits, ALIGN - 1), 0))
+    copied = (product.a.tensor.operand, product.b.tensor.operand, *own_places(task, product), task.epilogues[0].result)
+    aligned = builder.are_aligned(copied)
+    conditions = [] if aligned is None else [aligned]
     if _has_roles(product, target) and dims.prove_le(1, product.k) is not True:
         # There is no tensor map of a matrix without elements.
         conditions.append(builder.size(product.k) > 0)
@@ -198,13 +211,6 @@ def _product(
         return fast
     slow = _launch(builder, task, product, unaligned_tiling, partial, least, target)
     return If(build.logical_and(*conditions), fast, slow)
-
-
-def _unknown_pointers(builder: ProgramBuilder, task: Task, product: Product) -> list[Expr]:
-    """Addresses, as numbers, of what a kernel copies by 16 bytes and nobody knows to be aligned."""
-    copied = {product.a.tensor.operand, product.b.tensor.operand, *own_places(task, product)}
-    tensors = [*(tensor for tensor in task.inputs if tensor.operand in copied), *task.outputs]
-    return [Bitcast(builder.pointers[t.operand], dtypes.i64) for t in tensors if not t.is_aligned]
 
 
 @dataclass(frozen=True, slots=True)

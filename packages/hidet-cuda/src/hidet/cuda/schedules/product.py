@@ -96,7 +96,7 @@ class PatchOperand:
                 # Divisions by numbers that the kernel knows are cheap, and filters have few sizes.
                 build.index(axis.taps) if _is_known(axis.taps) else scope.size(axis.taps, "taps"),
                 scope.size(axis.results, "results"),
-                scope.size(axis.step, "step"),
+                scope.argument(axis.step, "step"),
                 scope.size(axis.spread, "spread"),
                 scope.size(axis.before, "before"),
             )

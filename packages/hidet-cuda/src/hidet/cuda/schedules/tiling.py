@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hidet.tile.templates.matmul import MatmulTiles
@@ -87,6 +87,8 @@ _ALL_SHARED = 228 << 10
 _BLOCK_SHARED = 1 << 10
 """What the system keeps of shared memory for each block."""
 _THREADS = 1024
+_CLOSE = 1.05
+"""Times the fastest one's that the model cannot tell from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +109,32 @@ class Tiling:
     tiles: MatmulTiles
     parts: int = 1
 
+    @property
+    def code(self) -> Hashable:
+        """What kernels depend on: how many parts there are is a number that they are called with."""
+        return self.tiles, self.parts > 1
+
 
 def choose_tiling(
     extents: Extents, choices: Sequence[MatmulTiles], multiprocessors: int, *, has_roles: bool = False
 ) -> Tiling:
     """The fastest one by the model, with tiles out of `choices`. has_roles: whether they are for kernels with roles."""
     return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling, multiprocessors, has_roles))
+
+
+def close_tilings(
+    extents: Extents, choices: Sequence[MatmulTiles], multiprocessors: int, *, has_roles: bool = False
+) -> list[Tiling]:
+    """Those that take hardly longer than the fastest one by the model, the best one for each kernel, fastest first."""
+    best: dict[Hashable, tuple[float, Tiling]] = {}
+    for tiling in _tilings(extents, choices):
+        time = cycles(extents, tiling, multiprocessors, has_roles)
+        known = best.get(tiling.code)
+        if known is None or time < known[0]:
+            best[tiling.code] = time, tiling
+    fastest = min(time for time, _ in best.values())
+    close = [pair for pair in best.values() if pair[0] <= _CLOSE * fastest]
+    return [tiling for _, tiling in sorted(close, key=lambda pair: pair[0])]
 
 
 def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tiling]:

@@ -1,0 +1,62 @@
+"""Tasks of a model share kernels: how many ResNet-50 needs for sm_90a, at every size of a batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from hidet import dtypes
+from hidet.cache import open_cache
+from hidet.context import CompileContext, Options
+from hidet.cuda.target import CudaTarget
+from hidet.graph import Graph, GraphBuilder, TensorType, Value
+from hidet.passes.graph.fuse import fuse
+from hidet.passes.manager import run_graph_passes
+from hidet.plugins.host import load_registry
+from hidet.schedule.select import select_schedules
+
+MOST_KERNELS = 25
+# Small ones, those around which tiles change, and large ones.
+BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 100, 128)
+
+
+@pytest.fixture(scope="module")
+def ctx() -> CompileContext:
+    registry = load_registry()
+    return CompileContext(
+        target=CudaTarget("sm_90a"), registry=registry, options=Options(), cache=open_cache(enabled=False)
+    )
+
+
+def resnet50(ctx: CompileContext, batch: int) -> Graph:
+    """The model in f16, weights as parameters."""
+    b = GraphBuilder(ctx.registry.operators)
+    x = b.input(TensorType(dtypes.f16, (batch, 3, 224, 224)), "x")
+
+    def weight(*shape: int) -> Value:
+        return b.input(TensorType(dtypes.f16, shape), is_parameter=True)
+
+    def normal(value: Value, filters: int, taps: int, step: int = 1) -> Value:
+        filter_ = weight(filters, value.tensor.shape[1], taps, taps)
+        product = b.emit("conv", value, filter_, None, padding=taps // 2, stride=step)
+        return b.emit("batch_norm", product, *(weight(filters) for _ in range(4)))
+
+    x = b.emit("relu", normal(x, 64, 7, 2))
+    x = b.emit("max_pool", x, kernel=(3, 3), stride=2, padding=1)
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        width = 64 << stage
+        for block in range(blocks):
+            step = 2 if stage and not block else 1
+            y = b.emit("relu", normal(x, width, 1))
+            y = b.emit("relu", normal(y, width, 3, step))
+            y = normal(y, 4 * width, 1)
+            x = b.emit("relu", b.emit("add", y, x if block else normal(x, 4 * width, 1, step)))
+    x = b.emit("mean", x, axes=(2, 3))
+    return b.build([b.emit("linear", x, weight(1000, 2048), weight(1000))])
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_resnet50_needs_at_most_twenty_five_kernels(ctx: CompileContext, batch: int) -> None:
+    graph = run_graph_passes(resnet50(ctx, batch), ctx)
+    modules = select_schedules(fuse(graph, ctx), ctx).modules.values()
+    kernels = sum(function.kind == "kernel" for module in modules for function in module.functions)
+    assert 10 <= kernels <= MOST_KERNELS
