@@ -201,7 +201,7 @@ def test_a_launch_over_a_grid_alone_becomes_one_index_a_thread() -> None:
 
 
 def test_packed_code_survives_and_damage_is_noticed() -> None:
-    module = CompiledModule(b"host", (b"one", b"second"), (KernelRecord("k", 1, 0, 32, 0),))
+    module = CompiledModule(b"host", (b"one", b"second"), (KernelRecord("k", "k", 1, 0, 32, 0),))
     data = pack(module)
     assert unpack(data) == module
     with pytest.raises(ArtifactError, match="no code of the CUDA target"):

@@ -215,3 +215,31 @@ def test_lang_functions_are_for_scripts():
         printf("%d", 1)
     with pytest.raises(ScriptError, match="in the body of a function under"):
         attrs.cuda.grid_dim = 3
+
+
+def test_a_script_that_calls_itself_is_told_so():
+    def define():
+        with pytest.raises(ScriptError, match="descend calls itself") as caught:
+
+            @script
+            def descend(x: f32) -> f32:
+                return descend(x - 1.0)
+
+        assert "write a loop" in caught.value.hint
+
+    define()
+
+
+def test_a_cell_that_is_run_again_does_not_call_what_it_made_before():
+    import linecache
+
+    text = "@script\ndef descend(x: f32) -> f32:\n    return descend(x - 1.0)\n"
+    linecache.cache["<cell 2>"] = (len(text), None, text.splitlines(True), "<cell 2>")
+    before = script(unchanged)
+    with pytest.raises(ScriptError, match="descend calls itself"):
+        exec(compile(text, "<cell 2>", "exec"), {"f32": f32, "script": script, "descend": before})
+    del linecache.cache["<cell 2>"]
+
+
+def unchanged(x: f32) -> f32:
+    return x

@@ -149,3 +149,17 @@ def test_tensor_cores_multiply_fragments():
     c = np.zeros((16, 8), np.float32)
     run_module(lang.module.module_of([product]), [a, b, c])
     np.testing.assert_allclose(c, a.astype(np.float32) @ b.astype(np.float32).T, rtol=1e-3, atol=1e-3)
+
+
+def test_a_lone_kernel_may_be_called_launch():
+    with lang.script_module() as module:
+
+        @lang.script
+        def launch(x: f32[4]):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 4
+            x[threadIdx.x] += 1.0
+
+    x = np.zeros(4, np.float32)
+    run_module(module.ir_module(), [x])
+    assert x.tolist() == [1, 1, 1, 1]

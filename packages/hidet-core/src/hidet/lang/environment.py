@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import builtins
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -18,9 +18,16 @@ def captured_names(function: Callable[..., Any], frame: FrameType | None) -> dic
     frame: where it is defined. Its variables count even where Python makes no closure of them: names in annotations
     that are kept as text.
     """
-    closure = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
+    closure = dict(_filled_cells(function))
     local = {} if frame is None or frame.f_locals is frame.f_globals else dict(frame.f_locals)
     return {**function.__globals__, **local, **closure}
+
+
+def _filled_cells(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Variables of functions around it; those that have no value yet, as the function's own name, are left out."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):
+            yield name, cell.cell_contents
 
 
 @dataclass(slots=True)
@@ -33,11 +40,15 @@ class Scope:
     names: dict[str, Any] = field(default_factory=dict)
 
 
-class Environment:
-    """Scopes of a script, innermost last, around the names outside of it."""
+_NOTHING = object()
 
-    def __init__(self, outside: Mapping[str, Any]) -> None:
+
+class Environment:
+    """Scopes of the script `function`, innermost last, around the names outside of it."""
+
+    def __init__(self, outside: Mapping[str, Any], function: str) -> None:
         self.outside = outside
+        self.function = function
         self.scopes: list[Scope] = [Scope(is_branch=False)]
         self.ended: set[str] = set()
 
@@ -81,10 +92,12 @@ class Environment:
                 f"{name} has a value inside of a block that has ended",
                 hint=f"give it a value, or declare it by `{name}: f32`, before the block",
             )
-        if name in self.outside:
-            return self.outside[name]
-        if hasattr(builtins, name):
-            return getattr(builtins, name)
+        known = self.outside.get(name, getattr(builtins, name, _NOTHING))
+        if name == self.function and (known is _NOTHING or hasattr(known, "call_from_script")):
+            # A script that has its name already is what an earlier run of a notebook's cell made of it.
+            raise ScriptError(f"{name} calls itself", hint="scripts have no recursion: write a loop")
+        if known is not _NOTHING:
+            return known
         own = [known for scope in self.scopes for known in scope.names]
         hint = suggestion(name, [*own, *self.outside])
         if _is_of_lang(name):

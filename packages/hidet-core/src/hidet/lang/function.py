@@ -191,7 +191,7 @@ def translate(function: Callable[..., Any], frame: FrameType | None) -> ScriptFu
 def _translated(
     source: FunctionSource, function: Callable[..., Any], frame: FrameType | None, space: MemorySpace
 ) -> ScriptFunction:
-    names = Environment(captured_names(function, frame))
+    names = Environment(captured_names(function, frame), source.tree.name)
     signature = Signature(source, names, function, space)
     translator = FunctionTranslator(source, names, signature.result)
     signature.bind(translator)

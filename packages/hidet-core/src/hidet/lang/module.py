@@ -115,11 +115,12 @@ def module_of(functions: Iterable[ScriptFunction]) -> Module:
     made = [helper for script in scripts for helper in script.helpers]
     made += [_function(script, script in called) for script in scripts]
     exported = [f.name for f in made if f.kind == "host" or EXPORTED in f.attributes]
-    if LAUNCH not in (f.name for f in made):
-        kernels = [script for script in scripts if script.launch is not None]
-        if len(kernels) == 1 and not exported:
-            made.append(_launcher(kernels[0]))
-            exported = [LAUNCH]
+    kernels = [script for script in scripts if script.launch is not None]
+    if len(kernels) == 1 and not exported:
+        # A kernel may be called launch itself.
+        name = LAUNCH if LAUNCH not in (f.name for f in made) else f"{LAUNCH}_{kernels[0].name}"
+        made.append(_launcher(kernels[0], name))
+        exported = [name]
     if not exported:
         raise ScriptError(
             f"the module has nothing that a host can call: {', '.join(script.name for script in scripts)}",
@@ -141,7 +142,7 @@ def _function(script: ScriptFunction, is_called: bool) -> Function:
     return replace(function, kind="host")
 
 
-def _launcher(script: ScriptFunction) -> Function:
+def _launcher(script: ScriptFunction, name: str) -> Function:
     """A host function with the parameters of a kernel that launches it."""
     function = script.function
     fresh: dict[Var, Expr] = {}
@@ -151,7 +152,7 @@ def _launcher(script: ScriptFunction) -> Function:
     body: Stmt = launch_stmt(script, fresh)
     kept = tuple(pair for pair in function.attributes if pair[0] == SIZES)
     params = tuple(fresh[var] for var in function.params)
-    return Function(LAUNCH, params, body, "host", attributes=kept)  # type: ignore[arg-type]  # variables
+    return Function(name, params, body, "host", attributes=kept)  # type: ignore[arg-type]  # variables
 
 
 def _renamed(type_: Type, fresh: dict[Var, Expr]) -> Type:

@@ -16,12 +16,14 @@ from hidet.errors import ArtifactError
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """A kernel: the number of its cubin, shared memory it needs beyond what it declares, and what it takes.
+    """A kernel: its name in machine code, the number of its cubin, shared memory it needs beyond what it declares, and
+    what it takes.
 
     asks_for_shared: launches ask for shared memory besides, as much as only they know.
     """
 
     name: str
+    symbol: str
     cubin: int
     shared_bytes: int
     registers: int

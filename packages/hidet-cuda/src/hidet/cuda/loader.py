@@ -45,7 +45,7 @@ def load_modules(
             ]
             libraries += loaded
             for kernel in module.kernels:
-                handle = driver.kernel(loaded[kernel.cubin], kernel.name)
+                handle = driver.kernel(loaded[kernel.cubin], kernel.symbol)
                 _allow(device, handle, kernel)
                 cells[kernel.name] = ctypes.c_int64(handle)
                 records[kernel.name] = kernel

@@ -113,10 +113,11 @@ class CudaTarget:
             records = [
                 KernelRecord(
                     kernel.name,
+                    kernel.symbol,
                     number,
                     kernel.shared_bytes,
-                    cubin.usage[kernel.name].registers,
-                    cubin.usage[kernel.name].spill_bytes,
+                    cubin.usage[kernel.symbol].registers,
+                    cubin.usage[kernel.symbol].spill_bytes,
                     kernel.name in asking,
                 )
                 for number, (source, cubin) in enumerate(zip(group, made, strict=True))

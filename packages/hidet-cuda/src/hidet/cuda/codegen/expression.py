@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from hidet import dtypes
+from hidet.cuda.codegen.names import CNames
 from hidet.cuda.codegen.prelude import Prelude
 from hidet.cuda.codegen.scalar import (
     narrowed,
@@ -23,7 +24,7 @@ from hidet.cuda.codegen.scalar import (
     widened,
 )
 from hidet.cuda.codegen.signs import is_natural, is_positive
-from hidet.cuda.codegen.spelling import CNames, literal, scalar_type, type_name
+from hidet.cuda.codegen.spelling import literal, scalar_type, type_name
 from hidet.cuda.codegen.text import AND, OR, SUM, Text, call, cast, choice, infix
 from hidet.dtypes import DType
 from hidet.errors import CodegenError

@@ -8,9 +8,10 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.cuda.codegen.memory import MemoryEmitter
+from hidet.cuda.codegen.names import CNames
 from hidet.cuda.codegen.prelude import Prelude
 from hidet.cuda.codegen.signs import is_natural
-from hidet.cuda.codegen.spelling import CNames, element_type
+from hidet.cuda.codegen.spelling import element_type
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir import build

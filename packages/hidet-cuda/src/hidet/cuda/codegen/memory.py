@@ -83,7 +83,7 @@ class MemoryEmitter(ExpressionEmitter):
     def _call(self, node: e.Call) -> Text:
         function = self.functions.get(node.callee)
         if function is not None:
-            return call(node.callee, *[self.value(a) for a in node.arguments])
+            return call(function.name, *[self.value(a) for a in node.arguments])
         if node.callee == "fma":
             return self._lanewise(node, node.arguments, lambda *abc: self.fma(node.dtype, *abc))
         if node.callee in INTRINSICS:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from hidet.cuda.codegen.function import (
     STATIC_SHARED_BYTES,
@@ -12,9 +12,10 @@ from hidet.cuda.codegen.function import (
     array_bytes,
     shared_arrays,
 )
+from hidet.cuda.codegen.names import CNames, function_names
 from hidet.cuda.codegen.prelude import Piece, Prelude
 from hidet.cuda.codegen.scalar import use_type
-from hidet.cuda.codegen.spelling import CNames, literal, scalar_type, type_name
+from hidet.cuda.codegen.spelling import literal, scalar_type, type_name
 from hidet.errors import CodegenError
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Const, Expr, Var
@@ -32,9 +33,11 @@ _DIMENSIONS = "xyz"
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """What launching a kernel needs to know. shared_bytes: memory it uses beyond what it declares statically."""
+    """What launching a kernel needs to know. symbol: its name in machine code, the same unless CUDA has one like it.
+    shared_bytes: memory it uses beyond what it declares statically."""
 
     name: str
+    symbol: str
     shared_bytes: int = 0
 
 
@@ -47,33 +50,43 @@ class CudaSource:
     locs: Mapping[int, Loc] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Emitted:
+    """One function: its lines, places in the user's script by line from 0, and bytes of dynamic shared memory."""
+
+    lines: list[str]
+    locs: dict[int, Loc]
+    shared_bytes: int = 0
+
+
 def emit_module(module: Module, arch: int) -> CudaSource:
     """The device code of `module` for compute capability `arch` / 10; host functions are left out.
 
     CodegenError names what the architecture or CUDA cannot express.
     """
-    functions = {f.name: f for f in module.functions}
+    symbols = function_names(module.functions)
+    # By their names in the module; what they are called in the text is their own.
+    functions = {f.name: replace(f, name=symbols[f.name]) for f in module.functions}
     blocks = _block_threads(module)
     prelude = Prelude()
-    device = [f for f in _in_call_order(module.functions) if f.kind == "device"]
-    kernels = [f for f in module.functions if f.kind == "kernel"]
-    emitted: list[tuple[list[str], dict[int, Loc]]] = []
+    emitted: list[_Emitted] = []
     facts: list[KernelFacts] = []
-    for function in device:
-        check_architecture(function, arch)
-        emitted.append(_device(function, prelude, functions))
-    for function in kernels:
-        check_architecture(function, arch)
-        lines, locs, shared = _kernel(function, prelude, functions, blocks.get(function.name))
-        emitted.append((lines, locs))
-        facts.append(KernelFacts(function.name, shared))
+    for original in _in_call_order(module.functions):
+        if original.kind == "device":
+            check_architecture(original, arch)
+            emitted.append(_device(functions[original.name], prelude, functions))
+    for name, function in functions.items():
+        if function.kind == "kernel":
+            check_architecture(module.function(name), arch)
+            emitted.append(_kernel(function, prelude, functions, blocks.get(name)))
+            facts.append(KernelFacts(name, function.name, emitted[-1].shared_bytes))
     text_lines: list[str] = []
     for piece in prelude.texts():
         text_lines += [*piece.split("\n"), ""]
     locs_of_text: dict[int, Loc] = {}
-    for lines, locs in emitted:
-        locs_of_text.update({len(text_lines) + number + 1: loc for number, loc in locs.items()})
-        text_lines += [*lines, ""]
+    for text in emitted:
+        locs_of_text.update({len(text_lines) + number + 1: loc for number, loc in text.locs.items()})
+        text_lines += [*text.lines, ""]
     return CudaSource("\n".join(text_lines), tuple(facts), locs_of_text)
 
 
@@ -158,9 +171,11 @@ def _parameters(function: Function, names: CNames, prelude: Prelude, *, is_kerne
     return ", ".join(part for _, part, _ in listed)
 
 
-def _device(function: Function, prelude: Prelude, functions: dict[str, Function]) -> tuple[list[str], dict[int, Loc]]:
-    names = CNames()
-    names.fresh(function.name)
+def _device(function: Function, prelude: Prelude, functions: dict[str, Function]) -> _Emitted:
+    return _with_free_names(function.name, lambda names: _device_lines(function, names, prelude, functions))
+
+
+def _device_lines(function: Function, names: CNames, prelude: Prelude, functions: dict[str, Function]) -> _Emitted:
     attributes = dict(function.attributes)
     parameters = _parameters(function, names, prelude, is_kernel=False)
     if function.result is not None:
@@ -169,10 +184,22 @@ def _device(function: Function, prelude: Prelude, functions: dict[str, Function]
     signature = f"{head} {type_name(function.result)} {function.name}({parameters}) {{"
     table = attributes.get("table")
     if isinstance(table, tuple):
-        return _table(function, signature, names, table), {}
+        return _Emitted(_table(function, signature, names, table), {})
     emitter = FunctionEmitter(function, names, prelude, functions, {})
     emitter.stmt(function.body)
-    return [signature, *emitter.lines, "}"], {line + 1: loc for line, loc in emitter.locs.items()}
+    return _Emitted([signature, *emitter.lines, "}"], {line + 1: loc for line, loc in emitter.locs.items()})
+
+
+def _with_free_names(own: str, emit: Callable[[CNames], _Emitted]) -> _Emitted:
+    """What `emit` writes with names for variables, none of which hides a function that the text calls."""
+    taken: frozenset[str] = frozenset({own, "shared_memory"})
+    while True:
+        names = CNames(taken)
+        emitted = emit(names)
+        hidden = names.hidden(emitted.lines)
+        if not hidden:
+            return emitted
+        taken |= hidden
 
 
 def _table(function: Function, signature: str, names: CNames, values: tuple[object, ...]) -> list[str]:
@@ -185,12 +212,13 @@ def _table(function: Function, signature: str, names: CNames, values: tuple[obje
     return [signature, array, f"  return values[{index}];", "}"]
 
 
-def _kernel(
-    function: Function, prelude: Prelude, functions: dict[str, Function], threads: int | None
-) -> tuple[list[str], dict[int, Loc], int]:
-    names = CNames()
-    for taken in (function.name, "shared_memory"):
-        names.fresh(taken)
+def _kernel(function: Function, prelude: Prelude, functions: dict[str, Function], threads: int | None) -> _Emitted:
+    return _with_free_names(function.name, lambda names: _kernel_lines(function, names, prelude, functions, threads))
+
+
+def _kernel_lines(
+    function: Function, names: CNames, prelude: Prelude, functions: dict[str, Function], threads: int | None
+) -> _Emitted:
     arrays = shared_arrays(function.body)
     places, shared = _shared_places(arrays)
     bounds = ""
@@ -213,10 +241,8 @@ def _kernel(
     emitter = FunctionEmitter(function, names, prelude, functions, places)
     emitter.dynamic_base = shared
     emitter.stmt(function.body)
-    return (
-        [*lines, *emitter.lines, "}"],
-        {line + len(lines): loc for line, loc in emitter.locs.items()},
-        shared,
+    return _Emitted(
+        [*lines, *emitter.lines, "}"], {line + len(lines): loc for line, loc in emitter.locs.items()}, shared
     )
 
 

@@ -1,9 +1,8 @@
-"""How types, literals and names are spelled in CUDA C++."""
+"""How types and literals are spelled in CUDA C++."""
 
 from __future__ import annotations
 
 import math
-import re
 
 from hidet import dtypes
 from hidet.cuda.codegen.small_float import SMALL_FLOATS
@@ -108,42 +107,3 @@ def _double(value: float) -> str:
         return f"__longlong_as_double({'0x7ff0000000000000ll' if value > 0 else '0xfff0000000000000ll'})"
     text = repr(value)
     return text if math.copysign(1.0, value) > 0 else f"({text})"
-
-
-_WORDS = """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl const
-    const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit export extern false
-    float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
-    protected public register reinterpret_cast return short signed sizeof static static_assert static_cast struct switch
-    template this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
-    while xor xor_eq f16 bf16 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f4e2m1
-    Lanes threadIdx blockIdx blockDim gridDim warpSize exp log sin cos tan
-    pow min max abs floor ceil round trunc sqrt erf tanh j0 j1 jn y0 y1 yn gamma main printf assert half"""
-
-_KEYWORDS = frozenset(re.findall(r"\w+", _WORDS))
-
-
-class CNames:
-    """Names of variables: their own where possible, else with a number, one a variable."""
-
-    def __init__(self) -> None:
-        self._names: dict[object, str] = {}
-        self._used: set[str] = set()
-
-    def __call__(self, thing: object, wanted: str) -> str:
-        """The name of `thing`, made from `wanted` when it has none yet."""
-        known = self._names.get(thing)
-        if known is None:
-            known = self._names[thing] = self.fresh(wanted)
-        return known
-
-    def fresh(self, wanted: str) -> str:
-        """A name nothing else has."""
-        plain = re.sub(r"\W", "_", wanted) or "value"
-        plain = f"_{plain}" if plain[0].isdigit() else plain
-        name, number = plain, 1
-        while name in self._used or name in _KEYWORDS:
-            number += 1
-            name = f"{plain}_{number}"
-        self._used.add(name)
-        return name
