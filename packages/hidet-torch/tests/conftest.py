@@ -14,6 +14,7 @@ from torch import fx
 from hidet.context import make_context
 from hidet.graph.interpret import interpret
 from hidet.graph.verify import verify_graph
+from hidet.torch.composites import KeepWhole
 from hidet.torch.decompositions import decompositions
 from hidet.torch.importer import ImportedGraph, import_fx
 from hidet.torch.tensors import as_numpy
@@ -49,7 +50,7 @@ def aten_graph(function: Callable[..., Any], *inputs: torch.Tensor) -> fx.GraphM
     traced = aot_function(
         function, fw_compiler=keep, decompositions=dict(decompositions()), keep_inference_input_mutations=True
     )
-    with torch.no_grad():
+    with torch.no_grad(), KeepWhole():
         traced(*[value.clone() for value in inputs])
     return graphs[0]
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
+from torch.nn import functional as F
 
 import hidet.torch
 from hidet.context import make_context
@@ -163,6 +164,28 @@ def test_autocast_computes_in_the_type_it_asks_for() -> None:
         got, want = compiled(X), linear(X)
     assert got.dtype == torch.bfloat16
     torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+
+
+def test_autocast_reaches_attention() -> None:
+    q, k, v = torch.randn(3, 2, 4, 6, 8)
+    mask = torch.randn(6, 6)
+    compiled = torch.compile(F.scaled_dot_product_attention, backend="hidet")
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        got, want = compiled(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, mask)
+    assert got.dtype == want.dtype == torch.bfloat16
+    torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+
+
+def test_attention_with_dropout_draws_from_torchs_generator() -> None:
+    q, k, v = torch.randn(3, 2, 4, 6, 8)
+    compiled = torch.compile(lambda *qkv: F.scaled_dot_product_attention(*qkv, dropout_p=0.5), backend="hidet")
+    with torch.no_grad():
+        results = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            results.append(compiled(q, k, v))
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
 
 
 def test_a_graph_break_makes_two_graphs() -> None:

@@ -277,6 +277,14 @@ def test_causal_attention_with_shared_key_heads(check_import: Check) -> None:
     check_import(lambda *qkv: F.scaled_dot_product_attention(*qkv, is_causal=True, enable_gqa=True), q, k, v)
 
 
+def test_attention_that_torch_has_no_kernel_for_becomes_one_operator(check_import: Check) -> None:
+    q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6, 3)
+    mask = torch.rand(2, 1, 5, 6) < 0.5
+    mask[1, :, 2] = False
+    imported = check_import(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, scale=0.3), q, k, v, mask)
+    assert [node.op.name for node in imported.graph.nodes] == ["attention"]
+
+
 def test_attention_with_a_bool_mask(check_import: Check) -> None:
     q, k, v = torch.randn(3, 2, 4, 5, 8)
     mask = torch.ones(5, 5, dtype=torch.bool).tril()

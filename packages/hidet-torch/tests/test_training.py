@@ -108,6 +108,7 @@ GRADIENTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "adaptive pool": lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
     "bilinear": lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"),
     "attention": lambda x: F.scaled_dot_product_attention(x, x * 2, x.sin(), is_causal=True),
+    "attention in parts": lambda x: F.scaled_dot_product_attention(x, x * 2, x[..., :3].sin(), is_causal=True),
     "softmax": lambda x: F.softmax(x, -1).square(),
     "group_norm": lambda x: F.group_norm(x, 2).square(),
     "cross entropy": lambda x: F.cross_entropy(x, torch.zeros(2, 7, 7, dtype=torch.int64)),

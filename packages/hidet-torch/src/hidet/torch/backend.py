@@ -13,6 +13,7 @@ from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.driver import compile_graph
 from hidet.errors import ImportFailed, OptionError
 from hidet.torch import compat
+from hidet.torch.composites import KeepWhole
 from hidet.torch.decompositions import decompositions
 from hidet.torch.fallback import fallback_warning
 from hidet.torch.frozen import FrozenRunner
@@ -87,14 +88,15 @@ def compile_with_aot(
 
     check: looks at the imported inference graph and may raise before it is compiled.
     """
-    return compat.run_aot(
-        gm,
-        example_inputs,
-        inference_compiler=partial(compile_aten, ctx=ctx, role="inference", check=check),
-        forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
-        backward_compiler=partial(compile_aten, ctx=ctx, role="backward"),
-        decompositions=decompositions(),
-    )
+    with KeepWhole():
+        return compat.run_aot(
+            gm,
+            example_inputs,
+            inference_compiler=partial(compile_aten, ctx=ctx, role="inference", check=check),
+            forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
+            backward_compiler=partial(compile_aten, ctx=ctx, role="backward"),
+            decompositions=decompositions(),
+        )
 
 
 def compile_aten(

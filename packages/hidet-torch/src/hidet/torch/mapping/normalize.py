@@ -33,6 +33,7 @@ def handlers() -> Mapping[str, Handler]:
         "aten._scaled_dot_product_efficient_attention.default": _cuda_efficient_attention,
         "aten._scaled_dot_product_cudnn_attention.default": _cuda_efficient_attention,
         "aten.scaled_dot_product_attention.default": _attention,
+        "hidet.scaled_dot_product_attention.default": _attention,
     }
 
 
