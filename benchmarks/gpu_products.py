@@ -35,7 +35,8 @@ from hidet.plugins.host import load_registry
 from hidet.testing.timing import geometric_mean
 from hidet.torch.tensors import DeviceAdapter
 
-_DTYPES = {**DTYPES, "f64": torch.float64}
+_DTYPES = {**DTYPES, "tf32": torch.float32, "f64": torch.float64}
+"""Types of rows; tf32 is f32 that may be rounded to it before it is multiplied."""
 _ORDERS = ("NN", "NT", "TN", "TT")
 _CACHE_BYTES = 120e6
 """More than twice the second-level cache of the largest device."""
@@ -49,6 +50,7 @@ _DEFAULT = (
     *("100x1001x1001:NT:f16", "333x777x555:NN:bf16", "1x1000x2048:NT:f16", "1x128256x4096:NT:bf16"),
     *("12x128x128x64:NT:f16", "12x128x64x128:NN:f16", "96x197x64x197:NN:f16", "32x2048x128x2048:NN:bf16"),
     *("2048x2048x2048:NT:f32", "128x768x3072:NT:f32", "1x4096x4096:NT:f32", "333x777x555:NN:f32"),
+    *("2048x2048x2048:NT:tf32", "128x768x3072:NT:tf32", "1x4096x4096:NT:tf32", "333x777x555:NN:tf32"),
     *("12x128x128x64:NT:f32", "1024x1024x1024:NN:f64", "333x777x555:NN:f64"),
 )
 
@@ -92,6 +94,7 @@ class ProductName:
 
     def multiply(self, a: Tensor, b: Tensor) -> Tensor:
         """The product of operands as they lie in memory."""
+        torch.backends.cuda.matmul.allow_tf32 = self.dtype == "tf32"
         return (a if self.order[0] == "N" else a.mT) @ (b if self.order[1] == "N" else b.mT)
 
 
@@ -159,12 +162,14 @@ def _error(result: Tensor, exact: Tensor) -> float:
 
 def compiled(name: ProductName) -> Callable[..., Any]:
     """hidet's kernel of a product, called without what torch.compile adds."""
-    left, right = (f"{name.dtype}{list(shape)}@cuda:0" for shape in name.shapes)
+    dtype, precision = ("f32", "tf32") if name.dtype == "tf32" else (name.dtype, "ieee")
+    left, right = (f"{dtype}{list(shape)}@cuda:0" for shape in name.shapes)
     batch = f"{name.batch}, " if name.batch > 1 else ""
     order = ", ".join(f"{which}={turn == 'T'}" for which, turn in zip(("trans_a", "trans_b"), name.order, strict=True))
     text = (
         f"graph g(%a: {left}, %b: {right}):\n"
-        f"  %0: {name.dtype}[{batch}{name.m}, {name.n}]@cuda:0 = matmul(%a, %b, {order})\n  return %0\n"
+        f'  %0: {dtype}[{batch}{name.m}, {name.n}]@cuda:0 = matmul(%a, %b, {order}, fp32_precision="{precision}")\n'
+        "  return %0\n"
     )
     graph = hidet.compile(parse_graph(text, load_registry().operators), target="cuda")
     adapter = DeviceAdapter(torch.device("cuda", 0))

@@ -84,6 +84,21 @@ def test_products_of_batches_are_as_exact_as_eager(m: int, n: int, k: int) -> No
     check(lambda x, y: x @ y.mT, *(normal(3, 4, rows, k, dtype=torch.bfloat16) for rows in (m, n)))
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+@pytest.mark.parametrize("orders", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(("m", "n", "k"), [(512, 520, 264), (130, 77, 111), (1, 512, 1024), (64, 64, 4096)])
+def test_f32_is_rounded_to_tf32_exactly_where_torch_does(m: int, n: int, k: int, orders: str, allowed: bool) -> None:
+    torch.manual_seed(0)
+    a = normal(m, k, dtype=torch.float32) if orders[0] == "N" else normal(k, m, dtype=torch.float32).T
+    b = normal(k, n, dtype=torch.float32) if orders[1] == "N" else normal(n, k, dtype=torch.float32).T
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    try:
+        check(lambda x, y: x @ y, a, b)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
 def test_views_that_start_anywhere_are_multiplied() -> None:
     torch.manual_seed(0)
     whole = normal(65, 264, dtype=torch.float16)

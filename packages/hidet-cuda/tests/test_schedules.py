@@ -12,6 +12,7 @@ from hidet import dims
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import compile_cubin
+from hidet.cuda.passes.allow_tf32 import AllowTf32
 from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.passes.regular_rows import RegularRows
 from hidet.cuda.target import CudaTarget
@@ -168,6 +169,67 @@ def test_products_of_aligned_rows_have_kernels_with_roles_on_sm_90a(text) -> Non
     assert not has_roles(aligned, "sm_89")
     assert not has_roles(text.format(m=40, n=24, k=73) if text is not MATMUL else text.format(m=40, n=25, k=72))
     runs_right(aligned, "cuda.matmul", 8e-3, "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("turns", "aligned", "arch", "instruction"),
+    [
+        ("trans_b=True", True, "sm_80", "cuda.mma.m16n8k8.f32.tf32.tf32"),
+        ("trans_b=True", True, "sm_90a", "cuda.wgmma.m64n32k8.f32.tf32.tf32"),
+        ("trans_b=True", False, "sm_90a", "cuda.mma.m16n8k8.f32.tf32.tf32"),
+        ("trans_b=False", True, "sm_90a", "cuda.mma.m16n8k8.f32.tf32.tf32"),
+    ],
+)
+def test_matrix_units_multiply_f32_where_it_may_be_rounded(turns, aligned, arch, instruction) -> None:
+    text = """
+    graph g(%a: f32[130, {k}], %b: f32[{b}]):
+      %0: f32[130, 140] = matmul(%a, %b, {turns}, fp32_precision="{precision}")
+      return %0
+    """
+    k = 72 if aligned else 73
+    b = f"140, {k}" if turns == "trans_b=True" else f"{k}, 140"
+    given = {"k": k, "b": b, "turns": turns}
+    (step,) = tasks(text.format(**given, precision="tf32"), arch)
+    assert instruction in print_module(step.program.module)
+    runs_right(text.format(**given, precision="tf32"), "cuda.matmul", 2e-2, arch)
+    (step,) = tasks(text.format(**given, precision="ieee"), arch)
+    assert "tf32" not in print_module(step.program.module)
+
+
+def test_convolutions_of_f32_are_multiplied_by_matrix_units_where_it_may_be_rounded() -> None:
+    text = """
+    graph g(%x: f32[1, 8, 12, 12]{{1152, 1, 96, 8}}, %w: f32[40, 8, 3, 3]{{72, 1, 24, 8}}):
+      %0: f32[1, 40, 12, 12]{{5760, 1, 480, 40}} = conv(%x, %w, padding=1, fp32_precision="{precision}")
+      return %0
+    """
+    for arch in ("sm_80", "sm_90a"):
+        (step,) = tasks(text.format(precision="tf32"), arch)
+        assert "cuda.mma.m16n8k8.f32.tf32.tf32" in print_module(step.program.module)
+        runs_right(text.format(precision="tf32"), "cuda.matmul", 2e-2, arch)
+    (step,) = tasks(text.format(precision="ieee"))
+    assert "tf32" not in print_module(step.program.module)
+
+
+def test_f32_may_be_rounded_where_the_options_allow_it() -> None:
+    text = """
+    graph g(%x: f32[4, 8], %w: f32[3, 8], %h: f16[4, 8], %v: f16[3, 8], %i: f32[1, 8, 4, 4], %f: f32[3, 8, 1, 1]):
+      %0: f32[4, 3] = linear(%x, %w)
+      %1: f16[4, 3] = linear(%h, %v)
+      %2: f32[1, 3, 4, 4] = conv(%i, %f)
+      return %0, %1, %2
+    """
+    registry = load_registry()
+    graph = parse_graph(textwrap.dedent(text), registry.operators)
+
+    def precisions(**options: Any) -> list[str]:
+        ctx = CompileContext(
+            target=CudaTarget("sm_80"), registry=registry, options=Options(**options), cache=open_cache(enabled=False)
+        )
+        return [node.attrs["fp32_precision"] for node in AllowTf32().run(graph, ctx).nodes]
+
+    assert precisions() == ["ieee", "ieee", "ieee"]
+    assert precisions(tf32_products=True) == ["tf32", "ieee", "ieee"]
+    assert precisions(tf32_convolutions=True) == ["ieee", "ieee", "tf32"]
 
 
 def test_rows_that_overlap_are_not_copied_in_boxes() -> None:

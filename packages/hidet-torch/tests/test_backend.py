@@ -98,6 +98,20 @@ def test_threads_follow_torch() -> None:
     assert torch_options(None, {"threads": 1}).threads == 1
 
 
+def test_f32_is_rounded_where_torch_allows_it() -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision, allowed in (("high", True), ("highest", False)):
+            torch.set_float32_matmul_precision(precision)
+            assert torch_options(None, None).tf32_products is allowed
+            assert torch_options(None, {"tf32_products": not allowed}).tf32_products is not allowed
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert torch_options(None, None).tf32_convolutions is True
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        assert torch_options(None, None).tf32_convolutions is False
+
+
 def test_reports_reach_only_those_who_collect() -> None:
     with hidet.torch.collect_reports() as outer:
         torch.compile(lambda x: x + 1, backend="hidet")(X)

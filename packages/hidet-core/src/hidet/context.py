@@ -28,6 +28,9 @@ class Options:
     strict: refuse a model with operators that would run in the frontend's framework.
     freeze: parameters never change again: bake them in and release what only they needed.
     eager_random: random operators give the same numbers as eager execution, by running there.
+    tf32_products, tf32_convolutions: matrix products, and convolutions, of f32 may round their factors to tf32, which
+        matrix units of a GPU multiply. None follows the caller's framework (torch.backends.cuda.matmul.fp32_precision
+        and torch.backends.cudnn.conv.fp32_precision when torch.compile is called), and is False without one.
     threads: CPU threads; None follows the caller's framework (torch.get_num_threads()) or the affinity mask.
     cache: use the kernel cache on disk.
     verify: check the IR after every pass (always done at import and before code generation).
@@ -42,6 +45,8 @@ class Options:
     strict: bool = False
     freeze: bool = False
     eager_random: bool = False
+    tf32_products: bool | None = None
+    tf32_convolutions: bool | None = None
     threads: int | None = None
     cache: bool = True
     verify: bool = False
@@ -58,6 +63,9 @@ class Options:
         for name in ("strict", "freeze", "eager_random", "cache", "verify", "check_bounds"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"option {name} must be True or False, got {getattr(self, name)!r}")
+        for name in ("tf32_products", "tf32_convolutions"):
+            if not isinstance(getattr(self, name), bool | None):
+                raise OptionError(f"option {name} must be True, False or None, got {getattr(self, name)!r}")
         dump: object = self.dump
         if dump is not None and not isinstance(dump, str | os.PathLike):
             raise OptionError(f"option dump must be the path of a directory or None, got {self.dump!r}")

@@ -89,6 +89,8 @@ def test_matmul_names_the_extents_that_do_not_fit(apply: Any, make: Any) -> None
         apply("matmul", make((5,)), make((5, 7)))
     with pytest.raises(DTypeError, match=r"one element type, got f32 for a and f16 for b"):
         apply("matmul", make((3, 5)), make((5, 7), "float16"))
+    with pytest.raises(ShapeError, match=r"operator linear: fp32_precision is 'tf16': expected 'ieee' or 'tf32'"):
+        apply("linear", make((3, 5)), make((7, 5)), fp32_precision="tf16")
 
 
 def test_matmul_keeps_symbolic_extents(operators: Any) -> None:

@@ -33,8 +33,22 @@ def launched(kernel, grid, arch=80):
 
 
 def multiply(
-    m, n, k, tiles=SMALL, dtype=dtypes.f16, out=dtypes.f32, ta=False, tb=False, align=16, traffic=None, arch=80, **more
+    m,
+    n,
+    k,
+    tiles=SMALL,
+    dtype=dtypes.f16,
+    out=dtypes.f32,
+    ta=False,
+    tb=False,
+    align=16,
+    traffic=None,
+    arch=80,
+    given=None,
+    has_groups=None,
+    **more,
 ):
+    """A product by the kernel and by numpy; `given` takes the matrices, `has_groups` is None for what `arch` has."""
     rng = np.random.default_rng(0)
     if dtype.is_int:
         a, b = (rng.integers(-8, 8, shape).astype(dtype.numpy()) for shape in ((m, k), (k, n)))
@@ -55,7 +69,9 @@ def multiply(
     )
     c = np.zeros((m, n), out.numpy())
     module = launched(kernel, (-(-n // tiles.n) * -(-m // tiles.m),), arch)
-    assert ("cuda.wgmma.m64" in print_module(module)) == (arch >= 90)
+    assert ("cuda.wgmma.m64" in print_module(module)) == (arch >= 90 if has_groups is None else has_groups)
+    if given is not None:
+        given += [a, b]
     run_module(module, [held_a, held_b, c], traffic=traffic)
     wide = np.int64 if dtype.is_int else np.float64
     return c, a.astype(wide) @ b.astype(wide)
@@ -109,6 +125,25 @@ def test_types_multiply(dtype, accumulator, out, tolerance):
     tiles = MatmulTiles(32, 16, 32, 2, (2, 1))
     result, expected = multiply(32, 16, 64, tiles, dtype, out, tb=True, accumulator=accumulator)
     np.testing.assert_allclose(result.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
+
+
+def rounded_to_tf32(a):
+    """Ties away from zero."""
+    return ((a.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("ta", [False, True])
+@pytest.mark.parametrize("tb", [False, True])
+@pytest.mark.parametrize("arch", [80, 90])
+def test_f32_is_rounded_to_tf32_before_it_is_multiplied(ta, tb, arch):
+    """Whatever the order and however the warps stand: warp groups would drop digits of what threads copied."""
+    tiles = MatmulTiles(64, 16, 16, 3, (4, 1))
+    given = []
+    result, _ = multiply(
+        72, 24, 40, tiles, dtypes.f32, ta=ta, tb=tb, arch=arch, factors=dtypes.tf32, given=given, has_groups=False
+    )
+    a, b = map(rounded_to_tf32, given)
+    np.testing.assert_allclose(result, a @ b, rtol=1e-6, atol=1e-6)
 
 
 def test_operators_are_fused_before_and_after():
@@ -175,7 +210,7 @@ def test_what_the_instructions_lack_is_refused():
         multiply(32, 16, 16, MatmulTiles(32, 16, 24, 2, (2, 1)))
     with pytest.raises(ScheduleError, match="no product of f32 added to f32"):
         multiply(32, 16, 16, dtype=dtypes.f32)
-    with pytest.raises(ScheduleError, match="only 2-byte elements are transposed"):
+    with pytest.raises(ScheduleError, match="single bytes are not transposed"):
         multiply(
             32, 16, 32, MatmulTiles(32, 16, 32, 2, (2, 1)), dtype=dtypes.i8, out=dtypes.i32, accumulator=dtypes.i32
         )

@@ -71,6 +71,14 @@ def test_operands_come_in_either_order(tiles, ta, tb, dtype):
     np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
 
 
+def test_the_copy_engine_rounds_f32_to_tf32():
+    tiles = MatmulTiles(64, 32, 32, 3, (4, 1))
+    result, expected = multiply(72, 40, 72, tiles, dtype=dtypes.f32, out=dtypes.f32, factors=dtypes.tf32)
+    off = np.abs(result - expected)
+    # Seventy products whose factors are right to 2^-11 each; dropped digits would be wrong by twice that in one way.
+    assert 1e-5 < np.sqrt(np.mean(off**2)) < 2**-11 * np.sqrt(72 * 2 / 3)
+
+
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 8, 8), (64, 16, 64), (65, 24, 72), (130, 40, 520)])
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_blocks_walk_over_all_tiles_of_any_size(m, n, k, blocks):

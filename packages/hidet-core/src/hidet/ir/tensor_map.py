@@ -27,9 +27,10 @@ MAP_WORDS = 16
 class MapRequest:
     """A tensor map to be made.
 
-    pointer: to element 0, at a multiple of 16 bytes. sizes: elements by axis, the fastest first, i64. strides: bytes
-    between neighbours along the axes from the second on, i64, multiples of 16. box: elements of a box by axis, at most
-    256. swizzle: 16 (none), 32, 64 or 128 bytes, at least those of a row of the box.
+    pointer: to element 0, at a multiple of 16 bytes; f32 behind a pointer to tf32 is rounded on its way. sizes:
+    elements by axis, the fastest first, i64. strides: bytes between neighbours along the axes from the second on, i64,
+    multiples of 16. box: elements of a box by axis, at most 256. swizzle: 16 (none), 32, 64 or 128 bytes, at least
+    those of a row of the box.
     """
 
     pointer: Expr

@@ -14,6 +14,7 @@ from hidet.errors import ShapeError
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
+from hidet.ops.precision import FP32_PRECISION, require_precision
 from hidet.ops.rules import (
     present,
     require_dtype,
@@ -96,7 +97,9 @@ def _conv(
     padding: int | Sequence[int] | Sequence[Sequence[int]],
     dilation: int | Sequence[int],
     groups: int,
+    fp32_precision: str,
 ) -> Definition:
+    require_precision("conv", fp32_precision)
     rank = _checked("conv", x, weight, bias)
     strides, dilations = per_axis("conv", "stride", stride, rank, 1), per_axis("conv", "dilation", dilation, rank, 1)
     pads = side_pairs("conv", padding, rank)
@@ -193,7 +196,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="conv",
         inputs=("x", "weight", "bias?"),
-        attributes=(_STRIDE, _PADDING, _DILATION, _GROUPS),
+        attributes=(_STRIDE, _PADDING, _DILATION, _GROUPS, FP32_PRECISION),
         kind="anchor",
         define=_conv,
         doc="Cross-correlation of x[n, c, *space] with weight[o, c / groups, *kernel] + bias[o] -> [n, o, *result] "

@@ -14,6 +14,7 @@ from hidet.graph.attrs import Attrs
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
+from hidet.ops.precision import FP32_PRECISION, require_precision
 from hidet.ops.rules import (
     broadcast_shapes,
     present,
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from hidet.graph.graph import Value
 
 
-def _matmul(a: Operand, b: Operand, *, trans_a: bool, trans_b: bool) -> Definition:
+def _matmul(a: Operand, b: Operand, *, trans_a: bool, trans_b: bool, fp32_precision: str) -> Definition:
+    require_precision("matmul", fp32_precision)
     for operand in (a, b):
         require_rank("matmul", operand, at_least=2)
         require_dtype("matmul", operand, "number")
@@ -60,7 +62,8 @@ def _read_matrix(operand: Operand, outer: Sequence[Expr], batch: Sequence[Dim], 
     return read_broadcast(operand, (*outer, *inner), (*batch, *matrix))
 
 
-def _linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Definition:
+def _linear(x: Operand, weight: Operand, bias: Operand | None = None, *, fp32_precision: str) -> Definition:
+    require_precision("linear", fp32_precision)
     operands = present(x, weight, bias)
     for operand in operands:
         require_dtype("linear", operand, "number")
@@ -165,7 +168,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="matmul",
         inputs=("a", "b"),
-        attributes=(Attribute("trans_a", False), Attribute("trans_b", False)),
+        attributes=(Attribute("trans_a", False), Attribute("trans_b", False), FP32_PRECISION),
         kind="anchor",
         define=_matmul,
         doc="Matrix product a[..., m, k] @ b[..., k, n] -> [..., m, n]; leading axes broadcast as numpy.matmul's do. "
@@ -174,6 +177,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="linear",
         inputs=("x", "weight", "bias?"),
+        attributes=(FP32_PRECISION,),
         kind="anchor",
         define=_linear,
         doc="x[..., k] @ weight[n, k] transposed + bias[n] -> [..., n]; torch.nn.functional.linear. One element type.",

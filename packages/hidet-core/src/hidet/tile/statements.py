@@ -157,8 +157,8 @@ TileStmt = Load | Fetch | Fill | Mma | Map | Reduce | Store | Ring | Loop | When
 
 
 def load(target: STile, source: Source, row: Expr | int, column: Expr | int) -> Load:
-    """Load a box of a matrix, whose elements have the tile's type."""
-    if source.dtype != target.dtype:
+    """Load a box of a matrix, whose elements have the type that the tile is stored in."""
+    if source.dtype != target.stored:
         raise ScheduleError(f"tile {target.name} of {target.dtype} is loaded from a matrix of {source.dtype}")
     return Load(target, source, build.index(row), build.index(column))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
 from hidet.ir import build
@@ -94,7 +95,10 @@ Source = GTensor | Computed | Gathered
 
 @dataclass(frozen=True, slots=True, eq=False)
 class STile:
-    """A tile of [rows, columns] in shared memory of the block."""
+    """A tile of [rows, columns] in shared memory of the block.
+
+    One of tf32 holds f32, which products round, unless the copy engine has done so on the way.
+    """
 
     name: str
     dtype: DType
@@ -105,6 +109,11 @@ class STile:
     def layout(self) -> SharedLayout:
         """How it lies there."""
         return SharedLayout(self.rows, self.columns, self.dtype.nbytes)
+
+    @property
+    def stored(self) -> DType:
+        """The type of elements in memory."""
+        return dtypes.f32 if self.dtype is dtypes.tf32 else self.dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False)

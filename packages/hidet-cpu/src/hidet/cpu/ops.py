@@ -74,7 +74,7 @@ Unpacked = Callable[[Access], Expr]
 
 
 def _on_packed(
-    define: Callable[..., Definition],
+    operator: str,
     x: Operand,
     weight: Operand,
     packed: Operand,
@@ -82,8 +82,10 @@ def _on_packed(
     attrs: Mapping[str, Any],
     unpacked: Unpacked,
 ) -> Definition:
-    """The definition `define(x, weight, bias)` with reads of `weight` replaced by reads of `packed`."""
-    stage = define(x, weight, bias, **attrs).stages[0]
+    """The definition of `operator(x, weight, bias)` with reads of `weight` replaced by reads of `packed`."""
+    spec = _OPERATORS[operator]
+    assert spec.define is not None
+    stage = spec.define(x, weight, bias, **spec.attrs(attrs)).stages[0]
     assert isinstance(stage, Compute)
     value = replace_accesses(stage.value, lambda a: unpacked(a) if a.operand is weight else None)
     return single(present(x, packed, bias), Compute(stage.result, stage.axes, value))
@@ -97,7 +99,7 @@ def _linear_packed(x: Operand, packed: Operand, bias: Operand | None = None, *, 
         column, step = access.indices
         return packed[(column // build.index(lanes), step, column % build.index(lanes))]
 
-    return _on_packed(_DEFINE["linear"], x, weight, packed, bias, {}, unpacked)
+    return _on_packed("linear", x, weight, packed, bias, {}, unpacked)
 
 
 def _conv_packed(x: Operand, packed: Operand, bias: Operand | None = None, *, filters: int, **attrs: Any) -> Definition:
@@ -110,7 +112,7 @@ def _conv_packed(x: Operand, packed: Operand, bias: Operand | None = None, *, fi
         group, within = one // build.index(group_filters), one % build.index(group_filters)
         return packed[(group, within // build.index(lanes), *taps, channel, within % build.index(lanes))]
 
-    return _on_packed(_DEFINE["conv"], x, weight, packed, bias, {**attrs, "groups": groups}, unpacked)
+    return _on_packed("conv", x, weight, packed, bias, {**attrs, "groups": groups}, unpacked)
 
 
 def _conv_transpose_packed(
@@ -124,7 +126,7 @@ def _conv_transpose_packed(
         group, within = channel // build.index(channels), channel % build.index(channels)
         return packed[(group, one // build.index(lanes), *taps, within, one % build.index(lanes))]
 
-    return _on_packed(_DEFINE["conv_transpose"], x, weight, packed, bias, {**attrs, "groups": groups}, unpacked)
+    return _on_packed("conv_transpose", x, weight, packed, bias, {**attrs, "groups": groups}, unpacked)
 
 
 def _depthwise_packed(x: Operand, packed: Operand, bias: Operand | None = None, **attrs: Any) -> Definition:
@@ -135,12 +137,10 @@ def _depthwise_packed(x: Operand, packed: Operand, bias: Operand | None = None, 
         channel, _, *taps = access.indices
         return packed[(*taps, channel)]
 
-    return _on_packed(_DEFINE["conv"], x, weight, packed, bias, {**attrs, "groups": channels}, unpacked)
+    return _on_packed("conv", x, weight, packed, bias, {**attrs, "groups": channels}, unpacked)
 
 
-_DEFINE: dict[str, Callable[..., Definition]] = {
-    spec.name: spec.define for spec in (*matmul.SPECS, *conv.SPECS) if spec.define is not None
-}
+_OPERATORS = {spec.name: spec for spec in (*matmul.SPECS, *conv.SPECS)}
 _WINDOW = (Attribute("stride", 1), Attribute("padding", 0), Attribute("dilation", 1))
 _FILTERS = Attribute("filters", doc="output channels; the packed weight may hold more, which are zero")
 

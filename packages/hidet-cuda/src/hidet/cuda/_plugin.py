@@ -54,6 +54,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="what is multiplied with one matrix has rows at a regular distance",
         ),
         PassSpec(
+            name="cuda-allow-tf32",
+            level="graph",
+            targets=("cuda",),
+            after=("eliminate-dead", "assign-layout"),
+            before=("split-prepare",),
+            load="hidet.cuda.passes.allow_tf32:AllowTf32",
+            doc="products and convolutions of f32 run on matrix units where tf32 is allowed",
+        ),
+        PassSpec(
             name="cuda-block-launches",
             level="program",
             targets=("cuda",),
@@ -90,7 +99,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             load="hidet.cuda.schedules.matmul:MatmulRule",
             epilogue="element-wise",
             priority=10,
-            doc="matrix products and convolutions, of 16-bit floats on tensor cores",
+            doc="matrix products and convolutions, of 16-bit floats and tf32 on tensor cores",
         ),
         ScheduleSpec(
             name="cuda.depthwise",

@@ -15,6 +15,8 @@ ENCODE = "cuTensorMapEncodeTiled"
 _ALIGN = 64
 # CUtensorMapDataType of unsigned integers by their bytes: boxes are copied bit by bit, whatever they mean.
 _TYPES = {1: 0, 2: 1, 4: 2, 8: 4}
+# CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: f32 in memory, of which the copy engine rounds what it brings.
+_TF32 = 11
 _SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 _NO_INTERLEAVE, _ZERO_OUTSIDE = 0, 0
 # CUtensorMapL2promotion: what the copy engine reads is brought into the second-level cache in pieces of 256 bytes.
@@ -28,6 +30,7 @@ def encoded_map(request: MapRequest, status: Var) -> tuple[list[s.Stmt], Expr]:
         raise CodegenError(
             f"a tensor map has elements of {request.pointer.dtype}; their size is not 1, 2, 4 or 8 bytes"
         )
+    element_type = _TF32 if request.pointer.dtype is dtypes.tf32 else _TYPES[nbytes]
     rank = len(request.sizes)
     # A local array is aligned to its elements, a map to 64 bytes.
     space = _array("map_space", dtypes.i64, MAP_WORDS + _ALIGN // 8)
@@ -43,7 +46,7 @@ def encoded_map(request: MapRequest, status: Var) -> tuple[list[s.Stmt], Expr]:
     stmts += [s.Store(steps, (build.index(axis),), Const(1, dtypes.u32)) for axis in range(rank)]
     arguments = (
         place,
-        _number(_TYPES[nbytes]),
+        _number(element_type),
         _number(rank),
         Bitcast(request.pointer, dtypes.i64),
         *(Bitcast(build.address(array, 0), dtypes.i64) for array in (sizes, strides, box, steps)),

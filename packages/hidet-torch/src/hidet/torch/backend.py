@@ -70,12 +70,18 @@ def _compile_waiting(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: Com
 
 
 def torch_options(mode: str | None, options: Mapping[str, Any] | None) -> Options:
-    """Options as torch.compile passes them; threads default to torch's own number."""
+    """Options as torch.compile passes them; those that follow torch have its settings."""
     given = dict(options or {})
     if mode is not None:
         given["mode"] = mode
     chosen = options_from(given)
-    return chosen if chosen.threads is not None else replace(chosen, threads=torch.get_num_threads())
+    followed = {
+        "threads": torch.get_num_threads(),
+        "tf32_products": torch.backends.cuda.matmul.fp32_precision == "tf32",
+        # torch makes this module's attribute when it is imported, unseen by mypy.
+        "tf32_convolutions": torch.backends.cudnn.conv.fp32_precision == "tf32",  # type: ignore[attr-defined]
+    }
+    return replace(chosen, **{name: value for name, value in followed.items() if getattr(chosen, name) is None})
 
 
 def compile_with_aot(

@@ -115,7 +115,7 @@ class TileLowering:
         self._idle: list[Var] = []
         self._runs_on = False
         self._uses_warp_groups = arch >= 90 and any(
-            isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps) for stmt in _all_stmts(kernel.body)
+            isinstance(stmt, t.Mma) and _is_of_groups(stmt, kernel.warps) for stmt in _all_stmts(kernel.body)
         )
         stages: dict[STile, int] = {}
         for stmt in _all_stmts(kernel.body):
@@ -128,7 +128,7 @@ class TileLowering:
                 stages[load.target] = max(count, stages.get(load.target, 1))
         for kept, count in stages.items():
             shape = (build.index(count * kept.layout.size),)
-            self.shared[kept] = Var(kept.name, BufferType(kept.dtype, shape, None, "shared"))
+            self.shared[kept] = Var(kept.name, BufferType(kept.stored, shape, None, "shared"))
 
     def buffers(self) -> list[Var]:
         """The arrays of all tiles."""
@@ -219,7 +219,7 @@ class TileLowering:
 
     def _is_of_groups(self, node: t.TileStmt) -> bool:
         """Whether a statement is a product of warp groups."""
-        return self._uses_warp_groups and isinstance(node, t.Mma) and fits_warp_groups(node, self.threads.warps)
+        return self._uses_warp_groups and isinstance(node, t.Mma) and _is_of_groups(node, self.threads.warps)
 
     def _operand(self, tile: STile) -> Operand:
         if tile not in self.shared:
@@ -267,6 +267,12 @@ class TileLowering:
             if element_count(array) * array.dtype.nbytes >= count * dtype.nbytes:
                 return Bitcast(build.address(array, 0), PointerType(dtype, "shared"))
         return None
+
+
+def _is_of_groups(node: t.Mma, warps: tuple[int, int]) -> bool:
+    """Whether warp groups may multiply what threads copy. They read shared memory as it is: f32 has to be rounded to
+    tf32 on its way there, which threads do not."""
+    return node.b.dtype is not dtypes.tf32 and fits_warp_groups(node, warps)
 
 
 def element_count(array: Var) -> int:

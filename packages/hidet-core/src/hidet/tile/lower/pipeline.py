@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Binary, Const, Expr, Var
+from hidet.ir.expr import Binary, Bitcast, Const, Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.tensor_map import MapRequest, map_type
-from hidet.ir.types import BufferType
+from hidet.ir.types import BufferType, PointerType
 from hidet.ir.visit import substitute, walk
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
@@ -80,8 +80,11 @@ class MatrixMap:
             sizes.append(axis.extent)
             strides.append(axis.stride)
             box.append(1)
+        base = substitute(self.base, arguments)
+        if self.tile.dtype is not self.source.dtype:
+            base = Bitcast(base, PointerType(self.tile.dtype))
         return MapRequest(
-            substitute(self.base, arguments),
+            base,
             tuple(substitute(size, arguments) for size in sizes),
             tuple(substitute(stride, arguments) * nbytes for stride in strides),
             tuple(box),

@@ -2,10 +2,12 @@
 
 An instruction multiplies 32 bytes along k. `ldmatrix` gives a lane four bytes of row lane / 4 of each 8 x 16 byte
 matrix, which is how `mma.sync` takes operands whose k is the fast axis; transposed, of 2-byte elements, the others.
+f32 is rounded to tf32 in registers; where its k is the slow axis, lanes read element by element.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hidet import dtypes
@@ -13,7 +15,7 @@ from hidet.dtypes import DType
 from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.intrinsics.mma import matrix_name
@@ -25,6 +27,9 @@ from hidet.tile.tensors import STile
 
 _STEP_BYTES = 32
 _WORDS = 4
+# Where the words of an operand of 4-byte elements lie, along k and across it; those of b for two pieces of 8 columns.
+_HALVES_A = ((0, 0), (0, 8), (4, 0), (4, 8))
+_HALVES_B = ((0, 0), (4, 0), (0, 8), (4, 8))
 _PACKS = {"float16": "cuda.pack_f16", "bfloat16": "cuda.pack_bf16"}
 
 
@@ -64,26 +69,39 @@ def multiply(node: Mma, accumulator: Fragment, a: Operand | Fragment, b: Operand
         raise ScheduleError(f"a product has {k} elements along k, expected a multiple of {step} of {dtype}")
     rows, columns = accumulator.extents[0], accumulator.extents[1]
     left = _words("words_a", rows)
+    rounded = _rounded if dtype is dtypes.tf32 else _as_they_are
     at, piece = build.size_var("at"), build.size_var("piece")
     declared: list[s.Stmt] = [s.Declare(left)]
     if isinstance(a, Fragment):
         load_a = _pack(a, left, piece, at, dtype, threads)
+    elif node.a_is_transposed and dtype.nbytes == 4:
+        part = threads.warp_row * (node.accumulator.rows // threads.warps[0])
+        load_a = _read_slowly(a, left, piece, at * step, part + piece * 16, _HALVES_A, threads)
     else:
         part = threads.warp_row * (node.accumulator.rows // threads.warps[0])
         lane_a, shift = _named(a, _lane_a(node, threads, step), part, along_rows=not node.a_is_transposed)
         declared.append(s.Declare(lane_a.named, lane_a.value))
         place = (shift + piece * 16, at * step)
         address = lane_a.address(*(place[::-1] if node.a_is_transposed else place))
-        load_a = _load_matrix(left, piece, address, 4, node.a_is_transposed)
+        load_a = rounded(_load_matrix(left, piece, address, 4, node.a_is_transposed), left, piece, 4)
     part = threads.warp_column * (node.accumulator.columns // threads.warps[1])
-    lane_b, start = _named(b, _lane_b(node, threads, step), part, along_rows=node.b_is_transposed)
-    declared.append(s.Declare(lane_b.named, lane_b.value))
+    reads_slowly = not node.b_is_transposed and dtype.nbytes == 4
+    if not reads_slowly:
+        lane_b, start = _named(b, _lane_b(node, threads, step), part, along_rows=node.b_is_transposed)
+        declared.append(s.Declare(lane_b.named, lane_b.value))
+
+    def loaded(right: Var, pair: Expr, count: int) -> s.Stmt:
+        if reads_slowly:
+            halves = _HALVES_B[: 2 * count]
+            return _read_slowly(b, right, build.index(0), at * step, part + pair * 16, halves, threads)
+        place = (start + pair * 16, at * step)
+        address = lane_b.address(*(place if node.b_is_transposed else place[::-1]))
+        load = _load_matrix(right, build.index(0), address, 2 * count, not node.b_is_transposed)
+        return rounded(load, right, build.index(0), 2 * count)
 
     def multiplied(pair: Expr, count: int) -> s.Stmt:
         """Products with `count` pieces of 8 columns, which are loaded at once."""
         right, other = _words("words_b", 1), build.size_var("other")
-        place = (start + pair * 16, at * step)
-        address = lane_b.address(*(place if node.b_is_transposed else place[::-1]))
         product = s.Evaluate(
             intrinsic_call(
                 name,
@@ -92,8 +110,8 @@ def multiply(node: Mma, accumulator: Fragment, a: Operand | Fragment, b: Operand
                 build.address(right, 0, other * 2),
             )
         )
-        load = _load_matrix(right, build.index(0), address, 2 * count, not node.b_is_transposed)
-        return build.seq([s.Declare(right), load, _unrolled(piece, rows, _unrolled(other, count, product))])
+        products = _unrolled(piece, rows, _unrolled(other, count, product))
+        return build.seq([s.Declare(right), loaded(right, pair, count), products])
 
     pair = build.size_var("pair")
     inner = [_unrolled(piece, rows, load_a)]
@@ -110,10 +128,10 @@ def _instruction(node: Mma, step: int) -> str:
     if isinstance(node.a, STile) and node.a.dtype != dtype:
         raise ScheduleError(f"a product of {node.a.dtype} and {dtype}: this lowering multiplies equal types")
     name = matrix_name("mma", MatrixShape(16, 8, step, dtype, dtype, node.accumulator.dtype))
-    if name not in INTRINSICS or dtype.nbytes > 2:
+    if name not in INTRINSICS:
         raise ScheduleError(f"there is no product of {dtype} added to {node.accumulator.dtype} in this lowering")
-    if dtype.nbytes != 2 and (node.a_is_transposed or not node.b_is_transposed):
-        raise ScheduleError(f"operands of {dtype} need k as their fast axis: only 2-byte elements are transposed")
+    if dtype.nbytes == 1 and (node.a_is_transposed or not node.b_is_transposed):
+        raise ScheduleError(f"operands of {dtype} need k as their fast axis: single bytes are not transposed")
     return name
 
 
@@ -128,6 +146,39 @@ def _unrolled(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
 def _load_matrix(words: Var, piece: Expr, address: Expr, count: int, transposed: bool) -> s.Stmt:
     name = f"cuda.load_matrix_x{count}{'_transposed' if transposed else ''}"
     return s.Evaluate(intrinsic_call(name, build.address(words, piece, 0), address))
+
+
+def _as_they_are(load: s.Stmt, words: Var, piece: Expr, count: int) -> s.Stmt:
+    return load
+
+
+def _rounded(load: s.Stmt, words: Var, piece: Expr, count: int) -> s.Stmt:
+    """A load of f32, and the rounding of the `count` words it gives."""
+    stmts = [load]
+    for word in range(count):
+        place = (piece, build.index(word))
+        value = Bitcast(build.load(words, *place), dtypes.f32)
+        stmts.append(s.Store(words, place, intrinsic_call("cuda.round_tf32", value)))
+    return build.seq(stmts)
+
+
+def _read_slowly(
+    operand: Operand,
+    words: Var,
+    piece: Expr,
+    first_k: Expr,
+    first: Expr,
+    halves: Sequence[tuple[int, int]],
+    threads: Threads,
+) -> s.Stmt:
+    """Read and round a lane's words of a piece whose rows are k: element (lane % 4, lane / 4) of an 8 x 8 square, and
+    those `halves` (along k, across) further on."""
+    layout, stmts = operand.tile.layout, list[s.Stmt]()
+    for word, (along, across) in enumerate(halves):
+        row, column = first_k + (threads.lane % 4 + along), first + (threads.lane // 4 + across)
+        value = build.load(operand.buffer, operand.stage * layout.size + layout.offset(row, column))
+        stmts.append(s.Store(words, (piece, build.index(word)), intrinsic_call("cuda.round_tf32", value)))
+    return build.seq(stmts)
 
 
 def _named(operand: Operand, lane: tuple[Expr, Expr], part: Expr, *, along_rows: bool) -> tuple[Lane, Expr]:

@@ -51,6 +51,7 @@ def matmul_kernel(
     epilogue: Callable[..., Expr] | None = None,
     beside: Sequence[GTensor] = (),
     accumulator: DType = dtypes.f32,
+    factors: DType | None = None,
     batch: tuple[Var, Expr] | None = None,
     steps: tuple[Expr, Expr] | None = None,
 ) -> TileKernel:
@@ -61,12 +62,14 @@ def matmul_kernel(
     a row for all where their row stride is the constant 0. batch: a third index of blocks, which the matrices' pointers
     may mention, and its extent. The grid has ceil(n / tiles.n) x ceil(m / tiles.m) tiles for each.
 
+    factors: the type in which elements are multiplied; None is that of the matrices, tf32 for those of f32.
+
     steps: (first, number of) steps of tiles.k along k whose products are summed, i64; None sums all.
     """
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
     row, column = build.size_var("first_row"), build.size_var("first_column")
-    tile_a = _tile("tile_a", a.dtype, tiles.m, tiles.k, a_is_transposed)
-    tile_b = _tile("tile_b", b.dtype, tiles.k, tiles.n, b_is_transposed)
+    tile_a = _tile("tile_a", factors or a.dtype, tiles.m, tiles.k, a_is_transposed)
+    tile_b = _tile("tile_b", factors or b.dtype, tiles.k, tiles.n, b_is_transposed)
     total = RTile("total", accumulator, tiles.m, tiles.n)
     result = RTile("result", c.dtype, tiles.m, tiles.n)
     depth = a.rows if a_is_transposed else a.columns

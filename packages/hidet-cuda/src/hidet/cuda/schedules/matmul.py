@@ -1,6 +1,7 @@
 """Matrix products: `matmul`, `linear` and convolutions, whose left matrix is gathered from the image.
 
-16-bit floats are multiplied on tensor cores by the tile program of core, f32 and f64 by a kernel without matrix units.
+16-bit floats are multiplied on tensor cores by the tile program of core, and so is f32 where it may be rounded to tf32;
+other f32, and f64, by a kernel without matrix units.
 
 On tensor cores programs have two kernels: one for tensors whose addresses are multiples of 16 bytes, with copies of
 16 bytes, and one for others, unless all are known to be. Which one runs is decided when it is called, because views may
@@ -36,9 +37,11 @@ from hidet.cuda.schedules.tiling import (
     close_tilings,
     resident_blocks,
     unaligned,
+    with_bytes_along_k,
 )
 from hidet.cuda.target import CudaTarget, cuda_target
 from hidet.dims import Dim
+from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import If, Launch, Stmt
@@ -53,7 +56,6 @@ from hidet.tile.tensors import GTensor
 if TYPE_CHECKING:
     from hidet.target import Target
 
-_MATRIX_UNITS = (dtypes.f16, dtypes.bf16)
 _TOTALS = {dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32, dtypes.f32: dtypes.f32, dtypes.f64: dtypes.f64}
 """The types of products, and those in which they are summed."""
 _WIDE_BY_FOLD = 1 << 14
@@ -66,7 +68,7 @@ _ROWS_DEPTH = 256
 """Elements along k from which a warp shares a row."""
 _ROW_TILES = MatmulTiles(16, 32, 32, 2, (1, 4))
 """Stands for kernels of few rows; for tensors that are not aligned these are tiles."""
-_SIMT_TILES = MatmulTiles(simt.TILE, simt.TILE, simt.STEP, 2, (2, 4))
+_SIMT_TILES = MatmulTiles(simt.TILE, simt.TILE, simt.STEP, 1, (2, 4))
 
 
 class MatmulRule:
@@ -78,11 +80,14 @@ class MatmulRule:
         if any(prologue is not None for prologue in task.prologues) or len(task.outputs) != 1 or left is None:
             return None
         dtype = left.type.dtype
-        product = find_product(task, _TOTALS[dtype]) if dtype in _TOTALS else None
+        if dtype not in _TOTALS or task.anchor is None:
+            return None
+        factors = _factors(dtype, task.anchor.attrs["fp32_precision"])
+        product = find_product(task, factors, _TOTALS[dtype])
         if product is None:
             return None
         is_small = likely(product.batch * product.m * product.n) < _WIDE_BY_FOLD
-        if dtype not in _MATRIX_UNITS and is_small and task.op_name != "conv":
+        if factors is None and is_small and task.op_name != "conv":
             return None
         return Match(task, product)
 
@@ -132,8 +137,15 @@ def _extents(product: Product) -> Extents:
     return Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes)
 
 
+def _factors(dtype: DType, fp32_precision: str) -> DType | None:
+    """The type in which matrix units multiply elements of `dtype`; None where they would lose digits that count."""
+    if dtype in (dtypes.f16, dtypes.bf16):
+        return dtype
+    return dtypes.tf32 if dtype is dtypes.f32 and fp32_precision == "tf32" else None
+
+
 def _on_matrix_units(product: Product) -> bool:
-    return product.a.tensor.type.dtype in _MATRIX_UNITS
+    return product.factors is not None
 
 
 def _tiles(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
@@ -142,11 +154,18 @@ def _tiles(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
         return (_SIMT_TILES,)
     if _has_few_rows(product):
         return (_ROW_TILES,)
+    nbytes = product.a.tensor.type.dtype.nbytes
+    return tuple(with_bytes_along_k(tiles, nbytes) for tiles in _table(product, target))
+
+
+def _table(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
+    """The tiles for matrix units that suit a product's operands."""
     if _is_unaligned(product):
         return UNALIGNED_TILES
     if not _has_roles(product, target):
         is_copied = min(product.a.align, product.b.align) >= _LEAST_COPY
-        return (*GROUP_TILES, *TILES) if target.has_roles and is_copied else TILES
+        has_groups = target.has_roles and is_copied and product.factors is not dtypes.tf32
+        return (*GROUP_TILES, *TILES) if has_groups else TILES
     # Columns side by side are swizzled over 128 bytes, or all of them over 64.
     return tuple(tiles for tiles in ROLE_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32)
 
@@ -154,6 +173,9 @@ def _tiles(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
 def _has_roles(product: Product, target: CudaTarget) -> bool:
     """Whether a product's kernel has roles: its matrices' boxes are copied by the copy engine."""
     if not target.has_roles or not _on_matrix_units(product) or _has_few_rows(product):
+        return False
+    if product.factors is dtypes.tf32 and (product.a.is_transposed or not product.b.is_transposed):
+        # Warp groups multiply elements of 4 bytes with k as the fast axis alone.
         return False
     return all(
         isinstance(operand, MatrixOperand) and operand.align == ALIGN and _has_apart_rows(operand)
@@ -176,7 +198,8 @@ def _has_few_rows(product: Product) -> bool:
     a, b, m, k = product.a, product.b, product.m, product.k
     if not isinstance(a, MatrixOperand) or not isinstance(b, MatrixOperand) or not _on_matrix_units(product):
         return False
-    if not isinstance(m, int) or not isinstance(k, int) or m > _ROWS or k < _ROWS_DEPTH or k % (ALIGN // 2):
+    per_part = ALIGN // b.tensor.type.dtype.nbytes
+    if not isinstance(m, int) or not isinstance(k, int) or m > _ROWS or k < _ROWS_DEPTH or k % per_part:
         return False
     return not a.is_transposed and b.is_transposed and a.align == b.align == ALIGN
 
@@ -194,7 +217,8 @@ def _product(
     if not _on_matrix_units(product):
         return _launch(builder, task, product, tiling, partial, least, target)
     align = _Aligns(product.a.align, product.b.align, product.result_align, True)
-    unaligned_tiling = replace(tiling, tiles=unaligned(tiling.tiles))
+    nbytes = product.a.tensor.type.dtype.nbytes
+    unaligned_tiling = replace(tiling, tiles=unaligned(tiling.tiles, nbytes))
     if _is_unaligned(product):
         return _launch(builder, task, product, tiling, partial, least, target)
     if tiling.tiles is _ROW_TILES:
@@ -274,6 +298,7 @@ def _launch(
             a_is_transposed=turned_a,
             b_is_transposed=turned_b,
             epilogue=epilogue,
+            factors=product.factors,
             beside=tuple(beside.values()),
             batch=batch,
             steps=steps,

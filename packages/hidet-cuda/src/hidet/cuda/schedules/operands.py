@@ -21,15 +21,18 @@ _MOST_BATCH_AXES = 3
 """Along which matrices lie irregularly: a tensor map has five axes."""
 
 
-def find_product(task: Task, total: DType) -> Product | None:
-    """The product of a task's anchor, summed in type `total`; None where operands or result are not regular."""
+def find_product(task: Task, factors: DType | None, total: DType) -> Product | None:
+    """The product of a task's anchor, summed in type `total`; None where operands or result are not regular.
+
+    factors: the type in which matrix units multiply its elements, None without them.
+    """
     assert task.anchor is not None
     left, right = task.anchor_inputs[:2]
     if left is None or right is None or left.type.dtype != right.type.dtype:
         return None
     shape = task.anchor.outputs[0].tensor.shape
     for found in _OPERANDS[task.op_name](task, left, right, shape):
-        product = _with_result(task, found, shape, total)
+        product = _with_result(task, found, shape, factors, total)
         if product is not None:
             return product
     return None
@@ -61,7 +64,9 @@ class _Operands:
     groups: int = 1
 
 
-def _with_result(task: Task, found: _Operands, shape: Sequence[Dim], total_type: DType) -> Product | None:
+def _with_result(
+    task: Task, found: _Operands, shape: Sequence[Dim], factors: DType | None, total_type: DType
+) -> Product | None:
     a, b = found.a, found.b
     if a is None or b is None:
         return None
@@ -101,6 +106,7 @@ def _with_result(task: Task, found: _Operands, shape: Sequence[Dim], total_type:
         m,
         n,
         found.k,
+        factors,
         total,
         value,
         epilogue.axes,

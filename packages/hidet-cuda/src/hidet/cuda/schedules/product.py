@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.dims import Dim
+from hidet.dtypes import DType
 from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -122,6 +123,7 @@ class PatchOperand:
 class Product:
     """A product [batch, m, k] x [batch, k, n] and what is stored of it.
 
+    factors: the type in which matrix units multiply the elements; None where these are multiplied without them.
     batches: extents of the axes of the batch, the fastest last; none where there is one matrix. value: an element of
     the result from `total`, the sum, over the result's axes, of which `batch_axes`, `row_axis` and `column_axis` count
     matrices, rows and columns; the others are 0. When `column_axis` is the axis of the batch, the columns of a matrix
@@ -134,6 +136,7 @@ class Product:
     m: Dim
     n: Dim
     k: Dim
+    factors: DType | None
     total: Var
     value: Expr
     axes: tuple[Var, ...]

@@ -1,4 +1,8 @@
-"""Tiles for a product, and into how many parts its k is split: a model of how long the blocks of a device take."""
+"""Tiles for a product, and into how many parts its k is split: a model of how long the blocks of a device take.
+
+Tables are written for elements of 2 bytes. Wider ones have as many bytes along k (`with_bytes_along_k`), which take
+matrix units as long.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +54,12 @@ UNALIGNED_TILES = (
 """For elements that are copied one by one, which pass through registers."""
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
 """Parts that k is split into."""
+
+
+def with_bytes_along_k(tiles: MatmulTiles, nbytes: int) -> MatmulTiles:
+    """Tiles of a table for elements of `nbytes` bytes."""
+    return replace(tiles, k=tiles.k * 2 // nbytes)
+
 
 # What the model knows of a device; clock cycles of one multiprocessor.
 _PRODUCTS = 600
@@ -150,16 +160,17 @@ def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tilin
 
 def cycles(extents: Extents, tiling: Tiling, multiprocessors: int, has_roles: bool) -> float:
     """How long a product takes by the model."""
-    tiles, parts = tiling.tiles, tiling.parts
+    parts, nbytes = tiling.parts, extents.nbytes
+    tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
     blocks = extents.batch * _over(extents.m, tiles.m) * _over(extents.n, tiles.n) * parts
-    steps = _over(_over(extents.k, tiles.k), parts)
+    steps = _over(_over(extents.k, tiling.tiles.k), parts)
     own = _over(blocks, multiprocessors)
     if has_roles:
-        read = extents.nbytes * extents.batch * (extents.m + extents.n) * extents.k / _MEMORY_BYTES
+        read = nbytes * extents.batch * (extents.m + extents.n) * extents.k / _MEMORY_BYTES
         return _ROLE_START + max(_role_cycles(tiles, steps, own), read) + _sum_cycles(extents, parts)
-    resident = min(own, _resident(tiles, extents.nbytes))
+    resident = min(own, _resident(tiles))
     bytes_a_cycle = _SINGLE_BYTES if tiles in UNALIGNED_TILES else _BYTES
-    moved = (tiles.m + tiles.n) * tiles.k * extents.nbytes / bytes_a_cycle
+    moved = (tiles.m + tiles.n) * tiles.k * 2 / bytes_a_cycle
     products = _GROUP_PRODUCTS if tiles in GROUP_TILES else _PRODUCTS
     step = max(tiles.m * tiles.n * tiles.k / products, moved) * resident
     return _START + _over(own, resident) * (steps * max(step, _STEP) + _START) + _sum_cycles(extents, parts)
@@ -194,13 +205,14 @@ def resident_blocks(shared_bytes: int, threads: int) -> int:
     return max(1, min(_ALL_SHARED // (shared_bytes + _BLOCK_SHARED), 2048 // threads))
 
 
-def _resident(tiles: MatmulTiles, nbytes: int) -> int:
+def _resident(tiles: MatmulTiles) -> int:
     """Blocks that a multiprocessor runs at once."""
-    shared = (tiles.m + tiles.n) * tiles.k * tiles.stages * nbytes
+    shared = (tiles.m + tiles.n) * tiles.k * tiles.stages * 2
     threads = 32 * tiles.warps[0] * tiles.warps[1]
     return max(1, min(_SHARED // shared, _THREADS // threads))
 
 
-def unaligned(tiles: MatmulTiles) -> MatmulTiles:
+def unaligned(tiles: MatmulTiles, nbytes: int) -> MatmulTiles:
     """Tiles of a kernel beside one for aligned tensors: small, because it is compiled for calls that are rare."""
-    return replace(UNALIGNED_TILES[-1], m=min(tiles.m, UNALIGNED_TILES[-1].m))
+    small = with_bytes_along_k(UNALIGNED_TILES[-1], nbytes)
+    return replace(small, m=min(tiles.m, small.m))

@@ -37,8 +37,9 @@ def _unpack(dtype: DType) -> Meaning:
     return simple(run)
 
 
-def _round_tf32(a: Array) -> Array:
-    """Ties away from zero: half of the last kept bit is added to the magnitude, then the rest is dropped."""
+def round_tf32(a: Array) -> Array:
+    """Words of f32 rounded to tf32, ties away from zero: half of the last kept bit is added to the magnitude, then the
+    rest is dropped."""
     bits = a.view(np.uint32) if a.flags.c_contiguous else np.ascontiguousarray(a).view(np.uint32)
     rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(a), rounded, bits)
@@ -59,7 +60,7 @@ def _unpack_nibbles(nibble: DType, target: DType) -> Meaning:
 CONVERT: dict[str, Meaning] = {
     "cuda.pack_f16": _pack(dtypes.f16, dtypes.u32),
     "cuda.pack_bf16": _pack(dtypes.bf16, dtypes.u32),
-    "cuda.round_tf32": simple(_round_tf32),
+    "cuda.round_tf32": simple(round_tf32),
     "cuda.pack_f8e4m3": _pack(dtypes.f8e4m3, dtypes.u16, saturates=True),
     "cuda.pack_f8e5m2": _pack(dtypes.f8e5m2, dtypes.u16, saturates=True),
     "cuda.unpack_f8e4m3": _unpack(dtypes.f8e4m3),

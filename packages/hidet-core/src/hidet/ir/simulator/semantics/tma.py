@@ -14,6 +14,7 @@ from hidet.ir.simulator.lanes import spread
 from hidet.ir.simulator.meaning import Meaning, Site, immediate
 from hidet.ir.simulator.memory import Memory, Pointers, RowError, element_starts
 from hidet.ir.simulator.phases import Phases, places
+from hidet.ir.simulator.semantics.convert import round_tf32
 from hidet.ir.simulator.semantics.wgmma import swizzled
 from hidet.ir.simulator.tensor_map import TensorMap, tensor_map
 
@@ -113,6 +114,8 @@ def _read_global(site: Site, row: int, box: Box) -> Array:
         if conflict is not None:
             raise site.wave.conflict_error(box.memory, conflict, np.full(len(units), row), "read")
         data[box.inside] = box.memory.data[box.starts[:, None] + np.arange(nbytes)]
+    if box.map.dtype is dtypes.tf32:
+        data = round_tf32(data.view(np.float32)).view(np.uint8)
     return data
 
 
