@@ -50,6 +50,10 @@ _FOLDS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "sum of columns": lambda x: x.sum(0),
     "variance of columns": lambda x: x.var(0),
 }
+_ORDERED: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "running sum": lambda x: x.cumsum(-1),
+    "running sum of columns": lambda x: x.cumsum(0),
+}
 _CHAINS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "row times row": lambda x: x * x[:1],
@@ -82,6 +86,15 @@ def _cases() -> Iterator[GpuOperator]:
                 build=_function(fold),
                 shape=shape,
                 dtype=torch.bfloat16,
+            )
+    for shape in ((4096, 4096), (64, 128256), (1, 1048576), (128, 768)):
+        for name, ordered in _ORDERED.items():
+            yield GpuOperator(
+                name=f"{name} {shape[0]}x{shape[1]}",
+                group="ordered",
+                build=_function(ordered),
+                shape=shape,
+                dtype=torch.float32,
             )
     for name, chain in _CHAINS.items():
         yield GpuOperator(

@@ -29,6 +29,10 @@ ROWS: dict[str, Function] = {
     "mean of everything": lambda x: x.mean(),
     "variance": lambda x: x.var(-1),
     "softmax of columns": lambda x: F.softmax(x, 0),
+    "running sum": lambda x: x.cumsum(-1),
+    "running sum of columns": lambda x: (x * 2).cumsum(0),
+    "running log of sums": lambda x: x.logcumsumexp(-1),
+    "running maximum": lambda x: x.cummax(-1)[0],
     "transpose": lambda x: x.t().contiguous() + 1,
     "transpose beside another": lambda x: x.t() + x.reshape(x.shape[1], x.shape[0]),
     "broadcast": lambda x: x * x[:1] + x[:, :1],
@@ -58,7 +62,7 @@ def test_tensors_that_start_anywhere_are_right(name: str) -> None:
     check(ROWS[name], [torch.randn(65 * 128 + 1, device="cuda")[1:].view(65, 128)], torch.float16)
 
 
-@pytest.mark.parametrize("name", ["softmax", "layer norm", "sum", "mean of columns", "transpose"])
+@pytest.mark.parametrize("name", ["softmax", "layer norm", "sum", "mean of columns", "running sum", "transpose"])
 def test_one_program_serves_rows_of_many_lengths(name: str) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(ROWS[name], backend=compile_fx, dynamic=True)
@@ -86,7 +90,18 @@ def test_places_of_extremes_are_those_of_eager(shape: tuple[int, int], axis: int
     assert torch.equal(compiled(x), x.argmax(axis))
 
 
-@pytest.mark.parametrize("name", ["sum", "mean of columns", "mean of everything"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(33, 197), (3, 70000), (9000, 8)])
+def test_running_folds_of_integers_are_those_of_eager(shape: tuple[int, int], axis: int) -> None:
+    torch._dynamo.reset()
+    x = torch.randint(-9, 9, shape, device="cuda")
+    functions = [lambda x: x.cumsum(axis), lambda x: (x > 0).cumsum(axis), lambda x: torch.cummax(x, axis)[1]]
+    for function in functions:
+        compiled = torch.compile(function, backend=compile_fx, dynamic=False)
+        assert torch.equal(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean of columns", "mean of everything", "running sum"])
 def test_reductions_give_the_same_bits_every_time(name: str) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(ROWS[name], backend=compile_fx, dynamic=False)

@@ -149,6 +149,15 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="statistics of rows and what is element-wise in them: a row is read once",
         ),
         ScheduleSpec(
+            name="cuda.scan",
+            ops=("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"),
+            targets=("cuda",),
+            load="hidet.cuda.schedules.scan:ScanRule",
+            prologue="load",
+            epilogue="element-wise",
+            doc="running folds by a thread, a warp or a block a row; few long rows in parts",
+        ),
+        ScheduleSpec(
             name="cuda.pool",
             ops=(
                 *("max_pool", "max_pool_with_indices", "avg_pool", "lp_pool"),

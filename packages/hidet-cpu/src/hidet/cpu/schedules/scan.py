@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet import dims
-from hidet.compute.definition import Compute, Operand, Scan
 from hidet.cpu.schedules.fold_columns import ColumnFolds
 from hidet.cpu.schedules.fold_kernels import FoldKernel, Plan, assemble, kernel_of, row_kernel
 from hidet.cpu.schedules.fold_layout import FoldMemory, fold_layout
@@ -19,11 +18,11 @@ from hidet.cpu.schedules.fold_rows import RowFolds, total_dtypes, whole
 from hidet.cpu.schedules.folds import Fold, FoldOutput, FoldProgram, Level
 from hidet.dims import Dim
 from hidet.ir import build
-from hidet.ir.expr import Access, Expr, Var
-from hidet.ir.node import IRNode
+from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
-from hidet.ir.visit import refold, rewrite, substitute
+from hidet.ir.visit import substitute
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.scans import ScanProgram, scan_program
 from hidet.schedule.task import Task
 from hidet.target import Target
 
@@ -37,7 +36,7 @@ PICOSECONDS = 500
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
     plan: Plan
-    scan: Scan
+    scan: ScanProgram
 
 
 class ScanRule:
@@ -45,10 +44,10 @@ class ScanRule:
 
     def match(self, task: Task, target: Target) -> Match | None:
         """Any element type, any strides, any direction."""
-        found = _scan_program(task)
-        if found is None:
+        scan = scan_program(task)
+        if scan is None:
             return None
-        program, scan = found
+        program = _fold_program(scan)
         layout = fold_layout(task, program)
         if layout is None:
             return None
@@ -73,68 +72,20 @@ class ScanRule:
         return assemble(match.task, [kernel.columns() if found.plan.column is not None else kernel.rows()])
 
 
-def _scan_program(task: Task) -> tuple[FoldProgram, Scan] | None:
-    """The scan of a task with its element-wise stages as formulas of one element; None for other definitions."""
-    if task.anchor is None:
-        return None
-    scan, *stages = task.definition.stages
-    if not isinstance(scan, Scan) or not all(isinstance(stage, Compute) for stage in stages):
-        return None
-    inputs = task.sources
-    known: dict[Operand, Var] = {r: Var(r.name, r.dtype) for r in scan.results}
-    formulas: list[tuple[Var, Expr]] = []
-
-    def resolve(value: Expr, axes: Sequence[Var]) -> Expr | None:
-        elsewhere: list[Access] = []
-
-        def change(n: IRNode) -> IRNode | None:
-            if not isinstance(n, Access):
-                return refold(n)
-            if n.operand in known:
-                if any(index is not axis for index, axis in zip(n.indices, scan.axes, strict=True)):
-                    elsewhere.append(n)
-                return known[n.operand]
-            source = inputs.get(n.operand, n.operand)
-            if isinstance(source, Operand):
-                return source[n.indices]
-            return substitute(source.value, dict(zip(source.axes, n.indices, strict=True)))
-
-        resolved = rewrite(substitute(value, dict(zip(axes, scan.axes, strict=True))), change)
-        return None if elsewhere else resolved
-
-    values = [resolve(value, scan.axes) for value in scan.values]
-    for stage in stages:
-        assert isinstance(stage, Compute)
-        formula = resolve(stage.value, stage.axes) if len(stage.axes) == len(scan.axes) else None
-        if formula is None:
-            return None
-        known[stage.result] = Var(stage.result.name, stage.result.dtype)
-        formulas.append((known[stage.result], formula))
-    outputs = []
-    for epilogue, tensor in zip(task.epilogues, task.outputs, strict=True):
-        value = resolve(epilogue.value, epilogue.axes) if len(epilogue.axes) == len(scan.axes) else None
-        if value is None:
-            return None
-        outputs.append(FoldOutput(epilogue.result, tensor.type.element_strides, scan.axes, value))
-    folded = tuple(value for value in values if value is not None)
-    if len(folded) < len(values):
-        return None
-    fold = Fold(scan.combiner, folded, tuple(known[r] for r in scan.results))
-    others = [n for n in range(len(scan.axes)) if n != scan.axis]
-    shape = scan.results[0].shape
-    program = FoldProgram(
-        outer=tuple(scan.axes[n] for n in others),
-        outer_extents=tuple(shape[n] for n in others),
-        inner=(scan.axes[scan.axis],),
-        inner_extents=(shape[scan.axis],),
-        levels=(Level((fold,), tuple(formulas)),),
-        outputs=tuple(outputs),
+def _fold_program(scan: ScanProgram) -> FoldProgram:
+    """The scan as a fold with a result an element."""
+    return FoldProgram(
+        outer=scan.outer,
+        outer_extents=scan.outer_extents,
+        inner=(scan.along,),
+        inner_extents=(scan.length,),
+        levels=(Level((Fold(scan.combiner, scan.values, scan.running),), ()),),
+        outputs=tuple(FoldOutput(o.result, o.strides, scan.axes, o.value) for o in scan.outputs),
     )
-    return program, scan
 
 
 class _Kernel:
-    def __init__(self, task: Task, plan: Plan, scan: Scan) -> None:
+    def __init__(self, task: Task, plan: Plan, scan: ScanProgram) -> None:
         self.plan, self.scan = plan, scan
         self.fold: Fold = plan.program.levels[0].folds[0]
         self.memory = FoldMemory(task, plan.program, plan.layout)
@@ -215,10 +166,6 @@ class _Kernel:
         results = running if self.scan.exclusive else updated
         for variable, result in zip(self.fold.results, results, strict=True):
             here[variable] = build.cast(result, variable.dtype)
-        for variable, formula in self.plan.program.levels[0].formulas:
-            local = Var(variable.name, variable.dtype)
-            stmts.append(Declare(local, self._read(formula, here)))
-            here[variable] = local
         for output in self.plan.program.outputs:
             pointer, place = self.memory.target(output)
             stmts.append(Store(pointer, (substitute(place, here),), self._read(output.value, here)))

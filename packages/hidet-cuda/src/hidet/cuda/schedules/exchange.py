@@ -23,7 +23,7 @@ def fold_lanes(combiner: Combiner, accumulators: Sequence[Var], lanes: int) -> I
     while distance:
         others = [Var(f"other{n}", var.dtype) for n, var in enumerate(accumulators)]
         for other, var in zip(others, accumulators, strict=True):
-            yield Declare(other, _moved(var, distance))
+            yield Declare(other, moved("xor", var, distance))
         yield from folded(combiner, accumulators, others)
         distance //= 2
 
@@ -57,11 +57,12 @@ def barrier() -> Stmt:
     return Evaluate(intrinsic_call("cuda.syncthreads"))
 
 
-def _moved(value: Expr, distance: int) -> Expr:
-    """The value of the lane whose number differs by `distance`."""
-    carrier = _carrier(value.dtype)
-    moved = intrinsic_call("cuda.shuffle_xor", 0xFFFFFFFF, build.cast(value, carrier), distance, WARP)
-    return build.cast(moved, value.dtype)
+def moved(how: str, value: Expr, lane: int) -> Expr:
+    """The value of another lane of the warp: "xor" of the number that differs by `lane`, "up" of the one so far below,
+    its own where there is none, "" of that number."""
+    name = f"cuda.shuffle_{how}" if how else "cuda.shuffle"
+    given = intrinsic_call(name, 0xFFFFFFFF, build.cast(value, _carrier(value.dtype)), lane, WARP)
+    return build.cast(given, value.dtype)
 
 
 def _carrier(dtype: DType) -> DType:

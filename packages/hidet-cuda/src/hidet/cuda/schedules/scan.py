@@ -1,0 +1,311 @@
+"""Running folds (cumulative sums, products, extremes) along any axis.
+
+Rows whose elements are neighbours are taken by a warp or a block each, rows that lie side by side by a thread each. Few
+long rows are cut into parts, so that they keep the device busy:
+
+    of each part of a row: what it folds to               many blocks
+    of each row: what lies before each of its parts       few
+    for each part of a row: results of its elements       many blocks
+
+Folds of f32 run in f32: rounding errors add up along a chunk and from chunk to chunk only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hidet import dims
+from hidet.compute.definition import Operand
+from hidet.cuda.schedules.exchange import WARP
+from hidet.cuda.schedules.point_kernel import digits, word_for
+from hidet.cuda.schedules.program import ProgramBuilder
+from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk, block_number, thread_in_block
+from hidet.dims import Dim
+from hidet.graph.types import contiguous_strides
+from hidet.ir import build
+from hidet.ir.expr import Access, Expr, Var
+from hidet.ir.func import Function
+from hidet.ir.stmt import Declare, If, Launch, Stmt, Store
+from hidet.ir.visit import accesses
+from hidet.schedule.affine import affine_offset
+from hidet.schedule.cost import element_count, extent_estimate
+from hidet.schedule.lowering import KernelScope, Lowering
+from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.scans import ScanOutput, ScanProgram, scan_program
+from hidet.schedule.task import Task
+from hidet.target import Target
+
+_BLOCK = 256
+"""Threads that share a long row."""
+_SHORT = 256
+"""Elements of a row up to which a warp takes it, whatever the number of rows."""
+_MANY = 2048
+"""Rows from which on a warp each keeps the device busy."""
+_BLOCKS = 528
+"""Blocks that keep the device busy: four for each of 132 multiprocessors."""
+_THREADS = 1 << 16
+_LEAST_CHUNKS = 2
+"""Chunks of a part that are worth a launch, and steps of one thread."""
+_LEAST_STEPS = 32
+_SHARED_BLOCK = 128
+"""Threads of a block that works on several rows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """How rows are shared. part: elements of a part of a row; None where rows are whole."""
+
+    chunks: Chunks
+    part: int | None
+
+
+class ScanRule:
+    """Schedules running folds, with what is element-wise before and after them."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """Any element type, any strides, any direction."""
+        program = scan_program(task)
+        return None if program is None or task.in_place else Match(task, program)
+
+    def space(self, match: Match, target: Target) -> SearchSpace:
+        """Nothing to tune."""
+        return SearchSpace()
+
+    def default(self, match: Match, target: Target) -> Params:
+        """No parameters."""
+        return {}
+
+    def build(self, match: Match, params: Params, target: Target) -> Program:
+        """One kernel, or three where rows are cut into parts."""
+        program: ScanProgram = match.data
+        builder = ProgramBuilder(match.task)
+        memory = _Memory(dict(builder.pointers), {t.operand: t.type.element_strides for t in match.task.inputs})
+        plan = _plan(program, memory.strides)
+        if plan.part is None:
+            builder.run(_rows(builder, memory, program, plan.chunks))
+            return builder.program()
+        parts = dims.ceildiv(program.length, plan.part)
+        shape = (parts, *program.outer_extents)
+        between = [Operand(f"parts{n}", value.dtype, shape) for n, value in enumerate(program.values)]
+        for tensor in between:
+            memory.pointers[tensor] = builder.scratch(tensor.name, tensor.dtype, dims.product(shape))
+            memory.strides[tensor] = contiguous_strides(shape)
+        builder.run(_totals(builder, memory, program, plan, between))
+        builder.run(_rows(builder, memory, _before(program, between), _few(plan.chunks), program.reverse))
+        builder.run(_parts(builder, memory, program, plan, between))
+        return builder.program()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Memory:
+    """Where operands lie, in the entry function, and with which strides."""
+
+    pointers: dict[Operand, Expr]
+    strides: dict[Operand, Sequence[Dim]]
+
+
+def _plan(program: ScanProgram, strides: Mapping[Operand, Sequence[Dim]]) -> _Plan:
+    """By sizes, symbolic ones as their hints say."""
+    rows, length = element_count(program.outer_extents), extent_estimate(program.length)
+    read = [access for value in program.values for access in accesses(value)]
+    widest = max([access.operand.dtype.nbytes for access in read], default=4)
+    if _is_beside(program, read, strides) and rows >= WARP:
+        parts = min(_THREADS // rows, length // _LEAST_STEPS)
+        return _Plan(Chunks(1, 8), None if parts < 2 else _rounded(-(-length // parts), 8))
+    each = 8 if widest <= 2 else 4
+    if length <= _SHORT or (rows >= _MANY and length <= _SHARED_BLOCK * 32):
+        return _Plan(Chunks(WARP, each), None)
+    chunks = Chunks(_BLOCK, each)
+    parts = min(length // (_LEAST_CHUNKS * chunks.elements), _BLOCKS // max(1, rows))
+    return _Plan(chunks, None if parts < 4 else _rounded(-(-length // parts), chunks.elements))
+
+
+def _few(chunks: Chunks) -> Chunks:
+    """For the parts of rows, which are some hundreds at most."""
+    return chunks if chunks.threads == 1 else Chunks(WARP, 4)
+
+
+def _is_beside(program: ScanProgram, read: Sequence[Access], strides: Mapping[Operand, Sequence[Dim]]) -> bool:
+    """Whether neighbours in memory belong to different rows."""
+    offsets = [affine_offset(access.indices, strides[access.operand]) for access in read]
+    known = [offset for offset in offsets if offset is not None]
+    if any(offset.coefficient(program.along) == 1 for offset in known):
+        return False
+    return any(offset.coefficient(axis) == 1 for offset in known for axis in program.outer)
+
+
+def _rounded(count: int, step: int) -> int:
+    return -(-count // step) * step
+
+
+def _before(program: ScanProgram, between: Sequence[Operand]) -> ScanProgram:
+    """From what each part folds to what lies before it, which takes its place: parts are in the order of steps."""
+    axes = (build.size_var("part"), *program.outer)
+    running = tuple(Var(tensor.name, tensor.dtype) for tensor in between)
+    return ScanProgram(
+        axes=axes,
+        extents=between[0].shape,
+        axis=0,
+        values=tuple(tensor[axes] for tensor in between),
+        running=running,
+        outputs=tuple(ScanOutput(t, contiguous_strides(t.shape), v) for t, v in zip(between, running, strict=True)),
+        combiner=program.combiner,
+        exclusive=True,
+        reverse=False,
+    )
+
+
+class _Kernel:
+    """One kernel under construction: `items` along `axes`, each worked on by the threads of `chunks`."""
+
+    def __init__(
+        self,
+        builder: ProgramBuilder,
+        memory: _Memory,
+        program: ScanProgram,
+        chunks: Chunks,
+        is_turned: bool,
+        written: Sequence[Operand],
+    ) -> None:
+        self.builder, self.program, self.chunks, self.is_turned = builder, program, chunks, is_turned
+        self.scope = KernelScope()
+        self.lowering = Lowering(self.scope, {})
+        expressions = (*program.values, *(output.value for output in program.outputs))
+        read = [access.operand for value in expressions for access in accesses(value)]
+        self.pointers: dict[Operand, Var] = {}
+        for operand in dict.fromkeys((*read, *written)):
+            self.pointers[operand] = self.scope.pointer(operand.name, operand.dtype)
+            if operand in memory.strides:
+                self.lowering.buffer(operand, self.pointers[operand], memory.strides[operand])
+        self.outer = [memory.pointers[operand] for operand in self.pointers]
+        self.length = self.scope.size(program.length, "length")
+        self.carry = [Var(f"carry{n}", value.dtype) for n, value in enumerate(program.values)]
+        self.member = build.size_var("member")
+
+    def place(self, operand: Operand, indices: Sequence[Expr], strides: Sequence[Dim]) -> Expr:
+        """Where an element lies."""
+        return build.flatten(indices, [self.scope.size(stride, "stride") for stride in strides])
+
+    def walk(self, start: Expr, end: Expr, writes: bool) -> list[Stmt]:
+        """Along the row; results are written on the way or only folded."""
+        return ChunkWalk(
+            self.chunks,
+            self.program.combiner,
+            self.carry,
+            self.member,
+            read=self._read,
+            write=self._written() if writes else None,
+            exclusive=self.program.exclusive,
+            is_turned=self.is_turned,
+        ).statements(start, end)
+
+    def _position(self, step: Expr) -> Expr:
+        return self.length - 1 - step if self.program.reverse else step
+
+    def _read(self, step: Expr) -> tuple[Sequence[Stmt], Sequence[Expr]]:
+        bindings = {self.program.along: self._position(step)}
+        return [], [self.lowering.resolve(value, bindings) for value in self.program.values]
+
+    def _written(self) -> Callable[[Expr, Sequence[Expr]], Sequence[Stmt]]:
+        program = self.program
+        places = [[self.scope.size(stride, "stride") for stride in output.strides] for output in program.outputs]
+
+        def write(step: Expr, folded: Sequence[Expr]) -> list[Stmt]:
+            position = self._position(step)
+            bindings: dict[Var, Expr] = {program.along: position}
+            for variable, value in zip(program.running, folded, strict=True):
+                bindings[variable] = build.cast(value, variable.dtype)
+            indices = [position if axis is program.along else axis for axis in program.axes]
+            return [
+                Store(
+                    self.pointers[output.result],
+                    (build.flatten(indices, strides),),
+                    self.lowering.resolve(output.value, bindings),
+                )
+                for output, strides in zip(program.outputs, places, strict=True)
+            ]
+
+        return write
+
+    def launch(self, axes: Sequence[Var], extents: Sequence[Dim], body: Sequence[Stmt]) -> Launch:
+        """An item for every value of the axes; those of whole blocks have blocks of their own."""
+        shared = self.chunks.threads
+        threads = max(shared, _SHARED_BLOCK) if shared <= WARP else shared
+        teams = threads // shared
+        items = dims.product(extents)
+        thread, item = build.size_var("thread"), build.size_var("item")
+        word = word_for(items)
+        number = Var("number", word)
+        inside = [
+            Declare(number, build.cast(item, word)),
+            *digits(number, [self.scope.size(extent, "outer") for extent in extents], axes),
+            *body,
+        ]
+        count = self.scope.size(items, "items")
+        stmts: list[Stmt] = [
+            Declare(thread, thread_in_block()),
+            Declare(self.member, thread % shared),
+            Declare(item, block_number() * teams + thread // shared),
+            # Whole warps leave together where a warp has a row.
+            If(item < count, build.seq(inside)) if teams > 1 else build.seq(inside),
+        ]
+        function = Function(self.builder.name(), self.scope.params, build.seq(stmts), kind="kernel")
+        blocks = (self.builder.size(items) + (teams - 1)) // teams
+        return self.builder.launch(function, self.outer, self.scope.arguments, (blocks,), threads)
+
+
+def _results(program: ScanProgram) -> list[Operand]:
+    return [output.result for output in program.outputs]
+
+
+def _rows(
+    builder: ProgramBuilder, memory: _Memory, program: ScanProgram, chunks: Chunks, is_turned: bool | None = None
+) -> Launch:
+    """Whole rows. is_turned: whether steps run against the axis, where the program does not say so itself."""
+    turned = program.reverse if is_turned is None else is_turned
+    kernel = _Kernel(builder, memory, program, chunks, turned, _results(program))
+    starts = program.combiner.identity([var.dtype for var in kernel.carry])
+    begin = [Declare(var, start) for var, start in zip(kernel.carry, starts, strict=True)]
+    body = [*begin, *kernel.walk(build.index(0), kernel.length, writes=True)]
+    return kernel.launch(program.outer, program.outer_extents, body)
+
+
+def _totals(
+    builder: ProgramBuilder, memory: _Memory, program: ScanProgram, plan: _Plan, between: Sequence[Operand]
+) -> Launch:
+    """What each part of a row folds to."""
+    kernel = _Kernel(builder, memory, program, plan.chunks, program.reverse, between)
+    part = build.size_var("part")
+    starts = program.combiner.identity([var.dtype for var in kernel.carry])
+    begin = [Declare(var, start) for var, start in zip(kernel.carry, starts, strict=True)]
+    walk = kernel.walk(*_ends(kernel, plan, part), writes=False)
+    indices = (part, *program.outer)
+    stores = [
+        Store(kernel.pointers[tensor], (kernel.place(tensor, indices, memory.strides[tensor]),), total)
+        for tensor, total in zip(between, kernel.carry, strict=True)
+    ]
+    body = [*begin, *walk, If(build.equal(kernel.member, 0), build.seq(stores))]
+    return kernel.launch(indices, between[0].shape, body)
+
+
+def _parts(
+    builder: ProgramBuilder, memory: _Memory, program: ScanProgram, plan: _Plan, between: Sequence[Operand]
+) -> Launch:
+    """Results of the elements of each part of a row."""
+    kernel = _Kernel(builder, memory, program, plan.chunks, program.reverse, [*_results(program), *between])
+    part = build.size_var("part")
+    indices = (part, *program.outer)
+    begin = [
+        Declare(var, build.load(kernel.pointers[t], kernel.place(t, indices, memory.strides[t])))
+        for var, t in zip(kernel.carry, between, strict=True)
+    ]
+    body = [*begin, *kernel.walk(*_ends(kernel, plan, part), writes=True)]
+    return kernel.launch(indices, between[0].shape, body)
+
+
+def _ends(kernel: _Kernel, plan: _Plan, part: Expr) -> tuple[Expr, Expr]:
+    """The first step of a part, and the one behind its last."""
+    assert plan.part is not None
+    start = part * kernel.scope.size(plan.part, "part")
+    return start, build.minimum(start + kernel.scope.size(plan.part, "part"), kernel.length)
