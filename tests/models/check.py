@@ -2,13 +2,20 @@
 
 python -m tests.models.check                                             every model in float32 on the CPU
 python -m tests.models.check --device cuda --dtypes f16,bf16,f32 --models resnet18,bert
+python -m tests.models.check --device cuda --dtypes f16,bf16,f32 --jobs 16 --json zoo.json
+
+The last one is the whole zoo, in 16 processes at once.
 """
 
+import json
+import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,6 +27,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from hidet.testing.numerics import Sample, Verdict, check_output
 
+from .apart import Died, run_apart
 from .compile_reports import NodeCounts, collected_reports, sum_counts
 from .entry import Inputs, ZooModel
 from .reference import run_reference
@@ -36,37 +44,58 @@ class ModelReport:
 
     device: where it ran. verdicts: one for each output tensor. counts: nodes by class, None for backends other than
     hidet. compile_seconds: the first call. run_seconds: the fastest later call, only a hint, not a measurement.
+    graphs: into how many graphs dynamo cut the model, 0 for backends other than hidet. note: what the reader has to
+    know of the model. failure: why there is no result, with everything else empty; None when there is one.
     """
 
     name: str
     dtype: str
     backend: str
-    verdicts: tuple[Verdict, ...]
-    counts: NodeCounts | None
-    compile_seconds: float
-    run_seconds: float
     device: str = "cpu"
+    verdicts: tuple[Verdict, ...] = ()
+    counts: NodeCounts | None = None
+    compile_seconds: float = 0.0
+    run_seconds: float = 0.0
+    graphs: int = 0
+    note: str | None = None
+    failure: str | None = None
 
     @property
     def numbers_correct(self) -> bool:
-        """Whether every output is right."""
-        return all(verdict.correct for verdict in self.verdicts)
+        """Whether every output is right, and there is one."""
+        return bool(self.verdicts) and all(verdict.correct for verdict in self.verdicts)
+
+    @property
+    def complaint(self) -> str | None:
+        """What is against the rules of where nodes may run, None when nothing is. A GPU runs none on the nest."""
+        if self.counts is None:
+            return None
+        nest = self.counts.fallback_nest if torch.device(self.device).type != "cpu" else 0
+        parts = [self.counts.complaint, f"{nest} nodes on the fallback nest" if nest else None]
+        return "; ".join(part for part in parts if part) or None
+
+    @property
+    def worst(self) -> float:
+        """The largest error as a part of what is allowed, over all outputs; 0 where all have to be equal."""
+        pairs = [(v.rms, v.rms_limit) for v in self.verdicts] + [(v.peak, v.peak_limit) for v in self.verdicts]
+        return max((error / limit for error, limit in pairs if limit), default=0.0)
 
     @property
     def correct(self) -> bool:
         """Whether every output is right and no node runs where it should not."""
-        return self.numbers_correct and (self.counts is None or self.counts.complaint is None)
+        return self.numbers_correct and self.complaint is None
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.name} {self.dtype} by {self.backend} on {self.device}: {'correct' if self.correct else 'WRONG'}"
-            f" (first call {self.compile_seconds:.1f} s, then {self.run_seconds * 1e3:.1f} ms)"
-        ]
+        word = "correct" if self.correct else "WRONG" if self.failure is None else "FAILED"
+        lines = [f"{self.name} {self.dtype} by {self.backend} on {self.device}: {word}"]
+        if self.failure is not None:
+            return f"{lines[0]}: {self.failure}"
+        lines[0] += f" (first call {self.compile_seconds:.1f} s, then {self.run_seconds * 1e3:.1f} ms)"
         lines += [f"  {verdict}" for verdict in self.verdicts]
         if self.counts is not None:
             lines.append(f"  {self.counts}")
-            if self.counts.complaint is not None:
-                lines.append(f"  against the rules: {self.counts.complaint}")
+        lines += [f"  against the rules: {self.complaint}"] if self.complaint else []
+        lines += [f"  note: {self.note}"] if self.note else []
         return "\n".join(lines)
 
 
@@ -76,8 +105,8 @@ def check_model(
     """Compile the zoo's model `name` and compare it with eager and with float64 over three seeds.
 
     dtype: of weights and floating inputs. backend: any that torch.compile knows. device: where model, eager and
-    reference run. The model is compiled whole (`fullgraph=True`) and once, on the first seed's inputs. Raises KeyError
-    for an unknown name and what the backend raises.
+    reference run. The model is compiled whole (`fullgraph=True`), unless its entry says that it cannot be, and once, on
+    the first seed's inputs. Raises KeyError for an unknown name and what the backend raises.
     """
     return check_module(MODELS[name], dtype, backend, device)
 
@@ -95,7 +124,7 @@ def check_module(
 
     is_hidet = backend == "hidet"
     torch._dynamo.reset()
-    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    compiled = torch.compile(model, backend=backend, fullgraph=dtype not in entry.breaks_in)
     ours, seconds = [], []
     with collected_reports(is_hidet) as reports:
         for inputs in batches:
@@ -111,6 +140,8 @@ def check_module(
         compile_seconds=seconds[0],
         run_seconds=min(seconds[1:]),
         device=device,
+        graphs=len(reports),
+        note=entry.note,
     )
 
 
@@ -167,28 +198,82 @@ def _names(known: Sequence[str]) -> Callable[[click.Context, click.Parameter, st
     return split
 
 
+def _check_row(backend: str, device: str, threads: int | None, row: tuple[str, str]) -> ModelReport:
+    """The report of a model and a type; of a failure, too. threads: of torch; None leaves them as they are."""
+    warnings.simplefilter("ignore")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    name, dtype = row
+    try:
+        return check_model(name, DTYPES[dtype], backend, device)
+    except Exception as error:  # noqa: BLE001 - a model that fails is a line of the output, not its end
+        first_line = next(iter(str(error).strip().splitlines()), "")
+        failure = f"{type(error).__name__}: {first_line[:300]}"
+        return ModelReport(name, str(DTYPES[dtype]).removeprefix("torch."), backend, device, failure=failure)
+
+
+def check_rows(rows: Sequence[tuple[str, str]], backend: str, device: str, jobs: int) -> Iterator[ModelReport]:
+    """The report of each (model, type) as it comes. jobs: processes at once; 1 works in this one."""
+    if jobs == 1:
+        yield from map(partial(_check_row, backend, device, None), rows)
+        return
+    work = partial(_check_row, backend, device, max(1, len(os.sched_getaffinity(0)) // jobs))
+    for (name, dtype), result in run_apart(work, rows, jobs, seconds=_MOST_SECONDS, preload=_PRELOAD):
+        if isinstance(result, Died):
+            yield ModelReport(
+                name, str(DTYPES[dtype]).removeprefix("torch."), backend, device, failure=f"no result: {result}"
+            )
+        else:
+            yield result
+
+
+_MOST_SECONDS = 600.0
+_PRELOAD = (f"{__package__}.preload",)
+_COLUMNS = ("model", "dtype", "", "error/limit", "nodes", "nest", "routine", "host", "eager", "graphs", "first s", "ms")
+_LINE = "{:20} {:9} {:8} {:>11} {:>5} {:>5} {:>7} {:>5} {:>5} {:>6} {:>8} {:>8}"
+
+
+def _line(report: ModelReport) -> str:
+    """One row of the table, and below it what is wrong."""
+    if report.failure is not None:
+        return f"{report.name:20} {report.dtype:9} FAILED   {report.failure}"
+    counts = report.counts or NodeCounts()
+    nodes = (counts.scheduled, counts.fallback_nest, counts.routine, counts.host, counts.eager, report.graphs)
+    seconds = (f"{report.compile_seconds:.1f}", f"{report.run_seconds * 1e3:.1f}")
+    word = "correct" if report.correct else "WRONG"
+    line = _LINE.format(report.name, report.dtype, word, f"{report.worst:.2f}", *nodes, *seconds)
+    wrong = [f"    {verdict}" for verdict in report.verdicts if not verdict.correct]
+    rules = [f"    against the rules: {report.complaint}; {counts}"] if report.complaint else []
+    note = [f"    note: {report.note}"] if report.note else []
+    return "\n".join([line, *wrong, *rules, *note])
+
+
+def _as_json(reports: Iterable[ModelReport]) -> str:
+    rows = [{**asdict(report), "correct": report.correct, "complaint": report.complaint} for report in reports]
+    return json.dumps({"torch": torch.__version__, "rows": rows}, indent=1)
+
+
 @click.command()
 @click.option("--models", callback=_names(tuple(MODELS)), default=",".join(MODELS), help="Names, comma-separated.")
 @click.option("--dtypes", callback=_names(tuple(DTYPES)), default="f32", show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="Where model, eager and reference run.")
 @click.option("--backend", default="hidet", show_default=True)
-def main(models: list[str], dtypes: list[str], device: str, backend: str) -> None:
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes at once; 1: this one.")
+@click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Where all figures are written.")
+def main(models: list[str], dtypes: list[str], device: str, backend: str, jobs: int, file: Path | None) -> None:
     """Check models of the zoo, print a line each and the sum; the exit status is 1 when one is not right."""
-    warnings.simplefilter("ignore")
-    right, total = 0, 0
-    for name in models:
-        for dtype in dtypes:
-            total += 1
-            try:
-                report = check_model(name, DTYPES[dtype], backend, device)
-            except Exception as error:  # noqa: BLE001 - a model that fails is a line of the output, not its end
-                first_line = next(iter(str(error).strip().splitlines()), "")
-                click.echo(f"{name} {dtype} on {device}: FAILED: {type(error).__name__}: {first_line[:300]}")
-                continue
-            right += report.correct
-            click.echo(str(report))
-    click.echo(f"{right} of {total} right by {backend} on {device}")
-    sys.exit(0 if right == total else 1)
+    rows = [(name, dtype) for name in models for dtype in dtypes]
+    click.echo(_LINE.format(*_COLUMNS))
+    reports: list[ModelReport] = []
+    start = time.perf_counter()
+    for report in check_rows(rows, backend, device, jobs):
+        reports.append(report)
+        click.echo(_line(report))
+    right = sum(report.correct for report in reports)
+    click.echo(f"{right} of {len(rows)} right by {backend} on {device} in {time.perf_counter() - start:.0f} s")
+    if file is not None:
+        file.write_text(_as_json(reports), encoding="utf-8")
+    sys.exit(0 if right == len(rows) else 1)
 
 
 if __name__ == "__main__":

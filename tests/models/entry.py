@@ -19,7 +19,8 @@ class ZooModel:
 
     `build()` returns the module in eval mode, in float32 on the CPU, with the same weights each time. `inputs(seed)`
     returns keyword arguments for it, floating ones in float32. `smoke` marks the models of the default test suite;
-    `bf16` those that must be right in bfloat16 too.
+    `bf16` those that must be right in bfloat16 too. `breaks_in`: types in which the model's own code branches on data,
+    so that dynamo cannot hand it to any backend as one graph. `note`: what a reader of results has to know.
     """
 
     name: str
@@ -27,6 +28,8 @@ class ZooModel:
     inputs: Callable[[int], Inputs]
     smoke: bool = False
     bf16: bool = False
+    breaks_in: frozenset[torch.dtype] = frozenset()
+    note: str | None = None
 
 
 def seeded(seed: int) -> torch.Generator:

