@@ -35,6 +35,7 @@ from hidet.lang.cuda import (
     nano_sleep,
     shfl_xor_sync,
     store,
+    sync_grid,
     syncthreads,
     this_cluster,
     threadIdx,
@@ -335,6 +336,32 @@ def scaled(x: Array, *others: Any) -> dict[int, Array]:
     return {1: (x * factors)[::-1]}
 
 
+def smoothed(blocks: int, steps: int) -> Any:
+    """Steps of a grid of blocks that read what their neighbours wrote in the step before."""
+    n = 32 * blocks
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def smooth(x: f32[n], y: f32[n], arrived: u32[1]):
+            attrs.cuda.grid_dim = blocks
+            attrs.cuda.block_dim = 32
+            attrs.cuda.cooperative = True
+            i = blockIdx.x * 32 + threadIdx.x
+            for _ in range(steps):
+                y[i] = 0.5 * (x[(i + 1) % n] + x[(i + n - 1) % n])
+                sync_grid(~arrived[0])
+                x[i] = y[i]
+                sync_grid(~arrived[0])
+
+    return module
+
+
+def smoothing(x: Array, y: Array, arrived: Array) -> dict[int, Array]:
+    for _ in range(3):
+        x = (0.5 * (np.roll(x, -1) + np.roll(x, 1))).astype(np.float32)
+    return {0: x, 1: x, 2: arrived}
+
+
 KERNELS: dict[str, Kernel] = {
     "sum of blocks": Kernel(
         lambda: block_sum(150),
@@ -381,6 +408,9 @@ KERNELS: dict[str, Kernel] = {
         lambda random: [normal(random, 128), poisoned(128)],
         lambda x, y: {1: np.concatenate([x[64:], x[:64]])},
         arch=90,
+    ),
+    "cooperative blocks": Kernel(
+        lambda: smoothed(6, 3), lambda random: [normal(random, 192), poisoned(192), np.zeros(1, np.uint32)], smoothing
     ),
     "large shared memory": Kernel(
         lambda: large_shared_memory(16384, 4096),

@@ -230,3 +230,13 @@ def test_each_wrong_argument_of_a_kernel_has_its_own_words(fake: FakeDriver) -> 
         double(locked)
     double(array)
     assert len(fake.launches) == 2
+
+
+def test_a_cooperative_launch_of_too_many_blocks_is_refused_and_later_calls_work(fake: FakeDriver) -> None:
+    run = script(fake)
+    fake.refuse = 720
+    with pytest.raises(LaunchError, match="launching kernel k with grid") as caught:
+        run(4096, 0)
+    assert "run at the same time" in str(caught.value)
+    fake.refuse = 0
+    run(4096, 0)

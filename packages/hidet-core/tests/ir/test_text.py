@@ -161,6 +161,7 @@ def scale_module():
                     block=(const(32, i64), const(4, i64)),
                     cluster=(const(2, i64),),
                     shared_bytes=size,
+                    is_cooperative=True,
                 ),
                 s.Invoke("other", (data,)),
                 s.Evaluate(e.Call("trace", (size,), i64)),
@@ -198,7 +199,7 @@ def scale(a: ~f32, n: i64):
 def main(a: ~f32, n: i64):
     assert n >= 0, 'n is negative'
     launch("scale", [n], [a, n], cost=100)
-    launch("scale", [n], [a, n], block=[32, 4], cluster=[2], shared_bytes=n)
+    launch("scale", [n], [a, n], block=[32, 4], cluster=[2], shared_bytes=n, is_cooperative=True)
     invoke("other", [a])
     call("trace", n, type=i64)
 """

@@ -29,6 +29,7 @@ from hidet.lang.cuda import (
     lane_idx,
     mma,
     shfl_down_sync,
+    sync_grid,
     syncthreads,
     threadIdx,
 )
@@ -163,3 +164,35 @@ def test_a_lone_kernel_may_be_called_launch():
     x = np.zeros(4, np.float32)
     run_module(module.ir_module(), [x])
     assert x.tolist() == [1, 1, 1, 1]
+
+
+def test_blocks_that_do_not_wait_for_each_other_race():
+    def make(waits):
+        with lang.script_module() as module:
+
+            @lang.script
+            def turn(x: f32[2, 32], y: f32[2, 32], arrived: lang.u32[1]):
+                attrs.cuda.grid_dim = 2
+                attrs.cuda.block_dim = 32
+                attrs.cuda.cooperative = True
+                x[blockIdx.x, threadIdx.x] = 1.0
+                if waits:
+                    sync_grid(~arrived[0])
+                y[blockIdx.x, threadIdx.x] = x[1 - blockIdx.x, threadIdx.x]
+
+        return module.ir_module()
+
+    x, y = (np.full((2, 32), np.nan, np.float32) for _ in range(2))
+    arrived = np.zeros(1, np.uint32)
+    with pytest.raises(HidetError, match="race|not been written"):
+        run_module(make(waits=False), [x, y, arrived])
+    run_module(make(waits=True), [x, y, arrived])
+    assert (y == 1).all()
+
+
+def test_whether_a_launch_is_cooperative_is_known_when_it_is_written():
+    with pytest.raises(HidetError, match="cuda.cooperative is True or False, got 1"):
+
+        @lang.script
+        def kernel(x: f32[4]):
+            attrs.cuda.cooperative = 1

@@ -207,7 +207,9 @@ def _store(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:
 def _launch(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:
     cost, shared_bytes = (exprs.expr(keywords[key]) if key in keywords else None for key in ("cost", "shared_bytes"))
     block, cluster = (exprs.exprs(keywords[key]) if key in keywords else () for key in ("block", "cluster"))
-    return s.Launch(string(args[0]), exprs.exprs(args[1]), exprs.exprs(args[2]), cost, block, cluster, shared_bytes)
+    is_cooperative = string(keywords["is_cooperative"], bool) if "is_cooperative" in keywords else False
+    kernel, grid, arguments = string(args[0]), exprs.exprs(args[1]), exprs.exprs(args[2])
+    return s.Launch(kernel, grid, arguments, cost, block, cluster, shared_bytes, is_cooperative)
 
 
 def _invoke(exprs: ExprParser, args: _Arguments, keywords: _Keywords) -> s.Stmt:

@@ -141,6 +141,7 @@ def _launch(stmt: s.Launch, names: Names) -> Iterator[str]:
         value = getattr(stmt, key)
         if value is not None:
             parts.append(f"{key}={expr_text(value, names)}")
+    parts += ["is_cooperative=True"] if stmt.is_cooperative else []
     yield f"launch({', '.join(parts)})"
 
 

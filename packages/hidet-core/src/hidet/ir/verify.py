@@ -258,8 +258,11 @@ class _Checker:
                 f"{node.kernel} is launched with {len(node.grid)} grid, {len(node.block)} block and "
                 f"{len(node.cluster)} cluster extents; a GPU has at most three of each, and clusters of grid indices"
             )
-        if not node.block and (node.cluster or node.shared_bytes is not None):
-            raise VerifyError(f"{node.kernel} is launched with a cluster or shared memory but no block of threads")
+        if not node.block and (node.cluster or node.shared_bytes is not None or node.is_cooperative):
+            raise VerifyError(
+                f"{node.kernel} is launched with a cluster, shared memory or blocks that wait for each other, but no block "
+                "of threads"
+            )
         function = self._linked(node.kernel, "kernel", node.arguments)
         if function is not None and len(node.grid) != len(function.grid_vars) and function.grid_vars:
             raise VerifyError(

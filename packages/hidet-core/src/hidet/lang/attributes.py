@@ -37,6 +37,7 @@ _KNOWN = (
     "cuda.cluster_dim",
     "cuda.dynamic_smem_bytes",
     "cuda.min_blocks",
+    "cuda.cooperative",
 )
 _OTHER_NAMES = {name.replace(".", "_"): name for name in _KNOWN if "." in name}
 
@@ -76,7 +77,8 @@ def attribute_name(path: str) -> str:
 class LaunchShape:
     """How a kernel is launched; extents are i64 expressions of its parameters, in the order x, y, z.
 
-    min_blocks: blocks that one multiprocessor must be able to hold, None for no demand.
+    min_blocks: blocks that one multiprocessor must be able to hold, None for no demand. is_cooperative: all blocks run at
+    the same time and may wait for each other.
     """
 
     grid: tuple[Expr, ...]
@@ -84,6 +86,7 @@ class LaunchShape:
     cluster: tuple[Expr, ...] = ()
     shared_bytes: Expr | None = None
     min_blocks: int | None = None
+    is_cooperative: bool = False
 
 
 @dataclass(slots=True)
@@ -103,6 +106,8 @@ class AttributeValues:
             raise ScriptError(f"func_name must be an identifier, got {value!r}")
         if name == "cuda.min_blocks" and not (isinstance(value, int) and value >= 1):
             raise ScriptError(f"cuda.min_blocks must be a positive integer, got {value!r}")
+        if name == "cuda.cooperative" and not isinstance(value, bool):
+            raise ScriptError(f"cuda.cooperative is True or False, got {value!r}")
         if name == "cuda.block_dim":
             _check_threads(value)
         self.values[name] = value
@@ -127,6 +132,7 @@ class AttributeValues:
             cluster=_extents("cuda.cluster_dim", self.values),
             shared_bytes=None if isinstance(shared, int) and shared == 0 else operators.index(shared),
             min_blocks=self.values.get("cuda.min_blocks"),
+            is_cooperative=self.values.get("cuda.cooperative", False),
         )
 
 

@@ -167,6 +167,7 @@ def launch_stmt(script: ScriptFunction, values: Mapping[Var, Expr]) -> s.Launch:
         block=filled(shape.block),
         cluster=filled(shape.cluster),
         shared_bytes=None if shape.shared_bytes is None else substitute(shape.shared_bytes, values),
+        is_cooperative=shape.is_cooperative,
     )
 
 
@@ -228,6 +229,7 @@ def _finish(source: FunctionSource, signature: Signature, translator: FunctionTr
             tuple(map(sizes, launch.cluster)),
             None if launch.shared_bytes is None else sizes(launch.shared_bytes),
             launch.min_blocks,
+            launch.is_cooperative,
         )
         _check_launch(source, translator, launch, {*signature.params.values(), *signature.symbols.values()})
     params = (*signature.params.values(), *signature.symbols.values())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hidet.errors import DeviceLost
 
 # Results after which every call of the context fails until the process ends (CUDA driver API, CUresult).
-_STICKY = frozenset({214, 700, 702, 710, 713, 714, 715, 716, 717, 718, 719, 720})
+_STICKY = frozenset({214, 700, 702, 710, 713, 714, 715, 716, 717, 718, 719})
 _OUT_OF_MEMORY, _ASSERT = 2, 710
 
 _SEARCH = (
@@ -24,6 +24,7 @@ _HINTS: Mapping[int, str] = {
     100: "no device is visible: is CUDA_VISIBLE_DEVICES empty?",
     200: "the driver may be older than NVRTC: update it, or install an older nvidia-cuda-nvrtc",
     209: "the code was made for another device; hidet.load tells which",
+    720: "the blocks of a cooperative launch run at the same time: launch as many as the multiprocessors hold together",
     803: "the driver was updated while it ran: restart the machine",
     999: "nvidia-smi may tell more; the system may have to be restarted",
 }

@@ -46,7 +46,7 @@ CONTEXT_WORDS = ASKED + 7
 _WORD = dtypes.i64
 _NULL = Const(0, _WORD)
 # CUlaunchAttributeID of the driver API, and sizes of its structures in 8-byte words.
-_CLUSTER_DIMENSION, _STREAM_SERIALIZATION = 4, 6
+_COOPERATIVE, _CLUSTER_DIMENSION, _STREAM_SERIALIZATION = 2, 4, 6
 _CONFIG_WORDS, _ATTRIBUTE_WORDS = 7, 9
 
 
@@ -185,7 +185,10 @@ class _Host:
         if node.cluster:
             cluster = _three(node.cluster)
             found.append((Const(_CLUSTER_DIMENSION, _WORD), _pair(cluster[0], cluster[1]), _pair(cluster[2], _NULL)))
-        if kernel is not None and OVERLAPPED in kernel.attributes:
+        if node.is_cooperative:
+            # Its blocks need the device at the same time, and so do not begin beside those of another kernel.
+            found.append((Const(_COOPERATIVE, _WORD), Const(1, _WORD)))
+        elif kernel is not None and OVERLAPPED in kernel.attributes:
             found.append((Const(_STREAM_SERIALIZATION, _WORD), Const(1, _WORD)))
         return found
 

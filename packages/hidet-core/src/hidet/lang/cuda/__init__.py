@@ -37,11 +37,16 @@ from hidet.lang.cuda.rows import OTHER_NAMES, IntrinsicFunction, IntrinsicGroup,
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
+    if name == "sync_grid":
+        # A script itself, which is read when somebody needs it.
+        from hidet.lang.cuda.grid import sync_grid
+
+        return sync_grid
     return find_row(PREFIX + OTHER_NAMES.get(name, name))
 
 
 def __dir__() -> list[str]:
-    return sorted({*row_names(), *__all__})
+    return sorted({*row_names(), *__all__, "sync_grid"})
 
 
 __all__ = [
