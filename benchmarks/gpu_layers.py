@@ -19,6 +19,7 @@ _CALLS = 5
 class KernelTime:
     """A kernel in one call of a model: launches, seconds in all of them, and the program that it belongs to.
 
+    A kernel that starts while the one before it ends waits for that one: its time begins when that one has ended.
     use is None for kernels that are not ours.
     """
 
@@ -39,8 +40,18 @@ def profile_kernels(run: Callable[[], object], reports: Sequence[CompileReport])
     on_device = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
     if not on_device:
         raise RuntimeError("torch's profiler saw no kernels: CUPTI is missing, or may not be used here")
-    launches = [(event.name, event.time_range.elapsed_us() / 1e6) for event in on_device]
-    return kernel_times(launches, [use for report in reports for use in report.uses], _CALLS)
+    spans = [(event.name, event.time_range.start / 1e6, event.time_range.end / 1e6) for event in on_device]
+    return kernel_times(own_times(spans), [use for report in reports for use in report.uses], _CALLS)
+
+
+def own_times(spans: Iterable[tuple[str, float, float]]) -> list[tuple[str, float]]:
+    """Launches (name, seconds) from spans (name, start, end) on one device, without what overlaps an earlier launch."""
+    times: list[tuple[str, float]] = []
+    latest = float("-inf")
+    for name, start, end in sorted(spans, key=lambda span: span[1:]):
+        times.append((name, max(end - max(start, latest), 0.0)))
+        latest = max(latest, end)
+    return times
 
 
 def kernel_times(launches: Iterable[tuple[str, float]], uses: Sequence[ProgramUse], calls: int) -> list[KernelTime]:

@@ -16,7 +16,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import llama_layers
-from benchmarks.gpu_layers import kernel_times
+from benchmarks.gpu_layers import kernel_times, own_times
 from benchmarks.gpu_operators import GPU_OPERATORS
 from benchmarks.gpu_products import ProductName
 from benchmarks.gpu_results import GpuRow, cells, merge_runs, rows_from_json, rows_to_json, unmeasured
@@ -125,6 +125,11 @@ def test_kernels_are_summed_by_name_and_belong_to_programs() -> None:
     assert (matmul.name, matmul.launches, matmul.use) == ("matmul_0a1b_tile", 1.0, use)
     assert matmul.seconds == pytest.approx(4e-6)
     assert copy.use is None and copy.seconds == pytest.approx(1e-6)
+
+
+def test_what_a_kernel_waits_for_is_not_its_own_time() -> None:
+    spans = [("b", 2.0, 5.0), ("a", 0.0, 3.0), ("c", 7.0, 8.0), ("d", 7.5, 7.75)]
+    assert own_times(spans) == [("a", 3.0), ("b", 2.0), ("c", 1.0), ("d", 0.0)]
 
 
 def test_systems_hold_ours_and_the_reference() -> None:
