@@ -81,9 +81,15 @@ def test_a_kernel_that_says_what_it_waits_for_is_left_alone() -> None:
 
 @pytest.mark.parametrize(
     ("arch", "options", "attributes"),
-    [("sm_80", "", ()), ("sm_89", "", ()), ("sm_90a", "", (6,)), ("sm_90a", ", cluster=[2]", (4, 6))]
-    # Blocks that wait for each other need the device at the same time: they begin after the kernel before.
-    + [("sm_80", ", is_cooperative=True", (2,)), ("sm_90a", ", cluster=[2], is_cooperative=True", (4, 2))],
+    [
+        ("sm_80", "", ()),
+        ("sm_89", "", ()),
+        ("sm_90a", "", (6,)),
+        ("sm_90a", ", cluster=[2]", (4, 6)),
+        # Blocks that wait for each other need the device at the same time: they begin after the kernel before.
+        ("sm_80", ", is_cooperative=True", (2,)),
+        ("sm_90a", ", cluster=[2], is_cooperative=True", (4, 2)),
+    ],
 )
 def test_launches_have_the_attribute_where_the_kernel_waits(
     arch: str, options: str, attributes: tuple[int, ...]

@@ -184,14 +184,14 @@ def test_blocks_that_do_not_wait_for_each_other_race():
 
     x, y = (np.full((2, 32), np.nan, np.float32) for _ in range(2))
     arrived = np.zeros(1, np.uint32)
-    with pytest.raises(HidetError, match="race|not been written"):
+    with pytest.raises(HidetError, match=r"race|not been written"):
         run_module(make(waits=False), [x, y, arrived])
     run_module(make(waits=True), [x, y, arrived])
     assert (y == 1).all()
 
 
 def test_whether_a_launch_is_cooperative_is_known_when_it_is_written():
-    with pytest.raises(HidetError, match="cuda.cooperative is True or False, got 1"):
+    with pytest.raises(HidetError, match=r"cuda\.cooperative is True or False, got 1"):
 
         @lang.script
         def kernel(x: f32[4]):

@@ -166,8 +166,8 @@ class Launch(Stmt):
     With a `block` of threads, which only a GPU has, the kernel runs once for every thread below `block` of every grid
     index; the threads of one index share memory and may wait for each other. `cluster`: how many neighbouring grid
     indices, by axis, run at the same time and see each other's shared memory; () is one. `shared_bytes`: shared memory
-    of an index beyond what the kernel declares, None for none. is_cooperative: all grid indices run at the same time, so
-    that they may wait for each other; a device refuses more of them than it can hold.
+    of an index beyond what the kernel declares, None for none. is_cooperative: all grid indices run at the same time
+    and may wait for each other; a device refuses more of them than it can hold.
     """
 
     kernel: str

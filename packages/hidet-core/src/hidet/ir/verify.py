@@ -260,8 +260,8 @@ class _Checker:
             )
         if not node.block and (node.cluster or node.shared_bytes is not None or node.is_cooperative):
             raise VerifyError(
-                f"{node.kernel} is launched with a cluster, shared memory or blocks that wait for each other, but no block "
-                "of threads"
+                f"{node.kernel} is launched with a cluster, shared memory or blocks that wait for each other, but no "
+                "block of threads"
             )
         function = self._linked(node.kernel, "kernel", node.arguments)
         if function is not None and len(node.grid) != len(function.grid_vars) and function.grid_vars:

@@ -77,8 +77,8 @@ def attribute_name(path: str) -> str:
 class LaunchShape:
     """How a kernel is launched; extents are i64 expressions of its parameters, in the order x, y, z.
 
-    min_blocks: blocks that one multiprocessor must be able to hold, None for no demand. is_cooperative: all blocks run at
-    the same time and may wait for each other.
+    min_blocks: blocks that one multiprocessor must be able to hold, None for no demand. is_cooperative: all blocks run
+    at the same time and may wait for each other.
     """
 
     grid: tuple[Expr, ...]
