@@ -21,6 +21,7 @@ from hidet.tile.tensors import RTile, matrix
 SMALL = MatmulTiles(32, 16, 16, 2, (2, 1))
 LARGE = MatmulTiles(128, 64, 16, 2, (2, 1))
 ROLES = MatmulTiles(64, 16, 64, 3, (4, 1))
+LARGE_ROLES = MatmulTiles(64, 128, 64, 2, (4, 1))
 
 
 def finished(m, n, k, tiles, align, *, roles=False):
@@ -69,9 +70,16 @@ def test_other_matrices_and_rows_are_added(tiles, n, align):
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 
-def test_kernels_with_roles_read_them_for_every_tile():
-    result, expected = finished(136, 40, 64, ROLES, 16, roles=True)
+@pytest.mark.parametrize("tiles", [ROLES, LARGE_ROLES])
+def test_kernels_with_roles_read_them_for_every_tile(tiles):
+    result, expected = finished(136, 40, 64, tiles, 16, roles=True)
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
+def test_rows_stay_in_registers_longer_than_matrices():
+    row, other = RTile("row", dtypes.f16, 1, 128), RTile("other", dtypes.f16, 64, 128)
+    assert LARGE_ROLES.leaves_registers(row) and not LARGE_ROLES.leaves_registers(other)
+    assert ROLES.leaves_registers(other)
 
 
 def test_a_tile_is_fetched_from_a_matrix_of_its_type():

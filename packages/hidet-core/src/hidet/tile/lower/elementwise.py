@@ -38,33 +38,31 @@ Element = Callable[[tuple[Expr, ...]], Expr]
 """The element of a register tile at indices of its fragment."""
 
 
-def map_tile(node: Map, target: Fragment, inputs: Mapping[RTile, Fragment], threads: Threads) -> s.Stmt:
+def map_tile(node: Map, target: Fragment, inputs: Mapping[RTile, Element], threads: Threads) -> s.Stmt:
     """Compute each element from those of the inputs and its place."""
     element = mapped_element(node, inputs, threads)
     return each(target.extents, lambda at: s.Store(target.buffer, at, element(at)))
 
 
-def mapped_element(node: Map, inputs: Mapping[RTile, Fragment], threads: Threads) -> Element:
+def mapped_element(node: Map, inputs: Mapping[RTile, Element], threads: Threads) -> Element:
     """What a map computes."""
 
     def element(at: tuple[Expr, ...]) -> Expr:
-        piece_row, piece_column, half, pair = at
-        row, column = place(node.target, threads, piece_row, piece_column, half, pair)
+        row, column = place(node.target, threads, at[0], at[1], at[2], at[3])
         values: dict[Var, Expr] = {
             node.row: row if node.target.rows > 1 else build.index(0),
             node.column: column if node.target.columns > 1 else build.index(0),
         }
-        for variable, tile in zip(node.elements, node.inputs, strict=True):
-            held = inputs[tile]
-            values[variable] = build.load(held.buffer, *held.at(piece_row, piece_column, half, pair))
+        values.update((variable, inputs[tile](at)) for variable, tile in zip(node.elements, node.inputs, strict=True))
         return substitute(node.formula, values)
 
     return element
 
 
-def held_element(source: Fragment) -> Element:
-    """What a thread holds."""
-    return lambda at: build.load(source.buffer, *at)
+def held_element(source: Fragment, first: tuple[Expr, Expr] | None = None) -> Element:
+    """What a thread holds. first: pieces of the tile before those that it holds, along rows and columns."""
+    above, before = first or (build.index(0), build.index(0))
+    return lambda at: build.load(source.buffer, *source.at(at[0] - above, at[1] - before, at[2], at[3]))
 
 
 def any_element(node: WhenAny, tile: Fragment) -> Expr:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from hidet import dtypes
 from hidet.errors import ScheduleError
@@ -24,7 +25,7 @@ from hidet.tile.lower.elementwise import (
     map_tile,
     mapped_element,
 )
-from hidet.tile.lower.fetch import fetch_tile
+from hidet.tile.lower.fetch import fetch_tile, fetched_element, part_of
 from hidet.tile.lower.fold import reduce_tile
 from hidet.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.tile.lower.order import tile_indices
@@ -101,13 +102,15 @@ class TileLowering:
     """The tiles of one kernel and where they are kept.
 
     `_stage`: which stage of a shared tile is read now. `_idle`: shared arrays that the last ring has left. `_stored`:
-    maps whose results are computed where they are stored, and have no registers of their own. `_runs_on`: whether
-    products of warp groups are not waited for where they stand.
+    maps whose results are computed where they are stored, and have no registers of their own; `_parted`: what they read
+    that is fetched there, too, a part at a time. `_runs_on`: whether products of warp groups are not waited for where
+    they stand.
     """
 
     def __init__(self, kernel: TileKernel, threads: Threads, arch: int) -> None:
         self.threads = threads
         self._stored = _stored_maps(kernel.body)
+        self._parted = _parted_fetches(kernel.body, self._stored)
         self.fragments: dict[RTile, Fragment] = {}
         self.shared: dict[STile, Var] = {}
         self._stage: dict[STile, Expr] = {}
@@ -120,7 +123,7 @@ class TileLowering:
         stages: dict[STile, int] = {}
         for stmt in _all_stmts(kernel.body):
             for tile in _register_tiles(stmt):
-                if tile not in self.fragments and tile not in self._stored:
+                if not {tile} & {*self.fragments, *self._stored, *self._parted}:
                     self.fragments[tile] = fragment(tile, kernel.warps)
             ahead = stmt.loads if isinstance(stmt, t.Ring) else ()
             for load in (*ahead, *((stmt,) if isinstance(stmt, t.Load) else ())):
@@ -228,6 +231,8 @@ class TileLowering:
 
     def fetch(self, node: t.Fetch) -> s.Stmt:
         """Read a register tile."""
+        if node.target in self._parted:
+            return s.Seq(())
         return fetch_tile(node, self.fragments[node.target], self.threads)
 
     def fill(self, node: t.Fill) -> s.Stmt:
@@ -238,7 +243,7 @@ class TileLowering:
         """Compute a register tile."""
         if node.target in self._stored:
             return s.Seq(())
-        return map_tile(node, self.fragments[node.target], self.fragments, self.threads)
+        return map_tile(node, self.fragments[node.target], self._inputs(node), self.threads)
 
     def reduce(self, node: t.Reduce) -> s.Stmt:
         """Fold a register tile."""
@@ -248,17 +253,40 @@ class TileLowering:
         """Write a register tile, by rows where the matrix takes 16 bytes at once and a ring has left memory for it."""
         layout = rows_layout(node, self.threads.warps)
         place = None if layout is None else self._turning_place(node, layout.size * self.threads.count // 32)
-        element = self._element(node.source)
         if layout is None or place is None:
-            return store_elements(node, element, self.threads)
-        return store_rows(node, element, place, layout, self.threads, self._arch)
+            return store_elements(node, self._element(node.source), self.threads)
+        return store_rows(node, partial(self._part, node.source), place, layout, self.threads, self._arch)
 
     def _element(self, tile: RTile) -> Element:
         """The elements of a tile that is stored."""
         map_ = self._stored.get(tile)
-        return (
-            held_element(self.fragments[tile]) if map_ is None else mapped_element(map_, self.fragments, self.threads)
-        )
+        return held_element(self.fragments[tile]) if map_ is None else self._mapped(map_, {})
+
+    def _part(self, tile: RTile, first: tuple[Expr, Expr], pieces: int) -> tuple[list[s.Stmt], Element]:
+        """The elements of some pieces of a tile that is stored, and what is fetched for them before."""
+        map_ = self._stored.get(tile)
+        if map_ is None:
+            return [], held_element(self.fragments[tile])
+        fetches = [self._parted[read] for read in map_.inputs if read in self._parted]
+        parts = [part_of(fetch, pieces) for fetch in fetches]
+        fetched = [
+            stmt
+            for fetch, part in zip(fetches, parts, strict=True)
+            for stmt in (s.Declare(part.buffer), fetch_tile(fetch, part, self.threads, first))
+        ]
+        return fetched, self._mapped(map_, {part.tile: held_element(part, first) for part in parts})
+
+    def _mapped(self, node: t.Map, parts: Mapping[RTile, Element]) -> Element:
+        return mapped_element(node, {**self._inputs(node), **parts}, self.threads)
+
+    def _inputs(self, node: t.Map) -> dict[RTile, Element]:
+        """The elements of what a map reads."""
+        return {
+            tile: fetched_element(self._parted[tile], self.threads)
+            if tile in self._parted
+            else held_element(self.fragments[tile])
+            for tile in node.inputs
+        }
 
     def _turning_place(self, node: t.Store, count: int) -> Expr | None:
         """Shared memory for `count` elements of what is stored: of the last ring; None where that is too small."""
@@ -292,6 +320,19 @@ def _stored_maps(body: tuple[t.TileStmt, ...]) -> dict[RTile, t.Map]:
         users = [stmt for stmt in _all_stmts(body) if first.target in _register_tiles(stmt)]
         if users == [first, second] and first.target not in first.inputs:
             found[first.target] = first
+    return found
+
+
+def _parted_fetches(body: tuple[t.TileStmt, ...], stored: Mapping[RTile, t.Map]) -> dict[RTile, t.Fetch]:
+    """What stands between the last ring and the maps that alone read it, which are computed where they are stored."""
+    last = max((number for number, stmt in enumerate(body) if isinstance(stmt, t.Ring)), default=len(body))
+    maps = list(stored.values())
+    found: dict[RTile, t.Fetch] = {}
+    for stmt in body[last:]:
+        if isinstance(stmt, t.Fetch) and stmt.target.columns > 1:
+            users = [user for user in _all_stmts(body) if stmt.target in _register_tiles(user)]
+            if all(user is stmt or user in maps for user in users):
+                found[stmt.target] = stmt
     return found
 
 

@@ -8,6 +8,7 @@ be written at a time.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -59,9 +60,12 @@ def store_elements(node: Store, element: Element, threads: Threads) -> s.Stmt:
     return each(extents[:3] if in_pairs else extents, body)
 
 
-def store_rows(
-    node: Store, element: Element, staging: Expr, layout: SharedLayout, threads: Threads, arch: int
-) -> s.Stmt:
+Part = Callable[[tuple[Expr, Expr], int], tuple[list[s.Stmt], Element]]
+"""What comes before so many pieces side by side are computed, and their elements; given how many pieces are before
+them, along rows and columns."""
+
+
+def store_rows(node: Store, part: Part, staging: Expr, layout: SharedLayout, threads: Threads, arch: int) -> s.Stmt:
     """Write the elements inside the matrix, by rows.
 
     staging: shared memory of `layout.size` elements for each warp. arch: from 90 on, `stmatrix` writes there.
@@ -74,6 +78,8 @@ def store_rows(
     shape = tuple(map(build.index, (pieces, 2, 2)))
     values = Var("values", BufferType(node.source.dtype, shape, None, "register"))
 
+    prepared, element = part((piece, panel * pieces), pieces)
+
     def compute(at: tuple[Expr, ...]) -> s.Stmt:
         return s.Store(values, at, element((piece, panel * pieces + at[0], at[1], at[2])))
 
@@ -81,6 +87,7 @@ def store_rows(
     # meeting lets all lanes finish reading what was turned before.
     steps = [
         s.Declare(values),
+        *prepared,
         each((pieces, 2, 2), compute),
         meet,
         _write(values, staging, first, layout, threads, arch),

@@ -17,8 +17,8 @@ from hidet.tile.kernel import TileKernel
 from hidet.tile.statements import Load, fetch, fill, load, map, mma, ring, store
 from hidet.tile.tensors import GTensor, RTile, Source, STile
 
-# Elements of the result a thread from which there are no registers for others.
-_MANY_ELEMENTS = 64
+# Elements of the result a thread up to which there are registers for rows, and for matrices, that stand beside it.
+_BESIDE_ROWS, _BESIDE_MATRICES = 64, 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class MatmulTiles:
     stages: int = 3
     warps: tuple[int, int] = (2, 2)
 
-    @property
-    def leaves_registers(self) -> bool:
-        """Whether threads have registers for matrices like the result beside it."""
-        return self.m * self.n < _MANY_ELEMENTS * 32 * self.warps[0] * self.warps[1]
+    def leaves_registers(self, beside: RTile) -> bool:
+        """Whether threads have registers for a tile beside the result during the products."""
+        held = self.m * self.n // (32 * self.warps[0] * self.warps[1])
+        return held <= (_BESIDE_ROWS if beside.rows == 1 else _BESIDE_MATRICES)
 
 
 def matmul_kernel(
@@ -58,9 +58,10 @@ def matmul_kernel(
     """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
 
     epilogue(value, row, column, *others) gives an element of c from the sum, of type `accumulator`, its place, and the
-    elements there of the matrices `beside`, which are fetched before the products; None converts. Those are like c, or
-    a row for all where their row stride is the constant 0. batch: a third index of blocks, which the matrices' pointers
-    may mention, and its extent. The grid has ceil(n / tiles.n) x ceil(m / tiles.m) tiles for each.
+    elements there of the matrices `beside`; None converts. Those are like c, or a row for all where their row stride is
+    the constant 0. They are fetched before the products where there are registers, else a part at a time. batch: a
+    third index of blocks, which the matrices' pointers may mention, and its extent. The grid has ceil(n / tiles.n) x
+    ceil(m / tiles.m) tiles for each.
 
     factors: the type in which elements are multiplied; None is that of the matrices, tf32 for those of f32.
 
@@ -87,6 +88,7 @@ def matmul_kernel(
         for number, source in enumerate(beside)
     ]
     fetches = [fetch(tile, source, row, column) for tile, source in zip(others, beside, strict=True)]
+    early = [each for each in fetches if tiles.leaves_registers(each.target)]
 
     def finish(value: Expr, *rest: Expr) -> Expr:
         if epilogue is None:
@@ -103,7 +105,7 @@ def matmul_kernel(
         (
             fill(total, 0),
             # They arrive during the products.
-            *fetches,
+            *early,
             ring(
                 count,
                 tiles.stages,
@@ -112,6 +114,7 @@ def matmul_kernel(
                     mma(total, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
                 ],
             ),
+            *(each for each in fetches if each not in early),
             map(result, [total, *others], finish),
             store(c, result, block_row * tiles.m, block_column * tiles.n),
         ),

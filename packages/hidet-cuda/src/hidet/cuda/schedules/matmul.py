@@ -274,7 +274,7 @@ def _launch(
     epilogue: Callable[..., Expr]
     if partial is None:
         c = kernel.result(align.result)
-        if _on_matrix_units(product) and tiles.leaves_registers:
+        if _on_matrix_units(product):
             beside = kernel.beside(is_aligned=align.are_known)
         epilogue = kernel.finish(c, tuple(beside), is_inside=False)
     else:
