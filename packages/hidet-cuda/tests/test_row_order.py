@@ -72,7 +72,7 @@ def test_products_with_one_matrix_and_what_is_element_wise_on_them_keep_the_orde
 def test_such_products_are_one_matrix_each(text) -> None:
     ctx = context()
     for task in fuse(RowOrder().run(parsed(text), ctx), ctx).tasks:
-        product = find_product(task, dtypes.f32)
+        product = find_product(task, dtypes.f16, dtypes.f32)
         assert product is not None and (product.batch, product.m) == (1, 10)
 
 
@@ -117,7 +117,7 @@ def test_images_times_one_matrix_are_one_product() -> None:
           return %1
     """)
     (task,) = fuse(graph, context()).tasks
-    product = find_product(task, dtypes.f32)
+    product = find_product(task, dtypes.f16, dtypes.f32)
     assert product is not None and (product.batch, product.m) == (1, 152)
 
 
@@ -138,7 +138,7 @@ def test_rows_that_are_no_single_matrix_are_few_large_ones(case) -> None:
           return %0
     """)
     (task,) = fuse(graph, context()).tasks
-    product = find_product(task, dtypes.f32)
+    product = find_product(task, dtypes.f16, dtypes.f32)
     assert product is not None and (product.batch, product.m) == (batch, rows)
 
 
@@ -181,7 +181,7 @@ def test_axes_that_all_operands_walk_as_one_count_as_one() -> None:
           return %0
     """)
     (task,) = fuse(graph, context()).tasks
-    product = find_product(task, dtypes.f32)
+    product = find_product(task, dtypes.f16, dtypes.f32)
     assert product is not None
     assert product.batches == (5, 2, 3)
     assert product.b.batch_strides == (0, 1152, 24)
