@@ -32,13 +32,14 @@ from hidet.schedule.select import FALLBACK, ScheduledGraph, ScheduledTask
 from hidet.testing.scheduled import run_scheduled, scheduled_graph
 
 # Sizes by type: bf16 differs from f16 in the names of instructions alone.
+BOTH = ("small", "large")
 COMPILED: dict[str, dict[str, tuple[str, ...]]] = {
-    "sm_80": {"f16": ("small", "large"), "f32": ("small", "large"), "bf16": ("small",)},
+    "sm_80": {"f16": BOTH, "f32": BOTH, "bf16": ("small",), "f64": ("large",), "i64": ("large",), "i8": ("large",)},
     "sm_89": {"f16": ("large",), "f32": ("large",)},
-    "sm_90a": {"f16": ("large",), "f32": ("large",)},
+    "sm_90a": {"f16": ("large",), "f32": ("large",), "f64": ("large",), "i64": ("large",), "i8": ("large",)},
     "sm_100a": {"f16": ("large",)},
 }
-TOLERANCE = {"f16": 2e-2, "bf16": 1e-1, "f32": 2e-4, "i64": 0.0}
+TOLERANCE = {"f16": 2e-2, "bf16": 1e-1, "f32": 2e-4, "f64": 1e-12, "i64": 0.0, "i8": 0.0}
 
 FLOATS = ("f16", "bf16", "f32")
 
@@ -155,6 +156,11 @@ def reduced(name: str, **attributes: Any) -> Callable[..., Value]:
     return lambda new, rows, columns: new.op(name, new(rows, columns), **attributes)
 
 
+def largest_and_place(new: Builder, rows: int, columns: int) -> Value:
+    values, places = new.graph.emit_all("max_with_index", (new(rows, columns),), {"axis": 0})
+    return new.op("add", new.op("cast", values, dtype=dtypes.f64), new.op("cast", places, dtype=dtypes.f64))
+
+
 def chain(new: Builder, rows: int, columns: int) -> Value:
     x = new.op("mul", new.op("add", new(rows, columns), new(rows, columns)), new())
     return new.op("gelu", x)
@@ -219,6 +225,13 @@ GRID: dict[str, Row] = {
     "one sum": Row(reduced("mean"), (30, 30), (2048, 2048)),
     "variance": Row(reduced("var", axes=[1]), (5, 100), (1024, 1024), dtypes=("f32",)),
     "place of the largest": Row(reduced("argmax", axes=[1]), (5, 100), (1024, 50257)),
+    # Blocks of 1024 threads have 64 registers each: numbers of two registers, and bytes of which a thread reads many.
+    "largest of columns": Row(reduced("amax", axes=[0]), (200, 32), (4096, 4096), dtypes=("i8", "f64")),
+    "places in long columns": Row(reduced("argmax", axes=[0]), (300, 3), (100_000, 7), dtypes=("i64", "f64")),
+    "largest and its place": Row(largest_and_place, (70, 6), (64, 4096), dtypes=("i64", "f64")),
+    "deviation of columns": Row(reduced("std", axes=[0]), (200, 5), (4096, 4096), dtypes=("f64",)),
+    "softmax of columns": Row(reduced("softmax", axis=0), (70, 6), (64, 4096), dtypes=("f64",)),
+    "log of summed powers": Row(reduced("logsumexp", axes=[0]), (70, 6), (64, 4096), dtypes=("f64", "f32")),
     "running sum": Row(reduced("cumsum", axis=1), (3, 40), (4096, 4096)),
     "running sum, in parts": Row(reduced("cumsum", axis=1), (1, 8200), (64, 128256), dtypes=("f32",)),
     "running sum of columns": Row(reduced("cumsum", axis=0), (70, 40), (4096, 512)),
@@ -234,7 +247,7 @@ CASES = [(name, dtype) for name, row in GRID.items() for dtype in row.dtypes]
 
 
 def graph_of(name: str, dtype: str, sizes: tuple[int, ...]) -> Graph:
-    new = Builder(dtypes.dtype({"f16": "float16", "bf16": "bfloat16", "f32": "float32"}[dtype]))
+    new = Builder(getattr(dtypes, dtype))
     return new.graph.build([GRID[name].make(new, *sizes)])
 
 
@@ -252,7 +265,7 @@ def tasks(scheduled: ScheduledGraph) -> Iterator[ScheduledTask]:
 def argument(value: Value, random: np.random.Generator) -> Any:
     shape, dtype = tuple(map(int, value.tensor.shape)), value.tensor.dtype  # type: ignore[arg-type]  # fixed sizes
     if dtype.is_int:
-        return random.integers(0, 4, shape)
+        return random.integers(0, 4, shape, dtype.numpy())
     return random.standard_normal(shape).astype(dtype.numpy())
 
 

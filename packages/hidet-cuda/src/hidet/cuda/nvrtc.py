@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hidet.cuda.cubin import read_resources
@@ -35,6 +35,8 @@ _ASSEMBLER_ERROR = re.compile(r"ptxas [^\n]*, line (\d+); error\s*: ([^\n]*)")
 _LINE_MARK = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)\s")
 _KERNEL = re.compile(r"Compiling entry function '([^']+)'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)")
+"""Of a kernel that says nothing about blocks that a multiprocessor holds."""
 _SERIOUS = re.compile(r"\bC75\d\d\b")
 
 
@@ -57,9 +59,26 @@ class Cubin:
     usage: dict[str, KernelUsage]
     remarks: tuple[str, ...] = ()
 
+    @property
+    def spill_bytes(self) -> int:
+        """What all kernels together spill."""
+        return sum(usage.spill_bytes for usage in self.usage.values())
+
 
 def compile_cubin(source: CudaSource, arch: str) -> Cubin:
-    """Machine code for `arch` ("sm_80", "sm_90a"). CompileError with the line and its place in the user's script."""
+    """Machine code for `arch` ("sm_80", "sm_90a"). CompileError with the line and its place in the user's script.
+
+    The assembler spills registers of a block of 1024 threads to let a multiprocessor hold two of them; where it did,
+    the kernel is compiled once more with all registers that one block may have.
+    """
+    made = _compile(source, arch)
+    if not made.spill_bytes or _LAUNCH_BOUNDS.search(source.text) is None:
+        return made
+    alone = _compile(replace(source, text=_LAUNCH_BOUNDS.sub(r"__launch_bounds__(\1, 1)", source.text)), arch)
+    return alone if alone.spill_bytes < made.spill_bytes else made
+
+
+def _compile(source: CudaSource, arch: str) -> Cubin:
     nvrtc = _nvrtc()
     with _compiled(nvrtc, source, arch, _OPTIONS) as (program, is_accepted, log):
         if is_accepted:

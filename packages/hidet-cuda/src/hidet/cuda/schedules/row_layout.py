@@ -231,7 +231,8 @@ def _shared_out(layout: RowLayout) -> RowLayout:
     most = kept // layout.lanes if layout.lanes > 1 else kept // 2
     if layout.is_side_by_side:
         # A block reads SIDE groups of neighbours at once; what its threads have meets in shared memory.
-        limit = min(_MOST_THREADS // SIDE, max(1, 64 // layout.lanes))
+        wide = layout.program.dtype.nbytes > 4  # such numbers take two registers, and their functions many
+        limit = min(_MOST_THREADS // SIDE // (2 if wide else 1), max(1, 64 // layout.lanes))
         threads = _power(min(limit, -(-reads // most)))
         while threads < limit and threads * 2 <= reads and items * threads < _RESIDENT:
             threads *= 2
