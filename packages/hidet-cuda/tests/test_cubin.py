@@ -33,7 +33,9 @@ extern "C" __global__ void __launch_bounds__(1024, 2) mixed(float* x, int n) {{
 
 
 def compiled(arch: str) -> Cubin:
-    return compile_cubin(CudaSource(REVERSE + MIXED, (KernelFacts("reverse"), KernelFacts("mixed"))), arch)
+    return compile_cubin(
+        CudaSource(REVERSE + MIXED, (KernelFacts("reverse", "reverse"), KernelFacts("mixed", "mixed"))), arch
+    )
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
