@@ -35,15 +35,24 @@ from hidet.lang import (
 )
 from hidet.lang.cuda import (
     MmaConfig,
+    WgmmaConfig,
     blockDim,
     blockIdx,
     cp_async,
     cp_async_wait_all,
     dynamic_shared_memory,
+    fence_async_shared,
     ldmatrix,
+    make_wgmma_desc,
+    matrix_address,
     mma_sync,
     syncthreads,
     threadIdx,
+    wgmma_async,
+    wgmma_commit_group,
+    wgmma_fence,
+    wgmma_results,
+    wgmma_wait_group,
 )
 from hidet.lang.types import tensor_type
 from tests.script_kernels.case import WARP, Array, Kernel, normal, poisoned
@@ -320,6 +329,53 @@ def pipelined_matmul(m_size: int, n_size: int, k_size: int) -> Any:
     return module
 
 
+def wgmma_product(n: int, steps: int, from_registers: bool) -> Any:
+    """A product of one warp group whose operands lie in blocks of 8 rows and 16 bytes; A may lie in registers."""
+    config = WgmmaConfig.get(64, n, 16, "f16", "f16", "f32")
+    m, k = config.m, config.k
+    # Blocks of 128 bytes: the next one along k lies behind this one, the next rows behind those of two.
+    described = make_wgmma_desc(lead_dim_offset=128, stride_dim_offset=256, layout_type=0)
+    results = getattr(wgmma_results, f"n{n}").f32
+
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def product(a: f16[m, steps * k], b: f16[steps * k, n], c: f32[m, n]):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 128
+            tile_a = shared_tensor(f16, layout=row_major(8, 2) * row_major(8, 8))
+            tile_b = shared_tensor(f16, layout=row_major(n // 8, 2) * row_major(8, 8))
+            of_a = register_tensor(f16, [config.a_elements])
+            sums = register_tensor(f32, [config.c_elements])
+            for at in range(config.c_elements):
+                sums[at] = 0.0
+            for step in range(steps):
+                for i, p in auto_map(m, k, workers=128).on(threadIdx.x):
+                    tile_a[i, p] = a[i, step * k + p]
+                for j, p in auto_map(n, k, workers=128).on(threadIdx.x):
+                    tile_b[j, p] = b[step * k + p, j]
+                at = 0
+                for i, p in config.a_load_map.on(threadIdx.x):
+                    of_a[at] = a[i, step * k + p]
+                    at += 1
+                fence_async_shared()
+                syncthreads()
+                left = matrix_address(~tile_a[0, 0]) | described
+                right = matrix_address(~tile_b[0, 0]) | described
+                wgmma_fence()
+                wgmma_async(config, of_a if from_registers else left, sums, right)
+                wgmma_commit_group()
+                wgmma_wait_group(0)
+                results(sums)
+                syncthreads()
+            at = 0
+            for i, j in config.c_store_map.on(threadIdx.x):
+                c[i, j] = sums[at]
+                at += 1
+
+    return module
+
+
 def products(m: int, n: int, k: int) -> Callable[[np.random.Generator], list[Any]]:
     return lambda random: [normal(random, m, k), normal(random, k, n), poisoned(m, n)]
 
@@ -364,5 +420,19 @@ KERNELS: dict[str, Kernel] = {
         multiplied,
         # Sums are kept in f16.
         tolerance=2e-2,
+    ),
+    "product of a warp group": Kernel(
+        lambda: wgmma_product(32, 2, from_registers=False),
+        half_products((), 64, 32, 32, np.float32),
+        multiplied,
+        tolerance=1e-4,
+        arch=90,
+    ),
+    "product of a warp group with registers": Kernel(
+        lambda: wgmma_product(24, 2, from_registers=True),
+        half_products((), 64, 24, 32, np.float32),
+        multiplied,
+        tolerance=1e-4,
+        arch=90,
     ),
 }

@@ -32,6 +32,7 @@ from hidet.lang.cuda.library import (
 )
 from hidet.lang.cuda.mma_config import MmaConfig
 from hidet.lang.cuda.rows import OTHER_NAMES, IntrinsicFunction, IntrinsicGroup, find_row, row_names
+from hidet.lang.cuda.wgmma_config import WgmmaConfig, make_wgmma_desc, matrix_address, wgmma_async
 
 
 def __getattr__(name: str) -> Any:
@@ -54,12 +55,15 @@ __all__ = [
     "IntrinsicFunction",
     "IntrinsicGroup",
     "MmaConfig",
+    "WgmmaConfig",
     "atomic_sub",
     "contexts",
     "cp_async",
     "dynamic_shared_memory",
     "ldmatrix",
     "load",
+    "make_wgmma_desc",
+    "matrix_address",
     "mma_sync",
     "register_tensor",
     "setmaxnreg",
@@ -67,4 +71,5 @@ __all__ = [
     "store",
     "this_cluster",
     "warp_groups",
+    "wgmma_async",
 ]
