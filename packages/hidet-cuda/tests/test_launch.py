@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hidet
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
 from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.fake_driver import FakeDriver, Launch
+from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver, Launch
 from hidet.driver import compile_graph
 from hidet.errors import ArtifactError, DeviceLost, FallbackWarning, LaunchError, OptionError
 from hidet.graph.parser import parse_graph
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
+from hidet.lang import attrs, f32
+from hidet.lang.cuda import threadIdx
 from hidet.plugins.host import load_registry
 from hidet.runtime.adapter import NumpyAdapter
 from hidet.runtime.compiled import CompiledGraph
@@ -213,3 +216,44 @@ def test_an_architecture_that_is_none_is_refused() -> None:
         CudaTarget("sm_75")
     with pytest.raises(OptionError, match="'gfx90a' is no CUDA architecture"):
         CudaTarget("gfx90a")
+
+
+# --- several devices -------------------------------------------------------------------------------------------------
+
+
+def added(target: str = "auto") -> Any:
+    """A module of a kernel that takes two tensors and a number."""
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def add(x: f32[4], y: f32[4], factor: f32):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 4
+            y[threadIdx.x] += factor * x[threadIdx.x]
+
+    return module.build(target)
+
+
+def test_a_kernel_runs_on_the_device_of_its_tensors(fake: FakeDriver) -> None:
+    contexts: list[int] = []
+    fake.on_launch = lambda launch: contexts.append(fake.context)
+    add = added()
+    pairs = [[hidet.cuda.zeros(4, device=device) for _ in range(2)] for device in (0, 1)]
+    for device in (0, 1, 1, 0, 1):
+        add(*pairs[device], 2.0)
+    assert contexts == [CONTEXT, CONTEXT + 1, CONTEXT + 1, CONTEXT, CONTEXT + 1]
+    assert fake.kernels == ["add", "add"], "each device loads the kernel once"
+
+
+def test_tensors_of_several_devices_are_no_arguments_of_one_call(fake: FakeDriver) -> None:
+    here, there = hidet.cuda.zeros(4), hidet.cuda.zeros(4, device=1)
+    with pytest.raises(LaunchError, match="argument y of launch is on cuda:1, expected a tensor on cuda:0"):
+        added()(here, there, 1.0)
+
+
+def test_a_module_for_one_device_stays_there(fake: FakeDriver) -> None:
+    there = hidet.cuda.zeros(4, device=1)
+    with pytest.raises(LaunchError, match="argument x of launch is on cuda:1, expected a tensor on cuda:0"):
+        added("cuda:0")(there, there, 1.0)
+    added("cuda:1")(there, there, 1.0)
+    assert len(fake.launches) == 1

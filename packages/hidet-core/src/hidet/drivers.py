@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -29,14 +30,20 @@ def build_ir_module(
 ) -> CompiledModule:
     """Compile a module whose functions are called with tensors and numbers; machine code is cached on disk.
 
-    target: "auto" is "cuda" where a kernel is launched with blocks of threads, else "cpu". Raises VerifyError for a
-    module that breaks a rule of the thread IR, and the errors of the target for what it cannot do.
+    target: "auto" is "cuda" where a kernel is launched with blocks of threads, else "cpu". A module for "cuda" works on
+    the device of its tensors, one for "cuda:1" on that one. Raises VerifyError for a module that breaks a rule of the
+    thread IR, and the errors of the target for what it cannot do.
     """
-    return compile_module(module, make_context(target_of(module) if target == "auto" else target, options))
+    chosen = target_of(module) if target == "auto" else target
+    ctx = make_context(chosen, options)
+    elsewhere = None if ":" in chosen else functools.cache(lambda device: build_ir_module(module, device, options))
+    return compile_module(module, ctx, elsewhere)
 
 
-def compile_module(module: Module, ctx: CompileContext) -> CompiledModule:
-    """As `build_ir_module`, in a context."""
+def compile_module(
+    module: Module, ctx: CompileContext, elsewhere: Callable[[str], CompiledModule] | None = None
+) -> CompiledModule:
+    """As `build_ir_module`, in a context. elsewhere: the module for another device of the target; None to refuse it."""
     verify_module(module)
     signatures = [signature_of(f, written_parameters(module)[f.name]) for f in callable_functions(module)]
     checked, bounds = _checked(module, ctx) if ctx.options.check_bounds else (module, None)
@@ -56,6 +63,7 @@ def compile_module(module: Module, ctx: CompileContext) -> CompiledModule:
             bounds if module.function(signature.function).kind == "host" else None,
             code,
             memory,
+            None if memory is None else elsewhere,
         )
         for signature in signatures
     }

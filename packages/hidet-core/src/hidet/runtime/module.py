@@ -37,11 +37,19 @@ class _QuickCheck:
     sizes: tuple[int, ...]
 
 
+class _OtherDeviceError(Exception):
+    """All tensors of a call lie on another device of the target."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+
 class CompiledFunction:
     """One function; call it with tensors for pointers and tensor parameters, and numbers for scalars.
 
     Tensors are checked for dtype, shape, device and contiguity once for each kind. Numbers must fit their types. On a
     GPU the work is put into the stream in which the first tensor's library works now; the call does not wait for it.
+    Where no device was named, tensors of any device of the target are taken: the code is loaded there, too.
     """
 
     def __init__(
@@ -53,10 +61,11 @@ class CompiledFunction:
         bounds: BoundsChecks | None = None,
         code: object = None,
         memory: DeviceMemory | None = None,
+        elsewhere: Callable[[str], CompiledModule] | None = None,
     ) -> None:
         """code: the machine code that `run` calls, kept as long as the function. run: takes a table, by its address or
         as bytes that it only reads, and on a device a stream. device: where tensors have to be. memory: of that device;
-        None for the host.
+        None for the host. elsewhere: the module for another device by its name; None where there is only this one.
         """
         self.signature = signature
         self._code = code
@@ -83,6 +92,9 @@ class CompiledFunction:
         self._last: tuple[list[Hashable], tuple[int, ...]] | None = None
         self._quick: _QuickCheck | None = None
         self._launch: Callable[[tuple[Any, ...]], bool] | None = None
+        self._elsewhere = elsewhere
+        # The function on the device that was called last besides this one.
+        self._other: CompiledFunction | None = None
 
     @property
     def name(self) -> str:
@@ -107,6 +119,9 @@ class CompiledFunction:
         launch = self._launch
         if launch is not None and launch(arguments):
             return None
+        other = self._other
+        if other is not None and other._launch is not None and other._launch(arguments):
+            return None
         quick = self._quick
         if quick is not None and quick.guard(*[arguments[place] for place in quick.places]):
             values = list(arguments)
@@ -115,7 +130,12 @@ class CompiledFunction:
             sizes = quick.sizes
             stream = quick.stream() if self._has_streams else 0
         else:
-            values, sizes, stream, _held = self._bind(arguments)
+            try:
+                values, sizes, stream, _held = self._bind(arguments)
+            except _OtherDeviceError as error:
+                assert self._elsewhere is not None
+                self._other = self._elsewhere(error.device)[self.name]
+                return self._other(*arguments)
         if self._has_truths:
             self._check_numbers(arguments)
         owner = None
@@ -233,7 +253,14 @@ class CompiledFunction:
                 error.message = f"argument {parameter.name} of {self.name}: {error.message}"
                 raise
         self._check_numbers(arguments)
+        devices = {fact.device for fact in facts if fact is not None}
+        if self._elsewhere is not None and len(devices) == 1 and self._is_sibling(*devices):
+            raise _OtherDeviceError(*devices)
         return self.signature.sizes_of(facts, arguments, self._device)
+
+    def _is_sibling(self, device: str) -> bool:
+        """Whether it is another device of the same target."""
+        return device != self._device and device.partition(":")[0] == self._device.partition(":")[0]
 
     def _check_numbers(self, arguments: tuple[Any, ...]) -> None:
         """Raise DTypeError for the first argument that is no number of its parameter's type."""
