@@ -1,6 +1,7 @@
 """Attention in tiles, run by the simulator."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,11 +15,14 @@ from hidet.ir.interpret import run_module
 from hidet.ir.types import PointerType
 from hidet.ir.verify import verify_module
 from hidet.tile.lower.kernel import lower_kernel
+from hidet.tile.lower.roles import lower_roles
 from hidet.tile.templates.attention import AttentionTiles, Heads, attention_kernel
 from hidet.tile.tensors import matrix
 
 
-def attend(heads, rows, length, depth, tiles, dtype=dtypes.f16, arch=80, score=None, hidden=None, **more):
+def attend(
+    heads, rows, length, depth, tiles, dtype=dtypes.f16, arch=80, score=None, hidden=None, with_roles=False, **more
+):
     """What the kernel computes and what numpy does, of random queries, keys and values [heads, rows, depth]."""
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((heads, n, depth)).astype(dtype.numpy()) for n in (rows, length, length))
@@ -44,7 +48,11 @@ def attend(heads, rows, length, depth, tiles, dtype=dtypes.f16, arch=80, score=N
     outer = tuple(e.Var(var.name, var.type) for var in pointers)
     grid = (build.index(-(-rows // tiles.rows)), build.index(heads))
     launch = s.Launch("attention", grid, outer, block=(build.index(kernel.threads),))
-    module = Module((lower_kernel(kernel, arch), Function("main", outer, launch, "host")), "main")
+    function = lower_kernel(kernel, arch)
+    if with_roles:
+        roles = lower_roles(kernel)
+        function, launch = roles.function, replace(launch, block=(build.index(roles.threads),))
+    module = Module((function, Function("main", outer, launch, "host")), "main")
     verify_module(module)
     run_module(module, [q, k, v, out])
     scores = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1) / math.sqrt(depth)
@@ -102,3 +110,19 @@ def test_a_mask_may_leave_a_row_without_keys():
 def test_scores_are_computed_by_warp_groups_where_they_are():
     found, expected = attend(1, 64, 64, 32, AttentionTiles(64, 32, 2, 4), arch=90)
     np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
+
+
+WITH_ROLES = AttentionTiles(128, 32, 2, 8)
+
+
+@pytest.mark.parametrize(("rows", "length", "depth"), [(128, 64, 32), (140, 100, 64), (20, 30, 24)])
+def test_a_warp_group_may_copy_for_others(rows, length, depth):
+    found, expected = attend(1, rows, length, depth, WITH_ROLES, with_roles=True)
+    np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
+
+
+def test_causal_rows_with_roles():
+    found, expected = attend(
+        2, 140, 140, 64, WITH_ROLES, dtypes.bf16, is_causal=True, hidden=lambda row, key: key > row, with_roles=True
+    )
+    np.testing.assert_allclose(found, expected, rtol=3e-2, atol=3e-2)

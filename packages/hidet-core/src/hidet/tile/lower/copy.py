@@ -17,9 +17,11 @@ from hidet.tile.layout import CHUNK_BYTES, LINE_CHUNKS
 from hidet.tile.lower.fragment import Threads
 from hidet.tile.lower.gather import gathered_rows
 from hidet.tile.statements import Load
-from hidet.tile.tensors import Computed, Gathered, GTensor, STile
+from hidet.tile.tensors import Computed, Gathered, GTensor, Source, STile
 
 _LEAST_ASYNC = 4
+_MOST_TURNS = 16
+"""Turns of a copy by parts that are unrolled; more of them would hold as many addresses in registers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +56,11 @@ def _background_part(source: GTensor | Computed) -> int:
     """Bytes that are copied in the background at a time; 0 where that cannot be done."""
     part = min(CHUNK_BYTES, source.align) if isinstance(source, GTensor) else 0
     return part if part >= max(_LEAST_ASYNC, source.dtype.nbytes) else 0
+
+
+def is_in_background(source: Source) -> bool:
+    """Whether all copies of boxes of a matrix run in the background."""
+    return isinstance(source, GTensor) and _background_part(source) > 0
 
 
 def _moved(node: Load, values: Mapping[Var, Expr]) -> Load:
@@ -178,7 +185,9 @@ def _gathering(node: Load, source: Gathered, buffer: Var, threads: Threads, inde
             value = build.select(inside, build.load(place, 0), build.const(0, source.dtype))
             return build.seq([*own, s.Store(buffer, (target,), value)])
 
-        return build.seq([*shared, _parts(node.target, elements, stage, threads, make)])
+        # What is known of the rows is held by turn.
+        turns = _turns(node.target, elements, threads)
+        return build.seq([*shared, _parts(node.target, elements, stage, threads, make, most=turns)])
 
     return BoxCopy(tuple(before), start)
 
@@ -189,20 +198,34 @@ def _turns(tile: STile, elements: int, threads: Threads) -> int:
 
 
 def _parts(
-    tile: STile, elements: int, stage: Expr, threads: Threads, make: Callable[[Expr, Expr, Expr, Expr], s.Stmt]
+    tile: STile,
+    elements: int,
+    stage: Expr,
+    threads: Threads,
+    make: Callable[[Expr, Expr, Expr, Expr], s.Stmt],
+    *,
+    most: int = _MOST_TURNS,
 ) -> s.Stmt:
-    """make(turn, row, column, offset in the buffer) for every part of `elements` neighbours, each by one thread."""
+    """make(turn, row, column, offset in the buffer) for every part of `elements` neighbours, each by one thread.
+
+    most: turns that are unrolled at a time.
+    """
     layout = tile.layout
     per_row = layout.columns // elements
     total = layout.rows * per_row
-    turn = build.size_var("turn")
-    part = build.size_var("part")
+    turns = _turns(tile, elements, threads)
+    # Equal groups of turns.
+    groups = -(-turns // most)
+    each = -(-turns // groups)
+    group, turn, part = (build.size_var(name) for name in ("group", "turn", "part"))
     row, column = part // per_row, part % per_row * elements
     body = make(turn, row, column, stage * layout.size + layout.offset(row, column))
-    if total % threads.count:
+    if total != groups * each * threads.count:
         body = s.If(part < total, body)
-    body = build.seq([s.Declare(part, turn * threads.count + threads.thread), body])
-    return s.For(turn, build.index(0), build.index(_turns(tile, elements, threads)), body, kind="unroll")
+    number = turn if groups == 1 else group * each + turn
+    body = build.seq([s.Declare(part, number * threads.count + threads.thread), body])
+    body = s.For(turn, build.index(0), build.index(each), body, kind="unroll")
+    return body if groups == 1 else s.For(group, build.index(0), build.index(groups), body)
 
 
 def _element(node: Load, row: Expr, column: Expr) -> Expr:

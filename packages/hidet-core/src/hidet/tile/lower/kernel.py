@@ -104,7 +104,7 @@ class TileLowering:
     `_stage`: which stage of a shared tile is read now. `_idle`: shared arrays that the last ring has left. `_stored`:
     maps whose results are computed where they are stored, and have no registers of their own; `_parted`: what they read
     that is fetched there, too, a part at a time. `_runs_on`: whether products of warp groups are not waited for where
-    they stand.
+    they stand. `_fresh`: tiles that the next product sets.
     """
 
     def __init__(self, kernel: TileKernel, threads: Threads, arch: int) -> None:
@@ -117,6 +117,7 @@ class TileLowering:
         self._arch = arch
         self._idle: list[Var] = []
         self._runs_on = False
+        self._fresh: set[RTile] = set()
         self._uses_warp_groups = arch >= 90 and any(
             isinstance(stmt, t.Mma) and _is_of_groups(stmt, kernel.warps) for stmt in _all_stmts(kernel.body)
         )
@@ -138,12 +139,29 @@ class TileLowering:
         return [*self.shared.values(), *(fragment.buffer for fragment in self.fragments.values())]
 
     def stmts(self, nodes: tuple[t.TileStmt, ...]) -> s.Stmt:
-        """Statements one after the other. A load that a ring follows arrives with the ring's first ones."""
-        return build.seq(
-            self._start(node)
-            if isinstance(node, t.Load) and _comes_before_ring(nodes[number + 1 :])
-            else getattr(self, _METHODS[type(node)])(node)
-            for number, node in enumerate(nodes)
+        """Statements one after the other.
+
+        A load that a ring follows arrives with the ring's first ones; products of warp groups replace zeros.
+        """
+        done: list[s.Stmt] = []
+        for number, node in enumerate(nodes):
+            following = nodes[number + 1 :]
+            if isinstance(node, t.Load) and _comes_before_ring(following):
+                done.append(self._start(node))
+            elif isinstance(node, t.Fill) and following and self._replaces(node, following[0]):
+                self._fresh.add(node.target)
+            else:
+                done.append(getattr(self, _METHODS[type(node)])(node))
+        return build.seq(done)
+
+    def _replaces(self, node: t.Fill, following: t.TileStmt) -> bool:
+        """Whether a product that need not be added follows zeros."""
+        is_zero = node.value.value == 0 and not self._runs_on
+        return (
+            is_zero
+            and isinstance(following, t.Mma)
+            and following.accumulator is node.target
+            and self._is_of_groups(following)
         )
 
     def load(self, node: t.Load) -> s.Stmt:
@@ -165,7 +183,9 @@ class TileLowering:
         Products of warp groups run on while the next ones are started, so that their stage is given back an iteration
         later.
         """
-        self._runs_on = node.stages > 2 and all(self._is_of_groups(stmt) for stmt in node.body)
+        self._runs_on = node.stages > 2 and all(
+            self._is_of_groups(stmt) and isinstance(stmt, t.Mma) and isinstance(stmt.a, STile) for stmt in node.body
+        )
         runs_on = self._runs_on
         ahead = node.stages - (2 if runs_on else 1)
         start = build.size_var("early")
@@ -213,12 +233,15 @@ class TileLowering:
 
     def mma(self, node: t.Mma) -> s.Stmt:
         """A product of what the tiles hold now."""
-        if self._is_of_groups(node) and isinstance(node.a, STile):
-            operands = self._operand(node.a), self._operand(node.b)
-            multiply_ = start_in_groups if self._runs_on else multiply_in_groups
-            return multiply_(node, self.fragments[node.accumulator], operands, self.threads)
         a = self.fragments[node.a] if isinstance(node.a, RTile) else self._operand(node.a)
-        return multiply(node, self.fragments[node.accumulator], a, self._operand(node.b), self.threads)
+        b, accumulator = self._operand(node.b), self.fragments[node.accumulator]
+        if not self._is_of_groups(node):
+            return multiply(node, accumulator, a, b, self.threads)
+        if self._runs_on and isinstance(a, Operand):
+            return start_in_groups(node, accumulator, (a, b), self.threads)
+        is_added = node.accumulator not in self._fresh
+        self._fresh.discard(node.accumulator)
+        return multiply_in_groups(node, accumulator, (a, b), self.threads, is_added=is_added)
 
     def _is_of_groups(self, node: t.TileStmt) -> bool:
         """Whether a statement is a product of warp groups."""

@@ -19,14 +19,15 @@ from hidet.ir.expr import Binary, Bitcast, Const, Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.tensor_map import MapRequest, map_type
-from hidet.ir.types import BufferType, PointerType
+from hidet.ir.types import PointerType
 from hidet.ir.visit import substitute, walk
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.fragment import Threads
 from hidet.tile.lower.kernel import TileLowering, block_threads, element_count
 from hidet.tile.lower.order import first_turn, tile_indices
-from hidet.tile.lower.store import rows_layout
+from hidet.tile.lower.stages import FEW_REGISTERS, GROUP, MANY_REGISTERS, Stages, barrier, registers
+from hidet.tile.lower.store import staging_arrays
 from hidet.tile.lower.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
 from hidet.tile.tensors import GTensor, STile
 
@@ -37,10 +38,8 @@ _MOST_BOX = 256
 _MOST_OUTER = 3
 """Axes of a tensor map besides the two of a matrix."""
 _ALL_LANES = 0xFFFFFFFF
-_GROUP = 128
-# Registers of a thread: two groups that multiply with 232 each and one that copies with 40 fill a multiprocessor. Up to
-# 80 elements of tiles leave enough of the 168 that all threads start with.
-_MANY_REGISTERS, _FEW_REGISTERS, _MOST_HELD = 232, 40, 80
+# Elements of tiles that leave enough of the 168 registers that all threads start with.
+_MOST_HELD = 80
 # Tiles from this size on start at multiples of 1024 bytes, where swizzles of 128 bytes repeat.
 _SWIZZLED_BYTES = 8192
 
@@ -179,7 +178,7 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
         found = _base(load.source, kernel)
         assert found is not None
         maps.append(MatrixMap(Var(f"map_{load.target.name}", map_type()), load.source, load.target, *found))
-    stages = _Stages(ring.stages)
+    stages = Stages(ring.stages)
     consumer = _Consumer(kernel, threads, stages)
     block = build.size_var("block")
     multipliers = 32 * kernel.warps[0] * kernel.warps[1]
@@ -198,11 +197,11 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
     copies = s.If(build.equal(threads.thread, multipliers), copies)
     work: s.Stmt = build.seq([*stages.declared(), _walk(kernel, block, consumer.tile())])
     copiers = 32
-    if multipliers > _GROUP and consumer.held() > _MOST_HELD:
+    if multipliers > GROUP and consumer.held() > _MOST_HELD:
         # Warps of a fourth of the multiprocessor share its registers: what the copying ones do not need, others get.
-        copiers = _GROUP
-        copies = build.seq([_registers("decrease", _FEW_REGISTERS), copies])
-        work = build.seq([_registers("increase", _MANY_REGISTERS), work])
+        copiers = GROUP
+        copies = build.seq([registers("decrease", FEW_REGISTERS), copies])
+        work = build.seq([registers("increase", MANY_REGISTERS), work])
     body = build.seq(
         [
             *(s.Declare(var, value) for var, value in standing),
@@ -214,7 +213,7 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
     )
     count = multipliers + copiers
     # The assembler has to know how many registers a thread starts with, or it ignores that they move between roles.
-    attributes = (("block", (count, 1, 1)), *((("min_blocks", 1),) if copiers == _GROUP else ()))
+    attributes = (("block", (count, 1, 1)), *((("min_blocks", 1),) if copiers == GROUP else ()))
     params = (*kernel.params, *(described.var for described in maps))
     function = Function(kernel.name, params, body, "kernel", (block,), None, attributes)
     nbytes = sum(element_count(var) * var.dtype.nbytes for var in (*consumer.shared_arrays(), stages.barriers))
@@ -242,62 +241,13 @@ def _walk(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
     return s.For(turn, build.index(0), first_turn(total, block, blocks), build.seq(each))
 
 
-class _Stages:
-    """The stages of a ring as one role goes through them: the one that is next, and the parity of its phase."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.barriers = Var("barriers", BufferType(dtypes.u64, (build.index(2 * count),), None, "shared"))
-        self.slot, self.phase = build.size_var("slot"), Var("phase", dtypes.u32)
-
-    def full(self) -> Expr:
-        """The barrier of bytes that come."""
-        return build.address(self.barriers, self.slot)
-
-    def empty(self, slot: Expr) -> Expr:
-        """The barrier of warps that have read."""
-        return build.address(self.barriers, slot + self.count)
-
-    def declared(self) -> list[s.Stmt]:
-        """Start at stage 0."""
-        return [s.Declare(self.slot, build.index(0)), s.Declare(self.phase, Const(0, dtypes.u32))]
-
-    def advanced(self) -> s.Stmt:
-        """Go on to the next stage."""
-        around = [
-            s.Assign(self.slot, build.index(0)),
-            s.Assign(self.phase, build.binary("xor", self.phase, 1)),
-        ]
-        return build.seq(
-            [s.Assign(self.slot, self.slot + 1), s.If(build.equal(self.slot, self.count), build.seq(around))]
-        )
-
-    def made(self, readers: int) -> s.Stmt:
-        """Make all barriers, by one thread."""
-        stage = build.size_var("stage")
-        each = [
-            _barrier("init", build.address(self.barriers, stage), Const(1, dtypes.i32)),
-            _barrier("init", self.empty(stage), Const(readers, dtypes.i32)),
-        ]
-        loop = s.For(stage, build.index(0), build.index(self.count), build.seq(each), kind="unroll")
-        return build.seq([loop, s.Evaluate(intrinsic_call("cuda.fence_barrier_init"))])
-
-
-def _registers(verb: str, count: int) -> s.Stmt:
-    return s.Evaluate(intrinsic_call(f"cuda.register_{verb}", count))
-
-
-def _barrier(verb: str, place: Expr, *more: Expr) -> s.Stmt:
-    return s.Evaluate(intrinsic_call(f"cuda.barrier_{verb}", place, *more))
-
-
-def _copies(ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: _Stages) -> s.Stmt:
+def _copies(ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: Stages) -> s.Stmt:
     """The role that copies: one stage after the other as they become empty."""
     nbytes = sum(load.target.layout.size * load.target.dtype.nbytes for load in ring.loads)
     steps = [
         # A fresh barrier counts as having completed the phase before its first one.
-        _barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
-        _barrier("arrive_expect", stages.full(), Const(nbytes, dtypes.i32)),
+        barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
+        barrier("arrive_expect", stages.full(), Const(nbytes, dtypes.i32)),
     ]
     for load, described in zip(ring.loads, maps, strict=True):
         layout, buffer = load.target.layout, tiles.shared[load.target]
@@ -322,16 +272,11 @@ def _copies(ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: _S
 class _Consumer(TileLowering):
     """The role that multiplies, maps and stores."""
 
-    def __init__(self, kernel: TileKernel, threads: Threads, stages: _Stages) -> None:
+    def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
         super().__init__(kernel, threads, 90)
         self._body = kernel.body
         self._stages = stages
-        self._staging: dict[t.Store, Var] = {}
-        for stmt in kernel.body:
-            layout = rows_layout(stmt, kernel.warps) if isinstance(stmt, t.Store) else None
-            if isinstance(stmt, t.Store) and layout is not None:
-                shape = (build.index(layout.size * kernel.warps[0] * kernel.warps[1]),)
-                self._staging[stmt] = Var("staging", BufferType(stmt.target.dtype, shape, None, "shared"))
+        self._staging = staging_arrays(kernel)
 
     def held(self) -> int:
         """Elements of register tiles that a thread holds."""
@@ -352,7 +297,7 @@ class _Consumer(TileLowering):
         for load in node.loads:
             self._stage[load.target] = stages.slot
         steps = [
-            _barrier("wait", stages.full(), stages.phase),
+            barrier("wait", stages.full(), stages.phase),
             self.stmts(node.body),
             wait_for_groups(1),
             s.If(before >= 0, self._give_back(before)),
@@ -368,7 +313,7 @@ class _Consumer(TileLowering):
 
     def _give_back(self, slot: Expr) -> s.Stmt:
         """Say that the warp has read a stage."""
-        return s.If(build.equal(self.threads.lane, 0), _barrier("arrive_at", self._stages.empty(slot)))
+        return s.If(build.equal(self.threads.lane, 0), barrier("arrive_at", self._stages.empty(slot)))
 
     def _turning_place(self, node: t.Store, count: int) -> Expr | None:
         """Memory of its own, because stages are filled for the next tile meanwhile."""

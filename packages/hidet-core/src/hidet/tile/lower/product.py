@@ -73,7 +73,8 @@ def multiply(node: Mma, accumulator: Fragment, a: Operand | Fragment, b: Operand
     at, piece = build.size_var("at"), build.size_var("piece")
     declared: list[s.Stmt] = [s.Declare(left)]
     if isinstance(a, Fragment):
-        load_a = _pack(a, left, piece, at, dtype, threads)
+        packed = packed_words(a, piece, at, dtype, threads)
+        load_a = build.seq(s.Store(left, (piece, build.index(n)), word) for n, word in enumerate(packed))
     elif node.a_is_transposed and dtype.nbytes == 4:
         part = threads.warp_row * (node.accumulator.rows // threads.warps[0])
         load_a = _read_slowly(a, left, piece, at * step, part + piece * 16, _HALVES_A, threads)
@@ -208,8 +209,11 @@ def _lane_b(node: Mma, threads: Threads, step: int) -> tuple[Expr, Expr]:
     return lane // 8 % 2 * 8 + lane % 8, lane // 16 * 8
 
 
-def _pack(a: Fragment, words: Var, piece: Expr, at: Expr, dtype: DType, threads: Threads) -> s.Stmt:
-    """Results of a product as the left operand of the next: two pieces of 8 columns are one of 16 along k."""
+def packed_words(a: Fragment, piece: Expr, at: Expr, dtype: DType, threads: Threads) -> list[Expr]:
+    """Results of a product as the left operand of the next in step `at` along k, where two pieces of 8 columns are one.
+
+    ScheduleError for what cannot be multiplied from registers.
+    """
     pack = _PACKS.get(dtype.name)
     if pack is None or a.tile.dtype is not dtypes.f32 or threads.warps[1] != 1:
         raise ScheduleError(
@@ -217,9 +221,9 @@ def _pack(a: Fragment, words: Var, piece: Expr, at: Expr, dtype: DType, threads:
             f"with {dtype} from registers",
             hint="give f32, 2-byte other operands, and warps along the rows only",
         )
-    stores = []
+    words: list[Expr] = []
     for word in range(_WORDS):
         column, half = at * 2 + word // 2, build.index(word % 2)
         pair = [build.load(a.buffer, *a.at(piece, column, half, build.index(i))) for i in range(2)]
-        stores.append(s.Store(words, (piece, build.index(word)), intrinsic_call(pack, *pair)))
-    return build.seq(stores)
+        words.append(intrinsic_call(pack, *pair))
+    return words

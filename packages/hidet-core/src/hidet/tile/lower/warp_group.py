@@ -1,8 +1,8 @@
 """Products of tiles by warp groups: `wgmma`, of sm_90a.
 
-Four warps multiply 64 rows with up to 256 columns, both operands in shared memory, where tiles already lie as the
-instruction's swizzles want them (PTX ISA: "Matrix Descriptor", "Shared Memory Layout" of wgmma). Their results are
-spread as those of `mma.sync` with 16 rows a warp.
+Four warps multiply 64 rows, in shared memory or in registers, with up to 256 columns in shared memory, where tiles
+already lie as the instruction's swizzles want them (PTX ISA: "Matrix Descriptor", "Shared Memory Layout" of wgmma).
+Their results are spread as those of `mma.sync` with 16 rows a warp.
 """
 
 from __future__ import annotations
@@ -17,25 +17,31 @@ from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.intrinsics.mma import matrix_name
 from hidet.ir.intrinsics.signature import MatrixShape
+from hidet.ir.types import BufferType
 from hidet.tile.lower.fragment import Fragment, Threads
-from hidet.tile.lower.product import Operand
+from hidet.tile.lower.product import Operand, packed_words
 from hidet.tile.statements import Mma
 from hidet.tile.tensors import STile
 
 _GROUP_WARPS = 4
 _GROUP_ROWS = 64
 _STEP_BYTES = 32
+_WORDS = 4
+"""Of the left operand that a thread has of a step."""
 # Bytes of a swizzled row -> number of the swizzle in a descriptor.
 _SWIZZLES = {128: 1, 64: 2, 32: 3}
 
 
 def fits_warp_groups(node: Mma, warps: tuple[int, int]) -> bool:
-    """Whether a product is one of warp groups: 64 rows each, all columns, operands in shared memory."""
-    if not isinstance(node.a, STile) or warps[1] != 1 or warps[0] % _GROUP_WARPS:
+    """Whether a product is one of warp groups: 64 rows each, all columns, the right operand in shared memory."""
+    if warps[1] != 1 or warps[0] % _GROUP_WARPS or _name(node) not in INTRINSICS:
         return False
-    if node.accumulator.rows != warps[0] // _GROUP_WARPS * _GROUP_ROWS or _name(node) not in INTRINSICS:
+    if node.accumulator.rows != warps[0] // _GROUP_WARPS * _GROUP_ROWS:
         return False
-    of_a = _fits(node.a, _GROUP_ROWS if node.a_is_transposed else None)
+    if isinstance(node.a, STile):
+        of_a = _fits(node.a, _GROUP_ROWS if node.a_is_transposed else None)
+    else:
+        of_a = node.a.dtype is dtypes.f32 and node.b.dtype.nbytes == 2
     of_b = _fits(node.b, None if node.b_is_transposed else node.accumulator.columns)
     k = node.b.columns if node.b_is_transposed else node.b.rows
     return of_a and of_b and k * node.b.dtype.nbytes % _STEP_BYTES == 0
@@ -54,12 +60,25 @@ def _fits(tile: STile, across: int | None) -> bool:
 def _name(node: Mma) -> str:
     dtype, out = node.b.dtype, node.accumulator.dtype
     step = _STEP_BYTES // dtype.nbytes
-    return matrix_name("wgmma", MatrixShape(64, node.accumulator.columns, step, dtype, dtype, out))
+    kind = "wgmma" if isinstance(node.a, STile) else "wgmma_registers"
+    return matrix_name(kind, MatrixShape(64, node.accumulator.columns, step, dtype, dtype, out))
 
 
-def multiply_in_groups(node: Mma, accumulator: Fragment, operands: tuple[Operand, Operand], threads: Threads) -> s.Stmt:
-    """The products of all steps along k, waited for."""
-    return build.seq([start_in_groups(node, accumulator, operands, threads), finish_groups(accumulator)])
+def multiply_in_groups(
+    node: Mma,
+    accumulator: Fragment,
+    operands: tuple[Operand | Fragment, Operand],
+    threads: Threads,
+    *,
+    is_added: bool = True,
+) -> s.Stmt:
+    """The products of all steps along k, waited for. is_added: to what the accumulator holds; they replace it else."""
+    a, b = operands
+    if isinstance(a, Fragment):
+        start = _start_from_registers(node, accumulator, a, b, threads, is_added)
+    else:
+        start = start_in_groups(node, accumulator, (a, b), threads, is_added=is_added)
+    return build.seq([start, finish_groups(accumulator)])
 
 
 def finish_groups(accumulator: Fragment) -> s.Stmt:
@@ -85,7 +104,14 @@ def wait_for_groups(count: int) -> s.Stmt:
     return s.Evaluate(intrinsic_call("cuda.wgmma_wait", count))
 
 
-def start_in_groups(node: Mma, accumulator: Fragment, operands: tuple[Operand, Operand], threads: Threads) -> s.Stmt:
+def start_in_groups(
+    node: Mma,
+    accumulator: Fragment,
+    operands: tuple[Operand, Operand],
+    threads: Threads,
+    *,
+    is_added: bool = True,
+) -> s.Stmt:
     """Start the products of all steps along k. Neither operands nor accumulator may be touched before the wait."""
     a, b = operands
     nbytes = node.b.dtype.nbytes
@@ -103,7 +129,7 @@ def start_in_groups(node: Mma, accumulator: Fragment, operands: tuple[Operand, O
         build.address(accumulator.buffer, 0, 0, 0, 0),
         _moved(start_a[0], far_a),
         _moved(start_b[0], far_b),
-        Const(True, dtypes.boolean),
+        _is_added(is_added, at),
     ]
     if nbytes == 2:
         arguments += [int(node.a_is_transposed), int(not node.b_is_transposed)]
@@ -112,6 +138,37 @@ def start_in_groups(node: Mma, accumulator: Fragment, operands: tuple[Operand, O
     declared = [s.Declare(var, value) for var, value in (start_a, start_b)]
     fence, commit = (s.Evaluate(intrinsic_call(f"cuda.wgmma_{verb}")) for verb in ("fence", "commit"))
     return build.seq([*declared, fence, steps, commit])
+
+
+def _start_from_registers(
+    node: Mma, accumulator: Fragment, a: Fragment, b: Operand, threads: Threads, is_added: bool
+) -> s.Stmt:
+    """Start the products of all steps along k, the left operand of which is packed before."""
+    steps = (node.b.columns if node.b_is_transposed else node.b.rows) * node.b.dtype.nbytes // _STEP_BYTES
+    at = build.size_var("at")
+    words = Var("words", BufferType(dtypes.u32, (build.index(steps), build.index(_WORDS)), None, "register"))
+    packed = packed_words(a, build.index(0), at, node.b.dtype, threads)
+    pack = build.seq(s.Store(words, (at, build.index(n)), word) for n, word in enumerate(packed))
+    start_b = _descriptor("operand_b", b)
+    far_b = _step_along(b, at) if node.b_is_transposed else _step_across(b, at)
+    product = s.Evaluate(
+        intrinsic_call(
+            _name(node),
+            build.address(accumulator.buffer, 0, 0, 0, 0),
+            build.address(words, at, 0),
+            _moved(start_b[0], far_b),
+            _is_added(is_added, at),
+            int(not node.b_is_transposed),
+        )
+    )
+    fence, commit = (s.Evaluate(intrinsic_call(f"cuda.wgmma_{verb}")) for verb in ("fence", "commit"))
+    loops = [s.For(at, build.index(0), build.index(steps), body, kind="unroll") for body in (pack, product)]
+    return build.seq([s.Declare(words), s.Declare(*start_b), loops[0], fence, loops[1], commit])
+
+
+def _is_added(is_added: bool, at: Var) -> Expr:
+    """Whether step `at` adds to what is there."""
+    return Const(True, dtypes.boolean) if is_added else at > 0
 
 
 def _descriptor(name: str, operand: Operand) -> tuple[Var, Expr]:

@@ -1,0 +1,163 @@
+"""Kernels with roles, for sm_90a: a warp group copies, others compute, each as far ahead as the stages let it be.
+
+Warp groups that compute do not meet in the ring, so that one is multiplied while another one computes on its results.
+What is copied may be any matrix in memory: threads ask for it part by part, where `pipeline` has whole boxes brought.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hidet import dtypes
+from hidet.errors import ScheduleError
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.func import Function
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.tile import statements as t
+from hidet.tile.kernel import TileKernel
+from hidet.tile.lower.copy import box_copy, is_in_background
+from hidet.tile.lower.fragment import ALL_LANES, Threads
+from hidet.tile.lower.kernel import TileLowering, block_threads
+from hidet.tile.lower.stages import FEW_REGISTERS, GROUP, MANY_REGISTERS, Stages, barrier, registers
+from hidet.tile.lower.store import staging_arrays
+from hidet.tile.lower.warp_group import fits_warp_groups
+
+_GROUPS = 2
+_COMPUTE_BARRIER = 1
+"""The named barrier of the threads that compute."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RolesKernel:
+    """A kernel for blocks of `threads` threads, launched as the kernel in tiles would be."""
+
+    function: Function
+    threads: int
+
+
+def fits_roles(kernel: TileKernel) -> bool:
+    """Whether a kernel has the shape: two warp groups that share its rows, one ring, and in it copies in the background
+    and products of warp groups."""
+    rings = [stmt for stmt in kernel.body if isinstance(stmt, t.Ring)]
+    if len(rings) != 1 or kernel.grid or kernel.warps != (_GROUPS * GROUP // 32, 1):
+        return False
+    (ring,) = rings
+    products = [stmt for stmt in ring.body if isinstance(stmt, t.Mma)]
+    return all(is_in_background(load.source) for load in ring.loads) and all(
+        fits_warp_groups(product, kernel.warps) for product in products
+    )
+
+
+def lower_roles(kernel: TileKernel) -> RolesKernel:
+    """The kernel with roles. ScheduleError where `fits_roles` says that there is none."""
+    if not fits_roles(kernel):
+        raise ScheduleError(f"kernel {kernel.name} has no ring of copies and products for a block with roles")
+    (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
+    threads, stages = block_threads(kernel.warps), Stages(ring.stages)
+    computing = _Computing(kernel, threads, stages)
+    warp = build.size_var("warp")
+    of_thread = intrinsic_call("cuda.thread_idx.x")
+    # Taken from lane 0, so that the compiler knows it, and what is computed from it, to be the same for the warp.
+    shuffled = intrinsic_call("cuda.shuffle", Const(ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)
+    values = [
+        (threads.thread, build.cast(of_thread, dtypes.i64)),
+        (threads.lane, threads.thread % 32),
+        (warp, build.cast(shuffled, dtypes.i64)),
+        (threads.warp_row, warp),
+        (threads.warp_column, build.index(0)),
+        *kernel.index_values,
+    ]
+    multipliers = kernel.threads // 32
+    copies = build.seq([registers("decrease", FEW_REGISTERS), *_copies(ring, computing, stages)])
+    work = build.seq([registers("increase", MANY_REGISTERS), *computing.stmts_of(kernel)])
+    body = build.seq(
+        [
+            *(s.Declare(var, value) for var, value in values),
+            *(s.Declare(var) for var in (*computing.shared_arrays(), stages.barriers)),
+            s.If(build.equal(threads.thread, 0), stages.made(multipliers, GROUP)),
+            s.Evaluate(intrinsic_call("cuda.syncthreads")),
+            s.If(build.binary("ge", warp, multipliers), copies, work),
+        ]
+    )
+    count = kernel.threads + GROUP
+    # The assembler has to know how many registers a thread starts with, or it ignores that they move between roles.
+    attributes = (("block", (count, 1, 1)), ("min_blocks", 1))
+    return RolesKernel(Function(kernel.name, kernel.params, body, "kernel", kernel.grid_vars, None, attributes), count)
+
+
+def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]:
+    """The role that copies: one stage after the other as they become empty."""
+    own = block_threads((GROUP // 32, 1))
+    copies = [box_copy(load, computing.shared[load.target], own, ring.index) for load in ring.loads]
+    steps = [
+        # A fresh barrier counts as having completed the phase before its first one.
+        barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
+        *[copy.start({}, stages.slot) for copy in copies],
+        # Copies of the next stage need not have been started: they take less time than what is computed on a stage.
+        *_arrived(),
+        barrier("arrive_at", stages.full()),
+        stages.advanced(),
+    ]
+    return [
+        s.Declare(own.thread, computing.threads.thread - computing.threads.count),
+        *stages.declared(),
+        *[stmt for copy in copies for stmt in copy.before],
+        s.For(ring.index, build.index(0), ring.extent, build.seq(steps)),
+    ]
+
+
+def _arrived() -> list[s.Stmt]:
+    """What the thread has copied has arrived, also for the matrix units, which read past the threads' path."""
+    return [s.Evaluate(intrinsic_call(f"cuda.{name}")) for name in ("copy_async_wait_all", "fence_async_shared")]
+
+
+class _Computing(TileLowering):
+    """The role that multiplies, maps and stores."""
+
+    def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
+        super().__init__(kernel, threads, 90)
+        self._stages = stages
+        self._staging = staging_arrays(kernel)
+
+    def shared_arrays(self) -> list[Var]:
+        """What the kernel declares in shared memory, but for barriers."""
+        return [*self.shared.values(), *self._staging.values()]
+
+    def stmts_of(self, kernel: TileKernel) -> list[s.Stmt]:
+        """The body of the kernel."""
+        declared = [s.Declare(fragment.buffer) for fragment in self.fragments.values()]
+        return [*declared, *self._stages.declared(), self.stmts(kernel.body)]
+
+    def _start(self, node: t.Load) -> s.Stmt:
+        """A load before the ring, of which nothing was read before."""
+        copy = box_copy(node, self.shared[node.target], self.threads)
+        return build.seq(
+            [
+                *copy.before,
+                copy.start({}, build.index(0)),
+                *_arrived(),
+                s.Evaluate(intrinsic_call("cuda.barrier_sync", _COMPUTE_BARRIER, self.threads.count)),
+            ]
+        )
+
+    def ring(self, node: t.Ring) -> s.Stmt:
+        """A stage is given back when all that is done with it is done."""
+        stages = self._stages
+        for load in node.loads:
+            self._stage[load.target] = stages.slot
+        read = barrier("arrive_at", stages.empty(stages.slot))
+        steps = [
+            barrier("wait", stages.full(), stages.phase),
+            self.stmts(node.body),
+            s.If(build.equal(self.threads.lane, 0), read),
+            stages.advanced(),
+        ]
+        for load in node.loads:
+            del self._stage[load.target]
+        return s.For(node.index, build.index(0), node.extent, build.seq(steps))
+
+    def _turning_place(self, node: t.Store, count: int) -> Expr | None:
+        """Memory of its own, because other warps still read the stages."""
+        return self._staging[node]
