@@ -12,7 +12,7 @@ from hidet import dims, dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.arch import shared_memory
-from hidet.cuda.schedules.attention_plan import choose_plan
+from hidet.cuda.schedules.attention_plan import choose_plan, simt_blocks, simt_tiles
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.tasks import Array, compiled_kernels, scheduled_task, simulate
 from hidet.graph.builder import GraphBuilder
@@ -77,7 +77,16 @@ def attention(q: Array, k: Array, v: Array, mask: Array | None, scale: float | N
     return [weights / np.where(total == 0, 1, total) @ v, logarithm[..., 0]]
 
 
-def is_right(text: str, dtype: str, shapes: dict[str, Any], *, sizes: Any = None, offset: int = 0, **more: Any) -> None:
+def is_right(
+    text: str,
+    dtype: str,
+    shapes: dict[str, Any],
+    *,
+    sizes: Any = None,
+    offset: int = 0,
+    arch: str = "sm_80",
+    **more: Any,
+) -> None:
     """The program of a graph with inputs of these shapes gives what attention is."""
     rng = np.random.default_rng(0)
     kinds = {name: more["mask"][0] if name == "m" else dtype for name in shapes}
@@ -87,7 +96,7 @@ def is_right(text: str, dtype: str, shapes: dict[str, Any], *, sizes: Any = None
         else rng.standard_normal(shape).astype(TYPES[kinds[name]])
         for name, shape in shapes.items()
     }
-    step = scheduled_task(text)
+    step = scheduled_task(text, arch)
     assert step.rule_name == "cuda.attention"
     found = simulate(step, inputs, sizes, offset)
     right = attention(*(inputs.get(name) for name in "qkvm"), more.get("scale"), more.get("is_causal", False))  # type: ignore[arg-type]
@@ -122,6 +131,8 @@ CASES = {
     "a scale below zero": case("f16", (20, 16), (40, 16), scale=-0.5),
     "grouped heads, causal": case("bf16", (1, 4, 20, 16), (1, 2, 20, 16), enable_gqa=True, is_causal=True),
     "f32, causal": case("f32", (1, 2, 70, 20), (1, 2, 80, 20), 33, is_causal=True, with_logsumexp=True),
+    "f32, heads of a position are neighbours": case("f32", (1, 2, 20, 16), (1, 2, 130, 16), is_transposed=True),
+    "f32, results wider than keys": case("f32", (1, 2, 20, 8), (1, 2, 20, 8), 96, mask=("f32", (20, 20))),
     "f64, grouped heads, a mask": case(
         "f64", (1, 4, 5, 8), (1, 2, 70, 8), enable_gqa=True, mask=("bool", (5, 70)), with_logsumexp=True
     ),
@@ -162,6 +173,16 @@ def test_lengths_may_be_symbols(length: int) -> None:
     is_right(text, "f16", shapes, sizes={"s": 30, "t": length}, is_causal=True)
 
 
+@pytest.mark.parametrize(("rows", "length", "is_causal"), [(130, 130, True), (20, 300, False)])
+def test_a_warp_group_copies_for_two_that_multiply(rows: int, length: int, is_causal: bool) -> None:
+    hints = {"h": 32, "s": 2048, "t": 2048}
+    text = graph("f16", (1, "h", "s", 64), (1, "h", "t", 64), is_causal=is_causal, hints=hints, with_logsumexp=True)
+    assert plan(text, allows_roles=True).has_roles
+    shapes = {"q": (1, 1, rows, 64), "k": (1, 1, length, 64), "v": (1, 1, length, 64)}
+    sizes = {"h": 1, "s": rows, "t": length}
+    is_right(text, "f16", shapes, sizes=sizes, arch="sm_90a", is_causal=is_causal)
+
+
 @pytest.mark.parametrize("length", [5, 300])
 def test_parts_of_keys_may_be_many_or_one(length: int) -> None:
     text = graph("f16", (1, 4, 1, 16), (1, 2, "t", 16), enable_gqa=True, hints={"t": 4096})
@@ -199,8 +220,8 @@ def test_a_fused_projection_is_read_and_heads_are_merged_without_copies() -> Non
     assert len([f for f in steps[1].program.module.functions if f.kind == "kernel"]) == 1  # type: ignore[union-attr]
 
 
-def plan(text: str, arch: int = 90) -> Any:
-    return choose_plan(attention_problem(scheduled_task(text).task), shared_memory(arch))
+def plan(text: str, arch: int = 90, *, allows_roles: bool = False) -> Any:
+    return choose_plan(attention_problem(scheduled_task(text).task), arch, allows_roles=allows_roles)
 
 
 def test_long_sequences_are_cut_into_the_tiles_that_reuse_most() -> None:
@@ -229,6 +250,24 @@ def test_tiles_fit_into_shared_memory(arch: int) -> None:
         assert 2 * depth * (tiles.rows + 2 * tiles.stages * tiles.keys) <= shared_memory(arch)
 
 
+@pytest.mark.parametrize("arch", [80, 86, 90])
+@pytest.mark.parametrize("depth", [32, 64, 128, 256])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_tiles_without_tensor_cores_fit_into_shared_memory(arch: int, depth: int, dtype: str) -> None:
+    problem = attention_problem(scheduled_task(graph(dtype, (8, 16, 1024, depth), (8, 16, 1024, depth))).task)
+    tiles = simt_tiles(problem, arch)
+    assert tiles.nbytes(depth, depth, problem.compute) <= shared_memory(arch)
+    assert simt_blocks(problem, tiles, arch) * tiles.nbytes(depth, depth, problem.compute) <= shared_memory(arch)
+
+
+def test_few_rows_without_tensor_cores_are_cut_into_small_tiles() -> None:
+    def rows(length: int) -> int:
+        shape = (1, 12, length, 64)
+        return simt_tiles(attention_problem(scheduled_task(graph("f32", shape, shape)).task), 90).rows
+
+    assert rows(128) < rows(512) < rows(8192) == 128
+
+
 COMPILED = {
     "long": graph("bf16", (1, 32, 2048, 128), (1, 32, 2048, 128), is_causal=True),
     "not causal": graph("f16", (4, 16, 2048, 64), (4, 16, 2048, 64)),
@@ -238,7 +277,9 @@ COMPILED = {
     "wide": graph("bf16", (1, 32, 1024, 256), (1, 32, 1024, 256), is_causal=True),
     "padded": graph("f16", (8, 16, 1024, 72), (8, 16, 1024, 72), with_logsumexp=True),
     "in parts": graph("bf16", (1, 32, 1, 128), (1, 8, 4096, 128), enable_gqa=True),
-    "f32": graph("f32", (1, 12, 512, 64), (1, 12, 512, 64)),
+    "f32": graph("f32", (8, 12, 512, 64), (8, 12, 512, 64)),
+    "f32, wide": graph("f32", (4, 16, 1024, 256), (4, 16, 1024, 256), is_causal=True),
+    "f64": graph("f64", (4, 16, 1024, 128), (4, 16, 1024, 128)),
 }
 
 
@@ -250,7 +291,7 @@ ALL_ARCHITECTURES = ("long", "in parts")
     ("name", "arch"),
     [
         *((name, "sm_90a") for name in COMPILED),
-        *((name, arch) for name in ALL_ARCHITECTURES for arch in ("sm_80", "sm_89")),
+        *((name, arch) for name in ALL_ARCHITECTURES for arch in ("sm_80", "sm_89", "sm_90")),
     ],
 )
 def test_attention_compiles_without_spills(name: str, arch: str) -> None:

@@ -11,13 +11,14 @@ users may start anywhere, and copies in the background may not.
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from hidet import dims, dtypes
-from hidet.cuda.arch import capability_of, shared_memory
-from hidet.cuda.schedules.attention_heads import COPY_BYTES, HeadScope, numbered
-from hidet.cuda.schedules.attention_plan import choose_plan, simt_rows, suits_tensor_cores
-from hidet.cuda.schedules.attention_simt import THREADS, Element, Rows, simt_attention
+from hidet.cuda.arch import capability_of
+from hidet.cuda.schedules.attention_heads import COPY_BYTES, HeadScope, alignment, numbered
+from hidet.cuda.schedules.attention_plan import choose_plan, simt_blocks, simt_tiles, suits_tensor_cores
+from hidet.cuda.schedules.attention_simt import THREADS, Rows, simt_attention
 from hidet.cuda.schedules.attention_tiles import tensor_core_launches
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.errors import ScheduleError
@@ -28,6 +29,7 @@ from hidet.ir.stmt import Declare, If, Launch, Stmt, Store
 from hidet.schedule.attention_problem import AttentionProblem, attention_problem
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
+from hidet.tile.tensors import Computed, GTensor
 
 if TYPE_CHECKING:
     from hidet.cuda.target import CudaTarget
@@ -62,12 +64,18 @@ class AttentionRule:
         """A kernel for tensor cores where they can be used, and one for everything else."""
         problem: AttentionProblem = match.data
         builder = ProgramBuilder(match.task)
-        if not suits_tensor_cores(problem):
-            builder.run(_simt_launch(builder, problem))
-            return builder.program()
-        limit = shared_memory(capability_of(cast("CudaTarget", target).architecture))
-        fast = tensor_core_launches(builder, problem, choose_plan(problem, limit))
-        copied = {place.tensor.operand: place.tensor for place in (problem.q, problem.k, problem.v, problem.out)}
+        cuda = cast("CudaTarget", target)
+        capability = capability_of(cuda.architecture)
+        if suits_tensor_cores(problem):
+            plan = choose_plan(problem, capability, allows_roles=cuda.has_roles)
+            fast = tensor_core_launches(builder, problem, plan)
+        else:
+            fast = _simt_launch(builder, problem, capability, is_aligned=True)
+        copied = {
+            place.tensor.operand: place.tensor
+            for place in (problem.q, problem.k, problem.v, problem.out)
+            if alignment(place) > place.dtype.nbytes
+        }
         unknown: list[Expr] = [
             Bitcast(builder.pointers[operand], dtypes.i64)
             for operand, tensor in copied.items()
@@ -78,62 +86,85 @@ class AttentionRule:
             return builder.program()
         bits = functools.reduce(functools.partial(build.binary, "or"), unknown)
         is_aligned = build.equal(build.binary("and", bits, COPY_BYTES - 1), 0)
-        builder.run(If(is_aligned, fast, _simt_launch(builder, problem)))
+        anywhere = _simt_launch(builder, problem, capability, is_aligned=False)
+        builder.run(If(is_aligned, fast, anywhere))
         return builder.program()
 
 
-def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem) -> Launch:
-    """The kernel without matrix units, which takes everything."""
+def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem, capability: int, *, is_aligned: bool) -> Launch:
+    """The kernel without matrix units, which takes everything.
+
+    capability: compute capability times ten. is_aligned: whether tensors begin at multiples of COPY_BYTES.
+    """
+    tiles = simt_tiles(problem, capability)
     heads = HeadScope(problem, tuple(problem.tensors()), stacked=False)
     scope, wide = heads.scope, problem.compute
-    high = simt_rows(problem)
     number, row_block, row_blocks, first = (
         build.size_var(name) for name in ("number", "row_block", "row_blocks", "first_row")
     )
-    values: list[tuple[Var, Expr]] = [(row_blocks, (heads.rows + (high - 1)) // high)]
+    values: list[tuple[Var, Expr]] = [(row_blocks, (heads.rows + (tiles.rows - 1)) // tiles.rows)]
     values += numbered(number, [*heads.axes(), (row_block, row_blocks)])
-    values.append((first, (row_blocks - 1 - row_block if problem.is_causal else row_block) * high))
+    values.append((first, (row_blocks - 1 - row_block if problem.is_causal else row_block) * tiles.rows))
 
-    def write(name: str, row: Expr, column: Expr, value: Expr) -> Stmt:
-        place = problem.tensors()[name]
-        offset = heads.row_offset(place, name, row) + column * heads.inner(place, name)
-        return Store(heads.base(place, name), (offset,), build.cast(value, place.dtype))
+    def matrix(name: str, columns: int) -> GTensor | Computed:
+        found = heads.matrix(name, columns)
+        if isinstance(found, Computed) or found.dtype != wide:
+            return heads.elements(name, columns, wide)
+        return found if is_aligned else replace(found, align=wide.nbytes)
 
     work = Rows(
-        high,
         first,
-        heads.rows,
-        heads.length,
-        _element(heads, "q"),
-        _element(heads, "k"),
-        _element(heads, "v"),
-        lambda row, column, value: write("out", row, column, value),
-        None if problem.logsumexp is None else lambda row, value: write("logsumexp", row, build.index(0), value),
+        matrix("q", problem.depth),
+        matrix("k", problem.depth),
+        matrix("v", problem.width),
         problem.depth,
         problem.width,
+        lambda row, column, values: _stored(heads, row, column, values, is_aligned=is_aligned),
+        None if problem.logsumexp is None else lambda row, value: _stored_logarithm(heads, row, value),
     )
     body = simt_attention(
         work,
+        tiles,
         problem.scale,
-        wide,
         score=heads.added(wide, build.index(0)),
         visible=heads.visible(build.index(0)),
         is_causal=problem.is_causal,
     )
     declared = [Declare(var, value) for var, value in values]
-    function = Function(builder.name(), scope.params, build.seq([*declared, *body]), kind="kernel", grid_vars=(number,))
+    function = Function(
+        builder.name(),
+        scope.params,
+        build.seq([*declared, *body]),
+        kind="kernel",
+        grid_vars=(number,),
+        attributes=(("min_blocks", simt_blocks(problem, tiles, capability) if is_aligned else 1),),
+    )
     pointers = [builder.pointers[place.tensor.operand] for place in problem.tensors().values()]
-    count = dims.product(problem.leading) * problem.group * dims.ceildiv(problem.queries, high)
+    count = dims.product(problem.leading) * problem.group * dims.ceildiv(problem.queries, tiles.rows)
     return builder.launch(function, pointers, scope.arguments, (builder.size(count),), THREADS)
 
 
-def _element(heads: HeadScope, name: str) -> Element:
-    """How an element of a head's matrix is read."""
-    place = heads.problem.tensors()[name]
-    base, wide = heads.base(place, name), heads.problem.compute
+def _stored(heads: HeadScope, row: Expr, column: Expr, values: Expr, *, is_aligned: bool) -> Stmt:
+    """What writes neighbours of a row of the result, as far as they lie inside: at once, where memory takes them so."""
+    problem, place, lanes = heads.problem, heads.problem.out, values.lanes
+    base, width = heads.base(place, "out"), problem.width
+    start = heads.row_offset(place, "out", row) + column * heads.inner(place, "out")
+    elements = [build.extract(values, n) for n in range(lanes)] if lanes > 1 else [values]
+    apart = build.seq(
+        If(
+            column + n < width,
+            Store(base, (start + n * heads.inner(place, "out"),), build.cast(element, place.dtype)),
+        )
+        for n, element in enumerate(elements)
+    )
+    at_once = is_aligned and place.inner == 1 and alignment(place) >= lanes * place.dtype.nbytes
+    if lanes == 1 or not at_once or place.dtype != values.dtype:
+        return apart
+    return If(column + lanes <= width, Store(base, (start,), values), apart)
 
-    def read(row: Expr, column: Expr) -> Expr:
-        offset = heads.row_offset(place, name, row) + column * heads.inner(place, name)
-        return build.cast(build.load(base, offset), wide)
 
-    return read
+def _stored_logarithm(heads: HeadScope, row: Expr, value: Expr) -> Stmt:
+    place = heads.problem.logsumexp
+    assert place is not None
+    offset = heads.row_offset(place, "logsumexp", row)
+    return Store(heads.base(place, "logsumexp"), (offset,), build.cast(value, place.dtype))

@@ -74,12 +74,18 @@ class HeadScope:
         base, step = self.base(place, name), row_step(self.problem, place, stacked=self.stacked)
         if step is not None and (place.inner == 1 or columns == 1):
             return GTensor(base, rows, build.index(columns), self._stride(name, "row", step), alignment(place))
-        return computed(
-            place.dtype,
-            rows,
-            build.index(columns),
-            lambda row, column: build.load(base, self.row_offset(place, name, row) + column * self.inner(place, name)),
-        )
+        return self.elements(name, columns, place.dtype)
+
+    def elements(self, name: str, columns: int, dtype: DType) -> Computed:
+        """The head's matrix, each element of it read and converted to `dtype` where it is loaded."""
+        place = self.problem.tensors()[name]
+        base, rows = self.base(place, name), self.length if name in ("k", "v") else self.rows
+
+        def element(row: Expr, column: Expr) -> Expr:
+            value = build.load(base, self.row_offset(place, name, row) + column * self.inner(place, name))
+            return build.cast(value, dtype)
+
+        return computed(dtype, rows, build.index(columns), element)
 
     def dense(self, name: str, columns: int) -> GTensor:
         """The head's matrix, which is known to have regular rows of neighbours."""

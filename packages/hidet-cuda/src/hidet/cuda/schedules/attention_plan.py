@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
-from hidet.cuda.schedules.attention_heads import alignment, head_extents, row_count, row_step
+from hidet.cuda.arch import shared_memory
+from hidet.cuda.schedules.attention_heads import COPY_BYTES, alignment, head_extents, row_count, row_step
+from hidet.cuda.schedules.attention_simt import SIDE, THREADS, SimtTiles
 from hidet.dims import Dim
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.tile.templates.attention import AttentionTiles
@@ -40,6 +42,8 @@ _CHOICES = {
     ),
     256: (_Choice(AttentionTiles(64, 64, 2, 4), 1), _Choice(AttentionTiles(32, 32, 2, 2), 0)),
 }
+_WITH_ROLES = AttentionTiles(128, 128, 2, 8)
+_ROLE_EXTENTS = (64, 128)
 _FEW_ROWS = AttentionTiles(16, 32, 3, 1)
 _MASKED_KEYS = 48
 _MASKED_RESULTS = 1 << 14
@@ -50,9 +54,12 @@ _LEAST_PART = 128
 _BLOCKS_PER_WAVE = 2 * _MULTIPROCESSORS
 _MANY_WAVES = 8
 """From which on it hardly counts how evenly the last one ends."""
-_SIMT_ROWS = (64, 32)
-_SIMT_RESULT_BYTES = 512
-"""Of a row of results, of which a thread without tensor cores keeps a sixteenth for each of its rows."""
+_SIMT_ROWS = (128, 64, 32, 16)
+_SIMT_KEYS = (64, 32, 16)
+_SIMT_TOTALS = 96
+"""Registers that a thread without tensor cores has for results."""
+_SHARED_SUMS = 64
+"""Registers for scores and results of a thread where two blocks share a multiprocessor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +69,14 @@ class Plan:
     chunk: keys of a part where they are split over blocks; None where a block sees all keys. stacked: heads of a group
     are rows of one matrix. by_head: blocks are numbered through the heads first, the longest rows before shorter ones,
     so that a causal problem of few waves ends evenly; else through the rows of a head, which share its keys in cache.
+    has_roles: whether a warp group copies and two multiply (`hidet.tile.lower.roles`).
     """
 
     tiles: AttentionTiles
     chunk: int | None
     stacked: bool
     by_head: bool
+    has_roles: bool = False
 
 
 def suits_tensor_cores(problem: AttentionProblem) -> bool:
@@ -80,11 +89,14 @@ def suits_tensor_cores(problem: AttentionProblem) -> bool:
     )
 
 
-def choose_plan(problem: AttentionProblem, shared_limit: int) -> Plan:
+def choose_plan(problem: AttentionProblem, capability: int, *, allows_roles: bool = False) -> Plan:
     """The largest tile that gives every multiprocessor a block; parts of the keys where no tile does.
 
-    shared_limit: bytes of shared memory that a block may have.
+    capability: compute capability times ten. allows_roles: whether kernels may have roles.
     """
+    shared_limit = shared_memory(capability)
+    if allows_roles and _suits_roles(problem):
+        return Plan(_WITH_ROLES, None, stacked=False, by_head=problem.is_causal, has_roles=True)
     few = not problem.is_causal and _likely(problem.group) > 1 and _likely(problem.rows) <= _FEW_ROWS.rows
     if few:
         plan = _plan(problem, shared_limit, stacked=True)
@@ -108,12 +120,50 @@ def _plan(problem: AttentionProblem, shared_limit: int, *, stacked: bool) -> Pla
     return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _BLOCKS_PER_WAVE)
 
 
-def simt_rows(problem: AttentionProblem) -> int:
-    """Rows of a block without tensor cores: fewer where results take many registers, or blocks are few."""
-    rows = _SIMT_ROWS[0]
-    blocks = _likely(dims.product(problem.leading)) * _likely(problem.group) * -(-_likely(problem.queries) // rows)
-    is_wide = problem.width * problem.compute.nbytes > _SIMT_RESULT_BYTES
-    return _SIMT_ROWS[1] if is_wide or blocks < _MULTIPROCESSORS else rows
+def _suits_roles(problem: AttentionProblem) -> bool:
+    """Whether a problem has enough long rows of keys for blocks that have a multiprocessor for themselves."""
+    heads = _likely(dims.product(head_extents(problem, stacked=False)))
+    rows = _likely(problem.queries)
+    places = ((problem.k, problem.depth), (problem.v, problem.width))
+    return (
+        all(extent in _ROLE_EXTENTS and alignment(place) == COPY_BYTES for place, extent in places)
+        and (problem.mask is None or problem.mask.row == 0)
+        and rows > _WITH_ROLES.rows // 2
+        and _likely(problem.keys) >= 2 * _WITH_ROLES.keys
+        and heads * -(-rows // _WITH_ROLES.rows) >= _MULTIPROCESSORS
+    )
+
+
+def simt_tiles(problem: AttentionProblem, capability: int) -> SimtTiles:
+    """Tiles without tensor cores: of those that fit into a block the ones that the device is done with first.
+
+    capability: compute capability times ten.
+    """
+    shared_limit = shared_memory(capability)
+    dtype = problem.compute
+    heads = _likely(dims.product(problem.leading)) * _likely(problem.group)
+
+    def fits(tiles: SimtTiles) -> bool:
+        totals = tiles.rows * problem.width * dtype.nbytes // (4 * THREADS)
+        is_small = tiles.rows == _SIMT_ROWS[-1] or totals <= _SIMT_TOTALS
+        return is_small and tiles.nbytes(problem.depth, problem.width, dtype) <= shared_limit
+
+    def time(tiles: SimtTiles) -> int:
+        """Of all blocks: of products, or of reading shared memory, where the same keys are read for all rows."""
+        each = tiles.rows // SIDE
+        blocks = heads * -(-_likely(problem.queries) // tiles.rows)
+        return -(-blocks // _MULTIPROCESSORS) * max(4 * each, each + 8)
+
+    fitting = [next(filter(fits, [SimtTiles(rows, keys) for keys in _SIMT_KEYS]), None) for rows in _SIMT_ROWS]
+    return min([tiles for tiles in fitting if tiles is not None], key=time)
+
+
+def simt_blocks(problem: AttentionProblem, tiles: SimtTiles, capability: int) -> int:
+    """How many blocks without tensor cores share a multiprocessor, one of which computes while another waits."""
+    dtype = problem.compute
+    sums = tiles.rows * (problem.width + tiles.keys) * dtype.nbytes // (4 * THREADS)
+    fits = 2 * tiles.nbytes(problem.depth, problem.width, dtype) <= shared_memory(capability)
+    return 2 if fits and sums <= _SHARED_SUMS else 1
 
 
 def _tiles_for(rows: int, heads: int, problem: AttentionProblem) -> AttentionTiles:

@@ -1,8 +1,9 @@
 """Attention without matrix units: for f32 and f64, and for what tensor cores cannot take.
 
-A block of 16 x 16 threads computes some rows of one head with a running softmax. Thread (i, j) has the i-th of sixteen
-parts of the rows, and the j-th of the keys of a step, or of the result's columns: groups of neighbours that are read
-from shared memory at once, every sixteenth group. The sixteen threads of a row are neighbours in a warp.
+A block of 16 x 16 threads computes some rows of one head with a running softmax. Thread (i, j) has every sixteenth row
+from i on, every sixteenth key of a step from j on, and every sixteenth group of neighbouring columns of the result from
+group j on; the sixteen threads of a row are half a warp. Keys arrive in shared memory while values are summed, and
+values while keys are scored, so that neither needs a second buffer.
 """
 
 from __future__ import annotations
@@ -14,212 +15,249 @@ from dataclasses import dataclass
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.ir import build
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Expr, Load, Var
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType, with_lanes
+from hidet.tile import statements as t
+from hidet.tile.lower.copy import box_copy
+from hidet.tile.lower.fragment import ALL_LANES
+from hidet.tile.lower.kernel import block_threads
 from hidet.tile.templates.attention import Score, Visible
+from hidet.tile.tensors import Computed, GTensor, STile
 
-THREADS = 256
-_SIDE = 16
-_KEYS = 64
-_STEP = 16
-_ACCESS = 16
-"""Bytes of the widest access to shared memory."""
+SIDE = 16
+THREADS = SIDE * SIDE
+_CHUNK_BYTES = 16
+"""Of the widest access to shared memory."""
 
-Element = Callable[[Expr, Expr], Expr]
-"""(row, column) -> an element of a matrix, in the type of the sums; asked for places inside alone."""
+
+@dataclass(frozen=True, slots=True)
+class SimtTiles:
+    """How much a block computes: `rows` rows of the result, with `keys` keys a step, both multiples of 16."""
+
+    rows: int
+    keys: int
+
+    def nbytes(self, depth: int, width: int, dtype: DType) -> int:
+        """Bytes of shared memory where rows of keys and of values have these extents."""
+        lines = ((self.rows, depth), (self.keys, depth), (self.keys, _padded(width)), (self.rows, self.keys))
+        return sum(count * _pitch(extent, dtype) for count, extent in lines) * dtype.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """What a block computes: `height` rows, a multiple of 16, of the `rows` of a head, from `first` on; `length` keys.
+    """What a block computes: rows of a head from `first` on.
 
-    queries, keys, values: elements. store(row, column, value), store_logsumexp(row, value): what becomes of results,
-    for rows inside. depth, width: extents of a row of keys and of values.
+    queries, keys, values: matrices of the type of the sums. depth, width: extents of a row of keys and of values.
+    store(row, column, values), store_logsumexp(row, value): what becomes of neighbouring results, for rows inside.
     """
 
-    height: int
     first: Expr
-    rows: Expr
-    length: Expr
-    queries: Element
-    keys: Element
-    values: Element
-    store: Callable[[Expr, Expr, Expr], Stmt]
-    store_logsumexp: Callable[[Expr, Expr], Stmt] | None
+    queries: GTensor | Computed
+    keys: GTensor | Computed
+    values: GTensor | Computed
     depth: int
     width: int
+    store: Callable[[Expr, Expr, Expr], Stmt]
+    store_logsumexp: Callable[[Expr, Expr], Stmt] | None
 
 
 def simt_attention(
-    work: Rows, scale: float, dtype: DType, *, score: Score | None, visible: Visible | None, is_causal: bool
+    work: Rows, tiles: SimtTiles, scale: float, *, score: Score | None, visible: Visible | None, is_causal: bool
 ) -> list[Stmt]:
-    """The statements of a block: softmax(scale * queries keys^T) values in `dtype`; rows without any key are zero."""
-    return list(_Block(work, scale, dtype, score, visible, is_causal).stmts())
+    """The statements of a block: softmax(scale * queries keys^T) values; rows without any key are zero."""
+    return list(_Block(work, tiles, scale, score, visible, is_causal).stmts())
 
 
-def _place(part: Expr, number: int, lanes: int) -> Expr:
-    """Where element `number` of part `part` of sixteen lies: groups of `lanes` neighbours, every sixteenth one."""
-    return part * lanes + (number // lanes * _SIDE * lanes + number % lanes)
+def _padded(width: int) -> int:
+    """Columns of the result that a block has, as many for each of the threads of a row."""
+    return -(-width // SIDE) * SIDE
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Groups:
-    """The `count` elements of a row of a shared tile that a thread has, which is number `part` of sixteen."""
+def _pitch(extent: int, dtype: DType) -> int:
+    """Elements of a row in shared memory: an odd number of chunks, so that rows begin in different banks."""
+    return (-(-extent * dtype.nbytes // _CHUNK_BYTES) | 1) * _CHUNK_BYTES // dtype.nbytes
 
-    tile: Var
-    part: Expr
-    count: int
-    lanes: int
 
-    def read(self, row: Expr) -> tuple[list[Stmt], list[Expr]]:
-        """Loads of the elements of a row, and the elements."""
-        stmts: list[Stmt] = []
-        elements: list[Expr] = []
-        for first in range(0, self.count, self.lanes):
-            group = Var(self.tile.name[-1], with_lanes(self.tile.dtype, self.lanes))
-            value = build.load(self.tile, row, _place(self.part, first, self.lanes), lanes=self.lanes)
-            stmts.append(Declare(group, value))
-            elements += [build.extract(group, n) for n in range(self.lanes)] if self.lanes > 1 else [group]
-        return stmts, elements
+class _Tile:
+    """Rows in shared memory that are read by chunks."""
+
+    def __init__(self, name: str, dtype: DType, rows: int, extent: int) -> None:
+        self.tile = STile(name, dtype, rows, _pitch(extent, dtype))
+        self.buffer = Var(name, BufferType(dtype, (build.index(rows * self.tile.columns),), space="shared"))
+
+    def place(self, row: Expr, column: Expr) -> Expr:
+        return row * self.tile.columns + column
+
+    def read(self, row: Expr, column: Expr, lanes: int) -> tuple[Stmt, list[Expr]]:
+        """The declaration of neighbours in a row, and the elements."""
+        group = Var(self.tile.name[-1], with_lanes(self.tile.dtype, lanes))
+        declared = Declare(group, build.load(self.buffer, self.place(row, column), lanes=lanes))
+        return declared, [build.extract(group, n) for n in range(lanes)] if lanes > 1 else [group]
 
 
 class _Block:
     def __init__(
-        self, work: Rows, scale: float, dtype: DType, score: Score | None, visible: Visible | None, is_causal: bool
+        self,
+        work: Rows,
+        tiles: SimtTiles,
+        scale: float,
+        score: Score | None,
+        visible: Visible | None,
+        is_causal: bool,
     ) -> None:
         self.work = work
+        self.tiles = tiles
         self.scale = scale
-        self.dtype = dtype
         self.score = score
         self.visible = visible
         self.is_causal = is_causal
-        self.each = work.height // _SIDE
-        self.row_lanes, self.key_lanes = (self._lanes(count) for count in (self.each, _KEYS // _SIDE))
-        self.column_lanes = self._lanes(-(-work.width // _SIDE))
-        self.key_each = _KEYS // _SIDE
-        self.column_each = -(-work.width // (_SIDE * self.column_lanes)) * self.column_lanes
-        # A group of neighbours more a row, so that columns of a tile lie in different banks when it is filled.
-        widest = _ACCESS // dtype.nbytes
-        self.thread, self.row, self.column = (build.size_var(name) for name in ("thread", "row", "column"))
-        self.tile_q = self._shared("tile_q", _STEP, work.height + widest)
-        self.tile_k = self._shared("tile_k", _STEP, _KEYS + widest)
-        self.tile_v = self._shared("tile_v", _STEP, self.column_each * _SIDE)
-        self.tile_w = self._shared("tile_w", _KEYS, work.height + widest)
-        self.scores = self._register("scores", self.each, self.key_each)
-        self.totals = self._register("totals", self.each, self.column_each)
-        self.most = self._register("most", self.each, 1)
-        self.weight = self._register("weight", self.each, 1)
+        self.dtype = dtype = work.queries.dtype
+        self.chunk = _CHUNK_BYTES // dtype.nbytes
+        self.row_count, self.key_count = tiles.rows // SIDE, tiles.keys // SIDE
+        self.column_count = _padded(work.width) // SIDE
+        # The largest power of two that divides a thread's columns, up to a chunk.
+        self.lanes = math.gcd(self.column_count, self.chunk)
+        self.threads = block_threads((THREADS // 32, 1))
+        self.row, self.column = (build.size_var(name) for name in ("row", "column"))
+        self.tile_q = _Tile("tile_q", dtype, tiles.rows, work.depth)
+        self.tile_k = _Tile("tile_k", dtype, tiles.keys, work.depth)
+        self.tile_v = _Tile("tile_v", dtype, tiles.keys, _padded(work.width))
+        self.tile_w = _Tile("tile_w", dtype, tiles.rows, tiles.keys)
+        self.scores = self._register("scores", self.key_count)
+        self.totals = self._register("totals", self.column_count)
+        self.most = self._register("most", 1)
+        self.weight = self._register("weight", 1)
 
-    def _lanes(self, count: int) -> int:
-        """How many neighbours are read at once where a thread has `count` elements."""
-        return min(_ACCESS // self.dtype.nbytes, 1 << (count - 1).bit_length())
+    def _register(self, name: str, columns: int) -> Var:
+        shape = (build.index(self.row_count), build.index(columns))
+        return Var(name, BufferType(self.dtype, shape, space="register"))
 
     def row_of(self, i: int) -> Expr:
         """The i-th row of a thread, in its block."""
-        return _place(self.row, i, self.row_lanes)
+        return self.row + i * SIDE
 
     def key_of(self, j: int) -> Expr:
         """The j-th key of a thread, in its step."""
-        return _place(self.column, j, self.key_lanes)
+        return self.column + j * SIDE
 
     def column_of(self, j: int) -> Expr:
-        """The j-th column of a thread."""
-        return _place(self.column, j, self.column_lanes)
-
-    def _shared(self, name: str, rows: int, pitch: int) -> Var:
-        return Var(name, BufferType(self.dtype, (build.index(rows), build.index(pitch)), space="shared"))
-
-    def _register(self, name: str, rows: int, columns: int) -> Var:
-        return Var(name, BufferType(self.dtype, (build.index(rows), build.index(columns)), space="register"))
+        """The first column of the j-th group of a thread."""
+        return self.column * self.lanes + j * SIDE * self.lanes
 
     def number(self, value: float) -> Expr:
         return build.const(value, self.dtype)
 
     def stmts(self) -> Iterator[Stmt]:
-        yield Declare(self.thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64))
-        yield Declare(self.row, self.thread // _SIDE)
-        yield Declare(self.column, self.thread % _SIDE)
+        work, keys = self.work, self.tiles.keys
+        yield Declare(self.threads.thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64))
+        yield Declare(self.row, self.threads.thread // SIDE)
+        yield Declare(self.column, self.threads.thread % SIDE)
         for tile in (self.tile_q, self.tile_k, self.tile_v, self.tile_w):
-            yield Declare(tile)
+            yield Declare(tile.buffer)
         for held in (self.scores, self.totals, self.most, self.weight):
             yield Declare(held)
-        yield from self.fill(self.totals, self.column_each, 0)
+        yield from self.fill(self.totals, self.column_count, 0)
         yield from self.fill(self.most, 1, -math.inf)
         yield from self.fill(self.weight, 1, 0)
-        seen = self.work.length
-        if self.is_causal:
-            seen = build.minimum(seen, self.work.first + self.work.height)
-        step = build.size_var("step")
-        first_key = build.size_var("first_key")
-        body = build.seq(
-            [
-                Declare(first_key, step * _KEYS),
-                *self.fill(self.scores, self.key_each, 0),
-                self.score_keys(first_key),
-                *[stmt for i in range(self.each) for stmt in self.weigh(i, first_key)],
-                self.sum_values(first_key),
-            ]
-        )
-        yield For(step, build.index(0), (seen + (_KEYS - 1)) // _KEYS, body)
-        for i in range(self.each):
+        step, first_key, seen = (build.size_var(name) for name in ("step", "first_key", "seen"))
+        copies = [
+            box_copy(t.load(tile.tile, source, row, 0), tile.buffer, self.threads, step)
+            for tile, source, row in (
+                (self.tile_q, work.queries, work.first),
+                (self.tile_k, work.keys, step * keys),
+                (self.tile_v, work.values, step * keys),
+            )
+        ]
+        queries, first_keys, values = copies
+        for copy in copies:
+            yield from copy.before
+        yield queries.start({}, build.index(0))
+        yield first_keys.start({step: build.index(0)}, build.index(0))
+        last = build.minimum(work.keys.rows, work.first + self.tiles.rows) if self.is_causal else work.keys.rows
+        yield Declare(seen, last)
+        later = first_keys.start({step: step + 1}, build.index(0))
+        body = [
+            Declare(first_key, step * keys),
+            *_arrived(),
+            values.start({}, build.index(0)),
+            *self.fill(self.scores, self.key_count, 0),
+            self.score_keys(),
+            *_arrived(),
+            If(first_key + keys < seen, later),
+            *[stmt for i in range(self.row_count) for stmt in self.weigh(i, first_key)],
+            Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES)),
+            self.sum_values(),
+        ]
+        yield For(step, build.index(0), (seen + (keys - 1)) // keys, build.seq(body))
+        yield from _arrived()
+        for i in range(self.row_count):
             yield from self.finish(i)
 
     def fill(self, held: Var, columns: int, value: float) -> Iterator[Stmt]:
-        for i in range(self.each):
+        for i in range(self.row_count):
             for j in range(columns):
                 yield self.set(held, i, j, self.number(value))
 
     def set(self, held: Var, i: int, j: int, value: Expr) -> Stmt:
         return Store(held, (build.index(i), build.index(j)), value)
 
-    def score_keys(self, first_key: Expr) -> Stmt:
-        """Products of the block's queries with the keys of a step."""
-        work = self.work
-        at = build.size_var("at")
-        start = at * _STEP
-        depth = build.index(work.depth)
-        fill_q = self.load(self.tile_q, work.height, work.first, work.rows, start, depth, work.queries)
-        fill_k = self.load(self.tile_k, _KEYS, first_key, work.length, start, depth, work.keys)
-        left = _Groups(self.tile_q, self.row, self.each, self.row_lanes)
-        right = _Groups(self.tile_k, self.column, self.key_each, self.key_lanes)
-        product = self.multiply(self.scores, left, right, build.index(0))
-        body = build.seq([fill_q, fill_k, _meet(), product, _meet()])
-        return For(at, build.index(0), build.index(-(-work.depth // _STEP)), body)
+    def score_keys(self) -> Stmt:
+        """Products of the block's queries with the keys of a step, a chunk of their rows a turn."""
+        turn = build.size_var("turn")
+        at = turn * self.chunk
+        body: list[Stmt] = []
+        right: list[list[Expr]] = []
+        for j in range(self.key_count):
+            declared, elements = self.tile_k.read(self.key_of(j), at, self.chunk)
+            body.append(declared)
+            right.append(elements)
+        for i in range(self.row_count):
+            declared, left = self.tile_q.read(self.row_of(i), at, self.chunk)
+            body.append(declared)
+            for j, elements in enumerate(right):
+                body += [self.add(self.scores, i, j, x * y) for x, y in zip(left, elements, strict=True)]
+        return For(turn, build.index(0), build.index(-(-self.work.depth // self.chunk)), build.seq(body))
 
-    def load(self, tile: Var, lines: int, first: Expr, end: Expr, start: Expr, depth: Expr, read: Element) -> Stmt:
-        """tile[k][line] = element (first + line, start + k), zero outside; neighbouring threads read neighbours."""
-        turn, part = build.size_var("turn"), build.size_var("part")
-        line, k = part // _STEP, part % _STEP
-        inside = build.logical_and(first + line < end, start + k < depth)
-        value = build.select(inside, read(first + line, start + k), self.number(0))
-        body = build.seq([Declare(part, turn * THREADS + self.thread), Store(tile, (k, line), value)])
-        return For(turn, build.index(0), build.index(lines * _STEP // THREADS), body, kind="unroll")
+    def sum_values(self) -> Stmt:
+        """Add the values of a step by their weights, a chunk of which is read a turn."""
+        turn = build.size_var("turn")
+        at = turn * self.chunk
+        body: list[Stmt] = []
+        right: list[list[Expr]] = []
+        for n in range(self.chunk):
+            right.append([])
+            for group in range(self.column_count // self.lanes):
+                declared, elements = self.tile_v.read(at + n, self.column_of(group), self.lanes)
+                body.append(declared)
+                right[n] += elements
+        for i in range(self.row_count):
+            declared, left = self.tile_w.read(self.row_of(i), at, self.chunk)
+            body.append(declared)
+            for x, values in zip(left, right, strict=True):
+                body += [self.add(self.totals, i, j, x * y) for j, y in enumerate(values)]
+        return For(turn, build.index(0), build.index(self.tiles.keys // self.chunk), build.seq(body))
 
-    def multiply(self, held: Var, left: _Groups, right: _Groups, first: Expr) -> Stmt:
-        """held[i][j] += left[k][i] right[k][j], summed over a step; the left tile is read from row `first` on."""
-        k = build.size_var("k")
-        loads_a, a = left.read(first + k)
-        loads_b, b = right.read(k)
-        body = [*loads_a, *loads_b]
-        for i, x in enumerate(a):
-            for j, y in enumerate(b):
-                body.append(self.set(held, i, j, build.load(held, i, j) + x * y))
-        return For(k, build.index(0), build.index(_STEP), build.seq(body), kind="unroll")
+    def add(self, held: Var, i: int, j: int, value: Expr) -> Stmt:
+        return self.set(held, i, j, build.load(held, i, j) + value)
 
     def weigh(self, i: int, first_key: Expr) -> Iterator[Stmt]:
         """Row i: scores become weights, which other threads read; what was summed before is scaled."""
         row = self.work.first + self.row_of(i)
         largest, shift, less, total = (Var(name, self.dtype) for name in ("largest", "shift", "less", "total"))
+        limit = Var("limit", dtypes.i32)
+        end = self.work.keys.rows
+        if self.is_causal:
+            end = build.minimum(end, row + 1)
+        # Bounded by what matters, the number of keys that the row sees fits into 32 bits.
+        bounded = build.maximum(build.minimum(end - first_key, self.tiles.keys), 0)
+        yield Declare(limit, build.cast(bounded, dtypes.i32))
         yield Declare(largest, build.load(self.most, i, 0))
-        for j in range(self.key_each):
-            key = first_key + self.key_of(j)
+        for j in range(self.key_count):
             value = build.load(self.scores, i, j) * self.scale
             value = value if self.score is None else self.score(value, row, first_key, self.key_of(j))
-            is_seen = key < self.work.length
-            if self.is_causal:
-                is_seen = build.logical_and(is_seen, key <= row)
+            is_seen = build.cast(self.key_of(j), dtypes.i32) < limit
             if self.visible is not None:
                 is_seen = build.logical_and(is_seen, self.visible(row, first_key, self.key_of(j)))
             yield self.set(self.scores, i, j, build.select(is_seen, value, self.number(-math.inf)))
@@ -230,62 +268,43 @@ class _Block:
         yield Declare(less, build.unary("exp", build.load(self.most, i, 0) - shift))
         yield self.set(self.most, i, 0, largest)
         yield Declare(total, build.load(self.weight, i, 0) * less)
-        for j in range(self.key_each):
+        for j in range(self.key_count):
             weight = Var("weight", self.dtype)
             yield Declare(weight, build.unary("exp", build.load(self.scores, i, j) - shift))
             yield Assign(total, total + weight)
-            yield Store(self.tile_w, (self.key_of(j), self.row_of(i)), weight)
+            yield Store(self.tile_w.buffer, (self.tile_w.place(self.row_of(i), self.key_of(j)),), weight)
         yield self.set(self.weight, i, 0, total)
-        for j in range(self.column_each):
+        for j in range(self.column_count):
             yield self.set(self.totals, i, j, build.load(self.totals, i, j) * less)
-
-    def sum_values(self, first_key: Expr) -> Stmt:
-        """Add the values of a step by their weights."""
-        at = build.size_var("at")
-        start = at * _STEP
-        pitch = self.column_each * _SIDE
-        turn, part, line, column = (build.size_var(name) for name in ("turn", "part", "line", "value_column"))
-        key = first_key + start + line
-        inside = build.logical_and(key < self.work.length, column < self.work.width)
-        value = build.select(inside, self.work.values(key, column), self.number(0))
-        load = build.seq(
-            [
-                Declare(part, turn * THREADS + self.thread),
-                Declare(line, part // pitch),
-                Declare(column, part % pitch),
-                Store(self.tile_v, (line, column), value),
-            ]
-        )
-        fill = For(turn, build.index(0), build.index(pitch * _STEP // THREADS), load, kind="unroll")
-        left = _Groups(self.tile_w, self.row, self.each, self.row_lanes)
-        right = _Groups(self.tile_v, self.column, self.column_each, self.column_lanes)
-        product = self.multiply(self.totals, left, right, start)
-        return For(at, build.index(0), build.index(_KEYS // _STEP), build.seq([fill, _meet(), product, _meet()]))
 
     def finish(self, i: int) -> Iterator[Stmt]:
         """Row i: its sum over the threads, and its results."""
-        row = Var("own_row", dtypes.i64)
-        total = Var("sum", self.dtype)
+        row, total, inverse = Var("own_row", dtypes.i64), Var("sum", self.dtype), Var("inverse", self.dtype)
         yield Declare(total, build.load(self.weight, i, 0))
         yield from _folded("add", total)
+        yield Declare(inverse, self.number(1) / total)
+        for j in range(self.column_count):
+            value = build.load(self.totals, i, j) * inverse
+            yield self.set(self.totals, i, j, build.select(build.equal(total, 0.0), self.number(0), value))
         stores: list[Stmt] = []
-        for j in range(self.column_each):
-            column = self.column_of(j)
-            value = build.select(build.equal(total, 0.0), self.number(0), build.load(self.totals, i, j) / total)
-            stores.append(If(column < self.work.width, self.work.store(row, column, value)))
+        for group in range(self.column_count // self.lanes):
+            place = (build.index(i), build.index(group * self.lanes))
+            values = Load(self.totals, place, with_lanes(self.dtype, self.lanes))
+            stores.append(self.work.store(row, self.column_of(group), values))
         if self.work.store_logsumexp is not None:
             logarithm = build.load(self.most, i, 0) + build.unary("log", total)
             stores.append(If(build.equal(self.column, 0), self.work.store_logsumexp(row, logarithm)))
         yield Declare(row, self.work.first + self.row_of(i))
-        yield If(row < self.work.rows, build.seq(stores))
+        yield If(row < self.work.queries.rows, build.seq(stores))
 
 
 def _folded(op: str, value: Var) -> Iterator[Stmt]:
     """Fold a variable over the sixteen threads of a row."""
     for distance in (8, 4, 2, 1):
-        other = intrinsic_call("cuda.shuffle_xor", 0xFFFFFFFF, value, distance, 32)
+        other = intrinsic_call("cuda.shuffle_xor", ALL_LANES, value, distance, 32)
         yield Assign(value, build.binary(op, value, other))
 
 
-def _meet() -> Stmt:
-    return Evaluate(intrinsic_call("cuda.syncthreads"))
+def _arrived() -> tuple[Stmt, Stmt]:
+    """All copies have arrived, and all threads have read what was there before the next ones."""
+    return Evaluate(intrinsic_call("cuda.copy_async_wait_all")), Evaluate(intrinsic_call("cuda.syncthreads"))

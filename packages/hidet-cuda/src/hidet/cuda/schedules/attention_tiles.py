@@ -14,6 +14,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Stmt
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.tile.lower.kernel import lower_kernel
+from hidet.tile.lower.roles import lower_roles
 from hidet.tile.templates.attention import Heads, attention_kernel
 
 _READ = ("q", "k", "v", "mask")
@@ -68,8 +69,13 @@ def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, pla
         visible=heads.visible(first_key),
         is_causal=problem.is_causal,
     )
-    function = replace(lower_kernel(kernel), params=scope.params)
-    launch = builder.launch(function, pointers, scope.arguments, (builder.size(count),), kernel.threads)
+    if plan.has_roles:
+        roles = lower_roles(kernel)
+        function, threads = roles.function, roles.threads
+    else:
+        function, threads = lower_kernel(kernel), kernel.threads
+    function = replace(function, params=scope.params)
+    launch = builder.launch(function, pointers, scope.arguments, (builder.size(count),), threads)
     if partial is None:
         return launch
     return build.seq([launch, merge_launch(builder, problem, partial, stacked=stacked)])
