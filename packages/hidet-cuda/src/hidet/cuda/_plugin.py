@@ -18,6 +18,15 @@ def hidet_passes() -> Iterable[PassSpec]:
     """Checks of positions, layouts that kernels want, and what thread IR needs before it is CUDA C++."""
     return [
         PassSpec(
+            name="cuda-patch-rows",
+            level="graph",
+            targets=("cuda",),
+            after=("eliminate-dead", "assign-layout"),
+            before=("cuda-neighbouring-channels",),
+            load="hidet.cuda.passes.patch_rows:PatchRows",
+            doc="convolutions of patches of few channels that lie side by side are products with a patch a row",
+        ),
+        PassSpec(
             name="cuda-neighbouring-channels",
             level="graph",
             targets=("cuda",),

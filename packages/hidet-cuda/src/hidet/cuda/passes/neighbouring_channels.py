@@ -67,6 +67,11 @@ def is_product(node: Node) -> bool:
     return node.attrs["groups"] == 1 or (isinstance(channels, int) and channels * weight.tensor.dtype.nbytes % 16 == 0)
 
 
+def lacks_channels(node: Node, type_: TensorType) -> bool:
+    """Whether channels of zeros are added to an image of this type."""
+    return _missing(node, type_) > 0
+
+
 def _missing(node: Node, type_: TensorType) -> int:
     """Channels of zeros to be added."""
     channels = type_.shape[1]
