@@ -203,6 +203,9 @@ class ExpressionEmitter:
             return self._lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
         if dtype.is_int and op in ("floordiv", "mod") and is_natural(a, self.naturals) and is_positive(b):
             return self._lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
+        if isinstance(a, e.Unary) and (op, a.op, dtype) == ("add", "erf", dtypes.f32) and _is_one(b):
+            self.prelude.use("one_plus_erf")
+            return self._lanewise(node, (a.a,), lambda x: call("one_plus_erf", x))
         wraps = dtype.is_int and (self.wraps(a) or self.wraps(b))
         return self._lanewise(node, (a, b), lambda x, y: spell_binary(self.prelude, op, dtype, x, y, wraps=wraps))
 
@@ -318,6 +321,10 @@ class ExpressionEmitter:
             return call("fmaf" if dtype is dtypes.f32 else "fma", a, b, c)
         x, y, z = (widened(self.prelude, dtype, t) for t in (a, b, c))
         return narrowed(self.prelude, dtype, call("fmaf", x, y, z))
+
+
+def _is_one(node: e.Expr) -> bool:
+    return isinstance(node, e.Const) and node.value == 1
 
 
 ExpressionEmitter.cases = {

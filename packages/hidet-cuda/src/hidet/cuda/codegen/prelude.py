@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hidet.cuda.codegen.error_function import one_plus_erf
 from hidet.cuda.codegen.small_float import SMALL_FLOATS, small_float
 from hidet.errors import CodegenError
 
@@ -221,6 +222,7 @@ PIECES: dict[str, Piece] = _pieces(
     Piece("truncate", _TRUNCATE),
     Piece("tf32", _TF32),
     Piece("digamma", _DIGAMMA),
+    Piece("one_plus_erf", one_plus_erf()),
     Piece("next_after", _NEXT_AFTER, ("f16", "bf16")),
     Piece("shared_address", _SHARED_ADDRESS),
 )
