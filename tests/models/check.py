@@ -117,20 +117,20 @@ def check_module(
     """Do what `check_model` does for an entry that need not be in the zoo; `backend` may be a function too."""
     model = entry.build().to(device, dtype)
     batches = [_cast(entry.inputs(seed), dtype, device) for seed in SEEDS]
-    # The yardstick for float32 is eager in float32: by default torch lets convolutions on a GPU round to tf32.
+    # In float32 everything is compared in float32: torch lets convolutions on a GPU round to tf32 unless told not to.
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         eager = [_run(model, inputs) for inputs in batches]
         references = [_flatten(run_reference(model, inputs)) for inputs in batches]
 
-    is_hidet = backend == "hidet"
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend=backend, fullgraph=dtype not in entry.breaks_in)
-    ours, seconds = [], []
-    with collected_reports(is_hidet) as reports:
-        for inputs in batches:
-            start = time.perf_counter()
-            ours.append({name: value.cpu() for name, value in _run(compiled, inputs).items()})
-            seconds.append(time.perf_counter() - start)
+        is_hidet = backend == "hidet"
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend=backend, fullgraph=dtype not in entry.breaks_in)
+        ours, seconds = [], []
+        with collected_reports(is_hidet) as reports:
+            for inputs in batches:
+                start = time.perf_counter()
+                ours.append({name: value.cpu() for name, value in _run(compiled, inputs).items()})
+                seconds.append(time.perf_counter() - start)
     return ModelReport(
         name=entry.name,
         dtype=str(dtype).removeprefix("torch."),
