@@ -53,6 +53,8 @@ _FOLDS: Mapping[str, Callable[[Tensor], Tensor]] = {
 _ORDERED: Mapping[str, Callable[[Tensor], Tensor]] = {
     "running sum": lambda x: x.cumsum(-1),
     "running sum of columns": lambda x: x.cumsum(0),
+    "sort": lambda x: x.sort(-1)[0],
+    "50 largest": lambda x: x.topk(50)[0],
 }
 _CHAINS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -87,7 +89,7 @@ def _cases() -> Iterator[GpuOperator]:
                 shape=shape,
                 dtype=torch.bfloat16,
             )
-    for shape in ((4096, 4096), (64, 128256), (1, 1048576), (128, 768)):
+    for shape in ((4096, 4096), (64, 128256), (1, 1048576), (128, 768), (8192, 64)):
         for name, ordered in _ORDERED.items():
             yield GpuOperator(
                 name=f"{name} {shape[0]}x{shape[1]}",

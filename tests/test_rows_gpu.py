@@ -101,6 +101,34 @@ def test_running_folds_of_integers_are_those_of_eager(shape: tuple[int, int], ax
         assert torch.equal(compiled(x), function(x))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64])
+@pytest.mark.parametrize("shape", [(33, 197), (3, 70000), (9000, 8)])
+def test_rows_are_ordered_as_in_eager_mode(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    torch._dynamo.reset()
+    x = torch.randn(shape, device="cuda").mul(50).round().to(dtype)
+    if dtype.is_floating_point:
+        x[0, ::5], x[1, 3] = torch.nan, torch.inf
+    most = min(shape[1], 40)
+    functions = [
+        lambda x: torch.sort(x, stable=True),
+        lambda x: torch.sort(x, 0, descending=True, stable=True),
+        lambda x: torch.argsort(x, stable=True),
+        lambda x: x.topk(most)[0],
+        lambda x: x.topk(most, largest=False)[0],
+    ]
+    for function in functions:
+        compiled = torch.compile(function, backend=compile_fx, dynamic=False)
+        torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0, equal_nan=True)
+
+
+def test_rows_of_any_length_are_ordered_by_one_program() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: torch.sort(x, stable=True), backend=compile_fx, dynamic=True)
+    for length in (40, 5000, 131072, 1000000):
+        x = torch.randint(-1000, 1000, (2, length), device="cuda")
+        torch.testing.assert_close(compiled(x), torch.sort(x, stable=True), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("name", ["sum", "mean of columns", "mean of everything", "running sum"])
 def test_reductions_give_the_same_bits_every_time(name: str) -> None:
     torch._dynamo.reset()

@@ -75,8 +75,22 @@ def _single(body: Stmt) -> Items:
     return Items((build.size_var("item"),), (1,), body)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StageScope:
+    """A kernel of a stage under construction, in which everything that the stage reads and writes has a place.
+
+    pointers: of the kernel. outer: what the entry function passes for them, in their order.
+    """
+
+    scope: KernelScope
+    lowering: Lowering
+    pointers: dict[Operand, Var]
+    outer: list[Expr]
+
+
 class NestBuilder:
-    """Builds the nest of a task, stage by stage. A target's own nest overrides `compute`.
+    """Builds the nest of a task, stage by stage. A target's own nest overrides `compute`, or `stage` where stages of a
+    kind take several kernels.
 
     is_by_element: whether a work item is an element, not a row of them.
     """
@@ -89,7 +103,7 @@ class NestBuilder:
         self.launches: list[Stmt] = []
         self.arguments: list[Dim] = []
         self.argument_vars: list[Var] = []
-        self.scratch: list[Dim] = []
+        self.scratch_bytes: list[Dim] = []
         self.pointers: list[Var] = []
         self.scratch_pointers: list[Var] = []
 
@@ -113,15 +127,15 @@ class NestBuilder:
                         self.places[result] = self.places[direct[result]]
                     else:
                         elements = dims.product(result.shape)
-                        pointer = self._scratch(f"{result.name}_scratch", result.dtype, elements)
+                        pointer = self.scratch(f"{result.name}_scratch", result.dtype, elements)
                         self.places[result] = (pointer, contiguous_strides(result.shape))
-                self._stage(stage)
+                self.stage(stage)
         for epilogue in task.epilogues:
             if epilogue.result not in direct.values() or task.anchor is None:
-                self._stage(epilogue)
+                self.stage(epilogue)
         parameters = (*self.pointers, *self.scratch_pointers, *self.argument_vars)
         entry = Function("entry", parameters, build.seq(self.launches), kind="host")
-        return Program(Module((*self.functions, entry), "entry"), tuple(self.arguments), tuple(self.scratch))
+        return Program(Module((*self.functions, entry), "entry"), tuple(self.arguments), tuple(self.scratch_bytes))
 
     def lowering(self, scope: KernelScope) -> Lowering:
         """How definitions become statements in a kernel."""
@@ -132,17 +146,32 @@ class NestBuilder:
         self.pointers.append(pointer)
         self.places[operand] = (pointer, tuple(strides))
 
-    def _scratch(self, name: str, dtype: DType, elements: Dim) -> Var:
+    def scratch(self, name: str, dtype: DType, elements: Dim) -> Var:
         """Memory that lives while the program runs, as a pointer of the entry function."""
         pointer = Var(name, PointerType(dtype))
         self.scratch_pointers.append(pointer)
-        self.scratch.append(elements * dtype.nbytes)
+        self.scratch_bytes.append(elements * dtype.nbytes)
         return pointer
 
-    def _stage(self, stage: Compute | Scan | Scatter | Routine) -> None:
+    def stage(self, stage: Compute | Scan | Scatter | Routine) -> None:
+        """Add the kernels of one stage."""
         if isinstance(stage, Scatter) and self.is_by_element and not self.task.in_place:
             # Elements of the base are copied each by an item of its own, before any update.
-            self._stage(Compute(stage.result, stage.base_axes, stage.base))
+            self.stage(Compute(stage.result, stage.base_axes, stage.base))
+        opened = self.opened(stage)
+        scope, lowering, pointers = opened.scope, opened.lowering, opened.pointers
+        if isinstance(stage, Compute):
+            items = self.compute(stage, scope, lowering, pointers)
+        elif isinstance(stage, Scan):
+            items = self._scan(stage, scope, lowering, pointers)
+        elif isinstance(stage, Scatter):
+            items = self._scatter(stage, scope, lowering, pointers)
+        else:
+            items = self._routine(stage, scope, lowering, pointers, opened.outer)
+        self.emit(scope, opened.outer, items)
+
+    def opened(self, stage: Compute | Scan | Scatter | Routine) -> StageScope:
+        """A new kernel for a stage, or for a part of its work."""
         scope = KernelScope()
         lowering = self.lowering(scope)
         prologues = [p for p in self.task.prologues if p is not None]
@@ -160,32 +189,27 @@ class NestBuilder:
                 lowering.buffer(operand, pointers[operand], strides)
         for prologue in prologues:
             lowering.inline(prologue)
-        if isinstance(stage, Compute):
-            items = self.compute(stage, scope, lowering, pointers)
-        elif isinstance(stage, Scan):
-            items = self._scan(stage, scope, lowering, pointers)
-        elif isinstance(stage, Scatter):
-            items = self._scatter(stage, scope, lowering, pointers)
-        else:
-            items = self._routine(stage, scope, lowering, pointers, outer)
-        self._emit(scope, outer, items)
+        return StageScope(scope, lowering, pointers, outer)
+
+    def argument(self, dim: Dim) -> Var:
+        """A size as a parameter of the entry function."""
+        self.arguments.append(dim)
+        self.argument_vars.append(build.size_var(f"a{len(self.argument_vars)}"))
+        return self.argument_vars[-1]
 
     def launch(self, function: Function, grid: tuple[Expr, ...], arguments: tuple[Expr, ...], items: Items) -> None:
         """Add a kernel whose grid indices are the items, and its launch."""
         self.functions.append(function)
         self.launches.append(Launch(function.name, grid, arguments, cost=None))
 
-    def _emit(self, scope: KernelScope, outer: list[Expr], items: Items) -> None:
+    def emit(self, scope: KernelScope, outer: Sequence[Expr], items: Items) -> None:
+        """Add a kernel that runs once for each item, and its launch. outer: what is passed for its pointers."""
         name = f"kernel{len(self.functions)}"
         outside = KernelScope()
         grid = tuple(outside.size(extent, "grid") for extent in items.extents)
-        sizes = [build.size_var(f"a{len(self.argument_vars) + n}") for n in range(len(scope.arguments))]
-        for dim, var in [
-            *zip(scope.arguments, sizes, strict=True),
-            *zip(outside.arguments, outside.sizes, strict=True),
-        ]:
-            self.arguments.append(dim)
-            self.argument_vars.append(var)
+        sizes = [self.argument(dim) for dim in scope.arguments]
+        self.arguments += outside.arguments
+        self.argument_vars += outside.sizes
         function = Function(name, scope.params, items.body, kind="kernel", grid_vars=items.axes)
         self.launch(function, grid, (*outer, *sizes), items)
 
@@ -285,7 +309,7 @@ class NestBuilder:
         """The routine's own program."""
 
         def scratch(name: str, dtype: DType, elements: Dim) -> Var:
-            outer.append(self._scratch(name, dtype, elements))
+            outer.append(self.scratch(name, dtype, elements))
             return scope.pointer(name, dtype)
 
         site = RoutineSite(

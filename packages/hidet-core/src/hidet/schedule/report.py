@@ -42,9 +42,11 @@ def count_nodes(parts: Iterable[ScheduledGraph]) -> NodeCounts:
 def _kind(step: ScheduledTask | ForeignStep) -> str:
     if isinstance(step, ForeignStep):
         return step.node.op.kind
-    if step.task.anchor is not None and step.task.anchor.op.kind == "routine":
-        return "check" if step.task.anchor.op.has_effect else "routine"
-    return "fallback" if step.rule_name == FALLBACK else "scheduled"
+    if step.task.anchor is not None and step.task.anchor.op.has_effect:
+        return "check"
+    if step.rule_name != FALLBACK:
+        return "scheduled"
+    return "routine" if step.task.anchor is not None and step.task.anchor.op.kind == "routine" else "fallback"
 
 
 def program_uses(parts: Iterable[ScheduledGraph]) -> tuple[ProgramUse, ...]:

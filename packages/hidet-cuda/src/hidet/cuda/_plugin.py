@@ -167,6 +167,13 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="running folds by a thread, a warp or a block a row; few long rows in parts",
         ),
         ScheduleSpec(
+            name="cuda.sort",
+            ops=("sort", "argsort", "topk", "kthvalue", "median"),
+            targets=("cuda",),
+            load="hidet.cuda.schedules.sort:SortRule",
+            doc="rows ordered in tiles of shared memory; long ones merged, or the best of each tile taken",
+        ),
+        ScheduleSpec(
             name="cuda.pool",
             ops=(
                 *("max_pool", "max_pool_with_indices", "avg_pool", "lp_pool"),

@@ -1,0 +1,88 @@
+"""sort, argsort, topk and what picks from a sorted row: rows of records that hold an element's order and position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter
+from hidet.cuda.schedules.row_sort import RowKernel, Rows, RowSort
+from hidet.cuda.schedules.sort_kernels import Record
+from hidet.ir import build
+from hidet.ir.expr import Expr
+from hidet.ir.stmt import Declare, Stmt
+from hidet.schedule.fallback import FallbackRule, NestBuilder
+from hidet.schedule.routines.sort_record import RecordFormat
+from hidet.schedule.rule import Match, Params, Program
+from hidet.schedule.task import Task
+from hidet.target import Target
+
+_SORTS = ("sort", "argsort", "topk")
+
+
+class SortRule(FallbackRule):
+    """Schedules operators whose definitions begin with an ordering of rows."""
+
+    def match(self, task: Task, target: Target) -> Match | None:
+        """None for scalars and for results without elements, which the fallback nest does as well."""
+        stages = task.definition.stages if task.anchor is not None else ()
+        found = [stage for stage in stages if isinstance(stage, Routine)]
+        if len(found) != 1 or found[0].name not in _SORTS or found[0].operands[0].rank == 0:
+            return None
+        return None if dict(found[0].attributes).get("k") == 0 else Match(task)
+
+    def build(self, match: Match, params: Params, target: Target) -> Program:
+        """A kernel, or several, for the ordering, and one for every other stage."""
+        return _SortNest(match.task).program()
+
+
+class _SortNest(NestBuilder):
+    def __init__(self, task: Task) -> None:
+        super().__init__(task, is_by_element=True)
+
+    def stage(self, stage: Compute | Scan | Scatter | Routine) -> None:
+        """Add the kernels of one stage."""
+        if isinstance(stage, Routine):
+            _Elements(self, stage).add()
+        else:
+            super().stage(stage)
+
+
+class _Elements:
+    """The rows of a routine's operand."""
+
+    def __init__(self, nest: NestBuilder, stage: Routine) -> None:
+        self.nest, self.routine = nest, stage
+        attributes: dict[str, Any] = dict(stage.attributes)
+        (self.x,) = stage.operands
+        self.cut = attributes["axis"] % self.x.rank
+        self.wanted = attributes.get("k", self.x.shape[self.cut])
+        self.format = RecordFormat(self.x.dtype, attributes.get("descending", attributes.get("largest", False)))
+        others = tuple(extent for axis, extent in enumerate(self.x.shape) if axis != self.cut)
+        self.outer = tuple(build.size_var(f"row{n}") for n in range(len(others)))
+        length = self.x.shape[self.cut]
+        self.rows = Rows(self.outer, others, length, self.format.parts, self._record, self._write)
+
+    def add(self) -> None:
+        """Add all kernels to the nest."""
+        RowSort(self.nest, self.routine, self.rows).write_first(self.wanted)
+
+    def _at(self, position: Expr) -> tuple[Expr, ...]:
+        return (*self.outer[: self.cut], position, *self.outer[self.cut :])
+
+    def _element(self, kernel: RowKernel, position: Expr) -> Expr:
+        return kernel.opened.lowering.resolve(self.x[self._at(position)], {})
+
+    def _record(self, kernel: RowKernel, position: Expr) -> Sequence[Expr]:
+        return self.format.record(self._element(kernel, position), position)
+
+    def _write(self, kernel: RowKernel, place: Expr, record: Record) -> list[Stmt]:
+        """The element that the record is of, if wanted, and its position."""
+        *values, positions = self.routine.results
+        position = build.size_var("found")
+        stmts: list[Stmt] = [Declare(position, self.format.position(record))]
+        stmts += [self._set(kernel, result, place, self._element(kernel, position)) for result in values]
+        return [*stmts, self._set(kernel, positions, place, position)]
+
+    def _set(self, kernel: RowKernel, result: Operand, place: Expr, value: Expr) -> Stmt:
+        return self.nest.store(result, kernel.opened.pointers, kernel.scope, self._at(place), value)

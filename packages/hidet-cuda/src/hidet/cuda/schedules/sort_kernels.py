@@ -1,0 +1,120 @@
+"""Kernels that order records in rows: tiles in shared memory, and sorted runs merged in global memory.
+
+Records are those of `hidet.schedule.routines.sort_record`: they differ in their positions at least, so that any way of
+ordering them is stable.
+
+*Tiles* are ordered by Batcher's bitonic network (Knuth, "The Art of Computer Programming", vol. 3, 5.3.4): a thread
+compares two records a step. Where both lie in the 64 records of one warp, warps need not wait for each other.
+*Runs* are merged by rank: a record's place is its place in its own run and the number of smaller ones in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hidet.cuda.schedules.exchange import WARP, barrier, shared
+from hidet.dtypes import DType
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store, While
+
+Record = Sequence[Expr]
+
+SPAN = 64
+"""Records that the threads of a warp compare: two each."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """Records of one row that lie in shared memory: `elements`, a power of two from SPAN on, from place `start` on.
+
+    parts: an array for each part of a record. member: this thread's number among the elements / 2 that share the tile.
+    """
+
+    parts: tuple[Var, ...]
+    elements: int
+    start: Expr
+    member: Expr
+
+    @property
+    def threads(self) -> int:
+        """Threads that share the tile."""
+        return self.elements // 2
+
+    def load(self, place: Expr) -> list[Expr]:
+        """A record."""
+        return [build.load(part, self.start + place) for part in self.parts]
+
+    def store(self, place: Expr, record: Record) -> list[Stmt]:
+        """Set a record."""
+        return [Store(part, (self.start + place,), value) for part, value in zip(self.parts, record, strict=True)]
+
+
+def tile_memory(types: Sequence[DType], elements: int) -> tuple[Var, ...]:
+    """Shared memory for so many records of a block."""
+    return tuple(shared(f"records{n}", dtype, elements) for n, dtype in enumerate(types))
+
+
+def is_less(a: Record, b: Record) -> Expr:
+    """Whether record a comes before record b: by the first part, then by the second."""
+    if len(a) == 1:
+        return a[0] < b[0]
+    return build.binary("lor", a[0] < b[0], build.logical_and(build.equal(a[0], b[0]), a[1] < b[1]))
+
+
+def greatest(types: Sequence[DType]) -> list[Expr]:
+    """What fills a tile behind its last record: no record comes after it."""
+    return [build.const(dtype.max, dtype) for dtype in types]
+
+
+def bitonic_sort(tile: Tile) -> list[Stmt]:
+    """Order a tile that every warp of the block has filled; all threads of the block take part, and see the result."""
+    depth = tile.elements.bit_length() - 1
+    level, down = build.size_var("level"), build.size_var("down")
+    reach, low = build.size_var("reach"), build.size_var("low")
+    one = build.index(1)
+    inside = build.binary("and", tile.member, build.binary("shl", one, reach) - 1)
+    above = build.binary("shr", tile.member, reach)
+    first = build.binary("or", build.binary("shl", above, reach + 1), inside)
+    second = low + build.binary("shl", one, reach)
+    a = [Var(f"a{n}", part.dtype) for n, part in enumerate(tile.parts)]
+    b = [Var(f"b{n}", part.dtype) for n, part in enumerate(tile.parts)]
+    is_up = build.equal(build.binary("and", low, build.binary("shl", one, level + 1)), 0)
+    swap = build.seq([*tile.store(low, b), *tile.store(second, a)])
+    # The next step is one of half the reach, or the first of the next level.
+    following = build.select(reach > 0, reach - 1, level + 1)
+    meets_others = build.maximum(reach, following) >= build.index(SPAN.bit_length() - 1)
+    step = [
+        Declare(reach, level - down),
+        Declare(low, first),
+        *(Declare(var, value) for var, value in zip(a, tile.load(low), strict=True)),
+        *(Declare(var, value) for var, value in zip(b, tile.load(second), strict=True)),
+        If(is_up, If(is_less(b, a), swap), If(is_less(a, b), swap)),
+        If(meets_others, barrier(), _warp_barrier()) if tile.elements > SPAN else _warp_barrier(),
+    ]
+    steps = For(down, build.index(0), level + 1, build.seq(step))
+    return [barrier(), For(level, build.index(0), build.index(depth), steps), barrier()]
+
+
+def rank_of(
+    record: Record, load: Callable[[Expr], Record], first: Expr, last: Expr, name: str
+) -> tuple[list[Stmt], Expr]:
+    """How many records from place `first` to before `last`, which are in order, come before `record`."""
+    low, high, middle = (build.size_var(f"{name}_{end}") for end in ("low", "high", "middle"))
+    body = [
+        Declare(middle, (low + high) // 2),
+        If(is_less(load(middle), record), Assign(low, middle + 1), Assign(high, middle)),
+    ]
+    stmts: list[Stmt] = [Declare(low, first), Declare(high, last), While(low < high, build.seq(body))]
+    return stmts, low - first
+
+
+def _warp_barrier() -> Stmt:
+    return Evaluate(intrinsic_call("cuda.syncwarp", 0xFFFFFFFF))
+
+
+def threads_of(tile_elements: int) -> int:
+    """Threads of a block that orders tiles: whole warps, several tiles a block where they are small."""
+    return max(tile_elements // 2, 4 * WARP)

@@ -1,0 +1,92 @@
+"""Ordering rows: run by the simulator and compiled for every architecture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
+from hidet.schedule.report import count_nodes
+from hidet.schedule.select import ScheduledTask
+
+ARCHITECTURES = ["sm_80", "sm_89", "sm_90a"]
+
+
+def graph(op: str, type_: str, attributes: str, shape: str | None = None, *, symbols: str = "") -> str:
+    """A graph of one operator with values and positions."""
+    dtype, _, given = type_.partition("[")
+    made = f"[{shape or given.rstrip(']')}]"
+    results = f"%0: {dtype}{made}, %1: i64{made} = {op}(%x, {attributes})"
+    return f"{symbols}graph g(%x: {type_}):\n  {results}\n  return %0, %1\n"
+
+
+ROWS = {
+    "short rows, several a block": graph("sort", "f32[5, 19]", "axis=1, descending=False"),
+    "rows of one warp": graph("sort", "f16[3, 64]", "axis=1, descending=True"),
+    "a row of a block": graph("sort", "i32[2, 700]", "axis=1, descending=False"),
+    "columns": graph("sort", "f32[90, 3]", "axis=0, descending=False"),
+    "an axis between others": graph("sort", "f32[2, 70, 3]", "axis=1, descending=True"),
+    "wide elements": graph("sort", "i64[2, 300]", "axis=1, descending=False"),
+    "doubles": graph("sort", "f64[300]", "axis=0, descending=True"),
+    "two runs": graph("sort", "f32[2500]", "axis=0, descending=False"),
+    "three runs of two rows": graph("sort", "f32[2, 4500]", "axis=1, descending=True"),
+    "wide elements in runs": graph("sort", "i64[2100]", "axis=0, descending=False"),
+    "the best of short rows": graph("topk", "f32[5, 70]", "k=6, axis=1, largest=True", "5, 6"),
+    "the best of a long row": graph("topk", "f32[2, 5000]", "k=9, axis=1, largest=True", "2, 9"),
+    "the least of a long row": graph("topk", "f16[5000]", "k=40, axis=0, largest=False", "40"),
+    "the best of several rounds": graph("topk", "f32[5000]", "k=1024, axis=0, largest=True", "1024"),
+    "many of a long row": graph("topk", "f32[3000]", "k=1500, axis=0, largest=True", "1500"),
+    "one of a row": graph("kthvalue", "f32[3, 70]", "k=5, axis=1, keepdim=False", "3"),
+    "the middle of a row": graph("median", "f32[3, 2100]", "axis=1, keepdim=True", "3, 1"),
+    "bools": graph("sort", "bool[2, 100]", "axis=1, descending=False"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_ordered(name: str) -> None:
+    assert_right(ROWS[name], "cuda.sort", 0.0)
+
+
+@pytest.mark.parametrize("length", [50, 2500])
+@pytest.mark.parametrize("descending", [False, True])
+def test_equal_elements_keep_their_order_and_nan_is_the_largest(length: int, descending: bool) -> None:
+    x = np.random.default_rng(1).integers(-3, 3, length).astype(np.float32)
+    x[::7], x[::11], x[5], x[6] = np.nan, np.inf, 0.0, -0.0
+    assert_right(graph("sort", f"f32[{length}]", f"axis=0, descending={descending}"), "cuda.sort", 0.0, {"x": x})
+
+
+@pytest.mark.parametrize("length", [1, 700, 2500, 4500])
+def test_the_length_of_a_row_may_be_known_at_the_call_alone(length: int) -> None:
+    text = graph("sort", "f32[2, n]", "axis=1, descending=False", symbols="symbol n: 1.. hint 300\n")
+    assert_right(text, "cuda.sort", 0.0, sizes={"n": length})
+
+
+def test_positions_alone_are_ordered() -> None:
+    text = "graph g(%x: f32[3, 90]):\n  %0: i64[3, 90] = argsort(%x, axis=1, descending=True)\n  return %0\n"
+    assert_right(text, "cuda.sort", 0.0)
+
+
+def test_runs_are_merged_by_one_kernel_however_many_there_are() -> None:
+    (step,) = schedule_text(graph("sort", "f32[1000000]", "axis=0, descending=False")).steps
+    assert isinstance(step, ScheduledTask)
+    kernels = [function for function in step.program.module.functions if function.kind == "kernel"]
+    assert len(kernels) == 3  # tiles, merging, results
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        graph("sort", "f16[4096, 64]", "axis=1, descending=True"),
+        graph("sort", "i64[4, 100000]", "axis=1, descending=False"),
+        graph("topk", "f32[1, 128256]", "k=50, axis=1, largest=True", "1, 50"),
+        graph("topk", "bf16[8192, 64]", "k=8, axis=1, largest=True", "8192, 8"),
+    ],
+)
+def test_kernels_compile_without_spills(text: str, arch: str) -> None:
+    assert_compiles(text, arch)
+
+
+def test_a_scheduled_ordering_counts_as_scheduled() -> None:
+    counts = count_nodes([schedule_text(ROWS["two runs"])])
+    assert (counts.scheduled, counts.routine) == (1, 0)
