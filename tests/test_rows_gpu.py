@@ -129,6 +129,50 @@ def test_rows_of_any_length_are_ordered_by_one_program() -> None:
         torch.testing.assert_close(compiled(x), torch.sort(x, stable=True), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64])
+def test_places_are_written_as_in_eager_mode(dtype: torch.dtype) -> None:
+    torch._dynamo.reset()
+    x, y = (torch.randn(3000, 70, device="cuda").mul(50).to(dtype) for _ in range(2))
+    rows = torch.randperm(3000, device="cuda")[:1000]
+    every = torch.rand(3000, 70, device="cuda").argsort(0)[:1000]
+    functions = [
+        lambda x, y: x.index_put((rows,), y[:1000]),
+        lambda x, y: x.index_copy(0, rows, y[:1000]),
+        lambda x, y: x.scatter(0, every, y),
+        lambda x, y: torch.slice_scatter(x, y[:100], 0, 50, 150),
+        lambda x, y: x.masked_scatter(x > 0, y),
+    ]
+    for function in functions:
+        compiled = torch.compile(function, backend=compile_fx, dynamic=False)
+        assert torch.equal(compiled(x, y), function(x, y))
+
+
+def test_the_last_of_rows_that_meet_wins() -> None:
+    torch._dynamo.reset()
+    x, y = torch.randn(50, 70), torch.randn(4000, 70)
+    places = torch.randint(0, 50, (4000,))
+    compiled = torch.compile(lambda x, y, places: x.index_put((places,), y), backend=compile_fx, dynamic=False)
+    expected = x.clone()
+    for number, place in enumerate(places.tolist()):
+        expected[place] = y[number]
+    for _ in range(5):
+        assert torch.equal(compiled(x.cuda(), y.cuda(), places.cuda()).cpu(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64])
+def test_rows_that_meet_add_up_in_their_order(dtype: torch.dtype) -> None:
+    torch._dynamo.reset()
+    x, y = torch.randn(50, 70).mul(9).to(dtype), torch.randn(4000, 70).mul(9).to(dtype)
+    places = torch.randint(0, 50, (4000,))
+    wide = torch.float32 if dtype == torch.float16 else dtype
+    expected = x.to(wide)
+    for number, place in enumerate(places.tolist()):
+        expected[place] += y[number].to(wide)
+    compiled = torch.compile(lambda x, y, places: x.index_add(0, places, y), backend=compile_fx, dynamic=False)
+    for _ in range(5):
+        assert torch.equal(compiled(x.cuda(), y.cuda(), places.cuda()).cpu(), expected.to(dtype))
+
+
 @pytest.mark.parametrize("name", ["sum", "mean of columns", "mean of everything", "running sum"])
 def test_reductions_give_the_same_bits_every_time(name: str) -> None:
     torch._dynamo.reset()

@@ -91,6 +91,8 @@ class Scatter:
 
     `axes`/`extents` span the domain in row-major order. `combine` None replaces (the last update wins). Updates whose
     `condition` is false are skipped. Updates apply in domain order, so floating-point results are reproducible.
+
+    is_distinct: no two updates meet at one place, so that they may apply in any order.
     """
 
     result: Operand
@@ -102,6 +104,7 @@ class Scatter:
     update: Expr
     combine: Combiner | None = None
     condition: Expr | None = None
+    is_distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -44,6 +44,7 @@ def _pack(x: Operand, ends: Operand, *, count: Dim) -> Definition:
         (ends[at] - 1, *axes[1:]),
         x[axes],
         condition=ends[at] > before,
+        is_distinct=True,
     )
     return single((x, ends), stage)
 

@@ -54,6 +54,7 @@ from hidet.ops.rules import (
     truth,
     wrap_index,
 )
+from hidet.ops.selection import decompose_masked_scatter
 from hidet.ops.view import (
     diagonal_place,
     diagonal_shape,
@@ -77,7 +78,15 @@ class Writes:
     update: Callable[[Sequence[Expr]], Expr]
 
 
-def _stage(name: str, base: Operand, dtype: DType, writes: Writes, combine: Combiner | None = None) -> Scatter:
+def _stage(
+    name: str,
+    base: Operand,
+    dtype: DType,
+    writes: Writes,
+    combine: Combiner | None = None,
+    *,
+    is_distinct: bool = False,
+) -> Scatter:
     """A copy of `base` as `dtype` with `writes` applied; `combine` None replaces."""
     base_axes, axes = fresh_axes(base.rank, "b"), fresh_axes(len(writes.extents))
     return Scatter(
@@ -89,12 +98,13 @@ def _stage(name: str, base: Operand, dtype: DType, writes: Writes, combine: Comb
         tuple(writes.place(axes)),
         build.cast(writes.update(axes), dtype),
         combine,
+        is_distinct=is_distinct,
     )
 
 
-def _replacing(name: str, inputs: Sequence[Operand], writes: Writes) -> Definition:
-    """The first input with places replaced."""
-    return single(inputs, _stage(name, inputs[0], inputs[0].dtype, writes))
+def _replacing(name: str, inputs: Sequence[Operand], writes: Writes, *, is_distinct: bool = True) -> Definition:
+    """The first input with places replaced, each at most once where they are distinct."""
+    return single(inputs, _stage(name, inputs[0], inputs[0].dtype, writes, is_distinct=is_distinct))
 
 
 def _combining(
@@ -102,7 +112,7 @@ def _combining(
 ) -> Definition:
     """The first input with updates combined into places by the reduction named `reduce`; None replaces."""
     if reduce is None:
-        return _replacing(name, inputs, writes)
+        return _replacing(name, inputs, writes, is_distinct=False)
     x = inputs[0]
     combiners = _BOOL_COMBINERS if x.dtype.is_bool else _COMBINERS
     if reduce not in combiners:
@@ -294,6 +304,7 @@ def _spec(
     *attributes: Attribute,
     part: Callable[[TensorType, Attrs, TensorType], View | None] | None = None,
     positions: Callable[[Sequence[Any], Attrs], Sequence[Position]] | None = None,
+    decompose: Any = None,
 ) -> OperatorSpec:
     return OperatorSpec(
         name=name,
@@ -303,6 +314,7 @@ def _spec(
         reuses=_REUSES_FIRST,
         part=part,
         positions=positions,
+        decompose=decompose,
         reads_parts=True,
         doc=doc,
     )
@@ -381,5 +393,6 @@ SPECS: tuple[OperatorSpec, ...] = (
         _masked_scatter,
         "x mask src",
         "x with the elements of src, in order, where the mask is not zero; torch.Tensor.masked_scatter.",
+        decompose=decompose_masked_scatter,
     ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hidet import dtypes
-from hidet.dims import Dim, product
+from hidet.dims import Dim, product, prove_equal
 from hidet.errors import DTypeError, ShapeError
 from hidet.graph.attrs import Attrs
 from hidet.graph.builder import GraphBuilder
@@ -52,6 +52,21 @@ def masked_select(
     wide = [builder.emit("expand", value, shape=shape) for value in (x, mask)]
     ends, found = counted(builder, _flat(builder, wide[1]), count, defines)
     return builder.emit("pack", _flat(builder, wide[0]), ends, count=found)
+
+
+def masked_scatter(builder: GraphBuilder, x: Value, mask: Value, src: Value) -> Value:
+    """x with the elements of src, in order, where the mask is not zero. A mask of more elements than src has is an
+    error of the call."""
+    shape = x.tensor.shape
+    if src.tensor.shape and prove_equal(product(src.tensor.shape), 0) is True:
+        return builder.emit("copy", x)
+    chosen = builder.emit("expand", _is_nonzero(builder, mask), shape=shape)
+    numbers = builder.emit("cast", _flat(builder, chosen), dtype=dtypes.i64)
+    ends = builder.emit("cumsum", numbers, axis=0)
+    # Before the first chosen element this is -1, an element that is not looked at.
+    places = builder.emit("sub", ends, builder.constant(1, dtypes.i64))
+    taken = builder.emit("index_select", _flat(builder, src), places, axis=0)
+    return builder.emit("where", chosen, builder.emit("reshape", taken, shape=shape), x)
 
 
 def compress(builder: GraphBuilder, x: Value, condition: Value, axis: int | None) -> Value:
@@ -164,6 +179,12 @@ def decompose_masked_select(builder: GraphBuilder, inputs: Sequence[Value | None
     """`OperatorSpec.decompose` of masked_select."""
     x, mask = (value for value in inputs if value is not None)
     return [masked_select(builder, x, mask, attrs["count"])]
+
+
+def decompose_masked_scatter(builder: GraphBuilder, inputs: Sequence[Value | None], attrs: Attrs) -> Sequence[Value]:
+    """`OperatorSpec.decompose` of masked_scatter."""
+    x, mask, src = (value for value in inputs if value is not None)
+    return [masked_scatter(builder, x, mask, src)]
 
 
 def decompose_unique(builder: GraphBuilder, inputs: Sequence[Value | None], attrs: Attrs) -> Sequence[Value]:

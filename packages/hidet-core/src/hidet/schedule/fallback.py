@@ -269,7 +269,7 @@ class NestBuilder:
         """Copy the base, then apply the updates in order, which keeps the result reproducible: one work item.
 
         By element, updates that differ in an axis which is an index of its own meet different elements, so that each
-        gets an item; the base was copied before.
+        gets an item, as all do where none meet; the base was copied before.
 
         A task that writes in place has its base in the result's memory already.
         """
@@ -290,7 +290,7 @@ class NestBuilder:
         if stage.condition is not None:
             body = If(lowering.resolve(stage.condition, {}), body)
         if self.is_by_element:
-            apart = [axis for axis in stage.axes if any(index is axis for index in indices)]
+            apart = list(stage.axes) if stage.is_distinct else axes_apart(stage)
             rest = [n for n, axis in enumerate(stage.axes) if axis not in apart]
             loops = nest([stage.axes[n] for n in rest], [scope.size(stage.extents[n], "n") for n in rest], body)
             extents_apart = tuple(n for n, axis in zip(stage.extents, stage.axes, strict=True) if axis in apart)
@@ -321,6 +321,11 @@ class NestBuilder:
         )
         kernel = ROUTINE_PROGRAMS[stage.name](site)
         return Items((kernel.item,), (kernel.grid,), kernel.body)
+
+
+def axes_apart(stage: Scatter) -> list[Var]:
+    """Axes of a scatter's updates that are indices themselves: updates that differ there meet different elements."""
+    return [axis for axis in stage.axes if any(index is axis for index in stage.indices)]
 
 
 def identity_source(epilogue: Compute) -> Operand | None:

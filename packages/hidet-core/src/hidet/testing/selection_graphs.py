@@ -17,8 +17,10 @@ _ROWS = symbol("rows")
 
 
 def selection_cases() -> list[ControlCase]:
-    """nonzero, masked_select, compress and unique on tensors of fixed and of symbolic sizes, empty ones too."""
-    return [_nonzero(), _masked_select(), _compress(), _compress_flat(), *_uniques(), _unique_rows(0), _unique_rows(1)]
+    """nonzero, masked_select, masked_scatter, compress and unique on tensors of fixed and of symbolic sizes, empty ones
+    too."""
+    flat = [_nonzero(), _masked_select(), _masked_scatter(), _compress(), _compress_flat()]
+    return [*flat, *_uniques(), _unique_rows(0), _unique_rows(1)]
 
 
 def _builder(name: str) -> GraphBuilder:
@@ -53,6 +55,21 @@ def _masked_select() -> ControlCase:
     return ControlCase(
         "masked_select", graph, (call(4, True, False, True), call(2, False, False, False), call(3, True, True, True))
     )
+
+
+def _masked_scatter() -> ControlCase:
+    b = _builder("masked_scatter")
+    x, mask, src = (b.input(_tensor(_ROWS, 3)), b.input(_tensor(3, dtype=dtypes.boolean)), b.input(_tensor(4, 5)))
+    graph = b.build([selection.masked_scatter(b, x, mask, src)])
+
+    def call(rows: int, *flags: bool) -> tuple[Arrays, Arrays]:
+        x, mask, src = _digits(rows, 3), np.array(flags), _digits(4, 5, seed=1)
+        result = x.copy()
+        result[np.broadcast_to(mask, x.shape)] = src.reshape(-1)[: rows * mask.sum()]
+        return (x, mask, src), (result,)
+
+    calls = (call(5, True, False, True), call(6, False, True, True), call(4, False, False, False), call(0, *[True] * 3))
+    return ControlCase("masked_scatter", graph, calls)
 
 
 def _compress() -> ControlCase:

@@ -174,6 +174,16 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="rows ordered in tiles of shared memory; long ones merged, or the best of each tile taken",
         ),
         ScheduleSpec(
+            name="cuda.scatter",
+            ops=(
+                *("scatter", "index_put", "scatter_nd", "pack"),
+                *("slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"),
+            ),
+            targets=("cuda",),
+            load="hidet.cuda.schedules.scatter:ScatterRule",
+            doc="an update a thread; where several meet, the last one is found first",
+        ),
+        ScheduleSpec(
             name="cuda.pool",
             ops=(
                 *("max_pool", "max_pool_with_indices", "avg_pool", "lp_pool"),
