@@ -111,7 +111,7 @@ def test_rows_are_ordered_as_in_eager_mode(shape: tuple[int, int], dtype: torch.
     most = min(shape[1], 40)
     functions = [
         lambda x: torch.sort(x, stable=True),
-        lambda x: torch.sort(x, 0, descending=True, stable=True),
+        lambda x: torch.sort(x, dim=0, descending=True, stable=True),
         lambda x: torch.argsort(x, stable=True),
         lambda x: x.topk(most)[0],
         lambda x: x.topk(most, largest=False)[0],
@@ -165,7 +165,7 @@ def test_rows_that_meet_add_up_in_their_order(dtype: torch.dtype) -> None:
     x, y = torch.randn(50, 70).mul(9).to(dtype), torch.randn(4000, 70).mul(9).to(dtype)
     places = torch.randint(0, 50, (4000,))
     wide = torch.float32 if dtype == torch.float16 else dtype
-    expected = x.to(wide)
+    expected = x.to(wide, copy=True)
     for number, place in enumerate(places.tolist()):
         expected[place] += y[number].to(wide)
     compiled = torch.compile(lambda x, y, places: x.index_add(0, places, y), backend=compile_fx, dynamic=False)
