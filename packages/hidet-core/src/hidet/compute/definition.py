@@ -20,9 +20,10 @@ from hidet.dtypes import DType
 from hidet.errors import VerifyError
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, ExprLike, Reduce, Var
+from hidet.records import record
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Operand:
     """A tensor named inside a definition; identity is the object. Subscripting reads an element."""
 
@@ -60,7 +61,7 @@ class Combiner:
     numpy: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Compute:
     """`result[axes] = value` for every index; `axes` are fresh i64 variables, one an axis of `result`."""
 

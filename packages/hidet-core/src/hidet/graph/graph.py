@@ -12,15 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hidet.graph.attrs import Attrs
-from hidet.graph.operator import OperatorSpec
+from hidet.graph.operator import FOREIGN_KINDS, OperatorSpec
 from hidet.graph.types import TensorType, ValueType
+from hidet.records import record
 
 if TYPE_CHECKING:
     from hidet.compute.definition import Definition
     from hidet.loc import Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Value:
     """One result of a node, a graph input or a constant; identity is the object, `name` is for people."""
 
@@ -38,7 +39,7 @@ class Value:
         return f"%{self.name}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Node:
     """One operator application; absent optional inputs are None. `definition` is the operator's, on these inputs."""
 
@@ -101,6 +102,7 @@ class Graph:
     prepare: Prepare | None = None
     _producers: Mapping[Value, Node] | None = field(default=None, init=False, repr=False)  # kept by `producers`
     _readers: Mapping[Value, Sequence[Node]] | None = field(default=None, init=False, repr=False)  # kept by `readers`
+    _foreign: frozenset[Node] | None = field(default=None, init=False, repr=False)  # kept by `foreign_nodes`
 
     def __str__(self) -> str:
         from hidet.graph.printer import print_graph
@@ -126,6 +128,15 @@ def readers(graph: Graph) -> Mapping[Value, Sequence[Node]]:
         object.__setattr__(graph, "_readers", _find_readers(graph))
     assert graph._readers is not None
     return graph._readers
+
+
+def foreign_nodes(graph: Graph) -> frozenset[Node]:
+    """The nodes that are steps of the host program (`operator.is_foreign`). Found once a graph."""
+    if graph._foreign is None:
+        found = frozenset([node for node in graph.nodes if node.op.kind in FOREIGN_KINDS])
+        object.__setattr__(graph, "_foreign", found)
+    assert graph._foreign is not None
+    return graph._foreign
 
 
 def _find_readers(graph: Graph) -> dict[Value, list[Node]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from hidet.dims import Dim
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
+from hidet.records import record
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Place:
     """A value lies in the memory of `root`, `offset` elements after its start, with the strides of `type`.
 
@@ -52,7 +52,8 @@ def find_views(graph: Graph) -> dict[Value, Place]:
     """The results of views in a graph, and where they lie."""
     found: dict[Value, Place] = {}
     for node in graph.nodes:
-        add_view(node, found)
+        if node.op.kind == "view":
+            add_view(node, found)
     return found
 
 

@@ -1,16 +1,16 @@
 """The `@node` class maker: cheap immutable IR nodes with generated `children` and `rebuild`.
 
-A node is a slotted dataclass with identity equality. Type checkers see it frozen; at run time it is only frozen when
-HIDET_DEBUG=1, because a frozen dataclass costs three times as much to build. Fields whose annotation mentions a node
-class (`Expr`, `Stmt`) are children, all others are attributes.
+A node is a record (`hidet.records`) with identity equality. Fields whose annotation mentions a node class (`Expr`,
+`Stmt`) are children, all others are attributes.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from hidet.records import record
 
 _CHILD_KINDS = {
     "Expr": "one",
@@ -41,7 +41,7 @@ def node(cls: NodeClass) -> NodeClass:
     `children()` returns the direct child nodes in field order. `rebuild(fn)` applies `fn` to each child and returns
     the same object when every result `is` the old child, so that unchanged sub-trees stay shared.
     """
-    made: Any = dataclass(slots=True, eq=False, frozen=os.environ.get("HIDET_DEBUG") == "1")(cls)
+    made: Any = record(cls)
     all_fields = fields(made)
     kinds = {f.name: _CHILD_KINDS[str(f.type)] for f in all_fields if str(f.type) in _CHILD_KINDS}
     made.child_fields = tuple(kinds)

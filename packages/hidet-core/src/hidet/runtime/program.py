@@ -12,9 +12,10 @@ from typing import Any
 
 from hidet.dims import Dim, Symbol
 from hidet.dtypes import DType
+from hidet.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(eq=True)
 class TensorSlot:
     """A tensor whose address is in `slot`. Strides are in elements."""
 
@@ -37,7 +38,7 @@ class ObjectSlot:
     shape: tuple[Dim, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(eq=True)
 class InputSlot:
     """One argument of a call: a tensor, a host value, or with neither a plain integer, whose value is `size`.
 
@@ -52,7 +53,7 @@ class InputSlot:
     is_used: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record(eq=True)
 class OutputSlot:
     """One result of a call.
 
@@ -70,7 +71,7 @@ class OutputSlot:
     is_made: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(eq=True)
 class ArenaBuffer:
     """Temporary memory: its bytes, and the first and last step during which it must not be overwritten."""
 
@@ -145,7 +146,7 @@ class SizeCheck:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(eq=True)
 class ConstantSlot:
     """Constant number `index` of the constant store lies at the address in `slot`."""
 

@@ -10,12 +10,13 @@ from hidet.compute.definition import Compute, Definition, Operand
 from hidet.dims import Dim
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
+from hidet.records import record
 
 if TYPE_CHECKING:
     from hidet.loc import Loc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class TaskTensor:
     """A tensor that a task reads or writes: the graph's value, its type with strides, its name in definitions.
 
@@ -28,7 +29,7 @@ class TaskTensor:
     is_aligned: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Task:
     """One fusion group.
 
@@ -88,7 +89,7 @@ class Task:
         return len(self.nodes) == 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Alias:
     """A value that lies in the storage of `base`, `offset` elements after its start; its own type has the strides.
 
@@ -99,7 +100,7 @@ class Alias:
     offset: Dim
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class ForeignStep:
     """A node that the compiler does not turn into code: run by the frontend's framework, or by numpy on the host."""
 
