@@ -57,12 +57,13 @@ def index(value: Expr | Dim) -> Expr:
         return value
     if isinstance(value, DimExpr):
         return Size(value, INDEX)
-    return _index_number(int(value))
+    return index_number(int(value))
 
 
 @functools.lru_cache(maxsize=4096)
-def _index_number(value: int) -> Const:
-    """One object a number: programs repeat few of them very often, and what is shared is hashed and emitted once."""
+def index_number(value: int) -> Const:
+    """The i64 literal of a number, one object each: programs repeat few of them very often, and what is shared is
+    hashed and emitted once."""
     return Const(value, INDEX)
 
 
@@ -162,7 +163,7 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     fold = _INDEX_FOLDS.get(op)
     if x is not None and y is not None and fold is not None and not (y == 0 and op in ("floordiv", "mod")):
         result = fold(x, y)
-        return const(result, dtypes.boolean) if isinstance(result, bool) else _index_number(result)
+        return const(result, dtypes.boolean) if isinstance(result, bool) else index_number(result)
     if op == "add":
         if x == 0:
             return b
@@ -176,12 +177,12 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
         if y == 0:
             return a
         if a is b:
-            return _index_number(0)
+            return index_number(0)
         if y is not None:
-            return binary("add", a, _index_number(-y))
+            return binary("add", a, index_number(-y))
     elif op == "mul":
         if x == 0 or y == 0:
-            return _index_number(0)
+            return index_number(0)
         if x == 1:
             return b
         if y == 1:
@@ -191,7 +192,7 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     elif op == "floordiv" and (y == 1 or x == 0):
         return a
     elif op == "mod" and (y == 1 or x == 0):
-        return _index_number(0)
+        return index_number(0)
     if isinstance(a, Size) or isinstance(b, Size):
         return _fold_dims(op, a, b)
     return None
@@ -295,7 +296,7 @@ def size_var(name: str) -> Var:
 
 def flatten(indices: Sequence[Expr], strides: Sequence[Expr | Dim]) -> Expr:
     """Element offset sum(index * stride)."""
-    offset: Expr = _index_number(0)
+    offset: Expr = index_number(0)
     for i, stride in zip(indices, strides, strict=True):
         offset = offset + i * index(stride)
     return offset

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from hidet.ir import build
 from hidet.ir.expr import Access, Binary, Cast, Expr, Reduce, Select, Unary, Var
 from hidet.ir.node import IRNode
+from hidet.ir.stmt import Stmt
 
 AnyNode = TypeVar("AnyNode", bound=IRNode)
 Leaf = TypeVar("Leaf", bound=IRNode)
@@ -28,6 +29,27 @@ def walk(root: IRNode, leave_out: Collection[IRNode] = ()) -> Iterator[IRNode]:
         yield current
         if current.child_fields:
             stack += current.children()[::-1]
+
+
+def inner_nodes(root: IRNode) -> Iterator[IRNode]:
+    """The nodes of `walk` that have children: most nodes have none."""
+    stack: list[IRNode] = [root]
+    seen: set[int] = set()
+    while stack:
+        current = stack.pop()
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            stack += [child for child in current.children()[::-1] if child.child_fields]
+
+
+def statements(root: Stmt) -> Iterator[Stmt]:
+    """`root` and every statement below it, parents first."""
+    stack = [root]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack += [child for child in current.children()[::-1] if isinstance(child, Stmt)]
 
 
 def rewrite(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from hidet import dims
 from hidet.compute.definition import Routine, Scan, Scatter, Stage, results_of
@@ -15,9 +16,9 @@ UNKNOWN_EXTENT = 256
 """What a size counts as when its symbols have no hint."""
 
 
-def graph_flops(tasks: Iterable[Task]) -> int:
-    """Arithmetic operations of one run of all tasks."""
-    return sum(map(task_flops, tasks))
+def is_below(tasks: Iterable[Task], flops: int) -> bool:
+    """Whether one run of all tasks takes fewer arithmetic operations than `flops`; no more is counted than it takes."""
+    return all(total < flops for total in accumulate(map(task_flops, tasks), initial=0))
 
 
 def task_flops(task: Task) -> int:

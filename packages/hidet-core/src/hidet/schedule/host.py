@@ -1,25 +1,20 @@
 """From a scheduled graph to a host program: slots for every tensor and size, and thread IR for its segments.
 
-A segment is a run of tasks without a foreign step between them; its code loads addresses and sizes from the table and
-invokes each task's entry function.
+A segment is a run of tasks without a foreign step between them; `hidet.schedule.segment` writes its code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from hidet import dims, dtypes
+from hidet import dims
 from hidet.dims import Dim, DimExpr, symbols
 from hidet.errors import CompileError
 from hidet.graph.control import defined_sizes, makes_results
-from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.graph import Graph, Node, Value, foreign_nodes
 from hidet.graph.types import DimType, TensorType, is_host_value
-from hidet.ir import build
-from hidet.ir.expr import Bitcast, Expr, Var
-from hidet.ir.func import Function, Module
-from hidet.ir.stmt import Invoke, Stmt
-from hidet.ir.types import PointerType, element_dtype
+from hidet.ir.func import Module
 from hidet.runtime.program import (
     ArenaBuffer,
     Branch,
@@ -42,6 +37,7 @@ from hidet.runtime.program import (
     program_sizes,
 )
 from hidet.schedule.group import alias_root
+from hidet.schedule.segment import Address, SegmentCode
 from hidet.schedule.select import ScheduledGraph, ScheduledTask
 from hidet.schedule.symbol_sources import require_sources, symbol_sources
 from hidet.schedule.task import ForeignStep
@@ -49,10 +45,12 @@ from hidet.schedule.task import ForeignStep
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostCode:
-    """A host program, the modules of its segments by symbol, and the constants in slot order."""
+    """A host program, the modules of its segments by symbol with what they are known by, and the constants in slot
+    order."""
 
     program: HostProgram
     modules: Mapping[str, Module]
+    digests: Mapping[str, str]
     constants: tuple[Value, ...]
 
 
@@ -104,19 +102,17 @@ class _Builder:
         self.lifetimes: dict[int, tuple[int, int]] = {}
         self.buffer_bytes: dict[int, Dim] = {}
         self.position = 0
-        self._pointers: dict[tuple[int, dtypes.DType], Expr] = {}
-        self.made = {v for node in self.graph.nodes if makes_results(node) for v in node.outputs}
+        self.made = {v for node in foreign_nodes(self.graph) if makes_results(node) for v in node.outputs}
 
     def run(self) -> HostCode:
         graph = self.graph
-        inputs = [self._input(value) for value in graph.inputs]
-        self.used_slots.clear()
-        prepared = [self._new_slot(v) for v in (graph.prepare.results if graph.prepare else ())]
-        constants = [ConstantSlot(self._new_slot(v), n) for n, v in enumerate(graph.constants, self.first_constant)]
+        self._new_slots([value for value in graph.inputs if not isinstance(value.type, DimType)])
+        prepared = self._new_slots(graph.prepare.results if graph.prepare else ())
+        constants = [ConstantSlot(s, n) for n, s in enumerate(self._new_slots(graph.constants), self.first_constant)]
         outputs = self._outputs()
         self._share_outputs()
         steps: list[Step] = []
-        modules: dict[str, Module] = {}
+        segments: dict[str, SegmentCode] = {}
         pending: list[ScheduledTask] = []
         for step in (*self.scheduled.steps, None):
             task = step if isinstance(step, ScheduledTask) else None
@@ -125,8 +121,8 @@ class _Builder:
                 if not self.split_tasks:
                     continue
             if pending:
-                symbol = f"{self.name}_segment{len(modules)}"
-                modules[symbol] = self._segment(symbol, pending)
+                symbol = f"{self.name}_segment{len(segments)}"
+                segments[symbol] = self._segment(symbol, pending)
                 steps.append(Segment(symbol))
                 pending = []
             if isinstance(step, ForeignStep):
@@ -137,7 +133,7 @@ class _Builder:
         sources = symbol_sources([value.type for value in graph.inputs])
         program = HostProgram(
             slots=self.count,
-            inputs=tuple(map(self._as_used, inputs)),
+            inputs=tuple([self._input(value) for value in graph.inputs]),
             outputs=outputs,
             steps=tuple(steps),
             buffers=tuple(buffers),
@@ -148,9 +144,17 @@ class _Builder:
         )
         told = {*sources, *(name for step in steps for name in defined_names(step))}
         require_sources(program_sizes(program), told, {value.name: value.type for value in graph.inputs})
-        return HostCode(program, modules, tuple(graph.constants))
+        modules = {symbol: code.module() for symbol, code in segments.items()}
+        digests = {symbol: code.digest() for symbol, code in segments.items()}
+        return HostCode(program, modules, digests, tuple(graph.constants))
 
     # --- slots -----------------------------------------------------------------------------------------------------
+
+    def _new_slots(self, values: Collection[Value]) -> range:
+        slots = range(self.count, self.count + len(values))
+        self.slot_of.update(zip(values, slots, strict=True))
+        self.count += len(values)
+        return slots
 
     def _new_slot(self, value: Value | None = None) -> int:
         self.count += 1
@@ -159,16 +163,16 @@ class _Builder:
         return self.count - 1
 
     def _input(self, value: Value) -> InputSlot:
+        """What is known of an argument once all steps have taken their places."""
         if isinstance(value.type, DimType):
             return InputSlot(None, size=value.type.dim, name=value.name)
         if is_host_value(value.type):
             shape = value.type.shape if isinstance(value.type, TensorType) else None
-            return InputSlot(None, name=value.name, host=ObjectSlot(self._new_slot(value), shape))
-        self._new_slot(value)
-        return InputSlot(self._tensor(value), value in self.graph.parameters, name=value.name)
-
-    def _as_used(self, given: InputSlot) -> InputSlot:
-        return given if given.tensor is None else replace(given, is_used=given.tensor.slot in self.used_slots)
+            return InputSlot(None, name=value.name, host=ObjectSlot(self.slot_of[value], shape))
+        slot, type_ = self.slot_of[value], value.type
+        tensor = TensorSlot(slot, type_.dtype, type_.shape, type_.element_strides)
+        is_parameter, is_used = value in self.graph.parameters, slot in self.used_slots
+        return InputSlot(tensor, is_parameter, name=value.name, is_used=is_used)
 
     def _tensor(self, value: Value) -> TensorSlot:
         type_ = self.types[value]
@@ -237,43 +241,31 @@ class _Builder:
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
-    def _segment(self, symbol: str, tasks: list[ScheduledTask]) -> Module:
-        table = Var("table", PointerType(dtypes.i64))
-        self._pointers = {}
-        stmts: list[Stmt] = []
+    def _segment(self, symbol: str, tasks: list[ScheduledTask]) -> SegmentCode:
+        code = SegmentCode(symbol, self._size_slot)
         for scheduled in tasks:
             task, program = scheduled.task, scheduled.program
             for output, source in task.in_place:
                 self._share(self._root(task.outputs[output].value), self._root(task.inputs[source].value))
-            arguments: list[Expr] = [self._address(t.value, table) for t in (*task.inputs, *task.outputs)]
-            entry_params = program.module.function(program.module.entry).params[len(arguments) :]
-            for nbytes, param in zip(program.scratch, entry_params, strict=False):
+            addresses = [self._address(tensor.value) for tensor in (*task.inputs, *task.outputs)]
+            for nbytes in program.scratch:
                 slot = self._new_slot()
                 self.buffer_bytes[slot] = nbytes
                 self.lifetimes[slot] = (self.position, self.position)
-                arguments.append(_pointer(table, slot, element_dtype(param.type)))
-            sizes = program.arguments
-            arguments += [self._size(d, table) if isinstance(d, DimExpr) else build.index(d) for d in sizes]
-            stmts.append(Invoke(scheduled.symbol, tuple(arguments)))
+                addresses.append((slot, 0))
+            code.call(scheduled.symbol, program, addresses)
             self.position += 1
-        entry = Function(symbol, (table,), build.seq(stmts), kind="host")
-        return Module((entry,), symbol, tuple(dict.fromkeys(s.symbol for s in tasks)))
+        return code
 
-    def _address(self, value: Value, table: Var) -> Expr:
-        alias, dtype = self.aliases.get(value), self.types[value].dtype
-        slot = self._slot(value if alias is None else alias.base)
-        base = self._pointers.get((slot, dtype))
-        if base is None:
-            base = self._pointers[slot, dtype] = _pointer(table, slot, dtype)
-        return base if alias is None or alias.offset == 0 else build.address(base, self._size(alias.offset, table))
+    def _address(self, value: Value) -> Address:
+        alias = self.aliases.get(value)
+        return (self._slot(value), 0) if alias is None else (self._slot(alias.base), alias.offset)
 
-    def _size(self, dim: Dim, table: Var) -> Expr:
-        if not isinstance(dim, DimExpr):
-            return build.index(dim)
+    def _size_slot(self, dim: DimExpr) -> int:
         slot = self.size_slots.get(dim)
         if slot is None:
             slot = self.size_slots[dim] = self._new_slot()
-        return build.load(table, slot)
+        return slot
 
     def _host(self, value: Value) -> ObjectSlot:
         known = self.slot_of.get(value)
@@ -342,10 +334,6 @@ class _Builder:
 
     def _sub(self, inner: InnerProgram, values: Sequence[Value], before: tuple[Place, ...] = ()) -> SubProgram:
         return SubProgram(inner.program, (*before, *map(self._place, values), *inner.sizes))
-
-
-def _pointer(table: Var, slot: int, dtype: dtypes.DType) -> Expr:
-    return Bitcast(build.load(table, slot), PointerType(dtype))
 
 
 def storage_bytes(type_: TensorType) -> Dim:

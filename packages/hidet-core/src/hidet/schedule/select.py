@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -141,12 +141,11 @@ def _renamed(module: Module, names: dict[str, str], calls_change: bool) -> Modul
             return replace(n, callee=names[n.callee])
         return None
 
-    functions: Sequence[Function] = [
-        replace(
-            f,
-            name=names.get(f.name, f.name),
-            body=rewrite(f.body, change) if calls_change or f.kind == "host" else f.body,
-        )
-        for f in module.functions
-    ]
-    return Module(tuple(functions), names.get(module.entry, module.entry), module.externals)
+    def renamed(function: Function) -> Function:
+        looked_into = calls_change or function.kind == "host"
+        body = rewrite(function.body, change) if looked_into else function.body
+        name = names.get(function.name, function.name)
+        # A function that stays as it is keeps the digest that it has.
+        return function if name == function.name and body is function.body else replace(function, name=name, body=body)
+
+    return Module(tuple(map(renamed, module.functions)), names.get(module.entry, module.entry), module.externals)

@@ -18,7 +18,9 @@ def symbol_sources(inputs: Sequence[ValueType]) -> dict[str, SymbolSource]:
     before one that has to be divided.
     """
     found: dict[str, SymbolSource] = {}
-    for number, type_ in enumerate(inputs):
+    # Most are tensors of fixed shape, weights above all.
+    telling = [(n, t) for n, t in enumerate(inputs) if not isinstance(t, TensorType) or DimExpr in map(type, t.shape)]
+    for number, type_ in telling:
         for axis, dim in _sizes(type_):
             source = _solve(dim, number, axis)
             if source is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hidet.ir.func import Function, Module
 from hidet.ir.structural import structural_hash
-from hidet.schedule.cost import graph_flops
+from hidet.schedule.cost import is_below
 from hidet.schedule.host import HostCode
 from hidet.schedule.select import ScheduledGraph, rename_module
 from hidet.schedule.shared import exported, shared_group, split_shared
@@ -42,8 +42,8 @@ def compile_units(main: Sequence[Part], prepare: Sequence[Part] = ()) -> dict[st
     if not segments:
         return {}
     host = merge_modules(segments.values(), segments)
-    host_digest = structural_hash(host)
-    if graph_flops(task for scheduled, _ in parts for task in scheduled.task_graph.tasks) < SMALL_GRAPH_FLOPS:
+    host_digest = structural_hash(*[pair for _, code in parts for pair in code.digests.items()])
+    if is_below((task for scheduled, _ in parts for task in scheduled.task_graph.tasks), SMALL_GRAPH_FLOPS):
         merged = merge_modules([host, *kernels.values()], segments)
         return {"graph": CompileUnit(merged, structural_hash(host_digest, *hashes.items()), effort=1)}
     units: dict[str, CompileUnit] = {}
@@ -53,7 +53,9 @@ def compile_units(main: Sequence[Part], prepare: Sequence[Part] = ()) -> dict[st
         units[name] = CompileUnit(own, hashes[name], effort=3 if name in often else 1)
         for library in libraries:
             if library.entry not in units:
-                units[library.entry] = CompileUnit(library, structural_hash(*library.functions), effort=3)
+                # Their names are made of their content.
+                names = [function.name for function in library.functions]
+                units[library.entry] = CompileUnit(library, structural_hash(*names), effort=3)
     # A segment is straight-line code that gains nothing from optimisation, and is long.
     return {**units, "host": CompileUnit(host, host_digest, effort=0)}
 

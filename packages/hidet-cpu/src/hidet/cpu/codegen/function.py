@@ -11,10 +11,9 @@ from hidet.errors import CodegenError
 from hidet.ir import stmt as s
 from hidet.ir.build import INDEX
 from hidet.ir.expr import Binary, Bitcast, Call, Const, Expr, Load, Var
-from hidet.ir.node import IRNode
 from hidet.ir.print_format import c_format, promoted
 from hidet.ir.types import BufferType, PointerType, Type, VectorType
-from hidet.ir.visit import walk
+from hidet.ir.visit import statements, walk
 
 # Work below this many nanoseconds is not worth waking the pool: an empty region costs about half a microsecond.
 PARALLEL_GRAIN = 5000
@@ -279,16 +278,16 @@ class FunctionEmitter(ExpressionEmitter):
 
     def _invoke(self, node: s.Invoke) -> None:
         self.begin_statement()
-        arguments = [self._argument(a) for a in node.arguments]
-        if node.function not in self.module.functions:
+        # Calls of host code have tens of sizes that are known.
+        arguments = [
+            f"i64 {a.value}" if type(a) is Const and a.type is INDEX else self._argument(a) for a in node.arguments
+        ]
+        if node.function not in self.module.functions and node.function not in self.module.declarations:
             self.module.declare(node.function, "void", ["ptr", *(register_type(a.type) for a in node.arguments)])
         self.line(f"call void @{node.function}({', '.join(['ptr %pool', *arguments])})")
 
     def _argument(self, value: Expr) -> str:
-        """An argument with its type. Calls of host code have many: sizes that are known, and addresses from a table of
-        8-byte cells, which are read as the pointers that they are."""
-        if isinstance(value, Const) and value.type is INDEX:
-            return f"i64 {value.value}"
+        """An argument with its type. Addresses from a table of 8-byte cells are read as the pointers that they are."""
         if isinstance(value, Bitcast) and isinstance(value.type, PointerType):
             read = value.a
             if isinstance(read, Load) and read.mask is None:
@@ -311,14 +310,7 @@ def _slot_alignment(type_: object) -> int:
 
 def _assigned_variables(body: s.Stmt) -> set[Var]:
     """The variables that change after their declaration."""
-    found: set[Var] = set()
-    stack: list[IRNode] = [body]
-    while stack:
-        current = stack.pop()
-        if isinstance(current, s.Assign):
-            found.add(current.var)
-        stack.extend(child for child in current.children() if isinstance(child, s.Stmt))
-    return found
+    return {stmt.var for stmt in statements(body) if isinstance(stmt, s.Assign)}
 
 
 _HANDLERS: dict[type, Callable[..., None]] = {

@@ -14,7 +14,7 @@ from hidet.ir import build
 from hidet.ir.expr import Binary, Broadcast, Const, Expr, Unary
 from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
-from hidet.ir.visit import rewrite, walk
+from hidet.ir.visit import inner_nodes, rewrite
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -46,15 +46,11 @@ def expand_math(module: Module) -> Module:
     functions = []
     for function in module.functions:
         # Most functions have no such operation, and looking is cheaper than rebuilding.
-        arithmetic = (node for node in walk(function.body) if type(node) in _ARITHMETIC)
-        body = rewrite(function.body, change) if any(map(_is_expanded, arithmetic)) else function.body
+        body = rewrite(function.body, change) if any(map(_is_expanded, inner_nodes(function.body))) else function.body
         functions.append(function if body is function.body else replace(function, body=body))
     if all(new is old for new, old in zip(functions, module.functions, strict=True)):
         return module
     return replace(module, functions=(*added.values(), *functions))
-
-
-_ARITHMETIC = frozenset({Unary, Binary})
 
 
 def _is_expanded(n: IRNode) -> bool:

@@ -18,7 +18,7 @@ from hidet.ir.func import Function, Module
 from hidet.ir.intrinsics import PREFIX
 from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, PointerType
-from hidet.ir.visit import rewrite, walk
+from hidet.ir.visit import rewrite, statements, walk
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -38,7 +38,7 @@ class ThreadsToLoops:
     def run(self, module: Module, ctx: CompileContext) -> Module:
         """The module; itself when none of its kernels is launched with a block."""
         hosts = [function for function in module.functions if function.kind == "host"]
-        launches = [n for f in hosts for n in walk(f.body) if isinstance(n, s.Launch) and n.block]
+        launches = [n for f in hosts for n in statements(f.body) if isinstance(n, s.Launch) and n.block]
         if not launches:
             return module
         functions = {function.name: function for function in module.functions}

@@ -1,0 +1,90 @@
+"""The code of a segment: a host function that reads addresses and sizes from the table and calls programs in order.
+
+A program takes addresses and up to some fifty sizes. The sizes are the same wherever the program is called, so they
+stand once, in a function that takes the table and the numbers of the slots where the addresses are: a call is short,
+however many tasks share a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+
+from hidet import dtypes
+from hidet.dims import Dim, DimExpr
+from hidet.ir import build
+from hidet.ir.expr import Bitcast, Expr, Var
+from hidet.ir.func import Function, Module
+from hidet.ir.stmt import Invoke, Stmt
+from hidet.ir.types import PointerType, element_dtype
+from hidet.schedule.rule import Program
+
+Address = tuple[int, Dim]
+"""A slot of the table, and how many elements after the address in it a tensor starts."""
+
+Number = int | tuple[int]
+"""A number that is known, or the slot of the table in which it is."""
+
+
+class SegmentCode:
+    """Collects the calls of one segment. size_slot: the slot of the table that holds a symbolic size."""
+
+    def __init__(self, symbol: str, size_slot: Callable[[DimExpr], int]) -> None:
+        self._symbol = symbol
+        self._size_slot = size_slot
+        self._table = _table()
+        self._calls: list[Stmt] = []
+        self._callers: dict[tuple[object, ...], Function] = {}
+        self._programs: dict[str, None] = {}
+        self._content: list[object] = [symbol]
+
+    def call(self, entry: str, program: Program, addresses: Sequence[Address]) -> None:
+        """Call `program`, whose entry is linked as `entry`, with tensors and scratch buffers at `addresses`."""
+        shifted = tuple([number for number, (_, offset) in enumerate(addresses) if offset != 0])
+        # Tasks with the same program have the same object.
+        caller = self._callers.get((program, shifted))
+        if caller is None:
+            caller = self._callers[program, shifted] = self._caller(entry, program, len(addresses), shifted)
+            self._programs[entry] = None
+        slots = [slot for slot, _ in addresses]
+        offsets = [self._number(addresses[number][1]) for number in shifted]
+        arguments = (*map(build.index_number, slots), *[_argument(offset, self._table) for offset in offsets])
+        self._calls.append(Invoke(caller.name, (self._table, *arguments)))
+        self._content.append((caller.name, slots, offsets))
+
+    def module(self) -> Module:
+        """The segment's function and those that it calls programs through."""
+        function = Function(self._symbol, (self._table,), build.seq(self._calls), kind="host")
+        return Module((*self._callers.values(), function), self._symbol, tuple(self._programs))
+
+    def digest(self) -> str:
+        """What the module is known by: that of all it is written from."""
+        return blake2b(repr(self._content).encode(), digest_size=32).hexdigest()
+
+    def _caller(self, entry: str, program: Program, count: int, shifted: tuple[int, ...]) -> Function:
+        """A function of the table, `count` slots, and elements to add to those addresses that `shifted` numbers."""
+        table = _table()
+        params = program.module.function(program.module.entry).params[:count]
+        slots = [build.size_var(f"{param.name}_slot") for param in params]
+        offsets = {number: build.size_var(f"{params[number].name}_offset") for number in shifted}
+        arguments: list[Expr] = []
+        for number, (param, slot) in enumerate(zip(params, slots, strict=True)):
+            base = Bitcast(build.load(table, slot), PointerType(element_dtype(param.type)))
+            arguments.append(build.address(base, offsets[number]) if number in offsets else base)
+        sizes = [self._number(size) if isinstance(size, DimExpr) else size for size in program.arguments]
+        arguments += [_argument(size, table) for size in sizes]
+        name = f"{self._symbol}_call{len(self._callers)}"
+        self._content.append((name, entry, count, shifted, sizes))
+        return Function(name, (table, *slots, *offsets.values()), Invoke(entry, tuple(arguments)), kind="host")
+
+    def _number(self, size: Dim) -> Number:
+        """What the code reads a size from: itself, or the slot of the table."""
+        return (self._size_slot(size),) if isinstance(size, DimExpr) else size
+
+
+def _argument(number: Number, table: Var) -> Expr:
+    return build.load(table, number[0]) if isinstance(number, tuple) else build.index_number(number)
+
+
+def _table() -> Var:
+    return Var("table", PointerType(dtypes.i64))
