@@ -21,7 +21,7 @@ from hidet.ir.structural import structural_hash
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.schedule import select, units
-from hidet.schedule.host import build_host_program
+from hidet.schedule.host import HostCode, build_host_program
 from hidet.schedule.select import select_schedules
 from hidet.schedule.shared import split_shared
 from hidet.schedule.task import Task
@@ -141,16 +141,24 @@ def _stages(ctx: CompileContext, layers: int, model: Model = _transformer) -> di
     parts = (optimized, optimized.prepare.graph)
     tasks = [fuse(part, ctx) for part in parts]
     scheduled = [select_schedules(each, ctx) for each in tasks]
+    codes = [build_host_program(each, "main") for each in scheduled]
     return {
         "verify": _calls_of_python(lambda: verify_graph(graph)),
         "passes": _calls_of_python(lambda: run_graph_passes(graph, ctx)),
         "fuse": _calls_of_python(lambda: [fuse(part, ctx) for part in parts]),
         "select": _calls_of_python(lambda: [select_schedules(each, ctx) for each in tasks]),
         "host": _calls_of_python(lambda: [build_host_program(each, "main") for each in scheduled]),
+        "text": _calls_of_python(lambda: [_emit_host(code, ctx) for code in codes]),
     }
 
 
-@pytest.mark.parametrize(("model", "most"), [(_transformer, 290), (_convolutions, 500)])
+def _emit_host(code: HostCode, ctx: CompileContext) -> None:
+    """From the host program's thread IR to LLVM text."""
+    for module in code.modules.values():
+        emit_module(run_program_passes(module, ctx), host_arch())
+
+
+@pytest.mark.parametrize(("model", "most"), [(_transformer, 170), (_convolutions, 262)])
 def test_the_compilers_own_work_on_a_node_stays_small(ctx: CompileContext, model: Model, most: int) -> None:
     """A call of a Python function takes about a sixth of a microsecond, and a node may take 100. A batch norm becomes
     three nodes that prepare weights."""

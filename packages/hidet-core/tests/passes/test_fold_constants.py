@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from hidet.compute.evaluate import evaluate
 from hidet.graph import GraphBuilder
 from hidet.passes.graph.fold_constants import FoldConstants
 
@@ -106,3 +108,24 @@ def test_an_output_may_become_a_constant(ctx, parse):
     after = FoldConstants().run(graph, ctx)
     assert after.nodes == ()
     assert after.constants[after.outputs[0]].numpy().tolist() == [-1, -2]
+
+
+VIEWS = {
+    "reshape": {"shape": (4, 3)},
+    "transpose": {"perm": (1, 0)},
+    "slice": {"starts": (1, None), "stops": (None, 3), "steps": (1, 2)},
+    "expand": {"shape": (2, 3, 4)},
+    "select": {"axis": 1, "index": 2},
+    "unsqueeze": {"axes": (1,)},
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_constants_have_the_elements_that_their_definitions_say(ctx, name):
+    builder = GraphBuilder(ctx.registry.operators)
+    table = np.arange(12.0).reshape(3, 4)
+    graph = builder.build([builder.emit(name, builder.constant(table), **VIEWS[name])])
+    (node,) = graph.nodes
+    (found,) = FoldConstants().values(graph, graph.outputs).values()
+    np.testing.assert_array_equal(found.numpy(), evaluate(node.definition, [table])[0])
+    assert found.numpy().flags.c_contiguous

@@ -87,6 +87,7 @@ class GraphBuilder:
         self._nodes: list[Node] = []
         self._constants: dict[Value, Constant] = {}
         self._count = first_number
+        self._types: dict[ValueType, ValueType] = {}
         self._taken_sizes: set[str] = set() if taken_sizes is None else taken_sizes
 
     def nested(self, name: str) -> GraphBuilder:
@@ -105,7 +106,8 @@ class GraphBuilder:
 
     def input(self, type_: ValueType, name: str | None = None, *, is_parameter: bool = False) -> Value:
         """Add a graph input; parameters are weights that stay the same between calls."""
-        value = self._value(type_, name)
+        # Equal types are one object, as those of results are: what compares types compares identities first.
+        value = self._value(self._types.setdefault(type_, type_), name)
         self._inputs.append(value)
         self._taken_sizes.update(found.name for dim in dims_of(type_) for found in symbols(dim))
         if is_parameter:
@@ -150,6 +152,12 @@ class GraphBuilder:
             raise
         outputs = tuple([self._value(t) for t in (results if types is None else types)])
         self._nodes.append(Node(spec, tuple(inputs), complete, outputs, self.loc, definition))
+        return outputs
+
+    def repeat(self, node: Node, inputs: Sequence[Value | None]) -> tuple[Value, ...]:
+        """Apply the operator of `node`, with its attributes, to inputs of the same types: nothing is inferred again."""
+        outputs = tuple([self._value(value.type) for value in node.outputs])
+        self._nodes.append(Node(node.op, tuple(inputs), node.attrs, outputs, self.loc, node.definition))
         return outputs
 
     def _spec(self, name: str) -> OperatorSpec:

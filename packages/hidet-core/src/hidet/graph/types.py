@@ -139,12 +139,18 @@ def fits(type_: ValueType, expected: ValueType) -> bool:
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are provably equal."""
-    return a == b or (len(a) == len(b) and all(prove_equal(m, n) is True for m, n in zip(a, b, strict=True)))
+    if a == b or len(a) != len(b):
+        return a == b
+    is_symbolic = DimExpr in map(type, a) or DimExpr in map(type, b)
+    return is_symbolic and all(prove_equal(m, n) is True for m, n in zip(a, b, strict=True))
 
 
 def may_be_same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are not provably different."""
-    return a == b or (len(a) == len(b) and all(prove_equal(m, n) is not False for m, n in zip(a, b, strict=True)))
+    if a == b or len(a) != len(b):
+        return a == b
+    is_symbolic = DimExpr in map(type, a) or DimExpr in map(type, b)
+    return is_symbolic and all(prove_equal(m, n) is not False for m, n in zip(a, b, strict=True))
 
 
 def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:

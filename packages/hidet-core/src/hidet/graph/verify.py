@@ -164,9 +164,8 @@ def _reads(operand: Operand, type_: TensorType) -> bool:
 
 
 def _check_signature(graph: Graph) -> None:
-    for value in graph.parameters:
-        if value not in graph.inputs:
-            raise VerifyError(f"graph {graph.name}: parameter %{value.name} is no input")
+    for value in graph.parameters.difference(graph.inputs):
+        raise VerifyError(f"graph {graph.name}: parameter %{value.name} is no input")
     for value, constant in graph.constants.items():
         shape = getattr(constant.data, "shape", None)
         if not isinstance(value.type, TensorType) or (shape is not None and tuple(shape) != value.type.shape):

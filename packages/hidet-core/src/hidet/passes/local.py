@@ -7,7 +7,7 @@ from typing import Any
 
 from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Graph, Node, Value, readers
-from hidet.graph.operator import OperatorSpec, is_foreign
+from hidet.graph.operator import FOREIGN_KINDS, OperatorSpec
 from hidet.graph.types import same_shape
 from hidet.passes.graph.eliminate_dead import without_dead
 from hidet.passes.rewriter import GraphRewriter
@@ -112,23 +112,26 @@ class _Walk:
     def run(self, rules: Mapping[str, Sequence[Rule]], for_all: Sequence[Rule]) -> Graph:
         fitting = {name: (*own, *for_all) for name, own in rules.items()}
         for original in self.graph.nodes:
-            new = self._replacement(original, fitting.get(original.op.name, for_all))
-            if new is None:
+            rules_here = fitting.get(original.op.name, for_all)
+            if len(original.outputs) != 1 or not rules_here:
                 self.rewriter.keep(original)
+                continue
+            node = rebuild_node(original, self.rewriter.mapping)
+            new = _replacement(Site(node, self), rules_here)
+            if new is None:
+                self.rewriter.keep(node)
             else:
                 self.rewriter.substitute(original.outputs[0], new)
         return self.rewriter.finish()
 
-    def _replacement(self, original: Node, rules: Sequence[Rule]) -> Value | None:
-        """What the first rule that fits puts in the place of the node's result."""
-        if len(original.outputs) != 1 or not rules:
-            return None
-        site = Site(rebuild_node(original, self.rewriter.mapping), self)
-        for rule in rules:
-            new = rule(site)
-            if new is not None and _same_kind(new, original.outputs[0]):
-                return new
-        return None
+
+def _replacement(site: Site, rules: Sequence[Rule]) -> Value | None:
+    """What the first rule that fits puts in the place of the node's result."""
+    for rule in rules:
+        new = rule(site)
+        if new is not None and _same_kind(new, site.node.outputs[0]):
+            return new
+    return None
 
 
 def _same_kind(a: Value, b: Value) -> bool:
@@ -139,6 +142,7 @@ def _handed_out(graph: Graph) -> set[Value]:
     """Values that outputs or foreign operators see, directly or as the memory behind a view."""
     found = set(graph.outputs)
     for node in reversed(graph.nodes):
-        if is_foreign(node) or (node.op.kind == "view" and node.outputs[0] in found):
+        kind = node.op.kind
+        if kind in FOREIGN_KINDS or (kind == "view" and node.outputs[0] in found):
             found.update(node.values)
     return found

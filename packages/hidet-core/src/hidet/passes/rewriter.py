@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from hidet.graph.builder import GraphBuilder, rebuild_node
-from hidet.graph.graph import Constant, Graph, Node, Value, producers
+from hidet.graph.graph import Constant, Graph, Node, Value, foreign_nodes, producers
 from hidet.graph.operator import OperatorSpec
 from hidet.graph.symbols import symbol_names
 from hidet.graph.types import TensorType
@@ -33,7 +33,8 @@ class GraphRewriter:
 
     def keep(self, node: Node) -> None:
         """Take over a node, reading replaced values where they were."""
-        rebuilt = rebuild_node(node, self.mapping)
+        mapping = self.mapping
+        rebuilt = node if mapping.keys().isdisjoint(node.inputs) else rebuild_node(node, mapping)
         self._nodes.append(rebuilt)
         for value in rebuilt.outputs:
             if self._original.get(value) is not rebuilt:
@@ -52,9 +53,11 @@ class GraphRewriter:
         """What stands for an old value now."""
         return self.mapping.get(value, value)
 
-    def emit(self, op: str | OperatorSpec, *inputs: Value | None, at: Node | None, **attrs: Any) -> Value:
-        """Apply a one-output operator to (current) values, in the place of node `at`."""
-        (value,) = self.emit_all(op, inputs, attrs, at)
+    def emit(
+        self, op: str | OperatorSpec, *inputs: Value | None, at: Node | None, like: Node | None = None, **attrs: Any
+    ) -> Value:
+        """Apply a one-output operator to (current) values, in the place of node `at`. like: see `emit_all`."""
+        (value,) = self.emit_all(op, inputs, attrs, at, like=like)
         return value
 
     def emit_all(
@@ -64,10 +67,17 @@ class GraphRewriter:
         attrs: Mapping[str, Any],
         at: Node | None,
         types: Sequence[TensorType] | None = None,
+        like: Node | None = None,
     ) -> tuple[Value, ...]:
-        """Apply an operator with any number of outputs. types: theirs, where they do not lie row-major."""
+        """Apply an operator with any number of outputs. types: theirs, where they do not lie row-major.
+
+        like: a node that differs from this one in what it reads alone, None where none is known. Nothing is inferred
+        again then; networks have many equal layers.
+        """
         builder = self._at(at)
-        made = builder.emit_all(op, [None if v is None else self.current(v) for v in inputs], attrs, types)
+        mapping = self.mapping
+        current = [None if v is None else mapping.get(v, v) for v in inputs]
+        made = builder.emit_all(op, current, attrs, types) if like is None else builder.repeat(like, current)
         self._take_emitted(builder)
         return made
 
@@ -109,7 +119,7 @@ class GraphRewriter:
     def _at(self, at: Node | None) -> GraphBuilder:
         """A builder of nodes in the place of `at`; most walks over a graph need none, nor names for new values."""
         if self._builder is None:
-            has_control = any(node.op.kind == "control" for node in self.graph.nodes)
+            has_control = any(node.op.kind == "control" for node in foreign_nodes(self.graph))
             taken = symbol_names(self.graph) if has_control else None
             self._builder = GraphBuilder(self._operators, self.graph.name, next_number(self.graph), taken)
         self._builder.loc = None if at is None else at.loc
@@ -144,6 +154,6 @@ def _renamed(node: Node, mapping: Mapping[Value, Value]) -> Node:
 
 def next_number(graph: Graph) -> int:
     """A number no value of the graph is named by."""
-    names = (v.name for node in graph.nodes for v in node.outputs)
-    own = (v.name for v in (*graph.inputs, *graph.constants))
-    return 1 + max((int(name) for name in (*names, *own) if name.isdecimal()), default=-1)
+    names = [v.name for node in graph.nodes for v in node.outputs]
+    names += [v.name for v in (*graph.inputs, *graph.constants)]
+    return 1 + max(map(int, filter(str.isdecimal, names)), default=-1)

@@ -7,13 +7,13 @@ among itself. Views cost nothing: they become aliases with strides, or index ari
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from hidet.compute.definition import Compute
+from hidet.compute.definition import Compute, Definition
 from hidet.dims import product
-from hidet.graph.graph import Graph, Node, Value, producers, readers
-from hidet.graph.operator import is_foreign
+from hidet.graph.graph import Graph, Node, Value, foreign_nodes, producers, readers
 from hidet.graph.storage import find_views
 from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Access, Expr, Unary
@@ -64,6 +64,8 @@ class _Grouper:
         self.readers = readers(graph)
         self.outputs = set(graph.outputs)
         self.order = {node: position for position, node in enumerate(graph.nodes)}
+        self.foreign = foreign_nodes(graph)
+        self.injective = {node for node in graph.nodes if _is_injective(node)}
         views = find_views(graph)
         prepared = () if graph.prepare is None else graph.prepare.results
         values = (*graph.inputs, *graph.constants, *prepared, *self.producer)
@@ -75,26 +77,21 @@ class _Grouper:
 
     def run(self) -> Grouping:
         for node in self.graph.nodes:
-            if not is_foreign(node) and not self._is_injective(node):
+            if node not in self.injective and node not in self.foreign:
                 self._anchor(node)
         for node in reversed(self.graph.nodes):
-            if node in self.group_of or node in self.free or node.outputs[0] in self.aliases:
-                continue
-            if self._is_injective(node):
+            if node in self.injective and not (
+                node in self.group_of or node in self.free or node.outputs[0] in self.aliases
+            ):
                 self._injective(node)
         self._store_free_nodes()
         groups = {id(g): g for g in self.group_of.values()}
         for group in groups.values():
-            group.nodes.sort(key=self.order.__getitem__)
-        for node in self.graph.nodes:
-            if is_foreign(node):
-                groups[id(node)] = Group(node, [node])
+            if len(group.nodes) > 1:
+                group.nodes.sort(key=self.order.__getitem__)
+        groups.update((id(node), Group(node, [node])) for node in self.foreign)
         ordered = sorted(groups.values(), key=lambda g: self.order[g.nodes[-1]])
         return Grouping(ordered, self.aliases, self.types)
-
-    @staticmethod
-    def _is_injective(node: Node) -> bool:
-        return node.definition is not None and node.definition.is_injective and len(node.outputs) == 1
 
     def _sole_reader(self, value: Value) -> Node | None:
         """The only node that reads `value`, unless the value must exist for someone else."""
@@ -117,7 +114,7 @@ class _Grouper:
         while len(group.nodes) < MAX_NODES:
             value = tail.outputs[0]
             reader = self._sole_reader(value)
-            if reader is None or reader in self.group_of or not self._is_injective(reader):
+            if reader is None or reader in self.group_of or reader not in self.injective:
                 return
             if reader.op.kind == "view" or not _reads_identically(reader, value):
                 return
@@ -134,7 +131,7 @@ class _Grouper:
         while stack and len(group.nodes) < MAX_NODES:
             current, consumer = stack.pop()
             node = self.producer.get(current)
-            if node is None or node in self.group_of or not self._is_injective(node):
+            if node is None or node in self.group_of or node not in self.injective:
                 continue
             if node in self.free:
                 if node not in group.repeated:
@@ -158,7 +155,7 @@ class _Grouper:
         if node.op.name != "cast" or source is None or result in self.outputs:
             return False
         before = self.producer.get(source)
-        in_memory = before is None or before in self.group_of or not self._is_injective(before)
+        in_memory = before is None or before in self.group_of or before not in self.injective
         return in_memory and all(self.group_of.get(reader) is group for reader in self.readers[result])
 
     @staticmethod
@@ -173,7 +170,7 @@ class _Grouper:
         source = view.inputs[0]
         assert source is not None
         node = self.producer.get(source)
-        if node is None or node in self.group_of or not self._is_injective(node):
+        if node is None or node in self.group_of or node not in self.injective:
             return False
         return self._sole_reader(source) is view and (source not in self.aliases or self._continues(node, group))
 
@@ -188,13 +185,17 @@ class _Grouper:
         """Groups for free nodes that somebody reads from memory, because it cannot compute them itself."""
         if not self.free:
             return
-        wanted = [*self.graph.outputs, *(v for node in self.graph.nodes if is_foreign(node) for v in node.values)]
+        wanted = [*self.graph.outputs, *(v for node in self.foreign for v in node.values)]
         for group in {id(g): g for g in self.group_of.values()}.values():
             wanted += _external(group)
         while wanted:
             node = self.producer.get(alias_root(wanted.pop(), self.aliases))
             if node in self.free and node not in self.group_of:
                 wanted += _external(self._injective(node))
+
+
+def _is_injective(node: Node) -> bool:
+    return node.definition is not None and node.definition.is_injective and len(node.outputs) == 1
 
 
 def _external(group: Group) -> list[Value]:
@@ -252,11 +253,10 @@ def _repeats_work(node: Node, consumer: Node, value: Value) -> bool:
     """Whether inlining `node` into `consumer` would compute elements several times: a broadcast or several reads."""
     definition, inlined = consumer.definition, node.definition
     assert definition is not None and inlined is not None
+    if not _is_expensive(inlined):
+        return False
     present = [v for v in consumer.inputs if v is not None]
     operands = {o for o, v in zip(definition.inputs, present, strict=True) if v is value}
-    expensive = any(isinstance(n, Unary) and n.op in _EXPENSIVE for s in inlined.stages for n in walk(_value(s)))
-    if not expensive:
-        return False
     reads: list[Access] = []
     spread = False
     for stage in definition.stages:
@@ -266,6 +266,12 @@ def _repeats_work(node: Node, consumer: Node, value: Value) -> bool:
         reads += found
         spread |= any(len([i for i in a.indices if i in stage.axes]) < len(stage.axes) for a in found)
     return spread or len(reads) > 1
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_expensive(definition: Definition) -> bool:
+    """Whether an element of an injective operator takes more than some instructions. Equal nodes share a definition."""
+    return any(isinstance(n, Unary) and n.op in _EXPENSIVE for s in definition.stages for n in walk(_value(s)))
 
 
 def _value(stage: object) -> Expr:

@@ -169,7 +169,7 @@ class _Builder:
         if is_host_value(value.type):
             shape = value.type.shape if isinstance(value.type, TensorType) else None
             return InputSlot(None, name=value.name, host=ObjectSlot(self.slot_of[value], shape))
-        slot, type_ = self.slot_of[value], value.type
+        slot, type_ = self.slot_of[value], value.tensor
         tensor = TensorSlot(slot, type_.dtype, type_.shape, type_.element_strides)
         is_parameter, is_used = value in self.graph.parameters, slot in self.used_slots
         return InputSlot(tensor, is_parameter, name=value.name, is_used=is_used)

@@ -7,14 +7,15 @@ outputs keep theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.dims import Dim
 from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.storage import Place, Views, add_view, layout_of
+from hidet.graph.storage import Place, add_view
 from hidet.graph.types import TensorType, strides_of_order
 
 if TYPE_CHECKING:
@@ -54,42 +55,46 @@ class AssignLayout:
             return graph
         fixed = set(graph.outputs)
         mapping: dict[Value, Value] = {}
+        # Tensors of a network have few types: values that had one keep to one.
+        moved: dict[TensorType, TensorType] = {}
         views: dict[Value, Place] = {}
+        sources = (*graph.inputs, *graph.constants, *(() if graph.prepare is None else graph.prepare.results))
+        is_last = functools.cache(is_channels_last)
+
+        def lies_last(value: Value) -> bool:
+            type_ = views[value].type if value in views else value.type
+            return isinstance(type_, TensorType) and type_.strides is not None and is_last(type_)
+
+        last = set(filter(lies_last, sources))
         nodes: list[Node] = []
         for node in graph.nodes:
             new = rebuild_node(node, mapping)
-            if not fixed.issuperset(node.outputs) and _wants_channels_last(new, views):
-                outputs = tuple([v if v in fixed else _channels_last(v) for v in node.outputs])
-                mapping.update(
-                    (old, moved) for old, moved in zip(node.outputs, outputs, strict=True) if old is not moved
-                )
+            if not fixed.issuperset(node.outputs) and _wants_channels_last(new, last):
+                outputs = tuple([v if v in fixed else _channels_last(v, moved) for v in node.outputs])
+                mapping.update((a, b) for a, b in zip(node.outputs, outputs, strict=True) if a is not b)
                 new = Node(node.op, new.inputs, node.attrs, outputs, node.loc, node.definition)
             nodes.append(new)
             add_view(new, views)
+            last.update(filter(lies_last, new.outputs))
         return graph.with_nodes(tuple(nodes)) if mapping else graph
 
 
-def _wants_channels_last(node: Node, views: Views) -> bool:
+def _wants_channels_last(node: Node, last: Set[Value]) -> bool:
+    """Whether the result of a node is to lie channels-last. last: values that do."""
+    prefers = node.op.name in _PREFERS
     result = node.outputs[0].type
-    if not isinstance(result, TensorType) or not 3 <= result.rank <= 5 or node.op.kind == "view":
+    if (not prefers and last.isdisjoint(node.inputs)) or not isinstance(result, TensorType):
         return False
-    if node.op.name in _PREFERS:
+    if not 3 <= result.rank <= 5 or node.op.kind == "view":
+        return False
+    if prefers:
         return True
     if node.op.name in _FOLLOWS:
-        return _any_channels_last(node.inputs[:1], views)
+        return node.inputs[0] in last
     definition = node.definition
     if node.op.kind != "compute" or definition is None or not definition.is_injective:
         return False
-    return _any_channels_last([v for v in node.values if _shape(v) == result.shape], views)
-
-
-def _shape(value: Value) -> tuple[Dim, ...] | None:
-    return value.type.shape if isinstance(value.type, TensorType) else None
-
-
-def _any_channels_last(values: Iterable[Value | None], views: Views) -> bool:
-    tensors = [value for value in values if value is not None and isinstance(value.type, TensorType)]
-    return any(is_channels_last(layout_of(value, views)) for value in tensors)
+    return any(v in last and v.tensor.shape == result.shape for v in node.values)
 
 
 def is_channels_last(type_: TensorType) -> bool:
@@ -107,7 +112,9 @@ def channels_last_strides(type_: TensorType) -> tuple[Dim, ...]:
     return strides_of_order(type_.shape, (0, *range(2, type_.rank), 1))
 
 
-def _channels_last(value: Value) -> Value:
-    """The value with channels-last strides; the same one if it has them."""
-    strides = channels_last_strides(value.tensor)
-    return value if value.tensor.strides == strides else Value(value.name, value.tensor.with_strides(strides))
+def _channels_last(value: Value, moved: dict[TensorType, TensorType]) -> Value:
+    """The value with channels-last strides; the same one if it has them. moved: types so far, by what they were."""
+    type_ = moved.get(value.tensor)
+    if type_ is None:
+        type_ = moved[value.tensor] = value.tensor.with_strides(channels_last_strides(value.tensor))
+    return value if type_.strides == value.tensor.strides else Value(value.name, type_)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.builder import rebuild_node
-from hidet.graph.graph import Constant, Graph, Node, Value
-from hidet.graph.operator import is_foreign
+from hidet.graph.graph import Constant, Graph, Node, Value, foreign_nodes
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -25,18 +24,18 @@ class CommonSubexpr:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """Later duplicates are replaced by the first occurrence; output types must agree, strides included."""
-        outputs = set(graph.outputs)
+        outputs, foreign = set(graph.outputs), foreign_nodes(graph)
         mapping = _equal_constants(graph, outputs)
         seen: dict[Hashable, Node] = {}
         kept: list[Node] = []
         for original in graph.nodes:
             node = rebuild_node(original, mapping)
-            if node.op.is_random or node.op.has_effect or is_foreign(node):
+            if original in foreign or node.op.is_random or node.op.has_effect:
                 kept.append(node)
                 continue
-            key = (node.op.name, node.inputs, node.attrs, tuple(v.type for v in node.outputs))
+            key = (node.op.name, node.inputs, node.attrs, *[v.type for v in node.outputs])
             first = seen.setdefault(key, node)
-            if first is node or any(value in outputs for value in node.outputs):
+            if first is node or not outputs.isdisjoint(node.outputs):
                 kept.append(node)
             else:
                 mapping.update(zip(node.outputs, first.outputs, strict=True))

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.control import defined_sizes
-from hidet.graph.graph import Graph, Value
-from hidet.graph.operator import FOREIGN_KINDS
+from hidet.graph.graph import Graph, Value, foreign_nodes
 from hidet.graph.symbols import names_used, symbol_names
 
 if TYPE_CHECKING:
@@ -29,11 +28,11 @@ def without_dead(graph: Graph) -> Graph:
     """The graph without dead nodes and constants; the same object when there are none."""
     live: set[Value] = set(graph.outputs)
     # Sizes are used by name: a node that defines one is live if a live node, or a result, has it.
-    watched = any(node.op.kind in FOREIGN_KINDS and defined_sizes(node) for node in graph.nodes)
+    watched = any(map(defined_sizes, foreign_nodes(graph)))
     sizes = {name for value in graph.outputs for name in symbol_names(value.type)} if watched else set()
     kept = []
     for node in reversed(graph.nodes):
-        is_live = node.op.has_effect or any(value in live for value in node.outputs)
+        is_live = node.op.has_effect or not live.isdisjoint(node.outputs)
         if watched and not is_live:
             is_live = not sizes.isdisjoint(symbol_names(defined_sizes(node)))
         if is_live:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hidet import dims
 from hidet.dims import DimExpr
@@ -31,12 +31,16 @@ class FoldConstants:
         """One walk in graph order. A node without inputs (full, arange) or a view is evaluated only for a reader that
         folds; for other readers it stays, because it costs them nothing."""
         known = dict(graph.constants)
+        given = set(known)
         waiting: dict[Value, Node] = {}
         kept: list[Node] = []
         for node in graph.nodes:
-            if not self._is_foldable(node, known, waiting):
+            # Most nodes read something else, which is seen sooner than anything else.
+            if not given.issuperset(node.values) or not self._is_foldable(node):
                 kept.append(node)
-            elif not node.inputs or node.op.kind == "view":
+                continue
+            given.update(node.outputs)
+            if not node.inputs or node.op.kind == "view":
                 kept.append(node)
                 waiting.update(dict.fromkeys(node.outputs, node))
             else:
@@ -51,9 +55,11 @@ class FoldConstants:
     def values(self, graph: Graph, wanted: Iterable[Value]) -> dict[Value, Constant]:
         """Those of the values `wanted` that constants and nothing else determine, evaluated."""
         known = dict(graph.constants)
+        given = set(known)
         waiting: dict[Value, Node] = {}
         for node in graph.nodes:
-            if self._is_foldable(node, known, waiting):
+            if given.issuperset(node.values) and self._is_foldable(node):
+                given.update(node.outputs)
                 waiting.update(dict.fromkeys(node.outputs, node))
         found: dict[Value, Constant] = {}
         for value in wanted:
@@ -63,10 +69,9 @@ class FoldConstants:
                 found[value] = known[value]
         return found
 
-    def _is_foldable(self, node: Node, known: dict[Value, Constant], waiting: dict[Value, Node]) -> bool:
+    def _is_foldable(self, node: Node) -> bool:
+        """Whether a node may be evaluated once everything it reads is known."""
         if node.op.is_random or node.op.has_effect or node.op.expands or is_foreign(node):
-            return False
-        if not all(value in known or value in waiting for value in node.values):
             return False
         if node.definition is None and node.op.evaluate is None:
             return False
@@ -87,9 +92,31 @@ def _evaluate(node: Node, known: dict[Value, Constant], waiting: dict[Value, Nod
         if value not in known:
             _evaluate(waiting[value], known, waiting)
     arrays = [None if value is None else known[value].numpy() for value in node.inputs]
-    if node.op.evaluate is not None:
+    results = _viewed(node, arrays)
+    if results is None and node.op.evaluate is not None:
         results = list(node.op.evaluate(arrays, node.attrs))
-    else:
+    if results is None:
         assert node.definition is not None
         results = list(evaluate(node.definition, arrays))
     known.update((value, Constant(array)) for value, array in zip(node.outputs, results, strict=True))
+
+
+def _viewed(node: Node, arrays: Sequence[Any]) -> list[Any] | None:
+    """The result of a view operator: elements of its input at other places. None for other operators, and where strides
+    cannot say it."""
+    import numpy
+
+    result = node.outputs[0].type
+    if node.op.view is None or not isinstance(result, TensorType) or 0 in result.shape:
+        return None
+    assert node.inputs[0] is not None
+    source = TensorType(node.inputs[0].tensor.dtype, node.inputs[0].tensor.shape)
+    view = node.op.view(source, node.attrs, result)
+    if view is None:
+        return None
+    elements = numpy.ascontiguousarray(arrays[0]).reshape(-1)
+    places = numpy.asarray(view.offset)
+    for extent, stride in zip(result.shape, view.strides, strict=True):
+        assert isinstance(extent, int) and isinstance(stride, int), "what folds has fixed sizes"
+        places = numpy.add.outer(places, numpy.arange(extent) * stride)
+    return [elements[places]]

@@ -40,12 +40,13 @@ class FoldConvBatchNorm:
             anchor = made.get(source)
             if anchor is None or anchor.op.name not in _ANCHORS or len(table[source]) != 1 or source in graph.outputs:
                 continue
-            if all(v in steady for v in (*anchor.values[1:], *node.values[1:])):
+            if steady.issuperset(anchor.values[1:]) and steady.issuperset(node.values[1:]):
                 anchors[anchor] = node
         if not anchors:
             return graph
         norms = set(anchors.values())
         rewriter = GraphRewriter(graph, ctx.registry.operators)
+        known: dict[Pair, list[Node | None]] = {}
         pending: dict[Value, Node] = {norm.inputs[0]: anchor for anchor, norm in anchors.items()}  # type: ignore[misc]  # input 0 is present
         for node in graph.nodes:
             if node in anchors:
@@ -54,16 +55,25 @@ class FoldConvBatchNorm:
                 rewriter.keep(node)
                 continue
             assert node.inputs[0] is not None
-            rewriter.substitute(node.outputs[0], _folded(rewriter, pending[node.inputs[0]], node))
+            rewriter.substitute(node.outputs[0], _folded(rewriter, pending[node.inputs[0]], node, known))
         return rewriter.finish()
 
 
-def _folded(rewriter: GraphRewriter, anchor: Node, norm: Node) -> Value:
+Pair = tuple[int, int]
+"""The definitions of an anchor and of its norm, by identity: equal pairs become equal nodes."""
+
+
+def _folded(rewriter: GraphRewriter, anchor: Node, norm: Node, known: dict[Pair, list[Node | None]]) -> Value:
+    """The result of an anchor and its norm as nodes of the new graph. known: what pairs before it have become."""
     _, mean, variance, gamma, beta = (*norm.inputs, None, None)[:5]
     x, weight, bias = (*anchor.inputs, None)[:3]
     assert weight is not None
-    scale = rewriter.emit("batch_norm_scale", variance, gamma, at=norm, eps=norm.attrs["eps"])
-    shift = rewriter.emit("batch_norm_shift", mean, scale, bias, beta, at=norm, dtype=weight.tensor.dtype)
-    scaled = rewriter.emit("scale_filters", weight, scale, at=norm)
-    (result,) = rewriter.emit_all(anchor.op, (x, scaled, shift), anchor.attrs, anchor)
+    pair = id(anchor.definition), id(norm.definition)
+    like = known.get(pair, [None] * 4)
+    scale = rewriter.emit("batch_norm_scale", variance, gamma, at=norm, like=like[0], eps=norm.attrs["eps"])
+    shift = rewriter.emit("batch_norm_shift", mean, scale, bias, beta, at=norm, like=like[1], dtype=weight.tensor.dtype)
+    scaled = rewriter.emit("scale_filters", weight, scale, at=norm, like=like[2])
+    (result,) = rewriter.emit_all(anchor.op, (x, scaled, shift), anchor.attrs, anchor, like=like[3])
+    if pair not in known:
+        known[pair] = [rewriter.producer(value) for value in (scale, shift, scaled, result)]
     return result

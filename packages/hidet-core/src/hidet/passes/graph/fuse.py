@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 from hidet.compute.definition import Compute, Operand, fresh_axes
 from hidet.dims import divisibility
-from hidet.graph.control import makes_results
-from hidet.graph.graph import Graph, Node, Value, readers
-from hidet.graph.operator import is_foreign
+from hidet.graph.graph import Graph, Node, Value, foreign_nodes, readers
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses, substitute
@@ -37,11 +37,12 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
     types = {**grouping.types, **{value: type_ for value, (_, type_) in reuses.parts.items()}}
     table = readers(graph)
     outputs = set(graph.outputs)
+    foreign = foreign_nodes(graph)
     aligned = _aligned_values(graph, aliases, reuses.sources)
     steps: list[Task | ForeignStep] = []
-    known: dict[tuple[object, ...], Task] = {}
+    known = _Known({}, {})
     for group in grouping.groups:
-        if group.anchor is not None and is_foreign(group.anchor):
+        if group.anchor in foreign:
             steps.append(ForeignStep(group.anchor))
             continue
         if group.anchor in reuses.put_back:
@@ -52,7 +53,7 @@ def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph
             for node in group.nodes
             if node not in group.repeated
             for value in node.outputs
-            if value in outputs or node.op.has_effect or any(reader not in members for reader in table.get(value, ()))
+            if value in outputs or node.op.has_effect or not members.issuperset(table.get(value, ()))
         ]
         if live:
             steps.append(_make_task(group, live, types, aligned, reuses.sources, known))
@@ -65,7 +66,8 @@ def _aligned_values(graph: Graph, aliases: Mapping[Value, Alias], elsewhere: Ite
 
     elsewhere: values in the memory of others. What steps outside of compiled code make may start anywhere.
     """
-    made = [v for node in graph.nodes if not is_foreign(node) and not makes_results(node) for v in node.outputs]
+    foreign = foreign_nodes(graph)
+    made = [v for node in graph.nodes if node not in foreign for v in node.outputs]
     prepared = () if graph.prepare is None else graph.prepare.results
     own = frozenset((*made, *prepared)).difference(elsewhere, graph.outputs, aliases)
 
@@ -85,26 +87,48 @@ def _abilities(node: Node, ctx: CompileContext) -> tuple[str, str]:
     return "gather", "element-wise"
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The tasks so far, by key, and once more by what is likely to be the same objects in equal tasks, which is quicker
+    to compare: definitions and types."""
+
+    by_key: dict[tuple[object, ...], Task]
+    by_parts: dict[tuple[object, ...], Task]
+
+
 def _make_task(
     group: Group,
     live: Sequence[Value],
     types: Mapping[Value, TensorType],
     aligned: Set[Value],
     reuses: Mapping[Value, Value],
-    known: dict[tuple[object, ...], Task],
+    known: _Known,
 ) -> Task:
-    """The task of a group whose results `live` are read by others. known: tasks so far by key; equal ones share what
-    they are made of."""
+    """The task of a group whose results `live` are read by others. Equal tasks share what they are made of."""
     nodes = tuple(group.nodes)
-    inside = {value for node in nodes for value in node.outputs}
-    inputs = tuple(dict.fromkeys([v for node in nodes for v in node.values if v not in inside]))
+    computed = [value for node in nodes for value in node.outputs]
+    inside = set(computed)
+    inputs = tuple(dict.fromkeys([v for node in nodes for v in node.inputs if v is not None and v not in inside]))
     in_place = tuple([(n, inputs.index(reuses[value])) for n, value in enumerate(live) if value in reuses])
-    key = (*group_key(nodes, inputs, live, types), in_place, tuple(value in aligned for value in (*inputs, *live)))
-    first = known.get(key)
-    if first is not None and [n.definition for n in nodes] == [n.definition for n in first.nodes]:
-        return _another(first, nodes, inputs, live, types)
-    task = known[key] = _first_task(group.anchor, nodes, inputs, live, types, aligned, in_place, key)
-    return task
+    is_aligned = tuple([value in aligned for value in (*inputs, *live)])
+    numbers = dict(zip((*inputs, *computed), count()))
+    parts = (
+        tuple([(id(n.definition or n), *[None if v is None else numbers[v] for v in n.inputs]) for n in nodes]),
+        tuple([id(types[value]) for value in (*inputs, *live)]),
+        tuple([numbers[value] for value in live]),
+        in_place,
+        is_aligned,
+    )
+    first = known.by_parts.get(parts)
+    if first is None:
+        key = (*group_key(nodes, inputs, live, types), in_place, is_aligned)
+        first = known.by_key.get(key)
+        if first is None or [n.definition for n in nodes] != [n.definition for n in first.nodes]:
+            task = _first_task(group.anchor, nodes, inputs, live, types, aligned, in_place, key)
+            known.by_key[key] = known.by_parts[parts] = task
+            return task
+        known.by_parts[parts] = first
+    return _another(first, nodes, inputs, live, types)
 
 
 def _another(

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hidet.cpu.schedules.gemm_tile import tile_shape
 from hidet.dims import DimExpr
+from hidet.graph.attrs import Attrs
 from hidet.graph.builder import node_meaning
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.operator import is_foreign
+from hidet.graph.operator import OperatorSpec, is_foreign
 from hidet.ops.rules import arithmetic_dtype
 from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:
+    from hidet.compute.definition import Definition
     from hidet.context import CompileContext
+    from hidet.cpu.target import CpuTarget
 
 
 @dataclass(frozen=True)
@@ -36,23 +39,31 @@ class PackWeights:
         steady = ({*graph.parameters, *graph.constants}) - mutated
         rewriter = GraphRewriter(graph, ctx.registry.operators)
         packed: dict[tuple[object, ...], Value] = {}
+        known: dict[int, _Rewrite | None] = {}
         for node in graph.nodes:
-            if _is_steady(node, steady):
+            if steady.issuperset(node.values) and _is_steady(node):
                 steady.update(node.outputs)
-            plan = _plan(node, steady, ctx.target)
-            if plan is None:
+            weight = node.inputs[1] if node.op.name in _REWRITES else None
+            if weight is None or weight not in steady:
                 rewriter.keep(node)
                 continue
-            weight = node.inputs[1]
-            key = (weight, plan.pack, *plan.pack_attrs.items())
+            # Equal nodes have the same definition.
+            if id(node.definition) not in known:
+                known[id(node.definition)] = _rewrite(node, weight, ctx.target, ctx.registry.operators)
+            rewrite = known[id(node.definition)]
+            if rewrite is None:
+                rewriter.keep(node)
+                continue
+            key = (weight, *rewrite.key)
             if key not in packed:
-                packed[key] = rewriter.emit(plan.pack, weight, at=node, **plan.pack_attrs)
+                plan = rewrite.plan
+                packed[key] = rewriter.emit(plan.pack, weight, at=node, like=rewrite.packing, **plan.pack_attrs)
+                rewrite.packing = rewriter.producer(packed[key])
                 rewriter.changed = True
-            spec = ctx.registry.operators[plan.op]
             inputs = (node.inputs[0], packed[key], *node.inputs[2:])
-            attrs = spec.attrs(plan.attrs)
-            definition, _ = node_meaning(spec, inputs, attrs)
-            rewriter.keep(Node(spec, inputs, attrs, node.outputs, node.loc, definition))
+            if rewrite.definition is None:
+                rewrite.definition, _ = node_meaning(rewrite.spec, inputs, rewrite.attrs)
+            rewriter.keep(Node(rewrite.spec, inputs, rewrite.attrs, node.outputs, node.loc, rewrite.definition))
         return rewriter.finish()
 
 
@@ -66,22 +77,32 @@ class _Plan:
     attrs: Mapping[str, Any]
 
 
-def _is_steady(node: Node, steady: set[Value]) -> bool:
-    """Whether a node gives the same result at every call, as far as parameters do not change."""
-    if node.op.is_random or node.op.has_effect or is_foreign(node):
-        return False
-    return all(value in steady for value in node.values)
+@dataclass(slots=True)
+class _Rewrite:
+    """What equal nodes become. packing, definition: the first packing node and the packed operator's definition."""
+
+    plan: _Plan
+    key: tuple[object, ...]
+    spec: OperatorSpec
+    attrs: Attrs
+    packing: Node | None = None
+    definition: Definition | None = None
 
 
-def _plan(node: Node, steady: set[Value], target: Any) -> _Plan | None:
-    rewrite = _REWRITES.get(node.op.name)
-    weight = node.inputs[1] if rewrite is not None else None
-    if rewrite is None or weight is None or weight not in steady:
-        return None
+def _is_steady(node: Node) -> bool:
+    """Whether a node on steady values gives the same result at every call, as far as parameters do not change."""
+    return not (node.op.is_random or node.op.has_effect or is_foreign(node))
+
+
+def _rewrite(node: Node, weight: Value, target: CpuTarget, operators: Mapping[str, OperatorSpec]) -> _Rewrite | None:
     if any(isinstance(extent, DimExpr) for extent in weight.tensor.shape):
         return None
     lanes = tile_shape(target, arithmetic_dtype(weight.tensor.dtype)).lanes
-    return rewrite(node, weight, lanes)
+    plan = _REWRITES[node.op.name](node, weight, lanes)
+    if plan is None:
+        return None
+    spec = operators[plan.op]
+    return _Rewrite(plan, (plan.pack, *plan.pack_attrs.items()), spec, spec.attrs(plan.attrs))
 
 
 def _linear(node: Node, weight: Value, lanes: int) -> _Plan | None:
