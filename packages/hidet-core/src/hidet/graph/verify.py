@@ -32,13 +32,14 @@ def verify_graph(graph: Graph, *, redefine: bool = False) -> None:
     symbols: dict[str, Symbol] = {}
     defined: set[Value] = set()
     right: set[tuple[int, ...]] = set()
+    plain: set[int] = set()
     for value in _sources(graph):
-        _define(value, defined, symbols, graph)
+        _define(value, defined, symbols, plain, graph)
     _check_signature(graph)
     for node in graph.nodes:
         _check_node(node, defined, redefine, right)
         for value in node.outputs:
-            _define(value, defined, symbols, node)
+            _define(value, defined, symbols, plain, node)
         for subgraph in subgraphs_of(node):
             _check_closed(subgraph, _name(node), node.loc, redefine)
     for value in graph.outputs:
@@ -81,12 +82,15 @@ def _name(thing: Graph | Node) -> str:
     return f"operator {node.op.name} defining {outputs or 'nothing'}"
 
 
-def _define(value: Value, defined: set[Value], symbols: dict[str, Symbol], by: Graph | Node) -> None:
-    loc = by.loc if isinstance(by, Node) else None
+def _define(value: Value, defined: set[Value], symbols: dict[str, Symbol], plain: set[int], by: Graph | Node) -> None:
+    """plain: types without symbols, by identity; few values have a type of their own."""
     if value in defined:
-        raise VerifyError(f"{_name(by)}: %{value.name} is defined twice", loc=loc)
+        raise VerifyError(f"{_name(by)}: %{value.name} is defined twice", loc=by.loc if isinstance(by, Node) else None)
     defined.add(value)
+    if id(value.type) in plain:
+        return
     if isinstance(value.type, TensorType) and not value.type.is_symbolic:
+        plain.add(id(value.type))
         return
     for dim in dims_of(value.type):
         if isinstance(dim, DimExpr):
@@ -96,7 +100,7 @@ def _define(value: Value, defined: set[Value], symbols: dict[str, Symbol], by: G
                     raise VerifyError(
                         f"{_name(by)}: %{value.name} uses symbol {symbol.name} with {symbol.facts()}, "
                         f"elsewhere {other.facts()}",
-                        loc=loc,
+                        loc=by.loc if isinstance(by, Node) else None,
                         hint="sizes are bound by name, so different symbols need different names",
                     )
 

@@ -30,6 +30,7 @@ class IRNode:
     __slots__ = ()
     child_fields: ClassVar[tuple[str, ...]] = ()
     attribute_fields: ClassVar[tuple[str, ...]] = ()
+    holds_statements: ClassVar[bool] = False
     children: Callable[[], tuple[IRNode, ...]]
     rebuild: Callable[[Callable[[Any], Any]], Any]
 
@@ -45,6 +46,7 @@ def node(cls: NodeClass) -> NodeClass:
     all_fields = fields(made)
     kinds = {f.name: _CHILD_KINDS[str(f.type)] for f in all_fields if str(f.type) in _CHILD_KINDS}
     made.child_fields = tuple(kinds)
+    made.holds_statements = any("Stmt" in str(f.type) for f in all_fields if f.name in kinds)
     made.attribute_fields = tuple(f.name for f in all_fields if f.name not in kinds and f.init)
     made.children = _compile("children", "self", _children_body(kinds))
     made.rebuild = _compile("rebuild", "self, fn", _rebuild_body(kinds, [f.name for f in all_fields if f.init]))

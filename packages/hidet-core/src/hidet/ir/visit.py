@@ -49,7 +49,8 @@ def statements(root: Stmt) -> Iterator[Stmt]:
     while stack:
         current = stack.pop()
         yield current
-        stack += [child for child in current.children()[::-1] if isinstance(child, Stmt)]
+        if current.holds_statements:
+            stack += [child for child in current.children()[::-1] if isinstance(child, Stmt)]
 
 
 def rewrite(

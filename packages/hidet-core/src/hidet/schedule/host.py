@@ -164,12 +164,13 @@ class _Builder:
 
     def _input(self, value: Value) -> InputSlot:
         """What is known of an argument once all steps have taken their places."""
-        if isinstance(value.type, DimType):
-            return InputSlot(None, size=value.type.dim, name=value.name)
-        if is_host_value(value.type):
-            shape = value.type.shape if isinstance(value.type, TensorType) else None
-            return InputSlot(None, name=value.name, host=ObjectSlot(self.slot_of[value], shape))
-        slot, type_ = self.slot_of[value], value.tensor
+        type_ = value.type
+        if isinstance(type_, DimType):
+            return InputSlot(None, size=type_.dim, name=value.name)
+        slot = self.slot_of[value]
+        if not isinstance(type_, TensorType) or is_host_value(type_):
+            shape = type_.shape if isinstance(type_, TensorType) else None
+            return InputSlot(None, name=value.name, host=ObjectSlot(slot, shape))
         tensor = TensorSlot(slot, type_.dtype, type_.shape, type_.element_strides)
         is_parameter, is_used = value in self.graph.parameters, slot in self.used_slots
         return InputSlot(tensor, is_parameter, name=value.name, is_used=is_used)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from operator import attrgetter
 
 from hidet.compute.definition import Scatter
 from hidet.dims import Dim, prove_equal
@@ -53,6 +54,9 @@ class _Update:
     put_back: tuple[Node, ...] = ()
 
 
+_REUSES = attrgetter("op.reuses")
+
+
 def find_reuses(graph: Graph, grouping: Grouping) -> Reuses:
     """Operators that declare `reuses` and can do so.
 
@@ -60,7 +64,7 @@ def find_reuses(graph: Graph, grouping: Grouping) -> Reuses:
     chain of such operators. Nothing may read it, through any view, after the operator's group, and both must have the
     same strides.
     """
-    if not any(node.op.reuses for node in graph.nodes):
+    if not any(map(_REUSES, graph.nodes)):
         return Reuses({}, {}, frozenset())
     # A whole can be made by an update of its part, or by putting that back: the first leaves nothing to do.
     updates = {update.whole: update for update in reversed(_updates(graph, grouping))}

@@ -48,7 +48,7 @@ class SegmentCode:
             self._programs[entry] = None
         slots = [slot for slot, _ in addresses]
         offsets = [self._number(addresses[number][1]) for number in shifted]
-        arguments = (*map(build.index_number, slots), *[_argument(offset, self._table) for offset in offsets])
+        arguments = (*map(build.index_number, slots), *_arguments(offsets, self._table))
         self._calls.append(Invoke(caller.name, (self._table, *arguments)))
         self._content.append((caller.name, slots, offsets))
 
@@ -72,7 +72,7 @@ class SegmentCode:
             base = Bitcast(build.load(table, slot), PointerType(element_dtype(param.type)))
             arguments.append(build.address(base, offsets[number]) if number in offsets else base)
         sizes = [self._number(size) if isinstance(size, DimExpr) else size for size in program.arguments]
-        arguments += [_argument(size, table) for size in sizes]
+        arguments += _arguments(sizes, table)
         name = f"{self._symbol}_call{len(self._callers)}"
         self._content.append((name, entry, count, shifted, sizes))
         return Function(name, (table, *slots, *offsets.values()), Invoke(entry, tuple(arguments)), kind="host")
@@ -82,8 +82,8 @@ class SegmentCode:
         return (self._size_slot(size),) if isinstance(size, DimExpr) else size
 
 
-def _argument(number: Number, table: Var) -> Expr:
-    return build.load(table, number[0]) if isinstance(number, tuple) else build.index_number(number)
+def _arguments(numbers: Sequence[Number], table: Var) -> list[Expr]:
+    return [build.load(table, n[0]) if isinstance(n, tuple) else build.index_number(n) for n in numbers]
 
 
 def _table() -> Var:

@@ -8,14 +8,14 @@ outputs keep theirs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.dims import Dim
 from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.storage import Place, add_view
+from hidet.graph.storage import Place, Views, add_view
 from hidet.graph.types import TensorType, strides_of_order
 
 if TYPE_CHECKING:
@@ -60,12 +60,7 @@ class AssignLayout:
         views: dict[Value, Place] = {}
         sources = (*graph.inputs, *graph.constants, *(() if graph.prepare is None else graph.prepare.results))
         is_last = functools.cache(is_channels_last)
-
-        def lies_last(value: Value) -> bool:
-            type_ = views[value].type if value in views else value.type
-            return isinstance(type_, TensorType) and type_.strides is not None and is_last(type_)
-
-        last = set(filter(lies_last, sources))
+        last = {value for value, type_ in _strided(sources, views) if is_last(type_)}
         nodes: list[Node] = []
         for node in graph.nodes:
             new = rebuild_node(node, mapping)
@@ -74,8 +69,9 @@ class AssignLayout:
                 mapping.update((a, b) for a, b in zip(node.outputs, outputs, strict=True) if a is not b)
                 new = Node(node.op, new.inputs, node.attrs, outputs, node.loc, node.definition)
             nodes.append(new)
-            add_view(new, views)
-            last.update(filter(lies_last, new.outputs))
+            if new.op.kind == "view":
+                add_view(new, views)
+            last.update([value for value, type_ in _strided(new.outputs, views) if is_last(type_)])
         return graph.with_nodes(tuple(nodes)) if mapping else graph
 
 
@@ -95,6 +91,12 @@ def _wants_channels_last(node: Node, last: Set[Value]) -> bool:
     if node.op.kind != "compute" or definition is None or not definition.is_injective:
         return False
     return any(v in last and v.tensor.shape == result.shape for v in node.values)
+
+
+def _strided(values: Sequence[Value], views: Views) -> list[tuple[Value, TensorType]]:
+    """The tensors among some values whose strides are given, with the types of the places where they lie."""
+    types = [(value, views[value].type if value in views else value.type) for value in values]
+    return [(value, type_) for value, type_ in types if isinstance(type_, TensorType) and type_.strides is not None]
 
 
 def is_channels_last(type_: TensorType) -> bool:

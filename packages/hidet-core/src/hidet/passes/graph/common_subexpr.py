@@ -26,16 +26,19 @@ class CommonSubexpr:
         """Later duplicates are replaced by the first occurrence; output types must agree, strides included."""
         outputs, foreign = set(graph.outputs), foreign_nodes(graph)
         mapping = _equal_constants(graph, outputs)
-        seen: dict[Hashable, Node] = {}
+        # Most nodes read something that no other node with their operator reads: attributes need not be compared.
+        seen: dict[tuple[object, ...], list[Node]] = {}
         kept: list[Node] = []
         for original in graph.nodes:
             node = rebuild_node(original, mapping)
             if original in foreign or node.op.is_random or node.op.has_effect:
                 kept.append(node)
                 continue
-            key = (node.op.name, node.inputs, node.attrs, *[v.type for v in node.outputs])
-            first = seen.setdefault(key, node)
-            if first is node or not outputs.isdisjoint(node.outputs):
+            alike = seen.setdefault((node.op.name, node.inputs), [])
+            first = next((other for other in alike if _is_equal(node, other)), None)
+            if first is None:
+                alike.append(node)
+            if first is None or not outputs.isdisjoint(node.outputs):
                 kept.append(node)
             else:
                 mapping.update(zip(node.outputs, first.outputs, strict=True))
@@ -43,6 +46,11 @@ class CommonSubexpr:
             return graph
         constants = {value: data for value, data in graph.constants.items() if value not in mapping}
         return replace(graph, nodes=tuple(kept), constants=constants)
+
+
+def _is_equal(a: Node, b: Node) -> bool:
+    """Whether nodes with one operator and equal inputs compute the same."""
+    return a.attrs == b.attrs and [v.type for v in a.outputs] == [v.type for v in b.outputs]
 
 
 def _equal_constants(graph: Graph, outputs: set[Value]) -> dict[Value, Value]:

@@ -43,7 +43,8 @@ class SplitPrepare:
             if not steady.issuperset(node.values) or not outputs.isdisjoint(node.outputs) or not may_be_prepared(node):
                 continue
             steady.update(node.outputs)
-            add_view(node, views)
+            if node.op.kind == "view":
+                add_view(node, views)
             if not node.inputs:
                 free.append(node)
                 continue
@@ -68,7 +69,7 @@ def _split(graph: Graph, candidates: Sequence[Node], main: tuple[Node, ...], res
     needed: set[Value] = set(results)
     nodes: list[Node] = []
     for node in reversed(candidates):
-        if node.op.has_effect or any(value in needed for value in node.outputs):
+        if node.op.has_effect or not needed.isdisjoint(node.outputs):
             nodes.append(node)
             needed.update(node.values)
     inputs = tuple(value for value in graph.inputs if value in needed)

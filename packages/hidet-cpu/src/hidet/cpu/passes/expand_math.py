@@ -46,11 +46,15 @@ def expand_math(module: Module) -> Module:
     functions = []
     for function in module.functions:
         # Most functions have no such operation, and looking is cheaper than rebuilding.
-        body = rewrite(function.body, change) if any(map(_is_expanded, inner_nodes(function.body))) else function.body
+        arithmetic = (node for node in inner_nodes(function.body) if type(node) in _ARITHMETIC)
+        body = rewrite(function.body, change) if any(map(_is_expanded, arithmetic)) else function.body
         functions.append(function if body is function.body else replace(function, body=body))
     if all(new is old for new, old in zip(functions, module.functions, strict=True)):
         return module
     return replace(module, functions=(*added.values(), *functions))
+
+
+_ARITHMETIC = frozenset({Unary, Binary})
 
 
 def _is_expanded(n: IRNode) -> bool:
