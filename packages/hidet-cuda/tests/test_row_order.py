@@ -109,6 +109,19 @@ def test_what_others_read_in_order_stays_there(reader) -> None:
     assert len(find_views(changed)) == len(find_views(graph))
 
 
+def test_heads_lie_next_to_each_other_where_they_are_merged() -> None:
+    _, changed = ordered("""
+        graph g(%p: f16[2, 3, 5, 7], %v: f16[2, 3, 7, 4], %w: f16[6, 12]):
+          %0: f16[2, 3, 5, 4] = matmul(%p, %v)
+          %1: f16[2, 5, 3, 4] = transpose(%0, perm=[0, 2, 1, 3])
+          %2: f16[2, 5, 12] = reshape(%1, shape=[2, 5, 12])
+          %3: f16[2, 5, 6] = linear(%2, %w)
+          return %3
+    """)
+    assert strides_of(changed, "matmul") == (60, 4, 12, 1)
+    assert len(find_views(changed)) == 2
+
+
 def test_images_times_one_matrix_are_one_product() -> None:
     graph = parsed("""
         graph g(%x: f16[8, 19, 64], %w: f16[64, 32], %b: f16[32]):
@@ -168,6 +181,18 @@ graph g(%q: f16[2, 3, 40, 16]{{1920, 16, 48, 1}}, %k: f16[2, 3, 24, 16]{{1152, 1
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_products_of_heads_that_lie_between_positions_are_right(mask, arch) -> None:
     assert_right(HEADS.format(mask=mask), "cuda.matmul", 8e-3, arch=arch)
+
+
+def test_other_types_find_such_heads_without_matrix_units() -> None:
+    assert_right(
+        """
+        graph g(%q: f32[2, 3, 48, 16]{2304, 16, 48, 1}, %k: f32[2, 3, 64, 16]{3072, 16, 48, 1}):
+          %0: f32[2, 3, 48, 64] = matmul(%q, %k, trans_b=True)
+          return %0
+        """,
+        "cuda.matmul",
+        1e-4,
+    )
 
 
 def test_the_copy_engine_finds_heads_that_lie_between_positions() -> None:

@@ -1,25 +1,28 @@
 """Results of products with one matrix lie in memory as the rows that they are computed from.
 
 Attention modules of some libraries see their batch as axis 1 of what lies in memory batch by batch. A product whose
-result lies as its operand does is one matrix; in logical order it would be a small one for each position.
+result lies as its operand does is one matrix; in logical order it would be a small one for each position. Products of
+many matrices lie as a transpose sees them that alone reads them: heads next to each other, in attention that is written
+out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.cuda.schedules.operands import rows_of
 from hidet.cuda.schedules.strides import memory_order, single_stride
 from hidet.graph.builder import rebuild_node
-from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.graph import Graph, Node, Value, readers
 from hidet.graph.storage import Place, Views, add_view, find_views, layout_of
 from hidet.graph.types import TensorType, same_shape, strides_of_order
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
 
+_PRODUCTS = frozenset({"linear", "matmul"})
 _ANY_STRIDES = frozenset(
     {
         *("attention", "attention_with_logsumexp"),
@@ -31,7 +34,8 @@ _ANY_STRIDES = frozenset(
 
 @dataclass(frozen=True)
 class RowOrder:
-    """Gives results of linear layers and their like, and what is element-wise on them, the order of axes of their rows.
+    """Gives results of linear layers and their like, and what is element-wise on them, the order of axes of their rows,
+    and other products that of the transpose that reads them.
 
     Results of the graph keep their order, and so does what somebody reads whose schedule wants rows at a regular
     distance, or through a view that would become a copy.
@@ -41,7 +45,7 @@ class RowOrder:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order, and one more for each set of values that have to keep their order."""
-        if not any(rows_of(node) for node in graph.nodes):
+        if not any(node.op.name in _PRODUCTS for node in graph.nodes):
             return graph
         views = find_views(graph)
         kept = {*graph.outputs, *_read_otherwise(graph, views)}
@@ -68,9 +72,10 @@ def _reordered(graph: Graph, kept: set[Value]) -> Graph:
     views: dict[Value, Place] = {}
     orders: dict[Value, tuple[int, ...]] = {}
     nodes: list[Node] = []
+    table = readers(graph)
     for node in graph.nodes:
         new = rebuild_node(node, mapping)
-        order = _order(new, views, orders)
+        order = _order(new, views, orders) or _seen_order(node, table)
         if order is not None and node.outputs[0] not in kept:
             old = new.outputs[0]
             moved = Value(old.name, old.tensor.with_strides(strides_of_order(old.tensor.shape, order)))
@@ -91,6 +96,19 @@ def _order(node: Node, views: Views, orders: Mapping[Value, tuple[int, ...]]) ->
         return None
     shape = node.outputs[0].tensor.shape
     return next((orders[v] for v in node.values if v in orders and same_shape(v.tensor.shape, shape)), None)
+
+
+def _seen_order(node: Node, table: Mapping[Value, Sequence[Node]]) -> tuple[int, ...] | None:
+    """The order in which a transpose sees the result of a product of many matrices, if nobody else reads it."""
+    if node.op.name != "matmul" or rows_of(node) is not None:
+        return None
+    result = node.outputs[0]
+    (*others, reader) = table.get(result, [None])
+    if others or reader is None or reader.op.name != "transpose":
+        return None
+    last = result.tensor.rank - 1
+    perm = tuple(axis % (last + 1) for axis in reader.attrs["perm"])
+    return perm if perm[-1] == last else None
 
 
 def _row_order(type_: TensorType) -> tuple[int, ...] | None:
