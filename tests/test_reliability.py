@@ -349,26 +349,39 @@ def test_an_error_in_a_pass_names_the_pass(ctx: CompileContext, monkeypatch: pyt
 def test_a_dump_shows_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIDET_DUMP", str(tmp_path / "dump"))
     ctx = make_context("cpu", {"cache": False})
-    compile_graph(_two_layers(ctx, is_parameter=True), ctx)
-    names = sorted(path.name for path in (tmp_path / "dump").iterdir())
+    graph = _two_layers(ctx, is_parameter=True)
+    compile_graph(graph, ctx)
+    folder = tmp_path / "dump" / f"{graph.name}_0"
+    names = sorted(path.name for path in folder.iterdir())
     passes = [spec.name for spec in ctx.registry.passes_for("graph", "cpu")]
     expected = ["00_import.hir", *(f"{number + 1:02}_{name}.hir" for number, name in enumerate(passes))]
     assert [name for name in names if name[0].isdigit()] == expected
     programs = [name for name in names if name.startswith("program_")]
     assert programs
-    assert all((tmp_path / "dump" / name).read_text().strip() for name in names)
+    assert all((folder / name).read_text().strip() for name in names)
+
+
+def test_graphs_of_a_process_are_dumped_beside_each_other(ctx: CompileContext, tmp_path: Path) -> None:
+    graphs = [_large_sum(ctx), _two_layers(ctx, is_parameter=True), _large_sum(ctx)]
+    for graph in graphs:
+        hidet.compile(graph, target="cpu", options={"dump": tmp_path, "cache": False})
+    folders = sorted(tmp_path.iterdir())
+    assert [folder.name for folder in folders] == [f"{graphs[0].name}_{number}" for number in range(3)]
+    imported = [(folder / "00_import.hir").read_text() for folder in folders]
+    assert imported == [str(graph) for graph in graphs]
 
 
 def test_dumps_of_subgraphs_lie_beside_those_of_the_graph(tmp_path: Path) -> None:
     case = next(case for case in control_cases() if any(node.op.name == "if" for node in case.graph.nodes))
     hidet.compile(case.graph, target="cpu", options={"dump": str(tmp_path)})
     (branch,) = [node for node in case.graph.nodes if node.op.name == "if"]
-    assert (tmp_path / "00_import.hir").read_text() == str(case.graph)
-    folders = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
+    (own,) = tmp_path.iterdir()
+    assert (own / "00_import.hir").read_text() == str(case.graph)
+    folders = sorted(path.name for path in own.iterdir() if path.is_dir())
     assert folders == ["main_0_0", "main_0_1"]
     for folder, name in zip(folders, ("then", "otherwise"), strict=True):
         operators = [node.op.name for node in branch.attrs[name].nodes]
-        text = (tmp_path / folder / "00_import.hir").read_text()
+        text = (own / folder / "00_import.hir").read_text()
         assert all(f"= {operator}(" in text for operator in operators)
 
 

@@ -37,7 +37,7 @@ class Options:
     check_bounds: kernels of a module that are launched with blocks of threads check every index of an array; a call
         waits for its work and raises LaunchError for the first access outside. For debugging scripts on a GPU; graphs
         and targets without such kernels refuse it.
-    dump: directory that receives every stage as text; None writes nothing.
+    dump: directory that receives every stage as text, in a new folder a graph; None writes nothing.
     plugin_options: options of plug-ins by their full names, "namespace.name"; users write them beside the others.
     """
 

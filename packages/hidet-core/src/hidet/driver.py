@@ -16,6 +16,7 @@ from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
 from hidet.graph.verify import subgraphs_of, verify_graph
 from hidet.ir.func import Module
+from hidet.passes.dump import in_own_folder
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.progress import CompileProgress
@@ -91,7 +92,7 @@ def compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
             hint="give it to hidet.driver.build_ir_module",
         )
     with paused_gc():
-        return _compile_graph(graph, ctx)
+        return _compile_graph(graph, in_own_folder(ctx, graph.name))
 
 
 def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:

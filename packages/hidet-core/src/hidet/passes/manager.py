@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from hidet.errors import OptionError
 from hidet.graph.graph import Graph
 from hidet.ir.func import Module
+from hidet.passes.dump import dump
 from hidet.passes.local import rewrite_locally
 
 if TYPE_CHECKING:
@@ -40,12 +39,12 @@ def run_graph_passes(graph: Graph, ctx: CompileContext, subgraph: str | None = N
     subgraph: the name of a sub-graph, whose dumps lie in a folder of this name; None for the graph that is compiled.
     """
     folder = "" if subgraph is None else f"{subgraph}/"
-    _dump(ctx, f"{folder}00_import", graph)
+    dump(ctx, f"{folder}00_import", graph)
     for number, spec in enumerate(ctx.registry.passes_for("graph", ctx.target.name)):
         graph = _run(spec.name, spec.resolve(), graph, "graph", ctx)
         for rewrite in ctx.registry.rewrites_for(spec.name, ctx.target.name):
             graph = _run(rewrite.name, _Rewrite(rewrite.resolve()), graph, "graph", ctx)
-        _dump(ctx, f"{folder}{number + 1:02}_{spec.name}", graph)
+        dump(ctx, f"{folder}{number + 1:02}_{spec.name}", graph)
         if ctx.options.verify:
             _verify_graph(graph, spec.name)
     return graph
@@ -59,7 +58,7 @@ def run_program_passes(module: Module, ctx: CompileContext) -> Module:
         module = _run(spec.name, spec.resolve(), module, "program", ctx)
         if ctx.options.verify:
             _verify_module(module, f"after pass {spec.name!r}")
-    _dump(ctx, f"program_{module.entry}", module)
+    dump(ctx, f"program_{module.entry}", module)
     return module
 
 
@@ -103,21 +102,3 @@ def _verify_module(module: Module, when: str) -> None:
         verify_module(module)
     except VerifyError as error:
         raise VerifyError(f"program {module.entry} {when}: {error.message}", loc=error.loc, hint=error.hint) from error
-
-
-def _dump(ctx: CompileContext, stage: str, subject: Graph | Module) -> None:
-    if ctx.options.dump is None:
-        return
-    from hidet.graph.printer import print_graph
-    from hidet.ir.printer import print_module
-
-    file = Path(ctx.options.dump) / f"{stage}.hir"
-    text = print_graph(subject) if isinstance(subject, Graph) else print_module(subject)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    except OSError as error:
-        raise OptionError(
-            f"stages cannot be dumped into {file.parent}: {error.strerror or error}",
-            hint="option dump, or HIDET_DUMP, names a directory that can be made and written",
-        ) from error
