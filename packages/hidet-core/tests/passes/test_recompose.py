@@ -11,7 +11,7 @@ CUBE = 0.044715
 @pytest.fixture
 def recomposed(becomes):
     """`recomposed(before, after)`: checks what becomes of an indented text."""
-    return lambda before, after: becomes(Recompose(), before, after)
+    return lambda before, after, **tolerance: becomes(Recompose(), before, after, **tolerance)
 
 
 @pytest.fixture
@@ -113,6 +113,58 @@ def test_gelu_by_tanh(recomposed, cube):
           return %0
         """,
     )
+
+
+def test_gelu_of_16_bit_floats_whose_products_with_numbers_are_rounded(recomposed):
+    """As torch takes NewGELUActivation of transformers apart."""
+    recomposed(
+        f"""
+        graph g(%x: f16[4, 8]):
+          const %half: f16[] = 0.5
+          const %c: f32[] = {CUBE}
+          const %k: f32[] = {GELU}
+          const %one: f16[] = 1.0
+          %2: f16[4, 8] = mul(%x, %half)
+          %3: f32[4, 8] = cast(%x, dtype=f32)
+          %4: f32[4, 8] = square(%3)
+          %5: f32[4, 8] = mul(%4, %3)
+          %6: f16[4, 8] = cast(%5, dtype=f16)
+          %7: f32[4, 8] = cast(%6, dtype=f32)
+          %9: f32[4, 8] = mul(%7, %c)
+          %10: f16[4, 8] = cast(%9, dtype=f16)
+          %11: f16[4, 8] = add(%x, %10)
+          %12: f32[4, 8] = cast(%11, dtype=f32)
+          %14: f32[4, 8] = mul(%12, %k)
+          %15: f16[4, 8] = cast(%14, dtype=f16)
+          %16: f16[4, 8] = tanh(%15)
+          %18: f16[4, 8] = add(%16, %one)
+          %19: f16[4, 8] = mul(%2, %18)
+          return %19
+        """,
+        """
+        graph g(%x: f16[4, 8]):
+          %0: f16[4, 8] = gelu(%x, approximate='tanh')
+          return %0
+        """,
+        tolerance=2e-3,
+    )
+
+
+def test_a_rounded_value_that_somebody_else_reads_is_left_alone(stays):
+    stays("""
+        graph g(%x: f16[4]):
+          const %root: f32[] = 0.7071067811865476
+          const %one: f16[] = 1.0
+          const %half: f16[] = 0.5
+          %0: f32[4] = cast(%x, dtype=f32)
+          %1: f32[4] = mul(%0, %root)
+          %2: f16[4] = cast(%1, dtype=f16)
+          %3: f16[4] = erf(%2)
+          %4: f16[4] = add(%3, %one)
+          %5: f16[4] = mul(%x, %half)
+          %6: f16[4] = mul(%5, %4)
+          return %6, %2
+    """)
 
 
 def test_gelu_with_other_numbers_is_left_alone(stays):

@@ -22,11 +22,14 @@ def silu(site: Site) -> Value | None:
 
 
 def gelu(site: Site) -> Value | None:
-    """0.5 * x * (1 + erf(x / sqrt(2))), and 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))."""
+    """0.5 * x * (1 + erf(x / sqrt(2))), and 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))).
+
+    torch computes products of 16-bit floats with numbers in f32 and rounds each: such casts between are left out.
+    """
     result = site.node.outputs[0]
     if not result.tensor.dtype.is_float:
         return None
-    found = product_of(site, result)
+    found = product_of(site, result, through_casts=True)
     if len(found.factors) != 2 or not is_near(found.number, 0.5, result):
         return None
     for x, gate in (found.factors, reversed(found.factors)):
@@ -36,7 +39,7 @@ def gelu(site: Site) -> Value | None:
         curve = site.made_by(shifted[0], "erf", "tanh")
         if curve is None or curve.inputs[0] is None or not site.is_read_once(shifted[0]):
             continue
-        inner = product_of(site, curve.inputs[0], root=False)
+        inner = product_of(site, curve.inputs[0], root=False, through_casts=True)
         if curve.op.name == "erf" and inner.factors == [x] and is_near(inner.number, math.sqrt(0.5), x):
             return site.emit("gelu", x)
         if curve.op.name == "tanh" and _is_tanh_argument(site, inner, x):
@@ -55,7 +58,7 @@ def _is_tanh_argument(site: Site, argument: Product, x: Value) -> bool:
     for first, second in (node.inputs, reversed(node.inputs)):
         if first is not x or second is None:
             continue
-        cube = product_of(site, second, root=False)
+        cube = product_of(site, second, root=False, through_casts=True)
         if cube.factors == [x, x, x] and is_near(cube.number, 0.044715, x):
             return True
     return False
