@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from hidet import dtypes
@@ -16,6 +17,7 @@ from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.types import BufferType, PointerType
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
+from hidet.tile.layout import SharedLayout
 from hidet.tile.lower.copy import BoxCopy, box_copy
 from hidet.tile.lower.elementwise import (
     Element,
@@ -26,6 +28,7 @@ from hidet.tile.lower.elementwise import (
     mapped_element,
 )
 from hidet.tile.lower.fetch import fetch_tile, fetched_element, part_of
+from hidet.tile.lower.finish import StoredMap, finish_layout, store_finished, turned_tile
 from hidet.tile.lower.fold import reduce_tile
 from hidet.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.tile.lower.order import tile_indices
@@ -274,11 +277,30 @@ class TileLowering:
 
     def store(self, node: t.Store) -> s.Stmt:
         """Write a register tile, by rows where the matrix takes 16 bytes at once and a ring has left memory for it."""
-        layout = rows_layout(node, self.threads.warps)
-        place = None if layout is None else self._turning_place(node, layout.size * self.threads.count // 32)
-        if layout is None or place is None:
+        turning = self._turning(node)
+        place = None if turning is None else self._turning_place(node, turning)
+        if turning is None or place is None:
             return store_elements(node, self._element(node.source), self.threads)
+        layout, stored = turning.layout, self._stored_map(node.source)
+        if stored is not None and turning.is_mapped_after:
+            return store_finished(node, stored, self.fragments[turning.tile], place, layout, self.threads)
         return store_rows(node, partial(self._part, node.source), place, layout, self.threads, self._arch)
+
+    def _stored_map(self, tile: RTile) -> StoredMap | None:
+        """The map that makes a tile where it is stored; None for a tile that is held."""
+        map_ = self._stored.get(tile)
+        if map_ is None:
+            return None
+        return StoredMap(map_, tuple(self._parted[read] for read in map_.inputs if read in self._parted))
+
+    def _turning(self, node: t.Store) -> Turning | None:
+        """What is turned of a stored tile: products that matrices beside them are added to after that, else results."""
+        stored = self._stored_map(node.source)
+        layout = None if stored is None else finish_layout(node, stored, self.threads.warps)
+        if stored is not None and layout is not None:
+            return Turning(turned_tile(stored), layout, True)
+        layout = rows_layout(node, self.threads.warps)
+        return None if layout is None else Turning(node.source, layout, False)
 
     def _element(self, tile: RTile) -> Element:
         """The elements of a tile that is stored."""
@@ -287,17 +309,16 @@ class TileLowering:
 
     def _part(self, tile: RTile, first: tuple[Expr, Expr], pieces: int) -> tuple[list[s.Stmt], Element]:
         """The elements of some pieces of a tile that is stored, and what is fetched for them before."""
-        map_ = self._stored.get(tile)
-        if map_ is None:
+        stored = self._stored_map(tile)
+        if stored is None:
             return [], held_element(self.fragments[tile])
-        fetches = [self._parted[read] for read in map_.inputs if read in self._parted]
-        parts = [part_of(fetch, pieces) for fetch in fetches]
+        parts = [part_of(fetch, pieces) for fetch in stored.fetches]
         fetched = [
             stmt
-            for fetch, part in zip(fetches, parts, strict=True)
+            for fetch, part in zip(stored.fetches, parts, strict=True)
             for stmt in (s.Declare(part.buffer), fetch_tile(fetch, part, self.threads, first))
         ]
-        return fetched, self._mapped(map_, {part.tile: held_element(part, first) for part in parts})
+        return fetched, self._mapped(stored.map, {part.tile: held_element(part, first) for part in parts})
 
     def _mapped(self, node: t.Map, parts: Mapping[RTile, Element]) -> Element:
         return mapped_element(node, {**self._inputs(node), **parts}, self.threads)
@@ -311,13 +332,37 @@ class TileLowering:
             for tile in node.inputs
         }
 
-    def _turning_place(self, node: t.Store, count: int) -> Expr | None:
-        """Shared memory for `count` elements of what is stored: of the last ring; None where that is too small."""
-        dtype = node.source.dtype
+    def staging_arrays(self, kernel: TileKernel) -> dict[t.Store, Var]:
+        """Shared memory of its own for each store by rows of a kernel whose stages are filled meanwhile."""
+        found: dict[t.Store, Var] = {}
+        for stmt in kernel.body:
+            turning = self._turning(stmt) if isinstance(stmt, t.Store) else None
+            if isinstance(stmt, t.Store) and turning is not None:
+                shape = (build.index(turning.elements(self.threads)),)
+                found[stmt] = Var("staging", BufferType(turning.tile.dtype, shape, None, "shared"))
+        return found
+
+    def _turning_place(self, node: t.Store, turning: Turning) -> Expr | None:
+        """Shared memory for what is turned: of the last ring; None where that is too small."""
+        dtype = turning.tile.dtype
         for array in self._idle:
-            if element_count(array) * array.dtype.nbytes >= count * dtype.nbytes:
+            if element_count(array) * array.dtype.nbytes >= turning.elements(self.threads) * dtype.nbytes:
                 return Bitcast(build.address(array, 0), PointerType(dtype, "shared"))
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Turning:
+    """What warps turn in shared memory before it is stored: parts of `tile`, each as `layout` says. is_mapped_after:
+    whether they are products, of which results are made after that."""
+
+    tile: RTile
+    layout: SharedLayout
+    is_mapped_after: bool
+
+    def elements(self, threads: Threads) -> int:
+        """Elements of shared memory for all warps."""
+        return self.layout.size * threads.count // 32
 
 
 def _is_of_groups(node: t.Mma, warps: tuple[int, int]) -> bool:

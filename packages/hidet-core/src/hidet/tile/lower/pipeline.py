@@ -24,10 +24,9 @@ from hidet.ir.visit import substitute, walk
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.fragment import Threads
-from hidet.tile.lower.kernel import TileLowering, block_threads, element_count
+from hidet.tile.lower.kernel import TileLowering, Turning, block_threads, element_count
 from hidet.tile.lower.order import first_turn, tile_indices
 from hidet.tile.lower.stages import FEW_REGISTERS, GROUP, MANY_REGISTERS, Stages, barrier, registers
-from hidet.tile.lower.store import staging_arrays
 from hidet.tile.lower.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
 from hidet.tile.tensors import GTensor, STile
 
@@ -276,7 +275,7 @@ class _Consumer(TileLowering):
         super().__init__(kernel, threads, 90)
         self._body = kernel.body
         self._stages = stages
-        self._staging = staging_arrays(kernel)
+        self._staging = self.staging_arrays(kernel)
 
     def held(self) -> int:
         """Elements of register tiles that a thread holds."""
@@ -315,7 +314,7 @@ class _Consumer(TileLowering):
         """Say that the warp has read a stage."""
         return s.If(build.equal(self.threads.lane, 0), barrier("arrive_at", self._stages.empty(slot)))
 
-    def _turning_place(self, node: t.Store, count: int) -> Expr | None:
+    def _turning_place(self, node: t.Store, turning: Turning) -> Expr | None:
         """Memory of its own, because stages are filled for the next tile meanwhile."""
         return self._staging[node]
 

@@ -19,9 +19,8 @@ from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.copy import box_copy, is_in_background
 from hidet.tile.lower.fragment import ALL_LANES, Threads
-from hidet.tile.lower.kernel import TileLowering, block_threads
+from hidet.tile.lower.kernel import TileLowering, Turning, block_threads
 from hidet.tile.lower.stages import FEW_REGISTERS, GROUP, MANY_REGISTERS, Stages, barrier, registers
-from hidet.tile.lower.store import staging_arrays
 from hidet.tile.lower.warp_group import fits_warp_groups
 
 _GROUPS = 2
@@ -119,7 +118,7 @@ class _Computing(TileLowering):
     def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
         super().__init__(kernel, threads, 90)
         self._stages = stages
-        self._staging = staging_arrays(kernel)
+        self._staging = self.staging_arrays(kernel)
 
     def shared_arrays(self) -> list[Var]:
         """What the kernel declares in shared memory, but for barriers."""
@@ -158,6 +157,6 @@ class _Computing(TileLowering):
             del self._stage[load.target]
         return s.For(node.index, build.index(0), node.extent, build.seq(steps))
 
-    def _turning_place(self, node: t.Store, count: int) -> Expr | None:
+    def _turning_place(self, node: t.Store, turning: Turning) -> Expr | None:
         """Memory of its own, because other warps still read the stages."""
         return self._staging[node]

@@ -15,7 +15,6 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Const, Expr, Load, Var
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.types import BufferType, VectorType
-from hidet.tile.kernel import TileKernel
 from hidet.tile.layout import CHUNK_BYTES, SharedLayout
 from hidet.tile.lower.elementwise import Element, each
 from hidet.tile.lower.fragment import PIECE_COLUMNS, PIECE_ROWS, Threads, fragment_extents, place
@@ -35,17 +34,6 @@ def rows_layout(node: Store, warps: tuple[int, int]) -> SharedLayout | None:
     if target.align < CHUNK_BYTES or width % chunk or node.source.rows == 1 or node.source.columns == 1:
         return None
     return SharedLayout(PIECE_ROWS, width, nbytes) if is_multiple(node.column, chunk) else None
-
-
-def staging_arrays(kernel: TileKernel) -> dict[Store, Var]:
-    """Shared memory of its own for each store by rows of a kernel whose stages are filled meanwhile."""
-    found: dict[Store, Var] = {}
-    for stmt in kernel.body:
-        layout = rows_layout(stmt, kernel.warps) if isinstance(stmt, Store) else None
-        if isinstance(stmt, Store) and layout is not None:
-            shape = (build.index(layout.size * kernel.threads // _LANES),)
-            found[stmt] = Var("staging", BufferType(stmt.target.dtype, shape, None, "shared"))
-    return found
 
 
 def store_elements(node: Store, element: Element, threads: Threads) -> s.Stmt:

@@ -87,8 +87,10 @@ def matmul_kernel(
         RTile(f"beside{number}", source.dtype, 1 if _is_row(source) else tiles.m, tiles.n)
         for number, source in enumerate(beside)
     ]
-    fetches = [fetch(tile, source, row, column) for tile, source in zip(others, beside, strict=True)]
-    early = [each for each in fetches if tiles.leaves_registers(each.target)]
+    origin = block_row * tiles.m, block_column * tiles.n
+    fetches = [fetch(tile, source, *origin) for tile, source in zip(others, beside, strict=True)]
+    # They arrive during the products, unless what a matrix brings has to wait.
+    early, late = (fetches, []) if all(tiles.leaves_registers(tile) for tile in others) else ([], fetches)
 
     def finish(value: Expr, *rest: Expr) -> Expr:
         if epilogue is None:
@@ -104,7 +106,6 @@ def matmul_kernel(
         tiles.warps,
         (
             fill(total, 0),
-            # They arrive during the products.
             *early,
             ring(
                 count,
@@ -114,9 +115,9 @@ def matmul_kernel(
                     mma(total, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
                 ],
             ),
-            *(each for each in fetches if each not in early),
+            *late,
             map(result, [total, *others], finish),
-            store(c, result, block_row * tiles.m, block_column * tiles.n),
+            store(c, result, *origin),
         ),
         ((row, block_row * tiles.m), (column, block_column * tiles.n)),
         (*grid, *(() if batch is None else batch[1:])),

@@ -12,6 +12,7 @@ from hidet.cuda.codegen.names import CNames
 from hidet.cuda.codegen.prelude import Prelude
 from hidet.cuda.codegen.signs import is_natural
 from hidet.cuda.codegen.spelling import element_type
+from hidet.cuda.codegen.text import SUM, infix
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir import build
@@ -20,7 +21,7 @@ from hidet.ir import stmt as s
 from hidet.ir.func import Function
 from hidet.ir.node import IRNode
 from hidet.ir.print_format import c_format, promoted
-from hidet.ir.types import BufferType, PointerType, Type, element_dtype
+from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype
 from hidet.loc import Loc
 
 STATIC_SHARED_BYTES = 48 * 1024
@@ -29,6 +30,17 @@ STATIC_SHARED_BYTES = 48 * 1024
 _ALIGN = 16
 # The asynchronous copy engine wants 128 bytes, its swizzled patterns repeat every 1024.
 _LARGE_ALIGN = ((8192, 1024), (1024, 128))
+
+
+def _stored_as(node: s.Store) -> str | None:
+    """The function that writes 8 or 16 bytes of elements of 2 or 4 bytes; None for other stores."""
+    type_, place = node.value.type, node.buffer.type
+    assert isinstance(place, BufferType | PointerType)
+    if not isinstance(type_, VectorType) or place.space not in ("global", "shared"):
+        return None
+    nbytes = type_.dtype.nbytes
+    fits = nbytes in (2, 4) and nbytes * type_.lanes in (8, 16) and not type_.dtype.is_complex
+    return f"store_{place.space}" if fits and type_.dtype == element_type(place) else None
 
 
 class FunctionEmitter(MemoryEmitter):
@@ -115,6 +127,12 @@ class FunctionEmitter(MemoryEmitter):
             return
         condition = "" if node.mask is None else f"if ({self.text(node.mask)}) "
         value = self.text(node.value)
+        stored_as = _stored_as(node)
+        if stored_as is not None:
+            self.prelude.use("store_words")
+            base, offset = self.value(node.buffer), self.offset(node.buffer, node.indices)
+            self.line(f"{stored_as}({infix(base, '+', offset, SUM).text}, {value});")
+            return
         self.line(f"{condition}{self.place(node.buffer, node.indices, type_).text} = {value};")
 
     def _masked_store(self, node: s.Store) -> None:

@@ -84,6 +84,37 @@ _BIT_CAST = """template <class To, class From> __device__ __forceinline__ To bit
   return r;
 }"""
 
+_STORE_WORDS = """// 8 or 16 bytes in one instruction, which compilers do not always make of what a long block computes.
+template <class T, int N> struct Words {
+  unsigned word[N * sizeof(T) / 4];
+  __device__ __forceinline__ Words(const Lanes<T, N>& a) {
+#pragma unroll
+    for (int i = 0; i < N * (int)sizeof(T) / 4; ++i) {
+      if constexpr (sizeof(T) == 4) word[i] = bits_as<unsigned>(a.lane[i]);
+      else asm("mov.b32 %0, {%1, %2};" : "=r"(word[i]) : "h"(bits_as<unsigned short>(a.lane[2 * i])),
+               "h"(bits_as<unsigned short>(a.lane[2 * i + 1])));
+    }
+  }
+};
+template <class T, int N> __device__ __forceinline__ void store_global(T* p, const Lanes<T, N>& a) {
+  Words<T, N> w(a);
+  auto place = __cvta_generic_to_global(p);
+  if constexpr (sizeof(w) == 16)
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(place), "r"(w.word[0]), "r"(w.word[1]),
+                 "r"(w.word[2]), "r"(w.word[3]) : "memory");
+  else
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" :: "l"(place), "r"(w.word[0]), "r"(w.word[1]) : "memory");
+}
+template <class T, int N> __device__ __forceinline__ void store_shared(T* p, const Lanes<T, N>& a) {
+  Words<T, N> w(a);
+  unsigned place = shared_address(p);
+  if constexpr (sizeof(w) == 16)
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(place), "r"(w.word[0]), "r"(w.word[1]),
+                 "r"(w.word[2]), "r"(w.word[3]) : "memory");
+  else
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" :: "r"(place), "r"(w.word[0]), "r"(w.word[1]) : "memory");
+}"""
+
 _FLOOR_DIV = """// Rounds toward minus infinity; division by zero gives zero.
 template <class T> __device__ __forceinline__ T floor_div(T a, T b) {
   if (b == 0) return 0;
@@ -225,6 +256,7 @@ PIECES: dict[str, Piece] = _pieces(
     Piece("one_plus_erf", one_plus_erf()),
     Piece("next_after", _NEXT_AFTER, ("f16", "bf16")),
     Piece("shared_address", _SHARED_ADDRESS),
+    Piece("store_words", _STORE_WORDS, ("lanes", "bits_as", "shared_address")),
 )
 
 

@@ -275,7 +275,7 @@ def _launch(
     if partial is None:
         c = kernel.result(align.result)
         if _on_matrix_units(product):
-            beside = kernel.beside(is_aligned=align.are_known)
+            beside = kernel.beside(c, is_aligned=align.are_known)
         epilogue = kernel.finish(c, tuple(beside), is_inside=False)
     else:
         c = kernel.sums(known_align(partial.dtype.nbytes, product.n))

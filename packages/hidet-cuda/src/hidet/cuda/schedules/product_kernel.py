@@ -69,8 +69,8 @@ class ProductKernel:
         """What is stored of a sum that others are added to."""
         return total
 
-    def beside(self, *, is_aligned: bool) -> dict[Operand, GTensor]:
-        """What the value of an element reads at the element's own place alone: matrices like the result, or rows.
+    def beside(self, c: GTensor, *, is_aligned: bool) -> dict[Operand, GTensor]:
+        """What the value of an element reads at the element's own place alone: matrices like the result `c`, or rows.
 
         Neighbours that their alignment takes at once lie inside together. is_aligned: whether their addresses are known
         to be multiples of 16.
@@ -80,8 +80,7 @@ class ProductKernel:
             nbytes = operand.dtype.nbytes
             align = known_align(nbytes, row_stride, *batch_strides, product.n) if is_aligned else nbytes
             place = moved(self.scope, self._pointers[operand], self._numbers, batch_strides)
-            m, n = self.scope.size(product.m, "m"), self.scope.size(product.n, "n")
-            found[operand] = GTensor(place, m, n, self.scope.size(row_stride, "row_stride"), align)
+            found[operand] = GTensor(place, c.rows, c.columns, self.scope.size(row_stride, "row_stride"), align)
         return found
 
     def finish(self, c: GTensor, beside: Sequence[Operand] = (), *, is_inside: bool) -> Callable[..., Expr]:
