@@ -55,6 +55,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "passes": GRAPH | CONTEXT | {"ops", "schedule", "runtime"},
     # A module of scripts is compiled by the driver's own means.
     "drivers": GRAPH | CONTEXT | {"driver", "schedule", "passes", "runtime"},
+    # Operators on users' tensors, which are compiled to run.
+    "flow": GRAPH | CONTEXT | {"driver", "tensors", "passes", "runtime"},
     "driver": GRAPH | CONTEXT | {"ops", "schedule", "passes", "runtime", "progress", "drivers"},
     "doctor": {"cache", "errors", "plugins"},
     "cli": ANYTHING,

@@ -345,3 +345,14 @@ def test_products_of_singles_compile_without_spills() -> None:
 
 def test_convolutions_with_filters_of_one_pixel_are_products() -> None:
     runs_right(PIXELS, "cuda.matmul", 8e-3)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(2, 3, 2), (4, 8, 1), (1, 31, 130)])
+def test_little_products_of_singles_are_a_thread_an_element_and_no_fallback(m: int, k: int, n: int) -> None:
+    text = f"""
+    graph g(%a: f32[{m}, {k}], %b: f32[{k}, {n}], %c: f32[{n}]):
+      %0: f32[{m}, {n}] = matmul(%a, %b)
+      %1: f32[{m}, {n}] = add(%0, %c)
+      return %1
+    """
+    runs_right(text, "cuda.fold", 1e-5)

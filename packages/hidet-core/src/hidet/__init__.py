@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hidet.dims import symbol as symbol_var
     from hidet.driver import compile
     from hidet.errors import HidetError
+    from hidet.flow import FlowGraph, trace_from
     from hidet.graph import Graph
     from hidet.lang.module import script, script_module
     from hidet.runtime.artifact import load
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
         randint,
         randn,
         randn_like,
+        symbol,
+        symbol_like,
         zeros,
         zeros_like,
     )
@@ -43,12 +46,14 @@ else:
     # public name -> "module" or "module:attribute"
     _LAZY = {
         "CompileContext": "hidet.context:CompileContext",
+        "FlowGraph": "hidet.flow:FlowGraph",
         "Graph": "hidet.graph:Graph",
         "HidetError": "hidet.errors:HidetError",
         "Options": "hidet.context:Options",
         "compile": "hidet.driver:compile",
         "load": "hidet.runtime.artifact:load",
         "driver": "hidet.driver",
+        "graph": "hidet.graph",
         "drivers": "hidet.drivers",
         "lang": "hidet.lang",
         "ops": "hidet.ops",
@@ -56,11 +61,13 @@ else:
         "script": "hidet.lang.module:script",
         "script_module": "hidet.lang.module:script_module",
         "symbol_var": "hidet.dims:symbol",
+        "trace_from": "hidet.flow:trace_from",
         "utils": "hidet.utils",
     }
     _TENSORS = (
         *("Tensor", "arange", "asarray", "empty", "empty_like", "from_dlpack", "from_torch", "full", "full_like"),
-        *("linspace", "ones", "ones_like", "randint", "randn", "randn_like", "zeros", "zeros_like"),
+        *("linspace", "ones", "ones_like", "randint", "randn", "randn_like", "symbol", "symbol_like"),
+        *("zeros", "zeros_like"),
     )
     _LAZY |= {name: f"hidet.tensors:{name}" for name in _TENSORS}
     # Element types by the names that torch and numpy have.
@@ -97,6 +104,7 @@ else:
 
 __all__ = [
     "CompileContext",
+    "FlowGraph",
     "Graph",
     "HidetError",
     "Options",
@@ -124,7 +132,10 @@ __all__ = [
     "randn_like",
     "script",
     "script_module",
+    "symbol",
+    "symbol_like",
     "symbol_var",
+    "trace_from",
     "utils",
     "zeros",
     "zeros_like",

@@ -1,16 +1,16 @@
 """`hidet.Tensor`: memory of the host or of a device that scripts and compiled modules are called with.
 
-It lies in a numpy array, or in an array of the device's target, and shares both with other libraries. Nothing computes
-with it but compiled code: for arithmetic there are numpy, torch and graphs.
+It lies in a numpy array, or in an array of the device's target, and shares both with other libraries. A symbolic tensor
+has no memory: it remembers how it is computed. Arithmetic is that of `hidet.ops`, which compiles every operator.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hidet import dtypes
+from hidet import dims, dtypes
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, LaunchError, ShapeError
 
@@ -20,23 +20,45 @@ if TYPE_CHECKING:
 Shape = int | Sequence[int]
 
 
+Outline = tuple[tuple[Any, ...], DType]
+"""Shape and element type of a tensor without elements."""
+
+
 class Tensor:
-    """Contiguous elements of one type. storage: a numpy array on the host, else an array of the device's target."""
+    """Contiguous elements of one type, or a symbolic tensor, which has none.
+
+    storage: a numpy array on the host, else an array of the device's target; None for a symbolic tensor. trace: the
+    operation that gives a symbolic tensor and the number of the result; None for an input.
+    """
 
     __hash__ = object.__hash__
 
-    def __init__(self, storage: Any, device: str) -> None:
+    def __init__(self, storage: Any, device: str, outline: Outline | None = None, trace: Any = None) -> None:
+        """outline: of a symbolic tensor."""
         self.storage = storage
+        self.trace = trace
         self._device = device
+        self._outline = outline
+
+    def is_symbolic(self) -> bool:
+        """Whether it has no elements, but may be computed from others that will have."""
+        return self._outline is not None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents."""
-        return tuple(self.storage.shape)
+    def op(self) -> Any:
+        """The operation that gives a symbolic tensor, None for others."""
+        return None if self.trace is None else self.trace[0]
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Extents; those of a symbolic tensor may be symbols."""
+        return tuple(self.storage.shape) if self._outline is None else self._outline[0]
 
     @property
     def dtype(self) -> DType:
         """Element type."""
+        if self._outline is not None:
+            return self._outline[1]
         return dtypes.from_numpy(self.storage.dtype) if self._is_on_host else self.storage.dtype
 
     @property
@@ -65,6 +87,8 @@ class Tensor:
         """This tensor with another type or on another device; itself where it has both already."""
         target = self._device if device is None else _device_name(device)
         kind = self.dtype if dtype is None else _dtype(dtype)
+        if self.is_symbolic() and target == self._device:
+            return self if kind is self.dtype else _operator("cast")(self, kind)
         if target == self._device and kind is self.dtype:
             return self
         return _placed(self.numpy().astype(kind.numpy()), target)
@@ -87,10 +111,16 @@ class Tensor:
 
     def reshape(self, shape: Shape) -> Tensor:
         """A copy with other extents; one of them may be -1."""
+        if self.is_symbolic():
+            return _operator("reshape")(self, _extents(shape))
         return _placed(self.numpy().reshape(_extents(shape)).copy(), self._device)
 
     def numpy(self) -> Any:
-        """The elements as a numpy array: the memory itself on the host, else a copy."""
+        """The elements as a numpy array: the memory itself on the host, else a copy. LaunchError for a symbolic one."""
+        if self.storage is None:
+            raise LaunchError(
+                "a symbolic tensor has no elements", hint="hidet.trace_from makes a graph that gives them"
+            )
         return self.storage if self._is_on_host else self.storage.numpy()
 
     def torch(self) -> Any:
@@ -118,7 +148,7 @@ class Tensor:
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("a tensor without dims has no length")
-        return self.shape[0]
+        return int(self.shape[0])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """For numpy: the memory of the host, or a copy of the device's."""
@@ -137,8 +167,96 @@ class Tensor:
     def __repr__(self) -> str:
         import numpy
 
-        head = f"Tensor(shape={self.shape}, dtype='{self.dtype.name}', device='{self._device}')"
+        listed = ", ".join(map(str, self.shape))
+        shape = f"({listed},)" if len(self.shape) == 1 else f"({listed})"
+        head = f"Tensor(shape={shape}, dtype='{self.dtype.name}', device='{self._device}')"
+        if self.storage is None:
+            return head if self.trace is None else f"{head}\nfrom {self.trace}"
         return f"{head}\n{numpy.array2string(self.numpy(), precision=2, suppress_small=True)}"
+
+    def __getitem__(self, index: Any) -> Tensor:
+        """A part, for integers, slices, None and ...; rows for a tensor of integers."""
+        taken: Tensor = importlib.import_module("hidet.flow.functions").getitem(self, index)
+        return taken
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[place] for place in range(len(self)))
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __neg__(self) -> Tensor:
+        return _operator("neg")(self)
+
+    def __invert__(self) -> Tensor:
+        return _operator("bitwise_not")(self)
+
+    def sum(self, dims: Shape | None = None, keep_dim: bool = False) -> Tensor:
+        """The sum along dims, None for all."""
+        return _operator("sum")(self, dims, keep_dim)
+
+    def mean(self, dims: Shape | None = None, keep_dim: bool = False) -> Tensor:
+        """The average along dims, None for all."""
+        return _operator("mean")(self, dims, keep_dim)
+
+    def squeeze(self, dims: Shape) -> Tensor:
+        """Without dims of extent 1."""
+        return _operator("squeeze")(self, dims)
+
+    def unsqueeze(self, dims: Shape) -> Tensor:
+        """With new dims of extent 1."""
+        return _operator("unsqueeze")(self, dims)
+
+    def transpose(self, dim0: int, dim1: int) -> Tensor:
+        """With two dims exchanged."""
+        order = list(range(len(self.shape)))
+        order[dim0], order[dim1] = order[dim1], order[dim0]
+        return _operator("transpose")(self, order)
+
+
+def _operator(name: str) -> Callable[..., Tensor]:
+    """A function of `hidet.ops`, which compiles and so lies above this."""
+    found: Callable[..., Tensor] = importlib.import_module("hidet.flow.functions").function(name)
+    return found
+
+
+def _arithmetic(operator: str, is_reflected: bool) -> Callable[[Tensor, Any], Any]:
+    def compute(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, Tensor | bool | int | float):
+            return NotImplemented
+        pair = (other, self) if is_reflected else (self, other)
+        return _operator(operator)(*pair)
+
+    return compute
+
+
+# `==` stays whether two names mean one tensor: tensors are keys of tables.
+_ARITHMETIC = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "div",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "pow",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "shift_left",
+    "rshift": "shift_right",
+}
+_COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+for _name, _function in {**_ARITHMETIC, **_COMPARISONS}.items():
+    setattr(Tensor, f"__{_name}__", _arithmetic(_function, is_reflected=False))
+for _name, _function in _ARITHMETIC.items():
+    setattr(Tensor, f"__r{_name}__", _arithmetic(_function, is_reflected=True))
 
 
 # --- making tensors -------------------------------------------------------------------------------------------------
@@ -275,7 +393,14 @@ def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return create
 
 
+def symbol(shape: Sequence[Any], dtype: Any = "float32", device: str = "cpu") -> Tensor:
+    """A symbolic tensor, an input of a graph. shape: a text is the name of a size that calls may choose."""
+    extents = tuple(dims.symbol(extent) if isinstance(extent, str) else extent for extent in shape)
+    return Tensor(None, _device_name(device), (extents, _dtype(dtype)))
+
+
 empty_like, zeros_like, ones_like, randn_like = map(_like, (empty, zeros, ones, randn))
+symbol_like = _like(symbol)
 
 
 def full_like(data: Tensor, fill_value: float, dtype: Any = None, device: str | None = None) -> Tensor:

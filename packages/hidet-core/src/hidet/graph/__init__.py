@@ -1,5 +1,7 @@
 """The graph IR: typed values, nodes and immutable graphs."""
 
+from importlib import import_module
+
 from hidet.graph.attrs import Attrs
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Constant, Graph, Node, Prepare, Value
@@ -22,3 +24,12 @@ __all__ = [
     "Value",
     "View",
 ]
+
+_FLOW = ("FlowGraph", "optimize", "trace_from")
+
+
+def __getattr__(name: str) -> object:
+    # What users call lies above the compiler; see `hidet.flow`.
+    if name in _FLOW:
+        return getattr(import_module("hidet.flow"), name)
+    raise AttributeError(f"module 'hidet.graph' has no attribute {name!r}")

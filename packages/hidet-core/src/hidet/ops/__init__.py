@@ -14,13 +14,18 @@
     control                                   sub-graphs, sizes that depend on data
     check                                     errors of a call that depend on data
 
+For users it is the operators as functions on tensors, `hidet.ops.matmul(a, b)`: see `hidet.flow.functions`.
+
 Each family module has `SPECS`, a tuple of `OperatorSpec`. Nothing registers itself: `all_operators` is what core's own
 plug-in module returns from its `hidet_operators` hook.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
@@ -68,9 +73,32 @@ FAMILIES = (
 
 def all_operators() -> tuple[OperatorSpec, ...]:
     """The specs of every family, in the order of `FAMILIES`; the family modules are imported by this call."""
-    from importlib import import_module
-
     return tuple(spec for family in FAMILIES for spec in import_module(f"hidet.ops.{family}").SPECS)
 
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__") or (name in FAMILIES and name not in _ALSO_FUNCTIONS):
+        raise AttributeError(name)
+    # Functions compile what they do, and so lie above the compiler.
+    return import_module("hidet.flow.functions").function(name)
+
+
+_ALSO_FUNCTIONS = frozenset(
+    (
+        *("attention", "batch_norm", "cast", "conv", "gather", "grid_sample", "interpolate", "matmul", "pack"),
+        *("quantize", "resample", "reshape", "scan", "scatter", "sort"),
+    )
+)
+"""Families whose module is called as one of its operators. As an attribute the name is the function; the module is
+imported by its full name."""
+
+
+class _Operators(ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _ALSO_FUNCTIONS and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Operators
 
 __all__ = ["FAMILIES", "all_operators"]

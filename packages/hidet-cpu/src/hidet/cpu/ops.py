@@ -21,7 +21,8 @@ from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses
-from hidet.ops import conv, matmul
+from hidet.ops.conv import SPECS as CONVOLUTIONS
+from hidet.ops.matmul import SPECS as PRODUCTS
 from hidet.ops.rules import present, widen
 
 
@@ -140,7 +141,7 @@ def _depthwise_packed(x: Operand, packed: Operand, bias: Operand | None = None, 
     return _on_packed("conv", x, weight, packed, bias, {**attrs, "groups": channels}, unpacked)
 
 
-_OPERATORS = {spec.name: spec for spec in (*matmul.SPECS, *conv.SPECS)}
+_OPERATORS = {spec.name: spec for spec in (*PRODUCTS, *CONVOLUTIONS)}
 _WINDOW = (Attribute("stride", 1), Attribute("padding", 0), Attribute("dilation", 1))
 _FILTERS = Attribute("filters", doc="output channels; the packed weight may hold more, which are zero")
 

@@ -42,12 +42,14 @@ class FoldRule(FallbackRule):
     """Schedules operators of compute stages with reductions."""
 
     def match(self, task: Task, target: Target) -> Match | None:
-        """None where no stage folds enough to be shared, which the fallback nest does as well."""
+        """None where nothing folds enough to be shared by threads, unless there is little to do: few results of short
+        sums, a thread each."""
         stages = task.definition.stages if task.anchor is not None else ()
         if not stages or not all(isinstance(stage, Compute) for stage in stages):
             return None
-        shared = [stage for stage in stages if isinstance(stage, Compute) and lanes_for(task, stage) > 1]
-        return Match(task) if shared else None
+        computed = [stage for stage in stages if isinstance(stage, Compute)]
+        is_shared = any(lanes_for(task, stage) > 1 for stage in computed)
+        return Match(task) if is_shared or all(map(_is_little, computed)) else None
 
     def build(self, match: Match, params: Params, target: Target) -> Program:
         """One kernel a stage."""
@@ -68,6 +70,13 @@ def lanes_for(task: Task, stage: Compute) -> int:
         return _BLOCK if longest < _HUGE else 4 * _BLOCK
     is_along = any(_is_contiguous(task, node) for node in reductions)
     return WARP if is_along or results < _MANY else 1
+
+
+def _is_little(stage: Compute) -> bool:
+    """Whether a thread an element takes a few microseconds at most."""
+    reductions = [node for node in walk(stage.value) if isinstance(node, Reduce)]
+    folded = [_likely([as_dim(extent) for extent in node.extents]) for node in reductions]
+    return bool(folded) and max(folded) < _LEAST and _likely(stage.result.shape) < _MANY
 
 
 def _likely(sizes: Sequence[dims.Dim | None]) -> int:
