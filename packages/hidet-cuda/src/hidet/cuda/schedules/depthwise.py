@@ -58,7 +58,8 @@ class Depthwise:
     """A convolution with a filter a channel, channels and filters being neighbours.
 
     value: an element of the result from `total`, the sum, over the result's axes: image, channel, and those of space.
-    lanes: channels of a thread. pixels: of a thread, along the last axis.
+    lanes: channels of a thread. pixels: of a thread, along the last axis. is_small: whether there are too few threads
+    to wait for each other's reads.
     """
 
     image: TaskTensor
@@ -69,6 +70,7 @@ class Depthwise:
     value: Expr
     lanes: int
     pixels: int
+    is_small: bool
 
 
 class DepthwiseRule:
@@ -127,7 +129,7 @@ def _depthwise(task: Task) -> Depthwise | None:
     while pixels > 1 and count // pixels < _BUSY:
         pixels //= 2
     window = (_LINE, axes[0]) if len(axes) == 1 else (axes[0], axes[1])
-    return Depthwise(image, weight, output, window, total, value, lanes, pixels)
+    return Depthwise(image, weight, output, window, total, value, lanes, pixels, count < _BUSY)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,7 +206,7 @@ class _DepthwiseKernel:
         total = build.cast(scope.size(items, "items"), word)
         whole = build.seq([Declare(item, thread_number(word, _THREADS)), If(item < total, build.seq(body))])
         # Told that a block may have all registers, the assembler leaves reads where they are, before the products.
-        attributes = (("min_blocks", 1),) if self.conv.pixels == 1 else ()
+        attributes = (("min_blocks", 1),) if self.conv.is_small else ()
         function = Function(self.builder.name(), scope.params, whole, kind="kernel", attributes=attributes)
         blocks = (self.builder.size(items) + (_THREADS - 1)) // _THREADS
         return self.builder.launch(function, self.outer, scope.arguments, (blocks,), _THREADS)
