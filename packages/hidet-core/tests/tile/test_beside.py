@@ -76,9 +76,11 @@ def test_kernels_with_roles_read_them_for_every_tile(tiles):
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 
-def test_rows_stay_in_registers_longer_than_matrices():
-    row, other = RTile("row", dtypes.f16, 1, 128), RTile("other", dtypes.f16, 64, 128)
-    assert LARGE_ROLES.leaves_registers(row) and not LARGE_ROLES.leaves_registers(other)
+def test_large_tiles_have_registers_for_rows_alone_if_a_block_has_the_multiprocessor_to_itself():
+    row, other = RTile("row", dtypes.f16, 1, 128), RTile("other", dtypes.f16, 128, 128)
+    alone = MatmulTiles(128, 128, 64, 2, (8, 1))
+    assert alone.leaves_registers(row) and not alone.leaves_registers(other)
+    assert not LARGE_ROLES.leaves_registers(row)
     assert ROLES.leaves_registers(other)
 
 

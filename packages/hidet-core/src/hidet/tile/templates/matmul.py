@@ -17,8 +17,9 @@ from hidet.tile.kernel import TileKernel
 from hidet.tile.statements import Load, fetch, fill, load, map, mma, ring, store
 from hidet.tile.tensors import GTensor, RTile, Source, STile
 
-# Elements of the result a thread up to which there are registers for rows, and for matrices, that stand beside it.
-_BESIDE_ROWS, _BESIDE_MATRICES = 64, 48
+# Elements of the result a thread up to which there are registers for what stands beside it, and in blocks of at least
+# _MANY_WARPS, which share a multiprocessor with no other, for rows.
+_BESIDE, _BESIDE_ROWS, _MANY_WARPS = 48, 64, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,9 @@ class MatmulTiles:
 
     def leaves_registers(self, beside: RTile) -> bool:
         """Whether threads have registers for a tile beside the result during the products."""
-        held = self.m * self.n // (32 * self.warps[0] * self.warps[1])
-        return held <= (_BESIDE_ROWS if beside.rows == 1 else _BESIDE_MATRICES)
+        warps = self.warps[0] * self.warps[1]
+        most = _BESIDE_ROWS if beside.rows == 1 and warps >= _MANY_WARPS else _BESIDE
+        return self.m * self.n // (32 * warps) <= most
 
 
 def matmul_kernel(

@@ -365,10 +365,14 @@ def _launch_roles(
 ) -> Launch:
     """A kernel with roles that computes `count` tiles, and its launch: as many blocks as the device holds at most."""
     pipeline = lower_pipeline(tiled)
-    blocks = target.multiprocessors * resident_blocks(pipeline.shared_bytes, pipeline.threads)
-    grid = (build.minimum(builder.size(count), blocks),)
+    resident = resident_blocks(pipeline.shared_bytes, pipeline.threads)
+    function = pipeline.function
+    if resident > 1:
+        # Else the assembler takes so many registers that fewer blocks fit, and the others start when those end.
+        function = replace(function, attributes=(*function.attributes, ("min_blocks", resident)))
+    grid = (build.minimum(builder.size(count), target.multiprocessors * resident),)
     pointers = [*(builder.pointers[operand] for operand in kernel.operands), output]
-    return builder.launch(pipeline.function, pointers, kernel.scope.arguments, grid, pipeline.threads, pipeline.maps)
+    return builder.launch(function, pointers, kernel.scope.arguments, grid, pipeline.threads, pipeline.maps)
 
 
 def _sum(builder: ProgramBuilder, task: Task, product: Product, partial: Var, parts: int) -> Launch:
