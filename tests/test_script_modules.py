@@ -12,6 +12,7 @@ import hidet
 from hidet.errors import DTypeError, LaunchError, ShapeError, VerifyError
 from hidet.ir.interpret import run_module
 from hidet.lang import (
+    DeclareScope,
     attrs,
     boolean,
     f16,
@@ -22,12 +23,15 @@ from hidet.lang import (
     i32,
     i64,
     local_tensor,
+    predicated_auto_map,
     printf,
     register_tensor,
     repeat,
     spatial,
+    tensor,
     u8,
 )
+from hidet.lang.cuda import atomic_add, threadIdx
 
 M, N = hidet.dims.symbol("m"), hidet.dims.symbol("n")
 
@@ -426,3 +430,34 @@ def test_tables_of_pointers_are_followed_here_and_in_the_interpreter():
     out = np.zeros(3, np.float32)
     run_module(make_sums_of_tables().ir_module(), [addresses, out, 3, 4, 3], reachable=rows)
     assert out.tolist() == expected
+
+
+def test_a_module_measures_its_calls(add):
+    a, b, c = np.ones(3, np.float32), np.ones(3, np.float32), np.zeros(3, np.float32)
+    measured = add.profile(a, b, c, warmup=1, number=3, repeat=4)
+    assert len(measured) == 4
+    assert all(milliseconds > 0 for milliseconds in measured)
+    assert (c == 2).all()
+
+
+def test_workers_of_a_predicated_mapping_ask_whether_they_have_tasks():
+    mapping, has_tasks = predicated_auto_map(3, 5, workers=32)
+
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def count(x: i32[3, 5], idle: i32[1]):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 32
+            scratch = tensor(i32, [3, 5], scope=DeclareScope.Shared)
+            if has_tasks(threadIdx.x):
+                for i, j in mapping.on(threadIdx.x):
+                    scratch[i, j] = i * 5 + j
+                    x[i, j] = scratch[i, j]
+            else:
+                atomic_add(~idle[0], 1)
+
+    x, idle = np.full((3, 5), -1, np.int32), np.zeros(1, np.int32)
+    run_module(module.ir_module(), [x, idle])
+    assert (x == np.arange(15).reshape(3, 5)).all()
+    assert idle[0] == 32 - mapping.num_workers

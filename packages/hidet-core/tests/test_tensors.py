@@ -117,3 +117,20 @@ def test_settings_reach_the_compilations_after_them(tmp_path):
         option._SETTINGS.set(before)
     with pytest.raises(AttributeError, match="schedules are chosen by a cost model"):
         option.search_space(2)
+
+
+def test_tensors_have_the_methods_of_earlier_versions():
+    x = hidet.arange(3, dtype="int32")
+    assert x.detach() is x.contiguous() is x.to_device("cpu") is x
+    assert x.float().dtype.name == "float32"
+    assert x.signature() == "tensor(int32, [3], cpu)"
+    assert x.unsqueeze(0).expand(2, -1).tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert x.masked_fill(x > 1, 7).tolist() == [0, 1, 7]
+
+
+def test_lists_and_products_of_utils():
+    from hidet.utils import prod, same_list
+
+    assert (prod([2, 3, 4]), prod([])) == (24, 1)
+    assert same_list([1, (2,)], [1, (2,)]) and not same_list([1], [1, 2])
+    assert not same_list([[1]], [[1]], use_equal=False)

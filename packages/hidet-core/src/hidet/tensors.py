@@ -213,6 +213,36 @@ class Tensor:
         """With new dims of extent 1."""
         return _operator("unsqueeze")(self, dims)
 
+    def expand(self, *sizes: int) -> Tensor:
+        """With dims of extent 1 repeated; -1 leaves one as it is."""
+        fixed = len(sizes) - len(self.shape)
+        extents = [self.shape[dim - fixed] if size == -1 else size for dim, size in enumerate(sizes)]
+        return _operator("broadcast")(self, extents)
+
+    def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
+        """With `value` where the mask holds."""
+        return _operator("where")(mask, value, self)
+
+    def float(self) -> Tensor:
+        """With elements of type float32."""
+        return self.to("float32")
+
+    def detach(self) -> Tensor:
+        """The tensor itself: hidet computes no gradients."""
+        return self
+
+    def contiguous(self) -> Tensor:
+        """The tensor itself: its elements always lie in row-major order."""
+        return self
+
+    def to_device(self, device: str) -> Tensor:
+        """The tensor on a device."""
+        return self.to(device=device)
+
+    def signature(self) -> str:
+        """Type, shape and device as a text."""
+        return f"tensor({self.dtype.name}, {list(self.shape)}, {self._device})"
+
     def transpose(self, dim0: int, dim1: int) -> Tensor:
         """With two dims exchanged."""
         order = list(range(len(self.shape)))

@@ -14,7 +14,16 @@ from hidet.ir import build
 from hidet.ir.expr import Const, Var
 from hidet.ir.printer import print_expr
 from hidet.ir.visit import substitute
-from hidet.lang.mapping import TaskMapping, auto_map, column_repeat, column_spatial, repeat, spatial
+from hidet.lang.mapping import (
+    TaskMapping,
+    auto_map,
+    chain,
+    column_repeat,
+    column_spatial,
+    predicated_auto_map,
+    repeat,
+    spatial,
+)
 
 many = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -155,3 +164,18 @@ def test_python_loops_over_the_tasks_of_a_worker():
     assert list(repeat(3).on(0, bind_tuple=True)) == [(0,), (1,), (2,)]
     assert [i + j for i, j in spatial(2, 2).on(3)] == [2]
     assert spatial(2, 4).single_task_of(5) == (1, 1)
+
+
+@pytest.mark.parametrize(("shape", "workers"), [((8, 64), 128), ((6, 10), 128), ((3, 7), 4), ((5,), 32), ((16, 3), 10)])
+def test_a_predicated_mapping_covers_each_task_once_by_the_workers_that_have_any(shape, workers):
+    mapping, has_tasks = predicated_auto_map(*shape, workers=workers)
+    working = [worker for worker in range(workers) if has_tasks(worker)]
+    tasks = [task for worker in working for task in mapping.map(worker)]
+    assert sorted(tasks) == list(product(*map(range, shape)))
+    assert mapping.task_shape == shape
+
+
+def test_a_chain_is_the_product():
+    assert chain(spatial(4, 1), repeat(2, 2), spatial(1, 8)) == spatial(4, 1) * repeat(2, 2) * spatial(1, 8)
+    with pytest.raises(ShapeError, match="at least one mapping"):
+        chain()

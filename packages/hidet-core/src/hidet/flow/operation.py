@@ -71,9 +71,13 @@ def apply(name: str, inputs: Sequence[Any], attributes: Mapping[str, Any] | None
 
 
 def as_tensors(inputs: Sequence[Any]) -> list[Tensor | None]:
-    """Tensors as they are; numbers as tensors of the type that they have beside the first tensor, on its device."""
-    first = next((tensor for tensor in inputs if isinstance(tensor, Tensor)), None)
-    return [given if given is None or isinstance(given, Tensor) else _number(given, first) for given in inputs]
+    """Tensors as they are; numbers as tensors of the type that they have beside the first tensor, on its device.
+
+    A condition, as `where` has, says nothing about types where there are other tensors.
+    """
+    given = [tensor for tensor in inputs if isinstance(tensor, Tensor)]
+    first = min(given, key=lambda tensor: tensor.dtype.is_bool, default=None)
+    return [x if x is None or isinstance(x, Tensor) else _number(x, first) for x in inputs]
 
 
 def _number(given: Any, beside: Tensor | None) -> Tensor:

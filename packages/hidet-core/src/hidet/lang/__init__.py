@@ -38,10 +38,12 @@ from hidet.lang.layout import (
 from hidet.lang.mapping import (
     TaskMapping,
     auto_map,
+    chain,
     col_repeat,
     col_spatial,
     column_repeat,
     column_spatial,
+    predicated_auto_map,
     repeat,
     row_repeat,
     row_spatial,
@@ -49,7 +51,7 @@ from hidet.lang.mapping import (
 )
 from hidet.lang.module import ScriptModule, script, script_module
 from hidet.lang.primitives import MEANINGS
-from hidet.lang.types import kind_named, vectorize
+from hidet.lang.types import DeclareScope, kind_named, tensor_type, vectorize
 from hidet.lang.values import Primitive
 
 
@@ -67,12 +69,14 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "DeclareScope",
     "ScriptFunction",
     "ScriptModule",
     "TaskMapping",
     "attr",
     "attrs",
     "auto_map",
+    "chain",
     "col_layout",
     "col_repeat",
     "col_spatial",
@@ -86,6 +90,7 @@ __all__ = [
     "local_layout",
     "mapping",
     "meta",
+    "predicated_auto_map",
     "repeat",
     "row_layout",
     "row_major",
@@ -96,6 +101,7 @@ __all__ = [
     "spatial",
     "strided",
     "strided_layout",
+    "tensor_type",
     "types",
     "vectorize",
 ]

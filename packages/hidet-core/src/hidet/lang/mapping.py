@@ -14,8 +14,9 @@ for expressions of the thread IR alike.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
@@ -311,6 +312,29 @@ def auto_map(*task_shape: int, workers: int, ranks: Sequence[int] | None = None)
     places = {dim: position for position, dim in enumerate(order)}
     same_ranks = [places[dim] for dim in range(len(extents))]
     return repeat(*repeated, ranks=same_ranks) * spatial(*shared, ranks=same_ranks)
+
+
+def predicated_auto_map(
+    *task_shape: int, workers: int, ranks: Sequence[int] | None = None
+) -> tuple[TaskMapping, Callable[[Index], Index | bool]]:
+    """As `auto_map` for any number of workers, of which some may have nothing to do; and a function that tells for a
+    worker whether it has tasks."""
+    extents = _checked_shape("predicated_auto_map", task_shape)
+    (remaining,) = _checked_shape("predicated_auto_map: workers", (workers,))
+    order = _order("predicated_auto_map", len(extents), ranks)
+    shared = [1] * len(extents)
+    for dim in reversed(order):
+        shared[dim] = extents[dim] if remaining >= extents[dim] else gcd(extents[dim], remaining)
+        remaining //= shared[dim]
+    mapping = auto_map(*extents, workers=prod(shared), ranks=ranks)
+    return mapping, lambda worker: True if mapping.num_workers == workers else worker < mapping.num_workers
+
+
+def chain(*mappings: TaskMapping) -> TaskMapping:
+    """The product of mappings. ShapeError for none."""
+    if not mappings:
+        raise ShapeError("chain needs at least one mapping")
+    return functools.reduce(lambda outer, inner: outer * inner, mappings)
 
 
 row_spatial = spatial

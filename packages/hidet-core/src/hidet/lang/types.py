@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from hidet import dtypes
@@ -162,6 +163,15 @@ DECLARATIONS = ("tensor", "register_tensor", "shared_tensor", "tensor_pointer", 
 """Functions of `hidet.lang` that scripts import from here too."""
 
 _PYTHON_TYPES: dict[object, DType] = {int: dtypes.i64, float: dtypes.f32, bool: dtypes.boolean}
+
+
+class DeclareScope(StrEnum):
+    """Where `tensor` declares memory; the text alone, "shared", says the same."""
+
+    Default = "default"
+    Global = "global"
+    Shared = "shared"
+    Register = "register"
 
 
 def tensor_type(dtype: object, shape: Sequence[Extent] | None = None, layout: Any = None) -> TensorKind:

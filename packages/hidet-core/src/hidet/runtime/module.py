@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
+import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -160,6 +161,26 @@ class CompiledFunction:
             self._bounds.verify(sizes[-1], stream)
             del owner  # kept the words alive until they were read
         return None if self._result is None else self._result.unpack_from(table, len(cells) - 8)[0]
+
+    def profile(self, *arguments: Any, warmup: int = 1, number: int = 2, repeat: int = 10) -> list[float]:
+        """Milliseconds of a call: `repeat` means of `number` calls each, for which the device is waited for."""
+        for _ in range(warmup):
+            self(*arguments)
+        means = []
+        for _ in range(repeat):
+            self._finish()
+            start = time.perf_counter()
+            for _ in range(number):
+                self(*arguments)
+            self._finish()
+            means.append((time.perf_counter() - start) * 1e3 / number)
+        return means
+
+    def _finish(self) -> None:
+        """Wait for the devices that calls use."""
+        for function in (self, self._other):
+            if function is not None and function._memory is not None:
+                function._memory.synchronize()
 
     def _bind(self, arguments: tuple[Any, ...]) -> tuple[list[Any], tuple[int, ...], int, list[Any]]:
         """Values for the table, extents, the stream, and what must live as long as the call."""
@@ -328,6 +349,11 @@ class CompiledModule:
         if found is None:
             _unknown(name, self.functions)
         return found
+
+    def profile(self, *arguments: Any, warmup: int = 1, number: int = 2, repeat: int = 10) -> list[float]:
+        """Milliseconds of a call of the entry, see `CompiledFunction.profile`."""
+        entry = self.functions[self.ir_module.entry]
+        return entry.profile(*arguments, warmup=warmup, number=number, repeat=repeat)
 
     def source(self, color: bool = False) -> str:
         """What the target's compiler got: LLVM IR, or CUDA C++. color: with the escape codes of a terminal."""

@@ -81,6 +81,9 @@ class DeviceMemory(Protocol):
     def finish(self, stream: int) -> None:
         """Wait until the work in a stream is done. The error of the kernel that failed, where one did."""
 
+    def synchronize(self) -> None:
+        """Wait until all work on the device is done, in whatever streams."""
+
 
 class LoadedCode(Protocol):
     """Code in memory, ready to be called; it stays valid while this object lives."""

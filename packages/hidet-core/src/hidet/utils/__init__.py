@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hidet.utils.benchmark import benchmark_func, do_bench
 
-__all__ = ["assert_close", "benchmark_func", "do_bench"]
+__all__ = ["assert_close", "benchmark_func", "do_bench", "prod", "same_list"]
+
+
+def prod(seq: Iterable[Any]) -> Any:
+    """The product of numbers; 1 for none."""
+    total: Any = 1
+    for factor in seq:
+        total = total * factor
+    return total
+
+
+def same_list(lhs: Sequence[Any], rhs: Sequence[Any], use_equal: bool = True) -> bool:
+    """Whether two lists have equal elements in the same order; use_equal False: the same objects."""
+    if len(lhs) != len(rhs):
+        return False
+    return all(a == b if use_equal else a is b for a, b in zip(lhs, rhs, strict=True))
 
 
 def assert_close(actual: Any, expected: Any, rtol: float = 1e-5, atol: float = 1e-5) -> None:

@@ -45,6 +45,14 @@ OTHER_NAMES = {
     "mbarrier_wait": "barrier_wait",
     "mbarrier_arrive": "barrier_arrive_at",
     "mbarrier_arrive_and_expect_tx": "barrier_arrive_expect",
+    "mbarrier_try_wait": "barrier_try_wait",
+    "mbarrier_test_wait": "barrier_try_wait",
+    "mbarrier_expect_transaction": "barrier_expect",
+    "mbarrier_complete_transaction": "barrier_complete",
+    "mbarrier_invalidate": "barrier_invalidate",
+    "cp_async_barrier_arrive": "copy_async_arrive",
+    "fence_view_async_shared": "fence_async_shared",
+    "ldg": "load_constant",
 }
 """Names as CUDA C++ and earlier versions spell them, and the rows they mean."""
 
