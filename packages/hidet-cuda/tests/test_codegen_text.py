@@ -7,13 +7,17 @@ from dataclasses import replace
 
 import pytest
 
+from hidet import dtypes
 from hidet.cuda.codegen.module import CudaSource, emit_module
 from hidet.cuda.nvrtc import compile_cubin
+from hidet.dtypes import DType
 from hidet.errors import CompileError
 from hidet.ir import build
-from hidet.ir.func import Module
+from hidet.ir.expr import Var
+from hidet.ir.func import Function, Module
 from hidet.ir.parser import parse_module
-from hidet.ir.stmt import Store
+from hidet.ir.stmt import Declare, Store
+from hidet.ir.types import BufferType, PointerType
 from hidet.loc import Loc
 
 
@@ -150,3 +154,34 @@ def test_an_error_of_the_compiler_names_the_place_in_the_script() -> None:
 def test_a_kernel_prints() -> None:
     text = one('printf("%d: %.2f\\n", i, x[i])')
     assert 'printf("%lld: %.2f\\012", i, (double)x[i]);' in text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lanes", "is_one_instruction"),
+    [
+        (dtypes.f16, 8, True),
+        (dtypes.bf16, 4, True),
+        (dtypes.f32, 4, True),
+        (dtypes.i32, 2, True),
+        (dtypes.f16, 2, False),
+        (dtypes.f32, 8, False),
+        (dtypes.u8, 16, False),
+        (dtypes.f64, 2, False),
+    ],
+    ids=str,
+)
+def test_eight_and_sixteen_bytes_are_stored_by_one_instruction(
+    dtype: DType, lanes: int, is_one_instruction: bool
+) -> None:
+    x, y = (Var(name, PointerType(dtype)) for name in "xy")
+    block, tile = build.size_var("block"), Var("tile", BufferType(dtype, (build.index(256),), None, "shared"))
+    at = (block * lanes,)
+    stmts = [
+        Declare(tile),
+        Store(tile, at, build.load(x, at[0], lanes=lanes)),
+        Store(y, at, build.load(tile, at[0], lanes=lanes)),
+    ]
+    kernel = Function("copy", (x, y), build.seq(stmts), "kernel", (block,), None, (("block", (1, 1, 1)),))
+    made = emit_module(Module((kernel,), "copy"), 80)
+    assert ("store_shared(tile + " in made.text, "store_global(y + " in made.text) == (is_one_instruction,) * 2
+    assert compile_cubin(made, "sm_80").data
