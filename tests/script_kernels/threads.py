@@ -25,6 +25,8 @@ from hidet.lang import (
     void_p,
 )
 from hidet.lang.cuda import (
+    acquire_lock,
+    acquire_seq_semaphore,
     atomic_add,
     blockDim,
     blockIdx,
@@ -33,6 +35,8 @@ from hidet.lang.cuda import (
     load,
     load_cluster,
     nano_sleep,
+    release_lock,
+    release_seq_semaphore,
     shfl_xor_sync,
     store,
     sync_grid,
@@ -362,6 +366,42 @@ def smoothing(x: Array, y: Array, arrived: Array) -> dict[int, Array]:
     return {0: x, 1: x, 2: arrived}
 
 
+def counted_under_a_lock(blocks: int) -> Any:
+    """Every block adds to the same elements, one after the other."""
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def add(x: f32[32], lock: i32[1]):
+            attrs.cuda.grid_dim = blocks
+            attrs.cuda.block_dim = 32
+            acquire_lock(~lock[0])
+            x[threadIdx.x] = x[threadIdx.x] + 1.0
+            release_lock(~lock[0])
+
+    return module
+
+
+def appended_in_turn(blocks: int) -> Any:
+    """Block after block makes its number of what the block before made."""
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def fold(x: f32[32], turn: i32[1]):
+            attrs.cuda.grid_dim = blocks
+            attrs.cuda.block_dim = 32
+            acquire_seq_semaphore(~turn[0], blockIdx.x)
+            x[threadIdx.x] = 2.0 * x[threadIdx.x] + blockIdx.x
+            release_seq_semaphore(~turn[0], blockIdx.x + 1)
+
+    return module
+
+
+def folded(x: Array, turn: Array) -> dict[int, Array]:
+    for block in range(5):
+        x = 2 * x + block
+    return {0: x, 1: np.array([5], np.int32)}
+
+
 KERNELS: dict[str, Kernel] = {
     "sum of blocks": Kernel(
         lambda: block_sum(150),
@@ -411,6 +451,14 @@ KERNELS: dict[str, Kernel] = {
     ),
     "cooperative blocks": Kernel(
         lambda: smoothed(6, 3), lambda random: [normal(random, 192), poisoned(192), np.zeros(1, np.uint32)], smoothing
+    ),
+    "lock": Kernel(
+        lambda: counted_under_a_lock(6),
+        lambda random: [normal(random, 32), np.zeros(1, np.int32)],
+        lambda x, lock: {0: x + 6, 1: lock},
+    ),
+    "turns of blocks": Kernel(
+        lambda: appended_in_turn(5), lambda random: [normal(random, 32), np.zeros(1, np.int32)], folded
     ),
     "large shared memory": Kernel(
         lambda: large_shared_memory(16384, 4096),

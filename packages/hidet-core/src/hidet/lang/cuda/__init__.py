@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from hidet.ir.intrinsics import PREFIX
@@ -34,20 +35,21 @@ from hidet.lang.cuda.mma_config import MmaConfig
 from hidet.lang.cuda.rows import OTHER_NAMES, IntrinsicFunction, IntrinsicGroup, find_row, row_names
 from hidet.lang.cuda.wgmma_config import WgmmaConfig, make_wgmma_desc, matrix_address, wgmma_async
 
+_LOCKS = ("acquire_lock", "release_lock", "acquire_seq_semaphore", "release_seq_semaphore")
+_SCRIPTS = {"sync_grid": "grid", **dict.fromkeys(_LOCKS, "locks")}
+"""Scripts themselves, which are read when somebody needs them, and the files that they are in."""
+
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    if name == "sync_grid":
-        # A script itself, which is read when somebody needs it.
-        from hidet.lang.cuda.grid import sync_grid
-
-        return sync_grid
+    if name in _SCRIPTS:
+        return getattr(import_module(f"hidet.lang.cuda.{_SCRIPTS[name]}"), name)
     return find_row(PREFIX + OTHER_NAMES.get(name, name))
 
 
 def __dir__() -> list[str]:
-    return sorted({*row_names(), *__all__, "sync_grid"})
+    return sorted({*row_names(), *__all__, *_SCRIPTS})
 
 
 __all__ = [
