@@ -200,6 +200,13 @@ def test_words_are_moved_where_all_tensors_are_aligned() -> None:
     assert len(asked) == 3, "the turned tensor, the other one and the result"
 
 
+def test_scales_of_folded_batch_norms_are_rounded_correctly() -> None:
+    """The instruction for 1 / sqrt(x) is an approximation, and what it errs by in every layer adds up."""
+    (source,) = sources_of("graph g(%x: f32[64]):\n  %0: f32[64] = batch_norm_scale(%x, eps=0.001)\n  return %0\n")
+    kernel = source.partition("__global__")[2]
+    assert "1.0f / sqrtf(" in kernel and "rsqrt" not in kernel
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_kernels_compile_without_spills(arch: str) -> None:
     big = "f16[8, 96, 112, 112]{1204224, 1, 10752, 96}"

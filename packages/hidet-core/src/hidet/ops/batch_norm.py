@@ -60,7 +60,8 @@ def _scale(variance: Operand, weight: Operand | None = None, *, eps: float) -> D
     wide = arithmetic_dtype(variance.dtype)
 
     def value(channel: Expr) -> Expr:
-        inverse = build.unary("rsqrt", build.cast(variance[channel], wide) + eps)
+        # Not rsqrt, which GPUs approximate: an error to one side that all layers share adds up.
+        inverse = 1.0 / build.unary("sqrt", build.cast(variance[channel], wide) + eps)
         return inverse if weight is None else inverse * build.cast(weight[channel], wide)
 
     return single(operands, compute("batch_norm_scale", variance.shape, value))
