@@ -108,6 +108,11 @@ def convolution(taps: int, last: bool, **attributes: int) -> Callable[..., Value
     return make
 
 
+def transposed_conv(new: Builder, n: int, channels: int, side: int, filters: int) -> Value:
+    x, weight = new(n, channels, side, side, last=True), new(channels, filters, 4, 4)
+    return new.op("relu", new.op("conv_transpose", x, weight, new(filters), stride=2, padding=1))
+
+
 def depthwise(new: Builder, n: int, channels: int, side: int) -> Value:
     x, weight = new(n, channels, side, side, last=True), new(channels, 1, 3, 3)
     return new.op("conv", x, weight, new(channels), padding=1, groups=channels)
@@ -205,6 +210,7 @@ GRID: dict[str, Row] = {
     "conv of one pixel": Row(convolution(1, True), (1, 16, 4, 8), (8, 256, 14, 1024)),
     "conv in groups": Row(convolution(3, True, groups=2), (1, 16, 4, 16), (4, 64, 28, 128)),
     "first conv": Row(convolution(7, False, stride=2, padding=3), (1, 3, 9, 8), (8, 3, 224, 64)),
+    "transposed conv": Row(transposed_conv, (1, 8, 5, 8), (4, 256, 32, 128), dtypes=("f16", "f32")),
     "depthwise conv": Row(depthwise, (1, 8, 6), (8, 96, 56)),
     "largest of windows": Row(pooling("max_pool", kernel=[3, 3], stride=2, padding=1), (1, 8, 7), (8, 64, 112)),
     "mean of windows": Row(pooling("avg_pool", kernel=[2, 2]), (1, 8, 6), (8, 64, 56)),

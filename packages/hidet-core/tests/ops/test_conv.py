@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hidet import dtypes
 from hidet.dims import symbol
 from hidet.errors import ShapeError
 from hidet.graph import GraphBuilder, TensorType
+from hidet.graph.interpret import interpret
+from hidet.ops.conv import decompose_conv_transpose
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -49,16 +52,16 @@ def test_conv_pads_each_side_on_its_own(apply: Any, make: Any, assert_matches: A
     assert_matches(apply("conv", x, weight, padding=((0, 1), (2, 0))), theirs, scale=8)
 
 
-@pytest.mark.parametrize("dtype", ("float32", "float16", "float64"))
-@pytest.mark.parametrize(
-    ("shape", "kernel", "attrs"),
-    (
-        ((2, 3, 5), (3, 4, 3), {}),
-        ((2, 4, 5, 6), (4, 3, 3, 2), {"stride": (2, 3), "padding": (1, 0), "output_padding": (1, 2)}),
-        ((1, 4, 3, 4), (4, 2, 3, 3), {"groups": 2, "dilation": 2, "stride": 2}),
-        ((1, 2, 2, 3, 4), (2, 3, 2, 2, 3), {"stride": 2, "padding": 1}),
-    ),
+TRANSPOSED: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
+    ((2, 3, 5), (3, 4, 3), {}),
+    ((2, 4, 5, 6), (4, 3, 3, 2), {"stride": (2, 3), "padding": (1, 0), "output_padding": (1, 2)}),
+    ((1, 4, 3, 4), (4, 2, 3, 3), {"groups": 2, "dilation": 2, "stride": 2}),
+    ((1, 2, 2, 3, 4), (2, 3, 2, 2, 3), {"stride": 2, "padding": 1}),
 )
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float16", "float64"))
+@pytest.mark.parametrize(("shape", "kernel", "attrs"), TRANSPOSED)
 def test_conv_transpose_agrees_with_torch(
     shape: Any, kernel: Any, attrs: dict[str, Any], dtype: str, apply: Any, make: Any, assert_matches: Any
 ) -> None:
@@ -68,6 +71,30 @@ def test_conv_transpose_agrees_with_torch(
     for b in (None, bias):
         wide = [None if t is None else t.double() for t in (x, weight, b)]
         assert_matches(apply("conv_transpose", x, weight, b, **attrs), reference(*wide, **attrs).to(x.dtype), scale=8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "attrs"),
+    (
+        *TRANSPOSED,
+        ((1, 3, 4, 5), (3, 2, 4, 4), {"stride": 2, "padding": 1}),
+        ((1, 3, 4), (3, 2, 1), {"stride": 3, "output_padding": 2}),
+        ((1, 3, 4), (3, 2, 2), {"stride": 2, "padding": ((0, 3),), "dilation": 3}),
+    ),
+)
+def test_conv_transpose_is_a_convolution(operators: Any, shape: Any, kernel: Any, attrs: dict[str, Any]) -> None:
+    random = np.random.default_rng(0)
+    sizes = (shape, kernel, (kernel[1] * attrs.get("groups", 1),))
+    arrays = [random.standard_normal(size) for size in sizes]
+    whole, apart = GraphBuilder(operators), GraphBuilder(operators)
+    given = [[b.input(TensorType(dtypes.f64, size)) for size in sizes] for b in (whole, apart)]
+    graph = whole.build([whole.emit("conv_transpose", *given[0], **attrs)])
+    spec = operators["conv_transpose"]
+    parts = apart.build(decompose_conv_transpose(apart, given[1], spec.attrs(attrs)))
+    assert "conv_transpose" not in {node.op.name for node in parts.nodes}
+    (expected,), (found,) = interpret(graph, arrays), interpret(parts, arrays)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_conv_of_a_symbolic_image_has_symbolic_extents(operators: Any) -> None:

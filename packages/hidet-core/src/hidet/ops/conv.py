@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from hidet.compute.definition import SUM, Definition, Operand, compute, reduce, single
 from hidet.dims import Dim, floordiv, prove_le
 from hidet.errors import ShapeError
+from hidet.graph.attrs import Attrs
+from hidet.graph.builder import GraphBuilder
+from hidet.graph.graph import Value
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
@@ -24,6 +27,7 @@ from hidet.ops.rules import (
     shape_text,
     widen,
 )
+from hidet.ops.transposed_conv import Window, as_convolution
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -187,6 +191,21 @@ def _conv_transpose(
     return single(present(x, weight, bias), compute(name, (batch, filters, *result), value))
 
 
+def decompose_conv_transpose(builder: GraphBuilder, inputs: Sequence[Value | None], attrs: Attrs) -> Sequence[Value]:
+    """`OperatorSpec.decompose` of conv_transpose."""
+    x, weight, bias = (*inputs, None)[:3]
+    assert x is not None and weight is not None
+    name, rank = "conv_transpose", x.tensor.rank - 2
+    window = Window(
+        steps=per_axis(name, "stride", attrs["stride"], rank, 1),
+        spreads=per_axis(name, "dilation", attrs["dilation"], rank, 1),
+        pads=side_pairs(name, attrs["padding"], rank),
+        extras=per_axis(name, "output_padding", attrs["output_padding"], rank, 0),
+        groups=attrs["groups"],
+    )
+    return [as_convolution(builder, x, weight, bias, window)]
+
+
 _STRIDE = Attribute("stride", 1, "one an axis, or one for all")
 _PADDING = Attribute("padding", 0, "a pair (before, after) an axis, or one number an axis, or one for all")
 _DILATION = Attribute("dilation", 1, "one an axis, or one for all")
@@ -209,6 +228,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_STRIDE, _PADDING, Attribute("output_padding", 0), _DILATION, _GROUPS),
         kind="anchor",
         define=_conv_transpose,
+        decompose=decompose_conv_transpose,
         doc="The transpose of conv: x[n, c, *space], weight[c, o / groups, *kernel], bias[o] -> [n, o, *result] with "
         "result = (space - 1) * stride - before - after + dilation * (kernel - 1) + 1 + output_padding; "
         "torch conv_transpose1d to conv_transpose3d. One type.",
