@@ -185,12 +185,12 @@ def test_a_dropped_graph_frees_its_code_arenas_and_prepared_weights(ctx: Compile
     compiled = compile_graph(_two_layers(ctx, is_parameter=True), ctx)
     weights = _weights(0)
     compiled(_rows(0, 5), *weights)
-    assert compiled._prepare is not None
+    assert compiled._parameters is not None
     parts = [
         weakref.ref(compiled),
         weakref.ref(compiled._code),
         weakref.ref(compiled._executor._first.classes[5,].free[0].arena),
-        weakref.ref(compiled._prepare.sets[0].owners[0]),
+        weakref.ref(compiled._parameters.sets[0].owners[0]),
     ]
     del compiled
     assert [part() for part in parts] == [None] * len(parts), "freed at once, without the cycle collector"

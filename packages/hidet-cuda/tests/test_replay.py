@@ -17,8 +17,11 @@ from hidet.context import MODES, CompileContext, Mode, Options
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.driver import compile_graph
+from hidet.dtypes import f32
 from hidet.errors import FallbackWarning
+from hidet.graph.builder import GraphBuilder
 from hidet.graph.parser import parse_graph
+from hidet.graph.types import TensorType
 from hidet.plugins.host import load_registry
 from hidet.runtime import replay
 from hidet.runtime.compiled import CompiledGraph
@@ -118,6 +121,64 @@ def test_a_call_inside_a_capture_of_the_users_runs_as_it_is(fake: FakeDriver) ->
         graph(x)
     assert len(fake.recordings[stream.handle]) == DEPTH
     assert replays(fake) == before
+
+
+def addresses_of(launches: list[Launch]) -> set[int]:
+    """Where kernels read and write."""
+    return {launch.word(number) for launch in launches for number in (0, 1)}
+
+
+def test_what_a_graph_of_the_users_writes_to_is_used_by_nobody_else(fake: FakeDriver) -> None:
+    graph = graph_on(fake)
+    used: list[int] = []
+    fake.on_launch = lambda launch: used.extend(addresses_of([launch]))
+    stream = hidet.cuda.Stream()
+    with hidet.cuda.stream(stream):
+        x = array(1.0)
+        graph(x)
+        before = {*used}
+        fake.recordings[stream.handle] = []
+        result = graph(x)
+        recorded = addresses_of(fake.recordings.pop(stream.handle)) - {x.address}
+        used.clear()
+        # The graph may run while this one does.
+        after = graph(x)
+    assert result.address in recorded
+    assert recorded.isdisjoint(before)
+    assert recorded.isdisjoint(used)
+    assert after.address != result.address
+
+
+def test_what_a_graph_of_the_users_reads_stays_until_it_is_destroyed(fake: FakeDriver) -> None:
+    registry = load_registry()
+    builder = GraphBuilder(registry.operators)
+    x = builder.input(TensorType(f32, (300,)), "x")
+    built = builder.build([builder.emit("add", x, builder.constant(np.arange(300, dtype=np.float32)))])
+    options, cache = Options(cache=False), open_cache(enabled=False)
+    ctx = CompileContext(target=CudaTarget("sm_80"), registry=registry, options=options, cache=cache)
+    graph = compile_graph(built, ctx)
+    (constant,) = fake.blocks
+    other = compile_graph(built, ctx)
+    stream = hidet.cuda.Stream()
+    with hidet.cuda.stream(stream):
+        given = hidet.cuda.asarray(np.zeros(300, np.float32))
+        graph(given)
+        fake.recordings[stream.handle] = []
+        graph(given)
+        del fake.recordings[stream.handle]
+    del graph
+    gc.collect()
+    hidet.cuda.empty_cache()
+    assert constant in fake.blocks
+    fake.destroy_recorded(stream.handle)
+    assert constant in fake.blocks, "the driver's thread frees nothing: it must not call the driver"
+    with hidet.cuda.stream(stream):
+        fake.recordings[stream.handle] = []
+        other(given)
+        del fake.recordings[stream.handle]
+    assert constant in fake.blocks, "nothing is freed while somebody records: that would end the recording"
+    hidet.cuda.empty_cache()
+    assert constant not in fake.blocks
 
 
 def test_a_call_that_copies_cost_more_than_launches_is_left_alone(fake: FakeDriver) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 
 import hidet.torch
-from hidet.cuda.memory import Device
+from hidet.cuda.memory import Device, device_at
 from hidet.torch.backend import compile_fx
 
 pytestmark = [
@@ -245,3 +247,32 @@ def test_sizes_that_depend_on_data_are_read_back() -> None:
         for _ in range(3):
             x = torch.randn(100, device="cuda")
             torch.testing.assert_close(function(x), x[x > 0].exp())
+
+
+def test_a_graph_of_the_users_outlives_what_it_was_recorded_from() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 8, 3)).cuda().eval()
+    ours = compiled(model)
+    x = torch.randn(2, 3, 16, 16, device="cuda")
+    for _ in range(3):
+        ours(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = ours(x)
+    kept = device_at(x.device.index).kept
+    assert len(kept) > 0
+    del ours
+    torch._dynamo.reset()
+    gc.collect()
+    torch.cuda.empty_cache()
+    # What was freed is used again.
+    others = [torch.full((1 << 20,), torch.nan, device="cuda") for _ in range(32)]
+    for _ in range(3):
+        x.normal_()
+        graph.replay()
+        torch.testing.assert_close(result, model(x), rtol=1e-2, atol=1e-2)
+    assert all(bool(other.isnan().all()) for other in others)
+    del graph
+    deadline = time.monotonic() + 10
+    while len(kept) and time.monotonic() < deadline:
+        kept.drop_unneeded()
+    assert len(kept) == 0

@@ -12,7 +12,7 @@ import torch
 from torch import fx, nn
 
 import hidet.torch
-from hidet.runtime.prepared import PreparedProgram
+from hidet.runtime.prepared import ParameterSets
 from hidet.torch import compat
 from hidet.torch.runner import Runner
 
@@ -100,13 +100,13 @@ def test_identical_layers_share_one_compilation() -> None:
 
 def test_layers_that_share_a_compilation_are_prepared_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[int] = []
-    run = PreparedProgram._run
+    run = ParameterSets._make
 
-    def counting(self: PreparedProgram, *arguments: Any) -> Any:
+    def counting(self: ParameterSets, *arguments: Any) -> Any:
         prepared.append(1)
         return run(self, *arguments)
 
-    monkeypatch.setattr(PreparedProgram, "_run", counting)
+    monkeypatch.setattr(ParameterSets, "_make", counting)
     layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4)).eval()
     with torch.no_grad():
         step = torch.compile(lambda layer, x: layer(x).relu(), backend="hidet")
@@ -126,13 +126,13 @@ def test_memory_of_a_dropped_model_is_freed_although_its_code_is_kept(model: nn.
         for layer in (linear, nn.Linear(8, 16)):
             torch.testing.assert_close(compiled(layer, X), layer(X))
     (runner,) = (item for item in gc.get_objects() if type(item) is Runner and not any(item is o for o in others))
-    assert runner._compiled is not None and runner._compiled._prepare is not None
-    assert len(runner._compiled._prepare.sets) == 2
+    assert runner._compiled is not None and runner._compiled._parameters is not None
+    assert len(runner._compiled._parameters.sets) == 2
     del layer, linear
     model[0] = nn.Identity()
     gc.collect()
     assert memory() is None
-    assert runner._compiled._prepare.sets == ()
+    assert runner._compiled._parameters.sets == ()
 
 
 def test_values_written_behind_torchs_back_show_once_torch_is_told(model: nn.Module) -> None:

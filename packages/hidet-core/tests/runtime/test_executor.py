@@ -212,10 +212,21 @@ class _DeviceAdapter(NumpyAdapter):
 
 
 class _Memory:
-    """Copies constants, and knows which streams were waited for."""
+    """Copies constants, and knows which streams were waited for.
+
+    recorded: the streams that somebody records. kept: what their graphs need, by stream.
+    """
 
     def __init__(self) -> None:
         self.finished: list[int] = []
+        self.recorded: set[int] = set()
+        self.kept: dict[int, list[object]] = {}
+
+    def is_capturing(self, stream: int) -> bool:
+        return stream in self.recorded
+
+    def keep_for_graph(self, stream: int, owner: object) -> None:
+        self.kept.setdefault(stream, []).append(owner)
 
     def upload(self, array: Any) -> tuple[object, int]:
         copy = array.copy()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hidet.runtime.adapter import NumpyAdapter, TensorAdapter
 from hidet.runtime.arguments import ArgumentCheck
 from hidet.runtime.executor import Executor, SegmentFunction
-from hidet.runtime.prepared import PreparedProgram, Versions
+from hidet.runtime.prepared import ParameterSets, Versions
 from hidet.runtime.program import HostProgram, NodeCounts
 
 if TYPE_CHECKING:
@@ -96,10 +96,9 @@ class CompiledGraph:
         self._check = ArgumentCheck(program, memory)
         self._memory = memory
         self._executor = Executor(program, functions, bundle.constants, memory, replay_after)
-        self._prepare = None
-        if program.prepare is not None:
-            store = bundle.prepare_constants
-            self._prepare = PreparedProgram(program.prepare, program.prepare_inputs, functions, store, memory)
+        self._parameters = None
+        if program.prepare is not None or any(given.is_parameter for given in program.inputs):
+            self._parameters = ParameterSets(program, functions, bundle.prepare_constants, memory)
 
     def __call__(self, *tensors: Any) -> Any:
         """Run on numpy arrays, or tensors of an installed front-end's framework, in the order of the graph's inputs.
@@ -132,11 +131,9 @@ class CompiledGraph:
 
     def run(self, arguments: Sequence[Any], adapter: TensorAdapter, versions: Versions | None = None) -> list[Any]:
         """Run without checks on tensors of `adapter`'s library. `versions(tensor)` changes when a parameter does."""
-        if self._prepare is None:
-            return self._executor.run(arguments, adapter)
-        # Held until the call ends: another thread may replace the results with those of other parameters.
-        prepared = self._prepare.results(arguments, adapter, versions)
-        return self._executor.run(arguments, adapter, prepared.addresses)
+        # Held until the call ends: another thread may replace the state with that of other parameters.
+        state = None if self._parameters is None else self._parameters.state(arguments, adapter, versions)
+        return self._executor.run(arguments, adapter, state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file that `hidet.load` runs where only hidet-core and the target's wheel are installed.

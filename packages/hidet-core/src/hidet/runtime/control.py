@@ -37,7 +37,6 @@ class Callee(Protocol):
         arguments: Sequence[Any],
         adapter: TensorAdapter,
         pointer: Callable[[Any], int],
-        prepared: Sequence[int] = (),
     ) -> list[Any]:
         """Results, as `Executor.run` gives them."""
 

@@ -35,6 +35,7 @@ from hidet.runtime.stages import Stage, split_stages
 from hidet.runtime.symbol_values import symbol_reader
 
 if TYPE_CHECKING:
+    from hidet.runtime.prepared import ParameterState
     from hidet.target import DeviceMemory
 
 SegmentFunction = Callable[..., object]
@@ -70,9 +71,9 @@ class Executor:
         self._constants = [(slot, address) for slot, _, address in placed]
         self._clock = itertools.count(1)
         self._read_symbols = symbol_reader(program.symbols)
-        self._tensor_inputs = [
-            (n, i.tensor.slot) for n, i in enumerate(program.inputs) if i.tensor is not None and i.is_used
-        ]
+        used = [(n, i.tensor.slot) for n, i in enumerate(program.inputs) if i.tensor is not None and i.is_used]
+        self._tensor_inputs = used
+        self._other_inputs = [(n, slot) for n, slot in used if not program.inputs[n].is_parameter]
         self._host_inputs = [(n, i.host.slot) for n, i in enumerate(program.inputs) if i.host is not None]
         self._steps = [self._step(step, functions, constants) for step in program.steps]
         returned = [n for n, o in enumerate(program.outputs) if o.mutates is None]
@@ -101,81 +102,77 @@ class Executor:
         """How many shape classes are kept."""
         return len(self._first.classes)
 
-    def run(self, arguments: Sequence[Any], adapter: TensorAdapter, prepared: Sequence[int] = ()) -> list[Any]:
-        """Run once. `prepared` are addresses of the prepared slots, in order; the caller keeps their memory alive."""
-        return self.execute(arguments, adapter, adapter.pointer, prepared)
+    def run(
+        self, arguments: Sequence[Any], adapter: TensorAdapter, parameters: ParameterState | None = None
+    ) -> list[Any]:
+        """Run once. `parameters`: of the call; None for a program without any."""
+        return self.execute(arguments, adapter, adapter.pointer, parameters)
 
     def execute(
         self,
         arguments: Sequence[Any],
         adapter: TensorAdapter,
         pointer: Callable[[Any], int],
-        prepared: Sequence[int] = (),
+        parameters: ParameterState | None = None,
     ) -> list[Any]:
         """As `run`, on tensors that have a `shape` and that `pointer` locates; results are tensors of `adapter`."""
         values = self._read_symbols(arguments)
         # Work in one stream is in order, so an arena may be used again at once, but by its own stream alone.
         stream: tuple[int, ...] = () if self._device is None else (adapter.stream(),)
-        allocate = host_arena if self._device is None else _allocator(adapter)
         shapes = self._first.shape_class(values, *stream)
         results: list[Any] = [None] * len(self._place)
         storages: dict[int, Any] = {}
+        # Of tensors that each call has others of.
         addresses: dict[int, int] = {}
-        if self.replays is not None:
-            self._allocate(shapes, addresses, adapter, results, storages)
-            addresses.update((slot, pointer(arguments[number])) for number, slot in self._tensor_inputs)
-            addresses.update(zip(self.program.prepared, prepared, strict=True))
-            if self._replayed(self.replays, shapes, values, stream[0], addresses, adapter):
+        self._allocate(shapes, addresses, adapter, results, storages)
+        for number, slot in self._tensor_inputs if parameters is None else self._other_inputs:
+            addresses[slot] = pointer(arguments[number])
+        is_recorded = self._device is not None and self._device.is_capturing(*stream)
+        if self.replays is not None and not is_recorded:
+            call = Call(stream[0], values, addresses, parameters)
+            if self._replayed(self.replays, shapes, call, adapter):
                 return results
-        execution = shapes.take(self.program.slots, self._constants, allocate)
-        table = execution.table
-        if self.replays is not None:
-            _fill(table, addresses)
+        allocate = host_arena if self._device is None else _allocator(adapter)
+        if is_recorded:
+            # What a graph of somebody else's writes to is its own, because it runs whenever its owner likes, and what
+            # it reads stays as long as it does.
+            assert self._device is not None
+            self._device.keep_for_graph(stream[0], (self._keep_alive, parameters))
+            execution = shapes.make(self.program.slots, self._constants, allocate)
         else:
-            for number, slot in self._tensor_inputs:
-                table[slot] = pointer(arguments[number])
-            for slot, address in zip(self.program.prepared, prepared, strict=True):
-                table[slot] = address
-            self._allocate(shapes, table, adapter, results, storages)
+            execution = shapes.take(self.program.slots, self._constants, allocate)
+        execution.fill(addresses, parameters)
         if self._is_plain:
             self._run_plain(execution.address, *stream)
         else:
             names = (source.name for source in self.program.symbols)
             memory = HostMemory() if self._device is None else self._device.in_stream(stream[0])
-            frame = Frame(table, adapter, memory, dict(zip(names, values, strict=True)), stream)
+            frame = Frame(execution.table, adapter, memory, dict(zip(names, values, strict=True)), stream)
             frame.objects.update(self._host_constants)
             frame.objects.update((slot, arguments[number]) for number, slot in self._host_inputs)
             self._run_stages(frame, shapes, execution.address, results, storages, allocate)
-        shapes.free.append(execution)
+        if not is_recorded:
+            shapes.free.append(execution)
         del storages
         return results
 
-    def _replayed(
-        self,
-        replays: Replays,
-        shapes: ShapeClass,
-        values: tuple[int, ...],
-        stream: int,
-        addresses: Mapping[int, int],
-        adapter: TensorAdapter,
-    ) -> bool:
-        """Whether a captured call did the work. addresses: of the tensors of this call, by slot."""
-        call = Call((stream, *values), addresses)
+    def _replayed(self, replays: Replays, shapes: ShapeClass, call: Call, adapter: TensorAdapter) -> bool:
+        """Whether a captured call did the work."""
 
         def capture(in_place: bool) -> Instance | None:
             try:
                 # The arena of calls before, which nobody else needs any more.
                 arena = replays.arena(call.scope)
                 execution = arena or shapes.take(self.program.slots, self._constants, _allocator(adapter))
-                _fill(execution.table, addresses)
+                execution.fill(call.addresses, call.parameters)
 
                 def run(into: int) -> None:
                     self._run_plain(execution.address, into)
 
                 if in_place:
                     return replays.captured_in_place(call, execution, run)
-                named = dict(zip((source.name for source in self.program.symbols), values, strict=True))
-                return replays.captured(call, shapes, named, adapter, execution, run)
+                values = zip((source.name for source in self.program.symbols), call.values, strict=True)
+                return replays.captured(call, shapes, dict(values), adapter, execution, run)
             except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
                 warn(
                     FallbackWarning(f"calls are not captured, because there is no memory for them: {error}"),
@@ -186,7 +183,7 @@ class Executor:
         instance = replays.find(call, capture)
         if instance is not None:
             assert self._device is not None
-            instance.replay(self._device.in_stream(stream), call)
+            instance.replay(self._device.in_stream(call.stream), call)
         return instance is not None
 
     def _run_plain(self, address: int, *stream: int) -> None:
@@ -256,12 +253,6 @@ class Executor:
                 storages[number], table[tensor.slot] = adapter.empty((output.nbytes,), (1,), "uint8")
             owner = storages[number if shared is None else shared]
             results[place] = adapter.view(owner, tensor.shape, tensor.strides, tensor.offset, tensor.dtype_name)
-
-
-def _fill(table: Any, addresses: Mapping[int, int]) -> None:
-    """Write addresses to their slots."""
-    for slot, address in addresses.items():
-        table[slot] = address
 
 
 def _allocator(adapter: TensorAdapter) -> Allocate:

@@ -1,4 +1,4 @@
-"""Results of a prepare program, made anew when a parameter changes."""
+"""What a program knows of its parameters: where they lie, and what was prepared from them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from hidet.runtime.adapter import TensorAdapter
@@ -19,91 +20,125 @@ if TYPE_CHECKING:
 Versions = Callable[[Any], object]
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedResults:
-    """What was computed from one state of one set of parameters. A call keeps it until it ends.
+@dataclass(frozen=True, slots=True, eq=False)
+class ParameterState:
+    """One state of one set of parameters. A call keeps it until it ends.
 
-    key: addresses and versions of the parameters. addresses: of the results, in order. owners: the results, and the
-    memory of the parameters: as long as that is held, no other parameter can lie at the same address.
+    places: where the parameters lie. versions: of those that something was prepared from. addresses: what calls write
+    to their tables, by slot: of parameters that they read, and of what was prepared; key: these addresses in order.
+    owners: of what was prepared, and of the parameters' memory: as long as that is held, no other parameter can lie at
+    the same address.
     """
 
-    key: tuple[object, ...]
-    addresses: tuple[int, ...]
+    places: list[int]
+    versions: list[object]
+    addresses: Mapping[int, int]
+    key: tuple[int, ...]
     owners: tuple[object, ...]
 
 
-class PreparedProgram:
-    """Runs a prepare program when addresses or versions of its parameters differ from those of their last run.
+class ParameterSets:
+    """The states of the sets of parameters that a program is called with.
 
     Frontends run one graph for all modules of the same code, layers of a model for instance. Each set of parameters has
-    results of its own, which are dropped as soon as one of its tensors is. Results are immutable, and one assignment
-    replaces them, so that threads may call with different parameters at once.
+    a state of its own, which is dropped as soon as one of its tensors is. What the prepare program made of a set is
+    made again when an address or a version differs. States are immutable, and one assignment replaces them, so that
+    threads may call with different parameters at once.
     """
 
     def __init__(
         self,
         program: HostProgram,
-        inputs: Sequence[int],
         functions: Mapping[str, SegmentFunction],
         constants: Sequence[Any],
         memory: DeviceMemory | None = None,
     ) -> None:
-        self._inputs = inputs
+        """program: the main program. constants: the store of those of its prepare program."""
+        prepared = program.prepare_inputs
+        read = [n for n, i in enumerate(program.inputs) if i.is_parameter and i.tensor is not None and i.is_used]
+        self._numbers = (*prepared, *(number for number in read if number not in prepared))
+        self._read = [(self._numbers.index(number), _slot(program, number)) for number in read]
+        self._prepared_slots = program.prepared
+        self._count = len(prepared)
         self._memory = memory
-        self._executor = Executor(program, functions, constants, memory)
-        self._sets: dict[tuple[int, ...], tuple[PreparedResults, tuple[object, ...]]] = {}
+        self._executor = None
+        if program.prepare is not None:
+            self._executor = Executor(program.prepare, functions, constants, memory)
+        self._sets: dict[tuple[int, ...], tuple[ParameterState, tuple[object, ...]]] = {}
+        self._take = _taker(self._numbers)
         self._lock, self._lock_owner = threading.Lock(), os.getpid()
 
     @property
-    def sets(self) -> tuple[PreparedResults, ...]:
-        """The results that are kept, one a set of parameters."""
-        return tuple(results for results, _ in list(self._sets.values()))
+    def sets(self) -> tuple[ParameterState, ...]:
+        """The states that are kept, one a set of parameters."""
+        return tuple(state for state, _ in list(self._sets.values()))
 
-    def results(
+    def state(
         self, arguments: Sequence[Any], adapter: TensorAdapter, versions: Versions | None = None
-    ) -> PreparedResults:
-        """Up-to-date results. `arguments` are those of the main program."""
-        parameters = [arguments[number] for number in self._inputs]
-        key: tuple[object, ...] = tuple(map(adapter.pointer, parameters))
-        if versions is not None:
-            key += tuple(map(versions, parameters))
+    ) -> ParameterState:
+        """The state of the parameters among the arguments of the main program."""
+        parameters = self._take(arguments)
+        places = list(map(adapter.pointer, parameters))
+        counted = [] if versions is None else list(map(versions, parameters[: self._count]))
         identity = tuple(map(id, parameters))
-        known = self._known(identity, key)
+        known = self._known(identity, places, counted)
         if known is not None:
             return known
         # One thread at a time, because results may be as large as the parameters.
         with self._process_lock():
-            return self._known(identity, key) or self._run(identity, key, parameters, adapter)
+            return self._known(identity, places, counted) or self._make(identity, places, counted, parameters, adapter)
 
-    def _known(self, identity: tuple[int, ...], key: tuple[object, ...]) -> PreparedResults | None:
+    def _known(self, identity: tuple[int, ...], places: list[int], versions: list[object]) -> ParameterState | None:
         kept = self._sets.get(identity)
-        return kept[0] if kept is not None and kept[0].key == key else None
+        if kept is None or kept[0].places != places or kept[0].versions != versions:
+            return None
+        return kept[0]
 
-    def _run(
+    def _make(
         self,
         identity: tuple[int, ...],
-        key: tuple[object, ...],
+        places: list[int],
+        versions: list[object],
         parameters: Sequence[Any],
         adapter: TensorAdapter,
-    ) -> PreparedResults:
-        made = self._executor.run(parameters, adapter)
-        if self._memory is not None:
-            # Calls in other streams use the results too.
-            self._memory.finish(adapter.stream())
+    ) -> ParameterState:
+        made = [] if self._executor is None else self._executor.run(parameters[: self._count], adapter)
+        addresses = dict(zip(self._prepared_slots, map(adapter.pointer, made), strict=True))
+        addresses.update((slot, places[place]) for place, slot in self._read)
         owners = (*made, *map(adapter.memory_of, parameters))
-        results = PreparedResults(key, tuple(map(adapter.pointer, made)), owners)
-        program = weakref.ref(self)
+        state = ParameterState(places, versions, addresses, tuple(addresses.values()), owners)
+        if made and self._memory is not None:
+            stream = adapter.stream()
+            if self._memory.is_capturing(stream):
+                # Nothing is computed before the graph runs, and then for the graph alone.
+                return state
+            # Calls in other streams use the results too.
+            self._memory.finish(stream)
+        sets = weakref.ref(self)
 
         def forget(_: object) -> None:
-            living = program()
+            living = sets()
             if living is not None:
                 living._sets.pop(identity, None)
 
-        self._sets[identity] = (results, tuple(weakref.ref(parameter, forget) for parameter in parameters))
-        return results
+        self._sets[identity] = (state, tuple(weakref.ref(parameter, forget) for parameter in parameters))
+        return state
 
     def _process_lock(self) -> threading.Lock:
         """The lock of this process: a thread of a parent may have held the parent's when it forked."""
         if self._lock_owner != os.getpid():
             self._lock, self._lock_owner = threading.Lock(), os.getpid()
         return self._lock
+
+
+def _slot(program: HostProgram, number: int) -> int:
+    tensor = program.inputs[number].tensor
+    assert tensor is not None
+    return tensor.slot
+
+
+def _taker(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Takes items out of a sequence."""
+    if len(numbers) == 1:
+        return lambda items: (items[numbers[0]],)
+    return itemgetter(*numbers) if numbers else lambda items: ()

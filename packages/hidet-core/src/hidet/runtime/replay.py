@@ -20,6 +20,7 @@ from hidet.runtime.program import HostProgram, TensorSlot
 from hidet.runtime.shape_class import Execution, ResolvedOutput, ShapeClass
 
 if TYPE_CHECKING:
+    from hidet.runtime.prepared import ParameterState
     from hidet.target import DeviceMemory, DeviceWork
 
 REPLAY_AFTER: Mapping[str, int | None] = {
@@ -60,12 +61,24 @@ Key = tuple[object, ...]
 class Call:
     """What tells a call from others.
 
-    scope: the stream and the values of symbols, which decide every size. addresses: of its inputs, results and prepared
-    tensors by slot, in the order that all calls of this scope have.
+    values: of symbols, which decide every size. addresses: of its inputs and results by slot, in the order that all
+    calls have. parameters: of the call; None where they are inputs like others.
     """
 
-    scope: tuple[int, ...]
+    stream: int
+    values: tuple[int, ...]
     addresses: Mapping[int, int]
+    parameters: ParameterState | None = None
+
+    @property
+    def scope(self) -> tuple[int, ...]:
+        """What calls have in common whose memory has the same sizes and is used in order."""
+        return (self.stream, *self.values)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where its parameters lie, and what was prepared from them."""
+        return () if self.parameters is None else self.parameters.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,7 @@ class Instance:
         with self.lock:
             for place in self.inputs:
                 memory.copy(place.address, call.addresses[place.slot], place.nbytes)
-            self.work.launch(call.scope[0])
+            self.work.launch(call.stream)
             for place in self.outputs:
                 memory.copy(call.addresses[place.slot], place.address, place.nbytes)
 
@@ -125,7 +138,7 @@ class Replays:
         ]
         fixed = [n for n, _ in tensors if program.inputs[n].is_parameter or n in overwritten]
         self._copied = [tensor for n, tensor in tensors if n not in fixed]
-        self._fixed_slots = [*(tensor.slot for n, tensor in tensors if n in fixed), *program.prepared]
+        self._fixed_slots = [tensor.slot for n, tensor in tensors if n in fixed]
         self._instances: dict[Key, Instance] = {}
         self._refused: set[Key] = set()
         self._counts: dict[Key, int] = {}
@@ -143,14 +156,15 @@ class Replays:
         capture: takes whether tensors are used where they lie; gives None for a call that is not worth it, or cannot be
         captured.
         """
-        if self._memory.is_capturing(call.scope[0]):
-            return None
-        in_place = (True, *call.scope, *call.addresses.values())
+        scope, places = call.scope, call.places
+        in_place = (True, scope, places, *call.addresses.values())
         with self._lock:
             self._calls += 1
             found = self._instances.get(in_place) or self._due(in_place, IN_PLACE_AFTER, lambda: capture(True))
             if found is None:
-                moving = (False, *call.scope, *map(call.addresses.__getitem__, self._fixed_slots))
+                # Parameters that are passed like other inputs are fixed, too.
+                fixed = [call.addresses[slot] for slot in self._fixed_slots if slot in call.addresses]
+                moving = (False, scope, places, *fixed)
                 found = self._instances.get(moving) or self._due(moving, self._after, lambda: capture(False))
             if found is not None:
                 found.used = self._calls

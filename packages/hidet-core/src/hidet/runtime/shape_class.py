@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hidet.dims import Dim, DimExpr, compile_evaluator
 from hidet.errors import ShapeError
@@ -25,6 +25,9 @@ from hidet.runtime.program import (
 )
 from hidet.runtime.stages import Stage
 
+if TYPE_CHECKING:
+    from hidet.runtime.prepared import ParameterState
+
 Resolve = Callable[[Dim], int]
 
 
@@ -36,11 +39,23 @@ class Execution:
     address: int
     arena: object
     nbytes: int = 0
+    # That of the parameters whose addresses the table has; not the parameters, which would live as long.
+    key: tuple[int, ...] | None = None
 
     def copied(self) -> Execution:
         """The same with a table of its own."""
         table = type(self.table).from_buffer_copy(self.table)
         return Execution(table, ctypes.addressof(table), self.arena, self.nbytes)
+
+    def fill(self, addresses: Mapping[int, int], parameters: ParameterState | None) -> None:
+        """Write addresses to their slots: of the call's own tensors, and of its parameters where they have changed."""
+        table = self.table
+        if parameters is not None and parameters.key is not self.key:
+            for slot, address in parameters.addresses.items():
+                table[slot] = address
+            self.key = parameters.key
+        for slot, address in addresses.items():
+            table[slot] = address
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +154,10 @@ class ShapeClass:
         try:
             return self.free.pop()
         except IndexError:
-            pass
+            return self.make(slots, constants, allocate)
+
+    def make(self, slots: int, constants: Sequence[tuple[int, int]], allocate: Allocate) -> Execution:
+        """A new execution with its fixed slots filled."""
         table = (ctypes.c_int64 * max(slots, 1))()
         arena, base = allocate(self.arena_bytes)
         for slot, offset in self._buffer_slots:

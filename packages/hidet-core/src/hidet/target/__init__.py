@@ -75,6 +75,9 @@ class DeviceMemory(Protocol):
     def is_capturing(self, stream: int) -> bool:
         """Whether work put into a stream is recorded by somebody else now."""
 
+    def keep_for_graph(self, stream: int, owner: object) -> None:
+        """Keep an object as long as the graph that a stream is recorded into by somebody else can be replayed."""
+
     def capture(self, run: Callable[[int], None]) -> DeviceWork:
         """What `run` puts into the stream it is given, recorded instead of done."""
 

@@ -123,7 +123,7 @@ def memory_statistics(device: int | None = None) -> MemoryStatistics:
 
 
 def empty_cache(device: int | None = None) -> None:
-    """Give memory that hidet's pool keeps without using it back to a device, for which it waits."""
+    """Give memory that hidet keeps without using it back to a device, for which it waits."""
     chosen_device(device).pool.trim()
 
 

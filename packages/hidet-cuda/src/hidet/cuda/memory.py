@@ -14,7 +14,7 @@ from hidet.errors import DeviceOutOfMemory, LaunchError
 
 if TYPE_CHECKING:
     from hidet.cuda.arrays import ArrayAdapter, DeviceArray, StreamMemory
-    from hidet.cuda.graphs import RecordedWork
+    from hidet.cuda.graphs import KeptForGraphs, RecordedWork
     from hidet.cuda.pool import MemoryPool
 
 
@@ -122,6 +122,7 @@ class Device:
 
     def allocate(self, nbytes: int) -> Allocation:
         """Uninitialised memory. DeviceOutOfMemory where there is too little."""
+        self.kept.drop_unneeded()
         return Allocation(self, nbytes)
 
     def adapter(self) -> ArrayAdapter:
@@ -149,10 +150,23 @@ class Device:
         return StreamMemory(self, stream)
 
     def is_capturing(self, stream: int) -> bool:
-        """Whether work put into a stream is recorded by somebody else now."""
-        from hidet.cuda.graphs import is_capturing
+        """Whether a stream is recorded by somebody else now, or must not be asked because another one is."""
+        state = ctypes.c_int()
+        status = self.driver.status("cuStreamIsCapturing", stream, ctypes.byref(state))
+        return status != 0 or state.value != 0
 
-        return is_capturing(self, stream)
+    def keep_for_graph(self, stream: int, owner: object) -> None:
+        """Keep an object as long as the graph that a stream is recorded into by somebody else can be replayed."""
+        from hidet.cuda.graphs import graph_of
+
+        self.kept.add(graph_of(self, stream), owner)
+
+    @functools.cached_property
+    def kept(self) -> KeptForGraphs:
+        """What graphs of other libraries need."""
+        from hidet.cuda.graphs import KeptForGraphs
+
+        return KeptForGraphs(self)
 
     def capture(self, run: Callable[[int], None]) -> RecordedWork:
         """What `run` puts into the stream it is given, recorded instead of done."""
@@ -163,11 +177,13 @@ class Device:
     def finish(self, stream: int) -> None:
         """Wait for a stream."""
         self.call("cuStreamSynchronize", stream, what="waiting for a stream")
+        self.kept.drop_unneeded()
 
     def synchronize(self) -> None:
         """Wait for all work on the device. DeviceLost if it failed."""
         self.call("cuCtxSynchronize", what=f"waiting for {self.name}")
         self.driver.recent.clear()
+        self.kept.drop_unneeded()
 
 
 class Allocation:

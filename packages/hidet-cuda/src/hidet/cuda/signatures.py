@@ -75,6 +75,9 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphLaunch": (_pointer, _pointer),
     "cuGraphExecDestroy": (_pointer,),
     "cuGraphDestroy": (_pointer,),
+    "cuStreamGetCaptureInfo_v3": (_pointer,) * 7,
+    "cuUserObjectCreate": (_pointer, _pointer, _pointer, _uint, _uint),
+    "cuGraphRetainUserObject": (_pointer, _pointer, _uint, _uint),
     # called by compiled code alone
     "cuLaunchKernel": (_pointer, *(_uint,) * 7, _pointer, _pointer, _pointer),
     "cuLaunchKernelEx": (_pointer, _pointer, _pointer, _pointer),

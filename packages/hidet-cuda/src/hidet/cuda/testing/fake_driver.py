@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from hidet.cuda.driver import Driver
@@ -17,6 +19,7 @@ from hidet.cuda.signatures import SIGNATURES
 CONTEXT = 0x1000
 """The context of the first device; those of further ones follow."""
 FIRST_STREAM, FIRST_EVENT, FIRST_POOL, FIRST_GRAPH = 0x2000, 0x3000, 0x4000, 0x5000
+FIRST_OBJECT, FIRST_RECORDED = 0x6000, 0x100000
 ALIGNMENT = 256
 ATTRIBUTE_BYTES = 72
 
@@ -75,7 +78,8 @@ class FakeDriver:
     refuse: result of every launch, refuse_maps: of encoding every tensor map, refused: of other functions by name.
     on_launch: called while a launch runs. free_bytes: what allocations may take. reuses: whether they get memory that
     was freed. recorded_words: how many parameters of a launch a graph remembers. recordings: launches by the stream
-    that is captured; graphs: those that are made. log: what was done with streams, events and blocks, in order.
+    that is captured; graphs: those that are made. user_objects: of the graph of a captured stream, each as a function
+    and its argument. log: what was done with streams, events and blocks, in order.
     """
 
     refuse: int = 0
@@ -94,11 +98,13 @@ class FakeDriver:
     recorded_words: int = 2
     recordings: dict[int, list[Launch]] = field(default_factory=dict)
     graphs: dict[int, list[Launch]] = field(default_factory=dict)
+    user_objects: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     log: list[tuple[object, ...]] = field(default_factory=list)
     blocks: dict[int, int] = field(default_factory=dict)
     _alive: dict[int, Any] = field(default_factory=dict)
     _freed: dict[int, list[int]] = field(default_factory=dict)
     _made: int = 0
+    _objects: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._functions: dict[str, Any] = {}
@@ -349,6 +355,26 @@ class FakeDriver:
 
     def cuStreamIsCapturing(self, stream: int | None, result: int) -> int:
         return _write32(result, int((stream or 0) in self.recordings))
+
+    def cuStreamGetCaptureInfo_v3(self, stream: int | None, state: int, number: int, graph: int, *more: int) -> int:
+        return _write32(state, 1) or _write(graph, FIRST_RECORDED + (stream or 0))
+
+    def cuUserObjectCreate(self, result: int, argument: int, function: int, count: int, flags: int) -> int:
+        status = self._handle(result, FIRST_OBJECT)
+        self._objects[FIRST_OBJECT + self._made] = (function, argument)
+        return status
+
+    def cuGraphRetainUserObject(self, graph: int, user_object: int, count: int, flags: int) -> int:
+        self.user_objects.setdefault(graph - FIRST_RECORDED, []).append(self._objects.pop(user_object))
+        return 0
+
+    def destroy_recorded(self, stream: int) -> None:
+        """Destroy the graph that somebody recorded a stream into: a thread of the driver's own ends its objects."""
+        ends = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        calls = [partial(ends(function), argument) for function, argument in self.user_objects.pop(stream)]
+        with ThreadPoolExecutor(1) as threads:
+            for call in calls:
+                threads.submit(call).result()
 
     def cuStreamBeginCapture_v2(self, stream: int, mode: int) -> int:
         self.recordings[stream] = []
