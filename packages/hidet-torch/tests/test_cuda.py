@@ -249,6 +249,36 @@ def test_sizes_that_depend_on_data_are_read_back() -> None:
             torch.testing.assert_close(function(x), x[x > 0].exp())
 
 
+def _set_data(layer: nn.Conv2d) -> None:
+    layer.weight.data = layer.weight.data * 3
+
+
+def _replace_parameter(layer: nn.Conv2d) -> None:
+    layer.weight = nn.Parameter(layer.weight.detach() + 1)
+
+
+def _load(layer: nn.Conv2d) -> None:
+    layer.load_state_dict({name: value * 0.5 for name, value in layer.state_dict().items()})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda layer: layer.weight.mul_(2), lambda layer: layer.bias.fill_(3), _set_data, _replace_parameter, _load],
+)
+def test_captured_calls_see_weights_that_were_changed_in_any_way(
+    change: Callable[[nn.Conv2d], object], captures: list[int]
+) -> None:
+    layers = [layer for _ in range(6) for layer in (nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())]
+    model = nn.Sequential(*layers).cuda().eval()
+    ours = compiled(model, mode="reduce-overhead")
+    for number in range(12):
+        x = torch.randn(2, 8, 16, 16, device="cuda")
+        if number in (5, 6, 9):
+            change(layers[3])  # type: ignore[arg-type]  # a convolution
+        torch.testing.assert_close(ours(x), model(x), rtol=1e-2, atol=1e-2)
+    assert captures
+
+
 def test_a_graph_of_the_users_outlives_what_it_was_recorded_from() -> None:
     model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 8, 3)).cuda().eval()
     ours = compiled(model)

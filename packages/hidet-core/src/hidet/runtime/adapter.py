@@ -21,6 +21,9 @@ class TensorAdapter(Protocol):
     def pointer(self, tensor: Any) -> int:
         """Address of element zero."""
 
+    def lie_at(self, tensors: Sequence[Any], places: list[int]) -> bool:
+        """Whether each tensor's element zero is at the address that `places` has for it."""
+
     def empty(self, shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[Any, int]:
         """A new uninitialised tensor and its address (aligned to 64 bytes where the library allows it)."""
 
@@ -101,6 +104,10 @@ class NumpyAdapter:
         """Address of element zero."""
         address: int = tensor.__array_interface__["data"][0]
         return address
+
+    def lie_at(self, tensors: Sequence[Any], places: list[int]) -> bool:
+        """One by one."""
+        return list(map(self.pointer, tensors)) == places
 
     def empty(self, shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[Any, int]:
         """A new uninitialised array."""

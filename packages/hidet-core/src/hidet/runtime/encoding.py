@@ -60,6 +60,7 @@ def encode_program(program: HostProgram) -> Json:
         "prepare": None if program.prepare is None else encode_program(program.prepare),
         "prepare_inputs": program.prepare_inputs,
         "prepared": program.prepared,
+        "is_repeatable": program.is_repeatable,
         "size_checks": [
             [encoder.dim(c.left), encoder.dim(c.right), c.is_equality, c.what, c.place] for c in program.size_checks
         ],
@@ -92,6 +93,7 @@ def decode_program(data: Json, find_call: FindCall) -> HostProgram:
             prepare=None if data["prepare"] is None else decode_program(data["prepare"], find_call),
             prepare_inputs=tuple(data["prepare_inputs"]),
             prepared=tuple(data["prepared"]),
+            is_repeatable=bool(data["is_repeatable"]),
             size_checks=tuple(
                 SizeCheck(decoder.dim(left), decoder.dim(right), bool(equal), str(what), str(place))
                 for left, right, equal, what, place in data["size_checks"]

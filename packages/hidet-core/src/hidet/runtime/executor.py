@@ -102,6 +102,26 @@ class Executor:
         """How many shape classes are kept."""
         return len(self._first.classes)
 
+    @property
+    def may_guess(self) -> bool:
+        """Whether `guess` may do anything."""
+        return self.replays is not None and self.program.is_repeatable and bool(self.replays.instances)
+
+    def guess(self, arguments: Sequence[Any], adapter: TensorAdapter, parameters: ParameterState) -> list[Any] | None:
+        """As `run`, for parameters that may turn out to be others; None for a call that is not captured."""
+        replays, device = self.replays, self._device
+        assert replays is not None and device is not None
+        stream = adapter.stream()
+        if device.is_capturing(stream):
+            return None
+        values = self._read_symbols(arguments)
+        shapes = self._first.shape_class(values, stream)
+        results: list[Any] = [None] * len(self._place)
+        storages: dict[int, Any] = {}
+        addresses = self._locate(shapes, arguments, adapter, adapter.pointer, parameters, results, storages)
+        call = Call(stream, values, addresses, parameters)
+        return results if self._replayed(replays, shapes, call, adapter, is_guess=True) else None
+
     def run(
         self, arguments: Sequence[Any], adapter: TensorAdapter, parameters: ParameterState | None = None
     ) -> list[Any]:
@@ -122,11 +142,7 @@ class Executor:
         shapes = self._first.shape_class(values, *stream)
         results: list[Any] = [None] * len(self._place)
         storages: dict[int, Any] = {}
-        # Of tensors that each call has others of.
-        addresses: dict[int, int] = {}
-        self._allocate(shapes, addresses, adapter, results, storages)
-        for number, slot in self._tensor_inputs if parameters is None else self._other_inputs:
-            addresses[slot] = pointer(arguments[number])
+        addresses = self._locate(shapes, arguments, adapter, pointer, parameters, results, storages)
         is_recorded = self._device is not None and self._device.is_capturing(*stream)
         if self.replays is not None and not is_recorded:
             call = Call(stream[0], values, addresses, parameters)
@@ -156,7 +172,26 @@ class Executor:
         del storages
         return results
 
-    def _replayed(self, replays: Replays, shapes: ShapeClass, call: Call, adapter: TensorAdapter) -> bool:
+    def _locate(
+        self,
+        shapes: ShapeClass,
+        arguments: Sequence[Any],
+        adapter: TensorAdapter,
+        pointer: Callable[[Any], int],
+        parameters: ParameterState | None,
+        results: list[Any],
+        storages: dict[int, Any],
+    ) -> dict[int, int]:
+        """Addresses of what each call has others of, by slot: of results, which are allocated, and of inputs."""
+        addresses: dict[int, int] = {}
+        self._allocate(shapes, addresses, adapter, results, storages)
+        for number, slot in self._tensor_inputs if parameters is None else self._other_inputs:
+            addresses[slot] = pointer(arguments[number])
+        return addresses
+
+    def _replayed(
+        self, replays: Replays, shapes: ShapeClass, call: Call, adapter: TensorAdapter, is_guess: bool = False
+    ) -> bool:
         """Whether a captured call did the work."""
 
         def capture(in_place: bool) -> Instance | None:
@@ -180,10 +215,10 @@ class Executor:
                 )
                 return None
 
-        instance = replays.find(call, capture)
+        instance = replays.find(call, capture, is_guess)
         if instance is not None:
             assert self._device is not None
-            instance.replay(self._device.in_stream(call.stream), call)
+            instance.replay(self._device, call)
         return instance is not None
 
     def _run_plain(self, address: int, *stream: int) -> None:

@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 Versions = Callable[[Any], object]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ParameterState:
     """One state of one set of parameters. A call keeps it until it ends.
 
-    places: where the parameters lie. versions: of those that something was prepared from. addresses: what calls write
-    to their tables, by slot: of parameters that they read, and of what was prepared; key: these addresses in order.
-    owners: of what was prepared, and of the parameters' memory: as long as that is held, no other parameter can lie at
-    the same address.
+    identity: of the tensors, as long as the state is kept. places: where they lie. versions: of those that something
+    was prepared from. addresses: what calls write to their tables, by slot: of parameters that they read, and of what
+    was prepared; key: these addresses in order. owners: of what was prepared, and of the parameters' memory: as long as
+    that is held, no other parameter can lie at the same address.
     """
 
+    identity: tuple[int, ...]
     places: list[int]
     versions: list[object]
     addresses: Mapping[int, int]
@@ -65,7 +66,10 @@ class ParameterSets:
         if program.prepare is not None:
             self._executor = Executor(program.prepare, functions, constants, memory)
         self._sets: dict[tuple[int, ...], tuple[ParameterState, tuple[object, ...]]] = {}
-        self._take = _taker(self._numbers)
+        # The state of the last call, and of those before where it is the same: not kept by that.
+        self._latest: Callable[[], ParameterState | None] = _nothing
+        self._expected: Callable[[], ParameterState | None] = _nothing
+        self._take = item_getter(self._numbers)
         self._lock, self._lock_owner = threading.Lock(), os.getpid()
 
     @property
@@ -78,35 +82,65 @@ class ParameterSets:
     ) -> ParameterState:
         """The state of the parameters among the arguments of the main program."""
         parameters = self._take(arguments)
-        places = list(map(adapter.pointer, parameters))
-        counted = [] if versions is None else list(map(versions, parameters[: self._count]))
         identity = tuple(map(id, parameters))
-        known = self._known(identity, places, counted)
-        if known is not None:
-            return known
-        # One thread at a time, because results may be as large as the parameters.
-        with self._process_lock():
-            return self._known(identity, places, counted) or self._make(identity, places, counted, parameters, adapter)
-
-    def _known(self, identity: tuple[int, ...], places: list[int], versions: list[object]) -> ParameterState | None:
         kept = self._sets.get(identity)
-        if kept is None or kept[0].places != places or kept[0].versions != versions:
-            return None
-        return kept[0]
+        if kept is not None and self._is_current(kept[0], parameters, adapter, versions):
+            found = kept[0]
+        else:
+            # One thread at a time, because results may be as large as the parameters.
+            with self._process_lock():
+                kept = self._sets.get(identity)
+                if kept is not None and self._is_current(kept[0], parameters, adapter, versions):
+                    found = kept[0]
+                else:
+                    found = self._make(identity, parameters, adapter, versions)
+        self._expected = self._latest if self._latest() is found else _nothing
+        if self._latest() is not found:
+            self._latest = weakref.ref(found)
+        return found
+
+    def expected(self) -> ParameterState | None:
+        """The state that the calls before had; None where they had different ones."""
+        return self._expected()
+
+    def expect_nothing(self) -> None:
+        """Forget which state the calls before had."""
+        self._latest = self._expected = _nothing
+
+    def are_in(
+        self,
+        state: ParameterState,
+        arguments: Sequence[Any],
+        adapter: TensorAdapter,
+        versions: Versions | None = None,
+    ) -> bool:
+        """Whether `state` is that of the parameters among the arguments."""
+        parameters = self._take(arguments)
+        is_same = tuple(map(id, parameters)) == state.identity
+        return is_same and self._is_current(state, parameters, adapter, versions)
+
+    def _is_current(
+        self, state: ParameterState, parameters: Sequence[Any], adapter: TensorAdapter, versions: Versions | None
+    ) -> bool:
+        if not adapter.lie_at(parameters, state.places):
+            return False
+        return versions is None or list(map(versions, parameters[: self._count])) == state.versions
 
     def _make(
         self,
         identity: tuple[int, ...],
-        places: list[int],
-        versions: list[object],
         parameters: Sequence[Any],
         adapter: TensorAdapter,
+        versions: Versions | None,
     ) -> ParameterState:
+        # Read before they are used: what changes meanwhile is a change.
+        counted = [] if versions is None else list(map(versions, parameters[: self._count]))
+        places = list(map(adapter.pointer, parameters))
         made = [] if self._executor is None else self._executor.run(parameters[: self._count], adapter)
         addresses = dict(zip(self._prepared_slots, map(adapter.pointer, made), strict=True))
         addresses.update((slot, places[place]) for place, slot in self._read)
         owners = (*made, *map(adapter.memory_of, parameters))
-        state = ParameterState(places, versions, addresses, tuple(addresses.values()), owners)
+        state = ParameterState(identity, places, counted, addresses, tuple(addresses.values()), owners)
         if made and self._memory is not None:
             stream = adapter.stream()
             if self._memory.is_capturing(stream):
@@ -131,14 +165,18 @@ class ParameterSets:
         return self._lock
 
 
+def _nothing() -> None:
+    """In place of a reference to a state."""
+
+
 def _slot(program: HostProgram, number: int) -> int:
     tensor = program.inputs[number].tensor
     assert tensor is not None
     return tensor.slot
 
 
-def _taker(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """Takes items out of a sequence."""
+def item_getter(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function that takes the items of some numbers out of a sequence."""
     if len(numbers) == 1:
         return lambda items: (items[numbers[0]],)
     return itemgetter(*numbers) if numbers else lambda items: ()

@@ -229,6 +229,8 @@ class HostProgram:
     slots: length of the table. sizes: slots whose value is a size. symbols: sources of the symbols that sizes are made
     of. prepare: the program that computes `prepared` slots from parameters, its inputs being the inputs numbered
     `prepare_inputs`. size_checks: what code relies on and nobody could prove; checked once a shape class.
+    is_repeatable: a call may be done again, after one with other parameters, and nothing tells that it was: it
+    overwrites no input, and what it asserts depends on no parameter.
     """
 
     slots: int
@@ -243,6 +245,7 @@ class HostProgram:
     prepare_inputs: tuple[int, ...] = ()
     prepared: tuple[int, ...] = ()
     size_checks: tuple[SizeCheck, ...] = ()
+    is_repeatable: bool = False
 
 
 def program_sizes(program: HostProgram) -> list[Dim]:

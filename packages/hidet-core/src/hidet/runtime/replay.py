@@ -102,7 +102,7 @@ class Instance:
     outputs: tuple[Place, ...] = ()
     held: tuple[object, ...] = ()
     used: int = 0
-    # The places are one call's at a time; on the device, the stream keeps calls in order.
+    # The graph and the places are one call's at a time; on the device, the stream keeps calls in order.
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -110,8 +110,13 @@ class Instance:
         """Bytes of its places."""
         return sum(place.nbytes for place in (*self.inputs, *self.outputs))
 
-    def replay(self, memory: Memory, call: Call) -> None:
+    def replay(self, device: DeviceMemory, call: Call) -> None:
         """Run once."""
+        if not self.inputs and not self.outputs:
+            with self.lock:
+                self.work.launch(call.stream)
+            return
+        memory: Memory = device.in_stream(call.stream)
         with self.lock:
             for place in self.inputs:
                 memory.copy(place.address, call.addresses[place.slot], place.nbytes)
@@ -150,22 +155,26 @@ class Replays:
         """The captured calls that are kept."""
         return tuple(self._instances.values())
 
-    def find(self, call: Call, capture: Callable[[bool], Instance | None]) -> Instance | None:
+    def find(self, call: Call, capture: Callable[[bool], Instance | None], is_guess: bool = False) -> Instance | None:
         """The captured form of a call, which `capture` makes when it is time; None for a call that runs as it is.
 
         capture: takes whether tensors are used where they lie; gives None for a call that is not worth it, or cannot be
-        captured.
+        captured. is_guess: the parameters may be others, so that nothing is said of a call that is not captured yet.
         """
         scope, places = call.scope, call.places
         in_place = (True, scope, places, *call.addresses.values())
         with self._lock:
-            self._calls += 1
-            found = self._instances.get(in_place) or self._due(in_place, IN_PLACE_AFTER, lambda: capture(True))
+            found = self._instances.get(in_place)
             if found is None:
                 # Parameters that are passed like other inputs are fixed, too.
                 fixed = [call.addresses[slot] for slot in self._fixed_slots if slot in call.addresses]
                 moving = (False, scope, places, *fixed)
-                found = self._instances.get(moving) or self._due(moving, self._after, lambda: capture(False))
+                known = self._instances.get(moving)
+                if known is None and is_guess:
+                    return None
+                found = self._due(in_place, IN_PLACE_AFTER, lambda: capture(True)) or known
+                found = found or self._due(moving, self._after, lambda: capture(False))
+            self._calls += 1
             if found is not None:
                 found.used = self._calls
             return found

@@ -141,6 +141,7 @@ class _Builder:
             constants=tuple(constants),
             symbols=tuple(sources.values()),
             prepared=tuple(prepared),
+            is_repeatable=_is_repeatable(graph),
         )
         told = {*sources, *(name for step in steps for name in defined_names(step))}
         require_sources(program_sizes(program), told, {value.name: value.type for value in graph.inputs})
@@ -335,6 +336,19 @@ class _Builder:
 
     def _sub(self, inner: InnerProgram, values: Sequence[Value], before: tuple[Place, ...] = ()) -> SubProgram:
         return SubProgram(inner.program, (*before, *map(self._place, values), *inner.sizes))
+
+
+def _is_repeatable(graph: Graph) -> bool:
+    """Whether a call may be done again after one with other parameters: `HostProgram.is_repeatable`."""
+    if graph.mutates:
+        return False
+    from_parameters = {*graph.parameters, *(graph.prepare.results if graph.prepare else ())}
+    for node in graph.nodes:
+        if not from_parameters.isdisjoint(node.inputs):
+            if node.op.has_effect:
+                return False
+            from_parameters.update(node.outputs)
+    return True
 
 
 def storage_bytes(type_: TensorType) -> Dim:

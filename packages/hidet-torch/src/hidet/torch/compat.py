@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -49,6 +49,21 @@ def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
         return None
     check: Callable[..., bool] = guards.check
     return check
+
+
+def lie_at(tensors: Sequence[torch.Tensor], places: list[int]) -> bool:
+    """Whether tensors lie at addresses. A torch with CUDA has a function for many of them."""
+    if _LIE_AT is None:
+        return list(map(torch.Tensor.data_ptr, tensors)) == places
+    return bool(_LIE_AT(list(tensors), places, _numbers(len(places))))
+
+
+_LIE_AT: Callable[..., bool] | None = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
+
+
+@cache
+def _numbers(count: int) -> list[int]:
+    return list(range(count))
 
 
 def mark_boxed(function: object) -> None:

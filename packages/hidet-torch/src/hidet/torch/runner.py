@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from hidet.dims import Dim, DimExpr, compile_evaluator
 from hidet.runtime.compiled import CompiledGraph, CompileReport
+from hidet.runtime.prepared import item_getter
 from hidet.torch import compat
 from hidet.torch.importer import ImportedGraph
 from hidet.torch.outputs import OutputPlan
@@ -32,8 +33,8 @@ class Runner:
         self._adapter = TorchAdapter() if device.type == "cpu" else DeviceAdapter(device)
         # Cheaper than `version_of`, but fails on tensors made in inference mode.
         self._versions: Callable[[torch.Tensor], object] = compat.version
-        self._inputs = imported.inputs
         is_changed = imported.random_inputs or imported.numbers
+        self._pick = item_getter(imported.inputs)
         self._takes_all = imported.inputs == tuple(range(imported.arguments)) and not is_changed
         self._outputs = imported.outputs
         self._is_direct = [(plan.source, plan.number, plan.region) for plan in imported.outputs] == [
@@ -55,7 +56,7 @@ class Runner:
     def _run(self, args: list[Any]) -> Sequence[Any]:
         results: list[Any] = []
         if self._compiled is not None:
-            inputs = args if self._takes_all else [args[number] for number in self._inputs]
+            inputs = args if self._takes_all else list(self._pick(args))
             for place in self.imported.numbers:
                 inputs[place] = inputs[place].to(self.imported.device)
             if self.imported.random_inputs:
@@ -73,7 +74,7 @@ class Runner:
         try:
             return compiled.run(inputs, self._adapter, self._versions)
         except RuntimeError as error:
-            # Raised while versions are read, before anything ran.
+            # Raised while versions are read. What may have run before that may be done again.
             if self._versions is version_of or "version counter" not in str(error):
                 raise
         self._versions = version_of

@@ -54,6 +54,11 @@ class TorchAdapter:
     pointer = staticmethod(torch.Tensor.data_ptr)
 
     @staticmethod
+    def lie_at(tensors: Sequence[torch.Tensor], places: list[int]) -> bool:
+        """One by one, or by one function of torch's where it has that."""
+        return compat.lie_at(tensors, places)
+
+    @staticmethod
     def empty(shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[torch.Tensor, int]:
         """A new uninitialised tensor and its address; torch aligns CPU memory to 64 bytes."""
         # Named, because the user may have set another default.
