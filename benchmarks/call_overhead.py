@@ -3,7 +3,8 @@
     python benchmarks/call_overhead.py
 
 The only kernel adds 64 numbers, which takes nanoseconds: the rest is checking arguments, allocating the result and
-getting into compiled code. Each figure is the fastest of many batches.
+getting into compiled code. On a GPU, calls of a script and of compiled graphs are measured too, until they return: the
+kernel runs later. Each figure is the fastest of many batches.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from torch import nn
 
 import hidet
 from benchmarks.options import report_console
+from hidet.lang import attrs, f32
+from hidet.lang.cuda import threadIdx
 
 BATCH = 1000
 
@@ -33,6 +36,33 @@ class AddRelu(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """relu(x + y)."""
         return torch.relu(x + y)
+
+
+with hidet.script_module() as ADD_RELU:
+
+    @hidet.script
+    def add_relu(x: f32[64], y: f32[64], z: f32[64]):
+        """As `AddRelu`, on memory of the caller's."""
+        attrs.cuda.grid_dim = 1
+        attrs.cuda.block_dim = 64
+        z[threadIdx.x] = max(x[threadIdx.x] + y[threadIdx.x], 0.0)
+
+
+def gpu_rows() -> list[tuple[str, Callable[[], Any]]]:
+    """What is measured on a GPU."""
+    x, y = torch.randn(8, 8, device="cuda"), torch.randn(8, 8, device="cuda")
+    flat = [torch.randn(64, device="cuda") for _ in range(3)]
+    script = hidet.driver.build_ir_module(ADD_RELU.ir_module())
+    module = AddRelu().eval()
+    compiled = hidet.compile(module, (x, y), target="cuda")
+    dynamic = torch.compile(module, backend="hidet")
+    dynamic(x, y)
+    return [
+        ("GPU: script on torch tensors", lambda: script(*flat)),
+        ("GPU: CompiledGraph on torch tensors", lambda: compiled(x, y)),
+        ("GPU: torch.compile, backend hidet", lambda: dynamic(x, y)),
+        ("GPU: eager, two operators", lambda: module(x, y)),
+    ]
 
 
 @click.command()
@@ -52,6 +82,8 @@ def main(batches: int) -> None:
             ("torch.compile, backend hidet", lambda: dynamic(x, y)),
             ("eager: two operators", lambda: module(x, y)),
         ]
+        if torch.cuda.is_available():
+            rows += gpu_rows()
         table = Table("", "microseconds a call")
         for name, call in rows:
             table.add_row(name, f"{min(_seconds(call) for _ in range(batches)) / BATCH * 1e6:.1f}")
@@ -62,7 +94,10 @@ def _seconds(call: Callable[[], Any]) -> float:
     start = time.perf_counter()
     for _ in range(BATCH):
         call()
-    return time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return seconds
 
 
 if __name__ == "__main__":
