@@ -14,6 +14,7 @@ from hidet.driver import compile_graph
 from hidet.errors import ImportFailed, OptionError
 from hidet.torch import compat
 from hidet.torch.composites import KeepWhole
+from hidet.torch.config import configured, prints_graphs
 from hidet.torch.decompositions import decompositions
 from hidet.torch.fallback import fallback_warning
 from hidet.torch.frozen import FrozenRunner
@@ -44,6 +45,8 @@ def compile_fx(
     if unknown:
         raise OptionError(f"backend hidet takes mode and options, got {', '.join(sorted(unknown))}")
     refuse_subclasses(example_inputs)
+    if prints_graphs():
+        print(gm.graph)
     ctx = make_context(target_of(gm, example_inputs), torch_options(mode, options))
     if records_gradients(example_inputs) and may_wait(gm, example_inputs):
         try:
@@ -70,8 +73,8 @@ def _compile_waiting(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: Com
 
 
 def torch_options(mode: str | None, options: Mapping[str, Any] | None) -> Options:
-    """Options as torch.compile passes them; those that follow torch have its settings."""
-    given = dict(options or {})
+    """Options as torch.compile passes them; those that follow `dynamo_config`, or torch, have its settings."""
+    given = {**configured(), **(options or {})}
     if mode is not None:
         given["mode"] = mode
     chosen = options_from(given)

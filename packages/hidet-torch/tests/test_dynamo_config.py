@@ -1,0 +1,86 @@
+"""Settings as scripts of earlier versions make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import hidet
+from hidet.errors import OptionError
+from hidet.torch import dynamo_config
+from hidet.torch.backend import torch_options
+
+
+@pytest.fixture(autouse=True)
+def nothing_set() -> Iterator[None]:
+    dynamo_config.reset()
+    yield
+    dynamo_config.reset()
+
+
+def test_nothing_is_set_at_first() -> None:
+    assert torch_options(None, None).mode == "default"
+    assert torch_options(None, None).tf32_products is False
+
+
+@pytest.mark.parametrize(
+    ("space", "graphs", "mode"),
+    [
+        (0, None, "default"),
+        (0, True, "reduce-overhead"),
+        (0, False, "max-autotune-no-cudagraphs"),
+        (2, None, "max-autotune"),
+        (1, True, "max-autotune"),
+        (2, False, "max-autotune-no-cudagraphs"),
+    ],
+)
+def test_search_space_and_cuda_graphs_are_the_mode(space: int, graphs: bool | None, mode: str) -> None:
+    dynamo_config.search_space(space)
+    if graphs is not None:
+        dynamo_config.use_cuda_graph(graphs)
+    assert torch_options(None, None).mode == mode
+    assert torch_options("reduce-overhead", None).mode == "reduce-overhead", "what torch.compile is given comes first"
+    assert torch_options(None, {"mode": "default"}).mode == "default"
+
+
+def test_tensor_cores_multiply_singles_where_they_are_asked_for() -> None:
+    for flag in (True, False):
+        options = torch_options(None, hidet.torch.dynamo_config.use_tensor_core(flag) and None)
+        assert (options.tf32_products, options.tf32_convolutions) == (flag, flag)
+    assert torch_options(None, {"tf32_products": True}).tf32_products is True
+
+
+def test_the_model_of_the_introduction_compiles(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    dynamo_config.use_tensor_core(True)
+    dynamo_config.search_space(2).print_input_graph().dump_graph_ir(tmp_path)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
+    x = torch.randn(1, 3, 8, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(model, backend="hidet")(x), model(x), rtol=1e-4, atol=1e-5)
+    assert "placeholder" in capsys.readouterr().out
+    assert any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted", "refused"),
+    [
+        ("use_fp16", False, True),
+        ("use_fp16_reduction", False, True),
+        ("steal_weights", False, True),
+        ("correctness_report", False, True),
+        ("use_attention", True, False),
+        ("parallel_k", "default", "search"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused_with_what_to_do(name: str, accepted: object, refused: object) -> None:
+    assert getattr(dynamo_config, name)(accepted) is dynamo_config
+    with pytest.raises(OptionError, match=rf"dynamo_config\.{name}\({refused!r}\) is not supported") as caught:
+        getattr(dynamo_config, name)(refused)
+    assert caught.value.hint
+
+
+def test_a_space_that_is_none_is_refused() -> None:
+    with pytest.raises(OptionError, match="search_space is 0, 1 or 2, got 3"):
+        dynamo_config.search_space(3)
