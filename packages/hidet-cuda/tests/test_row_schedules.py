@@ -171,6 +171,12 @@ def test_one_program_serves_rows_of_any_length(name: str) -> None:
         assert_right(SYMBOLS + text, "cuda.rows", 1e-4, sizes={"s": s, "t": t})
 
 
+def test_boundaries_before_a_value_are_counted_by_a_warp() -> None:
+    text = "graph g(%b: f32[300], %x: f32[7]):\n  %0: i64[7] = searchsorted(%b, %x)\n  return %0\n"
+    boundaries = np.sort(np.random.default_rng(0).standard_normal(300).astype(np.float32))
+    assert_right(text, "cuda.fold", 0.0, {"b": boundaries})
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_long_rows_compile_without_spills(arch: str) -> None:
     for columns in (768, 4096, 32768):

@@ -202,6 +202,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
                 *("argmax", "argmin", "max_with_index", "min_with_index", "var", "std", "var_mean", "std_mean"),
                 *("softmax", "log_softmax", "layer_norm", "layer_norm_with_statistics", "rms_norm", "instance_norm"),
                 *("group_norm", "group_norm_with_statistics", "l2_normalize", "matmul", "linear", "adaptive_avg_pool"),
+                "searchsorted",
             ),
             targets=("cuda",),
             load="hidet.cuda.schedules.fold:FoldRule",
