@@ -11,6 +11,7 @@ import hidet
 from hidet.errors import OptionError
 from hidet.torch import dynamo_config
 from hidet.torch.backend import torch_options
+from hidet.torch.correctness import correctness_report
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +70,6 @@ def test_the_model_of_the_introduction_compiles(capsys: pytest.CaptureFixture[st
         ("use_fp16", False, True),
         ("use_fp16_reduction", False, True),
         ("steal_weights", False, True),
-        ("correctness_report", False, True),
         ("use_attention", True, False),
         ("parallel_k", "default", "search"),
     ],
@@ -79,6 +79,51 @@ def test_what_cannot_be_changed_is_refused_with_what_to_do(name: str, accepted: 
     with pytest.raises(OptionError, match=rf"dynamo_config\.{name}\({refused!r}\) is not supported") as caught:
         getattr(dynamo_config, name)(refused)
     assert caught.value.hint
+
+
+class Residual(torch.nn.Module):
+    """Operators that write in place after others have read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 3, 3, padding=1)
+        self.relu = torch.nn.ReLU(inplace=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.relu(self.conv(x))
+        y += x
+        return torch.softmax(self.relu(y).flatten(1), 1)
+
+
+def test_the_report_tells_every_operators_error_at_the_first_call(capsys: pytest.CaptureFixture[str]) -> None:
+    dynamo_config.correctness_report()
+    model, x = Residual().eval(), torch.randn(2, 3, 6, 6)
+    compiled = torch.compile(model, backend="hidet")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-6)
+        shown = capsys.readouterr().out
+        compiled(x)
+    assert capsys.readouterr().out == ""
+    rows = [line.split() for line in shown.splitlines()[2:]]
+    assert [row[2].partition("(")[0] for row in rows if row[1] != "placeholder"] == [
+        *("conv2d", "relu", "iadd", "relu", "flatten", "softmax")
+    ]
+    assert all(float(row[-1]) < 1e-5 for row in rows)
+
+
+def test_an_operator_that_is_wrong_stands_out() -> None:
+    gm = torch.fx.symbolic_trace(lambda x: torch.tanh(torch.neg(x)))
+    x = torch.tensor([1.0, 3.0])
+    torch.fx.passes.shape_prop.ShapeProp(gm).propagate(x)
+    for node in gm.graph.nodes:
+        node.meta["val"] = x
+
+    def slightly_wrong(observed: torch.fx.GraphModule, arguments: object) -> object:
+        return lambda *given: [*observed(*given)[:2], observed(*given)[2] + 0.5]
+
+    *_, negated, last = correctness_report(gm, [x], slightly_wrong).splitlines()
+    assert negated.endswith("0.0e+00")
+    assert last.endswith(f"{0.5 / (torch.tanh(x).min() + 1):.1e}")
 
 
 def test_a_space_that_is_none_is_refused() -> None:

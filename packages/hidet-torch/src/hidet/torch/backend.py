@@ -14,7 +14,8 @@ from hidet.driver import compile_graph
 from hidet.errors import ImportFailed, OptionError
 from hidet.torch import compat
 from hidet.torch.composites import KeepWhole
-from hidet.torch.config import configured, prints_graphs
+from hidet.torch.config import compares_results, configured, prints_graphs
+from hidet.torch.correctness import reporting
 from hidet.torch.decompositions import decompositions
 from hidet.torch.fallback import fallback_warning
 from hidet.torch.frozen import FrozenRunner
@@ -48,6 +49,11 @@ def compile_fx(
     if prints_graphs():
         print(gm.graph)
     ctx = make_context(target_of(gm, example_inputs), torch_options(mode, options))
+    run = _compile_dynamo(gm, example_inputs, ctx)
+    return reporting(gm, run, partial(compile_with_aot, ctx=ctx)) if compares_results() else run
+
+
+def _compile_dynamo(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext) -> Callable[..., Any]:
     if records_gradients(example_inputs) and may_wait(gm, example_inputs):
         try:
             return _compile_waiting(gm, example_inputs, ctx)

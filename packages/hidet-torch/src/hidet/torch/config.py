@@ -22,6 +22,7 @@ class _Settings:
     has_graphs: bool | None = None
     tensor_core: bool | None = None
     prints: bool = False
+    compares: bool = False
     dump: str | None = None
 
 
@@ -74,10 +75,8 @@ class DynamoConfig:
         return self._always("steal_weights", flag, False, "option freeze=True bakes weights in and releases others")
 
     def correctness_report(self, flag: bool = True) -> DynamoConfig:
-        """OptionError for True: there is no report of differences by operator."""
-        return self._always(
-            "correctness_report", flag, False, "compare results with the model's own: hidet.utils.assert_close"
-        )
+        """Print how far every operator's results are from torch's own, at the first call of each graph."""
+        return self._set(compares=bool(flag))
 
     def reset(self) -> DynamoConfig:
         """Forget all settings."""
@@ -112,6 +111,11 @@ def configured() -> dict[str, Any]:
 def prints_graphs() -> bool:
     """Whether graphs that torch hands over are printed."""
     return _SETTINGS.get().prints
+
+
+def compares_results() -> bool:
+    """Whether results are compared with torch's own at the first call."""
+    return _SETTINGS.get().compares
 
 
 dynamo_config = DynamoConfig()
