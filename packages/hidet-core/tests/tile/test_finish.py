@@ -98,10 +98,12 @@ def test_what_stands_beside_is_read_as_its_alignment_lets(beside_align):
 
 
 @pytest.mark.parametrize("align", [2, 4])
-def test_without_wide_rows_elements_are_stored_as_products_leave_them(align):
+def test_without_wide_rows_elements_are_mapped_as_products_leave_them(align):
+    """What is turned then are results, not products."""
     result, expected, text = finished(20, 136, align=align)
     agrees(result, expected)
-    assert "staged" not in text
+    assert "~f16 @ shared" in text and "~f32 @ shared" not in text
+    assert "~f32 @ shared" in finished(20, 136, align=16)[2]
 
 
 def test_warp_groups_finish_like_single_warps():

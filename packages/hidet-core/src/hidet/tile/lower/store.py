@@ -1,8 +1,8 @@
 """Stores of register tiles, whose elements may be computed on the way.
 
-By rows, each warp turns a part of its results in shared memory, so that neighbouring lanes write neighbouring 16 bytes.
-As products leave them, a row is spread over four lanes, 4 bytes of every 16 each, and half of each 32-byte sector would
-be written at a time.
+By rows, each warp turns a part of its results in shared memory, so that neighbouring lanes write neighbouring 16 bytes,
+or what the matrix is aligned to. As products leave them, a row is spread over four lanes, 4 bytes of every 16 each, and
+half of each 32-byte sector would be written at a time.
 """
 
 from __future__ import annotations
@@ -23,15 +23,24 @@ from hidet.tile.statements import Store
 _LINE_BYTES = 128
 _LANES = 32
 _ALL_LANES = 0xFFFFFFFF
+_MOST_TURNS = 8
 
 
 def rows_layout(node: Store, warps: tuple[int, int]) -> SharedLayout | None:
-    """How a warp keeps the part that it turns at a time; None where the matrix does not take 16 bytes at once."""
-    target, nbytes = node.target, node.target.dtype.nbytes
+    """How a warp keeps the part that it turns at a time; None where that is not worth while or not possible.
+
+    Rows of 2-byte elements are turned wherever they start: else a sector is written in 8 accesses. Wider ones are
+    turned where the matrix takes 16 bytes at once.
+    """
+    nbytes = node.target.dtype.nbytes
     chunk = CHUNK_BYTES // nbytes
     columns = node.source.columns // warps[1]
     width = math.gcd(columns, _LINE_BYTES // nbytes)
-    if target.align < CHUNK_BYTES or width % chunk or node.source.rows == 1 or node.source.columns == 1:
+    if (
+        (nbytes > 2 and node.target.align < CHUNK_BYTES)
+        or width % chunk
+        or 1 in (node.source.rows, node.source.columns)
+    ):
         return None
     return SharedLayout(PIECE_ROWS, width, nbytes) if is_multiple(node.column, chunk) else None
 
@@ -120,24 +129,26 @@ def _write(values: Var, staging: Expr, first: Expr, layout: SharedLayout, thread
 def _read(
     node: Store, staging: Expr, first: Expr, layout: SharedLayout, part: tuple[Expr, Expr], threads: Threads
 ) -> s.Stmt:
-    target, chunk = node.target, layout.chunk
-    total = layout.rows * layout.row_chunks
+    target, nbytes = node.target, node.target.dtype.nbytes
+    chunk = min(target.align, CHUNK_BYTES) // nbytes
+    per_row = layout.columns // chunk
+    total = layout.rows * per_row
     turn, number, at = (build.size_var(name) for name in ("turn", "number", "at"))
     row, column, to, i = (build.size_var(name) for name in ("row", "column", "to", "i"))
     rows, columns = (
         extent // count for extent, count in zip((node.source.rows, node.source.columns), threads.warps, strict=True)
     )
-    whole = Load(staging, (at,), VectorType(target.dtype, chunk))
     single = s.Store(target.pointer, (to + i,), build.load(staging, at + i))
     ends = s.For(i, build.index(0), build.index(chunk), s.If(column + i < target.columns, single))
-    inside = s.If(column + chunk <= target.columns, s.Store(target.pointer, (to,), whole), ends)
-    own_row = threads.warp_row * rows + part[0] * PIECE_ROWS + number // layout.row_chunks
-    own_column = threads.warp_column * columns + part[1] * layout.columns + number % layout.row_chunks * chunk
+    store = s.Store(target.pointer, (to,), build.load(staging, at, lanes=chunk))
+    inside = s.If(column + chunk <= target.columns, store, ends if chunk > 1 else None)
+    own_row = threads.warp_row * rows + part[0] * PIECE_ROWS + number // per_row
+    own_column = threads.warp_column * columns + part[1] * layout.columns + number % per_row * chunk
     body: s.Stmt = build.seq(
         [
             s.Declare(row, node.row + own_row),
             s.Declare(column, node.column + own_column),
-            s.Declare(at, first + layout.offset(number // layout.row_chunks, number % layout.row_chunks * chunk)),
+            s.Declare(at, first + layout.offset(number // per_row, number % per_row * chunk)),
             s.Declare(to, row * target.row_stride + column),
             s.If(row < target.rows, inside),
         ]
@@ -145,7 +156,9 @@ def _read(
     if total % _LANES:
         body = s.If(number < total, body)
     body = build.seq([s.Declare(number, turn * _LANES + threads.lane), body])
-    return _unrolled(turn, -(-total // _LANES), body)
+    turns = -(-total // _LANES)
+    # Many small parts are written one after the other: there are no registers for all their places.
+    return s.For(turn, build.index(0), build.index(turns), body, kind="unroll" if turns <= _MOST_TURNS else "serial")
 
 
 def _unrolled(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
