@@ -22,12 +22,13 @@ from hidet.compute.definition import Operand
 from hidet.cuda.arch import capability_of
 from hidet.cuda.schedules import few_rows, partial_sums, simt
 from hidet.cuda.schedules.operands import find_product
-from hidet.cuda.schedules.product import ALIGN, MatrixOperand, Product, known_align, likely
+from hidet.cuda.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product, known_align, likely
 from hidet.cuda.schedules.product_kernel import ProductKernel, own_places
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
     PARTS,
+    PLAIN_TILES,
     ROLE_TILES,
     TILES,
     UNALIGNED_TILES,
@@ -68,7 +69,6 @@ _ROWS_DEPTH = 256
 """Elements along k from which a warp shares a row."""
 _ROW_TILES = MatmulTiles(16, 32, 32, 2, (1, 4))
 """Stands for kernels of few rows; for tensors that are not aligned these are tiles."""
-_SIMT_TILES = MatmulTiles(simt.TILE, simt.TILE, simt.STEP, 1, (2, 4))
 
 
 class MatmulRule:
@@ -151,7 +151,8 @@ def _on_matrix_units(product: Product) -> bool:
 def _tiles(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
     """What a product may be cut into."""
     if not _on_matrix_units(product):
-        return (_SIMT_TILES,)
+        # Parts of f64 that few threads bring take more registers than there are.
+        return PLAIN_TILES if product.total.dtype.nbytes == 4 else PLAIN_TILES[:2]
     if _has_few_rows(product):
         return (_ROW_TILES,)
     nbytes = product.a.tensor.type.dtype.nbytes
@@ -188,6 +189,13 @@ def _has_apart_rows(operand: MatrixOperand) -> bool:
     return operand.rows == 1 or dims.prove_le(operand.columns, operand.row_stride) is True
 
 
+def _has_whole_rows(operand: MatrixOperand | PatchOperand, align: int) -> bool:
+    """Whether rows are whole parts of 16 bytes, if they start at multiples of `align`."""
+    if not isinstance(operand, MatrixOperand) or align != ALIGN:
+        return False
+    return known_align(operand.tensor.type.dtype.nbytes, operand.columns) == ALIGN
+
+
 def _is_unaligned(product: Product) -> bool:
     """Whether rows of both operands are known to start at no multiples of more than an element."""
     return max(product.a.align, product.b.align) <= product.a.tensor.type.dtype.nbytes
@@ -214,11 +222,12 @@ def _product(
 ) -> Stmt:
     """The launch of one kernel for aligned tensors, or of one for others."""
     least = _Aligns.least(product)
-    if not _on_matrix_units(product):
-        return _launch(builder, task, product, tiling, partial, least, target)
     align = _Aligns(product.a.align, product.b.align, product.result_align, True)
-    nbytes = product.a.tensor.type.dtype.nbytes
-    unaligned_tiling = replace(tiling, tiles=unaligned(tiling.tiles, nbytes))
+    unaligned_tiling = tiling
+    if _on_matrix_units(product):
+        unaligned_tiling = replace(tiling, tiles=unaligned(tiling.tiles, product.a.tensor.type.dtype.nbytes))
+    elif not any(map(_has_whole_rows, (product.a, product.b), (align.a, align.b))):
+        return _launch(builder, task, product, tiling, partial, least, target)
     if _is_unaligned(product):
         return _launch(builder, task, product, tiling, partial, least, target)
     if tiling.tiles is _ROW_TILES:
@@ -315,14 +324,16 @@ def _launch(
             a,
             b,
             c,
+            tiles,
             a_is_transposed=turned_a,
             b_is_transposed=turned_b,
             epilogue=epilogue,
             accumulator=product.total.dtype,
+            are_whole=(_has_whole_rows(product.a, align.a), _has_whole_rows(product.b, align.b)),
             batch=None if batch is None else batch[0],
             steps=steps,
         )
-        threads = simt.THREADS
+        threads = 32 * tiles.warps[0] * tiles.warps[1]
     columns, rows = ((builder.size(n) + (tile - 1)) // tile for n, tile in ((product.n, tiles.n), (product.m, tiles.m)))
     grid = (columns * rows, *(() if batch is None else (builder.size(outer),)))
     pointers = [*(builder.pointers[operand] for operand in kernel.operands), output]

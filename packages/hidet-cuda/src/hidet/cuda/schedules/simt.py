@@ -1,13 +1,16 @@
 """The product of two matrices without matrix units, for types that these do not compute exactly.
 
-A block of 16 x 16 threads computes 64 x 64 elements, each thread those of 4 neighbouring rows, which it reads at once,
-and 4 columns that lie 16 apart, so that neighbours write next to each other. Parts of 16 along k pass through shared
-memory, k being the slow axis there.
+A thread computes 8 x 8 elements: what it reads from shared memory for each of them is half of what 4 x 4 would take,
+which shared memory does not keep up with. They are two groups of 4 neighbouring rows and 4 neighbouring columns, half
+a tile apart, so that both are read 16 bytes at once; a warp has 4 x 8 threads of the tile. Parts of 8 along k pass
+through shared memory, where k is the slow axis: the next one is on its way from memory to registers while one is
+multiplied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.cuda.passes.block_launches import decode_item
@@ -16,18 +19,22 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
+from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType, VectorType
 from hidet.tile.lower.gather import gathered_rows
+from hidet.tile.templates.matmul import MatmulTiles
 from hidet.tile.tensors import Gathered, GTensor
 
-TILE = 64
-THREADS = 256
-_SIDE = 16
-STEP = 16
-_EACH = TILE // _SIDE
-# 16 bytes more a row, so that columns of a tile lie in different banks when it is filled.
+_DEEP = 8
+"""Elements of a part along k."""
+_EACH, _GROUP = 8, 4
+"""Rows, and columns, of a thread, and those of them that are neighbours."""
+_LANES = (4, 8)
+_REGISTERS = 1 << 16
+"""Of a multiprocessor."""
+_OF_THREAD = 128
 _CHUNK_BYTES = 16
+_SLOTS = 2
 
 
 def simt_kernel(
@@ -36,128 +43,205 @@ def simt_kernel(
     a: GTensor | Gathered,
     b: GTensor | Gathered,
     c: GTensor,
+    tiles: MatmulTiles,
     *,
     a_is_transposed: bool,
     b_is_transposed: bool,
     epilogue: Callable[[Expr, Expr, Expr], Expr],
     accumulator: DType,
+    are_whole: tuple[bool, bool] = (False, False),
     batch: Var | None = None,
     steps: tuple[Expr, Expr] | None = None,
 ) -> Function:
-    """c = epilogue(a b, row, column); operands and `steps`, of 16, as in `hidet.tile.templates.matmul.matmul_kernel`.
+    """c = epilogue(a b, row, column); operands and `steps` as in `hidet.tile.templates.matmul.matmul_kernel`.
 
-    batch: a second index of blocks, which the matrices' pointers may mention. The grid has ceil(n / 64) * ceil(m / 64)
-    blocks of 256 threads for each.
+    tiles: of a block, whose warps share them by 32 rows and 64 columns; 8 along k. are_whole: whether operands' rows
+    are whole parts of 16 bytes, at multiples of as many. batch: a second index of blocks, which the matrices' pointers
+    may mention. The grid has ceil(n / tiles.n) * ceil(m / tiles.m) blocks for each.
     """
     block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
     block = build.size_var("block")
     thread, step = build.size_var("thread"), build.size_var("step")
-    tile_a, tile_b = (_shared(name, source.dtype) for name, source in (("tile_a", a), ("tile_b", b)))
+    row, column = build.size_var("row"), build.size_var("column")
+    first_row, first_column = block_row * tiles.m, block_column * tiles.n
+    threads = 32 * tiles.warps[0] * tiles.warps[1]
+    whole_a, whole_b = are_whole
+    fill_a = _fill("a", a, tiles.m, thread, threads, first_row, k_is_fast=not a_is_transposed, is_whole=whole_a)
+    fill_b = _fill("b", b, tiles.n, thread, threads, first_column, k_is_fast=b_is_transposed, is_whole=whole_b)
     totals = Var("totals", BufferType(accumulator, (build.index(_EACH), build.index(_EACH)), space="register"))
     depth = a.rows if a_is_transposed else a.columns
-    first, count = steps or (build.index(0), (depth + (STEP - 1)) // STEP)
-    first_row, first_column = block_row * TILE, block_column * TILE
-    column, row = thread % _SIDE, thread // _SIDE
-    at = (first + step) * STEP
-    before_a, fill_a = _fill(tile_a, a, thread, first_row, at, k_is_fast=not a_is_transposed)
-    before_b, fill_b = _fill(tile_b, b, thread, first_column, at, k_is_fast=b_is_transposed)
+    first, count = steps or (build.index(0), (depth + (_DEEP - 1)) // _DEEP)
+
+    def fetched(number: Expr) -> list[Stmt]:
+        return [fill.fetch((first + number) * _DEEP) for fill in (fill_a, fill_b)]
+
+    def put(number: Expr) -> list[Stmt]:
+        return [fill.put(number % _SLOTS) for fill in (fill_a, fill_b)]
+
     sync = Evaluate(intrinsic_call("cuda.syncthreads"))
-    loop = For(
-        step,
-        build.index(0),
-        count,
-        build.seq([fill_a, fill_b, sync, _multiply(totals, tile_a, tile_b, row, column), sync]),
-    )
+    has_next = step + 1 < count
+    loop = [
+        If(has_next, build.seq(fetched(step + 1))),
+        _multiply(totals, (fill_a.tile, row, tiles.m), (fill_b.tile, column, tiles.n), step % _SLOTS),
+        If(has_next, build.seq(put(step + 1))),
+        sync,
+    ]
+    lane, warp = thread % 32, thread // 32
     body = [
         Declare(thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
-        *decode_item((block_row, block_column), (build.index(0), (c.columns + (TILE - 1)) // TILE), block),
-        Declare(tile_a),
-        Declare(tile_b),
+        *decode_item((block_row, block_column), (build.index(0), (c.columns + (tiles.n - 1)) // tiles.n), block),
+        Declare(row, (warp // tiles.warps[1] * _LANES[0] + lane // _LANES[1]) * _GROUP),
+        Declare(column, (warp % tiles.warps[1] * _LANES[1] + lane % _LANES[1]) * _GROUP),
+        *(Declare(var) for fill in (fill_a, fill_b) for var in (fill.tile, fill.held)),
         Declare(totals),
         _each(lambda i, j: Store(totals, (i, j), build.const(0, accumulator))),
-        *before_a,
-        *before_b,
-        loop,
-        _each(lambda i, j: _finish(c, totals, i, j, first_row + row * _EACH, first_column + column, epilogue)),
+        *fill_a.before,
+        *fill_b.before,
+        *fetched(build.index(0)),
+        *put(build.index(0)),
+        sync,
+        For(step, build.index(0), count, build.seq(loop)),
+        _each(
+            lambda i, j: _finish(
+                c,
+                totals,
+                (i, j),
+                (first_row + row + _own(i, tiles.m), first_column + column + _own(j, tiles.n)),
+                epilogue,
+            )
+        ),
     ]
     grid_vars = (block, *(() if batch is None else (batch,)))
-    return Function(name, params, build.seq(body), kind="kernel", grid_vars=grid_vars)
+    # Places of single elements and of matrices of a batch, and sums of f64, take more registers than are left where
+    # many threads share them.
+    is_lean = all(are_whole) and accumulator.nbytes == 4 and batch is None
+    resident = (("min_blocks", _REGISTERS // _OF_THREAD // threads),) if is_lean else ()
+    attributes = (("block", (threads, 1, 1)), *resident)
+    return Function(name, params, build.seq(body), "kernel", grid_vars, None, attributes)
 
 
-def _shared(name: str, dtype: DType) -> Var:
-    pitch = TILE + _CHUNK_BYTES // dtype.nbytes
-    return Var(name, BufferType(dtype, (build.index(STEP), build.index(pitch)), space="shared"))
+def _own(number: Expr, side: int) -> Expr:
+    """Where one of a thread's rows or columns, of `side` in the tile, lies behind its first one."""
+    return number // _GROUP * (side // 2) + number % _GROUP
 
 
 def _each(make: Callable[[Expr, Expr], Stmt]) -> Stmt:
     """make(i, j) for the elements of a thread."""
     i, j = build.size_var("i"), build.size_var("j")
-    zero, count = build.index(0), build.index(_EACH)
-    return For(i, zero, count, For(j, zero, count, make(i, j), kind="unroll"), kind="unroll")
+    zero, extent = build.index(0), build.index(_EACH)
+    return For(i, zero, extent, For(j, zero, extent, make(i, j), kind="unroll"), kind="unroll")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fill:
+    """How an operand's parts come to shared memory. `before`: what is computed once; `fetch` brings the part from a
+    place along k into registers, zero outside of the matrix, `put` from there to a slot of `tile`."""
+
+    tile: Var
+    held: Var
+    before: list[Stmt]
+    fetch: Callable[[Expr], Stmt]
+    put: Callable[[Expr], Stmt]
 
 
 def _fill(
-    tile: Var, source: GTensor | Gathered, thread: Var, first: Expr, at: Expr, *, k_is_fast: bool
-) -> tuple[list[Stmt], Stmt]:
-    """What is computed once, and what fills a part of a matrix, zero outside of it; neighbouring threads read
-    neighbours."""
-    turn, part = build.size_var("turn"), build.size_var("part")
-    turns = TILE * STEP // THREADS
-    if k_is_fast:
-        line, k = part // STEP, part % STEP
-        row, column = first + line, at + k
-    else:
-        line, k = part % TILE, part // TILE
-        row, column = at + k, first + line
-    before: list[Stmt] = []
-    own: list[Stmt] = []
-    if isinstance(source, Gathered):
-        rows = gathered_rows(source, turns)
-        before = rows.declared(lambda number: first + (number * THREADS + thread) // STEP)
-        # k stays the same in all turns, because a step divides the threads.
-        own, of_column = rows.columns(at + thread % STEP)
-        place, inside = rows.part(turn, of_column)
-        value = build.load(place, 0)
-    else:
-        inside = build.logical_and(row < source.rows, column < source.columns)
-        value = source.element(row, column)
-    store = Store(tile, (k, line), build.select(inside, value, build.const(0, source.dtype)))
-    body = build.seq([Declare(part, turn * THREADS + thread), store])
-    return before, build.seq([*own, For(turn, build.index(0), build.index(turns), body, kind="unroll")])
+    name: str,
+    source: GTensor | Gathered,
+    side: int,
+    thread: Var,
+    threads: int,
+    first: Expr,
+    *,
+    k_is_fast: bool,
+    is_whole: bool,
+) -> _Fill:
+    """Neighbouring threads read neighbours, 16 bytes each where rows are whole parts of as many."""
+    dtype = source.dtype
+    width = _CHUNK_BYTES // dtype.nbytes if is_whole and isinstance(source, GTensor) else 1
+    pitch = side + _CHUNK_BYTES // dtype.nbytes
+    shape = tuple(map(build.index, (_SLOTS, _DEEP, pitch)))
+    tile = Var(f"tile_{name}", BufferType(dtype, shape, space="shared"))
+    turns = side * _DEEP // width // threads
+    held = Var(f"next_{name}", BufferType(dtype, (build.index(turns), build.index(width)), space="register"))
+    rows = gathered_rows(source, turns) if isinstance(source, Gathered) else None
+    # k stays the same in all turns, because parts of a row divide the threads.
+    per_row = (_DEEP if k_is_fast else side) // width
+
+    def place(turn: Expr) -> tuple[Expr, Expr]:
+        """Line and k of the first element that a thread has in a turn."""
+        part = turn * threads + thread
+        across, along = part // per_row, part % per_row * width
+        return (across, along) if k_is_fast else (along, across)
+
+    def fetch(at: Expr) -> Stmt:
+        turn = build.size_var("turn")
+        line, k = place(turn)
+        own: list[Stmt] = []
+        if rows is not None:
+            own, of_column = rows.columns(at + thread % _DEEP)
+            start, inside = rows.part(turn, of_column)
+            value = build.load(start, 0)
+        else:
+            assert isinstance(source, GTensor)
+            row, column = (first + line, at + k) if k_is_fast else (at + k, first + line)
+            inside = build.logical_and(row < source.rows, column < source.columns)
+            value = build.load(source.pointer, row * source.row_stride + column, lanes=width)
+        taken = Var("taken", VectorType(dtype, width) if width > 1 else dtype)
+        zero = build.broadcast(build.const(0, dtype), width)
+        stores = [
+            Store(held, (turn, build.index(n)), build.extract(taken, n) if width > 1 else taken) for n in range(width)
+        ]
+        body = build.seq([Declare(taken, zero), If(inside, Assign(taken, value)), *stores])
+        return build.seq([*own, For(turn, build.index(0), build.index(turns), body, kind="unroll")])
+
+    def put(slot: Expr) -> Stmt:
+        turn = build.size_var("turn")
+        line, k = place(turn)
+        stores = []
+        for n in range(width):
+            at = (slot, k + n, line) if k_is_fast else (slot, k, line + n)
+            stores.append(Store(tile, at, build.load(held, turn, n)))
+        return For(turn, build.index(0), build.index(turns), build.seq(stores), kind="unroll")
+
+    before = [] if rows is None else rows.declared(lambda turn: first + (turn * threads + thread) // _DEEP)
+    return _Fill(tile, held, before, fetch, put)
 
 
-def _multiply(totals: Var, tile_a: Var, tile_b: Var, row: Expr, column: Expr) -> Stmt:
+def _multiply(totals: Var, left: tuple[Var, Expr, int], right: tuple[Var, Expr, int], slot: Expr) -> Stmt:
     """The products of one part: each value is read from shared memory once a thread."""
-    k, width = build.size_var("k"), _CHUNK_BYTES // tile_a.dtype.nbytes
-    left: list[Expr] = []
-    right = [Var(f"right{n}", totals.dtype) for n in range(_EACH)]
+    k = build.size_var("k")
     read: list[Stmt] = []
-    for n in range(0, _EACH, width):
-        chunk = Var(f"left{n}", VectorType(tile_a.dtype, width))
-        read.append(Declare(chunk, build.load(tile_a, k, row * _EACH + n, lanes=width)))
-        left += [build.cast(build.extract(chunk, lane), totals.dtype) for lane in range(width)]
-    for n in range(_EACH):
-        read.append(Declare(right[n], build.cast(build.load(tile_b, k, column + n * _SIDE), totals.dtype)))
-    for i in range(_EACH):
-        for j in range(_EACH):
-            read.append(Store(totals, (build.index(i), build.index(j)), build.load(totals, i, j) + left[i] * right[j]))
-    return For(k, build.index(0), build.index(STEP), build.seq(read), kind="unroll")
+
+    def values(name: str, tile: Var, first: Expr, side: int) -> list[Expr]:
+        width, found = _CHUNK_BYTES // tile.dtype.nbytes, list[Expr]()
+        for n in range(0, _EACH, width):
+            chunk = Var(f"{name}{n}", VectorType(tile.dtype, width))
+            place = first + (n // _GROUP * (side // 2) + n % _GROUP)
+            read.append(Declare(chunk, build.load(tile, slot, k, place, lanes=width)))
+            found += [build.cast(build.extract(chunk, lane), totals.dtype) for lane in range(width)]
+        return found
+
+    lefts, rights = values("left", *left), values("right", *right)
+    products = [
+        Store(totals, (build.index(i), build.index(j)), build.load(totals, i, j) + lefts[i] * rights[j])
+        for i in range(_EACH)
+        for j in range(_EACH)
+    ]
+    return For(k, build.index(0), build.index(_DEEP), build.seq([*read, *products]), kind="unroll")
 
 
 def _finish(
     c: GTensor,
     totals: Var,
-    i: Expr,
-    j: Expr,
-    row: Expr,
-    column: Expr,
+    own: tuple[Expr, Expr],
+    at: tuple[Expr, Expr],
     epilogue: Callable[[Expr, Expr, Expr], Expr],
 ) -> Stmt:
-    own_row, own_column = row + i, column + j * _SIDE
-    value = Var("value", totals.dtype)
-    place = own_row * c.row_stride + own_column
+    """Store the element `own` of a thread, which stands `at` a row and column."""
+    value, (row, column) = Var("value", totals.dtype), at
+    place = row * c.row_stride + column
     store = [
-        Declare(value, build.load(totals, i, j)),
-        Store(c.pointer, (place,), epilogue(value, own_row, own_column)),
+        Declare(value, build.load(totals, *own)),
+        Store(c.pointer, (place,), epilogue(value, row, column)),
     ]
-    return If(build.logical_and(own_row < c.rows, own_column < c.columns), build.seq(store))
+    return If(build.logical_and(row < c.rows, column < c.columns), build.seq(store))

@@ -52,6 +52,12 @@ UNALIGNED_TILES = (
     MatmulTiles(32, 32, 32, 2, (1, 4)),
 )
 """For elements that are copied one by one, which pass through registers."""
+PLAIN_TILES = (
+    MatmulTiles(128, 128, 8, 2, (4, 2)),
+    MatmulTiles(128, 64, 8, 2, (4, 1)),
+    MatmulTiles(64, 64, 8, 2, (2, 1)),
+)
+"""Without matrix units; k is the number of elements whatever their type."""
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
 """Parts that k is split into."""
 
@@ -70,12 +76,20 @@ _GROUP_PRODUCTS = 1000
 """Multiplications a cycle by warp groups that copy themselves."""
 _STEP = 450
 """A step of one block alone: a barrier, and products that wait for each other."""
-_SINGLE_BYTES = 10
-"""Bytes a cycle that are copied one element at a time."""
+_PLAIN_PRODUCTS, _WARP_PRODUCTS = 100, 24
+"""Multiplications of f32 a cycle without matrix units, at most, and those of a warp."""
+_PLAIN_STEP = 800
+"""A step without matrix units of one block alone, which waits for memory."""
+_PLAIN_WARPS = 16
+"""Those that a multiprocessor has registers for."""
+_SINGLE_BYTES, _SINGLE_STEP = 10, 2700
+"""Bytes a cycle that are copied one element at a time, and a step of that: its reads are waited for."""
 _START = 2200
 """Until a block has its first tiles, and from its last product to the end of the kernel."""
 _SUM = 3000
 """A kernel that adds parts."""
+_COPY = 4500
+"""A kernel that copies."""
 _SUM_BYTES = 1000
 """Bytes a cycle that parts are written and read with, by the whole device."""
 _ROLE_PRODUCTS = 1450
@@ -172,12 +186,14 @@ def cycles(extents: Extents, tiling: Tiling, multiprocessors: int, has_roles: bo
         computed = _role_cycles(tiles, steps, own)
         overlapped = max(computed, read) + min(computed, read) / _HIDDEN
         return _ROLE_START + overlapped + _sum_cycles(extents, parts)
+    if tiling.tiles in PLAIN_TILES:
+        return _START + _plain_cycles(tiling.tiles, steps, own, nbytes) + _sum_cycles(extents, parts)
     resident = min(own, _resident(tiles))
-    bytes_a_cycle = _SINGLE_BYTES if tiles in UNALIGNED_TILES else _BYTES
+    bytes_a_cycle, least = (_SINGLE_BYTES, _SINGLE_STEP) if tiles in UNALIGNED_TILES else (_BYTES, _STEP)
     moved = (tiles.m + tiles.n) * tiles.k * 2 / bytes_a_cycle
     products = _GROUP_PRODUCTS if tiles in GROUP_TILES else _PRODUCTS
     step = max(tiles.m * tiles.n * tiles.k / products, moved) * resident
-    return _START + _over(own, resident) * (steps * max(step, _STEP) + _START) + _sum_cycles(extents, parts)
+    return _START + _over(own, resident) * (steps * max(step, least) + _START) + _sum_cycles(extents, parts)
 
 
 def _role_cycles(tiles: MatmulTiles, steps: int, own: int) -> float:
@@ -187,6 +203,20 @@ def _role_cycles(tiles: MatmulTiles, steps: int, own: int) -> float:
     alone = max(_ROLE_STEP, _ROLE_DELAY / tiles.stages)
     step = max(alone / resident, loaded / _ROLE_BYTES, tiles.m * tiles.n * tiles.k / _ROLE_PRODUCTS)
     return own * steps * step + _over(own, resident) * _ROLE_END
+
+
+def _plain_cycles(tiles: MatmulTiles, steps: int, own: int, nbytes: int) -> float:
+    """How long a multiprocessor takes for `own` tiles without matrix units."""
+    warps = tiles.warps[0] * tiles.warps[1]
+    resident = min(own, max(1, _PLAIN_WARPS * 4 // nbytes // warps))
+    rate = min(_PLAIN_PRODUCTS, _WARP_PRODUCTS * warps * resident)
+    step = max(tiles.m * tiles.n * tiles.k * nbytes / 4 / rate, _PLAIN_STEP / resident)
+    return own * steps * step + _over(own, resident) * _START
+
+
+def copy_cycles(nbytes: int) -> float:
+    """How long a kernel takes that copies as many bytes."""
+    return _COPY + 2 * nbytes / _MEMORY_BYTES
 
 
 def _sum_cycles(extents: Extents, parts: int) -> float:
