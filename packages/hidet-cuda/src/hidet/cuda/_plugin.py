@@ -72,6 +72,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="products and convolutions of f32 run on matrix units where tf32 is allowed",
         ),
         PassSpec(
+            name="cuda-aligned-rows",
+            level="graph",
+            targets=("cuda",),
+            after=("cuda-regular-rows", "cuda-allow-tf32"),
+            before=("split-prepare",),
+            load="hidet.cuda.passes.aligned_rows:AlignedRows",
+            doc="large products of rows of odd lengths read copies whose rows start at multiples of 16 bytes",
+        ),
+        PassSpec(
             name="cuda-block-launches",
             level="program",
             targets=("cuda",),

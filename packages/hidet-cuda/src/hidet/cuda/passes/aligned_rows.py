@@ -1,0 +1,135 @@
+"""Large products read matrices whose rows start at multiples of 16 bytes; rows of odd lengths are copied apart.
+
+Rows that start anywhere are read element by element, which takes longer than the products themselves; the copy engine
+does not read them at all. A copy with room behind each row costs one pass over the matrix, and none in the call where
+it is a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from hidet import dims, dtypes
+from hidet.cuda.schedules.product import ALIGN
+from hidet.cuda.schedules.tiling import (
+    ROLE_TILES,
+    TILES,
+    UNALIGNED_TILES,
+    Extents,
+    choose_tiling,
+    copy_cycles,
+    cycles,
+    with_bytes_along_k,
+)
+from hidet.cuda.target import CudaTarget, cuda_target
+from hidet.dims import Dim
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.storage import find_views, layout_of
+from hidet.graph.types import TensorType
+from hidet.passes.graph.split_prepare import may_be_prepared
+from hidet.passes.rewriter import GraphRewriter
+from hidet.tile.templates.matmul import MatmulTiles
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+
+_PRODUCTS = ("matmul", "linear")
+
+
+@dataclass(frozen=True)
+class AlignedRows:
+    """Copies operands of products whose rows lie at other distances, where copies and product take less time together
+    than the product alone, by the model that chooses tiles. Sizes have to be known."""
+
+    name: ClassVar[str] = "cuda-aligned-rows"
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """One walk in graph order; products of the same matrix share its copy."""
+        if not any(node.op.name in _PRODUCTS for node in graph.nodes):
+            return graph
+        rewriter, target = GraphRewriter(graph, ctx.registry.operators), cuda_target(ctx.target)
+        views = find_views(graph)
+        mutated = {graph.inputs[position] for position, _ in graph.mutates}
+        steady = {*graph.parameters, *graph.constants} - mutated
+        copies: dict[Value, Value] = {}
+        for node in graph.nodes:
+            if steady.issuperset(node.values) and may_be_prepared(node):
+                steady.update(node.outputs)
+            types = {value: layout_of(value, views) for value in node.inputs[:2] if value is not None}
+            padded = {} if node.op.name not in _PRODUCTS else _padded(types)
+            if not padded or not _pays(node, types, padded, steady, target):
+                rewriter.keep(node)
+                continue
+            for value, type_ in padded.items():
+                if value not in copies:
+                    copies[value] = rewriter.copy(value, type_, node)
+            inputs = [copies[value] if value in padded else value for value in node.inputs]
+            (new,) = rewriter.emit_all(node.op, inputs, node.attrs, node, [node.outputs[0].tensor])
+            rewriter.substitute(node.outputs[0], new)
+        return rewriter.finish()
+
+
+def _padded(types: dict[Value, TensorType]) -> dict[Value, TensorType]:
+    """The operands whose rows start anywhere, with room behind each row; none where not all can be copied so."""
+    found: dict[Value, TensorType] = {}
+    for value, type_ in types.items():
+        if type_.rank < 2 or not all(isinstance(size, int) for size in (*type_.shape, *type_.element_strides)):
+            return {}
+        extents: list[int] = [size for size in type_.shape if isinstance(size, int)]
+        strides: list[int] = [size for size in type_.element_strides if isinstance(size, int)]
+        fast = next((axis for axis in (type_.rank - 1, type_.rank - 2) if strides[axis] == 1), None)
+        if fast is None or 0 in extents:
+            return {}
+        others = [axis for axis in range(type_.rank) if axis != fast]
+        nbytes = type_.dtype.nbytes
+        if any(strides[axis] * nbytes % ALIGN for axis in others if extents[axis] > 1):
+            found[value] = type_.with_strides(_apart(extents, others, fast, ALIGN // nbytes))
+    return found
+
+
+def _apart(extents: list[int], others: list[int], fast: int, multiple: int) -> list[int]:
+    """Strides of a dense tensor whose axis `fast` is innermost and has room for a multiple of elements."""
+    strides, step = [1] * len(extents), -(-extents[fast] // multiple) * multiple
+    for axis in reversed(others):
+        strides[axis], step = step, step * extents[axis]
+    return strides
+
+
+def _pays(
+    node: Node,
+    types: dict[Value, TensorType],
+    padded: dict[Value, TensorType],
+    steady: set[Value],
+    target: CudaTarget,
+) -> bool:
+    """Whether products of aligned rows are faster by more than the copies of what changes from call to call take."""
+    left, right = node.inputs[:2]
+    assert left is not None and right is not None
+    dtype, result = left.tensor.dtype, node.outputs[0].tensor.shape
+    is_tf32 = dtype is dtypes.f32 and node.attrs["fp32_precision"] == "tf32"
+    if dtype not in (dtypes.f16, dtypes.bf16) and not is_tf32:
+        return False
+    *batch, m, n = result
+    if right.tensor.rank == 2:
+        # Rows of all matrices are multiplied with one.
+        m, batch = dims.product([*batch, m]), []
+    k = left.tensor.shape[-2 if node.attrs.get("trans_a", False) else -1]
+    extents = Extents(_number(dims.product(batch)), _number(m), _number(n), _number(k), dtype.nbytes)
+    along_k = not node.attrs.get("trans_a", False) and (node.op.name == "linear" or node.attrs["trans_b"])
+    has_roles = target.has_roles and (not is_tf32 or along_k)
+
+    def fastest(tiles: Sequence[MatmulTiles], roles: bool) -> float:
+        choices = [with_bytes_along_k(one, dtype.nbytes) for one in tiles]
+        tiling = choose_tiling(extents, choices, target.multiprocessors, has_roles=roles)
+        return cycles(extents, tiling, target.multiprocessors, roles)
+
+    moved = [_number(dims.product(types[value].shape)) * dtype.nbytes for value in padded if value not in steady]
+    aligned = fastest(ROLE_TILES if has_roles else TILES, has_roles) + sum(map(copy_cycles, moved))
+    return aligned < fastest(UNALIGNED_TILES, False)
+
+
+def _number(size: Dim) -> int:
+    assert isinstance(size, int)
+    return size
