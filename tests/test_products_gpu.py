@@ -99,6 +99,32 @@ def test_f32_is_rounded_to_tf32_exactly_where_torch_does(m: int, n: int, k: int,
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
+WITHOUT_MATRIX_UNITS = [(1100, 1032, 72), (1027, 1029, 67), (96, 200, 2048), (128, 64, 20)]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), WITHOUT_MATRIX_UNITS)
+def test_products_without_matrix_units_are_as_exact_as_eager(m: int, n: int, k: int) -> None:
+    torch.manual_seed(0)
+    a, b, bias = (normal(*shape, dtype=torch.float32) for shape in ((m, k), (n, k), (n,)))
+    check(lambda x, w, c: torch.relu(torch.nn.functional.linear(x, w, c)), a, b, bias)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), WITHOUT_MATRIX_UNITS)
+def test_products_of_f64_differ_from_eager_by_the_order_of_sums(m: int, n: int, k: int) -> None:
+    torch.manual_seed(0)
+    a, b = normal(m, k, dtype=torch.float64), normal(k, n, dtype=torch.float64)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, y: x @ y, backend=compile_fx, dynamic=False)
+    torch.testing.assert_close(compiled(a, b), a @ b, rtol=1e-12, atol=1e-11)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(300, 768, 1001), (257, 1003, 999), (128, 770, 768)])
+def test_rows_of_odd_lengths_are_multiplied_and_written(m: int, n: int, k: int) -> None:
+    torch.manual_seed(0)
+    a, b, bias = (normal(*shape, dtype=torch.float16) for shape in ((m, k), (n, k), (n,)))
+    check(lambda x, w, c: torch.relu(torch.nn.functional.linear(x, w, c)), a, b, bias)
+
+
 def test_views_that_start_anywhere_are_multiplied() -> None:
     torch.manual_seed(0)
     whole = normal(65, 264, dtype=torch.float16)
