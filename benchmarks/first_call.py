@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,29 +38,40 @@ def measure_first_call(system: str, model: str, threads: int, limit: float = 900
     fails.
     """
     with tempfile.TemporaryDirectory(prefix="hidet-first-call-") as caches:
-        environment = {
-            **os.environ,
-            "HIDET_CACHE_DIR": f"{caches}/hidet",
-            "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
-            "TRITON_CACHE_DIR": f"{caches}/triton",
-        }
-        try:
-            child = subprocess.run(
-                [sys.executable, "-m", "benchmarks.first_call", system, model, str(threads)],
-                cwd=_ROOT,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=limit,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise RuntimeError(f"no result after {limit:.0f} s") from error
+        result = run_measured("benchmarks.first_call", [system, model, str(threads)], caches, limit)
+    return FirstCall(total=result["total"], ours=result["ours"])
+
+
+def run_measured(module: str, arguments: Sequence[str], caches: str, limit: float) -> dict[str, Any]:
+    """Run a module in a process with all caches of compilers in the folder `caches`, and return the JSON that it prints
+    last.
+
+    limit: seconds after which the process is given up. Raises RuntimeError with the process's last words when it
+    fails.
+    """
+    environment = {
+        **os.environ,
+        "HIDET_CACHE_DIR": f"{caches}/hidet",
+        "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
+        "TRITON_CACHE_DIR": f"{caches}/triton",
+    }
+    try:
+        child = subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            cwd=_ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"no result after {limit:.0f} s") from error
     if child.returncode != 0:
         lines = child.stderr.strip().splitlines() or [f"exit status {child.returncode}"]
         raise RuntimeError(lines[-1])
-    result = json.loads(child.stdout.strip().splitlines()[-1])
-    return FirstCall(total=result["total"], ours=result["ours"])
+    result: dict[str, Any] = json.loads(child.stdout.strip().splitlines()[-1])
+    return result
 
 
 def _measure_here(system: str, name: str, threads: int) -> FirstCall:

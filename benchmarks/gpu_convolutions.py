@@ -2,16 +2,20 @@
 
 python benchmarks/gpu_convolutions.py                                    all layers at batch 1, 8 and 128
 python benchmarks/gpu_convolutions.py --batches 1 --dtype bf16 --json layers.json
+python benchmarks/gpu_convolutions.py --match "512x7"
 
 Both compute a convolution with a bias; hidet, a relu as well, which cuDNN does not have in one call of torch. Each call
-of a graph reads other tensors than the one before, more of them than the second-level cache holds.
+of a graph reads other tensors than the one before, more of them than the second-level cache holds. All layers are
+compiled before the first one is measured, each by a thread of its own.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,6 +32,7 @@ from benchmarks.gpu_timing import time_on_gpu
 from benchmarks.options import report_console
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
+from hidet.runtime.compiled import CompiledGraph
 from hidet.testing.timing import measure_alternately
 from hidet.torch.tensors import DeviceAdapter, version_of
 
@@ -78,12 +83,18 @@ class LayerTime:
 @click.command()
 @click.option("--batches", default="1,8,128", show_default=True, help="Images in a call, comma-separated.")
 @click.option("--dtype", type=click.Choice(tuple(_DTYPES)), default="f16", show_default=True)
-@click.option("--seconds", default=0.1, show_default=True, help="Seconds a system's turn takes; there are three turns.")
+@click.option("--match", default="", help="Only layers whose name contains this.")
+@click.option(
+    "--seconds", default=0.01, show_default=True, help="Seconds a system's turn takes; there are three turns."
+)
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
-def main(batches: str, dtype: str, seconds: float, json_path: Path | None) -> None:
+def main(batches: str, dtype: str, match: str, seconds: float, json_path: Path | None) -> None:
     """Measure ResNet-50's convolutions on a GPU: hidet beside cuDNN, in CUDA graphs."""
     if not torch.cuda.is_available():
         raise click.ClickException("torch finds no CUDA device")
+    cases = [(layer, batch) for batch in map(int, batches.split(",")) for layer in LAYERS if match in str(layer)]
+    if not cases:
+        raise click.UsageError(f"no layer has {match!r} in its name: {', '.join(map(str, LAYERS))}")
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = False
     console, environment = report_console(), describe_environment()
@@ -91,28 +102,39 @@ def main(batches: str, dtype: str, seconds: float, json_path: Path | None) -> No
     table = Table()
     for title in ("layer", "batch", "cuDNN us", "hidet us", "cuDNN / hidet", "difference"):
         table.add_column(title, justify="left" if title == "layer" else "right")
+    device = torch.device("cuda", torch.cuda.current_device())
+    compiled = compile_layers(cases, dtype, device)
     rows: list[LayerTime] = []
     with torch.no_grad():
-        for batch in map(int, batches.split(",")):
-            for layer in LAYERS:
-                row = measure_layer(layer, batch, dtype, seconds)
-                rows.append(row)
-                times = f"{row.cudnn * 1e6:.1f}", f"{row.hidet * 1e6:.1f}", f"{row.cudnn / row.hidet:.2f}"
-                table.add_row(row.layer, str(batch), *times, f"{row.difference:.1e}")
+        for (layer, batch), ours in compiled.items():
+            row = measure_layer(layer, batch, ours, _sets(layer, batch, _DTYPES[dtype], device), seconds)
+            rows.append(row)
+            times = f"{row.cudnn * 1e6:.1f}", f"{row.hidet * 1e6:.1f}", f"{row.cudnn / row.hidet:.2f}"
+            table.add_row(row.layer, str(batch), *times, f"{row.difference:.1e}")
     console.print(table)
     if json_path is not None:
         results = {"environment": environment, "layers": [asdict(row) for row in rows]}
         json_path.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
-def measure_layer(layer: Layer, batch: int, dtype: str, seconds: float) -> LayerTime:
-    """Both systems in turns."""
-    device = torch.device("cuda", torch.cuda.current_device())
-    compiled = hidet.compile(
-        parse_graph(graph_text(layer, batch, dtype, device), load_registry().operators), target="cuda"
-    )
-    adapter = DeviceAdapter(device)
-    sets = _sets(layer, batch, _DTYPES[dtype], device)
+def compile_layers(
+    cases: Sequence[tuple[Layer, int]], dtype: str, device: torch.device
+) -> Mapping[tuple[Layer, int], CompiledGraph]:
+    """Every layer at its batch, compiled at once by as many threads as there are cores."""
+    operators = load_registry().operators
+
+    def compiled(case: tuple[Layer, int]) -> CompiledGraph:
+        return hidet.compile(parse_graph(graph_text(*case, dtype, device), operators), target="cuda")
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(cases, pool.map(compiled, cases), strict=True))
+
+
+def measure_layer(
+    layer: Layer, batch: int, compiled: CompiledGraph, sets: Sequence[tuple[torch.Tensor, ...]], seconds: float
+) -> LayerTime:
+    """Both systems in turns, on sets of (image, filters, bias)."""
+    adapter = DeviceAdapter(sets[0][0].device)
     before = layer.taps // 2
 
     def peer(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -124,7 +146,7 @@ def measure_layer(layer: Layer, batch: int, dtype: str, seconds: float) -> Layer
     expected, result = peer(*sets[0]).relu().double(), ours(*sets[0]).double()
     difference = ((result - expected).abs().max() / expected.abs().max()).item()
     runs = {"cudnn": _captured(peer, sets), "hidet": _captured(ours, sets)}
-    times = measure_alternately(runs, seconds, _ROUNDS, time_turn=time_on_gpu)
+    times = measure_alternately(runs, seconds, _ROUNDS, pause=0.0, time_turn=time_on_gpu)
     medians = (times[system].median / len(sets) for system in ("cudnn", "hidet"))
     return LayerTime(str(layer), batch, *medians, difference)
 

@@ -3,6 +3,7 @@
 python benchmarks/gpu_models.py                                          all rows and systems, about half an hour
 python benchmarks/gpu_models.py --rows resnet50:1:f16 --peers eager-graph,inductor --seconds 0.2
 python benchmarks/gpu_models.py --rows gpt2:1:f16 --layers               our slowest kernels with their schedules
+python benchmarks/gpu_models.py --rows resnet50:1:f16 --first-calls      in fresh processes, without and with a cache
 python benchmarks/gpu_models.py --merge one.json,two.json                one table of what several runs wrote
 
 A system that fails or is not ready in time has "-" in the table and the reason below it.
@@ -15,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from rich.console import Console
 from torch import nn
 
 from benchmarks.environment import describe_environment
+from benchmarks.gpu_first_call import GpuFirstCall, measure_first_calls, print_first_calls
 from benchmarks.gpu_layers import print_kernels, profile_kernels
 from benchmarks.gpu_results import GpuRow, merge_runs, print_rows, rows_to_json, unmeasured
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, RowName, prepare_row
@@ -69,6 +72,7 @@ def run_files(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option("--seconds", default=0.5, show_default=True, help="Seconds a system's turn takes; there are three turns.")
 @click.option("--limit", default=300.0, show_default=True, help="Seconds until a system has to be ready to be timed.")
 @click.option("--layers", is_flag=True, help="Print our slowest kernels instead of measuring peers.")
+@click.option("--first-calls", is_flag=True, help="Measure our first calls in fresh processes instead.")
 @click.option("--most", default=15, show_default=True, help="Kernels that --layers prints.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare results with a float64 reference.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all results there.")
@@ -79,6 +83,7 @@ def main(
     seconds: float,
     limit: float,
     layers: bool,
+    first_calls: bool,
     most: int,
     check: bool,
     json_path: Path | None,
@@ -96,6 +101,9 @@ def main(
     environment = describe_environment()
     console.print(f"{environment['device']['gpu']}, {environment['date']}")
     console.print(", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version))
+    if first_calls:
+        _measure_first_calls(console, environment, rows, limit, json_path)
+        return
     systems = (OUR_SYSTEM,) if layers else (*peers, OUR_SYSTEM)
     done: list[GpuRow] = []
     for number, name in enumerate(rows):
@@ -114,6 +122,21 @@ def main(
             json_path.write_text(json.dumps(rows_to_json(environment, [*done, *left]), indent=1), encoding="utf-8")
     if len(done) > 1:
         print_rows(console, done, systems)
+
+
+def _measure_first_calls(
+    console: Console, environment: dict[str, Any], rows: Sequence[RowName], limit: float, json_path: Path | None
+) -> None:
+    calls: list[GpuFirstCall] = []
+    for name in rows:
+        try:
+            calls += measure_first_calls(str(name), limit)
+        except RuntimeError as error:
+            console.print(f"- {name}: {error}", style="bold red", markup=False)
+    print_first_calls(console, calls)
+    if json_path is not None:
+        result = {**environment, "first_calls": [asdict(call) for call in calls]}
+        json_path.write_text(json.dumps(result, indent=1), encoding="utf-8")
 
 
 def _print_merged(runs: dict[str, Any]) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 # The benchmarks are scripts at the root of the repository, not part of a wheel.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import llama_layers
+from benchmarks import gpu_first_call, llama_layers
 from benchmarks.gpu_layers import kernel_times, own_times
 from benchmarks.gpu_operators import GPU_OPERATORS
 from benchmarks.gpu_products import ProductName
@@ -164,3 +165,26 @@ def test_every_measured_operator_takes_its_input(name: str) -> None:
     with torch.device("meta"):
         result = case.build()(torch.empty(case.shape))
     assert result.numel() > 0
+
+
+def test_a_first_call_is_measured_again_with_the_caches_of_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, list[str], str, float]] = []
+
+    def run(module: str, arguments: list[str], caches: str, limit: float) -> dict[str, object]:
+        asked.append((module, arguments, caches, limit))
+        return {
+            "total": 5.0,
+            "ours": {"build": 0.5, "compile": 1.0},
+            "programs": 7,
+            "modules": 9,
+            "cached_modules": 9 * (len(asked) - 1),
+        }
+
+    monkeypatch.setattr(gpu_first_call, "run_measured", run)
+    calls = gpu_first_call.measure_first_calls("m:1:f16", 60.0)
+    assert asked[0] == asked[1] and asked[0][:2] == ("benchmarks.gpu_first_call", ["m:1:f16"])
+    assert [(call.cache, call.cached_modules) for call in calls] == [("empty", 0), ("warm", 9)]
+    console = Console(record=True, width=120)
+    gpu_first_call.print_first_calls(console, calls)
+    (line,) = (line for line in console.export_text().splitlines() if "empty" in line)
+    assert "1.50" in line and "build 0.50, compile 1.00" in line
