@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hidet import dtypes
 from hidet.cuda.schedules.exchange import WARP, barrier, shared
 from hidet.dtypes import DType
 from hidet.ir import build
@@ -72,30 +73,34 @@ def greatest(types: Sequence[DType]) -> list[Expr]:
 def bitonic_sort(tile: Tile) -> list[Stmt]:
     """Order a tile that every warp of the block has filled; all threads of the block take part, and see the result."""
     depth = tile.elements.bit_length() - 1
-    level, down = build.size_var("level"), build.size_var("down")
-    reach, low = build.size_var("reach"), build.size_var("low")
-    one = build.index(1)
-    inside = build.binary("and", tile.member, build.binary("shl", one, reach) - 1)
-    above = build.binary("shr", tile.member, reach)
-    first = build.binary("or", build.binary("shl", above, reach + 1), inside)
-    second = low + build.binary("shl", one, reach)
+    level, member = build.size_var("level"), Var("pair", dtypes.i32)
+    reach, run, low = (Var(name, dtypes.i32) for name in ("reach", "run", "low"))
+    one = build.const(1, dtypes.i32)
+    inside = build.binary("and", member, build.binary("shl", one, reach) - 1)
+    above = build.binary("shr", member, reach)
+    places = [build.cast(place, dtypes.i64) for place in (low, low + build.binary("shl", one, reach))]
     a = [Var(f"a{n}", part.dtype) for n, part in enumerate(tile.parts)]
     b = [Var(f"b{n}", part.dtype) for n, part in enumerate(tile.parts)]
-    is_up = build.equal(build.binary("and", low, build.binary("shl", one, level + 1)), 0)
-    swap = build.seq([*tile.store(low, b), *tile.store(second, a)])
+    is_down = build.binary("ne", build.binary("and", low, run), 0)
+    swap = build.seq([*tile.store(places[0], b), *tile.store(places[1], a)])
     # The next step is one of half the reach, or the first of the next level.
-    following = build.select(reach > 0, reach - 1, level + 1)
-    meets_others = build.maximum(reach, following) >= build.index(SPAN.bit_length() - 1)
+    following = build.select(reach > 0, reach - 1, build.cast(level + 1, dtypes.i32))
+    meets_others = build.maximum(reach, following) >= SPAN.bit_length() - 1
     step = [
-        Declare(reach, level - down),
-        Declare(low, first),
-        *(Declare(var, value) for var, value in zip(a, tile.load(low), strict=True)),
-        *(Declare(var, value) for var, value in zip(b, tile.load(second), strict=True)),
-        If(is_up, If(is_less(b, a), swap), If(is_less(a, b), swap)),
+        Declare(low, build.binary("or", build.binary("shl", above, reach + 1), inside)),
+        *(Declare(var, value) for var, value in zip(a, tile.load(places[0]), strict=True)),
+        *(Declare(var, value) for var, value in zip(b, tile.load(places[1]), strict=True)),
+        If(build.binary("ne", is_less(b, a), is_down), swap),
         If(meets_others, barrier(), _warp_barrier()) if tile.elements > SPAN else _warp_barrier(),
+        Assign(reach, reach - 1),
     ]
-    steps = For(down, build.index(0), level + 1, build.seq(step))
-    return [barrier(), For(level, build.index(0), build.index(depth), steps), barrier()]
+    steps = [
+        Declare(reach, build.cast(level, dtypes.i32)),
+        Declare(run, build.binary("shl", one, reach + 1)),
+        While(reach >= 0, build.seq(step)),
+    ]
+    levels = For(level, build.index(0), build.index(depth), build.seq(steps))
+    return [Declare(member, build.cast(tile.member, dtypes.i32)), barrier(), levels, barrier()]
 
 
 def rank_of(
