@@ -115,9 +115,17 @@ def test_scores_are_computed_by_warp_groups_where_they_are():
 WITH_ROLES = AttentionTiles(128, 32, 2, 8)
 
 
-@pytest.mark.parametrize(("rows", "length", "depth"), [(128, 64, 32), (140, 100, 64), (20, 30, 24)])
-def test_a_warp_group_may_copy_for_others(rows, length, depth):
-    found, expected = attend(1, rows, length, depth, WITH_ROLES, with_roles=True)
+@pytest.mark.parametrize(
+    ("rows", "length", "depth", "tiles"),
+    [
+        (128, 64, 32, AttentionTiles(128, 32, 2, 8)),
+        (140, 100, 64, AttentionTiles(128, 32, 3, 8)),
+        (20, 30, 24, AttentionTiles(128, 16, 4, 8)),
+        (200, 90, 64, AttentionTiles(192, 16, 4, 12)),
+    ],
+)
+def test_a_warp_group_may_copy_for_others(rows, length, depth, tiles):
+    found, expected = attend(1, rows, length, depth, tiles, with_roles=True)
     np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
 
 

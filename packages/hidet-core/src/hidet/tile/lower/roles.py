@@ -23,7 +23,8 @@ from hidet.tile.lower.kernel import TileLowering, Turning, block_threads
 from hidet.tile.lower.stages import FEW_REGISTERS, GROUP, MANY_REGISTERS, Stages, barrier, registers
 from hidet.tile.lower.warp_group import fits_warp_groups
 
-_GROUPS = 2
+_REGISTERS = {2: (MANY_REGISTERS, FEW_REGISTERS), 3: (160, 32)}
+"""Of a thread that computes and of one that copies, by the number of groups that compute: all a multiprocessor has."""
 _COMPUTE_BARRIER = 1
 """The named barrier of the threads that compute."""
 
@@ -37,10 +38,11 @@ class RolesKernel:
 
 
 def fits_roles(kernel: TileKernel) -> bool:
-    """Whether a kernel has the shape: two warp groups that share its rows, one ring, and in it copies in the background
-    and products of warp groups."""
+    """Whether a kernel has the shape: two or three warp groups that share its rows, one ring, and in it copies in the
+    background and products of warp groups."""
     rings = [stmt for stmt in kernel.body if isinstance(stmt, t.Ring)]
-    if len(rings) != 1 or kernel.grid or kernel.warps != (_GROUPS * GROUP // 32, 1):
+    groups, others = divmod(kernel.threads, GROUP)
+    if len(rings) != 1 or kernel.grid or kernel.warps[1] != 1 or groups not in _REGISTERS or others:
         return False
     (ring,) = rings
     products = [stmt for stmt in ring.body if isinstance(stmt, t.Mma)]
@@ -69,13 +71,14 @@ def lower_roles(kernel: TileKernel) -> RolesKernel:
         *kernel.index_values,
     ]
     multipliers = kernel.threads // 32
-    copies = build.seq([registers("decrease", FEW_REGISTERS), *_copies(ring, computing, stages)])
-    work = build.seq([registers("increase", MANY_REGISTERS), *computing.stmts_of(kernel)])
+    many, few = _REGISTERS[kernel.threads // GROUP]
+    copies = build.seq([registers("decrease", few), *_copies(ring, computing, stages)])
+    work = build.seq([registers("increase", many), *computing.stmts_of(kernel)])
     body = build.seq(
         [
             *(s.Declare(var, value) for var, value in values),
             *(s.Declare(var) for var in (*computing.shared_arrays(), stages.barriers)),
-            s.If(build.equal(threads.thread, 0), stages.made(multipliers, GROUP)),
+            s.If(build.equal(threads.thread, 0), stages.made(multipliers, GROUP // 32)),
             s.Evaluate(intrinsic_call("cuda.syncthreads")),
             s.If(build.binary("ge", warp, multipliers), copies, work),
         ]
@@ -87,29 +90,43 @@ def lower_roles(kernel: TileKernel) -> RolesKernel:
 
 
 def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]:
-    """The role that copies: one stage after the other as they become empty."""
-    own = block_threads((GROUP // 32, 1))
+    """The role that copies: one stage after the other as they become empty.
+
+    Each warp says that a stage is full when it has started a few further ones, so that several are on their way. One
+    that is read and one that is said to be full are none of these.
+    """
+    own, ahead = block_threads((GROUP // 32, 1)), ring.stages - 2
+    filled = Stages(ring.stages, stages.barriers)
     copies = [box_copy(load, computing.shared[load.target], own, ring.index) for load in ring.loads]
     steps = [
         # A fresh barrier counts as having completed the phase before its first one.
         barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
         *[copy.start({}, stages.slot) for copy in copies],
-        # Copies of the next stage need not have been started: they take less time than what is computed on a stage.
-        *_arrived(),
-        barrier("arrive_at", stages.full()),
+        s.Evaluate(intrinsic_call("cuda.copy_async_commit")),
         stages.advanced(),
+        s.If(build.binary("ge", ring.index, ahead), build.seq(_said(filled, own.lane, ahead))),
     ]
+    rest = build.size_var("rest")
     return [
         s.Declare(own.thread, computing.threads.thread - computing.threads.count),
+        s.Declare(own.lane, own.thread % 32),
         *stages.declared(),
+        *filled.declared(),
         *[stmt for copy in copies for stmt in copy.before],
         s.For(ring.index, build.index(0), ring.extent, build.seq(steps)),
+        s.For(rest, build.index(0), build.minimum(ring.extent, ahead), build.seq(_said(filled, own.lane, 0))),
     ]
 
 
-def _arrived() -> list[s.Stmt]:
-    """What the thread has copied has arrived, also for the matrix units, which read past the threads' path."""
-    return [s.Evaluate(intrinsic_call(f"cuda.{name}")) for name in ("copy_async_wait_all", "fence_async_shared")]
+def _said(stages: Stages, lane: Expr, ahead: int) -> list[s.Stmt]:
+    """A warp says that the next stage is full, once all but the last `ahead` copies have arrived."""
+    return [
+        s.Evaluate(intrinsic_call("cuda.copy_async_wait", ahead)),
+        s.Evaluate(intrinsic_call("cuda.fence_async_shared")),
+        s.Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES)),
+        s.If(build.equal(lane, 0), barrier("arrive_at", stages.full())),
+        stages.advanced(),
+    ]
 
 
 class _Computing(TileLowering):
@@ -136,7 +153,8 @@ class _Computing(TileLowering):
             [
                 *copy.before,
                 copy.start({}, build.index(0)),
-                *_arrived(),
+                s.Evaluate(intrinsic_call("cuda.copy_async_wait_all")),
+                *self._visible(),
                 s.Evaluate(intrinsic_call("cuda.barrier_sync", _COMPUTE_BARRIER, self.threads.count)),
             ]
         )

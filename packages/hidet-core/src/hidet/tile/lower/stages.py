@@ -17,11 +17,15 @@ MANY_REGISTERS, FEW_REGISTERS = 232, 40
 
 
 class Stages:
-    """The stages of a ring as one role goes through them: the one that is next, and the parity of its phase."""
+    """The stages of a ring as one role goes through them: the one that is next, and the parity of its phase.
 
-    def __init__(self, count: int) -> None:
+    barriers: of the same stages as another one goes through them; None makes them.
+    """
+
+    def __init__(self, count: int, barriers: Var | None = None) -> None:
         self.count = count
-        self.barriers = Var("barriers", BufferType(dtypes.u64, (build.index(2 * count),), None, "shared"))
+        made = Var("barriers", BufferType(dtypes.u64, (build.index(2 * count),), None, "shared"))
+        self.barriers = made if barriers is None else barriers
         self.slot, self.phase = build.size_var("slot"), Var("phase", dtypes.u32)
 
     def full(self) -> Expr:
