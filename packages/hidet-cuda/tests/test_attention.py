@@ -173,8 +173,8 @@ def test_lengths_may_be_symbols(length: int) -> None:
     is_right(text, "f16", shapes, sizes={"s": 30, "t": length}, is_causal=True)
 
 
-@pytest.mark.parametrize(("rows", "length", "is_causal"), [(130, 130, True), (20, 300, False)])
-def test_a_warp_group_copies_for_two_that_multiply(rows: int, length: int, is_causal: bool) -> None:
+@pytest.mark.parametrize(("rows", "length", "is_causal"), [(200, 200, True), (20, 300, False)])
+def test_a_warp_group_copies_for_those_that_multiply(rows: int, length: int, is_causal: bool) -> None:
     hints = {"h": 32, "s": 2048, "t": 2048}
     text = graph("f16", (1, "h", "s", 64), (1, "h", "t", 64), is_causal=is_causal, hints=hints, with_logsumexp=True)
     assert plan(text, allows_roles=True).has_roles
@@ -230,6 +230,14 @@ def test_long_sequences_are_cut_into_the_tiles_that_reuse_most() -> None:
     assert chosen.by_head
 
 
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((4, 32, 2048, 64), 192), ((2, 16, 1000, 64), 128), ((1, 32, 2048, 128), 128)]
+)
+def test_three_groups_multiply_short_rows_of_many_blocks(shape: tuple[int, ...], rows: int) -> None:
+    chosen = plan(graph("f16", shape, shape), allows_roles=True)
+    assert (chosen.has_roles, chosen.tiles.rows) == (True, rows)
+
+
 def test_short_sequences_are_cut_into_small_tiles() -> None:
     chosen = plan(graph("f16", (1, 12, 128, 64), (1, 12, 128, 64)))
     assert chosen.tiles.rows < 128
@@ -260,6 +268,17 @@ def test_tiles_without_tensor_cores_fit_into_shared_memory(arch: int, depth: int
     assert simt_blocks(problem, tiles, arch) * tiles.nbytes(depth, depth, problem.compute) <= shared_memory(arch)
 
 
+@pytest.mark.parametrize(
+    ("shape", "is_causal", "columns"),
+    [((8, 12, 512, 64), False, 16), ((4, 12, 1024, 64), True, 8), ((4, 16, 1024, 80), False, 8)],
+)
+def test_rows_of_few_threads_read_less_where_blocks_end_evenly(
+    shape: tuple[int, ...], is_causal: bool, columns: int
+) -> None:
+    problem = attention_problem(scheduled_task(graph("f32", shape, shape, is_causal=is_causal)).task)
+    assert simt_tiles(problem, 90).columns == columns
+
+
 def test_few_rows_without_tensor_cores_are_cut_into_small_tiles() -> None:
     def rows(length: int) -> int:
         shape = (1, 12, length, 64)
@@ -277,7 +296,9 @@ COMPILED = {
     "wide": graph("bf16", (1, 32, 1024, 256), (1, 32, 1024, 256), is_causal=True),
     "padded": graph("f16", (8, 16, 1024, 72), (8, 16, 1024, 72), with_logsumexp=True),
     "in parts": graph("bf16", (1, 32, 1, 128), (1, 8, 4096, 128), enable_gqa=True),
-    "f32": graph("f32", (8, 12, 512, 64), (8, 12, 512, 64)),
+    "not causal, many blocks": graph("bf16", (4, 32, 2048, 64), (4, 32, 2048, 64), mask=("bool", (4, 1, 1, 2048))),
+    "f32": graph("f32", (8, 12, 512, 64), (8, 12, 512, 64), mask=("bool", (8, 1, 1, 512))),
+    "f32, causal": graph("f32", (4, 12, 1024, 64), (4, 12, 1024, 64), is_causal=True),
     "f32, wide": graph("f32", (4, 16, 1024, 256), (4, 16, 1024, 256), is_causal=True),
     "f64": graph("f64", (4, 16, 1024, 128), (4, 16, 1024, 128)),
 }

@@ -18,7 +18,7 @@ from hidet import dims, dtypes
 from hidet.cuda.arch import capability_of
 from hidet.cuda.schedules.attention_heads import COPY_BYTES, HeadScope, alignment, numbered
 from hidet.cuda.schedules.attention_plan import choose_plan, simt_blocks, simt_tiles, suits_tensor_cores
-from hidet.cuda.schedules.attention_simt import THREADS, Rows, simt_attention
+from hidet.cuda.schedules.attention_simt import Rows, simt_attention
 from hidet.cuda.schedules.attention_tiles import tensor_core_launches
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.errors import ScheduleError
@@ -141,7 +141,7 @@ def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem, capability:
     )
     pointers = [builder.pointers[place.tensor.operand] for place in problem.tensors().values()]
     count = dims.product(problem.leading) * problem.group * dims.ceildiv(problem.queries, tiles.rows)
-    return builder.launch(function, pointers, scope.arguments, (builder.size(count),), THREADS)
+    return builder.launch(function, pointers, scope.arguments, (builder.size(count),), tiles.threads)
 
 
 def _stored(heads: HeadScope, row: Expr, column: Expr, values: Expr, *, is_aligned: bool) -> Stmt:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
 from hidet.cuda.arch import shared_memory
 from hidet.cuda.schedules.attention_heads import COPY_BYTES, alignment, head_extents, row_count, row_step
-from hidet.cuda.schedules.attention_simt import SIDE, THREADS, SimtTiles
+from hidet.cuda.schedules.attention_simt import SIDE, SimtTiles
 from hidet.dims import Dim
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.tile.templates.attention import AttentionTiles
@@ -42,8 +43,14 @@ _CHOICES = {
     ),
     256: (_Choice(AttentionTiles(64, 64, 2, 4), 1), _Choice(AttentionTiles(32, 32, 2, 2), 0)),
 }
-_WITH_ROLES = AttentionTiles(128, 128, 2, 8)
-_ROLE_EXTENTS = (64, 128)
+_WITH_ROLES = {
+    64: (_Choice(AttentionTiles(192, 128, 3, 12), 4), _Choice(AttentionTiles(128, 128, 2, 8), 1)),
+    128: (_Choice(AttentionTiles(128, 128, 2, 8), 1),),
+}
+"""For blocks with roles, by the longest row of keys or values. Three groups keep the matrix units busier than two, but
+have no registers for longer rows."""
+_LEAST_KEYS = 256
+"""From which on it pays that a block has a multiprocessor for itself."""
 _FEW_ROWS = AttentionTiles(16, 32, 3, 1)
 _MASKED_KEYS = 48
 _MASKED_RESULTS = 1 << 14
@@ -54,12 +61,17 @@ _LEAST_PART = 128
 _BLOCKS_PER_WAVE = 2 * _MULTIPROCESSORS
 _MANY_WAVES = 8
 """From which on it hardly counts how evenly the last one ends."""
-_SIMT_ROWS = (128, 64, 32, 16)
+_SIMT_SHAPES = ((128, 8), (128, 16), (64, 16), (32, 16), (16, 16))
+"""Rows of a block without tensor cores, and threads of each."""
+_PRODUCTS = 128
+"""That a multiprocessor computes a cycle without tensor cores."""
+_LEAST_THREADS = 256
+"""On a multiprocessor, to have something to do while others wait for what they read."""
 _SIMT_KEYS = (64, 32, 16)
-_SIMT_TOTALS = 96
-"""Registers that a thread without tensor cores has for results."""
-_SHARED_SUMS = 64
-"""Registers for scores and results of a thread where two blocks share a multiprocessor."""
+_SIMT_SUMS = 128
+"""Registers that a thread without tensor cores has for scores and results."""
+_SHARED_SUMS = 1 << 14
+"""Those of all threads of a block where two blocks share a multiprocessor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,7 @@ class Plan:
     chunk: keys of a part where they are split over blocks; None where a block sees all keys. stacked: heads of a group
     are rows of one matrix. by_head: blocks are numbered through the heads first, the longest rows before shorter ones,
     so that a causal problem of few waves ends evenly; else through the rows of a head, which share its keys in cache.
-    has_roles: whether a warp group copies and two multiply (`hidet.tile.lower.roles`).
+    has_roles: whether a warp group copies and others multiply (`hidet.tile.lower.roles`).
     """
 
     tiles: AttentionTiles
@@ -95,8 +107,9 @@ def choose_plan(problem: AttentionProblem, capability: int, *, allows_roles: boo
     capability: compute capability times ten. allows_roles: whether kernels may have roles.
     """
     shared_limit = shared_memory(capability)
-    if allows_roles and _suits_roles(problem):
-        return Plan(_WITH_ROLES, None, stacked=False, by_head=problem.is_causal, has_roles=True)
+    tiles = _tiles_with_roles(problem) if allows_roles else None
+    if tiles is not None:
+        return Plan(tiles, None, stacked=False, by_head=problem.is_causal, has_roles=True)
     few = not problem.is_causal and _likely(problem.group) > 1 and _likely(problem.rows) <= _FEW_ROWS.rows
     if few:
         plan = _plan(problem, shared_limit, stacked=True)
@@ -120,18 +133,20 @@ def _plan(problem: AttentionProblem, shared_limit: int, *, stacked: bool) -> Pla
     return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _BLOCKS_PER_WAVE)
 
 
-def _suits_roles(problem: AttentionProblem) -> bool:
-    """Whether a problem has enough long rows of keys for blocks that have a multiprocessor for themselves."""
-    heads = _likely(dims.product(head_extents(problem, stacked=False)))
-    rows = _likely(problem.queries)
+def _tiles_with_roles(problem: AttentionProblem) -> AttentionTiles | None:
+    """Tiles where rows of keys are long and enough for blocks that have a multiprocessor for themselves."""
     places = ((problem.k, problem.depth), (problem.v, problem.width))
-    return (
-        all(extent in _ROLE_EXTENTS and alignment(place) == COPY_BYTES for place, extent in places)
-        and (problem.mask is None or problem.mask.row == 0)
-        and rows > _WITH_ROLES.rows // 2
-        and _likely(problem.keys) >= 2 * _WITH_ROLES.keys
-        and heads * -(-rows // _WITH_ROLES.rows) >= _MULTIPROCESSORS
-    )
+    if not all(extent in _WITH_ROLES and alignment(place) == COPY_BYTES for place, extent in places):
+        return None
+    has_same_mask = problem.mask is None or problem.mask.row == 0
+    if not has_same_mask or _likely(problem.keys) < _LEAST_KEYS:
+        return None
+    heads, rows = _likely(dims.product(head_extents(problem, stacked=False))), _likely(problem.queries)
+    for choice in _WITH_ROLES[max(problem.depth, problem.width)]:
+        blocks = heads * -(-rows // choice.tiles.rows)
+        if rows > choice.tiles.rows // 2 and blocks >= choice.blocks * _MULTIPROCESSORS:
+            return choice.tiles
+    return None
 
 
 def simt_tiles(problem: AttentionProblem, capability: int) -> SimtTiles:
@@ -139,31 +154,44 @@ def simt_tiles(problem: AttentionProblem, capability: int) -> SimtTiles:
 
     capability: compute capability times ten.
     """
-    shared_limit = shared_memory(capability)
-    dtype = problem.compute
+    depth, width, dtype = problem.depth, problem.width, problem.compute
     heads = _likely(dims.product(problem.leading)) * _likely(problem.group)
 
     def fits(tiles: SimtTiles) -> bool:
-        totals = tiles.rows * problem.width * dtype.nbytes // (4 * THREADS)
-        is_small = tiles.rows == _SIMT_ROWS[-1] or totals <= _SIMT_TOTALS
-        return is_small and tiles.nbytes(problem.depth, problem.width, dtype) <= shared_limit
+        if tiles.threads < _LEAST_THREADS and simt_blocks(problem, tiles, capability) == 1:
+            return False
+        is_small = tiles.rows == SIDE or _simt_sums(problem, tiles) <= _SIMT_SUMS * tiles.threads
+        return is_small and tiles.nbytes(depth, width, dtype) <= shared_memory(capability)
 
-    def time(tiles: SimtTiles) -> int:
-        """Of all blocks: of products, or of reading shared memory, where the same keys are read for all rows."""
-        each = tiles.rows // SIDE
-        blocks = heads * -(-_likely(problem.queries) // tiles.rows)
-        return -(-blocks // _MULTIPROCESSORS) * max(4 * each, each + 8)
+    def time(tiles: SimtTiles) -> float:
+        """Cycles a key, of all blocks: of products, and of reading their operands, 4 bytes a thread at a time, half of
+        which runs beside products. Blocks of few threads run in pairs, and all blocks end evenly where they are causal.
+        """
+        each, warps = tiles.rows // SIDE, tiles.threads // 32
+        columns, keys = tiles.padded(width) // tiles.columns, tiles.keys // tiles.columns
+        read = warps * (depth * (each + keys) / tiles.keys + each + columns)
+        multiplied = tiles.rows * (depth + tiles.padded(width)) / _PRODUCTS
+        pair = max(_LEAST_THREADS // tiles.threads, 1)
+        rounds = heads * -(-_likely(problem.queries) // tiles.rows) / (pair * _MULTIPROCESSORS)
+        rounds = max(rounds, 1) if problem.is_causal else math.ceil(rounds)
+        return pair * rounds * (multiplied + read / 2)
 
-    fitting = [next(filter(fits, [SimtTiles(rows, keys) for keys in _SIMT_KEYS]), None) for rows in _SIMT_ROWS]
+    fitting = [
+        next(filter(fits, [SimtTiles(rows, keys, columns) for keys in _SIMT_KEYS]), None)
+        for rows, columns in _SIMT_SHAPES
+    ]
     return min([tiles for tiles in fitting if tiles is not None], key=time)
 
 
 def simt_blocks(problem: AttentionProblem, tiles: SimtTiles, capability: int) -> int:
     """How many blocks without tensor cores share a multiprocessor, one of which computes while another waits."""
-    dtype = problem.compute
-    sums = tiles.rows * (problem.width + tiles.keys) * dtype.nbytes // (4 * THREADS)
-    fits = 2 * tiles.nbytes(problem.depth, problem.width, dtype) <= shared_memory(capability)
-    return 2 if fits and sums <= _SHARED_SUMS else 1
+    fits = 2 * tiles.nbytes(problem.depth, problem.width, problem.compute) <= shared_memory(capability)
+    return 2 if fits and _simt_sums(problem, tiles) <= _SHARED_SUMS else 1
+
+
+def _simt_sums(problem: AttentionProblem, tiles: SimtTiles) -> int:
+    """Registers of a block for scores and results."""
+    return tiles.rows * (tiles.padded(problem.width) + tiles.keys) * problem.compute.nbytes // 4
 
 
 def _tiles_for(rows: int, heads: int, problem: AttentionProblem) -> AttentionTiles:

@@ -1,9 +1,10 @@
 """Attention without matrix units: for f32 and f64, and for what tensor cores cannot take.
 
-A block of 16 x 16 threads computes some rows of one head with a running softmax. Thread (i, j) has every sixteenth row
-from i on, every sixteenth key of a step from j on, and every sixteenth group of neighbouring columns of the result from
-group j on; the sixteen threads of a row are half a warp. Keys arrive in shared memory while values are summed, and
-values while keys are scored, so that neither needs a second buffer.
+A block of 16 rows of threads computes some rows of one head with a running softmax. Of n threads of a row, 8 or 16 in
+one warp, thread j of row i has every 16th row from i on, every nth key of a step from j on, and every nth group of
+neighbouring columns of the result from group j on. Eight threads read less from shared memory for a product than
+sixteen, which hold fewer sums each. Keys arrive there while values are summed, and values while keys are scored, so
+that neither needs a second buffer.
 """
 
 from __future__ import annotations
@@ -27,21 +28,34 @@ from hidet.tile.templates.attention import Score, Visible
 from hidet.tile.tensors import Computed, GTensor, STile
 
 SIDE = 16
-THREADS = SIDE * SIDE
+"""Rows of threads."""
 _CHUNK_BYTES = 16
 """Of the widest access to shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimtTiles:
-    """How much a block computes: `rows` rows of the result, with `keys` keys a step, both multiples of 16."""
+    """How much a block computes: `rows` rows of the result, with `keys` keys a step, both multiples of 16.
+
+    columns: threads of each of its 16 rows of threads.
+    """
 
     rows: int
     keys: int
+    columns: int = 16
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return SIDE * self.columns
+
+    def padded(self, width: int) -> int:
+        """Columns of the result that a block has, as many for each thread of a row."""
+        return -(-width // self.columns) * self.columns
 
     def nbytes(self, depth: int, width: int, dtype: DType) -> int:
         """Bytes of shared memory where rows of keys and of values have these extents."""
-        lines = ((self.rows, depth), (self.keys, depth), (self.keys, _padded(width)), (self.rows, self.keys))
+        lines = ((self.rows, depth), (self.keys, depth), (self.keys, self.padded(width)), (self.rows, self.keys))
         return sum(count * _pitch(extent, dtype) for count, extent in lines) * dtype.nbytes
 
 
@@ -68,11 +82,6 @@ def simt_attention(
 ) -> list[Stmt]:
     """The statements of a block: softmax(scale * queries keys^T) values; rows without any key are zero."""
     return list(_Block(work, tiles, scale, score, visible, is_causal).stmts())
-
-
-def _padded(width: int) -> int:
-    """Columns of the result that a block has, as many for each of the threads of a row."""
-    return -(-width // SIDE) * SIDE
 
 
 def _pitch(extent: int, dtype: DType) -> int:
@@ -115,15 +124,15 @@ class _Block:
         self.is_causal = is_causal
         self.dtype = dtype = work.queries.dtype
         self.chunk = _CHUNK_BYTES // dtype.nbytes
-        self.row_count, self.key_count = tiles.rows // SIDE, tiles.keys // SIDE
-        self.column_count = _padded(work.width) // SIDE
+        self.row_count, self.key_count = tiles.rows // SIDE, tiles.keys // tiles.columns
+        self.column_count = tiles.padded(work.width) // tiles.columns
         # The largest power of two that divides a thread's columns, up to a chunk.
         self.lanes = math.gcd(self.column_count, self.chunk)
-        self.threads = block_threads((THREADS // 32, 1))
+        self.threads = block_threads((tiles.threads // 32, 1))
         self.row, self.column = (build.size_var(name) for name in ("row", "column"))
         self.tile_q = _Tile("tile_q", dtype, tiles.rows, work.depth)
         self.tile_k = _Tile("tile_k", dtype, tiles.keys, work.depth)
-        self.tile_v = _Tile("tile_v", dtype, tiles.keys, _padded(work.width))
+        self.tile_v = _Tile("tile_v", dtype, tiles.keys, tiles.padded(work.width))
         self.tile_w = _Tile("tile_w", dtype, tiles.rows, tiles.keys)
         self.scores = self._register("scores", self.key_count)
         self.totals = self._register("totals", self.column_count)
@@ -140,11 +149,11 @@ class _Block:
 
     def key_of(self, j: int) -> Expr:
         """The j-th key of a thread, in its step."""
-        return self.column + j * SIDE
+        return self.column + j * self.tiles.columns
 
     def column_of(self, j: int) -> Expr:
         """The first column of the j-th group of a thread."""
-        return self.column * self.lanes + j * SIDE * self.lanes
+        return self.column * self.lanes + j * self.tiles.columns * self.lanes
 
     def number(self, value: float) -> Expr:
         return build.const(value, self.dtype)
@@ -152,8 +161,8 @@ class _Block:
     def stmts(self) -> Iterator[Stmt]:
         work, keys = self.work, self.tiles.keys
         yield Declare(self.threads.thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64))
-        yield Declare(self.row, self.threads.thread // SIDE)
-        yield Declare(self.column, self.threads.thread % SIDE)
+        yield Declare(self.row, self.threads.thread // self.tiles.columns)
+        yield Declare(self.column, self.threads.thread % self.tiles.columns)
         for tile in (self.tile_q, self.tile_k, self.tile_v, self.tile_w):
             yield Declare(tile.buffer)
         for held in (self.scores, self.totals, self.most, self.weight):
@@ -262,7 +271,7 @@ class _Block:
                 is_seen = build.logical_and(is_seen, self.visible(row, first_key, self.key_of(j)))
             yield self.set(self.scores, i, j, build.select(is_seen, value, self.number(-math.inf)))
             yield Assign(largest, build.maximum(largest, build.load(self.scores, i, j)))
-        yield from _folded("max", largest)
+        yield from self.folded("max", largest)
         # A row that has seen no key: its weights are then 0, not NaN.
         yield Declare(shift, build.select(build.equal(largest, -math.inf), self.number(0), largest))
         yield Declare(less, build.unary("exp", build.load(self.most, i, 0) - shift))
@@ -281,7 +290,7 @@ class _Block:
         """Row i: its sum over the threads, and its results."""
         row, total, inverse = Var("own_row", dtypes.i64), Var("sum", self.dtype), Var("inverse", self.dtype)
         yield Declare(total, build.load(self.weight, i, 0))
-        yield from _folded("add", total)
+        yield from self.folded("add", total)
         yield Declare(inverse, self.number(1) / total)
         for j in range(self.column_count):
             value = build.load(self.totals, i, j) * inverse
@@ -297,12 +306,13 @@ class _Block:
         yield Declare(row, self.work.first + self.row_of(i))
         yield If(row < self.work.queries.rows, build.seq(stores))
 
-
-def _folded(op: str, value: Var) -> Iterator[Stmt]:
-    """Fold a variable over the sixteen threads of a row."""
-    for distance in (8, 4, 2, 1):
-        other = intrinsic_call("cuda.shuffle_xor", ALL_LANES, value, distance, 32)
-        yield Assign(value, build.binary(op, value, other))
+    def folded(self, op: str, value: Var) -> Iterator[Stmt]:
+        """Fold a variable over the threads of a row."""
+        distance = self.tiles.columns // 2
+        while distance:
+            other = intrinsic_call("cuda.shuffle_xor", ALL_LANES, value, distance, 32)
+            yield Assign(value, build.binary(op, value, other))
+            distance //= 2
 
 
 def _arrived() -> tuple[Stmt, Stmt]:
