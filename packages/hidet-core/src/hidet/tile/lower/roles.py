@@ -38,8 +38,8 @@ class RolesKernel:
 
 
 def fits_roles(kernel: TileKernel) -> bool:
-    """Whether a kernel has the shape: two or three warp groups that share its rows, one ring of at least two stages, and
-    in it copies in the background and products of warp groups."""
+    """Whether a kernel has the shape: two or three warp groups that share its rows, one ring of at least two stages, in
+    which are copies in the background and products of warp groups."""
     rings = [stmt for stmt in kernel.body if isinstance(stmt, t.Ring)]
     groups, others = divmod(kernel.threads, GROUP)
     if len(rings) != 1 or kernel.grid or kernel.warps[1] != 1 or groups not in _REGISTERS or others:
