@@ -111,11 +111,22 @@ class ArrayExpr:
         tensor = self.tensors.get(expr.operand)
         if tensor is None:
             raise VerifyError(f"operand {expr.operand.name} is read before it is defined")
+        if not expr.indices or self._is_all(tensor, expr.indices):
+            return tensor
         indices: list[Index] = []
         for index in expr.indices:
             form = linear(index, self.space, self.bindings)
             indices.append(self(index, guarded) if form is None else form)
         return read(expr.operand.name, tensor, indices, self.space, guarded)
+
+    def _is_all(self, tensor: Array, indices: Sequence[Expr]) -> bool:
+        """Whether a tensor is read at every index of the space, each element at its own."""
+        space = self.space
+        return (
+            tensor.shape == space.extents
+            and not any(space.starts)
+            and [space.positions.get(index) for index in indices] == [*range(space.rank)]  # type: ignore[call-overload]  # other expressions are no positions
+        )
 
     def reduce(self, expr: Reduce, guarded: bool) -> Array:
         key = (id(expr.combiner), guarded, *map(id, expr.axes), *map(id, expr.values))

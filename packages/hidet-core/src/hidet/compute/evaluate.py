@@ -6,6 +6,7 @@ Expressions say their element types themselves, so everything is computed in exa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,8 @@ class _State:
     def values(self, exprs: Sequence[Expr], axes: Sequence[Var], extents: Sequence[int]) -> list[Array]:
         """Full arrays of `exprs` over `axes`, computed in blocks that bound the memory of intermediate arrays."""
         whole = self._space(exprs, axes, extents)
+        if prod(whole.extents) <= BLOCK_ELEMENTS:
+            return self._block(exprs, whole, len(axes))
         parts = list(blocks(whole, footprint(exprs, whole), len(axes), BLOCK_ELEMENTS))
         if len(parts) == 1:
             return self._block(exprs, whole, len(axes))

@@ -110,7 +110,7 @@ def _check_node(node: Node, defined: set[Value], redefine: bool, right: set[tupl
     equal layers have these in common."""
     try:
         node.op.check_inputs(len(node.inputs))
-        if list(node.attrs) != [a.name for a in node.op.attributes] and node.op.attrs(node.attrs) != node.attrs:
+        if list(node.attrs.keys()) != [a.name for a in node.op.attributes] and node.op.attrs(node.attrs) != node.attrs:
             raise VerifyError("attributes are incomplete: take them from OperatorSpec.attrs")
         if None in node.inputs:
             for name, value in zip(node.op.inputs, node.inputs, strict=False):

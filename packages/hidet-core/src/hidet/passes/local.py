@@ -111,12 +111,13 @@ class _Walk:
 
     def run(self, rules: Mapping[str, Sequence[Rule]], for_all: Sequence[Rule]) -> Graph:
         fitting = {name: (*own, *for_all) for name, own in rules.items()}
+        mapping = self.rewriter.mapping
         for original in self.graph.nodes:
             rules_here = fitting.get(original.op.name, for_all)
             if len(original.outputs) != 1 or not rules_here:
                 self.rewriter.keep(original)
                 continue
-            node = rebuild_node(original, self.rewriter.mapping)
+            node = original if mapping.keys().isdisjoint(original.inputs) else rebuild_node(original, mapping)
             new = _replacement(Site(node, self), rules_here)
             if new is None:
                 self.rewriter.keep(node)

@@ -13,9 +13,10 @@ from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Invoke, Launch
 from hidet.ir.visit import rewrite
+from hidet.records import record
 from hidet.schedule.rule import Program
 from hidet.schedule.sharing import Built, Choice, build, share_programs
-from hidet.schedule.task import ForeignStep, Task, TaskGraph
+from hidet.schedule.task import ForeignStep, Task, TaskGraph, TaskKey
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 FALLBACK = "fallback"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class ScheduledTask:
     """A task and the program chosen for it. `symbol` is the entry function's name in the linked code."""
 
@@ -62,8 +63,8 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
     Tasks with equal keys share one program object; programs that differ in sizes only share one module, and tasks take
     parameters by which they do (`hidet.schedule.sharing`).
     """
-    built: dict[tuple[object, ...], Built] = {}
-    first: dict[tuple[object, ...], Task] = {}
+    built: dict[TaskKey, Built] = {}
+    first: dict[TaskKey, Task] = {}
     notes: list[str] = []
     seconds: dict[str, list[float]] = {"injective": [], "template": []}
     for task in task_graph.tasks:
@@ -74,7 +75,7 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
         seconds["injective" if task.anchor is None else "template"].append(time.thread_time() - start)
     modules: dict[str, Module] = {}
     hashes: dict[str, str] = {}
-    chosen: dict[tuple[object, ...], tuple[str, Program, str]] = {}
+    chosen: dict[TaskKey, tuple[str, Program, str]] = {}
     for key, own in share_programs(built, ctx.target).items():
         symbol = f"{first[key].name}_{own.digest[:16]}"
         if symbol not in modules:

@@ -16,6 +16,25 @@ if TYPE_CHECKING:
     from hidet.loc import Loc
 
 
+class TaskKey:
+    """What decides a task's program: operators, attributes, wiring and types. Equal keys mean equal programs.
+
+    parts: deep tuples; the hash is found once, because every step from fusion on asks for it.
+    """
+
+    __slots__ = ("_hash", "parts")
+
+    def __init__(self, parts: tuple[object, ...]) -> None:
+        self.parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TaskKey) and self.parts == other.parts
+
+
 @record
 class TaskTensor:
     """A tensor that a task reads or writes: the graph's value, its type with strides, its name in definitions.
@@ -52,7 +71,7 @@ class Task:
     prologues: tuple[Compute | None, ...]
     anchor_inputs: tuple[TaskTensor | None, ...]
     epilogues: tuple[Compute, ...]
-    key: tuple[object, ...]
+    key: TaskKey
     in_place: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -129,7 +148,7 @@ class TaskGraph:
 def group_key(
     nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value], types: Mapping[Value, TensorType]
 ) -> tuple[object, ...]:
-    """What decides a task's program: operators, attributes, wiring and types; equal keys mean equal programs."""
+    """What nodes say of a task's program: operators, attributes, wiring and types; see `TaskKey`."""
     numbers: dict[Value, int] = {value: position for position, value in enumerate(inputs)}
     parts: list[object] = []
     for node in nodes:

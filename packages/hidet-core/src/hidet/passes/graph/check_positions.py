@@ -63,7 +63,7 @@ def with_checks(graph: Graph, ctx: CompileContext, emit: Emit) -> Graph:
     done: set[tuple[Value, Position]] = set()
 
     def check(node: Node, only_inputs: bool) -> None:
-        for source, position in wanted.get(node, ()):
+        for source, position in wanted[node]:
             if (source, position) not in done and (source in given or not only_inputs):
                 done.add((source, position))
                 part = source
@@ -72,10 +72,11 @@ def with_checks(graph: Graph, ctx: CompileContext, emit: Emit) -> Graph:
                 what = f"operator {node.op.name}: input {_input_name(node.op.inputs, position.input)}"
                 emit(rewriter, node, part, position, what)
 
-    for node in graph.nodes:
+    for node in wanted:
         check(node, only_inputs=True)
     for node in graph.nodes:
-        check(node, only_inputs=False)
+        if node in wanted:
+            check(node, only_inputs=False)
         rewriter.keep(node)
     return rewriter.finish(graph.outputs)
 

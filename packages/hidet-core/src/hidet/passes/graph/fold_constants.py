@@ -115,6 +115,8 @@ def _viewed(node: Node, arrays: Sequence[Any]) -> list[Any] | None:
     if view is None:
         return None
     elements = numpy.ascontiguousarray(arrays[0]).reshape(-1)
+    if view.strides == result.element_strides and elements.size == dims.product(result.shape):
+        return [elements.reshape(result.shape)]
     places = numpy.asarray(view.offset)
     for extent, stride in zip(result.shape, view.strides, strict=True):
         assert isinstance(extent, int) and isinstance(stride, int), "what folds has fixed sizes"

@@ -16,7 +16,7 @@ from hidet.ir.visit import replace_accesses, substitute
 from hidet.schedule.group import Group, group_nodes
 from hidet.schedule.in_place import find_reuses
 from hidet.schedule.overwrite import copied_last, early_overwrites
-from hidet.schedule.task import Alias, ForeignStep, Task, TaskGraph, TaskTensor, group_key
+from hidet.schedule.task import Alias, ForeignStep, Task, TaskGraph, TaskKey, TaskTensor, group_key
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -92,7 +92,7 @@ class _Known:
     """The tasks so far, by key, and once more by what is likely to be the same objects in equal tasks, which is quicker
     to compare: definitions and types."""
 
-    by_key: dict[tuple[object, ...], Task]
+    by_key: dict[TaskKey, Task]
     by_parts: dict[tuple[object, ...], Task]
 
 
@@ -121,7 +121,7 @@ def _make_task(
     )
     first = known.by_parts.get(parts)
     if first is None:
-        key = (*group_key(nodes, inputs, live, types), in_place, is_aligned)
+        key = TaskKey((*group_key(nodes, inputs, live, types), in_place, is_aligned))
         first = known.by_key.get(key)
         if first is None or [n.definition for n in nodes] != [n.definition for n in first.nodes]:
             task = _first_task(group.anchor, nodes, inputs, live, types, aligned, in_place, key)
@@ -168,7 +168,7 @@ def _first_task(
     types: Mapping[Value, TensorType],
     aligned: Set[Value],
     in_place: tuple[tuple[int, int], ...],
-    key: tuple[object, ...],
+    key: TaskKey,
 ) -> Task:
     inputs = {
         v: TaskTensor(v, types[v], Operand(f"x{n}", types[v].dtype, types[v].shape), v in aligned)

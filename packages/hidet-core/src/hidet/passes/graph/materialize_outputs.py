@@ -74,12 +74,20 @@ def _with_copies(graph: Graph, layouts: Sequence[TensorType | None], ctx: Compil
 def _roots(graph: Graph) -> tuple[dict[Value, Value], set[Value]]:
     """For results of views: whose memory they (may) lie in. And the values whose memory is not the caller's to keep."""
     roots: dict[Value, Value] = {}
-    steady: set[Value] = {*graph.parameters, *graph.constants}
-    foreign: set[Value] = {*graph.inputs, *graph.constants}
-    returned = set(graph.outputs)
+    given: set[Value] = {*graph.parameters, *graph.constants}
+    fixed = set(given)
     for node in graph.nodes:
         if node.op.kind == "view" and node.inputs[0] is not None:
             roots.update(dict.fromkeys(node.outputs, roots.get(node.inputs[0], node.inputs[0])))
+        if fixed.issuperset(node.values):
+            fixed.update(node.outputs)
+    foreign: set[Value] = {*graph.inputs, *graph.constants}
+    returned = set(graph.outputs)
+    # Mostly all outputs depend on the call, and nothing has to be asked of the nodes on parameters.
+    if fixed.isdisjoint([roots.get(value, value) for value in returned]):
+        return roots, foreign
+    steady = set(given)
+    for node in graph.nodes:
         if _is_prepared(node, steady, returned):
             steady.update(node.outputs)
             foreign.update(node.outputs)

@@ -48,12 +48,12 @@ def remove_identity(site: Site) -> Value | None:
     """
     node = site.node
     definition = node.definition
-    if definition is None or len(node.values) != 1 or len(definition.stages) != 1:
+    if definition is None or len(definition.stages) != 1:
         return None
     (stage,) = definition.stages
-    (source,) = node.values
-    if not isinstance(stage, Compute) or not isinstance(stage.value, Access):
+    if not isinstance(stage, Compute) or not isinstance(stage.value, Access) or len(node.values) != 1:
         return None
+    (source,) = node.values
     if node.op.kind != "view" and site.must_own_memory(node.outputs[0]):
         return None
     shape = node.outputs[0].tensor.shape

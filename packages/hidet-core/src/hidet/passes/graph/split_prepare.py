@@ -13,6 +13,7 @@ from hidet.graph.types import TensorType
 from hidet.passes.symbols import depends_on_sizes
 
 if TYPE_CHECKING:
+    from hidet.compute.definition import Definition
     from hidet.context import CompileContext
 
 
@@ -39,8 +40,14 @@ class SplitPrepare:
         moved: list[Node] = []
         stays: set[Node] = set()
         outputs = set(graph.outputs)
+        # Equal nodes have the same definition.
+        known: dict[Definition | None, bool] = {}
         for node in graph.nodes:
-            if not steady.issuperset(node.values) or not outputs.isdisjoint(node.outputs) or not may_be_prepared(node):
+            if not steady.issuperset(node.values) or not outputs.isdisjoint(node.outputs):
+                continue
+            if node.definition is None or node.definition not in known:
+                known[node.definition] = may_be_prepared(node)
+            if not known[node.definition]:
                 continue
             steady.update(node.outputs)
             if node.op.kind == "view":
