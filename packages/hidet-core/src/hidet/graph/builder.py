@@ -229,7 +229,7 @@ def rebuild_node(node: Node, mapping: Mapping[Value, Value]) -> Node:
     """The node reading mapped inputs; the same object when none is mapped. Types of inputs must stay equal."""
     if not mapping or mapping.keys().isdisjoint(node.inputs):
         return node
-    inputs = tuple(mapping.get(v, v) if v is not None else None for v in node.inputs)
+    inputs = tuple([None if v is None else mapping.get(v, v) for v in node.inputs])
     return Node(node.op, inputs, node.attrs, node.outputs, node.loc, node.definition)
 
 

@@ -164,7 +164,8 @@ def _check_operands(definition: Definition, types: Sequence[ValueType | None]) -
 
 
 def _reads(operand: Operand, type_: TensorType) -> bool:
-    return operand.dtype == type_.dtype and may_be_same_shape(operand.shape, type_.shape)
+    is_one_type = operand.dtype is type_.dtype or operand.dtype == type_.dtype
+    return is_one_type and (operand.shape == type_.shape or may_be_same_shape(operand.shape, type_.shape))
 
 
 def _check_signature(graph: Graph) -> None:

@@ -66,7 +66,7 @@ def rewrite(
         known = memo.get(id(current))
         if known is not None:
             return known
-        rebuilt: IRNode = current.rebuild(visit)
+        rebuilt: IRNode = current.rebuild(visit) if current.child_fields else current
         changed = change(rebuilt)
         memo[id(current)] = result = rebuilt if changed is None else changed
         return result
@@ -82,7 +82,7 @@ def _replace(root: AnyNode, kind: type[Leaf], replacement: Callable[[Leaf], Expr
         known = memo.get(id(current))
         if known is not None:
             return known
-        rebuilt: IRNode = current.rebuild(visit)
+        rebuilt: IRNode = current.rebuild(visit) if current.child_fields else current
         if isinstance(rebuilt, kind):
             changed: IRNode | None = replacement(rebuilt)
         else:

@@ -169,7 +169,7 @@ class _Builder:
         if isinstance(type_, DimType):
             return InputSlot(None, size=type_.dim, name=value.name)
         slot = self.slot_of[value]
-        if not isinstance(type_, TensorType) or is_host_value(type_):
+        if not isinstance(type_, TensorType) or type_.dtype.is_host_only:
             shape = type_.shape if isinstance(type_, TensorType) else None
             return InputSlot(None, name=value.name, host=ObjectSlot(slot, shape))
         tensor = TensorSlot(slot, type_.dtype, type_.shape, type_.element_strides)

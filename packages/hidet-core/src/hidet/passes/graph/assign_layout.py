@@ -64,7 +64,7 @@ class AssignLayout:
         nodes: list[Node] = []
         for node in graph.nodes:
             new = rebuild_node(node, mapping)
-            if not fixed.issuperset(node.outputs) and _wants_channels_last(new, last):
+            if _wants_channels_last(new, last) and not fixed.issuperset(node.outputs):
                 outputs = tuple([v if v in fixed else _channels_last(v, moved) for v in node.outputs])
                 mapping.update((a, b) for a, b in zip(node.outputs, outputs, strict=True) if a is not b)
                 new = Node(node.op, new.inputs, node.attrs, outputs, node.loc, node.definition)

@@ -107,20 +107,22 @@ def _make_task(
     """The task of a group whose results `live` are read by others. Equal tasks share what they are made of."""
     nodes = tuple(group.nodes)
     computed = [value for node in nodes for value in node.outputs]
-    inside = set(computed)
-    inputs = tuple(dict.fromkeys([v for node in nodes for v in node.inputs if v is not None and v not in inside]))
-    in_place = tuple([(n, inputs.index(reuses[value])) for n, value in enumerate(live) if value in reuses])
-    is_aligned = tuple([value in aligned for value in (*inputs, *live)])
-    numbers = dict(zip((*inputs, *computed), count()))
+    read = [v for node in nodes for v in node.values]
+    if len(nodes) > 1:
+        inside = set(computed)
+        read = [value for value in read if value not in inside]
+    inputs = tuple(dict.fromkeys(read))
+    in_place = tuple([(n, inputs.index(reuses[v])) for n, v in enumerate(live) if v in reuses]) if reuses else ()
+    numbers = dict(zip((None, *inputs, *computed), count()))
     parts = (
-        tuple([(id(n.definition or n), *[None if v is None else numbers[v] for v in n.inputs]) for n in nodes]),
-        tuple([id(types[value]) for value in (*inputs, *live)]),
-        tuple([numbers[value] for value in live]),
+        *[(id(node.definition or node), *[numbers[v] for v in node.inputs]) for node in nodes],
+        *[(id(types[value]), value in aligned) for value in (*inputs, *live)],
+        *[numbers[value] for value in live],
         in_place,
-        is_aligned,
     )
     first = known.by_parts.get(parts)
     if first is None:
+        is_aligned = tuple([value in aligned for value in (*inputs, *live)])
         key = TaskKey((*group_key(nodes, inputs, live, types), in_place, is_aligned))
         first = known.by_key.get(key)
         if first is None or [n.definition for n in nodes] != [n.definition for n in first.nodes]:
