@@ -14,11 +14,12 @@ import pytest
 import hidet
 from hidet.cache import open_cache
 from hidet.context import MODES, CompileContext, Mode, Options
+from hidet.cuda.graphs import KeptForGraphs
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.fake_driver import FakeDriver, Launch
+from hidet.cuda.testing.fake_driver import FIRST_RECORDED, FakeDriver, Launch
 from hidet.driver import compile_graph
 from hidet.dtypes import f32
-from hidet.errors import FallbackWarning
+from hidet.errors import FallbackWarning, LaunchError
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.parser import parse_graph
 from hidet.graph.types import TensorType
@@ -179,6 +180,22 @@ def test_what_a_graph_of_the_users_reads_stays_until_it_is_destroyed(fake: FakeD
     assert constant in fake.blocks, "nothing is freed while somebody records: that would end the recording"
     hidet.cuda.empty_cache()
     assert constant not in fake.blocks
+
+
+def test_a_thread_without_a_context_records_nothing(fake: FakeDriver) -> None:
+    graph, x = graph_on(fake), array(1.0)
+    fake.context = 0
+    assert first(graph(x)) == 1.0 + DEPTH
+    assert not fake.user_objects
+
+
+def test_what_no_graph_takes_is_not_kept(fake: FakeDriver) -> None:
+    kept = KeptForGraphs(fake.device())
+    fake.refused["cuGraphRetainUserObject"] = 1
+    with pytest.raises(LaunchError, match="keeping memory for a CUDA graph"):
+        kept.add(FIRST_RECORDED, object())
+    kept.drop_unneeded()
+    assert len(kept) == 0
 
 
 def test_a_call_that_copies_cost_more_than_launches_is_left_alone(fake: FakeDriver) -> None:

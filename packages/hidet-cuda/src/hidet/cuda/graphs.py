@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hidet.cuda.streams import Stream
+from hidet.errors import HidetError
 
 if TYPE_CHECKING:
     from hidet.cuda.memory import Device
@@ -90,7 +91,13 @@ class KeptForGraphs:
         # Before the graph has it: nothing may go wrong between that and the end of this function.
         with self._lock:
             self._items.append((released, owner))
-        self._device.call("cuGraphRetainUserObject", graph, handle, 1, _MOVED, what="keeping memory for a CUDA graph")
+        try:
+            what = "keeping memory for a CUDA graph"
+            self._device.call("cuGraphRetainUserObject", graph, handle, 1, _MOVED, what=what)
+        except HidetError:
+            # The reference was not moved: without one, the object ends as it does with its graph.
+            self._device.call("cuUserObjectRelease", handle, 1)
+            raise
 
     def drop_unneeded(self) -> None:
         """Drop what no graph needs any more."""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from hidet.cuda.graphs import KeptForGraphs, RecordedWork
     from hidet.cuda.pool import MemoryPool
 
+# CUDA driver API, CUresult.
+_NO_CONTEXT = 201
+
 
 @functools.cache
 def device_at(index: int) -> Device:
@@ -153,6 +156,10 @@ class Device:
         """Whether a stream is recorded by somebody else now, or must not be asked because another one is."""
         state = ctypes.c_int()
         status = self.driver.status("cuStreamIsCapturing", stream, ctypes.byref(state))
+        if status == _NO_CONTEXT:
+            # A new thread has none, and the default stream is that of the context.
+            with self.current():
+                status = self.driver.status("cuStreamIsCapturing", stream, ctypes.byref(state))
         return status != 0 or state.value != 0
 
     def keep_for_graph(self, stream: int, owner: object) -> None:

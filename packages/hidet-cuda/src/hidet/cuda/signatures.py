@@ -78,6 +78,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuStreamGetCaptureInfo_v3": (_pointer,) * 7,
     "cuUserObjectCreate": (_pointer, _pointer, _pointer, _uint, _uint),
     "cuGraphRetainUserObject": (_pointer, _pointer, _uint, _uint),
+    "cuUserObjectRelease": (_pointer, _uint),
     # called by compiled code alone
     "cuLaunchKernel": (_pointer, *(_uint,) * 7, _pointer, _pointer, _pointer),
     "cuLaunchKernelEx": (_pointer, _pointer, _pointer, _pointer),

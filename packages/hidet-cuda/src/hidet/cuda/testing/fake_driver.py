@@ -6,7 +6,7 @@ Memory of its devices is memory of this process; all work is done when it is put
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,6 +22,7 @@ FIRST_STREAM, FIRST_EVENT, FIRST_POOL, FIRST_GRAPH = 0x2000, 0x3000, 0x4000, 0x5
 FIRST_OBJECT, FIRST_RECORDED = 0x6000, 0x100000
 ALIGNMENT = 256
 ATTRIBUTE_BYTES = 72
+NO_CONTEXT = 201
 
 
 @dataclass
@@ -354,6 +355,8 @@ class FakeDriver:
         return 0
 
     def cuStreamIsCapturing(self, stream: int | None, result: int) -> int:
+        if not stream and not self.context:
+            return NO_CONTEXT
         return _write32(result, int((stream or 0) in self.recordings))
 
     def cuStreamGetCaptureInfo_v3(self, stream: int | None, state: int, number: int, graph: int, *more: int) -> int:
@@ -368,10 +371,18 @@ class FakeDriver:
         self.user_objects.setdefault(graph - FIRST_RECORDED, []).append(self._objects.pop(user_object))
         return 0
 
+    def cuUserObjectRelease(self, user_object: int, count: int) -> int:
+        self._end([self._objects.pop(user_object)])
+        return 0
+
     def destroy_recorded(self, stream: int) -> None:
-        """Destroy the graph that somebody recorded a stream into: a thread of the driver's own ends its objects."""
+        """Destroy the graph that somebody recorded a stream into."""
+        self._end(self.user_objects.pop(stream))
+
+    def _end(self, objects: Sequence[tuple[int, int]]) -> None:
+        """A thread of the driver's own ends user objects."""
         ends = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-        calls = [partial(ends(function), argument) for function, argument in self.user_objects.pop(stream)]
+        calls = [partial(ends(function), argument) for function, argument in objects]
         with ThreadPoolExecutor(1) as threads:
             for call in calls:
                 threads.submit(call).result()
