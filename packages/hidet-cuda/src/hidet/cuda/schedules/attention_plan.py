@@ -190,8 +190,9 @@ def simt_blocks(problem: AttentionProblem, tiles: SimtTiles, capability: int) ->
 
 
 def _simt_sums(problem: AttentionProblem, tiles: SimtTiles) -> int:
-    """Registers of a block for scores and results."""
-    return tiles.rows * (tiles.padded(problem.width) + tiles.keys) * problem.compute.nbytes // 4
+    """Registers of a block for scores, for entries of a mask on their way to them, and for results."""
+    scores = tiles.keys if problem.mask is None else 2 * tiles.keys
+    return tiles.rows * (tiles.padded(problem.width) + scores) * problem.compute.nbytes // 4
 
 
 def _tiles_for(rows: int, heads: int, problem: AttentionProblem) -> AttentionTiles:
