@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet import dtypes
+from hidet import dims, dtypes
 from hidet.graph.graph import Graph, Node
 from hidet.passes.rewriter import GraphRewriter
 
@@ -26,7 +26,7 @@ class AllowTf32:
             "linear": ctx.options.tf32_products,
             "conv": ctx.options.tf32_convolutions,
         }
-        marked = [node for node in graph.nodes if allowed.get(node.op.name) and _is_single(node)]
+        marked = [node for node in graph.nodes if allowed.get(node.op.name) and _is_rounded(node)]
         if not marked:
             return graph
         rewriter = GraphRewriter(graph, ctx.registry.operators)
@@ -40,5 +40,8 @@ class AllowTf32:
         return rewriter.finish()
 
 
-def _is_single(node: Node) -> bool:
-    return node.outputs[0].tensor.dtype is dtypes.f32
+def _is_rounded(node: Node) -> bool:
+    """Whether torch rounds such a result. A product of one row or one column waits for memory: cuBLAS does not."""
+    result = node.outputs[0].tensor
+    is_vector = node.op.name != "conv" and 1 in (dims.product(result.shape[:-1]), *result.shape[-1:])
+    return result.dtype is dtypes.f32 and not is_vector
