@@ -26,7 +26,8 @@ ROWS: dict[str, Function] = {
     "RMS norm and an activation": lambda x: F.gelu(F.rms_norm(x, x.shape[-1:], x[0])),
     "sum": lambda x: x.sum(-1),
     "mean of columns": lambda x: x.mean(0),
-    "mean of everything": lambda x: x.mean(),
+    # Of squares: what is left of one sum of numbers that cancel is a matter of luck.
+    "mean of everything": lambda x: x.square().mean(),
     "variance": lambda x: x.var(-1),
     "softmax of columns": lambda x: F.softmax(x, 0),
     "running sum": lambda x: x.cumsum(-1),
@@ -48,6 +49,11 @@ IMAGES: dict[str, Function] = {
     "group norm": lambda x: F.group_norm(x, 4),
     "statistics of channels": lambda x: x.sum((0, 2, 3)),
 }
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    torch.manual_seed(0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
