@@ -24,10 +24,11 @@ from benchmarks.gpu_results import GpuRow, cells, merge_runs, rows_from_json, ro
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, RowName
 from benchmarks.gpu_systems import GPU_SYSTEMS
 from benchmarks.time_limit import TimeLimitExceeded, time_limit
-from hidet.runtime.compiled import ProgramUse
+from hidet.runtime.compiled import CompileReport, ProgramUse
+from hidet.runtime.program import NodeCounts as ReportedCounts
 from hidet.testing.numerics import Verdict
 from hidet.testing.timing import Latency
-from tests.models.compile_reports import NodeCounts
+from tests.models.compile_reports import NodeCounts, sum_counts, sum_phases
 
 
 def _row(**milliseconds: float) -> GpuRow:
@@ -65,7 +66,9 @@ def test_a_wrong_result_and_a_missing_system_show_in_the_table() -> None:
 
 
 def test_rows_come_back_from_json_as_they_were() -> None:
-    row = _row(eager=2.0, hidet=1.0)
+    reports = [CompileReport(ReportedCounts(scheduled=3), kernels=2, seconds={"graph": 0.5, "build": 1.0})] * 2
+    row = replace(_row(eager=2.0, hidet=1.0), counts=sum_counts(reports), seconds=sum_phases(reports))
+    assert row.seconds == {"graph": 1.0, "build": 2.0}
     assert rows_from_json(json.loads(json.dumps(rows_to_json({}, [row])))) == [row]
 
 

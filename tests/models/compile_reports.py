@@ -89,4 +89,4 @@ def sum_phases(reports: Sequence["CompileReport"]) -> Mapping[str, float]:
     phases: Counter[str] = Counter()
     for report in reports:
         phases.update(report.seconds)
-    return phases
+    return dict(phases)
