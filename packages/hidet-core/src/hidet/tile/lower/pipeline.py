@@ -26,7 +26,16 @@ from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.fragment import Threads
 from hidet.tile.lower.kernel import TileLowering, Turning, block_threads, element_count
 from hidet.tile.lower.order import first_turn, tile_indices
-from hidet.tile.lower.stages import FEW_REGISTERS, GROUP, MANY_REGISTERS, Stages, barrier, registers
+from hidet.tile.lower.stages import (
+    FEW_REGISTERS,
+    GROUP,
+    MANY_REGISTERS,
+    MOVED_REGISTERS,
+    Stages,
+    barrier,
+    positions,
+    registers,
+)
 from hidet.tile.lower.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
 from hidet.tile.tensors import GTensor, STile
 
@@ -36,7 +45,6 @@ _OF_ONE_WARP = (t.Fill, t.Fetch, t.Map, t.Store)
 _MOST_BOX = 256
 _MOST_OUTER = 3
 """Axes of a tensor map besides the two of a matrix."""
-_ALL_LANES = 0xFFFFFFFF
 # Elements of tiles that leave enough of the 168 registers that all threads start with.
 _MOST_HELD = 80
 # Tiles from this size on start at multiples of 1024 bytes, where swizzles of 128 bytes repeat.
@@ -182,16 +190,6 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
     block = build.size_var("block")
     multipliers = 32 * kernel.warps[0] * kernel.warps[1]
     warp = build.size_var("warp")
-    # Taken from lane 0, so that the compiler knows it, and what is computed from it, to be the same for the warp.
-    of_thread = intrinsic_call("cuda.thread_idx.x")
-    shuffled = intrinsic_call("cuda.shuffle", Const(_ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)
-    standing = [
-        (threads.thread, build.cast(of_thread, dtypes.i64)),
-        (threads.lane, threads.thread % 32),
-        (warp, build.cast(shuffled, dtypes.i64)),
-        (threads.warp_row, warp // kernel.warps[1]),
-        (threads.warp_column, warp % kernel.warps[1]),
-    ]
     copies: s.Stmt = build.seq([*stages.declared(), _walk(kernel, block, _copies(ring, maps, consumer, stages))])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
     work: s.Stmt = build.seq([*stages.declared(), _walk(kernel, block, consumer.tile())])
@@ -203,7 +201,7 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
         work = build.seq([registers("increase", MANY_REGISTERS), work])
     body = build.seq(
         [
-            *(s.Declare(var, value) for var, value in standing),
+            *positions(threads, warp),
             *(s.Declare(var) for var in (*consumer.shared_arrays(), stages.barriers)),
             s.If(build.equal(threads.thread, 0), build.seq([*_prefetched(maps), stages.made(multipliers // 32)])),
             s.Evaluate(intrinsic_call("cuda.syncthreads")),
@@ -211,8 +209,7 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
         ]
     )
     count = multipliers + copiers
-    # The assembler has to know how many registers a thread starts with, or it ignores that they move between roles.
-    attributes = (("block", (count, 1, 1)), *((("min_blocks", 1),) if copiers == GROUP else ()))
+    attributes = (("block", (count, 1, 1)), *((MOVED_REGISTERS,) if copiers == GROUP else ()))
     params = (*kernel.params, *(described.var for described in maps))
     function = Function(kernel.name, params, body, "kernel", (block,), None, attributes)
     nbytes = sum(element_count(var) * var.dtype.nbytes for var in (*consumer.shared_arrays(), stages.barriers))

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hidet import dtypes
 from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.tile import statements as t
@@ -20,7 +19,16 @@ from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.copy import box_copy, is_in_background
 from hidet.tile.lower.fragment import ALL_LANES, Threads
 from hidet.tile.lower.kernel import TileLowering, Turning, block_threads
-from hidet.tile.lower.stages import FEW_REGISTERS, GROUP, MANY_REGISTERS, Stages, barrier, registers
+from hidet.tile.lower.stages import (
+    FEW_REGISTERS,
+    GROUP,
+    MANY_REGISTERS,
+    MOVED_REGISTERS,
+    Stages,
+    barrier,
+    positions,
+    registers,
+)
 from hidet.tile.lower.warp_group import fits_warp_groups
 
 _REGISTERS = {2: (MANY_REGISTERS, FEW_REGISTERS), 3: (160, 32)}
@@ -61,24 +69,14 @@ def lower_roles(kernel: TileKernel) -> RolesKernel:
     threads, stages = block_threads(kernel.warps), Stages(ring.stages)
     computing = _Computing(kernel, threads, stages)
     warp = build.size_var("warp")
-    of_thread = intrinsic_call("cuda.thread_idx.x")
-    # Taken from lane 0, so that the compiler knows it, and what is computed from it, to be the same for the warp.
-    shuffled = intrinsic_call("cuda.shuffle", Const(ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)
-    values = [
-        (threads.thread, build.cast(of_thread, dtypes.i64)),
-        (threads.lane, threads.thread % 32),
-        (warp, build.cast(shuffled, dtypes.i64)),
-        (threads.warp_row, warp),
-        (threads.warp_column, build.index(0)),
-        *kernel.index_values,
-    ]
     multipliers = kernel.threads // 32
     many, few = _REGISTERS[kernel.threads // GROUP]
     copies = build.seq([registers("decrease", few), *_copies(ring, computing, stages)])
     work = build.seq([registers("increase", many), *computing.stmts_of(kernel)])
     body = build.seq(
         [
-            *(s.Declare(var, value) for var, value in values),
+            *positions(threads, warp),
+            *(s.Declare(var, value) for var, value in kernel.index_values),
             *(s.Declare(var) for var in (*computing.shared_arrays(), stages.barriers)),
             s.If(build.equal(threads.thread, 0), stages.made(multipliers, GROUP // 32)),
             s.Evaluate(intrinsic_call("cuda.syncthreads")),
@@ -86,8 +84,7 @@ def lower_roles(kernel: TileKernel) -> RolesKernel:
         ]
     )
     count = kernel.threads + GROUP
-    # The assembler has to know how many registers a thread starts with, or it ignores that they move between roles.
-    attributes = (("block", (count, 1, 1)), ("min_blocks", 1))
+    attributes = (("block", (count, 1, 1)), MOVED_REGISTERS)
     return RolesKernel(Function(kernel.name, kernel.params, body, "kernel", kernel.grid_vars, None, attributes), count)
 
 

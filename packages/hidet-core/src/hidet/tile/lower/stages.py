@@ -8,12 +8,16 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.types import BufferType
+from hidet.tile.lower.fragment import ALL_LANES, Threads
 
 GROUP = 128
 """Threads of a warp group."""
 
 # Two groups that compute with 232 each and one that copies with 40 fill a multiprocessor.
 MANY_REGISTERS, FEW_REGISTERS = 232, 40
+MOVED_REGISTERS = ("min_blocks", 1)
+"""An attribute: the assembler has to know how many registers a thread starts with, or it ignores that they move between
+roles."""
 
 
 class Stages:
@@ -60,6 +64,20 @@ class Stages:
         ]
         loop = s.For(stage, build.index(0), build.index(self.count), build.seq(each), kind="unroll")
         return build.seq([loop, s.Evaluate(intrinsic_call("cuda.fence_barrier_init"))])
+
+
+def positions(threads: Threads, warp: Var) -> list[s.Stmt]:
+    """Declares where a thread stands, and which warp of all roles it is in."""
+    of_thread = intrinsic_call("cuda.thread_idx.x")
+    # Taken from lane 0, so that the compiler knows it, and what is computed from it, to be the same for the warp.
+    shuffled = intrinsic_call("cuda.shuffle", Const(ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)
+    return [
+        s.Declare(threads.thread, build.cast(of_thread, dtypes.i64)),
+        s.Declare(threads.lane, threads.thread % 32),
+        s.Declare(warp, build.cast(shuffled, dtypes.i64)),
+        s.Declare(threads.warp_row, warp // threads.warps[1]),
+        s.Declare(threads.warp_column, warp % threads.warps[1]),
+    ]
 
 
 def registers(verb: str, count: int) -> s.Stmt:

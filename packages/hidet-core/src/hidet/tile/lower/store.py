@@ -17,12 +17,11 @@ from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.types import BufferType, VectorType
 from hidet.tile.layout import CHUNK_BYTES, SharedLayout
 from hidet.tile.lower.elementwise import Element, each
-from hidet.tile.lower.fragment import PIECE_COLUMNS, PIECE_ROWS, Threads, fragment_extents, place
+from hidet.tile.lower.fragment import ALL_LANES, PIECE_COLUMNS, PIECE_ROWS, Threads, fragment_extents, place
 from hidet.tile.statements import Store
 
 _LINE_BYTES = 128
 _LANES = 32
-_ALL_LANES = 0xFFFFFFFF
 _MOST_TURNS = 8
 
 
@@ -82,7 +81,7 @@ def store_rows(node: Store, part: Part, staging: Expr, layout: SharedLayout, thr
     warp = threads.warp_row * threads.warps[1] + threads.warp_column
     first = build.size_var("staged")
     piece, panel = build.size_var("piece_row"), build.size_var("panel")
-    meet = s.Evaluate(intrinsic_call("cuda.syncwarp", _ALL_LANES))
+    meet = s.Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES))
     pieces = layout.columns // PIECE_COLUMNS
     shape = tuple(map(build.index, (pieces, 2, 2)))
     values = Var("values", BufferType(node.source.dtype, shape, None, "register"))

@@ -13,10 +13,10 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.schedule.attention_problem import AttentionProblem, Placement
 from hidet.schedule.lowering import KernelScope
+from hidet.tile.lower.fragment import ALL_LANES
 from hidet.tile.templates.attention import Score, Visible
 from hidet.tile.tensors import Computed, GTensor, computed
 
-_ALL_LANES = 0xFFFFFFFF
 _MANY_KEYS = 1 << 20
 """More than a tile has."""
 COPY_BYTES = 16
@@ -186,7 +186,7 @@ def numbered(number: Expr, axes: Sequence[tuple[Expr, Expr]]) -> list[tuple[Var,
         count = build.cast(extent, dtypes.i32)
         above = Var("above", dtypes.i32)
         quotient = build.cast(rest, dtypes.u32) // build.cast(count, dtypes.u32)
-        values.append((above, intrinsic_call("cuda.shuffle", _ALL_LANES, build.cast(quotient, dtypes.i32), 0, 32)))
+        values.append((above, intrinsic_call("cuda.shuffle", ALL_LANES, build.cast(quotient, dtypes.i32), 0, 32)))
         values.append((index, _natural(rest - above * count)))
         rest = above
     if wanted:
