@@ -15,20 +15,19 @@ from dataclasses import dataclass
 from hidet.dtypes import DType
 from hidet.ir.intrinsics.mma import MMA, matrix_name
 from hidet.ir.intrinsics.signature import MatrixShape
+from hidet.lang.cuda.product_config import ProductConfig
 from hidet.lang.mapping import TaskMapping, column_repeat, column_spatial, repeat, spatial
-
-WARP = 32
 
 
 @dataclass(frozen=True, slots=True)
-class MmaConfig:
+class MmaConfig(ProductConfig):
     """D[m, n] = A[m, k] B[k, n] + C[m, n] by the 32 threads of a warp.
 
     `MmaConfig.m16n8k16_f16_f32()` takes f16 and adds up in f32; `MmaConfig.names()` lists all. Where A and B differ,
     the name has both: m16n8k32_u8_i8_i32.
     """
 
-    shape: MatrixShape
+    threads = 32
 
     @property
     def intrinsic(self) -> str:
@@ -36,44 +35,14 @@ class MmaConfig:
         return matrix_name("mma", self.shape)
 
     @property
-    def m(self) -> int:
-        """Rows of A and C."""
-        return self.shape.m
-
-    @property
-    def n(self) -> int:
-        """Columns of B and C."""
-        return self.shape.n
-
-    @property
-    def k(self) -> int:
-        """Columns of A, rows of B."""
-        return self.shape.k
-
-    @property
     def input_dtype(self) -> DType:
         """Type of A."""
         return self.shape.a
 
     @property
-    def output_dtype(self) -> DType:
-        """Type of C."""
-        return self.shape.accumulator
-
-    @property
-    def a_elements(self) -> int:
-        """Elements of A that a thread holds."""
-        return self.m * self.k // WARP
-
-    @property
     def b_elements(self) -> int:
         """Elements of B that a thread holds."""
-        return self.k * self.n // WARP
-
-    @property
-    def c_elements(self) -> int:
-        """Elements of C that a thread holds."""
-        return self.m * self.n // WARP
+        return self.k * self.n // self.threads
 
     @property
     def a_load_map(self) -> TaskMapping:

@@ -15,25 +15,23 @@ from hidet.dtypes import DType
 from hidet.errors import ScriptError, suggestion
 from hidet.ir.expr import Expr
 from hidet.ir.intrinsics.mma import matrix_name
-from hidet.ir.intrinsics.signature import MatrixShape
 from hidet.ir.intrinsics.wgmma import WGMMA
 from hidet.lang import operators
+from hidet.lang.cuda.product_config import ProductConfig
 from hidet.lang.cuda.rows import IntrinsicFunction, find_row
 from hidet.lang.mapping import TaskMapping, column_repeat, repeat, spatial
 from hidet.lang.values import unwrapped
 
-GROUP = 128
-"""Threads of a warp group."""
-
 
 @dataclass(frozen=True, slots=True)
-class WgmmaConfig:
+class WgmmaConfig(ProductConfig):
     """D[64, n] = A[64, k] B[k, n] + D[64, n] by the 128 threads of a warp group of sm_90a, in the background.
 
-    A thread holds `c_elements` of D and, where A lies in registers, `a_elements` of it; the maps say which ones.
+    Rows of A have 32 bytes. A thread holds `c_elements` of D and, where A lies in registers, `a_elements` of it; the
+    maps say which ones.
     """
 
-    shape: MatrixShape
+    threads = 128
 
     @staticmethod
     def get(m: int, n: int, k: int, a_input_dtype: Any, b_input_dtype: Any, output_dtype: Any) -> WgmmaConfig:
@@ -53,21 +51,6 @@ class WgmmaConfig:
         return list(_CONFIGS.values())
 
     @property
-    def m(self) -> int:
-        """Rows of A and D: 64."""
-        return self.shape.m
-
-    @property
-    def n(self) -> int:
-        """Columns of B and D."""
-        return self.shape.n
-
-    @property
-    def k(self) -> int:
-        """Columns of A, rows of B: 32 bytes."""
-        return self.shape.k
-
-    @property
     def a_input_dtype(self) -> DType:
         """Type of A."""
         return self.shape.a
@@ -76,21 +59,6 @@ class WgmmaConfig:
     def b_input_dtype(self) -> DType:
         """Type of B."""
         return self.shape.b
-
-    @property
-    def output_dtype(self) -> DType:
-        """Type of D."""
-        return self.shape.accumulator
-
-    @property
-    def a_elements(self) -> int:
-        """Elements of A that a thread holds, where A lies in registers."""
-        return self.m * self.k // GROUP
-
-    @property
-    def c_elements(self) -> int:
-        """Elements of D that a thread holds."""
-        return self.m * self.n // GROUP
 
     @property
     def a_regs(self) -> int:
