@@ -10,16 +10,15 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hidet import dims, dtypes
+from hidet import dtypes
 from hidet.dtypes import DType
-from hidet.errors import DTypeError, LaunchError, ShapeError
+from hidet.errors import LaunchError, ShapeError
 
 if TYPE_CHECKING:
     from hidet.target import DeviceMemory
 
 Shape = int | Sequence[int]
-
-
+"""Extents, or the one of a tensor with a single axis."""
 Outline = tuple[tuple[Any, ...], DType]
 """Shape and element type of a tensor without elements."""
 
@@ -85,13 +84,13 @@ class Tensor:
 
     def to(self, dtype: Any = None, device: str | None = None) -> Tensor:
         """This tensor with another type or on another device; itself where it has both already."""
-        target = self._device if device is None else _device_name(device)
-        kind = self.dtype if dtype is None else _dtype(dtype)
+        target = self._device if device is None else device_name(device)
+        kind = self.dtype if dtype is None else element_type(dtype)
         if self.is_symbolic() and target == self._device:
             return self if kind is self.dtype else _operator("cast")(self, kind)
         if target == self._device and kind is self.dtype:
             return self
-        return _placed(self.numpy().astype(kind.numpy()), target)
+        return placed(self.numpy().astype(kind.numpy()), target)
 
     def cpu(self) -> Tensor:
         """The tensor on the host."""
@@ -107,13 +106,13 @@ class Tensor:
 
     def copy(self) -> Tensor:
         """A tensor with memory of its own."""
-        return _placed(self.numpy().copy(), self._device)
+        return placed(self.numpy().copy(), self._device)
 
     def reshape(self, shape: Shape) -> Tensor:
         """A copy with other extents; one of them may be -1."""
         if self.is_symbolic():
-            return _operator("reshape")(self, _extents(shape))
-        return _placed(self.numpy().reshape(_extents(shape)).copy(), self._device)
+            return _operator("reshape")(self, extents_of(shape))
+        return placed(self.numpy().reshape(extents_of(shape)).copy(), self._device)
 
     def numpy(self) -> Any:
         """The elements as a numpy array: the memory itself on the host, else a copy. LaunchError for a symbolic one."""
@@ -289,24 +288,23 @@ for _name, _function in _ARITHMETIC.items():
     setattr(Tensor, f"__r{_name}__", _arithmetic(_function, is_reflected=True))
 
 
-# --- making tensors -------------------------------------------------------------------------------------------------
-
-
-def _dtype(given: Any) -> DType:
+def element_type(given: Any) -> DType:
     """A DType, its name, or the type of the same name that scripts use."""
     return dtypes.dtype(getattr(given, "type", given))
 
 
-def _extents(shape: Shape) -> tuple[int, ...]:
+def extents_of(shape: Shape) -> tuple[int, ...]:
+    """Extents, of which a single one may stand for itself."""
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
-def _device_name(device: str) -> str:
+def device_name(device: str) -> str:
     """ "cuda" is the first of its kind."""
     return device if device == "cpu" or ":" in device else f"{device}:0"
 
 
-def _memory(device: str) -> DeviceMemory:
+def device_memory(device: str) -> DeviceMemory:
+    """How memory of a device is made. LaunchError where its target has none."""
     from hidet.plugins.host import load_registry
 
     name, _, index = device.partition(":")
@@ -317,123 +315,10 @@ def _memory(device: str) -> DeviceMemory:
     return memory
 
 
-def _placed(array: Any, device: str) -> Tensor:
+def placed(array: Any, device: str) -> Tensor:
     """A tensor with the elements of a numpy array: over its memory on the host."""
     import numpy
 
-    name = _device_name(device)
+    name = device_name(device)
     dense = numpy.ascontiguousarray(array).reshape(array.shape)
-    return Tensor(dense, name) if name == "cpu" else Tensor(_memory(name).place(dense), name)
-
-
-def _filled(make: str) -> Callable[..., Tensor]:
-    def create(shape: Shape, dtype: Any = "float32", device: str = "cpu") -> Tensor:
-        import numpy
-
-        return _placed(getattr(numpy, make)(_extents(shape), _dtype(dtype).numpy()), device)
-
-    create.__doc__ = f"As numpy.{make}, on a device."
-    create.__name__ = create.__qualname__ = make
-    return create
-
-
-empty, zeros, ones = map(_filled, ("empty", "zeros", "ones"))
-
-
-def full(shape: Shape, fill_value: float, dtype: Any = "float32", device: str = "cpu") -> Tensor:
-    """A tensor whose elements are all `fill_value`."""
-    import numpy
-
-    return _placed(numpy.full(_extents(shape), fill_value, _dtype(dtype).numpy()), device)
-
-
-def randn(shape: Shape, dtype: Any = "float32", mean: float = 0.0, stddev: float = 1.0, device: str = "cpu") -> Tensor:
-    """Normally distributed elements, from numpy's global generator: numpy.random.seed makes them repeat."""
-    import numpy
-
-    drawn = numpy.random.normal(mean, stddev, _extents(shape))  # the generator that users can seed
-    return _placed(drawn.astype(_dtype(dtype).numpy()), device)
-
-
-def randint(low: int, high: int | None = None, shape: Shape = (), dtype: Any = "int32", device: str = "cpu") -> Tensor:
-    """Integers from `low` to `high` - 1, or from 0 to `low` - 1; see `randn`."""
-    import numpy
-
-    bounds = (0, low) if high is None else (low, high)
-    drawn = numpy.random.randint(*bounds, size=_extents(shape))  # the generator that users can seed
-    return _placed(numpy.asarray(drawn).astype(_dtype(dtype).numpy()), device)
-
-
-def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any = None, device: str = "cpu") -> Tensor:
-    """As numpy.arange."""
-    import numpy
-
-    first, last = (0, start) if stop is None else (start, stop)
-    made = numpy.arange(first, last, step)
-    return _placed(made if dtype is None else made.astype(_dtype(dtype).numpy()), device)
-
-
-def linspace(start: float, stop: float, num: int, dtype: Any = "float32", device: str = "cpu") -> Tensor:
-    """As numpy.linspace."""
-    import numpy
-
-    return _placed(numpy.linspace(start, stop, num).astype(_dtype(dtype).numpy()), device)
-
-
-def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
-    """A tensor of nested lists, numbers, a numpy array, or what shares memory through DLPack.
-
-    Memory of the host is shared where it is contiguous and has the type that is asked for. device: None for where the
-    object is. DTypeError for what is no tensor.
-    """
-    import numpy
-
-    if isinstance(obj, Tensor):
-        return obj.to(dtype, device)
-    code, index = obj.__dlpack_device__() if hasattr(obj, "__dlpack_device__") else (1, 0)
-    if code == _CUDA:
-        name = f"cuda:{index}"
-        return Tensor(_memory(name).adapter().convert(obj), name).to(dtype, device)
-    array = numpy.asarray(obj)
-    if array.dtype == object:
-        raise DTypeError(f"{type(obj).__name__} has elements that are no numbers")
-    if isinstance(obj, float | int | list | tuple) and array.dtype == numpy.float64 and dtype is None:
-        array = array.astype(numpy.float32)
-    return _placed(array, "cpu").to(dtype, device)
-
-
-_CUDA = 2
-"""DLPack's code of a GPU's memory."""
-
-from_dlpack = asarray
-
-
-def from_torch(tensor: Any) -> Tensor:
-    """A torch tensor, whose memory is shared."""
-    return asarray(tensor.detach())
-
-
-def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def create(data: Tensor, shape: Shape | None = None, dtype: Any = None, device: str | None = None) -> Tensor:
-        given = (data.shape if shape is None else shape, data.dtype if dtype is None else dtype)
-        return make(*given, device=data.device if device is None else device)
-
-    create.__doc__ = f"`{make.__name__}` with the shape, type and device of another tensor where none is given."
-    create.__name__ = create.__qualname__ = f"{make.__name__}_like"
-    return create
-
-
-def symbol(shape: Sequence[Any], dtype: Any = "float32", device: str = "cpu") -> Tensor:
-    """A symbolic tensor, an input of a graph. shape: a text is the name of a size that calls may choose."""
-    extents = tuple(dims.symbol(extent) if isinstance(extent, str) else extent for extent in shape)
-    return Tensor(None, _device_name(device), (extents, _dtype(dtype)))
-
-
-empty_like, zeros_like, ones_like, randn_like = map(_like, (empty, zeros, ones, randn))
-symbol_like = _like(symbol)
-
-
-def full_like(data: Tensor, fill_value: float, dtype: Any = None, device: str | None = None) -> Tensor:
-    """`full` with the shape, type and device of another tensor where none is given."""
-    kind, place = data.dtype if dtype is None else dtype, data.device if device is None else device
-    return full(data.shape, fill_value, kind, place)
+    return Tensor(dense, name) if name == "cpu" else Tensor(device_memory(name).place(dense), name)
