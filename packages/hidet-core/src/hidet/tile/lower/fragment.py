@@ -38,6 +38,12 @@ class Threads:
         return 32 * self.warps[0] * self.warps[1]
 
 
+def block_threads(warps: tuple[int, int]) -> Threads:
+    """Variables for where a thread stands."""
+    thread, lane, row, column = (build.size_var(name) for name in ("thread", "lane", "warp_row", "warp_column"))
+    return Threads(thread, lane, row, column, warps)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
     """The part of a register tile that a thread holds: an array of [pieces along rows, along columns, 2, 2].

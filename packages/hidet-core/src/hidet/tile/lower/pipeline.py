@@ -23,8 +23,7 @@ from hidet.ir.types import PointerType
 from hidet.ir.visit import substitute, walk
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
-from hidet.tile.lower.fragment import Threads
-from hidet.tile.lower.kernel import TileLowering, Turning, block_threads, element_count
+from hidet.tile.lower.fragment import Threads, block_threads
 from hidet.tile.lower.order import first_turn, tile_indices
 from hidet.tile.lower.stages import (
     FEW_REGISTERS,
@@ -36,6 +35,7 @@ from hidet.tile.lower.stages import (
     positions,
     registers,
 )
+from hidet.tile.lower.statements import TileLowering, Turning, element_count
 from hidet.tile.lower.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
 from hidet.tile.tensors import GTensor, STile
 

@@ -17,8 +17,7 @@ from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.copy import box_copy, is_in_background
-from hidet.tile.lower.fragment import ALL_LANES, Threads
-from hidet.tile.lower.kernel import TileLowering, Turning, block_threads
+from hidet.tile.lower.fragment import ALL_LANES, Threads, block_threads
 from hidet.tile.lower.stages import (
     FEW_REGISTERS,
     GROUP,
@@ -29,6 +28,7 @@ from hidet.tile.lower.stages import (
     positions,
     registers,
 )
+from hidet.tile.lower.statements import TileLowering, Turning
 from hidet.tile.lower.warp_group import fits_warp_groups
 
 _REGISTERS = {2: (MANY_REGISTERS, FEW_REGISTERS), 3: (160, 32)}

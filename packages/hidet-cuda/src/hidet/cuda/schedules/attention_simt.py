@@ -22,8 +22,7 @@ from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType, with_lanes
 from hidet.tile import statements as t
 from hidet.tile.lower.copy import box_copy
-from hidet.tile.lower.fragment import ALL_LANES
-from hidet.tile.lower.kernel import block_threads
+from hidet.tile.lower.fragment import ALL_LANES, block_threads
 from hidet.tile.templates.attention import Score, Visible
 from hidet.tile.tensors import Computed, GTensor, STile
 
