@@ -83,105 +83,28 @@ def attention_kernel(
     which keys a row sees; None for nothing, and all. is_causal: a row sees keys up to its own number.
     """
     first, edge, seen = (build.size_var(which) for which in ("first_row", "edge", "seen"))
-    queries, keys, values = (
-        STile(which, source.dtype, rows, depth)
-        for which, source, rows, depth in (
-            ("tile_q", heads.queries, tiles.rows, heads.depth),
-            ("tile_k", heads.keys, tiles.keys, heads.depth),
-            ("tile_v", heads.values, tiles.keys, heads.value_depth),
-        )
-    )
-    f32 = dtypes.f32
-    scores, total = RTile("scores", f32, tiles.rows, tiles.keys), RTile("total", f32, tiles.rows, heads.value_depth)
-    weight, more = (RTile(which, f32, tiles.rows, _PARTS) for which in ("weight", "more"))
-    most, largest, shift, less, whole, inverse = (
-        RTile(which, f32, tiles.rows, 1) for which in ("most", "largest", "shift", "less", "whole", "inverse")
-    )
-    limit = RTile("limit", dtypes.i32, tiles.rows, 1)
-    result = RTile("result", heads.result.dtype, tiles.rows, heads.value_depth)
-    # If nothing is added, scores stay products and the scale goes into the exponent; not if it makes the least one the
-    # largest.
-    is_raw = score is None and scale > 0
-    factor = scale * math.log2(math.e) if is_raw else 1.0
+    length = heads.keys.rows
+    last = build.minimum(length, first + tiles.rows) if is_causal else length
+    queries, keys, values = _shared_tiles(heads, tiles)
+    scoring = _Scoring(scale, score, visible, is_causal, first, length, tiles)
+    softmax = _softmax(tiles, heads.value_depth, scoring.factor)
 
     def loads(step: Expr) -> list[Load]:
         return [load(keys, heads.keys, step * tiles.keys, 0), load(values, heads.values, step * tiles.keys, 0)]
 
-    def scored(product: Expr, row: Expr, at: Expr, column: Expr) -> Expr:
-        """The score as an exponent of two."""
-        scaled = product * scale
-        return (scaled if score is None else score(scaled, row, at, column)) * math.log2(math.e)
-
-    scaled_down = [
-        map(total, [total, less], lambda sum_, factor, row, column: sum_ * factor),
-        map(weight, [weight, less], lambda sum_, factor, row, column: sum_ * factor),
-    ]
-    rescaled: list[TileStmt] = [*scaled_down]
-    if heads.value_depth > _SHORT:
-        rescaled = [when_any(less, lambda factor: build.binary("ne", factor, 1.0), scaled_down)]
-
-    def hide(step: Expr) -> list[TileStmt]:
-        """Hide keys of a tile that are not there, or that a row does not see."""
-        at = step * tiles.keys
-
-        def visible(row: Expr, column: Expr) -> Expr:
-            """How many keys of the tile a row sees. Bounded by what matters, the numbers fit into 32 bits."""
-            count = _bounded(heads.keys.rows - at, 0, tiles.keys)
-            if not is_causal:
-                return count
-            ahead = _bounded(first + 1 - at, -tiles.rows, tiles.keys)
-            return build.minimum(count, ahead + build.cast(row, dtypes.i32))
-
-        return [
-            map(limit, [], visible),
-            map(
-                scores,
-                [scores, limit],
-                lambda value, end, row, column: build.select(build.cast(column, dtypes.i32) < end, value, _HIDDEN),
-            ),
-        ]
-
     def body(step: Expr) -> list[TileStmt]:
         at = step * tiles.keys
-        known = [] if is_raw else [map(scores, [scores], lambda s, row, column: scored(s, first + row, at, column))]
-        if visible is not None:
-            seen_by = visible
-
-            def kept(value: Expr, row: Expr, column: Expr) -> Expr:
-                return build.select(seen_by(first + row, at, column), value, _HIDDEN)
-
-            known.append(map(scores, [scores], kept))
         return [
-            fill(scores, 0),
-            mma(scores, queries, keys, b_is_transposed=True),
-            *known,
-            when(edge < at + tiles.keys, hide(step)),
-            reduce(largest, scores, 1, "max"),
-            map(largest, [most, largest], lambda old, new, row, column: build.maximum(old, new)),
-            map(shift, [largest], lambda top, row, column: _shift(top, factor)),
-            # What was summed before a larger score came counts for less.
-            map(less, [most, shift], lambda old, new, row, column: _exp2(old * factor - new)),
-            map(most, [largest], lambda top, row, column: top),
-            *rescaled,
-            map(scores, [scores, shift], lambda value, top, row, column: _exp2(value * factor - top)),
-            reduce(more, scores, 1, "add"),
-            map(weight, [weight, more], lambda sum_, new, row, column: sum_ + new),
-            mma(total, scores, values),
+            fill(softmax.scores, 0),
+            mma(softmax.scores, queries, keys, b_is_transposed=True),
+            *scoring.changed(softmax.scores, at),
+            when(edge < at + tiles.keys, scoring.bounded(softmax.scores, at)),
+            *softmax.shifted(),
+            *softmax.rescaled(),
+            *softmax.weighed(),
+            mma(softmax.total, softmax.scores, values),
         ]
 
-    def normalised(sum_: Expr, norm: Expr, factor: Expr, row: Expr, column: Expr) -> Expr:
-        """The result of a row; 0 where it has seen no key."""
-        value = build.select(build.equal(norm, 0.0), build.const(0, f32), sum_ * factor)
-        return build.cast(value, heads.result.dtype)
-
-    length = heads.keys.rows
-    last = build.minimum(length, first + tiles.rows) if is_causal else length
-    logsumexp: list[TileStmt] = []
-    if heads.logsumexp is not None:
-        logsumexp = [
-            map(largest, [shift, whole], lambda top, sum_, row, column: _logarithm(top, sum_)),
-            store(heads.logsumexp, largest, first, 0),
-        ]
     return TileKernel(
         name,
         params,
@@ -189,16 +112,9 @@ def attention_kernel(
         (tiles.warps, 1),
         (
             load(queries, heads.queries, first, 0),
-            fill(total, 0),
-            fill(weight, 0),
-            fill(most, _HIDDEN),
-            fill(shift, 0),
+            *softmax.started(),
             ring((seen + (tiles.keys - 1)) // tiles.keys, tiles.stages, loads, body),
-            reduce(whole, weight, 1, "add"),
-            map(inverse, [whole], lambda sum_, row, column: build.const(1, f32) / sum_),
-            map(result, [total, whole, inverse], normalised),
-            store(heads.result, result, first, 0),
-            *logsumexp,
+            *softmax.finished(heads, first),
         ),
         (
             *index_values,
@@ -208,6 +124,168 @@ def attention_kernel(
             (edge, build.minimum(length, first + 1) if is_causal else length),
         ),
     )
+
+
+def _shared_tiles(heads: Heads, tiles: AttentionTiles) -> tuple[STile, STile, STile]:
+    """Queries of a block, keys and values of a step."""
+    return (
+        STile("tile_q", heads.queries.dtype, tiles.rows, heads.depth),
+        STile("tile_k", heads.keys.dtype, tiles.keys, heads.depth),
+        STile("tile_v", heads.values.dtype, tiles.keys, heads.value_depth),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scoring:
+    """How scores come from products of queries and keys. first: the block's first row; length: how many keys there are.
+
+    In `scores`, keys count from `at`, the first one of a step.
+    """
+
+    scale: float
+    score: Score | None
+    visible: Visible | None
+    is_causal: bool
+    first: Expr
+    length: Expr
+    tiles: AttentionTiles
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether scores stay products and the scale goes into the exponent: if nothing is added, unless the scale
+        makes the least one the largest."""
+        return self.score is None and self.scale > 0
+
+    @property
+    def factor(self) -> float:
+        """Scores times this are exponents of two."""
+        return self.scale * math.log2(math.e) if self.is_raw else 1.0
+
+    def changed(self, scores: RTile, at: Expr) -> list[TileStmt]:
+        """Products become scores, of which those that a row does not see are hidden."""
+        visible, done = self.visible, list[TileStmt]()
+        if not self.is_raw:
+            done.append(map(scores, [scores], lambda product, row, column: self._scored(product, row, at, column)))
+        if visible is not None:
+
+            def kept(value: Expr, row: Expr, column: Expr) -> Expr:
+                return build.select(visible(self.first + row, at, column), value, _HIDDEN)
+
+            done.append(map(scores, [scores], kept))
+        return done
+
+    def _scored(self, product: Expr, row: Expr, at: Expr, column: Expr) -> Expr:
+        """The score as an exponent of two."""
+        scaled = product * self.scale
+        changed = scaled if self.score is None else self.score(scaled, self.first + row, at, column)
+        return changed * math.log2(math.e)
+
+    def bounded(self, scores: RTile, at: Expr) -> list[TileStmt]:
+        """Hide keys that are not there, or that come after a row if it sees none of these."""
+        limit = RTile("limit", dtypes.i32, self.tiles.rows, 1)
+        return [
+            map(limit, [], lambda row, column: self._limit(row, at)),
+            map(
+                scores,
+                [scores, limit],
+                lambda value, end, row, column: build.select(build.cast(column, dtypes.i32) < end, value, _HIDDEN),
+            ),
+        ]
+
+    def _limit(self, row: Expr, at: Expr) -> Expr:
+        """How many keys of the tile a row sees. Bounded by what matters, the numbers fit into 32 bits."""
+        rows, keys = self.tiles.rows, self.tiles.keys
+        count = _bounded(self.length - at, 0, keys)
+        if not self.is_causal:
+            return count
+        ahead = _bounded(self.first + 1 - at, -rows, keys)
+        return build.minimum(count, ahead + build.cast(row, dtypes.i32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Softmax:
+    """The running softmax of a block's rows, in registers.
+
+    scores: those of a step, then its weights. total, weight: sums of weighted values and of weights, the latter in
+    parts; more: those of a step. most: the largest score so far, largest: that with a step's, shift: its exponent of
+    two. less: what sums count for since. factor: scores times it are exponents of two.
+    """
+
+    factor: float
+    scores: RTile
+    total: RTile
+    weight: RTile
+    more: RTile
+    most: RTile
+    largest: RTile
+    shift: RTile
+    less: RTile
+
+    def started(self) -> list[TileStmt]:
+        """No key is seen."""
+        return [fill(self.total, 0), fill(self.weight, 0), fill(self.most, _HIDDEN), fill(self.shift, 0)]
+
+    def shifted(self) -> list[TileStmt]:
+        """The largest score with those of a step."""
+        factor = self.factor
+        return [
+            reduce(self.largest, self.scores, 1, "max"),
+            map(self.largest, [self.most, self.largest], lambda old, new, row, column: build.maximum(old, new)),
+            map(self.shift, [self.largest], lambda top, row, column: _shift(top, factor)),
+            map(self.less, [self.most, self.shift], lambda old, new, row, column: _exp2(old * factor - new)),
+            map(self.most, [self.largest], lambda top, row, column: top),
+        ]
+
+    def rescaled(self) -> list[TileStmt]:
+        """What was summed before a larger score came counts for less."""
+        scaled = [
+            map(sums, [sums, self.less], lambda sum_, factor, row, column: sum_ * factor)
+            for sums in (self.total, self.weight)
+        ]
+        if self.total.columns <= _SHORT:
+            return [*scaled]
+        return [when_any(self.less, lambda factor: build.binary("ne", factor, 1.0), scaled)]
+
+    def weighed(self) -> list[TileStmt]:
+        """Scores of a step become weights, and are summed."""
+        scores, factor = self.scores, self.factor
+        return [
+            map(scores, [scores, self.shift], lambda value, top, row, column: _exp2(value * factor - top)),
+            reduce(self.more, scores, 1, "add"),
+            map(self.weight, [self.weight, self.more], lambda sum_, new, row, column: sum_ + new),
+        ]
+
+    def finished(self, heads: Heads, first: Expr) -> list[TileStmt]:
+        """Results are stored, and logarithms of sums where they are asked for."""
+        rows, dtype = self.total.rows, heads.result.dtype
+        whole, inverse = RTile("whole", dtypes.f32, rows, 1), RTile("inverse", dtypes.f32, rows, 1)
+        result = RTile("result", dtype, rows, heads.value_depth)
+
+        def normalised(sum_: Expr, norm: Expr, factor: Expr, row: Expr, column: Expr) -> Expr:
+            """The result of a row; 0 where it has seen no key."""
+            value = build.select(build.equal(norm, 0.0), build.const(0, dtypes.f32), sum_ * factor)
+            return build.cast(value, dtype)
+
+        done: list[TileStmt] = [
+            reduce(whole, self.weight, 1, "add"),
+            map(inverse, [whole], lambda sum_, row, column: build.const(1, dtypes.f32) / sum_),
+            map(result, [self.total, whole, inverse], normalised),
+            store(heads.result, result, first, 0),
+        ]
+        if heads.logsumexp is not None:
+            logarithms = map(self.largest, [self.shift, whole], lambda top, sum_, row, column: _logarithm(top, sum_))
+            done += [logarithms, store(heads.logsumexp, self.largest, first, 0)]
+        return done
+
+
+def _softmax(tiles: AttentionTiles, value_depth: int, factor: float) -> _Softmax:
+    """The tiles of f32 for the rows of a block."""
+
+    def tile(name: str, columns: int) -> RTile:
+        return RTile(name, dtypes.f32, tiles.rows, columns)
+
+    sums = (tile("scores", tiles.keys), tile("total", value_depth), tile("weight", _PARTS), tile("more", _PARTS))
+    return _Softmax(factor, *sums, *(tile(name, 1) for name in ("most", "largest", "shift", "less")))
 
 
 def _bounded(value: Expr, least: int, most: int) -> Expr:
