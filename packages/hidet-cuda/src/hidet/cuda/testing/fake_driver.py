@@ -1,6 +1,6 @@
 """A CUDA driver in Python, for tests of loading, launching and failing without a GPU. Launches are recorded.
 
-Memory of its devices is memory of this process; all work is done when it is put into a stream.
+All work is done when it is put into a stream.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from hidet.cuda.driver import Driver
 from hidet.cuda.memory import Device
 from hidet.cuda.signatures import SIGNATURES
+from hidet.cuda.testing.fake_memory import FakeMemory, write, write32
 
 CONTEXT = 0x1000
 """The context of the first device; those of further ones follow."""
-FIRST_STREAM, FIRST_EVENT, FIRST_POOL, FIRST_GRAPH = 0x2000, 0x3000, 0x4000, 0x5000
+FIRST_STREAM, FIRST_EVENT, FIRST_GRAPH = 0x2000, 0x3000, 0x5000
 FIRST_OBJECT, FIRST_RECORDED = 0x6000, 0x100000
-ALIGNMENT = 256
 ATTRIBUTE_BYTES = 72
 NO_CONTEXT = 201
 
@@ -73,14 +73,13 @@ class EncodedMap:
 
 
 @dataclass
-class FakeDriver:
+class FakeDriver(FakeMemory):
     """Functions of the driver by name.
 
     refuse: result of every launch, refuse_maps: of encoding every tensor map, refused: of other functions by name.
-    on_launch: called while a launch runs. free_bytes: what allocations may take. reuses: whether they get memory that
-    was freed. recorded_words: how many parameters of a launch a graph remembers. recordings: launches by the stream
-    that is captured; graphs: those that are made. user_objects: of the graph of a captured stream, each as a function
-    and its argument. log: what was done with streams, events and blocks, in order.
+    on_launch: called while a launch runs. recorded_words: how many parameters of a launch a graph remembers.
+    recordings: launches by the stream that is captured; graphs: those that are made. user_objects: of the graph of a
+    captured stream, each as a function and its argument.
     """
 
     refuse: int = 0
@@ -94,17 +93,10 @@ class FakeDriver:
     context: int = CONTEXT
     devices: int = 1
     version: int = 13000
-    free_bytes: int = 1 << 30
-    reuses: bool = False
     recorded_words: int = 2
     recordings: dict[int, list[Launch]] = field(default_factory=dict)
     graphs: dict[int, list[Launch]] = field(default_factory=dict)
     user_objects: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    log: list[tuple[object, ...]] = field(default_factory=list)
-    blocks: dict[int, int] = field(default_factory=dict)
-    _alive: dict[int, Any] = field(default_factory=dict)
-    _freed: dict[int, list[int]] = field(default_factory=dict)
-    _made: int = 0
     _objects: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -129,37 +121,13 @@ class FakeDriver:
         """A device of a driver of its own."""
         return Device(self.driver(), index)
 
-    def _handle(self, result: int, first: int) -> int:
-        self._made += 1
-        return _write(result, first + self._made)
-
-    def _take(self, result: int, nbytes: int) -> int:
-        if nbytes > self.free_bytes:
-            return 2
-        if self.reuses and self._freed.get(nbytes):
-            address = self._freed[nbytes].pop()
-        else:
-            memory = ctypes.create_string_buffer(nbytes + ALIGNMENT)
-            address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
-            self._alive[address] = memory
-        self.blocks[address] = nbytes
-        self.free_bytes -= nbytes
-        return _write(result, address)
-
-    def _give(self, address: int) -> int:
-        # The memory stays, so that a use after the end is seen as such and not as a crash.
-        nbytes = self.blocks.pop(address)
-        self._freed.setdefault(nbytes, []).append(address)
-        self.free_bytes += nbytes
-        return 0
-
     # --- functions, in the driver's spelling -------------------------------------------------------------------------
 
     def cuInit(self, flags: int) -> int:
         return 0
 
     def cuDriverGetVersion(self, result: int) -> int:
-        return _write32(result, self.version)
+        return write32(result, self.version)
 
     def cuLaunchKernel(self, kernel: int, *numbers: int) -> int:
         gx, gy, gz, bx, by, bz, shared, stream, pointers, _ = numbers
@@ -201,36 +169,36 @@ class FakeDriver:
         return self.refuse_maps
 
     def cuCtxGetCurrent(self, result: int) -> int:
-        return _write(result, self.context)
+        return write(result, self.context)
 
     def cuCtxSetCurrent(self, context: int) -> int:
         self.context = context
         return 0
 
     def cuCtxGetDevice(self, result: int) -> int:
-        return _write32(result, self.context - CONTEXT)
+        return write32(result, self.context - CONTEXT)
 
     def cuCtxSynchronize(self) -> int:
         return 0
 
     def cuDeviceGetCount(self, result: int) -> int:
-        return _write32(result, self.devices)
+        return write32(result, self.devices)
 
     def cuDeviceGet(self, result: int, index: int) -> int:
-        return _write32(result, index)
+        return write32(result, index)
 
     def cuDeviceGetName(self, result: int, length: int, device: int) -> int:
         ctypes.memmove(result, b"Fake GPU\0", 9)
         return 0
 
     def cuDeviceTotalMem_v2(self, result: int, device: int) -> int:
-        return _write(result, self.free_bytes)
+        return write(result, self.free_bytes)
 
     def cuDeviceGetAttribute(self, result: int, number: int, device: int) -> int:
-        return _write32(result, {75: 8, 76: 0, 16: 108, 97: 166912, 10: 32, 1: 1024}.get(number, 1))
+        return write32(result, {75: 8, 76: 0, 16: 108, 97: 166912, 10: 32, 1: 1024}.get(number, 1))
 
     def cuDevicePrimaryCtxRetain(self, result: int, device: int) -> int:
-        return _write(result, CONTEXT + device)
+        return write(result, CONTEXT + device)
 
     def cuCtxPushCurrent_v2(self, context: int) -> int:
         self._before = self.context
@@ -242,79 +210,21 @@ class FakeDriver:
         return 0
 
     def cuLibraryLoadData(self, result: int, code: bytes, *options: object) -> int:
-        return _write(result, 77)
+        return write(result, 77)
 
     def cuLibraryGetKernel(self, result: int, library: int, name: bytes) -> int:
         self.kernels.append(name.decode())
-        return _write(result, len(self.kernels))
+        return write(result, len(self.kernels))
 
     def cuKernelGetAttribute(self, result: int, attribute: int, kernel: int, device: int) -> int:
-        return _write32(result, 0)
+        return write32(result, 0)
 
     def cuKernelSetAttribute(self, attribute: int, value: int, kernel: int, device: int) -> int:
         self.allowed_shared[self.kernels[kernel - 1]] = value
         return 0
 
-    def cuMemGetInfo_v2(self, free: int, total: int) -> int:
-        _write(free, self.free_bytes)
-        return _write(total, self.free_bytes + sum(self.blocks.values()))
-
     def cuPointerGetAttribute(self, result: int, attribute: int, address: int) -> int:
-        return _write32(result, 0)
-
-    def cuMemAlloc_v2(self, result: int, nbytes: int) -> int:
-        return self._take(result, nbytes)
-
-    def cuMemFree_v2(self, address: int) -> int:
-        return self._give(address)
-
-    def cuMemPoolCreate(self, result: int, properties: int) -> int:
-        return self._handle(result, FIRST_POOL)
-
-    def cuMemPoolSetAttribute(self, pool: int, attribute: int, value: int) -> int:
-        return 0
-
-    def cuMemPoolGetAttribute(self, pool: int, attribute: int, result: int) -> int:
-        return _write(result, sum(self.blocks.values()))
-
-    def cuMemPoolTrimTo(self, pool: int, nbytes: int) -> int:
-        self.log.append(("trim", nbytes))
-        return 0
-
-    def cuMemAllocFromPoolAsync(self, result: int, nbytes: int, pool: int, stream: int | None) -> int:
-        status = self._take(result, nbytes)
-        if status == 0:
-            self.log.append(("allocate", nbytes, stream or 0))
-        return status
-
-    def cuMemFreeAsync(self, address: int, stream: int | None) -> int:
-        self.log.append(("free", self.blocks[address], stream or 0))
-        return self._give(address)
-
-    def cuMemcpyHtoD_v2(self, target: int, source: int, nbytes: int) -> int:
-        return self._copy(target, source, nbytes, on_device=(target,))
-
-    def cuMemcpyHtoDAsync_v2(self, target: int, source: int, nbytes: int, stream: int | None) -> int:
-        return self._copy(target, source, nbytes, on_device=(target,))
-
-    def cuMemcpyDtoHAsync_v2(self, target: int, source: int, nbytes: int, stream: int | None) -> int:
-        return self._copy(target, source, nbytes, on_device=(source,))
-
-    def cuMemcpyDtoDAsync_v2(self, target: int, source: int, nbytes: int, stream: int | None) -> int:
-        self.log.append(("copy on device", nbytes, stream or 0))
-        return self._copy(target, source, nbytes, on_device=(target, source))
-
-    def _copy(self, target: int, source: int, nbytes: int, on_device: tuple[int, ...]) -> int:
-        """Copy, or refuse where a place on the device is none: CUDA_ERROR_INVALID_VALUE."""
-        for place in on_device:
-            if not any(start <= place and place + nbytes <= start + size for start, size in self.blocks.items()):
-                return 1
-        ctypes.memmove(target, source, nbytes)
-        return 0
-
-    def cuMemsetD8Async(self, address: int, value: int, count: int, stream: int | None) -> int:
-        ctypes.memset(address, value, count)
-        return 0
+        return write32(result, 0)
 
     def cuStreamSynchronize(self, stream: int | None) -> int:
         self.log.append(("wait for", stream or 0))
@@ -357,10 +267,10 @@ class FakeDriver:
     def cuStreamIsCapturing(self, stream: int | None, result: int) -> int:
         if not stream and not self.context:
             return NO_CONTEXT
-        return _write32(result, int((stream or 0) in self.recordings))
+        return write32(result, int((stream or 0) in self.recordings))
 
     def cuStreamGetCaptureInfo_v3(self, stream: int | None, state: int, number: int, graph: int, *more: int) -> int:
-        return _write32(state, 1) or _write(graph, FIRST_RECORDED + (stream or 0))
+        return write32(state, 1) or write(graph, FIRST_RECORDED + (stream or 0))
 
     def cuUserObjectCreate(self, result: int, argument: int, function: int, count: int, flags: int) -> int:
         status = self._handle(result, FIRST_OBJECT)
@@ -394,13 +304,13 @@ class FakeDriver:
     def cuStreamEndCapture(self, stream: int, result: int) -> int:
         self._made += 1
         self.graphs[FIRST_GRAPH + self._made] = self.recordings.pop(stream)
-        return _write(result, FIRST_GRAPH + self._made)
+        return write(result, FIRST_GRAPH + self._made)
 
     def cuGraphGetNodes(self, graph: int, nodes: int | None, count: int) -> int:
-        return _write(count, len(self.graphs[graph]))
+        return write(count, len(self.graphs[graph]))
 
     def cuGraphInstantiateWithFlags(self, result: int, graph: int, flags: int) -> int:
-        return _write(result, graph)
+        return write(result, graph)
 
     def cuGraphLaunch(self, graph: int, stream: int | None) -> int:
         self.log.append(("replays", stream or 0))
@@ -421,13 +331,3 @@ class FakeDriver:
 
     def cuGetErrorString(self, status: int, result: int) -> int:
         return 1
-
-
-def _write(result: int, value: int) -> int:
-    ctypes.c_uint64.from_address(result).value = value
-    return 0
-
-
-def _write32(result: int, value: int) -> int:
-    ctypes.c_int32.from_address(result).value = value
-    return 0
