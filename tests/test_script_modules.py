@@ -122,7 +122,7 @@ def read_only(array):
     [
         ({2: np.zeros(3)}, DTypeError, "argument c of launch has dtype float64, expected float32"),
         ({0: np.zeros(4, np.float32)}, ShapeError, r"argument a of launch has shape \(4,\), expected \(3,\)"),
-        ({0: np.zeros((3, 1), np.float32)}, ShapeError, "expected 1 dims"),
+        ({0: np.zeros((3, 1), np.float32)}, ShapeError, r"expected 1 dims: f32\["),
         ({1: np.zeros(6, np.float32)[::2]}, LaunchError, r"argument b of launch has strides \(2,\)"),
         ({1: torch.zeros(6)[::2]}, LaunchError, r"argument b of launch has strides \(2,\)"),
         ({2: [0.0, 0.0, 0.0]}, LaunchError, "got a list where it takes a tensor"),
@@ -327,23 +327,6 @@ def test_threads_may_return_and_tensors_overlap():
     x = np.arange(11, dtype=np.int32)
     script_module.build(target="cpu")(x, x, 11)
     assert x.tolist() == [i + 2 for i in range(11)]
-
-
-def test_operations_of_a_gpu_are_refused_on_the_cpu_with_their_place():
-    from hidet.errors import CodegenError
-    from hidet.lang.cuda import syncthreads
-
-    with hidet.script_module() as script_module:
-
-        @hidet.script
-        def wait(x: f32[4]):
-            attrs.cuda.grid_dim = 1
-            attrs.cuda.block_dim = 4
-            syncthreads()
-
-    with pytest.raises(CodegenError, match=r"cuda\.syncthreads is an operation of a GPU") as caught:
-        script_module.build(target="cpu")
-    assert caught.value.loc.name == "wait"
 
 
 def test_functions_without_a_value_are_called():

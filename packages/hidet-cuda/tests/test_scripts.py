@@ -13,12 +13,13 @@ import hidet
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.codegen.module import emit_module
+from hidet.cuda.memory import Device
 from hidet.cuda.nvrtc import Cubin, compile_cubin
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.dims import symbol
 from hidet.drivers import compile_module
-from hidet.errors import CompileError, LaunchError, UnsupportedOp
+from hidet.errors import CodegenError, CompileError, LaunchError, UnsupportedOp
 from hidet.ir.interpret import run_module
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
@@ -45,6 +46,7 @@ from hidet.lang.cuda import (
     cp_async_commit_group,
     cp_async_wait_group,
     dynamic_shared_memory,
+    grid_dependency_wait,
     lane_idx,
     load_constant,
     load_matrix_x4,
@@ -288,3 +290,33 @@ def test_an_index_outside_that_a_checked_kernel_noted_is_raised_with_its_line() 
         module(x, 1.0)
     assert "x[blockIdx.x, threadIdx.x] *= factor" in str(error.value)
     assert "hidet_note_fault" in module.source()
+
+
+def test_an_operation_that_the_architecture_lacks_has_its_line_in_the_script() -> None:
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def waits(x: f32[32]):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 32
+            x[threadIdx.x] = 1.0
+            grid_dependency_wait()
+
+    with pytest.raises(CodegenError, match="grid_dependency_wait, which needs sm_90") as caught:
+        module.build("cuda:sm_80")
+    assert "             grid_dependency_wait()\n" in str(caught.value)
+
+
+def test_code_for_a_named_architecture_can_be_looked_at_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(index: int) -> Device:
+        raise LaunchError("no CUDA driver was found on this machine")
+
+    monkeypatch.setattr("hidet.cuda.memory.device_at", absent)
+    module = scaled().build("cuda:sm_80")
+    assert "__global__" in module.source()
+    assert module.kernels["scale"].registers > 0
+    for ask in (lambda: module(np.zeros((5, 4), np.float32), 1.0), lambda: module["launch"]):
+        with pytest.raises(LaunchError, match="no CUDA driver was found"):
+            ask()
+    with pytest.raises(LaunchError, match="no CUDA driver was found"):
+        scaled().build("cuda")

@@ -31,17 +31,23 @@ def build_ir_module(
     """Compile a module whose functions are called with tensors and numbers; machine code is cached on disk.
 
     target: "auto" is "cuda" where a kernel is launched with blocks of threads, else "cpu". A module for "cuda" works on
-    the device of its tensors, one for "cuda:1" on that one. Raises VerifyError for a module that breaks a rule of the
-    thread IR, and the errors of the target for what it cannot do.
+    the device of its tensors, one for "cuda:1" on that one. What is made for a named device or machine ("cuda:sm_90a",
+    "cpu:haswell") is loaded at its first call, so that its source and registers can be read where it cannot run. Raises
+    VerifyError for a module that breaks a rule of the thread IR, and the errors of the target for what it cannot do.
     """
     chosen = target_of(module) if target == "auto" else target
     ctx = make_context(chosen, options)
-    elsewhere = None if ":" in chosen else functools.cache(lambda device: build_ir_module(module, device, options))
-    return compile_module(module, ctx, elsewhere)
+    if ":" in chosen:
+        return compile_module(module, ctx, loads_at_first_call=True)
+    return compile_module(module, ctx, functools.cache(lambda device: build_ir_module(module, device, options)))
 
 
 def compile_module(
-    module: Module, ctx: CompileContext, elsewhere: Callable[[str], CompiledModule] | None = None
+    module: Module,
+    ctx: CompileContext,
+    elsewhere: Callable[[str], CompiledModule] | None = None,
+    *,
+    loads_at_first_call: bool = False,
 ) -> CompiledModule:
     """As `build_ir_module`, in a context. elsewhere: the module for another device of the target; None to refuse it."""
     verify_module(module)
@@ -50,26 +56,32 @@ def compile_module(
     complete, entries = with_table_entries(checked)
     name = complete.entry
     binaries, _ = compile_modules({name: CompileUnit(complete, structural_hash(complete), effort=3)}, ctx)
-    code = ctx.target.load(binaries, ctx.cache)
     prints = any(isinstance(node, Print) for function in module.functions for node in walk(function.body))
-    memory = ctx.target.memory
-    device = "cpu" if memory is None else memory.name
-    functions = {
-        signature.function: CompiledFunction(
-            signature,
-            code.function(entries[signature.function], ctx.options.threads),
-            device,
-            prints,
-            bounds if module.function(signature.function).kind == "host" else None,
-            code,
-            memory,
-            None if memory is None else elsewhere,
-        )
-        for signature in signatures
-    }
+
+    def load() -> dict[str, CompiledFunction]:
+        code = ctx.target.load(binaries, ctx.cache)
+        memory = ctx.target.memory
+        device = "cpu" if memory is None else memory.name
+        return {
+            signature.function: CompiledFunction(
+                signature,
+                code.function(entries[signature.function], ctx.options.threads),
+                device,
+                prints,
+                bounds if module.function(signature.function).kind == "host" else None,
+                code,
+                memory,
+                None if memory is None else elsewhere,
+            )
+            for signature in signatures
+        }
+
     usage = {name: found for binary in binaries for name, found in ctx.target.usage(binary).items()}
     source = partial(_source, complete, ctx)
-    return CompiledModule(module, functions, source, usage)
+    loaded = functools.cache(load)
+    if not loads_at_first_call:
+        loaded()
+    return CompiledModule(module, loaded, source, usage)
 
 
 def _checked(module: Module, ctx: CompileContext) -> tuple[Module, BoundsChecks]:

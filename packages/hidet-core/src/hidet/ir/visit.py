@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from hidet.ir import build
-from hidet.ir.expr import Access, Binary, Cast, Expr, Reduce, Select, Unary, Var
+from hidet.ir.expr import Access, Binary, Call, Cast, Expr, Reduce, Select, Unary, Var
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Stmt
+from hidet.loc import Loc
 
 AnyNode = TypeVar("AnyNode", bound=IRNode)
 Leaf = TypeVar("Leaf", bound=IRNode)
@@ -51,6 +52,16 @@ def statements(root: Stmt) -> Iterator[Stmt]:
         yield current
         if current.holds_statements:
             stack += [child for child in current.children()[::-1] if isinstance(child, Stmt)]
+
+
+def located_calls(root: Stmt) -> Iterator[tuple[Call, Loc | None]]:
+    """Every call below `root`, with the place in the user's script of the statement that it stands in."""
+    loc: Loc | None = None
+    for node in walk(root):
+        if isinstance(node, Stmt):
+            loc = getattr(node, "loc", None) or loc
+        elif isinstance(node, Call):
+            yield node, loc
 
 
 def rewrite(

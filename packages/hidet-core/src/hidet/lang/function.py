@@ -53,9 +53,19 @@ class ScriptFunction:
 
     def __call__(self, *arguments: Any) -> Any:
         """Compile the function, alone with what it calls, and call it; see `hidet.lang.ScriptModule.build`."""
+        return self.build()(*arguments)
+
+    def build(self, target: str = "auto") -> Any:
+        """The function compiled alone with what it calls, as `hidet.lang.ScriptModule.build` does: its source, what its
+        kernels take, a callable. The same one at each call."""
         from hidet.lang.module import build_alone
 
-        return build_alone(self)(*arguments)
+        return build_alone(self, target)
+
+    def __repr__(self) -> str:
+        given = zip(self.function.params, self.kinds, strict=False)
+        result = "" if self.function.result is None else f" -> {self.function.result}"
+        return f"<script {self.name}({', '.join(f'{var.name}: {kind}' for var, kind in given)}){result}>"
 
     def call_from_script(
         self, translator: ExpressionTranslator, arguments: Sequence[Any], keywords: Mapping[str, Any]

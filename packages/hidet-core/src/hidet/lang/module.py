@@ -60,8 +60,9 @@ class ScriptModule:
         return module_of(self.functions)
 
     def build(self, target: str = "auto") -> Any:
-        """Compile: a callable (`hidet.runtime.script.CompiledModule`). `target` "auto" takes "cuda" where a kernel is
-        launched with blocks of threads, else "cpu"."""
+        """Compile: a callable (`hidet.runtime.module.CompiledModule`). `target` "auto" takes "cuda" where a kernel is
+        launched with blocks of threads, else "cpu"; "cuda:sm_90a" makes code for that architecture, which can be looked
+        at on machines without a GPU."""
         from importlib import import_module
 
         # The compiler lies above the language.
@@ -86,11 +87,11 @@ def script(function: Callable[..., Any]) -> ScriptFunction:
 
 
 @functools.lru_cache(maxsize=1024)
-def build_alone(function: ScriptFunction) -> Any:
+def build_alone(function: ScriptFunction, target: str) -> Any:
     """A compiled module of one function and what it calls; the same one at each call."""
     module = ScriptModule()
     module.add(function)
-    return module.build()
+    return module.build(target)
 
 
 def _with_callees(functions: Iterable[ScriptFunction]) -> list[ScriptFunction]:

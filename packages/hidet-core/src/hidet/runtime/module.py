@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import sys
 import time
@@ -329,14 +330,20 @@ class CompiledModule:
     def __init__(
         self,
         ir_module: Module,
-        functions: Mapping[str, CompiledFunction],
+        load: Callable[[], Mapping[str, CompiledFunction]],
         source: Callable[[], str],
         kernels: Mapping[str, KernelUsage],
     ) -> None:
+        """load: puts the code where it runs and gives its functions; called when the first of them is asked for."""
         self.ir_module = ir_module
-        self.functions = dict(functions)
         self.kernels = dict(kernels)
+        self._load = load
         self._source = source
+
+    @functools.cached_property
+    def functions(self) -> dict[str, CompiledFunction]:
+        """What Python may call, by name. The errors of the target where its code cannot run on this machine."""
+        return dict(self._load())
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the entry: the function called `launch`, else the first one that Python may call."""

@@ -167,7 +167,7 @@ def load_driver() -> Driver:
     else:
         raise LaunchError(
             "no CUDA driver was found on this machine",
-            hint="install NVIDIA's driver, or compile for target 'cpu'",
+            hint="install NVIDIA's driver, or compile for target 'cpu'; 'cuda:sm_90a' makes code to look at",
         )
     return started(Driver(functools.cache(lambda name: library[name])))
 

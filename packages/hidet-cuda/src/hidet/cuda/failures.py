@@ -23,7 +23,7 @@ _HINTS: Mapping[int, str] = {
     34: "this is the stub library of the CUDA toolkit: install NVIDIA's driver, or take stubs out of LD_LIBRARY_PATH",
     100: "no device is visible: is CUDA_VISIBLE_DEVICES empty?",
     200: "the driver may be older than NVRTC: update it, or install an older nvidia-cuda-nvrtc",
-    209: "the code was made for another device; hidet.load tells which",
+    209: "the code was made for another device: target 'cuda' makes it for the one that is there",
     720: "the blocks of a cooperative launch run at the same time: launch as many as the multiprocessors hold together",
     803: "the driver was updated while it ran: restart the machine",
     999: "nvidia-smi may tell more; the system may have to be restarted",

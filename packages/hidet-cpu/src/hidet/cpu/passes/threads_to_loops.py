@@ -1,7 +1,7 @@
 """Kernels written for blocks of threads, on a CPU: the threads of a block run one after the other.
 
 That is right for kernels whose threads do not wait for each other and use nothing of a GPU but their indices. Others
-are left as they are, and refused by the code generator, which names the operation that a CPU lacks.
+are refused with the operation that a CPU lacks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dtypes
+from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Expr, Var
@@ -18,7 +19,7 @@ from hidet.ir.func import Function, Module
 from hidet.ir.intrinsics import PREFIX
 from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, PointerType
-from hidet.ir.visit import rewrite, statements, walk
+from hidet.ir.visit import located_calls, rewrite, statements
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -36,7 +37,8 @@ class ThreadsToLoops:
     name: ClassVar[str] = "threads-to-loops"
 
     def run(self, module: Module, ctx: CompileContext) -> Module:
-        """The module; itself when none of its kernels is launched with a block."""
+        """The module; itself when none of its kernels is launched with a block. CodegenError for a kernel that uses
+        more of a GPU than indices."""
         hosts = [function for function in module.functions if function.kind == "host"]
         launches = [n for f in hosts for n in statements(f.body) if isinstance(n, s.Launch) and n.block]
         if not launches:
@@ -44,7 +46,9 @@ class ThreadsToLoops:
         functions = {function.name: function for function in module.functions}
         launched = {launch.kernel for launch in launches}
         known = [name for name in launched if name in functions]
-        kernels = {name: functions[name] for name in known if _needs_indices_only(functions, name)}
+        for name in known:
+            _check_operations(functions, name)
+        kernels = {name: functions[name] for name in known}
         made: list[Function] = []
         for function in module.functions:
             if function.name in kernels:
@@ -54,12 +58,18 @@ class ThreadsToLoops:
         return Module(tuple(made), module.entry, module.externals)
 
 
-def _needs_indices_only(functions: Mapping[str, Function], name: str) -> bool:
-    """Whether a kernel uses nothing of a GPU but indices, and what it calls not even these."""
-    used = {node.callee for node in walk(functions[name].body) if isinstance(node, Call)}
-    called = [functions[callee] for callee in used if callee in functions]
-    inner = {node.callee for function in called for node in walk(function.body) if isinstance(node, Call)}
-    return not any(callee.startswith(PREFIX) for callee in (used - set(INDICES)) | inner)
+def _check_operations(functions: Mapping[str, Function], name: str) -> None:
+    """CodegenError for a kernel that uses more of a GPU than indices, or calls what uses even these."""
+    calls = list(located_calls(functions[name].body))
+    called = dict.fromkeys(call.callee for call, _ in calls if call.callee in functions)
+    inner = [pair for callee in called for pair in located_calls(functions[callee].body)]
+    for call, loc in [*(pair for pair in calls if pair[0].callee not in INDICES), *inner]:
+        if call.callee.startswith(PREFIX):
+            raise CodegenError(
+                f"{call.callee} is an operation of a GPU, which a CPU does not have",
+                loc=loc,
+                hint="run_module (hidet.ir.interpret) simulates a GPU",
+            )
 
 
 def _looping(function: Function) -> list[Function]:

@@ -22,7 +22,7 @@ from hidet.ir.expr import Call, Const, Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.types import BufferType, PointerType, VectorType, element_dtype
-from hidet.ir.visit import walk
+from hidet.ir.visit import located_calls, walk
 from hidet.loc import Loc
 
 MIN_BLOCKS = "min_blocks"
@@ -92,14 +92,15 @@ def emit_module(module: Module, arch: int) -> CudaSource:
 
 def check_architecture(function: Function, arch: int) -> None:
     """CodegenError for the first intrinsic of `function` that the architecture does not have."""
-    for node in walk(function.body):
-        row = INTRINSICS.get(node.callee) if isinstance(node, Call) else None
+    for call, loc in located_calls(function.body):
+        row = INTRINSICS.get(call.callee)
         if row is None:
             continue
         if row.arch > arch or (row.is_arch_specific and arch // 10 != row.arch // 10):
             suffix = "a" if row.is_arch_specific else ""
             raise CodegenError(
-                f"{function.name} uses {row.name}, which needs sm_{row.arch}{suffix}; this device is sm_{arch}"
+                f"{function.name} uses {row.name}, which needs sm_{row.arch}{suffix}; this device is sm_{arch}",
+                loc=loc,
             )
 
 
