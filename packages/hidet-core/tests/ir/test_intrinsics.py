@@ -101,3 +101,12 @@ def test_the_verifier_refuses_a_call_of_the_wrong_type() -> None:
     wrong = type(call)(call.callee, (), i64)
     with pytest.raises(VerifyError, match="has type i64, it gives i32"):
         verify_function(device(s.Evaluate(wrong)))
+
+
+def test_names_with_several_rows_explain_each() -> None:
+    import hidet.lang.cuda as cuda
+
+    assert [line.split("(")[0] for line in cuda.multiply_high.doc.splitlines()] == ["cuda.multiply_high"]
+    rows = [line.split("(")[0] for line in cuda.tensor_load_im2col.doc.splitlines()]
+    assert rows == [f"cuda.tensor_load_im2col.{rank}d" for rank in (3, 4, 5)]
+    assert dir(cuda.mma) == sorted({name.split(".")[2] for name in INTRINSICS if name.startswith("cuda.mma.")})

@@ -125,6 +125,7 @@ def test_auto_map_shares_tasks_equally_whenever_that_is_possible(shape, workers,
 def test_auto_map_puts_neighbours_on_contiguous_tasks():
     assert str(auto_map(8, 64, workers=128)) == "repeat(4, 1) * spatial(2, 64)"
     assert str(auto_map(64, 8, workers=128, ranks=[1, 0])) == "column_repeat(1, 4) * column_spatial(64, 2)"
+    assert repr(spatial(4, 8) * repeat(2, 2)) == "spatial(4, 8) * repeat(2, 2)"
 
 
 @pytest.mark.parametrize(

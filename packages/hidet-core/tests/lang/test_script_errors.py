@@ -243,3 +243,30 @@ def test_a_cell_that_is_run_again_does_not_call_what_it_made_before():
 
 def unchanged(x: f32) -> f32:
     return x
+
+
+def test_names_that_python_keeps_for_itself_are_no_advice():
+    with pytest.raises(ScriptError) as caught:
+        script(unknown_name)
+    assert "__" not in caught.value.hint
+
+
+def test_arguments_of_a_declaration_are_refused_by_its_name():
+    def declares(x: f32[4]):
+        tile = shared_tensor(f32, [4], banks=32)
+
+    with pytest.raises(ScriptError, match=r"TypeError: shared_tensor\(\) got an unexpected keyword argument 'banks'"):
+        script(declares)
+
+
+def test_a_script_is_shown_by_its_signature():
+    @script
+    def larger(a: f32, b: f32) -> f32:
+        return a if a > b else b
+
+    @script
+    def fill(x: f32[4, 2], p: ~i32):
+        x[0, 0] = p[0]
+
+    assert repr(larger) == "<script larger(a: f32, b: f32) -> f32>"
+    assert repr(fill) == "<script fill(x: f32[4, 2], p: ~i32)>"

@@ -31,6 +31,7 @@ from hidet.lang.cuda import (
     shfl_down_sync,
     sync_grid,
     syncthreads,
+    this_cluster,
     threadIdx,
 )
 
@@ -150,6 +151,21 @@ def test_tensor_cores_multiply_fragments():
     c = np.zeros((16, 8), np.float32)
     run_module(lang.module.module_of([product]), [a, b, c])
     np.testing.assert_allclose(c, a.astype(np.float32) @ b.astype(np.float32).T, rtol=1e-3, atol=1e-3)
+
+
+def test_a_cluster_may_have_more_extents_than_the_grid_says():
+    with lang.script_module() as module:
+
+        @lang.script
+        def ranks(x: i32[4]):
+            attrs.cuda.grid_dim = 4
+            attrs.cuda.block_dim = 1
+            attrs.cuda.cluster_dim = 2, 1, 1
+            x[blockIdx.x] = this_cluster.block_rank
+
+    x = np.full(4, -1, np.int32)
+    run_module(module.ir_module(), [x])
+    assert x.tolist() == [0, 1, 0, 1]
 
 
 def test_a_lone_kernel_may_be_called_launch():

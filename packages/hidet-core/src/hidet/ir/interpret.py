@@ -87,7 +87,9 @@ class _Machine:
     def start(self, function: Function, arguments: Sequence[Any]) -> Any:
         """Run a function on arguments from outside."""
         if len(arguments) != len(function.params):
-            raise LaunchError(f"{function.name} takes {len(function.params)} arguments, got {len(arguments)}")
+            names = ", ".join(var.name for var in function.params)
+            count = len(function.params)
+            raise LaunchError(f"{function.name} takes {count} arguments ({names}), got {len(arguments)}")
         values = [self._argument(var, value) for var, value in zip(function.params, arguments, strict=True)]
         return self.run(function, values, ())
 

@@ -126,10 +126,11 @@ class AttributeValues:
             if name not in self.values:
                 raise ScriptError(f"a kernel needs attrs.{name}", hint=f"write attrs.{name} = ... in its body")
         shared = self.values.get("cuda.dynamic_smem_bytes", 0)
+        grid, cluster = (_extents(name, self.values) for name in ("cuda.grid_dim", "cuda.cluster_dim"))
         return LaunchShape(
-            grid=_extents("cuda.grid_dim", self.values),
+            grid=(*grid, *(operators.index(1) for _ in cluster[len(grid) :])),
             block=_extents("cuda.block_dim", self.values),
-            cluster=_extents("cuda.cluster_dim", self.values),
+            cluster=cluster,
             shared_bytes=None if isinstance(shared, int) and shared == 0 else operators.index(shared),
             min_blocks=self.values.get("cuda.min_blocks"),
             is_cooperative=self.values.get("cuda.cooperative", False),

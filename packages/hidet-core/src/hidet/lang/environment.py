@@ -99,7 +99,7 @@ class Environment:
         if known is not _NOTHING:
             return known
         own = [known for scope in self.scopes for known in scope.names]
-        hint = suggestion(name, [*own, *self.outside])
+        hint = suggestion(name, [*own, *(known for known in self.outside if not known.startswith("_"))])
         if _is_of_lang(name):
             hint = f"from hidet.lang import {name}"
         raise ScriptError(f"name {name!r} is not defined", hint=hint)

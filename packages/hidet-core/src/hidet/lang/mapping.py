@@ -103,6 +103,8 @@ class TaskMapping:
     def __str__(self) -> str:
         return " * ".join(map(str, self.factors))
 
+    __repr__ = __str__
+
     def __mul__(self, inner: TaskMapping) -> TaskMapping:
         """The product. ShapeError when the ranks differ."""
         if not isinstance(inner, TaskMapping):

@@ -106,6 +106,8 @@ def _in_space(space: str) -> Callable[..., TensorValue]:
     ) -> TensorValue:
         return _declare_tensor(translator, space, dtype, shape, layout)
 
+    # Python names a function so where its arguments do not fit.
+    declare.__qualname__ = f"{space}_tensor"
     return declare
 
 

@@ -10,6 +10,7 @@ from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, LaunchError, ShapeError
 from hidet.ir.expr import Binary, Cast, Const, Expr, Var
+from hidet.ir.expr_text import print_expr
 from hidet.ir.func import SIZES, Function
 from hidet.ir.types import BufferType, PointerType, Type
 from hidet.runtime.adapter import TensorFacts
@@ -55,6 +56,12 @@ class Parameter:
     @property
     def extents(self) -> tuple[Expr, ...] | None:
         return self.type.shape if isinstance(self.type, BufferType) else None
+
+    def __str__(self) -> str:
+        """The type as scripts declare it, without the name."""
+        if self.extents is None:
+            return str(self.type)
+        return f"{self.dtype.short}[{', '.join(map(print_expr, self.extents))}]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +135,7 @@ class CallSignature:
                 if len(parameter.extents) != len(argument):
                     raise ShapeError(
                         f"{self._what(parameter)} has {len(argument)} dims, expected {len(parameter.extents)}: "
-                        f"{parameter.type}"
+                        f"{parameter}"
                     )
                 for extent, actual in zip(parameter.extents, argument, strict=True):
                     if isinstance(extent, Var) and extent in self.sizes:
@@ -158,7 +165,7 @@ class CallSignature:
             return
         if len(extents) != len(fact.shape):
             raise ShapeError(
-                f"{self._what(parameter)} has shape {fact.shape}, expected {len(extents)} dims: {parameter.type}"
+                f"{self._what(parameter)} has shape {fact.shape}, expected {len(extents)} dims: {parameter}"
             )
         for extent, actual in zip(extents, fact.shape, strict=True):
             if isinstance(extent, Var) and extent in self.sizes:

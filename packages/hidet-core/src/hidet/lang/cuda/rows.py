@@ -123,11 +123,18 @@ class IntrinsicGroup:
 
     name: str
 
+    @property
+    def doc(self) -> str:
+        """What each row takes and does, a line a row."""
+        rows = [row for name, row in INTRINSICS.items() if name.startswith(f"{self.name}.")]
+        return "\n".join(IntrinsicFunction(row).doc for row in rows)
+
     def __getattr__(self, name: str) -> Any:
         return find_row(f"{self.name}.{name}")
 
     def __dir__(self) -> list[str]:
-        return [row[len(self.name) + 1 :].split(".")[0] for row in INTRINSICS if row.startswith(f"{self.name}.")]
+        rows = [row[len(self.name) + 1 :] for row in INTRINSICS if row.startswith(f"{self.name}.")]
+        return sorted({row.split(".")[0] for row in rows})
 
 
 def _argument(value: Any) -> Any:
