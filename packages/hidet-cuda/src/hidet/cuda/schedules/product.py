@@ -153,6 +153,11 @@ class Product:
         return dims.product(self.batches)
 
     @property
+    def uses_matrix_units(self) -> bool:
+        """Whether elements are multiplied by matrix units."""
+        return self.factors is not None
+
+    @property
     def is_side_by_side(self) -> bool:
         """Whether the columns of a matrix follow those of the one before."""
         return self.column_axis in self.batch_axes

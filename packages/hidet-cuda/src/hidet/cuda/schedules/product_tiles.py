@@ -1,0 +1,89 @@
+"""Which kernel suits a product: on matrix units or without, with roles or not, for few rows; and its tiles."""
+
+from __future__ import annotations
+
+from hidet import dims, dtypes
+from hidet.cuda.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product, known_align
+from hidet.cuda.schedules.tiling import (
+    GROUP_TILES,
+    PLAIN_TILES,
+    ROLE_TILES,
+    TILES,
+    UNALIGNED_TILES,
+    with_bytes_along_k,
+)
+from hidet.cuda.target import CudaTarget
+from hidet.tile.templates.matmul import MatmulTiles
+
+_LEAST_COPY = 4
+"""Bytes from which parts of a matrix are copied in the background, which large tiles need."""
+_ROWS = 2
+"""Rows that are few."""
+_ROWS_DEPTH = 256
+"""Elements along k from which a warp shares a row."""
+ROW_TILES = MatmulTiles(16, 32, 32, 2, (1, 4))
+"""Stands for kernels of few rows; for tensors that are not aligned these are tiles."""
+
+
+def tiles_of(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
+    """What a product may be cut into."""
+    if not product.uses_matrix_units:
+        # Parts of f64 that few threads bring take more registers than there are.
+        return PLAIN_TILES if product.total.dtype.nbytes == 4 else PLAIN_TILES[:2]
+    if has_few_rows(product):
+        return (ROW_TILES,)
+    nbytes = product.a.tensor.type.dtype.nbytes
+    return tuple(with_bytes_along_k(tiles, nbytes) for tiles in _table(product, target))
+
+
+def _table(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
+    """The tiles for matrix units that suit a product's operands."""
+    if is_unaligned(product):
+        return UNALIGNED_TILES
+    if not has_roles(product, target):
+        is_copied = min(product.a.align, product.b.align) >= _LEAST_COPY
+        has_groups = target.has_roles and is_copied and product.factors is not dtypes.tf32
+        return (*GROUP_TILES, *TILES) if has_groups else TILES
+    # Columns side by side are swizzled over 128 bytes, or all of them over 64.
+    return tuple(tiles for tiles in ROLE_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32)
+
+
+def has_roles(product: Product, target: CudaTarget) -> bool:
+    """Whether a product's kernel has roles: its matrices' boxes are copied by the copy engine."""
+    if not target.has_roles or not product.uses_matrix_units or has_few_rows(product):
+        return False
+    if product.factors is dtypes.tf32 and (product.a.is_transposed or not product.b.is_transposed):
+        # Warp groups multiply elements of 4 bytes with k as the fast axis alone.
+        return False
+    return all(
+        isinstance(operand, MatrixOperand) and operand.align == ALIGN and _has_apart_rows(operand)
+        for operand in (product.a, product.b)
+    )
+
+
+def _has_apart_rows(operand: MatrixOperand) -> bool:
+    """Whether rows of a matrix are known not to overlap, as those of an expanded tensor or of windows do."""
+    return operand.rows == 1 or dims.prove_le(operand.columns, operand.row_stride) is True
+
+
+def has_whole_rows(operand: MatrixOperand | PatchOperand, align: int) -> bool:
+    """Whether rows are whole parts of 16 bytes, if they start at multiples of `align`."""
+    if not isinstance(operand, MatrixOperand) or align != ALIGN:
+        return False
+    return known_align(operand.tensor.type.dtype.nbytes, operand.columns) == ALIGN
+
+
+def is_unaligned(product: Product) -> bool:
+    """Whether rows of both operands are known to start at no multiples of more than an element."""
+    return max(product.a.align, product.b.align) <= product.a.tensor.type.dtype.nbytes
+
+
+def has_few_rows(product: Product) -> bool:
+    """Whether a product is that of few rows of whole parts of 16 bytes with rows along k."""
+    a, b, m, k = product.a, product.b, product.m, product.k
+    if not isinstance(a, MatrixOperand) or not isinstance(b, MatrixOperand) or not product.uses_matrix_units:
+        return False
+    per_part = ALIGN // b.tensor.type.dtype.nbytes
+    if not isinstance(m, int) or not isinstance(k, int) or m > _ROWS or k < _ROWS_DEPTH or k % per_part:
+        return False
+    return not a.is_transposed and b.is_transposed and a.align == b.align == ALIGN
