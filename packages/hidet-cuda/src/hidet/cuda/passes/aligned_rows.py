@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims, dtypes
+from hidet.cuda.passes.replace import repeated, replace_results
 from hidet.cuda.schedules.product import ALIGN
 from hidet.cuda.schedules.tiling import (
     ROLE_TILES,
@@ -26,7 +27,7 @@ from hidet.cuda.schedules.tiling import (
 from hidet.cuda.target import CudaTarget, cuda_target
 from hidet.dims import Dim
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.storage import find_views, layout_of
+from hidet.graph.storage import Views, layout_of
 from hidet.graph.types import TensorType
 from hidet.passes.graph.split_prepare import may_be_prepared
 from hidet.passes.rewriter import GraphRewriter
@@ -47,28 +48,30 @@ class AlignedRows:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order; products of the same matrix share its copy."""
-        if not any(node.op.name in _PRODUCTS for node in graph.nodes):
-            return graph
-        rewriter, target = GraphRewriter(graph, ctx.registry.operators), cuda_target(ctx.target)
-        views = find_views(graph)
-        mutated = {graph.inputs[position] for position, _ in graph.mutates}
-        steady = {*graph.parameters, *graph.constants} - mutated
+        target, steady = cuda_target(ctx.target), _steady(graph)
         copies: dict[Value, Value] = {}
-        for node in graph.nodes:
-            if steady.issuperset(node.values) and may_be_prepared(node):
-                steady.update(node.outputs)
+
+        def of_copies(rewriter: GraphRewriter, node: Node, views: Views) -> Value | None:
             types = {value: layout_of(value, views) for value in node.inputs[:2] if value is not None}
-            padded = {} if node.op.name not in _PRODUCTS else _padded(types)
+            padded = _padded(types)
             if not padded or not _pays(node, types, padded, steady, target):
-                rewriter.keep(node)
-                continue
+                return None
             for value, type_ in padded.items():
                 if value not in copies:
                     copies[value] = rewriter.copy(value, type_, node)
-            inputs = [copies[value] if value in padded else value for value in node.inputs]
-            (new,) = rewriter.emit_all(node.op, inputs, node.attrs, node, [node.outputs[0].tensor])
-            rewriter.substitute(node.outputs[0], new)
-        return rewriter.finish()
+            return repeated(rewriter, node, [copies[value] if value in padded else value for value in node.inputs])
+
+        return replace_results(graph, ctx, lambda node: node.op.name in _PRODUCTS, of_copies)
+
+
+def _steady(graph: Graph) -> set[Value]:
+    """Values that do not change from call to call: parameters that nobody overwrites, and what is prepared of them."""
+    mutated = {graph.inputs[position] for position, _ in graph.mutates}
+    steady = {*graph.parameters, *graph.constants} - mutated
+    for node in graph.nodes:
+        if steady.issuperset(node.values) and may_be_prepared(node):
+            steady.update(node.outputs)
+    return steady
 
 
 def _padded(types: dict[Value, TensorType]) -> dict[Value, TensorType]:

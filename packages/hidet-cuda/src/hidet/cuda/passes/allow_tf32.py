@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims, dtypes
+from hidet.cuda.passes.replace import repeated, replace_results
 from hidet.graph.graph import Graph, Node
-from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -26,18 +26,12 @@ class AllowTf32:
             "linear": ctx.options.tf32_products,
             "conv": ctx.options.tf32_convolutions,
         }
-        marked = [node for node in graph.nodes if allowed.get(node.op.name) and _is_rounded(node)]
-        if not marked:
-            return graph
-        rewriter = GraphRewriter(graph, ctx.registry.operators)
-        for node in graph.nodes:
-            if node not in marked:
-                rewriter.keep(node)
-                continue
-            attrs = {**node.attrs, "fp32_precision": "tf32"}
-            (new,) = rewriter.emit_all(node.op.name, node.inputs, attrs, node, [node.outputs[0].tensor])
-            rewriter.substitute(node.outputs[0], new)
-        return rewriter.finish()
+        return replace_results(
+            graph,
+            ctx,
+            lambda node: bool(allowed.get(node.op.name)) and _is_rounded(node),
+            lambda rewriter, node, _: repeated(rewriter, node, node.inputs, fp32_precision="tf32"),
+        )
 
 
 def _is_rounded(node: Node) -> bool:

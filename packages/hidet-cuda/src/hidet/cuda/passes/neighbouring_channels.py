@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from hidet.cuda.passes.replace import repeated, replace_results
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.storage import find_views, layout_of
+from hidet.graph.storage import Views, layout_of
 from hidet.graph.types import TensorType
 from hidet.passes.graph.assign_layout import channels_last_strides
 from hidet.passes.rewriter import GraphRewriter
@@ -31,15 +32,9 @@ class NeighbouringChannels:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order; convolutions of the same image share its copy."""
-        if not any(node.op.name == "conv" for node in graph.nodes):
-            return graph
-        rewriter = GraphRewriter(graph, ctx.registry.operators)
-        views = find_views(graph)
         made: dict[tuple[Value, int], Value] = {}
-        for node in graph.nodes:
-            if node.op.name != "conv" or not is_product(node):
-                rewriter.keep(node)
-                continue
+
+        def of_copies(rewriter: GraphRewriter, node: Node, views: Views) -> Value | None:
             inputs = list(node.inputs)
             for position, is_ready in enumerate((_is_image_ready, _is_filter_ready)):
                 value = inputs[position]
@@ -50,13 +45,9 @@ class NeighbouringChannels:
                     if (value, missing) not in made:
                         made[value, missing] = _copy(rewriter, value, missing, node)
                     inputs[position] = made[value, missing]
-            if inputs == list(node.inputs):
-                rewriter.keep(node)
-                continue
-            old = node.outputs[0]
-            (new,) = rewriter.emit_all("conv", inputs, node.attrs, node, [old.tensor])
-            rewriter.substitute(old, new)
-        return rewriter.finish()
+            return None if inputs == list(node.inputs) else repeated(rewriter, node, inputs)
+
+        return replace_results(graph, ctx, lambda node: node.op.name == "conv" and is_product(node), of_copies)
 
 
 def is_product(node: Node) -> bool:

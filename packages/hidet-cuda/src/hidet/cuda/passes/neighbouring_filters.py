@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.cuda.passes.neighbouring_channels import is_product
-from hidet.graph.graph import Graph, Node
-from hidet.graph.storage import find_views, layout_of
+from hidet.cuda.passes.replace import replace_results
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.storage import Views, layout_of
 from hidet.graph.types import strides_of_order
 from hidet.passes.rewriter import GraphRewriter
 
@@ -26,23 +27,19 @@ class NeighbouringFilters:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""
-        if not any(_is_narrow(node) for node in graph.nodes):
-            return graph
-        rewriter = GraphRewriter(graph, ctx.registry.operators)
-        views = find_views(graph)
-        for node in graph.nodes:
-            weight = node.inputs[1] if _is_narrow(node) else None
-            if weight is None or layout_of(weight, views).element_strides[0] == 1:
-                rewriter.keep(node)
-                continue
-            shape = weight.tensor.shape
-            wanted = weight.tensor.with_strides(strides_of_order(shape, (*range(1, len(shape)), 0)))
-            copy = rewriter.copy(weight, wanted, node)
-            rewriter.changed = True
-            old = node.outputs[0]
-            inputs = (node.inputs[0], copy, *node.inputs[2:])
-            rewriter.keep(Node(node.op, inputs, node.attrs, (old,), node.loc, node.definition))
-        return rewriter.finish()
+        return replace_results(graph, ctx, _is_narrow, _of_copied_filters)
+
+
+def _of_copied_filters(rewriter: GraphRewriter, node: Node, views: Views) -> Value | None:
+    weight = node.inputs[1]
+    assert weight is not None
+    if layout_of(weight, views).element_strides[0] == 1:
+        return None
+    shape = weight.tensor.shape
+    wanted = weight.tensor.with_strides(strides_of_order(shape, (*range(1, len(shape)), 0)))
+    inputs = (node.inputs[0], rewriter.copy(weight, wanted, node), *node.inputs[2:])
+    (made,) = rewriter.emit_all(node.op, inputs, node.attrs, node, like=node)
+    return made
 
 
 def _is_narrow(node: Node) -> bool:

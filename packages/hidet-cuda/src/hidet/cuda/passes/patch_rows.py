@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims
 from hidet.cuda.passes.neighbouring_channels import lacks_channels
+from hidet.cuda.passes.replace import replace_results
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.storage import find_views, layout_of
+from hidet.graph.storage import Views, layout_of
 from hidet.graph.types import TensorType
 from hidet.ops.conv import per_axis, side_pairs
 from hidet.passes.graph.assign_layout import is_channels_last
@@ -30,21 +31,20 @@ class PatchRows:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""
-        if not any(node.op.name == "conv" for node in graph.nodes):
-            return graph
-        rewriter = GraphRewriter(graph, ctx.registry.operators)
-        views = find_views(graph)
-        for node in graph.nodes:
-            image = node.inputs[0] if node.op.name == "conv" else None
-            if image is None or not _sees_patches(node) or not lacks_channels(node, layout_of(image, views)):
-                rewriter.keep(node)
-            else:
-                rewriter.substitute(node.outputs[0], _product(rewriter, node, image))
-        return rewriter.finish()
+        return replace_results(graph, ctx, _sees_patches, _product_of_few_channels)
+
+
+def _product_of_few_channels(rewriter: GraphRewriter, node: Node, views: Views) -> Value | None:
+    image = node.inputs[0]
+    assert image is not None
+    return _product(rewriter, node, image) if lacks_channels(node, layout_of(image, views)) else None
 
 
 def _sees_patches(node: Node) -> bool:
-    """Whether filters see each element of an image once, and the result lies pixel by pixel."""
+    """Whether a node is a convolution whose filters see each element of an image once, and whose result lies pixel by
+    pixel."""
+    if node.op.name != "conv":
+        return False
     image, weight, result = node.inputs[0], node.inputs[1], node.outputs[0].tensor
     assert image is not None and weight is not None
     taps = weight.tensor.shape[2:]

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from hidet.cuda.passes.replace import repeated, replace_results
 from hidet.cuda.schedules.operands import rows_of
 from hidet.cuda.schedules.strides import row_axes, single_stride
-from hidet.graph.graph import Graph
-from hidet.graph.storage import find_views, layout_of
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.storage import Views, layout_of
 from hidet.graph.types import TensorType
 from hidet.passes.rewriter import GraphRewriter
 
@@ -25,19 +26,15 @@ class RegularRows:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""
-        if not any(rows_of(node) for node in graph.nodes):
-            return graph
-        rewriter = GraphRewriter(graph, ctx.registry.operators)
-        views = find_views(graph)
-        for node in graph.nodes:
-            x = rows_of(node)
-            if x is None or _is_regular(layout_of(x, views), node.outputs[0].tensor):
-                rewriter.keep(node)
-                continue
-            copy = rewriter.copy(x, TensorType(x.tensor.dtype, x.tensor.shape, None, x.tensor.device), node)
-            (new,) = rewriter.emit_all(node.op, [copy, *node.inputs[1:]], node.attrs, node, [node.outputs[0].tensor])
-            rewriter.substitute(node.outputs[0], new)
-        return rewriter.finish()
+        return replace_results(graph, ctx, lambda node: rows_of(node) is not None, _of_copied_rows)
+
+
+def _of_copied_rows(rewriter: GraphRewriter, node: Node, views: Views) -> Value | None:
+    x = rows_of(node)
+    if x is None or _is_regular(layout_of(x, views), node.outputs[0].tensor):
+        return None
+    copy = rewriter.copy(x, TensorType(x.tensor.dtype, x.tensor.shape, None, x.tensor.device), node)
+    return repeated(rewriter, node, [copy, *node.inputs[1:]])
 
 
 def _is_regular(x: TensorType, result: TensorType) -> bool:
