@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import importlib
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,9 @@ LIMITS = {"single": -24, "short": -28, "double": -53}
 
 @pytest.fixture(scope="module")
 def tool():
-    specification = importlib.util.spec_from_file_location("derive_coefficients", SCRIPT)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    # Dataclasses look their module up by name.
-    sys.modules[module.__name__] = module
-    specification.loader.exec_module(module)
-    del sys.modules[module.__name__]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPT.parent)
+        module = importlib.import_module(SCRIPT.stem)
     mpmath.mp.dps = 50
     return module
 
