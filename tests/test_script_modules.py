@@ -112,6 +112,14 @@ def test_libraries_may_be_mixed(add):
     assert c.tolist() == [2, 2, 2]
 
 
+class OnDevice:
+    """What lies on a GPU, for those who look."""
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (3,), "typestr": "<f4", "data": (4096, False), "version": 3}
+
+
 def read_only(array):
     array.flags.writeable = False
     return array
@@ -125,8 +133,10 @@ def read_only(array):
         ({0: np.zeros((3, 1), np.float32)}, ShapeError, r"expected 1 dims: f32\["),
         ({1: np.zeros(6, np.float32)[::2]}, LaunchError, r"argument b of launch has strides \(2,\)"),
         ({1: torch.zeros(6)[::2]}, LaunchError, r"argument b of launch has strides \(2,\)"),
-        ({2: [0.0, 0.0, 0.0]}, LaunchError, "got a list where it takes a tensor"),
+        ({2: [0.0, 0.0, 0.0]}, LaunchError, "argument c of launch: got a list where it takes a tensor"),
         ({2: 1.0}, LaunchError, "got a float where it takes a tensor"),
+        ({2: OnDevice()}, DTypeError, "OnDevice cannot be read as an array of the host: it lies on a GPU"),
+        ({2: object()}, DTypeError, "argument c of launch: object cannot be read as an array"),
         ({2: read_only(np.zeros(3, np.float32))}, LaunchError, "argument c of launch is written, but must not"),
         ({2: torch.zeros(3, requires_grad=True)}, LaunchError, "requires a gradient"),
         ({2: torch.zeros(3, device="meta")}, LaunchError, "meta"),

@@ -4,6 +4,6 @@ Every entry of KERNELS runs in the interpreter, is compiled for GPUs and runs on
 grids and blocks of threads run on the CPU too.
 """
 
-from tests.script_kernels import pointers, products, rows, threads
+from tests.script_kernels import boxes, pointers, products, rows, threads
 
-KERNELS = {**products.KERNELS, **rows.KERNELS, **threads.KERNELS, **pointers.KERNELS}
+KERNELS = {**products.KERNELS, **rows.KERNELS, **threads.KERNELS, **pointers.KERNELS, **boxes.KERNELS}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import hidet
 from hidet import dtypes
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
@@ -19,6 +20,8 @@ from hidet.ir.expr import Var
 from hidet.ir.func import Function, Module
 from hidet.ir.table_entry import with_table_entries
 from hidet.ir.types import PointerType
+from hidet.lang import attrs, f32, shared_tensor
+from hidet.lang.cuda import TensorMap, tensor_map, tensor_reduce_add, tensor_store
 from hidet.target import CompileJob
 from hidet.tile.lower.pipeline import lower_pipeline
 from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
@@ -73,6 +76,34 @@ def test_maps_say_where_matrices_lie_and_what_boxes_are_copied() -> None:
     assert all(described.place % 64 == 0 for described in fake.maps)
     # The kernel is given the maps themselves: parameters whose values lie where they were encoded.
     assert seen == [(left.place, right.place)]
+
+
+@pytest.mark.parametrize(("adds", "dtype"), [(False, 2), (True, 7)])
+def test_what_is_added_to_has_its_own_type(adds: bool, dtype: int) -> None:
+    """Copies move bits, as unsigned integers; sums need numbers (CUtensorMapDataType: 7 is f32)."""
+    with hidet.script_module() as script:
+
+        @hidet.script
+        def put(target: TensorMap):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 1
+            box = shared_tensor(f32, [4, 8])
+            tensor_reduce_add(target, ~box[0, 0], 0, 0) if adds else tensor_store(target, ~box[0, 0], 0, 0)
+
+        @hidet.script
+        def main(x: f32[6, 40]):
+            put(tensor_map(x, box=[4, 8]))
+
+    fake = FakeDriver()
+    target = CudaTarget("sm_90a")
+    target.__dict__["memory"] = fake.device()
+    module, names = with_table_entries(script.ir_module())
+    (binary,) = target.compile([CompileJob("job", module)])
+    table = (ctypes.c_int64 * 1)(0x1000)
+    target.load([binary]).function(names["main"], None)(ctypes.addressof(table), 9)
+    (described,) = fake.maps
+    assert (described.dtype, described.sizes, described.strides) == (dtype, (40, 6), (160,))
+    assert (described.address, described.box, described.swizzle) == (0x1000, (8, 4), 0)
 
 
 def test_a_map_that_the_driver_refuses_is_an_error_and_launches_nothing() -> None:

@@ -66,6 +66,11 @@ def map_type() -> BufferType:
     return BufferType(dtypes.u64, (build.index(MAP_WORDS),), None, "constant")
 
 
+def is_map(type_: BufferType) -> bool:
+    """Whether parameters of a type are maps."""
+    return type_.space == "constant" and type_.dtype == dtypes.u64
+
+
 def _constant(node: Expr) -> int:
     assert isinstance(node, Const) and isinstance(node.value, int)
     return node.value

@@ -15,6 +15,7 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import AddressOf, Call, Expr, Size, Var
 from hidet.ir.func import SIZES, Function, FunctionKind
 from hidet.ir.node import IRNode
+from hidet.ir.tensor_map import map_request
 from hidet.ir.types import MemorySpace, PointerType, ValueType
 from hidet.ir.visit import rewrite, substitute, walk
 from hidet.lang import operators
@@ -127,6 +128,8 @@ def _argument(kind: TensorKind | ValueType, argument: Any, what: str) -> Expr:
     if not isinstance(target, PointerType):
         return operators.convert(argument, target, what)
     expr = operators.as_expr(operators.decayed(argument))
+    if target.space == "constant" and map_request(expr) is None:
+        raise DTypeError(f"{what} is no tensor map", hint="pass tensor_map(x, box=[...]) of hidet.lang.cuda")
     if isinstance(expr.type, PointerType) and expr.type.dtype == target.dtype and expr.type.space != target.space:
         # A pointer into any memory is a pointer of the generic address space.
         return AddressOf(expr, (build.index(0),), target)

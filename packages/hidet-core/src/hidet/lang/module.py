@@ -14,6 +14,7 @@ from hidet.errors import ScriptError
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import EXPORTED, SIZES, Function, Module
 from hidet.ir.stmt import Stmt
+from hidet.ir.tensor_map import is_map
 from hidet.ir.types import BufferType, Type
 from hidet.ir.verify import verify_module
 from hidet.ir.visit import substitute
@@ -138,6 +139,7 @@ def _function(script: ScriptFunction, is_called: bool) -> Function:
     is_public = script.is_public or (script.kind is None and not is_called)
     if not is_public:
         return function
+    _check_maps(script)
     if function.result is not None:
         return replace(function, kind="device", attributes=(*function.attributes, EXPORTED))
     return replace(function, kind="host")
@@ -145,6 +147,7 @@ def _function(script: ScriptFunction, is_called: bool) -> Function:
 
 def _launcher(script: ScriptFunction, name: str) -> Function:
     """A host function with the parameters of a kernel that launches it."""
+    _check_maps(script)
     function = script.function
     fresh: dict[Var, Expr] = {}
     for var in (*(v for v in function.params if not isinstance(v.type, BufferType)), *function.params):
@@ -154,6 +157,16 @@ def _launcher(script: ScriptFunction, name: str) -> Function:
     kept = tuple(pair for pair in function.attributes if pair[0] == SIZES)
     params = tuple(fresh[var] for var in function.params)
     return Function(name, params, body, "host", attributes=kept)  # type: ignore[arg-type]  # variables
+
+
+def _check_maps(script: ScriptFunction) -> None:
+    """ScriptError for what Python would have to pass a tensor map."""
+    maps = [var.name for var in script.function.params if isinstance(var.type, BufferType) and is_map(var.type)]
+    if maps:
+        raise ScriptError(
+            f"{script.name} takes a tensor map, {maps[0]}, which only functions of the host make",
+            hint="write a script that calls it with tensor_map(x, box=[...])",
+        )
 
 
 def _renamed(type_: Type, fresh: dict[Var, Expr]) -> Type:

@@ -72,7 +72,7 @@ class Signature:
 
     def _kind(self, given: Any) -> TensorKind | ValueType:
         if isinstance(given, TensorKind):
-            return replace(given, space=self.space)
+            return given if given.space == "constant" else replace(given, space=self.space)
         found = value_type(given)
         return PointerType(found.dtype, self.space) if isinstance(found, PointerType) else found
 

@@ -155,9 +155,15 @@ class NumpyAdapter:
             return value
         is_shared = not hasattr(value, "__array__") and hasattr(value, "__dlpack__")
         try:
-            return numpy.from_dlpack(value) if is_shared else numpy.asarray(value)
+            array = numpy.from_dlpack(value) if is_shared else numpy.asarray(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise DTypeError(f"{type(value).__name__} cannot be read as an array: {error}") from error
+        if array.ndim == 0 and array.dtype == object and array.item() is value:
+            # What numpy knows nothing of becomes an array of that one object.
+            is_on_device = hasattr(value, "__cuda_array_interface__")
+            place = "lies on a GPU" if is_on_device else "has neither __dlpack__ nor __array__"
+            raise DTypeError(f"{type(value).__name__} cannot be read as an array of the host: it {place}")
+        return array
 
     def signature(self, tensor: Any) -> Hashable:
         """What `describe` looks at."""

@@ -194,7 +194,12 @@ class CompiledFunction:
             if is_memory:
                 adapter = self._adapters.get(type(argument))
                 if adapter is None:
-                    adapter, tensor = self._converted(argument)
+                    try:
+                        adapter, tensor = self._converted(argument)
+                    except HidetError as error:
+                        (place, *_) = [number for number, other in enumerate(arguments) if other is argument]
+                        self._blame(self.signature.given[place], error)
+                        raise
                     if tensor is not argument:
                         held.append(tensor)
                         argument = tensor
@@ -240,7 +245,7 @@ class CompiledFunction:
         """The adapter of a tensor whose type is new, or foreign to all libraries, and the tensor in that library."""
         if isinstance(argument, _NOT_TENSORS):
             raise LaunchError(
-                f"{self.name} got a {type(argument).__name__} where it takes a tensor",
+                f"got a {type(argument).__name__} where it takes a tensor",
                 hint="pass a numpy array, a torch tensor or anything with __dlpack__",
             )
         adapter = adapter_for(type(argument), self._memory)
@@ -272,13 +277,17 @@ class CompiledFunction:
                 adapter, tensor = self._converted(argument)
                 facts.append(adapter.describe(tensor))
             except HidetError as error:
-                error.message = f"argument {parameter.name} of {self.name}: {error.message}"
+                self._blame(parameter, error)
                 raise
         self._check_numbers(arguments)
         devices = {fact.device for fact in facts if fact is not None}
         if self._elsewhere is not None and len(devices) == 1 and self._is_sibling(*devices):
             raise _OtherDeviceError(*devices)
         return self.signature.sizes_of(facts, arguments, self._device)
+
+    def _blame(self, parameter: Parameter, error: HidetError) -> None:
+        """Say which argument an error is about."""
+        error.message = f"argument {parameter.name} of {self.name}: {error.message}"
 
     def _is_sibling(self, device: str) -> bool:
         """Whether it is another device of the same target."""

@@ -10,7 +10,8 @@ Asking the driver from compiled code takes nanoseconds; from Python it would be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hidet import dtypes
@@ -22,6 +23,7 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Cast, Const, Expr, Load, Var
 from hidet.ir.func import SYMBOL, Function, Module
+from hidet.ir.intrinsics import PREFIX
 from hidet.ir.node import IRNode
 from hidet.ir.tensor_map import map_request
 from hidet.ir.types import BufferType, PointerType
@@ -47,6 +49,7 @@ _WORD = dtypes.i64
 _NULL = Const(0, _WORD)
 # CUlaunchAttributeID of the driver API, and sizes of its structures in 8-byte words.
 _COOPERATIVE, _CLUSTER_DIMENSION, _STREAM_SERIALIZATION = 2, 4, 6
+_REDUCE = f"{PREFIX}tensor_reduce"
 _CONFIG_WORDS, _ATTRIBUTE_WORDS = 7, 9
 
 
@@ -56,7 +59,10 @@ def host_module(module: Module, shared_bytes: Mapping[str, int]) -> Module | Non
     shared_bytes: memory that kernels need beyond what they declare, to be asked for at each launch.
     """
     kernels = {f.name: f for f in module.functions if f.kind == "kernel"}
-    host = tuple(_Host(f, kernels, shared_bytes).function() for f in module.functions if f.kind == "host")
+    # Looked at where a map is made, which most modules do not.
+    adds_boxes = functools.cache(lambda: _adds_boxes(module))
+    hosts = (_Host(f, kernels, shared_bytes, adds_boxes) for f in module.functions if f.kind == "host")
+    host = tuple(maker.function() for maker in hosts)
     if not host:
         return None
     called = _device_functions(module, host)
@@ -79,11 +85,24 @@ def _device_functions(module: Module, host: Sequence[Function]) -> tuple[Functio
     return tuple(found.values())
 
 
+def _adds_boxes(module: Module) -> bool:
+    """Whether something in a module adds boxes to what a tensor map describes."""
+    nodes = (node for function in module.functions for node in walk(function.body))
+    return any(isinstance(node, Call) and node.callee.startswith(_REDUCE) for node in nodes)
+
+
 class _Host:
-    def __init__(self, function: Function, kernels: Mapping[str, Function], shared: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        function: Function,
+        kernels: Mapping[str, Function],
+        shared: Mapping[str, int],
+        adds_boxes: Callable[[], bool],
+    ) -> None:
         self.original = function
         self.kernels = kernels
         self.shared = shared
+        self.adds_boxes = adds_boxes
         self.context = Var("context", PointerType(_WORD))
 
     def function(self) -> Function:
@@ -138,7 +157,7 @@ class _Host:
         for number, argument in enumerate(node.arguments):
             request = map_request(argument)
             if request is not None:
-                encoding, argument = encoded_map(request, status)
+                encoding, argument = encoded_map(request, status, self.adds_boxes())
                 stmts += [*encoding, self._noted(status, cell)]
             stmts.append(s.Store(cells, (build.index(number),), _word(argument)))
             param = None if kernel is None else kernel.params[number].type

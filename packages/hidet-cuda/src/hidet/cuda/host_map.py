@@ -15,6 +15,17 @@ ENCODE = "cuTensorMapEncodeTiled"
 _ALIGN = 64
 # CUtensorMapDataType of unsigned integers by their bytes: boxes are copied bit by bit, whatever they mean.
 _TYPES = {1: 0, 2: 1, 4: 2, 8: 4}
+# CUtensorMapDataType of what is added to, which has to be known.
+_ADDED_TYPES = {
+    dtypes.u32: 2,
+    dtypes.i32: 3,
+    dtypes.u64: 4,
+    dtypes.i64: 5,
+    dtypes.f16: 6,
+    dtypes.f32: 7,
+    dtypes.f64: 8,
+    dtypes.bf16: 9,
+}
 # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: f32 in memory, of which the copy engine rounds what it brings.
 _TF32 = 11
 _SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
@@ -23,14 +34,12 @@ _NO_INTERLEAVE, _ZERO_OUTSIDE = 0, 0
 _PROMOTION = 3
 
 
-def encoded_map(request: MapRequest, status: Var) -> tuple[list[s.Stmt], Expr]:
-    """Statements that make a map and assign the driver's result to `status`, an i32, and the map's address, an i64."""
-    nbytes = request.pointer.dtype.nbytes
-    if nbytes not in _TYPES:
-        raise CodegenError(
-            f"a tensor map has elements of {request.pointer.dtype}; their size is not 1, 2, 4 or 8 bytes"
-        )
-    element_type = _TF32 if request.pointer.dtype is dtypes.tf32 else _TYPES[nbytes]
+def encoded_map(request: MapRequest, status: Var, is_added_to: bool) -> tuple[list[s.Stmt], Expr]:
+    """Statements that make a map and assign the driver's result to `status`, an i32, and the map's address, an i64.
+
+    is_added_to: whether a kernel may add to what the map describes. CodegenError for elements that no map has.
+    """
+    element_type = _element_type(request.pointer.dtype, is_added_to)
     rank = len(request.sizes)
     # A local array is aligned to its elements, a map to 64 bytes.
     space = _array("map_space", dtypes.i64, MAP_WORDS + _ALIGN // 8)
@@ -54,6 +63,16 @@ def encoded_map(request: MapRequest, status: Var) -> tuple[list[s.Stmt], Expr]:
     )
     stmts.append(s.Assign(status, Call(ENCODE, arguments, dtypes.i32)))
     return stmts, place
+
+
+def _element_type(dtype: dtypes.DType, is_added_to: bool) -> int:
+    if dtype is dtypes.tf32:
+        return _TF32
+    if is_added_to and dtype in _ADDED_TYPES:
+        return _ADDED_TYPES[dtype]
+    if dtype.nbytes not in _TYPES:
+        raise CodegenError(f"a tensor map has elements of {dtype}; their size is not 1, 2, 4 or 8 bytes")
+    return _TYPES[dtype.nbytes]
 
 
 def _array(name: str, dtype: dtypes.DType, count: int) -> Var:

@@ -132,6 +132,19 @@ class IntrinsicGroup:
     def __getattr__(self, name: str) -> Any:
         return find_row(f"{self.name}.{name}")
 
+    def __call__(self, *arguments: Any) -> Any:
+        """The call of the row for as many coordinates as are given, `tensor_load.2d` for two. DTypeError where rows are
+        not told apart by that."""
+        ranks = [row for rank in range(1, 6) if (row := INTRINSICS.get(f"{self.name}.{rank}d")) is not None]
+        if not ranks:
+            raise DTypeError(f"{self.name} is several operations", hint=suggestion("", dir(self)))
+        found = [row for row in ranks if len(row.parameters) == len(arguments)]
+        if not found:
+            names = ", ".join(parameter.name for parameter in ranks[0].parameters)
+            least, most = (len(row.parameters) for row in (ranks[0], ranks[-1]))
+            raise DTypeError(f"{self.name} got {len(arguments)} arguments, expected {least} ({names}) to {most}")
+        return IntrinsicFunction(found[0])(*arguments)
+
     def __dir__(self) -> list[str]:
         rows = [row[len(self.name) + 1 :] for row in INTRINSICS if row.startswith(f"{self.name}.")]
         return sorted({row.split(".")[0] for row in rows})
