@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from hidet.compute.definition import MAX, SUM, Definition, Operand, compute, number, reduce
+from hidet.compute.definition import MAX, SUM, Compute, Definition, Operand, compute, number, reduce
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ShapeError, UnsupportedOp
@@ -47,6 +48,48 @@ def heads_per_group(queries: Dim, keys: Dim) -> Dim:
     return queries // keys
 
 
+@dataclass(frozen=True, slots=True)
+class _Extents:
+    """batch: axes of the queries before their rows. group: how many query heads, along its last axis, read one key
+    head; None where each has its own. wide: the type of arithmetic."""
+
+    batch: tuple[Dim, ...]
+    rows: Dim
+    length: Dim
+    width: Dim
+    group: Dim | None
+    wide: DType
+
+    def read(self, operand: Operand, outer: Sequence[Expr], inner: tuple[Expr, Expr]) -> Expr:
+        """An element of the queries, or of what broadcasts as they do."""
+        return build.cast(read_broadcast(operand, (*outer, *inner), (*self.batch, *operand.shape[-2:])), self.wide)
+
+    def read_shared(self, operand: Operand, outer: Sequence[Expr], inner: tuple[Expr, Expr]) -> Expr:
+        """An element of the keys or values that the queries at `outer` read."""
+        if self.group is None:
+            return self.read(operand, outer, inner)
+        *front, head = outer
+        places = (*front, head // build.index(self.group), *inner)
+        return build.cast(read_broadcast(operand, places, (*self.batch[:-1], *operand.shape[-3:])), self.wide)
+
+
+def _extents(name: str, q: Operand, k: Operand, v: Operand, enable_gqa: bool) -> _Extents:
+    """The extents of inputs that fit each other. ShapeError or DTypeError for others."""
+    for operand in (q, k, v):
+        require_rank(name, operand, at_least=3 if enable_gqa else 2)
+        require_dtype(name, operand, "float")
+    wide = arithmetic_dtype(require_same_dtype(name, (q, k, v)))
+    width = same_extent(q.shape[-1], k.shape[-1], f"operator {name}: last axis of q against k")
+    length = same_extent(k.shape[-2], v.shape[-2], f"operator {name}: keys against values")
+    heads = 3 if enable_gqa else 2
+    batch = broadcast_shapes(name, [operand.shape[:-heads] for operand in (q, k, v)])
+    if not enable_gqa:
+        return _Extents(batch, q.shape[-2], length, width, None, wide)
+    group = heads_per_group(q.shape[-3], k.shape[-3])
+    same_extent(k.shape[-3], v.shape[-3], f"operator {name}: key heads against value heads")
+    return _Extents((*batch, q.shape[-3]), q.shape[-2], length, width, group, wide)
+
+
 def _attention(
     name: str,
     with_logsumexp: bool,
@@ -59,49 +102,12 @@ def _attention(
     is_causal: bool,
     enable_gqa: bool,
 ) -> Definition:
-    for operand in (q, k, v):
-        require_rank(name, operand, at_least=3 if enable_gqa else 2)
-        require_dtype(name, operand, "float")
-    dtype = require_same_dtype(name, (q, k, v))
-    wide = arithmetic_dtype(dtype)
-    width = same_extent(q.shape[-1], k.shape[-1], f"operator {name}: last axis of q against k")
-    length = same_extent(k.shape[-2], v.shape[-2], f"operator {name}: keys against values")
-    rows = q.shape[-2]
-    group: Dim = 1
-    heads = 3 if enable_gqa else 2
-    batch = broadcast_shapes(name, [operand.shape[:-heads] for operand in (q, k, v)])
-    if enable_gqa:
-        batch = (*batch, q.shape[-3])
-        group = heads_per_group(q.shape[-3], k.shape[-3])
-        same_extent(k.shape[-3], v.shape[-3], f"operator {name}: key heads against value heads")
+    extents = _extents(name, q, k, v, enable_gqa)
+    batch, rows, length, wide = extents.batch, extents.rows, extents.length, extents.wide
     if mask is not None:
         _check_mask(name, mask, (*batch, rows, length))
-    factor = attention_scale(scale, width, wide)
-
-    def read(operand: Operand, outer: Sequence[Expr], inner: tuple[Expr, Expr], is_shared: bool) -> Expr:
-        if is_shared and enable_gqa:
-            *front, head = outer
-            outer = (*front, head // build.index(group))
-            shape = (*batch[:-1], operand.shape[-3])
-        else:
-            shape = batch
-        return build.cast(read_broadcast(operand, (*outer, *inner), (*shape, *operand.shape[-2:])), wide)
-
-    def score(*axes: Expr) -> Expr:
-        *outer, i, j = axes
-        total = reduce(SUM, (width,), lambda d: read(q, outer, (i, d), False) * read(k, outer, (j, d), True)) * factor
-        if mask is not None:
-            entry = read_broadcast(mask, axes, (*batch, rows, length))
-            hidden = build.const(-math.inf, wide)
-            total = build.select(entry, total, hidden) if mask.dtype.is_bool else total + build.cast(entry, wide)
-        return build.select(i >= j, total, build.const(-math.inf, wide)) if is_causal else total
-
-    scores = compute("scores", (*batch, rows, length), score)
-
-    def largest(*axes: Expr) -> Expr:
-        return reduce(MAX, (length,), lambda j: scores.result[(*axes, j)])
-
-    top = compute("max", (*batch, rows), largest)
+    scores = _scores(extents, q, k, mask, attention_scale(scale, extents.width, wide), is_causal)
+    top = compute("max", (*batch, rows), lambda *axes: reduce(MAX, (length,), lambda j: scores.result[(*axes, j)]))
 
     def weight(axes: Sequence[Expr], j: Expr) -> Expr:
         # A row without keys has maximum -inf; shifting it by 0 makes all its weights 0 instead of NaN.
@@ -113,20 +119,38 @@ def _attention(
 
     def value(*axes: Expr) -> Expr:
         *outer, i, e = axes
-        weighted = reduce(SUM, (length,), lambda j: weight((*outer, i), j) * read(v, outer, (j, e), True))
+        weighted = reduce(SUM, (length,), lambda j: weight((*outer, i), j) * extents.read_shared(v, outer, (j, e)))
         norm = total.result[(*outer, i)]
-        return build.cast(build.select(build.equal(norm, 0), build.const(0, wide), weighted / norm), dtype)
+        return build.cast(build.select(build.equal(norm, 0), build.const(0, wide), weighted / norm), q.dtype)
 
     stage = compute(name, (*batch, rows, v.shape[-1]), value)
     stages = (scores, top, total, stage)
     if not with_logsumexp:
         return Definition(present(q, k, v, mask), stages, (stage.result,))
-    lse = compute(
-        "logsumexp",
-        (*batch, rows),
-        lambda *axes: top.result[axes] + build.unary("log", total.result[axes]),
+    logsumexp = compute(
+        "logsumexp", (*batch, rows), lambda *axes: top.result[axes] + build.unary("log", total.result[axes])
     )
-    return Definition(present(q, k, v, mask), (*stages, lse), (stage.result, lse.result))
+    return Definition(present(q, k, v, mask), (*stages, logsumexp), (stage.result, logsumexp.result))
+
+
+def _scores(extents: _Extents, q: Operand, k: Operand, mask: Operand | None, factor: Expr, is_causal: bool) -> Compute:
+    """Products of rows and keys times `factor`, with the mask; -inf where a row does not read a key."""
+    wide, shape = extents.wide, (*extents.batch, extents.rows, extents.length)
+
+    def product(outer: Sequence[Expr], i: Expr, j: Expr) -> Expr:
+        return reduce(
+            SUM, (extents.width,), lambda d: extents.read(q, outer, (i, d)) * extents.read_shared(k, outer, (j, d))
+        )
+
+    def score(*axes: Expr) -> Expr:
+        *outer, i, j = axes
+        total = product(outer, i, j) * factor
+        if mask is not None:
+            entry, hidden = read_broadcast(mask, axes, shape), build.const(-math.inf, wide)
+            total = build.select(entry, total, hidden) if mask.dtype.is_bool else total + build.cast(entry, wide)
+        return build.select(i >= j, total, build.const(-math.inf, wide)) if is_causal else total
+
+    return compute("scores", shape, score)
 
 
 def _check_mask(name: str, mask: Operand, scores: Sequence[Dim]) -> None:
