@@ -21,7 +21,7 @@ from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType, VectorType
-from hidet.tile.lower.gather import gathered_rows
+from hidet.tile.lower.gather import GatheredRows, gathered_rows
 from hidet.tile.templates.matmul import MatmulTiles
 from hidet.tile.tensors import Gathered, GTensor
 
@@ -59,48 +59,28 @@ def simt_kernel(
     are whole parts of 16 bytes, at multiples of as many. batch: a second index of blocks, which the matrices' pointers
     may mention. The grid has ceil(n / tiles.n) * ceil(m / tiles.m) blocks for each.
     """
-    block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
-    block = build.size_var("block")
-    thread, step = build.size_var("thread"), build.size_var("step")
-    row, column = build.size_var("row"), build.size_var("column")
+    block_column, block_row, block, thread, row, column = (
+        build.size_var(which) for which in ("block_column", "block_row", "block", "thread", "row", "column")
+    )
     first_row, first_column = block_row * tiles.m, block_column * tiles.n
     threads = 32 * tiles.warps[0] * tiles.warps[1]
     whole_a, whole_b = are_whole
-    fill_a = _fill("a", a, tiles.m, thread, threads, first_row, k_is_fast=not a_is_transposed, is_whole=whole_a)
-    fill_b = _fill("b", b, tiles.n, thread, threads, first_column, k_is_fast=b_is_transposed, is_whole=whole_b)
+    fills = (
+        _fill("a", a, tiles.m, thread, threads, first_row, k_is_fast=not a_is_transposed, is_whole=whole_a),
+        _fill("b", b, tiles.n, thread, threads, first_column, k_is_fast=b_is_transposed, is_whole=whole_b),
+    )
     totals = Var("totals", BufferType(accumulator, (build.index(_EACH), build.index(_EACH)), space="register"))
     depth = a.rows if a_is_transposed else a.columns
-    first, count = steps or (build.index(0), (depth + (_DEEP - 1)) // _DEEP)
-
-    def fetched(number: Expr) -> list[Stmt]:
-        return [fill.fetch((first + number) * _DEEP) for fill in (fill_a, fill_b)]
-
-    def put(number: Expr) -> list[Stmt]:
-        return [fill.put(number % _SLOTS) for fill in (fill_a, fill_b)]
-
-    sync = Evaluate(intrinsic_call("cuda.syncthreads"))
-    has_next = step + 1 < count
-    loop = [
-        If(has_next, build.seq(fetched(step + 1))),
-        _multiply(totals, (fill_a.tile, row, tiles.m), (fill_b.tile, column, tiles.n), step % _SLOTS),
-        If(has_next, build.seq(put(step + 1))),
-        sync,
-    ]
     lane, warp = thread % 32, thread // 32
     body = [
         Declare(thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
         *decode_item((block_row, block_column), (build.index(0), (c.columns + (tiles.n - 1)) // tiles.n), block),
         Declare(row, (warp // tiles.warps[1] * _LANES[0] + lane // _LANES[1]) * _GROUP),
         Declare(column, (warp % tiles.warps[1] * _LANES[1] + lane % _LANES[1]) * _GROUP),
-        *(Declare(var) for fill in (fill_a, fill_b) for var in (fill.tile, fill.held)),
+        *(Declare(var) for fill in fills for var in (fill.tile, fill.held)),
         Declare(totals),
         _each(lambda i, j: Store(totals, (i, j), build.const(0, accumulator))),
-        *fill_a.before,
-        *fill_b.before,
-        *fetched(build.index(0)),
-        *put(build.index(0)),
-        sync,
-        For(step, build.index(0), count, build.seq(loop)),
+        *_sum_parts(fills, totals, (row, column), steps or (build.index(0), (depth + (_DEEP - 1)) // _DEEP)),
         _each(
             lambda i, j: _finish(
                 c,
@@ -120,6 +100,33 @@ def simt_kernel(
     return Function(name, params, build.seq(body), "kernel", grid_vars, None, attributes)
 
 
+def _sum_parts(
+    fills: tuple[_Fill, _Fill], totals: Var, place: tuple[Expr, Expr], steps: tuple[Expr, Expr]
+) -> list[Stmt]:
+    """Add the products of parts along k, of which the next one is on its way while one is multiplied. place: a thread's
+    first row and column in the tile. steps: (first, number of) parts."""
+    (first, count), step = steps, build.size_var("step")
+    left, right = ((fill.tile, at, fill.side) for fill, at in zip(fills, place, strict=True))
+
+    def fetched(number: Expr) -> list[Stmt]:
+        return [fill.fetch((first + number) * _DEEP) for fill in fills]
+
+    def put(number: Expr) -> list[Stmt]:
+        return [fill.put(number % _SLOTS) for fill in fills]
+
+    sync = Evaluate(intrinsic_call("cuda.syncthreads"))
+    has_next = step + 1 < count
+    loop = [
+        If(has_next, build.seq(fetched(step + 1))),
+        _multiply(totals, left, right, step % _SLOTS),
+        If(has_next, build.seq(put(step + 1))),
+        sync,
+    ]
+    before = [stmt for fill in fills for stmt in fill.before()]
+    start = [*before, *fetched(build.index(0)), *put(build.index(0)), sync]
+    return [*start, For(step, build.index(0), count, build.seq(loop))]
+
+
 def _own(number: Expr, side: int) -> Expr:
     """Where one of a thread's rows or columns, of `side` in the tile, lies behind its first one."""
     return number // _GROUP * (side // 2) + number % _GROUP
@@ -134,14 +141,77 @@ def _each(make: Callable[[Expr, Expr], Stmt]) -> Stmt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fill:
-    """How an operand's parts come to shared memory. `before`: what is computed once; `fetch` brings the part from a
-    place along k into registers, zero outside of the matrix, `put` from there to a slot of `tile`."""
+    """How an operand's parts come to shared memory: neighbouring threads read neighbours, `width` elements each, in
+    some turns.
 
+    tile: the parts there, [slot, k, line]. held: what a thread has of the next one, [turn, element]. first: the
+    operand's first line in the block. rows: where the lines of a gathered operand lie, else None.
+    """
+
+    source: GTensor | Gathered
     tile: Var
     held: Var
-    before: list[Stmt]
-    fetch: Callable[[Expr], Stmt]
-    put: Callable[[Expr], Stmt]
+    side: int
+    width: int
+    turns: int
+    thread: Var
+    threads: int
+    first: Expr
+    k_is_fast: bool
+    rows: GatheredRows | None
+
+    def before(self) -> list[Stmt]:
+        """What is computed once."""
+        if self.rows is None:
+            return []
+        return self.rows.declared(lambda turn: self.first + (turn * self.threads + self.thread) // _DEEP)
+
+    def fetch(self, at: Expr) -> Stmt:
+        """Bring the part from a place along k into registers, zero outside of the matrix."""
+        turn, dtype, width = build.size_var("turn"), self.source.dtype, self.width
+        own, inside, value = self._read(turn, at)
+        taken = Var("taken", VectorType(dtype, width) if width > 1 else dtype)
+        zero = build.broadcast(build.const(0, dtype), width)
+        stores = [
+            Store(self.held, (turn, build.index(n)), build.extract(taken, n) if width > 1 else taken)
+            for n in range(width)
+        ]
+        return build.seq(
+            [*own, self._in_turns(turn, [Declare(taken, zero), If(inside, Assign(taken, value)), *stores])]
+        )
+
+    def put(self, slot: Expr) -> Stmt:
+        """Write what was fetched to a slot of the tile."""
+        turn = build.size_var("turn")
+        line, k = self._place(turn)
+        places = [(slot, k + n, line) if self.k_is_fast else (slot, k, line + n) for n in range(self.width)]
+        return self._in_turns(
+            turn, [Store(self.tile, place, build.load(self.held, turn, n)) for n, place in enumerate(places)]
+        )
+
+    def _in_turns(self, turn: Var, body: list[Stmt]) -> Stmt:
+        return For(turn, build.index(0), build.index(self.turns), build.seq(body), kind="unroll")
+
+    def _place(self, turn: Expr) -> tuple[Expr, Expr]:
+        """Line and k of the first element that a thread has in a turn."""
+        # k stays the same in all turns, because parts of a row divide the threads.
+        per_row = (_DEEP if self.k_is_fast else self.side) // self.width
+        part = turn * self.threads + self.thread
+        across, along = part // per_row, part % per_row * self.width
+        return (across, along) if self.k_is_fast else (along, across)
+
+    def _read(self, turn: Expr, at: Expr) -> tuple[list[Stmt], Expr, Expr]:
+        """What comes before all turns; whether a turn's elements are inside of the matrix, and these."""
+        if self.rows is not None:
+            own, of_column = self.rows.columns(at + self.thread % _DEEP)
+            start, inside = self.rows.part(turn, of_column)
+            return own, inside, build.load(start, 0)
+        source = self.source
+        assert isinstance(source, GTensor)
+        line, k = self._place(turn)
+        row, column = (self.first + line, at + k) if self.k_is_fast else (at + k, self.first + line)
+        inside = build.logical_and(row < source.rows, column < source.columns)
+        return [], inside, build.load(source.pointer, row * source.row_stride + column, lanes=self.width)
 
 
 def _fill(
@@ -155,7 +225,7 @@ def _fill(
     k_is_fast: bool,
     is_whole: bool,
 ) -> _Fill:
-    """Neighbouring threads read neighbours, 16 bytes each where rows are whole parts of as many."""
+    """16 bytes a thread and turn where rows are whole parts of as many, else an element."""
     dtype = source.dtype
     width = _CHUNK_BYTES // dtype.nbytes if is_whole and isinstance(source, GTensor) else 1
     pitch = side + _CHUNK_BYTES // dtype.nbytes
@@ -164,47 +234,7 @@ def _fill(
     turns = side * _DEEP // width // threads
     held = Var(f"next_{name}", BufferType(dtype, (build.index(turns), build.index(width)), space="register"))
     rows = gathered_rows(source, turns) if isinstance(source, Gathered) else None
-    # k stays the same in all turns, because parts of a row divide the threads.
-    per_row = (_DEEP if k_is_fast else side) // width
-
-    def place(turn: Expr) -> tuple[Expr, Expr]:
-        """Line and k of the first element that a thread has in a turn."""
-        part = turn * threads + thread
-        across, along = part // per_row, part % per_row * width
-        return (across, along) if k_is_fast else (along, across)
-
-    def fetch(at: Expr) -> Stmt:
-        turn = build.size_var("turn")
-        line, k = place(turn)
-        own: list[Stmt] = []
-        if rows is not None:
-            own, of_column = rows.columns(at + thread % _DEEP)
-            start, inside = rows.part(turn, of_column)
-            value = build.load(start, 0)
-        else:
-            assert isinstance(source, GTensor)
-            row, column = (first + line, at + k) if k_is_fast else (at + k, first + line)
-            inside = build.logical_and(row < source.rows, column < source.columns)
-            value = build.load(source.pointer, row * source.row_stride + column, lanes=width)
-        taken = Var("taken", VectorType(dtype, width) if width > 1 else dtype)
-        zero = build.broadcast(build.const(0, dtype), width)
-        stores = [
-            Store(held, (turn, build.index(n)), build.extract(taken, n) if width > 1 else taken) for n in range(width)
-        ]
-        body = build.seq([Declare(taken, zero), If(inside, Assign(taken, value)), *stores])
-        return build.seq([*own, For(turn, build.index(0), build.index(turns), body, kind="unroll")])
-
-    def put(slot: Expr) -> Stmt:
-        turn = build.size_var("turn")
-        line, k = place(turn)
-        stores = []
-        for n in range(width):
-            at = (slot, k + n, line) if k_is_fast else (slot, k, line + n)
-            stores.append(Store(tile, at, build.load(held, turn, n)))
-        return For(turn, build.index(0), build.index(turns), build.seq(stores), kind="unroll")
-
-    before = [] if rows is None else rows.declared(lambda turn: first + (turn * threads + thread) // _DEEP)
-    return _Fill(tile, held, before, fetch, put)
+    return _Fill(source, tile, held, side, width, turns, thread, threads, first, k_is_fast, rows)
 
 
 def _multiply(totals: Var, left: tuple[Var, Expr, int], right: tuple[Var, Expr, int], slot: Expr) -> Stmt:
