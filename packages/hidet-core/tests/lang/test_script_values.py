@@ -199,6 +199,30 @@ def test_python_functions_of_the_user_build_expressions():
     assert run(main, np.array([2, 2, 3], np.float32)) == 18
 
 
+def test_python_functions_of_the_user_read_elements_and_parts():
+    def difference(matrix, at):
+        row = matrix[at - 1]
+        return row[0] - matrix[at, at]
+
+    def last(matrix, at):
+        return matrix[at:, 1][0]
+
+    @lang.script
+    def main(x: f32[3, 2], at: i32) -> f32:
+        return difference(x, at) * last(x, at)
+
+    assert run(main, np.array([[1, 2], [3, 5], [8, 13]], np.float32), 1) == (1 - 5) * 5
+
+    def listed(values):
+        return list(values)
+
+    with pytest.raises(ScriptError, match="TypeError: 'TensorValue' object is not iterable"):
+
+        @lang.script
+        def walks(x: f32[3]) -> f32:
+            return max(listed(x))
+
+
 def test_tensors_slices_and_layouts():
     @lang.script
     def main(x: f32[2, 4], out: f32[8]):

@@ -103,6 +103,16 @@ class TensorValue:
         pointer = operators.convert(operators.decayed(value), self.pointee, "the pointer stored")
         return s.Store(self.base, place, Bitcast(pointer, POINTER_WORD))
 
+    def __getitem__(self, key: Any) -> Any:
+        """For functions of users that a script calls: an element, or a part."""
+        keys = unwrapped(key if isinstance(key, tuple) else (key,))
+        if len(keys) < len(self.shape) or any(isinstance(one, slice) for one in keys):
+            return self.part(keys)
+        return Operand(self.read(keys))
+
+    # Python would take what has indices for a sequence, whose end a tensor does not know.
+    __iter__ = None
+
     def address(self, indices: Sequence[object]) -> Expr:
         """The pointer to the element at `indices`."""
         return build.address(self.base, *self.place(indices))
@@ -338,6 +348,8 @@ def unwrapped(value: Any) -> Any:
     """The inverse of `wrapped`."""
     if isinstance(value, Operand):
         return value.expr
+    if isinstance(value, slice):
+        return slice(unwrapped(value.start), unwrapped(value.stop), value.step)
     if type(value) in (tuple, list):
         return type(value)(map(unwrapped, value))
     return value

@@ -217,7 +217,12 @@ class FunctionEmitter(ExpressionEmitter):
         passed, failed = self.labels("passed", "failed")
         self.line(f"br i1 {condition}, label %{passed}, label %{failed}")
         self.block(failed)
-        self.line(self.failure_text(node.message))
+        # As C's assert does: the text, then the end of the process. Memory behind an assertion may be anything.
+        text = self.module.text(f"assertion failed: {node.message}\n")
+        self.module.declare("dprintf", "i32", ("i32", "ptr", "..."))
+        shown = f"i32 2, ptr {self.module.text('%s')}, ptr {text}"
+        self.line(f"{self.fresh('printed')} = call i32 (i32, ptr, ...) @dprintf({shown})")
+        self.line(self.failure_text())
         self.block(passed)
 
     def _print(self, node: s.Print) -> None:

@@ -46,7 +46,7 @@ class LineEmitter:
         """Fall through to `label`."""
         self.line(f"br label %{label}")
 
-    def failure_text(self, message: str) -> str:
+    def failure_text(self) -> str:
         """The instruction that ends a function whose assertion failed."""
         self.module.declare("llvm.trap", "void", ())
         return "call void @llvm.trap()\n  unreachable"
