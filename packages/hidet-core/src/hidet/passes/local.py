@@ -12,9 +12,9 @@ from hidet.graph.types import same_shape
 from hidet.passes.graph.eliminate_dead import without_dead
 from hidet.passes.rewriter import GraphRewriter
 
-# A rule shortens what it matches, so few rounds are ever needed; the bound only stops rules that undo each other.
 # Elements of a constant that are looked at.
 _MOST_COMPARED = 4096
+# A rule shortens what it matches, so few rounds are ever needed; the bound only stops rules that undo each other.
 _MAX_ROUNDS = 16
 
 
