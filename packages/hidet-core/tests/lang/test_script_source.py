@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hidet import lang
 from hidet.errors import ScriptError
 from hidet.ir.printer import print_module
 from hidet.lang import f32, script
@@ -33,6 +35,15 @@ run_module(module.ir_module(), [x])
 print(x.tolist())
 """
 ENVIRONMENT = {**os.environ, "HIDET_PLUGINS": ""}
+
+
+def test_everything_may_be_imported_at_once_and_pythons_names_stay():
+    scope = {}
+    exec("from hidet.lang import *\nfrom hidet.lang.cuda import *", scope)
+    assert {"f32", "grid", "printf", "spatial", "attrs", "threadIdx", "syncthreads", "mma"} <= scope.keys()
+    assert [name for name in scope if hasattr(builtins, name)] == []
+    for package in (lang, lang.cuda):
+        assert len(package.__all__) == len(set(package.__all__)) and set(package.__all__) <= set(dir(package))
 
 
 def test_text_that_exec_got_is_found_in_the_caller():

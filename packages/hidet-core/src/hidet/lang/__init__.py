@@ -19,6 +19,7 @@ called by their names in the thread IR: `exp`, `truncdiv`.
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 from hidet.lang import cpu, cuda, layout, mapping, meta, types
@@ -64,8 +65,12 @@ def __getattr__(name: str) -> Any:
     return kind
 
 
+_NAMES = {*(MEANINGS.keys() - VECTOR_OPERATIONS), *types.SCALAR_NAMES, "void"}
+"""What `__getattr__` gives."""
+
+
 def __dir__() -> list[str]:
-    return sorted([*__all__, *(MEANINGS.keys() - VECTOR_OPERATIONS.keys()), *types.SCALAR_NAMES, "void"])
+    return sorted({*__all__, *_NAMES})
 
 
 __all__ = [
@@ -105,3 +110,5 @@ __all__ = [
     "types",
     "vectorize",
 ]
+# Python's own min and abs mean the same in a script, and more outside of it.
+__all__ += sorted(name for name in _NAMES - {*__all__} if not hasattr(builtins, name))

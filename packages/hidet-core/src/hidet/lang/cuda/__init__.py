@@ -50,7 +50,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*row_names(), *__all__, *_SCRIPTS})
+    return sorted(__all__)
 
 
 __all__ = [
@@ -78,3 +78,4 @@ __all__ = [
     "warp_groups",
     "wgmma_async",
 ]
+__all__ += sorted({*row_names(), *_SCRIPTS} - {*__all__})
