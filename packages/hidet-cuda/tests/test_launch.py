@@ -17,7 +17,7 @@ from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver, Launch
 from hidet.driver import compile_graph
-from hidet.errors import ArtifactError, DeviceLost, FallbackWarning, LaunchError, OptionError
+from hidet.errors import ArtifactError, CodegenError, DeviceLost, FallbackWarning, LaunchError, OptionError
 from hidet.graph.parser import parse_graph
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
@@ -38,8 +38,8 @@ class StreamAdapter(NumpyAdapter):
         return 5
 
 
-def target(fake: FakeDriver) -> CudaTarget:
-    made = CudaTarget("sm_80")
+def target(fake: FakeDriver, architecture: str = "sm_80") -> CudaTarget:
+    made = CudaTarget(architecture)
     made.__dict__["memory"] = fake.device()
     return made
 
@@ -136,7 +136,7 @@ def main(x: ~f32):
 """
 
 
-def launch_script(options: str) -> tuple[FakeDriver, list[Any]]:
+def launch_script(options: str, architecture: str = "sm_80") -> tuple[FakeDriver, list[Any]]:
     """Run a host function of one pointer, with the arguments of the launch as the driver saw them."""
     seen: list[Any] = []
 
@@ -146,7 +146,7 @@ def launch_script(options: str) -> tuple[FakeDriver, list[Any]]:
         seen.extend(kind.from_address(place).value for kind, place in zip(kinds, pointers, strict=True))
 
     fake = FakeDriver(on_launch=look)
-    made = target(fake)
+    made = target(fake, architecture)
     module = parse_module(SCRIPT.replace(", {options}", options).replace("i = grid()", "i, j = grid()"))
     (binary,) = made.compile([CompileJob("job", module)])
     code = made.load([binary])
@@ -175,9 +175,14 @@ def test_shared_memory_that_a_kernel_declares_is_allowed() -> None:
 
 
 def test_a_cluster_is_an_attribute_of_the_launch() -> None:
-    fake, _ = launch_script(", cluster=[2]")
+    fake, _ = launch_script(", cluster=[2]", "sm_90a")
     (launch,) = fake.launches
     assert (launch.grid, launch.block, launch.shared, launch.stream) == ((2, 3, 1), (64, 2, 1), 65536, 9)
+
+
+def test_clusters_are_refused_where_the_architecture_has_none() -> None:
+    with pytest.raises(CodegenError, match=r"kernel k is launched in clusters of blocks, which need sm_90; .* sm_80"):
+        launch_script(", cluster=[2]", "sm_80")
 
 
 def test_a_launch_over_a_grid_alone_becomes_one_index_a_thread() -> None:

@@ -11,6 +11,9 @@ _NAME = re.compile(r"sm_(\d+)([af]?)")
 OLDEST = 80
 """Compute capability 8.0, times ten: the first with asynchronous copies, bf16 and tf32."""
 
+FIRST_WITH_CLUSTERS = 90
+"""Compute capability times ten from which on blocks are launched in clusters."""
+
 # Shared memory of a multiprocessor less what the system keeps of it, in KiB, by capability times ten: CUDA C++
 # Programming Guide, "Technical Specifications per Compute Capability".
 _SHARED_KIB = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99}

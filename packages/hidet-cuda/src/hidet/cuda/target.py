@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.cache import source_hash
-from hidet.cuda.arch import architecture_name, capability_of, usual_multiprocessors
+from hidet.cuda.arch import FIRST_WITH_CLUSTERS, architecture_name, capability_of, usual_multiprocessors
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
 from hidet.target import Binary, CompileJob, KernelUsage
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hidet.cuda.loader import CudaCode
     from hidet.cuda.memory import Device
     from hidet.ir.func import Module
+    from hidet.ir.stmt import Launch
     from hidet.target import Target
 
 
@@ -97,10 +98,15 @@ class CudaTarget:
         return made
 
     def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
-        """Cubins and host objects of modules, in order; kernels are compiled by threads, each on its own."""
+        """Cubins and host objects of modules, in order; kernels are compiled by threads, each on its own.
+
+        CodegenError for what the architecture does not have, CompileError for what CUDA's compiler refuses.
+        """
         from hidet.cuda.host_code import host_module
         from hidet.cuda.nvrtc import compile_cubins
 
+        for job in jobs:
+            _check_clusters(job.module, self.architecture)
         sources = [self.sources(job.module) for job in jobs]
         flat = [source for group in sources for source in group]
         cubins = iter(list(compile_cubins(flat, self.architecture, progress)) if flat else [])
@@ -176,13 +182,32 @@ class CudaTarget:
         return {**host, "nvrtc": toolchain_version(), "cuda_sources": source_hash("hidet.cuda")}
 
 
-def _asking_for_shared(module: Module) -> frozenset[str]:
-    """Kernels whose launches ask for shared memory beyond what the kernels declare."""
+def _check_clusters(module: Module, architecture: str) -> None:
+    """CodegenError for the first launch in clusters of blocks where the architecture has none."""
+    if capability_of(architecture) >= FIRST_WITH_CLUSTERS:
+        return
+    from hidet.errors import CodegenError
+
+    for launch in _launches(module):
+        if launch.cluster:
+            raise CodegenError(
+                f"kernel {launch.kernel} is launched in clusters of blocks, which need sm_{FIRST_WITH_CLUSTERS}; the "
+                f"code is for {architecture}",
+                loc=launch.loc,
+            )
+
+
+def _launches(module: Module) -> Iterator[Launch]:
     from hidet.ir.stmt import Launch
     from hidet.ir.visit import walk
 
-    launches = (node for function in module.functions for node in walk(function.body) if isinstance(node, Launch))
-    return frozenset(launch.kernel for launch in launches if launch.shared_bytes is not None)
+    nodes = (node for function in module.functions if function.kind == "host" for node in walk(function.body))
+    return (node for node in nodes if isinstance(node, Launch))
+
+
+def _asking_for_shared(module: Module) -> frozenset[str]:
+    """Kernels whose launches ask for shared memory beyond what the kernels declare."""
+    return frozenset(launch.kernel for launch in _launches(module) if launch.shared_bytes is not None)
 
 
 def cuda_target(target: Target) -> CudaTarget:
