@@ -3,7 +3,7 @@
 import pytest
 
 from hidet import lang
-from hidet.errors import ScriptError
+from hidet.errors import DTypeError, ScriptError
 from hidet.lang import attrs, f32, grid, i32, printf, repeat, script, shared_tensor, static
 from hidet.lang.cuda import syncthreads, threadIdx
 from hidet.lang.module import module_of
@@ -270,3 +270,9 @@ def test_a_script_is_shown_by_its_signature():
 
     assert repr(larger) == "<script larger(a: f32, b: f32) -> f32>"
     assert repr(fill) == "<script fill(x: f32[4, 2], p: ~i32)>"
+
+
+def test_a_pointer_to_vectors_is_refused_with_the_way_to_read_them():
+    with pytest.raises(DTypeError, match="write ~f32 instead of ~f32x4") as caught:
+        ~lang.f32x4
+    assert "load(p, i, f32x4)" in caught.value.hint

@@ -89,7 +89,10 @@ class ValueKind:
 
     def __invert__(self) -> ValueKind | TensorKind:
         if isinstance(self.type, VectorType):
-            raise DTypeError(f"pointers point to scalars: write ~{self.type.dtype.short} instead of ~{self}")
+            raise DTypeError(
+                f"pointers point to scalars: write ~{self.type.dtype.short} instead of ~{self}",
+                hint=f"load(p, i, {self}) reads several elements at once, store(p, i, value) writes them",
+            )
         return ValueKind(PointerType(self.type)) if isinstance(self.type, DType) else self[UNBOUNDED]
 
     def __call__(self, value: Any) -> Any:
