@@ -66,8 +66,8 @@ class _Scope:
         self._types: dict[int, str] = {}
 
     def node(self, root: IRNode) -> int:
-        """The number of a node; its sub-terms are numbered first."""
-        known, lines = self._nodes, self.lines
+        """The number of a node; its sub-terms are numbered first, children without children before others."""
+        known = self._nodes
         stack: list[IRNode | None] = [root]
         while stack:
             current = stack.pop()
@@ -78,15 +78,26 @@ class _Scope:
             elif id(current) in known:
                 continue
             elif current.child_fields:
-                pending: list[IRNode | None] = [child for child in _children(current) if id(child) not in known]
+                pending: list[IRNode | None] = []
+                for child in _children(current):
+                    if id(child) not in known:
+                        if child.child_fields:
+                            pending.append(child)
+                        else:
+                            self._number(child)
                 if pending:
                     pending.reverse()
                     stack += (current, None, *pending)
                     continue
-            kind: Any = type(current)
-            text = _line_writer(kind)(current, self, known, self._types)
-            known[id(current)] = text if isinstance(text, int) else lines.setdefault(text, len(lines))
+            self._number(current)
         return known[id(root)]
+
+    def _number(self, node: IRNode) -> None:
+        """Write the line of a node whose children have numbers."""
+        known, lines = self._nodes, self.lines
+        kind: Any = type(node)
+        line = _line_writer(kind)(node, self, known, self._types)
+        known[id(node)] = line if isinstance(line, int) else lines.setdefault(line, len(lines))
 
     def var(self, var: Var) -> str:
         """The line of a variable."""
