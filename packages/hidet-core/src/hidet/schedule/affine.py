@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from hidet import dims
 from hidet.dims import Dim
 from hidet.ir.expr import Access, Binary, Const, Expr, Size, Var
 from hidet.ir.visit import walk
+from hidet.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(eq=True)
 class Affine:
     """constant + sum(coefficients[v] * v). Variables with coefficient zero are left out."""
 

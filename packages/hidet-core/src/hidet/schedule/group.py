@@ -208,12 +208,17 @@ def _reads_identically(reader: Node, value: Value) -> bool:
     """Whether element i of the reader's result needs only element i of `value`, and there is one for each i."""
     if not same_shape(reader.outputs[0].tensor.shape, value.tensor.shape):
         return False
-    definition = reader.definition
-    assert definition is not None
+    assert reader.definition is not None
+    present = [v for v in reader.inputs if v is not None]
+    return _is_elementwise_in(reader.definition, tuple([n for n, v in enumerate(present) if v is value]))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_elementwise_in(definition: Definition, numbers: tuple[int, ...]) -> bool:
+    """Whether a definition reads the inputs of those numbers at the index of its result alone."""
     stage = definition.stages[0]
     assert isinstance(stage, Compute)
-    present = [v for v in reader.inputs if v is not None]
-    operands = {o for o, v in zip(definition.inputs, present, strict=True) if v is value}
+    operands = {definition.inputs[number] for number in numbers}
     reads = [a for a in accesses(stage.value) if a.operand in operands]
     return bool(reads) and all(a.indices == stage.axes for a in reads)
 

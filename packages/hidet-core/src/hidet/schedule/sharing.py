@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -70,10 +71,17 @@ def share_programs(built: Mapping[Key, Built], target: Target) -> dict[Key, Buil
     return found
 
 
+@functools.cache
+def _shares(kind: Any) -> bool:
+    """Whether rules of a class can share programs. Asking a protocol takes as long as scheduling a small task."""
+    return issubclass(kind, SharingRule)
+
+
 def _in_use(own: Built, in_use: list[Built], target: Target) -> Iterator[Built]:
     """Programs by rivals of a task's parameters whose modules are in use, the best first."""
     rule, match = own.choice.rule, own.choice.match
-    if not isinstance(rule, SharingRule) or not own.is_default:
+    kind: Any = type(rule)
+    if not own.is_default or not _shares(kind):
         return
     # Only rivals by whose parameters something is built can make a module that is there.
     digests: dict[Hashable, set[str]] = {}
