@@ -4,8 +4,8 @@
     python benchmarks/compile_time.py --models gpt2,bert --repeat 3
 
 The hand-overs are called here one after the other, as `hidet.driver` does. All of it is hidet's own part: torch has
-traced the model before. LLVM compiles in this process only, and times are those of the CPU, so that neither the number
-of CPUs nor what else they do counts.
+traced the model before. LLVM compiles in this process only, and times are those of this thread on its CPU, so that
+neither the number of CPUs nor what else they do counts, nor threads of torch that still wait for work.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class _Clock:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        start = time.process_time()
+        start = time.thread_time()
         yield
-        self.add(phase, time.process_time() - start)
+        self.add(phase, time.thread_time() - start)
 
     def add(self, phase: str, seconds: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
@@ -90,7 +90,7 @@ def main(models: tuple[str, ...], repeat: int) -> None:
     os.environ["HIDET_NUM_WORKERS"] = "0"
     console = report_console()
     rows = [measure(name, repeat, Console(stderr=True)) for name in models]
-    print_times(console, rows)
+    print_times(console, rows if len(rows) == 1 else [*rows, together(rows)])
 
 
 def measure(name: str, repeat: int, progress: Console) -> CompileTimes:
@@ -108,6 +108,16 @@ def measure(name: str, repeat: int, progress: Console) -> CompileTimes:
             compile_graph(graph, ctx)
         warm = min(_seconds(graphs, ctx) for _ in range(repeat))
     return CompileTimes(name, *counts, cold=cold, warm=warm)
+
+
+def together(rows: Sequence[CompileTimes]) -> CompileTimes:
+    """All models as one: what a node or a kernel takes on average."""
+    return CompileTimes(
+        "all",
+        *(sum(getattr(row, name) for row in rows) for name in ("nodes", "tasks", "modules", "injective", "template")),
+        cold={phase: sum(row.cold[phase] for row in rows) for phase in PHASES},
+        warm=sum(row.warm for row in rows),
+    )
 
 
 def _seconds(graphs: Sequence[Graph], ctx: CompileContext) -> float:
