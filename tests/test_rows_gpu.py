@@ -127,6 +127,23 @@ def test_rows_are_ordered_as_in_eager_mode(shape: tuple[int, int], dtype: torch.
         torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int64]
+)
+@pytest.mark.parametrize("shape, k", [((300, 4099), 50), ((3, 128256), 300), ((1, 1000003), 1000), ((5, 2000), 1)])
+def test_the_best_of_long_rows_come_in_stable_order(shape: tuple[int, int], k: int, dtype: torch.dtype) -> None:
+    torch._dynamo.reset()
+    x = torch.randn(shape, device="cuda").mul(20).to(dtype)
+    x[0, k:] = x[0, 0]  # More equal elements than a tile holds.
+    if dtype.is_floating_point:
+        x[-1, ::5], x[-1, 1::7], x[-1, 2::9], x[-1, 3::4] = torch.nan, torch.inf, -torch.inf, -0.0
+    for largest in (True, False):
+        compiled = torch.compile(lambda x, best=largest: x.topk(k, largest=best), backend=compile_fx, dynamic=False)
+        values, positions = torch.sort(x, descending=largest, stable=True)
+        for found, wanted in zip(compiled(x), (values, positions), strict=True):
+            torch.testing.assert_close(found, wanted[:, :k], rtol=0, atol=0, equal_nan=True)
+
+
 def test_rows_of_any_length_are_ordered_by_one_program() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: torch.sort(x, stable=True), backend=compile_fx, dynamic=True)

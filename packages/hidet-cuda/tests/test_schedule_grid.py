@@ -161,6 +161,13 @@ def reduced(name: str, **attributes: Any) -> Callable[..., Value]:
     return lambda new, rows, columns: new.op(name, new(rows, columns), **attributes)
 
 
+def ordered(name: str, **attributes: Any) -> Callable[..., Value]:
+    def make(new: Builder, rows: int, columns: int) -> Value:
+        return new.graph.emit_all(name, (new(rows, columns),), {"axis": 1, **attributes})[0]
+
+    return make
+
+
 def largest_and_place(new: Builder, rows: int, columns: int) -> Value:
     values, places = new.graph.emit_all("max_with_index", (new(rows, columns),), {"axis": 0})
     return new.op("add", new.op("cast", values, dtype=dtypes.f64), new.op("cast", places, dtype=dtypes.f64))
@@ -241,6 +248,10 @@ GRID: dict[str, Row] = {
     "running sum": Row(reduced("cumsum", axis=1), (3, 40), (4096, 4096)),
     "running sum, in parts": Row(reduced("cumsum", axis=1), (1, 8200), (64, 128256), dtypes=("f32",)),
     "running sum of columns": Row(reduced("cumsum", axis=0), (70, 40), (4096, 512)),
+    "best of rows": Row(ordered("topk", k=50, largest=True), (2, 3000), (4096, 4096), dtypes=("f16", "f32", "i64")),
+    "best of long rows": Row(
+        ordered("topk", k=600, largest=False), (1, 4900), (64, 128256), dtypes=("f32", "f64", "i8")
+    ),
     "chain": Row(chain, (130, 130), (2048, 4096)),
     "broadcast": Row(broadcast, (9, 24), (2048, 4096)),
     "widened": Row(widened, (130, 136), (2048, 4096), dtypes=("f16", "bf16")),

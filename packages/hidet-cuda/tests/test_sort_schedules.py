@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hidet import dtypes
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
 from hidet.schedule.report import count_nodes
 from hidet.schedule.select import ScheduledTask
@@ -34,7 +35,11 @@ ROWS = {
     "the best of short rows": graph("topk", "f32[5, 70]", "k=6, axis=1, largest=True", "5, 6"),
     "the best of a long row": graph("topk", "f32[2, 5000]", "k=9, axis=1, largest=True", "2, 9"),
     "the least of a long row": graph("topk", "f16[5000]", "k=40, axis=0, largest=False", "40"),
-    "the best of several rounds": graph("topk", "f32[5000]", "k=1024, axis=0, largest=True", "1024"),
+    "as many of a long row as are selected": graph("topk", "f32[5000]", "k=1024, axis=0, largest=True", "1024"),
+    "one of a long row": graph("topk", "bf16[4999]", "k=1, axis=0, largest=True", "1"),
+    "a whole row": graph("topk", "f32[2, 1030]", "k=1030, axis=1, largest=True", "2, 1030"),
+    "the best along columns": graph("topk", "f32[2, 2500, 2]", "k=7, axis=1, largest=True", "2, 7, 2"),
+    "the best of wide elements": graph("topk", "i64[5000]", "k=30, axis=0, largest=False", "30"),
     "many of a long row": graph("topk", "f32[3000]", "k=1500, axis=0, largest=True", "1500"),
     "one of a row": graph("kthvalue", "f32[3, 70]", "k=5, axis=1, keepdim=False", "3"),
     "the middle of a row": graph("median", "f32[3, 2100]", "axis=1, keepdim=True", "3, 1"),
@@ -53,6 +58,28 @@ def test_equal_elements_keep_their_order_and_nan_is_the_largest(length: int, des
     x = np.random.default_rng(1).integers(-3, 3, length).astype(np.float32)
     x[::7], x[::11], x[5], x[6] = np.nan, np.inf, 0.0, -0.0
     assert_right(graph("sort", f"f32[{length}]", f"axis=0, descending={descending}"), "cuda.sort", 0.0, {"x": x})
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "i64", "i8", "bool"])
+@pytest.mark.parametrize("distinct", [1, 3])
+def test_of_more_equal_elements_than_a_tile_holds_the_first_are_the_best(dtype: str, distinct: int) -> None:
+    x = np.random.default_rng(2).integers(0, distinct, 4300).astype(dtypes.dtype(dtype).numpy())
+    assert_right(graph("topk", f"{dtype}[4300]", "k=20, axis=0, largest=True", "20"), "cuda.sort", 0.0, {"x": x})
+
+
+@pytest.mark.parametrize("largest", [False, True])
+def test_nan_is_the_largest_and_zeros_are_equal_where_records_are_selected(largest: bool) -> None:
+    x = np.random.default_rng(3).integers(-2, 3, 4300).astype(np.float32) * np.float32(1e-40)
+    x[::7], x[::11], x[1::11], x[5::9] = np.nan, np.inf, -np.inf, -0.0
+    text = graph("topk", "f32[4300]", f"k=900, axis=0, largest={largest}", "900")
+    assert_right(text, "cuda.sort", 0.0, {"x": x})
+
+
+@pytest.mark.parametrize("length", [6, 700, 4500])
+def test_the_best_of_rows_whose_length_is_known_at_the_call_alone(length: int) -> None:
+    symbols = "symbol b: 1.. hint 4\nsymbol n: 6.. hint 300\n"
+    text = graph("topk", "f32[b, n]", "k=6, axis=1, largest=True", "b, 6", symbols=symbols)
+    assert_right(text, "cuda.sort", 0.0, sizes={"b": 2, "n": length})
 
 
 @pytest.mark.parametrize("length", [1, 700, 2500, 4500])
@@ -80,6 +107,7 @@ def test_runs_are_merged_by_one_kernel_however_many_there_are() -> None:
         graph("sort", "f16[4096, 64]", "axis=1, descending=True"),
         graph("sort", "i64[4, 100000]", "axis=1, descending=False"),
         graph("topk", "f32[1, 128256]", "k=50, axis=1, largest=True", "1, 50"),
+        graph("topk", "f64[64, 4096]", "k=1000, axis=1, largest=True", "64, 1000"),
         graph("topk", "bf16[8192, 64]", "k=8, axis=1, largest=True", "8192, 8"),
     ],
 )

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Scatter
-from hidet.cuda.schedules.row_sort import RowKernel, Rows, RowSort
+from hidet.cuda.schedules.row_records import RowKernel, Rows
+from hidet.cuda.schedules.row_sort import RowSort
 from hidet.dtypes import DType
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build

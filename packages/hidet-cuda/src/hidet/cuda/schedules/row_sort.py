@@ -1,22 +1,23 @@
 """Rows of records put in order, in scratch memory or as results: what sort, top-k and ordered updates have in common.
 
 rows of up to 2048 records    one kernel: several rows a block, or a block a row
-the best of longer rows       the best of each tile, then the best of those, until one tile is left
+the best of longer rows       found digit by digit (`row_select.py`), then put in order
 longer rows in order          each tile, then runs merged pairwise
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Routine, Scatter
-from hidet.cuda.schedules.point_kernel import digits, word_for
+from hidet.cuda.schedules.row_records import BLOCK, Records, RowKernel, Rows
+from hidet.cuda.schedules.row_select import MOST_SELECTED, write_selected
 from hidet.cuda.schedules.scan_kernel import block_number, thread_in_block
 from hidet.cuda.schedules.sort_kernels import (
+    MOST,
     SPAN,
-    Record,
     Tile,
     bitonic_sort,
     greatest,
@@ -25,47 +26,15 @@ from hidet.cuda.schedules.sort_kernels import (
     tile_memory,
 )
 from hidet.dims import Dim
-from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import Function
-from hidet.ir.stmt import Assign, Declare, If, Launch, Stmt, Store
-from hidet.schedule.fallback import NestBuilder, StageScope
+from hidet.ir.stmt import Assign, Declare, If, Launch, Stmt
+from hidet.schedule.fallback import NestBuilder
 
-MOST = 2048
-"""Records of the largest tile: 16 or 32 KiB of shared memory, two for each of a block's 1024 threads."""
-_BLOCK = 256
+_SHORT = 1024
+"""Records of a row up to which it is ordered as a whole, however few are wanted."""
 _LONGEST = 1 << 31
 """Records that a row of unknown length has at most."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Records:
-    """Records in scratch memory, `count` a row. parts: pointers of the entry function."""
-
-    parts: tuple[Var, ...]
-    count: Dim
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """What is put in order: `length` records for each index of `outer`, which has the extents `others`.
-
-    parts: types of the parts of a record. record: the one at a position of the row, in a kernel. write: statements that
-    set what the results have at a place of the row, from the record that belongs there.
-    """
-
-    outer: tuple[Var, ...]
-    others: tuple[Dim, ...]
-    length: Dim
-    parts: tuple[DType, ...]
-    record: Callable[[RowKernel, Expr], Sequence[Expr]]
-    write: Callable[[RowKernel, Expr, Record], list[Stmt]]
-
-    @property
-    def count(self) -> Dim:
-        """How many rows."""
-        return dims.product(self.others)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,10 +58,12 @@ class RowSort:
     def write_first(self, wanted: Dim) -> None:
         """Write the first records of every row, in order."""
         length = self.rows.length
-        if isinstance(length, int) and length <= MOST:
-            self._tiles(None, _tile_of(length), None, wanted)
-        elif isinstance(length, int) and isinstance(wanted, int) and 2 * wanted <= MOST:
-            self._best(length, wanted)
+        if isinstance(length, int) and length <= (MOST if wanted == length else _SHORT):
+            self._tiles(_tile_of(length), None, wanted)
+        elif isinstance(wanted, int) and wanted <= MOST_SELECTED:
+            write_selected(self.nest, self.stage, self.rows, wanted)
+        elif isinstance(length, int) and length <= MOST:
+            self._tiles(_tile_of(length), None, wanted)
         else:
             self._write_merged(wanted)
 
@@ -102,19 +73,9 @@ class RowSort:
         assert isinstance(length, int)
         source = self._records("source_", length)
         if length <= MOST:
-            self._tiles(None, _tile_of(length), source, length)
+            self._tiles(_tile_of(length), source, length)
             return source
         return self._merge_all(source, self._records("target_", length))[0]
-
-    def _best(self, length: int, wanted: int) -> None:
-        """Tournaments of tiles: each round leaves at most half of the records."""
-        source, count = None, length
-        while count > MOST:
-            count = -(-count // MOST) * wanted
-            target = self._records(f"best{count}_", count)
-            self._tiles(source, MOST, target, wanted)
-            source = target
-        self._tiles(source, _tile_of(count), None, wanted)
 
     def _write_merged(self, wanted: Dim) -> None:
         length = self.rows.length
@@ -132,7 +93,7 @@ class RowSort:
         Where the length is known at the call, so is the number of passes, and which of the two it is: the first one if
         the condition holds.
         """
-        self._tiles(None, MOST, source, MOST)
+        self._tiles(MOST, source, MOST)
         longest = self.rows.length if isinstance(self.rows.length, int) else _LONGEST
         widths = [MOST << n for n in range(longest.bit_length()) if MOST << n < longest]
         length, passes = self.nest.argument(self.rows.length), build.cast(build.index(0), dtypes.i64)
@@ -149,14 +110,14 @@ class RowSort:
 
     # --- kernels -------------------------------------------------------------------------------------------------
 
-    def _tiles(self, source: Records | None, elements: int, target: Records | None, keep: Dim) -> None:
-        """Order tiles of the rows, or of records, and keep the first of each, in memory or, without a target, as
-        results."""
-        kernel = RowKernel(self)
-        given = None if source is None else kernel.memory(source)
+    def _kernel(self) -> RowKernel:
+        return RowKernel(self.nest, self.stage, self.rows)
+
+    def _tiles(self, elements: int, target: Records | None, keep: Dim) -> None:
+        """Order tiles of the rows, and keep the first of each, in memory or, without a target, as results."""
+        kernel = self._kernel()
         kept = None if target is None else kernel.memory(target)
-        given_count = self.rows.length if source is None else source.count
-        count, tiles = kernel.size(given_count), dims.ceildiv(given_count, elements)
+        count, tiles = kernel.size(self.rows.length), dims.ceildiv(self.rows.length, elements)
         ends = kernel.size(keep)
         kept_count = build.index(0) if target is None else kernel.size(target.count)
         threads = threads_of(elements)
@@ -171,7 +132,7 @@ class RowSort:
         for half in range(2):
             place, position = build.size_var(f"place{half}"), build.size_var(f"position{half}")
             record = [Var(f"record{half}_{n}", dtype) for n, dtype in enumerate(self.rows.parts)]
-            read = self.rows.record(kernel, position) if given is None else kernel.load(given, position, count)
+            read = self.rows.record(kernel, position)
             present = [build.cast(value, var.dtype) for var, value in zip(record, read, strict=True)]
             load += [
                 Declare(place, member + half * (elements // 2)),
@@ -209,7 +170,7 @@ class RowSort:
         """Merge neighbouring runs of `width` records; only where a row has several. All passes share a kernel."""
         items = self.rows.count * self.rows.length
         if self._merging is None:
-            kernel = RowKernel(self)
+            kernel = self._kernel()
             given, kept = kernel.memory(source), kernel.memory(target)
             run = kernel.scope.size(width, "width")
             name = kernel.add(kernel.each(items, self._merged(kernel, given, kept, run)))
@@ -218,7 +179,7 @@ class RowSort:
         shared = self._merging
         sizes = [width if n == shared.width else size for n, size in enumerate(shared.sizes)]
         arguments = (*shared.outer, *source.parts, *target.parts, *map(self.nest.argument, sizes))
-        launch = Launch(shared.kernel, (self._blocks(items, _BLOCK),), arguments, block=(build.index(_BLOCK),))
+        launch = Launch(shared.kernel, (self._blocks(items, BLOCK),), arguments, block=(build.index(BLOCK),))
         self.nest.launches.append(launch if isinstance(self.rows.length, int) else If(length > width, launch))
 
     def _merged(self, kernel: RowKernel, given: Sequence[Var], kept: Sequence[Var], run: Expr) -> list[Stmt]:
@@ -248,77 +209,16 @@ class RowSort:
 
     def _write(self, source: Records, wanted: Dim, when: Expr | None) -> None:
         """Results at the first places of the rows."""
-        kernel = RowKernel(self)
+        kernel = self._kernel()
         given = kernel.memory(source)
         place = build.size_var("place")
         record = kernel.load(given, place, kernel.size(source.count))
         inside = [*kernel.row_of(kernel.item, wanted, place), *self.rows.write(kernel, place, record)]
         items = self.rows.count * wanted
-        kernel.launch(kernel.each(items, inside), items, _BLOCK, _BLOCK, when)
+        kernel.launch(kernel.each(items, inside), items, BLOCK, BLOCK, when)
 
     def _blocks(self, items: Dim, per_block: int) -> Expr:
         return (self.nest.argument(items) + (per_block - 1)) // per_block
-
-
-class RowKernel:
-    """One kernel of an ordering under construction. item: its number where a thread has one; row: that of its row."""
-
-    def __init__(self, sort: RowSort) -> None:
-        self.sort, self.rows, self.nest = sort, sort.rows, sort.nest
-        self.opened: StageScope = sort.nest.opened(sort.stage)
-        self.shared_outer = tuple(self.opened.outer)
-        self.scope = self.opened.scope
-        self.row, self.item = build.size_var("row"), build.size_var("item")
-
-    def size(self, dim: Dim) -> Expr:
-        """A size in the kernel."""
-        return self.scope.size(dim)
-
-    def memory(self, records: Records) -> tuple[Var, ...]:
-        """Pointers of the kernel to records."""
-        self.opened.outer.extend(records.parts)
-        return tuple(self.scope.pointer(part.name, part.dtype) for part in records.parts)
-
-    def row_of(self, item: Expr, extent: Dim, inner: Var) -> list[Stmt]:
-        """The row of an item, and its place among the `extent` items of that row."""
-        word = word_for(self.rows.count * extent)
-        number, row = Var("number", word), Var("row_number", word)
-        each = build.cast(self.size(extent), word)
-        return [
-            Declare(number, build.cast(item, word)),
-            Declare(row, number // each),
-            Declare(inner, build.cast(number % each, dtypes.i64)),
-            Declare(self.row, build.cast(row, dtypes.i64)),
-            *digits(row, [self.size(other) for other in self.rows.others], self.rows.outer),
-        ]
-
-    def load(self, records: Sequence[Var], place: Expr, count: Expr) -> list[Expr]:
-        """A record of the row."""
-        return [build.load(part, self.row * count + place) for part in records]
-
-    def store(self, records: Sequence[Var], place: Expr, count: Expr, record: Record) -> list[Stmt]:
-        """Set a record of the row."""
-        at = self.row * count + place
-        return [Store(part, (at,), value) for part, value in zip(records, record, strict=True)]
-
-    def each(self, items: Dim, inside: Sequence[Stmt]) -> list[Stmt]:
-        """A thread an item, in blocks of 256."""
-        first = Declare(self.item, block_number() * _BLOCK + thread_in_block())
-        return [first, If(self.item < self.size(items), build.seq(inside))]
-
-    def add(self, body: Sequence[Stmt]) -> str:
-        """Add the kernel; its name."""
-        name = f"kernel{len(self.nest.functions)}"
-        self.nest.functions.append(Function(name, self.scope.params, build.seq(body), kind="kernel"))
-        return name
-
-    def launch(self, body: Sequence[Stmt], items: Dim, per_block: int, threads: int, when: Expr | None = None) -> None:
-        """Add the kernel, and its launch, under a condition of the entry function."""
-        name = self.add(body)
-        arguments = (*self.opened.outer, *map(self.nest.argument, self.scope.arguments))
-        blocks = (self.nest.argument(items) + (per_block - 1)) // per_block
-        launch = Launch(name, (blocks,), arguments, block=(build.index(threads),))
-        self.nest.launches.append(launch if when is None else If(when, launch))
 
 
 def _tile_of(length: int) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter
-from hidet.cuda.schedules.row_sort import RowKernel, Rows, RowSort
+from hidet.cuda.schedules.row_records import RowKernel, Rows
+from hidet.cuda.schedules.row_sort import RowSort
 from hidet.cuda.schedules.sort_kernels import Record
 from hidet.ir import build
 from hidet.ir.expr import Expr

@@ -25,6 +25,8 @@ Record = Sequence[Expr]
 
 SPAN = 64
 """Records that the threads of a warp compare: two each."""
+MOST = 2048
+"""Records of the largest tile: 16 or 32 KiB of shared memory, two for each of a block's 1024 threads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,9 +72,12 @@ def greatest(types: Sequence[DType]) -> list[Expr]:
     return [build.const(dtype.max, dtype) for dtype in types]
 
 
-def bitonic_sort(tile: Tile) -> list[Stmt]:
-    """Order a tile that every warp of the block has filled; all threads of the block take part, and see the result."""
-    depth = tile.elements.bit_length() - 1
+def bitonic_sort(tile: Tile, depth: Expr | None = None) -> list[Stmt]:
+    """Order a tile that every warp of the block has filled; all threads of the block take part, and see the result.
+
+    depth: the logarithm of how many records are there, at least SPAN; None where the tile is full.
+    """
+    levels = build.index(tile.elements.bit_length() - 1) if depth is None else depth
     level, member = build.size_var("level"), Var("pair", dtypes.i32)
     reach, run, low = (Var(name, dtypes.i32) for name in ("reach", "run", "low"))
     one = build.const(1, dtypes.i32)
@@ -86,11 +91,17 @@ def bitonic_sort(tile: Tile) -> list[Stmt]:
     # The next step is one of half the reach, or the first of the next level.
     following = build.select(reach > 0, reach - 1, build.cast(level + 1, dtypes.i32))
     meets_others = build.maximum(reach, following) >= SPAN.bit_length() - 1
+    compare = build.seq(
+        [
+            *(Declare(var, value) for var, value in zip(a, tile.load(places[0]), strict=True)),
+            *(Declare(var, value) for var, value in zip(b, tile.load(places[1]), strict=True)),
+            If(build.binary("ne", is_less(b, a), is_down), swap),
+        ]
+    )
+    is_there = build.cast(low, dtypes.i64) < build.binary("shl", build.index(1), levels)
     step = [
         Declare(low, build.binary("or", build.binary("shl", above, reach + 1), inside)),
-        *(Declare(var, value) for var, value in zip(a, tile.load(places[0]), strict=True)),
-        *(Declare(var, value) for var, value in zip(b, tile.load(places[1]), strict=True)),
-        If(build.binary("ne", is_less(b, a), is_down), swap),
+        compare if depth is None else If(is_there, compare),
         If(meets_others, barrier(), _warp_barrier()) if tile.elements > SPAN else _warp_barrier(),
         Assign(reach, reach - 1),
     ]
@@ -99,8 +110,8 @@ def bitonic_sort(tile: Tile) -> list[Stmt]:
         Declare(run, build.binary("shl", one, reach + 1)),
         While(reach >= 0, build.seq(step)),
     ]
-    levels = For(level, build.index(0), build.index(depth), build.seq(steps))
-    return [Declare(member, build.cast(tile.member, dtypes.i32)), barrier(), levels, barrier()]
+    sweep = For(level, build.index(0), levels, build.seq(steps))
+    return [Declare(member, build.cast(tile.member, dtypes.i32)), barrier(), sweep, barrier()]
 
 
 def rank_of(
