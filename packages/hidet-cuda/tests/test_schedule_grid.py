@@ -252,6 +252,8 @@ GRID: dict[str, Row] = {
     "best of long rows": Row(
         ordered("topk", k=600, largest=False), (1, 4900), (64, 128256), dtypes=("f32", "f64", "i8")
     ),
+    "rows in order": Row(ordered("sort"), (2, 1100), (4096, 4096), dtypes=("f16", "f32")),
+    "long rows in order": Row(ordered("sort", descending=True), (1, 4200), (64, 128256), dtypes=("bf16", "f64", "i8")),
     "chain": Row(chain, (130, 130), (2048, 4096)),
     "broadcast": Row(broadcast, (9, 24), (2048, 4096)),
     "widened": Row(widened, (130, 136), (2048, 4096), dtypes=("f16", "bf16")),

@@ -7,6 +7,8 @@ import pytest
 
 from hidet import dtypes
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
+from hidet.ir.stmt import Launch
+from hidet.ir.visit import walk
 from hidet.schedule.report import count_nodes
 from hidet.schedule.select import ScheduledTask
 
@@ -29,9 +31,12 @@ ROWS = {
     "an axis between others": graph("sort", "f32[2, 70, 3]", "axis=1, descending=True"),
     "wide elements": graph("sort", "i64[2, 300]", "axis=1, descending=False"),
     "doubles": graph("sort", "f64[300]", "axis=0, descending=True"),
-    "two runs": graph("sort", "f32[2500]", "axis=0, descending=False"),
-    "three runs of two rows": graph("sort", "f32[2, 4500]", "axis=1, descending=True"),
-    "wide elements in runs": graph("sort", "i64[2100]", "axis=0, descending=False"),
+    "a long row of a block": graph("sort", "f32[2, 2500]", "axis=1, descending=False"),
+    "wide elements of a block": graph("sort", "f64[1500]", "axis=0, descending=True"),
+    "two tiles of two rows": graph("sort", "f32[2, 4500]", "axis=1, descending=True"),
+    "three tiles of long columns": graph("sort", "f16[8200, 1]", "axis=0, descending=False"),
+    "wide elements in tiles": graph("sort", "i64[2100]", "axis=0, descending=False"),
+    "bytes in tiles": graph("sort", "i8[4200]", "axis=0, descending=True"),
     "the best of short rows": graph("topk", "f32[5, 70]", "k=6, axis=1, largest=True", "5, 6"),
     "the best of a long row": graph("topk", "f32[2, 5000]", "k=9, axis=1, largest=True", "2, 9"),
     "the least of a long row": graph("topk", "f16[5000]", "k=40, axis=0, largest=False", "40"),
@@ -52,7 +57,7 @@ def test_rows_are_ordered(name: str) -> None:
     assert_right(ROWS[name], "cuda.sort", 0.0)
 
 
-@pytest.mark.parametrize("length", [50, 2500])
+@pytest.mark.parametrize("length", [50, 2500, 4200])
 @pytest.mark.parametrize("descending", [False, True])
 def test_equal_elements_keep_their_order_and_nan_is_the_largest(length: int, descending: bool) -> None:
     x = np.random.default_rng(1).integers(-3, 3, length).astype(np.float32)
@@ -93,11 +98,15 @@ def test_positions_alone_are_ordered() -> None:
     assert_right(text, "cuda.sort", 0.0)
 
 
-def test_runs_are_merged_by_one_kernel_however_many_there_are() -> None:
-    (step,) = schedule_text(graph("sort", "f32[1000000]", "axis=0, descending=False")).steps
+@pytest.mark.parametrize(("dtype", "passes"), [("bf16", 2), ("f16", 3), ("f32", 4), ("i8", 1), ("i64", 8)])
+def test_rows_take_a_pass_for_eight_bits_that_differ(dtype: str, passes: int) -> None:
+    (step,) = schedule_text(graph("sort", f"{dtype}[1000000]", "axis=0, descending=False")).steps
     assert isinstance(step, ScheduledTask)
     kernels = [function for function in step.program.module.functions if function.kind == "kernel"]
-    assert len(kernels) == 3  # tiles, merging, results
+    entry = step.program.module.function(step.program.module.entry)
+    launches = [stmt for stmt in walk(entry.body) if isinstance(stmt, Launch)]
+    assert len(launches) == 3 * passes
+    assert len(kernels) <= 6  # passes share them
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -105,6 +114,8 @@ def test_runs_are_merged_by_one_kernel_however_many_there_are() -> None:
     "text",
     [
         graph("sort", "f16[4096, 64]", "axis=1, descending=True"),
+        graph("sort", "f32[4096, 4096]", "axis=1, descending=True"),
+        graph("sort", "f64[64, 1500]", "axis=1, descending=True"),
         graph("sort", "i64[4, 100000]", "axis=1, descending=False"),
         graph("topk", "f32[1, 128256]", "k=50, axis=1, largest=True", "1, 50"),
         graph("topk", "f64[64, 4096]", "k=1000, axis=1, largest=True", "64, 1000"),
@@ -116,5 +127,5 @@ def test_kernels_compile_without_spills(text: str, arch: str) -> None:
 
 
 def test_a_scheduled_ordering_counts_as_scheduled() -> None:
-    counts = count_nodes([schedule_text(ROWS["two runs"])])
+    counts = count_nodes([schedule_text(ROWS["two tiles of two rows"])])
     assert (counts.scheduled, counts.routine) == (1, 0)

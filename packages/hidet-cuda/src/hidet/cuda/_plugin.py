@@ -180,7 +180,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             ops=("sort", "argsort", "topk", "kthvalue", "median"),
             targets=("cuda",),
             load="hidet.cuda.schedules.sort:SortRule",
-            doc="rows ordered in tiles of shared memory; long ones merged, or their best found by digits",
+            doc="rows ordered in shared memory; long ones by radix sort, or their best found by digits",
         ),
         ScheduleSpec(
             name="cuda.scatter",

@@ -36,11 +36,25 @@ class RecordFormat:
         """Types of the arrays that hold records."""
         return (dtypes.u64,) if self.is_packed else (dtypes.u64, dtypes.i64)
 
+    @property
+    def order_bits(self) -> tuple[int, int]:
+        """Bits of the first part, from the first to before the second, that order elements.
+
+        Those above are zero. Those below, from the position on, are zero or say again what the others say: narrow
+        floats have as many bits less than f32 at the lower end of their key.
+        """
+        start = 32 if self.is_packed else 0
+        if self.element.is_float:
+            unused = 23 - max(self.element.mantissa_bits, 1) if self.is_packed else 0
+            return start + unused, 64
+        return start, start + self.element.bits
+
     def record(self, value: Expr, position: Expr) -> list[Expr]:
         """The record of an element, one expression a part."""
         key = ordering_key(value)
         if self.descending:
-            key = build.unary("not", key)
+            bits = key.dtype.bits if self.element.is_float else self.element.bits
+            key = build.binary("xor", key, build.const((1 << bits) - 1, key.dtype))
         if not self.is_packed:
             return [key, position]
         high = build.binary("shl", build.cast(key, dtypes.u64), build.const(32, dtypes.u64))
@@ -69,9 +83,12 @@ def ordering_key(value: Expr) -> Expr:
 
 
 def _integer_key(value: Expr) -> Expr:
+    """The distance from the smallest number, in as many bits as the type has."""
     signed, unsigned = (dtypes.i64, dtypes.u64) if value.dtype.bits == 64 else (dtypes.i32, dtypes.u32)
     if value.dtype.kind in ("uint", "bool"):
         return build.cast(value, unsigned)
+    if value.dtype.bits < 32:
+        return build.cast(build.cast(value, signed) - value.dtype.min, unsigned)
     moved = build.binary("xor", build.cast(value, signed), build.const(signed.min, signed))
     return Bitcast(moved, unsigned)
 

@@ -10,7 +10,7 @@ from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.stmt import Assign, Declare, Evaluate, If, Stmt, Store
+from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType
 from hidet.schedule.lowering import folded
 
@@ -47,6 +47,28 @@ def fold_warps(combiner: Combiner, accumulators: Sequence[Var], warps: int, thre
         yield from folded(combiner, accumulators, [build.load(tile, warp) for tile in tiles])
 
 
+def sum_before(value: Expr, totals: Var, threads: int, thread: Expr) -> tuple[list[Stmt], Var]:
+    """What the threads of a block before this one have together, an i32 each; all of them take part.
+
+    thread: its number in the block. totals: shared memory of one i32 for each warp, which nobody reads any more.
+    """
+    lane, warp, other = build.cast(thread % WARP, dtypes.i32), build.size_var("warp"), build.size_var("other")
+    total, before = Var("total", dtypes.i32), Var("before", dtypes.i32)
+    stmts: list[Stmt] = [Declare(warp, thread // WARP), Declare(total, value)]
+    for distance in (1, 2, 4, 8, 16):
+        below = Var("below", dtypes.i32)
+        stmts.append(Declare(below, moved("up", total, distance)))
+        stmts.append(If(lane >= distance, Assign(total, total + below)))
+    earlier = If(other < warp, Assign(before, before + build.load(totals, other)))
+    stmts += [
+        If(build.equal(lane, WARP - 1), Store(totals, (warp,), total)),
+        barrier(),
+        Declare(before, total - value),
+        For(other, build.index(0), build.index(threads // WARP), earlier, kind="unroll"),
+    ]
+    return stmts, before
+
+
 def shared(name: str, dtype: DType, count: int) -> Var:
     """An array of a block."""
     return Var(name, BufferType(dtype, (build.index(count),), space="shared"))
@@ -55,6 +77,11 @@ def shared(name: str, dtype: DType, count: int) -> Var:
 def barrier() -> Stmt:
     """All threads of a block wait for each other."""
     return Evaluate(intrinsic_call("cuda.syncthreads"))
+
+
+def warp_barrier() -> Stmt:
+    """All threads of a warp wait for each other."""
+    return Evaluate(intrinsic_call("cuda.syncwarp", 0xFFFFFFFF))
 
 
 def moved(how: str, value: Expr, lane: int) -> Expr:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hidet import dims, dtypes
 from hidet.compute.definition import Scatter
 from hidet.cuda.schedules.row_records import RowKernel, Rows
-from hidet.cuda.schedules.row_sort import RowSort
+from hidet.cuda.schedules.row_sort import in_order
 from hidet.dtypes import DType
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
@@ -93,8 +93,10 @@ class _Ordered:
 
     def add(self) -> None:
         """A sort, and the kernel that folds."""
-        rows = Rows(self.outer, self.others, self.count, (dtypes.u64,), self._record, lambda kernel, place, record: [])
-        records = RowSort(self.nest, self.stage, rows).in_order()
+        rows = Rows(
+            self.outer, self.others, self.count, (dtypes.u64,), (32, 64), self._record, lambda kernel, place, record: []
+        )
+        records = in_order(self.nest, self.stage, rows)
         opened = self.nest.opened(self.stage)
         scope, lowering = opened.scope, opened.lowering
         given = scope.pointer("records", dtypes.u64)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Routine, Scatter
 from hidet.cuda.schedules.point_kernel import digits, word_for
-from hidet.cuda.schedules.scan_kernel import block_number, thread_in_block
 from hidet.cuda.schedules.sort_kernels import Record
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, If, Launch, Stmt, Store
+from hidet.ir.stmt import Declare, Launch, Stmt, Store
 from hidet.schedule.fallback import NestBuilder, StageScope
-
-BLOCK = 256
-"""Threads of a block of kernels with a thread a record."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,14 +30,17 @@ class Records:
 class Rows:
     """What is put in order: `length` records for each index of `outer`, which has the extents `others`.
 
-    parts: types of the parts of a record. record: the one at a position of the row, in a kernel. write: statements that
-    set what the results have at a place of the row, from the record that belongs there.
+    parts: types of the parts of a record. order_bits: the bits of the first part that order records, from the first to
+    before the second; those that agree there are in the order of their positions. record: the one at a position of the
+    row, in a kernel. write: statements that set what the results have at a place of the row, from the record that
+    belongs there.
     """
 
     outer: tuple[Var, ...]
     others: tuple[Dim, ...]
     length: Dim
     parts: tuple[DType, ...]
+    order_bits: tuple[int, int]
     record: Callable[[RowKernel, Expr], Sequence[Expr]]
     write: Callable[[RowKernel, Expr, Record], list[Stmt]]
 
@@ -52,14 +51,14 @@ class Rows:
 
 
 class RowKernel:
-    """One kernel of an ordering under construction. item: its number where a thread has one; row: that of its row."""
+    """One kernel of an ordering under construction. row: the number of its row."""
 
     def __init__(self, nest: NestBuilder, stage: Routine | Scatter, rows: Rows) -> None:
         self.rows, self.nest = rows, nest
         self.opened: StageScope = nest.opened(stage)
-        self.shared_outer = tuple(self.opened.outer)
         self.scope = self.opened.scope
-        self.row, self.item = build.size_var("row"), build.size_var("item")
+        self.row = build.size_var("row")
+        self.name = ""
 
     def size(self, dim: Dim) -> Expr:
         """A size in the kernel."""
@@ -92,21 +91,23 @@ class RowKernel:
         at = self.row * count + place
         return [Store(part, (at,), value) for part, value in zip(records, record, strict=True)]
 
-    def each(self, items: Dim, inside: Sequence[Stmt]) -> list[Stmt]:
-        """A thread an item, in blocks of 256."""
-        first = Declare(self.item, block_number() * BLOCK + thread_in_block())
-        return [first, If(self.item < self.size(items), build.seq(inside))]
+    def launch(self, body: Sequence[Stmt], items: Dim, per_block: int, threads: int) -> None:
+        """Add the kernel, and its launch."""
+        self.name = f"kernel{len(self.nest.functions)}"
+        self.nest.functions.append(Function(self.name, self.scope.params, build.seq(body), kind="kernel"))
+        self.launch_again(items, per_block, threads, {}, {})
 
-    def add(self, body: Sequence[Stmt]) -> str:
-        """Add the kernel; its name."""
-        name = f"kernel{len(self.nest.functions)}"
-        self.nest.functions.append(Function(name, self.scope.params, build.seq(body), kind="kernel"))
-        return name
-
-    def launch(self, body: Sequence[Stmt], items: Dim, per_block: int, threads: int, when: Expr | None = None) -> None:
-        """Add the kernel, and its launch, under a condition of the entry function."""
-        name = self.add(body)
-        arguments = (*self.opened.outer, *map(self.nest.argument, self.scope.arguments))
+    def launch_again(
+        self,
+        items: Dim,
+        per_block: int,
+        threads: int,
+        memory: Mapping[Var, Var],
+        sizes: Mapping[Expr, Dim],
+    ) -> None:
+        """Launch the kernel with other memory, by what it was made for, and other sizes, by the kernel's parameter."""
+        outer = [memory.get(pointer, pointer) if isinstance(pointer, Var) else pointer for pointer in self.opened.outer]
+        numbers = [sizes.get(var, dim) for var, dim in zip(self.scope.sizes, self.scope.arguments, strict=True)]
         blocks = (self.nest.argument(items) + (per_block - 1)) // per_block
-        launch = Launch(name, (blocks,), arguments, block=(build.index(threads),))
-        self.nest.launches.append(launch if when is None else If(when, launch))
+        arguments = (*outer, *map(self.nest.argument, numbers))
+        self.nest.launches.append(Launch(self.name, (blocks,), arguments, block=(build.index(threads),)))

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Routine, Scatter
-from hidet.cuda.schedules.exchange import WARP, barrier, moved, shared
+from hidet.cuda.schedules.exchange import WARP, barrier, shared, sum_before
 from hidet.cuda.schedules.lanes import registers
 from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
 from hidet.cuda.schedules.scan_kernel import block_number, thread_in_block
 from hidet.cuda.schedules.sort_kernels import MOST, SPAN, Tile, bitonic_sort, greatest, is_less, tile_memory
 from hidet.dims import Dim
-from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
@@ -77,12 +76,13 @@ class _Digit:
     bits: int
 
 
-def _digits(types: Sequence[DType], length: Dim) -> list[_Digit]:
+def _digits(rows: Rows) -> list[_Digit]:
     """The digits of a record, highest first: those of what orders it, then those of its position."""
-    position = (length - 1).bit_length() if isinstance(length, int) else _POSITION_BITS
-    if len(types) == 1:
-        return [*_split(0, 64, 32), *_split(0, position, 0)]
-    return [*_split(0, 64, 0), *_split(1, position, 0)]
+    position = (rows.length - 1).bit_length() if isinstance(rows.length, int) else _POSITION_BITS
+    _, high = rows.order_bits
+    if len(rows.parts) == 1:
+        return [*_split(0, high, 32), *_split(0, position, 0)]
+    return [*_split(0, high, 0), *_split(1, position, 0)]
 
 
 def _split(part: int, high: int, low: int) -> Iterator[_Digit]:
@@ -112,7 +112,7 @@ class _Selection:
         # A tile of two records a thread; small ones leave room for more blocks.
         self.threads = 512 if wanted <= MOST // 8 else MOST // 2
         self.tile_elements = 2 * self.threads
-        self.digits = _digits(rows.parts, rows.length)
+        self.digits = _digits(rows)
         self.thread, self.start, self.end = (build.size_var(name) for name in ("thread", "start", "end"))
         self.counts = shared("counts", dtypes.i32, 1 << _DIGIT)
         # Of the chosen value of a digit: itself, how many records come before, how many have it. Then: collected ones.
@@ -210,18 +210,10 @@ class _Selection:
     def _choose(self) -> list[Stmt]:
         """Set what is found: the value that record number `wanted` has."""
         each = (1 << _DIGIT) // self.threads
-        own, total = Var("own", dtypes.i32), Var("total", dtypes.i32)
-        other, warp, value = (build.size_var(name) for name in ("other", "warp", "value"))
-        lane = build.cast(self.thread % WARP, dtypes.i32)
+        own, value = Var("own", dtypes.i32), build.size_var("value")
         first = self.thread * each
-        sums: list[Stmt] = [Declare(own, _i32(0))]
-        sums.append(self._unrolled(value, each, [Assign(own, own + build.load(self.counts, first + value))]))
-        sums.append(Declare(total, own))
-        for distance in (1, 2, 4, 8, 16):
-            below = Var("below", dtypes.i32)
-            fold = If(lane >= distance, Assign(total, total + below))
-            sums += [Declare(below, moved("up", total, distance)), fold]
-        running, here = Var("running", dtypes.i32), Var("here", dtypes.i32)
+        before, running = sum_before(own, self.totals, self.threads, self.thread)
+        here = Var("here", dtypes.i32)
         rank = self.rank - self.before
         is_found = build.logical_and(running < rank, rank <= running + here)
         stores = [
@@ -233,14 +225,10 @@ class _Selection:
             If(is_found, build.seq(stores)),
             Assign(running, running + here),
         ]
-        earlier = If(other < warp, Assign(running, running + build.load(self.totals, other)))
         return [
-            *sums,
-            Declare(warp, self.thread // WARP),
-            If(build.equal(lane, WARP - 1), Store(self.totals, (warp,), total)),
-            barrier(),
-            Declare(running, total - own),
-            self._unrolled(other, self.threads // WARP, [earlier]),
+            Declare(own, _i32(0)),
+            self._unrolled(value, each, [Assign(own, own + build.load(self.counts, first + value))]),
+            *before,
             self._unrolled(value, each, walk),
         ]
 

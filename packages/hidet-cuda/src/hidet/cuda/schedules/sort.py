@@ -7,7 +7,7 @@ from typing import Any
 
 from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter
 from hidet.cuda.schedules.row_records import RowKernel, Rows
-from hidet.cuda.schedules.row_sort import RowSort
+from hidet.cuda.schedules.row_sort import write_first
 from hidet.cuda.schedules.sort_kernels import Record
 from hidet.ir import build
 from hidet.ir.expr import Expr
@@ -62,11 +62,12 @@ class _Elements:
         others = tuple(extent for axis, extent in enumerate(self.x.shape) if axis != self.cut)
         self.outer = tuple(build.size_var(f"row{n}") for n in range(len(others)))
         length = self.x.shape[self.cut]
-        self.rows = Rows(self.outer, others, length, self.format.parts, self._record, self._write)
+        kinds = self.format.parts, self.format.order_bits
+        self.rows = Rows(self.outer, others, length, *kinds, self._record, self._write)
 
     def add(self) -> None:
         """Add all kernels to the nest."""
-        RowSort(self.nest, self.routine, self.rows).write_first(self.wanted)
+        write_first(self.nest, self.routine, self.rows, self.wanted)
 
     def _at(self, position: Expr) -> tuple[Expr, ...]:
         return (*self.outer[: self.cut], position, *self.outer[self.cut :])

@@ -1,25 +1,23 @@
-"""Kernels that order records in rows: tiles in shared memory, and sorted runs merged in global memory.
+"""Records ordered in shared memory by comparing them.
 
 Records are those of `hidet.schedule.routines.sort_record`: they differ in their positions at least, so that any way of
 ordering them is stable.
 
 *Tiles* are ordered by Batcher's bitonic network (Knuth, "The Art of Computer Programming", vol. 3, 5.3.4): a thread
 compares two records a step. Where both lie in the 64 records of one warp, warps need not wait for each other.
-*Runs* are merged by rank: a record's place is its place in its own run and the number of smaller ones in the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hidet import dtypes
-from hidet.cuda.schedules.exchange import WARP, barrier, shared
+from hidet.cuda.schedules.exchange import WARP, barrier, shared, warp_barrier
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store, While
+from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store, While
 
 Record = Sequence[Expr]
 
@@ -102,7 +100,7 @@ def bitonic_sort(tile: Tile, depth: Expr | None = None) -> list[Stmt]:
     step = [
         Declare(low, build.binary("or", build.binary("shl", above, reach + 1), inside)),
         compare if depth is None else If(is_there, compare),
-        If(meets_others, barrier(), _warp_barrier()) if tile.elements > SPAN else _warp_barrier(),
+        If(meets_others, barrier(), warp_barrier()) if tile.elements > SPAN else warp_barrier(),
         Assign(reach, reach - 1),
     ]
     steps = [
@@ -112,23 +110,6 @@ def bitonic_sort(tile: Tile, depth: Expr | None = None) -> list[Stmt]:
     ]
     sweep = For(level, build.index(0), levels, build.seq(steps))
     return [Declare(member, build.cast(tile.member, dtypes.i32)), barrier(), sweep, barrier()]
-
-
-def rank_of(
-    record: Record, load: Callable[[Expr], Record], first: Expr, last: Expr, name: str
-) -> tuple[list[Stmt], Expr]:
-    """How many records from place `first` to before `last`, which are in order, come before `record`."""
-    low, high, middle = (build.size_var(f"{name}_{end}") for end in ("low", "high", "middle"))
-    body = [
-        Declare(middle, (low + high) // 2),
-        If(is_less(load(middle), record), Assign(low, middle + 1), Assign(high, middle)),
-    ]
-    stmts: list[Stmt] = [Declare(low, first), Declare(high, last), While(low < high, build.seq(body))]
-    return stmts, low - first
-
-
-def _warp_barrier() -> Stmt:
-    return Evaluate(intrinsic_call("cuda.syncwarp", 0xFFFFFFFF))
 
 
 def threads_of(tile_elements: int) -> int:

@@ -1,0 +1,262 @@
+"""Rows put in order digit by digit, from the lowest on: each pass keeps the order of the one before among equals.
+
+Rows that fit a tile stay in shared memory. Of longer ones each pass takes three kernels:
+
+    how many records of each tile have each value of the digit            a block a tile
+    how many of the tiles before have it, and how many of all tiles       a warp a value
+    records to their places: after those with smaller values, those of    a block a tile, which puts its records in
+    the tiles before, and those before in the tile                        order first, so that neighbours are written
+
+Only bits that differ are looked at (`Rows.order_bits`): bf16 takes two passes, f32 four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hidet import dims, dtypes
+from hidet.compute.definition import SUM, Routine, Scatter
+from hidet.cuda.schedules.digit_tile import BITS, THREADS, DigitTile, digit_of, each_element
+from hidet.cuda.schedules.exchange import WARP, barrier, shared, sum_before
+from hidet.cuda.schedules.lanes import registers
+from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
+from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk, block_number, thread_in_block
+from hidet.cuda.schedules.sort_kernels import Record
+from hidet.dims import Dim
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
+from hidet.schedule.fallback import NestBuilder
+
+_TILE_BYTES = 32 << 10
+"""Shared memory for the records of a tile; counts take 8 KiB more."""
+_SCAN_THREADS = 128
+_SCAN_EACH = 4
+
+
+def most_in_tile(rows: Rows) -> int:
+    """Records of the largest tile."""
+    return _TILE_BYTES // sum(dtype.nbytes for dtype in rows.parts)
+
+
+def order_in_tile(
+    nest: NestBuilder, stage: Routine | Scatter, rows: Rows, length: int, target: Records | None, wanted: Dim
+) -> None:
+    """Add the kernel that orders rows of up to `length` records, at most `most_in_tile`, a block each.
+
+    target: where the first `wanted` records go; None for results.
+    """
+    kernel = RowKernel(nest, stage, rows)
+    kept = None if target is None else kernel.memory(target)
+    thread, number, step = (build.size_var(name) for name in ("thread", "number", "pass"))
+    place, element, shift = build.size_var("place"), build.size_var("element"), Var("shift", dtypes.u64)
+    tile = DigitTile(rows.parts, -(-length // THREADS), thread)
+    low, high = rows.order_bits
+    passes = -(-(high - low) // BITS)
+    count, ends = kernel.size(rows.length), kernel.size(wanted)
+    if kept is None or target is None:
+        written = rows.write(kernel, place, tile.load(place))
+    else:
+        written = kernel.store(kept, place, kernel.size(target.count), tile.load(place))
+    here = Declare(place, element * THREADS + thread)
+    one_pass = [
+        Declare(shift, build.cast(step * BITS + low, dtypes.u64)),
+        *tile.put_in_order(shift),
+        If(step < passes - 1, build.seq(tile.read_back())),
+    ]
+    body = [
+        *tile.declare(),
+        Declare(thread, thread_in_block()),
+        *kernel.row_of(block_number(), 1, number),
+        *tile.read(lambda place: rows.record(kernel, place), count),
+        For(step, build.index(0), build.index(passes), build.seq(one_pass)),
+        each_element(element, tile.each, [here, If(place < ends, build.seq(written))]),
+    ]
+    kernel.launch(body, rows.count, 1, THREADS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PassKernel:
+    """A kernel of a pass, and what other passes launch it with something else for.
+
+    memory: where its records came from and went when it was added. shift: its parameter for the digit's place.
+    """
+
+    kernel: RowKernel
+    memory: tuple[Var, ...]
+    shift: Expr
+
+
+class RadixPasses:
+    """Adds the kernels that order long rows, of any length."""
+
+    def __init__(self, nest: NestBuilder, stage: Routine | Scatter, rows: Rows) -> None:
+        self.nest, self.stage, self.rows = nest, stage, rows
+        self.each = most_in_tile(rows) // THREADS
+        self.tiles = dims.ceildiv(rows.length, most_in_tile(rows))
+        self._counts = self._table("counts", THREADS * self.tiles)
+        self._totals = self._table("totals", THREADS)
+        self._added: dict[tuple[str, bool, bool], _PassKernel] = {}
+        self._scan: RowKernel | None = None
+
+    def write_first(self, wanted: Dim) -> None:
+        """Write the first records of every row as results."""
+        self._run(wanted, to_results=True)
+
+    def in_order(self) -> Records:
+        """All records of every row, in scratch memory."""
+        last = self._run(self.rows.length, to_results=False)
+        assert last is not None
+        return last
+
+    def _run(self, wanted: Dim, *, to_results: bool) -> Records | None:
+        low, high = self.rows.order_bits
+        shifts = range(low, high, BITS)
+        kept = len(shifts) - to_results
+        memory = [self._records(name) for name in ("even_", "odd_")[:kept]]
+        source: Records | None = None
+        for number, shift in enumerate(shifts):
+            target = memory[number % 2] if number < kept else None
+            self._launch("count", source, None, shift, wanted)
+            self._launch_scan()
+            self._launch("move", source, target, shift, wanted)
+            source = target
+        return source
+
+    def _launch(self, what: str, source: Records | None, target: Records | None, shift: int, wanted: Dim) -> None:
+        """Launch a kernel of a pass, which is added once for all passes that read and write memory of a kind."""
+        key = (what, source is None, target is None)
+        memory = tuple(part for records in (source, target) if records is not None for part in records.parts)
+        known = self._added.get(key)
+        if known is not None:
+            changed = dict(zip(known.memory, memory, strict=True))
+            known.kernel.launch_again(self.rows.count * self.tiles, 1, THREADS, changed, {known.shift: shift})
+            return
+        kernel = RowKernel(self.nest, self.stage, self.rows)
+        place = kernel.scope.argument(shift, "shift")
+        self._added[key] = _PassKernel(kernel, memory, place)
+        at = build.cast(place, dtypes.u64)
+        body = self._count(kernel, source, at) if what == "count" else self._move(kernel, source, target, at, wanted)
+        kernel.launch(body, self.rows.count * self.tiles, 1, THREADS)
+
+    def _count(self, kernel: RowKernel, source: Records | None, shift: Expr) -> list[Stmt]:
+        """Count the values of the digit in a tile: a value a thread tells how many it has."""
+        (table,) = kernel.memory(self._counts)
+        thread, number, position = (build.size_var(name) for name in ("thread", "tile", "position"))
+        element, counts = build.size_var("element"), shared("values", dtypes.i32, THREADS)
+        count, tiles = kernel.size(self.rows.length), kernel.size(self.tiles)
+        held = [registers(f"held{n}", dtype, self.each) for n, dtype in enumerate(self.rows.parts[:1])]
+        record = self._source(kernel, source, count)(position)
+        here = Declare(position, (number * self.each + element) * THREADS + thread)
+        first = Store(held[0], (element,), build.cast(record[0], held[0].dtype))
+        digit = build.cast(digit_of([build.load(held[0], element)], shift), dtypes.i64)
+        one = build.const(1, dtypes.i32)
+        add = Evaluate(intrinsic_call("cuda.reduce_add_at", build.address(counts, digit), one))
+        return [
+            *map(Declare, (counts, *held)),
+            Declare(thread, thread_in_block()),
+            *kernel.row_of(block_number(), self.tiles, number),
+            Store(counts, (thread,), build.const(0, dtypes.i32)),
+            barrier(),
+            each_element(element, self.each, [here, If(position < count, first)]),
+            each_element(element, self.each, [here, If(position < count, add)]),
+            barrier(),
+            *kernel.store((table,), thread * tiles + number, tiles * THREADS, [build.load(counts, thread)]),
+        ]
+
+    def _launch_scan(self) -> None:
+        """For each value, how many records of the tiles before a tile have it, and how many of all."""
+        values = self.rows.count * THREADS
+        warps = _SCAN_THREADS // WARP
+        if self._scan is not None:
+            self._scan.launch_again(values, warps, _SCAN_THREADS, {}, {})
+            return
+        kernel = self._scan = RowKernel(self.nest, self.stage, self.rows)
+        counts, totals = kernel.memory(self._counts), kernel.memory(self._totals)
+        thread, lane, item, value = (build.size_var(name) for name in ("thread", "lane", "item", "value"))
+        tiles, carry = kernel.size(self.tiles), Var("carry", dtypes.i32)
+        size = tiles * THREADS
+        walk = ChunkWalk(
+            Chunks(WARP, _SCAN_EACH),
+            SUM,
+            [carry],
+            lane,
+            read=lambda tile: ([], kernel.load(counts, value * tiles + tile, size)),
+            write=lambda tile, before: kernel.store(counts, value * tiles + tile, size, before),
+            exclusive=True,
+            is_turned=False,
+        )
+        whole = kernel.store(totals, value, build.index(THREADS), [carry])
+        inside = [
+            *kernel.row_of(item, THREADS, value),
+            Declare(carry, build.const(0, dtypes.i32)),
+            *walk.statements(build.index(0), tiles),
+            If(build.equal(lane, 0), build.seq(whole)),
+        ]
+        body = [
+            Declare(thread, thread_in_block()),
+            Declare(lane, thread % WARP),
+            Declare(item, block_number() * warps + thread // WARP),
+            If(item < kernel.size(values), build.seq(inside)),
+        ]
+        kernel.launch(body, values, warps, _SCAN_THREADS)
+
+    def _move(
+        self, kernel: RowKernel, source: Records | None, target: Records | None, shift: Expr, wanted: Dim
+    ) -> list[Stmt]:
+        """Write the records of a tile to their places."""
+        thread, number, first = (build.size_var(name) for name in ("thread", "tile", "first"))
+        slot, place, element = (build.size_var(name) for name in ("slot", "place", "element"))
+        count, tiles = kernel.size(self.rows.length), kernel.size(self.tiles)
+        tile = DigitTile(self.rows.parts, self.each, thread)
+        bases = shared("bases", dtypes.i32, THREADS)
+        read = self._source(kernel, source, count)
+        kept = None if target is None else kernel.memory(target)
+        (before,) = kernel.load(kernel.memory(self._counts), thread * tiles + number, tiles * THREADS)
+        (total,) = kernel.load(kernel.memory(self._totals), thread, build.index(THREADS))
+        own = Var("of_value", dtypes.i32)
+        sums, smaller = sum_before(own, tile.totals, THREADS, thread)
+        base = smaller + before - build.load(tile.starts, thread)
+        digit = build.cast(digit_of(tile.load(slot), shift), dtypes.i64)
+        if kept is None:
+            written: list[Stmt] = [
+                If(place < kernel.size(wanted), build.seq(self.rows.write(kernel, place, tile.load(slot))))
+            ]
+        else:
+            written = kernel.store(kept, place, count, tile.load(slot))
+        move = [Declare(place, slot + build.cast(build.load(bases, digit), dtypes.i64)), *written]
+        return [
+            *tile.declare(),
+            Declare(bases),
+            Declare(thread, thread_in_block()),
+            *kernel.row_of(block_number(), self.tiles, number),
+            Declare(first, number * tile.elements),
+            *tile.read(lambda place: read(first + place), count - first),
+            *tile.put_in_order(shift),
+            Declare(own, total),
+            *sums,
+            Store(bases, (thread,), base),
+            barrier(),
+            each_element(
+                element,
+                tile.each,
+                [Declare(slot, element * THREADS + thread), If(first + slot < count, build.seq(move))],
+            ),
+        ]
+
+    def _source(self, kernel: RowKernel, source: Records | None, count: Expr) -> Callable[[Expr], Record]:
+        """What is at a position of the row."""
+        if source is None:
+            return lambda position: self.rows.record(kernel, position)
+        memory = kernel.memory(source)
+        return lambda position: kernel.load(memory, position, count)
+
+    def _table(self, name: str, count: Dim) -> Records:
+        return Records((self.nest.scratch(name, dtypes.i32, self.rows.count * count),), count)
+
+    def _records(self, name: str) -> Records:
+        total = self.rows.count * self.rows.length
+        parts = [self.nest.scratch(f"{name}{n}", dtype, total) for n, dtype in enumerate(self.rows.parts)]
+        return Records(tuple(parts), self.rows.length)
