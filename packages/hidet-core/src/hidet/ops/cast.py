@@ -13,7 +13,7 @@ from hidet.ops.rules import map_elements, require_dtype
 
 def _cast(x: Operand, *, dtype: DType) -> Definition:
     require_dtype("cast", x, "data")
-    if dtype.is_host_only or dtype.is_complex != x.dtype.is_complex:
+    if dtype.is_host_only or (dtype != x.dtype and (dtype.is_complex or x.dtype.is_complex)):
         raise DTypeError(f"operator cast cannot convert {x.dtype} to {dtype}")
     return map_elements("cast", (x,), lambda element: build.cast(element, dtype))
 

@@ -37,6 +37,9 @@ def call_foreign(step: ForeignCall, call: ResolvedCall, frame: Frame) -> None:
         raise LaunchError(f"node {step.name} returned {len(produced)} results, expected {len(step.results)}")
     if not step.is_made:
         for result, value in zip(call.results, produced, strict=False):
+            if tuple(value.shape) != tuple(result.shape):
+                got, expected = list(value.shape), list(result.shape)
+                raise LaunchError(f"node {step.name} returned a tensor of shape {got}, expected {expected}")
             target = wrap(result)
             adapter.copy(target, value)
             if on_host:

@@ -16,6 +16,7 @@ from hidet.dims import Dim, DimExpr, compile_evaluator, symbols
 from hidet.errors import FallbackWarning, UnsupportedOp
 from hidet.graph import Attribute, OperatorSpec, TensorType, Value
 from hidet.loc import Loc
+from hidet.torch.effects import EFFECT
 from hidet.torch.emitter import Scalar
 from torch import fx
 
@@ -31,10 +32,15 @@ class EagerNode:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """Stands in an argument list for tensor number `number`; `is_number`: pass its element."""
+    """Stands in an argument list for tensor number `number`; `is_number`: pass its element.
+
+    memory_format: how torch has the tensor at this place, which operators of torch may rely on; None for neither
+    row-major nor channels-last.
+    """
 
     number: int
     is_number: bool = False
+    memory_format: torch.memory_format | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +61,10 @@ def eager_spec(
     """An operator that calls what the fx node calls, and its inputs in order.
 
     Tensor arguments are inputs of the operator; everything else is in its `call`. Symbolic sizes among the arguments
-    are computed from their symbols, which are inputs too. defines: symbols of the result types that the results tell.
+    are computed from their symbols, which are inputs too. types: of the results; None for one that is no tensor, or
+    that nobody reads. defines: symbols of the result types that the results tell.
     """
+    kept = [number for number, type_ in enumerate(types) if type_ is not None]
     template = _Template(values)
     args = template.fill(list(node.args))
     kwargs = {key: template.fill(value) for key, value in node.kwargs.items()}
@@ -66,7 +74,7 @@ def eager_spec(
         raise UnsupportedOp(f"{name} runs in torch and needs the size {missing[0]}, which is no input of the graph")
     inputs = [*template.operands, *[size_inputs[symbol] for symbol in names]]
     target: Callable[..., Any] = node.target  # type: ignore[assignment]  # a call_function's target is a function
-    call = _EagerCall(target, args, kwargs, len(template.operands), template.sizes, names)
+    call = _EagerCall(target, args, kwargs, len(template.operands), template.sizes, names, kept)
     # A function without results, which checks something, gets a token: nodes have at least one output.
     result_types = tuple(type_ for type_ in types if type_ is not None) or (TensorType(dtypes.boolean, ()),)
     spec = OperatorSpec(
@@ -77,7 +85,7 @@ def eager_spec(
         infer=lambda given, attrs: result_types,
         call=call,
         is_random=torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()),
-        has_effect=bool(node.is_impure()),
+        has_effect=bool(node.is_impure()) or EFFECT in node.meta,
         doc=f"{name}, run by torch.",
     )
     return spec, inputs
@@ -93,18 +101,18 @@ class _Template:
 
     def fill(self, argument: Any) -> Any:
         if isinstance(argument, fx.Node):
-            return self._value(self.values[argument])
+            return self._value(self.values[argument], _memory_format(argument.meta.get("val")))
         if isinstance(argument, list | tuple):
             return [self.fill(item) for item in argument]
         if isinstance(argument, dict):
             return {key: self.fill(item) for key, item in argument.items()}
         return argument
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: Any, memory_format: torch.memory_format | None = None) -> Any:
         if isinstance(value, Scalar):
             return _Operand(self._operand(value.value), is_number=True)
         if isinstance(value, Value):
-            return _Operand(self._operand(value))
+            return _Operand(self._operand(value), memory_format=memory_format)
         if isinstance(value, DimExpr):
             self.sizes.append(value)
             return _Size(value)
@@ -118,8 +126,17 @@ class _Template:
         return self.operands.index(value)
 
 
+def _memory_format(fake: object) -> torch.memory_format | None:
+    """The layout of a tensor while torch traced the graph. A copy that gives it to the tensor may be gone from ours."""
+    if not isinstance(fake, torch.Tensor):
+        return None
+    formats = [torch.contiguous_format]
+    formats += {4: [torch.channels_last], 5: [torch.channels_last_3d]}.get(fake.dim(), [])
+    return next((each for each in formats if fake.is_contiguous(memory_format=each)), None)
+
+
 class _EagerCall:
-    """Calls a torch function with tensors and sizes put back into its arguments; returns its tensor results."""
+    """Calls a torch function with tensors and sizes put back into its arguments; returns the results that are kept."""
 
     def __init__(
         self,
@@ -129,12 +146,14 @@ class _EagerCall:
         tensors: int,
         sizes: Sequence[DimExpr],
         names: Sequence[str],
+        kept: Sequence[int],
     ) -> None:
         self._target = target
         self._args = args
         self._kwargs = kwargs
         self._tensors = tensors
         self._sizes = list(sizes)
+        self._kept = kept
         self._evaluate = compile_evaluator(self._sizes, names) if sizes else None
 
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
@@ -144,7 +163,10 @@ class _EagerCall:
         def put_back(argument: Any) -> Any:
             if isinstance(argument, _Operand):
                 tensor = operands[argument.number]
-                return tensor.item() if argument.is_number else tensor
+                if argument.is_number:
+                    return tensor.item()
+                layout = argument.memory_format
+                return tensor if layout is None else tensor.contiguous(memory_format=layout)
             if isinstance(argument, _Size):
                 return known[str(argument.dim)]
             if isinstance(argument, list):
@@ -156,7 +178,7 @@ class _EagerCall:
         with torch.no_grad():
             result = self._target(*map(put_back, self._args), **{k: put_back(v) for k, v in self._kwargs.items()})
         results = result if isinstance(result, tuple | list) else (result,)
-        return tuple(item for item in results if isinstance(item, torch.Tensor)) or (torch.tensor(True, device="cpu"),)
+        return tuple(results[number] for number in self._kept) or (torch.tensor(True, device="cpu"),)
 
 
 def describe(nodes: Sequence[EagerNode]) -> str:

@@ -22,6 +22,7 @@ from hidet.torch import compat
 from hidet.torch.assemble import assemble
 from hidet.torch.control import CONTROL
 from hidet.torch.data_sizes import DataSizes
+from hidet.torch.effects import without_tokens
 from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
 from hidet.torch.fallback import EagerNode, eager_spec, refusal
 from hidet.torch.fx_nodes import identifier, location, mutated_inputs, operator_name, read_results
@@ -95,7 +96,7 @@ class Importer:
         bound: Mapping[int, torch.Tensor],
         plan: PlanOutputs,
     ) -> None:
-        self.gm = gm
+        self.gm = without_tokens(gm)
         self.ctx = ctx
         self.options = ctx.options
         self.device = torch.device(ctx.target.device)
@@ -291,7 +292,14 @@ class Importer:
         self.emitter.facts = NodeFacts(types, read_results(node), lambda n: self._layout(node.args[n]))
         args = [self._resolve(argument) for argument in node.args]
         kwargs = {key: self._resolve(argument) for key, argument in node.kwargs.items()}
-        value = handler(self.emitter, *args, **kwargs)
+        try:
+            value = handler(self.emitter, *args, **kwargs)
+        except TypeError as error:
+            # Most handlers take numbers as numbers; one that a caller may change is a size of the graph.
+            varying = [argument for argument in (*args, *kwargs.values()) if isinstance(argument, DimExpr)]
+            if not varying:
+                raise
+            raise UnsupportedOp(f"the number {varying[0]}, which differs between calls, has to be known") from error
         self.emitter.require_inferred(value)
         return value
 
@@ -340,6 +348,12 @@ class Importer:
         defines = [extent for extent in dict.fromkeys(extents) if str(extent) in fresh]
         if len(defines) < len(fresh):
             raise UnsupportedOp(f"{name} makes a size that depends on data and is no extent of a result: {fresh}")
+        # What nobody reads is left where it is: torch's shapes of such results need not be those it was traced with.
+        read = read_results(node)
+        types = tuple(
+            type_ if number in read or (type_ is not None and self.data_sizes.fresh(type_.shape)) else None
+            for number, type_ in enumerate(types)
+        )
         spec, inputs = eager_spec(node, name, types, self.values, self.size_inputs, defines)
         # What a step makes lies row-major; a result of the graph in another layout is a copy.
         emit = self.builder.emit_all if defines else self.emitter.emit_all

@@ -1,8 +1,8 @@
 """How types, constants and scalar operations are spelled in LLVM IR: tables only.
 
-f16 and bf16 values travel as i16 and bool values in memory as i8, so that no conversion needs a library call. Types
-below 8 bits have registers of their width, and take a byte each in memory, whose upper bits are zero: the form that
-numpy arrays of them have.
+f16 and bf16 values travel as i16 and bool values in memory as i8, so that no conversion needs a library call. Complex
+numbers are moved, never computed with: they travel as their bits. Types below 8 bits have registers of their width, and
+take a byte each in memory, whose upper bits are zero: the form that numpy arrays of them have.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _scalar(dtype: DType) -> str:
     known = _REGISTER.get(dtype.name)
     if known is not None:
         return known
-    if dtype.is_int:
+    if dtype.is_int or dtype.is_complex:
         return f"i{dtype.bits}"
     raise CodegenError(f"the CPU target has no register type for {dtype.name}", hint="cast it to a supported dtype")
 
@@ -82,8 +82,13 @@ def literal(value: bool | int | float | complex, dtype: DType) -> str:
     """A constant as LLVM writes it; floats exactly, by their bits."""
     if dtype.kind == "bool":
         return "true" if value else "false"
+    if dtype.is_complex:
+        import numpy
+
+        # The real part lies first, in the lower half.
+        return str(int.from_bytes(numpy.asarray(value, dtype=dtype.numpy()).tobytes(), "little"))
     if isinstance(value, complex):
-        raise CodegenError("the CPU target has no complex constants")
+        raise CodegenError(f"the complex number {value} is no constant of dtype {dtype.name}")
     if dtype.is_int:
         return str(int(value))
     if dtype.name == "float64":

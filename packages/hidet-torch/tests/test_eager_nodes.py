@@ -1,0 +1,85 @@
+"""Nodes that run in torch get what torch's operators rely on, and give what the graph around them reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from hidet.errors import FallbackWarning, LaunchError
+
+pytestmark = pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
+
+
+def _random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(5), dtype=dtype)
+
+
+def test_a_node_gets_its_tensors_laid_out_as_torch_traced_them() -> None:
+    # The row-major copy before _pdist_forward is no work for a graph that knows no layouts.
+    x = _random(7, 5).t()
+    torch.testing.assert_close(torch.compile(torch.pdist, backend="hidet", fullgraph=True)(x), torch.pdist(x))
+
+
+def test_results_that_nobody_reads_may_have_other_shapes_than_traced() -> None:
+    # torch's kernel for sums in bfloat16 leaves the second result empty.
+    table, rows, starts = _random(10, 5, dtype=torch.bfloat16), torch.tensor([1, 9, 4]), torch.tensor([0, 2])
+
+    def function(table: torch.Tensor) -> torch.Tensor:
+        return F.embedding_bag(rows, table, starts, mode="sum")
+
+    assert torch.equal(torch.compile(function, backend="hidet")(table), function(table))
+
+
+@pytest.mark.parametrize("name", ["inv", "cholesky"])
+def test_functions_that_check_their_result_work_and_still_fail(name: str) -> None:
+    function = getattr(torch.linalg, name)
+    compiled = torch.compile(function, backend="hidet", fullgraph=True)
+    x = torch.eye(3) * 2 + 0.1
+    torch.testing.assert_close(compiled(x), function(x))
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(torch.zeros(3, 3))
+
+
+def test_a_check_takes_part_in_a_graph_with_other_work() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (torch.linalg.solve(x + 1, y) * 2).sum(0)
+
+    x, y = torch.eye(4) * 3, _random(4, 2)
+    torch.testing.assert_close(torch.compile(function, backend="hidet", fullgraph=True)(x, y), function(x, y))
+
+
+@pytest.fixture
+def halved() -> Iterator[torch.library.Library]:
+    """A custom operator whose shape for tracing is not the one that it returns."""
+    library = torch.library.Library("hidet_test_eager", "DEF")
+    library.define("halved(Tensor x) -> Tensor")
+    library.impl("halved", lambda x: x[: len(x) // 2].clone(), "CPU")
+    library._register_fake("halved", torch.empty_like)
+    yield library
+    library._destroy()
+
+
+def test_a_result_of_another_shape_than_traced_is_an_error_that_names_the_node(halved: torch.library.Library) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.hidet_test_eager.halved(x) * 2
+
+    with pytest.raises(LaunchError, match=r"hidet_test_eager\.halved.*shape \[1, 3\], expected \[2, 3\]"):
+        torch.compile(function, backend="hidet")(_random(2, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_numbers_are_moved_by_kernels_and_computed_with_by_torch(dtype: torch.dtype) -> None:
+    z = torch.complex(_random(3, 4, dtype=torch.float64), _random(3, 4, dtype=torch.float64)).to(dtype)
+
+    def moved(z: torch.Tensor) -> torch.Tensor:
+        return F.pad(torch.cat([z, z.flip(0)]), (1, 2), value=2.5).t().contiguous()
+
+    def converted(z: torch.Tensor) -> torch.Tensor:
+        return (z.to(torch.complex128) * z[0]).abs()
+
+    assert torch.equal(torch.compile(moved, backend="hidet", options={"strict": True})(z), moved(z))
+    with pytest.warns(FallbackWarning, match="aten.mul"):
+        torch.testing.assert_close(torch.compile(converted, backend="hidet")(z), converted(z))
