@@ -152,3 +152,31 @@ def test_a_number_read_from_a_tensor_stays_in_the_graph(check_compiled: Callable
 
 def test_a_float_argument_may_change(check_compiled: Callable[..., Any]) -> None:
     check_compiled(lambda x, a: x * a + a, R(4), 2.5, more=[(R(4), 3.5), (R(4), 0.1)], dynamic=True)
+
+
+NUMBERS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "a clamped number": lambda x, k: x * max(k, 0),
+    "an absolute number": lambda x, k: x + abs(k),
+    "a quotient rounded to 0": lambda x, k: x + int(k / 2),
+    "a quotient rounded down": lambda x, k: x + k // 2,
+    "a bound": lambda x, k: x.clamp(min=k),
+    "a shift": lambda x, k: x.roll(k, 0),
+    "a diagonal": lambda x, k: x.tril(k),
+    "weights of a sum": lambda x, k: torch.addmm(x, x, x, alpha=k, beta=k + 1),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_change_may_be_negative(name: str) -> None:
+    compiled = torch.compile(NUMBERS[name], backend="hidet", dynamic=True, options={"strict": True})
+    x = R(4, 4)
+    for number in (2, -3, -2, 1):
+        torch.testing.assert_close(compiled(x, number), NUMBERS[name](x, number), rtol=1e-5, atol=1e-5)
+
+
+def test_an_operator_that_cannot_take_a_number_that_changes_runs_in_torch() -> None:
+    compiled = torch.compile(lambda x, k: x.kthvalue(k, 0).values, backend="hidet", dynamic=True)
+    x = R(4, 4)
+    with pytest.warns(FallbackWarning, match="which differs between calls"):
+        for number in (2, 3):
+            assert torch.equal(compiled(x, number), x.kthvalue(number, 0).values)

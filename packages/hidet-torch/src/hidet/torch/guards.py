@@ -77,19 +77,13 @@ class SizeTable:
             divisors = [divisor for base, divisor in compat.known_divisible(shape_env) if base == symbol]
             known = self._symbols[symbol.name] = dims.symbol(
                 symbol.name,
-                lower=_lowest(symbol.name, lower),
+                # Numbers that a function is given, or reads from data, may be negative; sizes have a bound of torch's.
+                lower=-_UNBOUNDED if lower is None else max(lower, -_UNBOUNDED),
                 upper=None if upper is None or upper >= _UNBOUNDED else upper,
                 divisor=lcm(*divisors),
                 hint=compat.symbol_hint(shape_env, symbol),
             )
         return known
-
-
-def _lowest(name: str, lower: int | None) -> int:
-    """The least value of a symbol: sizes are not negative, but numbers read from data ("u0") may be."""
-    if not name.startswith("u"):
-        return max(lower or 0, 0)
-    return -_UNBOUNDED if lower is None else max(lower, -_UNBOUNDED)
 
 
 def _fold(combine: Callable[[Dim, Dim], Dim]) -> Callable[..., Dim]:
@@ -110,6 +104,11 @@ def _power(base: Dim, exponent: Dim) -> Dim:
     for _ in range(exponent):
         result = result * base
     return result
+
+
+def _truncated_quotient(value: Dim, divisor: Dim) -> Dim:
+    """Rounded towards 0."""
+    return dims.maximum(dims.floordiv(value, divisor), 0) + dims.minimum(dims.ceildiv(value, divisor), 0)
 
 
 def _modular_indexing(base: Dim, divisor: Dim, modulus: Dim) -> Dim:
@@ -142,6 +141,6 @@ _RULES: dict[str, Callable[..., Dim]] = {
     "RShift": lambda value, count: dims.floordiv(value, _power(2, count)),
     "CeilToInt": dims.ceildiv,
     "FloorToInt": dims.floordiv,
-    # Sizes are not negative, for which truncation is the floor.
-    "TruncToInt": dims.floordiv,
+    "TruncToInt": _truncated_quotient,
+    "Abs": lambda value: dims.maximum(value, -value),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hidet.dims import DimExpr
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Number, Operand, same_shape
 from hidet.torch.mapping import Handler
@@ -76,10 +77,12 @@ def _addmm(e: Emitter, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha:
     return _scaled_sum(e, c, _mm(e, a, b), beta, alpha)
 
 
-def _scaled_sum(e: Emitter, c: Value, product: Value, beta: Number, alpha: Number) -> Value:
+def _scaled_sum(e: Emitter, c: Value, product: Value, beta: Number | DimExpr, alpha: Number | DimExpr) -> Value:
     """beta * c + alpha * product; with beta 0 the values of c do not matter, not even NaN."""
     if alpha != 1:
         product = arithmetic(e, "mul", product, alpha)
+    if isinstance(beta, DimExpr):
+        c, beta = arithmetic(e, "mul", c, beta), 1
     return product if beta == 0 else arithmetic(e, "add", product, c, alpha=beta)
 
 
