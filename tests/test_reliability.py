@@ -19,7 +19,7 @@ import hidet
 from hidet import dims, dtypes
 from hidet.context import CompileContext, make_context
 from hidet.driver import compile_graph
-from hidet.errors import OptionError, ShapeError
+from hidet.errors import OptionError, PluginError, ShapeError
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.interpret import interpret
 from hidet.graph.operator import OperatorSpec
@@ -344,6 +344,14 @@ def test_an_error_in_a_pass_names_the_pass(ctx: CompileContext, monkeypatch: pyt
     with pytest.raises(ValueError, match="of its own making") as caught:
         compile_graph(_large_sum(ctx), ctx)
     assert "while running graph pass 'eliminate-dead'" in caught.value.__notes__
+
+
+def test_a_pass_that_returns_no_graph_is_named(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hidet.passes.graph.eliminate_dead import EliminateDead
+
+    monkeypatch.setattr(EliminateDead, "run", lambda self, graph, ctx: None)
+    with pytest.raises(PluginError, match="graph pass 'eliminate-dead' returned a NoneType, expected a Graph"):
+        compile_graph(_large_sum(ctx), ctx)
 
 
 def test_a_dump_shows_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

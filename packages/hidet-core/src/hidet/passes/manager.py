@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from hidet.errors import PluginError
 from hidet.graph.graph import Graph
 from hidet.ir.func import Module
 from hidet.passes.dump import dump
@@ -80,6 +81,9 @@ def _run(name: str, loaded: Any, subject: Any, level: Any, ctx: CompileContext) 
     except Exception as error:
         error.add_note(f"while running {level} pass {name!r}")
         raise
+    if not isinstance(result, type(subject)):
+        made, expected = type(result).__name__, type(subject).__name__
+        raise PluginError(f"{level} pass {name!r} returned a {made}, expected a {expected}")
     ctx.registry.pass_done(name, level, subject, result, time.perf_counter() - start)
     return result
 
