@@ -57,13 +57,19 @@ class DigitTile:
 
     def read(self, record: Callable[[Expr], Record], count: Expr) -> list[Stmt]:
         """Read the records of the tile, of which there are `count`; greatest ones follow, in the order behind all."""
-        element, place = build.size_var("element"), build.size_var("place")
-        fill = [Store(held, (element,), value) for held, value in zip(self._held, greatest(self.types), strict=True)]
+        element, place, at = (build.size_var(name) for name in ("element", "place", "at"))
+        found = [Var(f"found{n}", dtype) for n, dtype in enumerate(self.types)]
         keep = [
-            Store(held, (element,), build.cast(value, held.dtype))
-            for held, value in zip(self._held, record(place), strict=True)
+            Store(held, (element,), build.select(place < count, value, last))
+            for held, value, last in zip(self._held, found, greatest(self.types), strict=True)
         ]
-        body = [Declare(place, self._place(element)), *fill, If(place < count, build.seq(keep))]
+        body = [
+            Declare(place, self._place(element)),
+            # Reading the last one instead of none takes no branch, which every read would wait for.
+            Declare(at, build.minimum(place, count - 1)),
+            *(Declare(var, build.cast(value, var.dtype)) for var, value in zip(found, record(at), strict=True)),
+            *keep,
+        ]
         return [each_element(element, self.each, body)]
 
     def read_back(self) -> list[Stmt]:
@@ -157,9 +163,12 @@ class DigitTile:
 
 
 def digit_of(record: Record, shift: Expr) -> Expr:
-    """The digit of a record at a place of its first part, as an i32."""
-    moved = build.binary("shr", record[0], shift)
-    return build.cast(build.binary("and", moved, build.const(THREADS - 1, dtypes.u64)), dtypes.i32)
+    """The digit of a record at a place of its first part, as an i32. A u32 is a place in the upper half of the part."""
+    word = record[0]
+    if shift.dtype == dtypes.u32:
+        word = build.cast(build.binary("shr", word, build.const(32, dtypes.u64)), dtypes.u32)
+    moved = build.binary("shr", word, shift)
+    return build.cast(build.binary("and", moved, build.const(THREADS - 1, moved.dtype)), dtypes.i32)
 
 
 def each_element(var: Var, count: int, body: Sequence[Stmt]) -> Stmt:

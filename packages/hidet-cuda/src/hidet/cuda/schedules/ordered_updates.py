@@ -94,7 +94,9 @@ class _Ordered:
     def add(self) -> None:
         """A sort, and the kernel that folds."""
         rows = Rows(
-            self.outer, self.others, self.count, (dtypes.u64,), (32, 64), self._record, lambda kernel, place, record: []
+            *(self.outer, self.others, self.count, (dtypes.u64,), (32, 64), self._record),
+            results=lambda kernel, record: [],
+            write=lambda kernel, place, values: [],
         )
         records = in_order(self.nest, self.stage, rows)
         opened = self.nest.opened(self.stage)

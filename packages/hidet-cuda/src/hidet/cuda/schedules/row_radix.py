@@ -32,6 +32,8 @@ from hidet.schedule.fallback import NestBuilder
 
 _TILE_BYTES = 32 << 10
 """Shared memory for the records of a tile; counts take 8 KiB more."""
+_AT_ONCE = 4
+"""Records of a tile whose results a thread reads at once; registers for more would leave room for fewer blocks."""
 _SCAN_THREADS = 128
 _SCAN_EACH = 4
 
@@ -51,18 +53,21 @@ def order_in_tile(
     kernel = RowKernel(nest, stage, rows)
     kept = None if target is None else kernel.memory(target)
     thread, number, step = (build.size_var(name) for name in ("thread", "number", "pass"))
-    place, element, shift = build.size_var("place"), build.size_var("element"), Var("shift", dtypes.u64)
+    place, element = build.size_var("place"), build.size_var("element")
     tile = DigitTile(rows.parts, -(-length // THREADS), thread)
     low, high = rows.order_bits
     passes = -(-(high - low) // BITS)
+    # Digits of a word leave registers for a third block.
+    shift = Var("shift", dtypes.u32 if low >= 32 else dtypes.u64)
     count, ends = kernel.size(rows.length), kernel.size(wanted)
     if kept is None or target is None:
-        written = rows.write(kernel, place, tile.load(place))
+        written = _results(kernel, tile, count, lambda slot: slot, ends)
     else:
-        written = kernel.store(kept, place, kernel.size(target.count), tile.load(place))
-    here = Declare(place, element * THREADS + thread)
+        store = kernel.store(kept, place, kernel.size(target.count), tile.load(place))
+        here = Declare(place, element * THREADS + thread)
+        written = [each_element(element, tile.each, [here, If(place < ends, build.seq(store))])]
     one_pass = [
-        Declare(shift, build.cast(step * BITS + low, dtypes.u64)),
+        Declare(shift, build.cast(step * BITS + low % 32, shift.dtype)),
         *tile.put_in_order(shift),
         If(step < passes - 1, build.seq(tile.read_back())),
     ]
@@ -72,9 +77,35 @@ def order_in_tile(
         *kernel.row_of(block_number(), 1, number),
         *tile.read(lambda place: rows.record(kernel, place), count),
         For(step, build.index(0), build.index(passes), build.seq(one_pass)),
-        each_element(element, tile.each, [here, If(place < ends, build.seq(written))]),
+        *written,
     ]
     kernel.launch(body, rows.count, 1, THREADS)
+
+
+def _results(
+    kernel: RowKernel, tile: DigitTile, count: Expr, place: Callable[[Expr], Expr], wanted: Expr
+) -> list[Stmt]:
+    """Write what the results have for the first `count` records of a tile in shared memory, where it is wanted.
+
+    place: in the row, of the record at a place of the tile. What is written is read before, for several records: every
+    read would wait for the write before it otherwise.
+    """
+    slot, element, here, last, group = (build.size_var(name) for name in ("slot", "element", "here", "last", "group"))
+    values = kernel.rows.results(kernel, tile.load(slot))
+    held = [registers(f"result{n}", value.dtype, _AT_ONCE) for n, value in enumerate(values)]
+    at = (group + element) * THREADS + tile.thread
+    read = [Store(array, (element,), value) for array, value in zip(held, values, strict=True)]
+    write = kernel.rows.write(kernel, here, [build.load(array, element) for array in held])
+    move = [Declare(here, place(slot)), If(here < wanted, build.seq(write))]
+    body = [
+        *map(Declare, held),
+        each_element(element, _AT_ONCE, [Declare(slot, build.minimum(at, last)), *read]),
+        each_element(element, _AT_ONCE, [Declare(slot, at), If(slot <= last, build.seq(move))]),
+    ]
+    return [
+        Declare(last, build.minimum(count, tile.elements) - 1),
+        For(group, build.index(0), build.index(tile.each), build.seq(body), step=_AT_ONCE),
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +180,9 @@ class RadixPasses:
         count, tiles = kernel.size(self.rows.length), kernel.size(self.tiles)
         held = [registers(f"held{n}", dtype, self.each) for n, dtype in enumerate(self.rows.parts[:1])]
         record = self._source(kernel, source, count)(position)
-        here = Declare(position, (number * self.each + element) * THREADS + thread)
+        place = build.size_var("place")
+        here = Declare(place, (number * self.each + element) * THREADS + thread)
+        there = Declare(position, build.minimum(place, count - 1))
         first = Store(held[0], (element,), build.cast(record[0], held[0].dtype))
         digit = build.cast(digit_of([build.load(held[0], element)], shift), dtypes.i64)
         one = build.const(1, dtypes.i32)
@@ -160,8 +193,8 @@ class RadixPasses:
             *kernel.row_of(block_number(), self.tiles, number),
             Store(counts, (thread,), build.const(0, dtypes.i32)),
             barrier(),
-            each_element(element, self.each, [here, If(position < count, first)]),
-            each_element(element, self.each, [here, If(position < count, add)]),
+            each_element(element, self.each, [here, there, first]),
+            each_element(element, self.each, [here, If(place < count, add)]),
             barrier(),
             *kernel.store((table,), thread * tiles + number, tiles * THREADS, [build.load(counts, thread)]),
         ]
@@ -219,14 +252,17 @@ class RadixPasses:
         own = Var("of_value", dtypes.i32)
         sums, smaller = sum_before(own, tile.totals, THREADS, thread)
         base = smaller + before - build.load(tile.starts, thread)
-        digit = build.cast(digit_of(tile.load(slot), shift), dtypes.i64)
+
+        def moved(slot: Expr) -> Expr:
+            digit = build.cast(digit_of(tile.load(slot), shift), dtypes.i64)
+            return slot + build.cast(build.load(bases, digit), dtypes.i64)
+
         if kept is None:
-            written: list[Stmt] = [
-                If(place < kernel.size(wanted), build.seq(self.rows.write(kernel, place, tile.load(slot))))
-            ]
+            written = _results(kernel, tile, count - first, moved, kernel.size(wanted))
         else:
-            written = kernel.store(kept, place, count, tile.load(slot))
-        move = [Declare(place, slot + build.cast(build.load(bases, digit), dtypes.i64)), *written]
+            store = [Declare(place, moved(slot)), *kernel.store(kept, place, count, tile.load(slot))]
+            here = Declare(slot, element * THREADS + thread)
+            written = [each_element(element, tile.each, [here, If(first + slot < count, build.seq(store))])]
         return [
             *tile.declare(),
             Declare(bases),
@@ -239,11 +275,7 @@ class RadixPasses:
             *sums,
             Store(bases, (thread,), base),
             barrier(),
-            each_element(
-                element,
-                tile.each,
-                [Declare(slot, element * THREADS + thread), If(first + slot < count, build.seq(move))],
-            ),
+            *written,
         ]
 
     def _source(self, kernel: RowKernel, source: Records | None, count: Expr) -> Callable[[Expr], Record]:

@@ -32,8 +32,8 @@ class Rows:
 
     parts: types of the parts of a record. order_bits: the bits of the first part that order records, from the first to
     before the second; those that agree there are in the order of their positions. record: the one at a position of the
-    row, in a kernel. write: statements that set what the results have at a place of the row, from the record that
-    belongs there.
+    row, in a kernel. results: what the results have where a record belongs. write: statements that set it at a place of
+    the row.
     """
 
     outer: tuple[Var, ...]
@@ -42,7 +42,8 @@ class Rows:
     parts: tuple[DType, ...]
     order_bits: tuple[int, int]
     record: Callable[[RowKernel, Expr], Sequence[Expr]]
-    write: Callable[[RowKernel, Expr, Record], list[Stmt]]
+    results: Callable[[RowKernel, Record], Sequence[Expr]]
+    write: Callable[[RowKernel, Expr, Sequence[Expr]], list[Stmt]]
 
     @property
     def count(self) -> Dim:
@@ -90,6 +91,10 @@ class RowKernel:
         """Set a record of the row."""
         at = self.row * count + place
         return [Store(part, (at,), value) for part, value in zip(records, record, strict=True)]
+
+    def finish(self, place: Expr, record: Record) -> list[Stmt]:
+        """Set what the results have at a place of the row, to which a record belongs."""
+        return self.rows.write(self, place, self.rows.results(self, record))
 
     def launch(self, body: Sequence[Stmt], items: Dim, per_block: int, threads: int) -> None:
         """Add the kernel, and its launch."""

@@ -37,8 +37,8 @@ _DIGIT = 11
 """Bits of a digit: sign, exponent and two bits more of an f32. Counts of its values take 8 KiB."""
 _POSITION_BITS = 31
 """Bits of a position in a row of unknown length."""
-_AT_ONCE = 4096
-"""Records that a block reads at once: in large blocks threads have fewer registers."""
+_AT_ONCE = 2048
+"""Records that a block reads at once; registers for more would leave room for fewer blocks."""
 _BLOCKS = 528
 """Blocks that keep the device busy: four for each of 132 multiprocessors."""
 _LEAST_PART = 4096
@@ -135,7 +135,7 @@ class _Selection:
         tile = Tile(tile_memory(rows.parts, self.tile_elements), self.tile_elements, build.index(0), member)
         each = kernel.size(part)
         if kept is None or target is None:
-            written = rows.write(kernel, member, tile.load(member))
+            written = kernel.finish(member, tile.load(member))
         else:
             written = kernel.store(kept, number * self.wanted + member, kernel.size(target.count), tile.load(member))
         body = [
@@ -287,22 +287,21 @@ class _Selection:
         each = _AT_ONCE // self.threads
         chunk, element = build.size_var("chunk"), build.size_var("element")
         held = [registers(f"held{n}", dtype, each) for n, dtype in enumerate(self.rows.parts)]
-        here = Declare(self.place, chunk + element * self.threads + self.thread)
+        place, last = build.size_var("place"), build.size_var("last")
+        here = Declare(place, chunk + element * self.threads + self.thread)
         keep = [
             Store(array, (element,), build.cast(value, array.dtype))
             for array, value in zip(held, self.record, strict=True)
         ]
-        inside = self.place < self.end
+        done = work([build.load(array, element) for array in held])
         body = [
             *map(Declare, held),
-            self._unrolled(element, each, [here, If(inside, build.seq(keep))]),
-            self._unrolled(
-                element,
-                each,
-                [here, If(inside, build.seq(work([build.load(array, element) for array in held])))],
-            ),
+            # Reading the last one instead of none takes no branch, which every read would wait for.
+            self._unrolled(element, each, [here, Declare(self.place, build.minimum(place, last)), *keep]),
+            self._unrolled(element, each, [here, If(place < self.end, build.seq(done))]),
         ]
-        return For(chunk, self.start, self.end - self.start, build.seq(body), step=_AT_ONCE)
+        walk = For(chunk, self.start, self.end - self.start, build.seq(body), step=_AT_ONCE)
+        return build.seq([Declare(last, self.end - 1), walk])
 
     def _unrolled(self, var: Var, extent: int, body: Sequence[Stmt]) -> Stmt:
         return For(var, build.index(0), build.index(extent), build.seq(body), kind="unroll")

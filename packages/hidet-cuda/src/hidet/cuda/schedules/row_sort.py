@@ -7,6 +7,8 @@ longer rows in order            by radix sort, a block a row or in passes over m
 
 from __future__ import annotations
 
+import sys
+
 from hidet import dtypes
 from hidet.compute.definition import Routine, Scatter
 from hidet.cuda.schedules.row_radix import RadixPasses, most_in_tile, order_in_tile
@@ -26,12 +28,13 @@ _SHORT = 1024
 
 def write_first(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted: Dim) -> None:
     """Add the kernels that write the first records of every row, in order, as results."""
-    length = rows.length
-    if isinstance(length, int) and length <= _SHORT:
+    length = rows.length if isinstance(rows.length, int) else sys.maxsize
+    fits = length <= most_in_tile(rows)
+    if length <= _SHORT:
         _order_short(nest, stage, rows, length, None, wanted)
     elif isinstance(wanted, int) and wanted <= MOST_SELECTED:
         write_selected(nest, stage, rows, wanted)
-    elif isinstance(length, int) and length <= most_in_tile(rows):
+    elif fits:
         order_in_tile(nest, stage, rows, length, None, wanted)
     else:
         RadixPasses(nest, stage, rows).write_first(wanted)
@@ -80,7 +83,7 @@ def _order_short(
             *tile.store(place, record),
         ]
         if kept is None:
-            written = rows.write(kernel, place, tile.load(place))
+            written = kernel.finish(place, tile.load(place))
         else:
             written = kernel.store(kept, place, kept_count, tile.load(place))
         store.append(If(build.logical_and(is_there, place < ends), build.seq(written)))

@@ -11,7 +11,7 @@ from hidet.cuda.schedules.row_sort import write_first
 from hidet.cuda.schedules.sort_kernels import Record
 from hidet.ir import build
 from hidet.ir.expr import Expr
-from hidet.ir.stmt import Declare, Stmt
+from hidet.ir.stmt import Stmt
 from hidet.schedule.fallback import FallbackRule, NestBuilder
 from hidet.schedule.routines.sort_record import RecordFormat
 from hidet.schedule.rule import Match, Params, Program
@@ -63,7 +63,7 @@ class _Elements:
         self.outer = tuple(build.size_var(f"row{n}") for n in range(len(others)))
         length = self.x.shape[self.cut]
         kinds = self.format.parts, self.format.order_bits
-        self.rows = Rows(self.outer, others, length, *kinds, self._record, self._write)
+        self.rows = Rows(self.outer, others, length, *kinds, self._record, self._results, self._write)
 
     def add(self) -> None:
         """Add all kernels to the nest."""
@@ -78,13 +78,16 @@ class _Elements:
     def _record(self, kernel: RowKernel, position: Expr) -> Sequence[Expr]:
         return self.format.record(self._element(kernel, position), position)
 
-    def _write(self, kernel: RowKernel, place: Expr, record: Record) -> list[Stmt]:
+    def _results(self, kernel: RowKernel, record: Record) -> Sequence[Expr]:
         """The element that the record is of, if wanted, and its position."""
-        *values, positions = self.routine.results
-        position = build.size_var("found")
-        stmts: list[Stmt] = [Declare(position, self.format.position(record))]
-        stmts += [self._set(kernel, result, place, self._element(kernel, position)) for result in values]
-        return [*stmts, self._set(kernel, positions, place, position)]
+        position = self.format.position(record)
+        values = self.routine.results[:-1]
+        return [*(self._element(kernel, position) for _ in values), position]
+
+    def _write(self, kernel: RowKernel, place: Expr, values: Sequence[Expr]) -> list[Stmt]:
+        return [
+            self._set(kernel, *pair) for pair in zip(self.routine.results, [place] * len(values), values, strict=True)
+        ]
 
     def _set(self, kernel: RowKernel, result: Operand, place: Expr, value: Expr) -> Stmt:
         return self.nest.store(result, kernel.opened.pointers, kernel.scope, self._at(place), value)
