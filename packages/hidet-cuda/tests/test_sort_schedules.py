@@ -7,6 +7,7 @@ import pytest
 
 from hidet import dtypes
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
+from hidet.ir.expr import Call
 from hidet.ir.stmt import Launch
 from hidet.ir.visit import walk
 from hidet.schedule.report import count_nodes
@@ -107,6 +108,20 @@ def test_rows_take_a_pass_for_eight_bits_that_differ(dtype: str, passes: int) ->
     launches = [stmt for stmt in walk(entry.body) if isinstance(stmt, Launch)]
     assert len(launches) == 3 * passes
     assert len(kernels) <= 6  # passes share them
+
+
+@pytest.mark.parametrize(
+    ("length", "k", "what"), [(4096, 400, "selects"), (4096, 600, "sorts"), (5000, 900, "selects")]
+)
+def test_rows_of_a_block_are_put_in_order_where_many_are_wanted(length: int, k: int, what: str) -> None:
+    (step,) = schedule_text(graph("topk", f"f32[600, {length}]", f"k={k}, axis=1, largest=True", f"600, {k}")).steps
+    assert isinstance(step, ScheduledTask)
+    votes = [node for function in step.program.module.functions for node in walk(function.body) if _is_vote(node)]
+    assert bool(votes) == (what == "sorts")  # only radix sort ranks records by votes
+
+
+def _is_vote(node: object) -> bool:
+    return isinstance(node, Call) and node.callee == "cuda.vote_ballot"
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -24,6 +24,8 @@ from hidet.schedule.fallback import NestBuilder
 
 _SHORT = 1024
 """Records of a row up to which it is ordered by comparing."""
+_MANY = 8
+"""A row that a block can put in order is, where more than one of so many elements are wanted."""
 
 
 def write_first(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted: Dim) -> None:
@@ -32,7 +34,7 @@ def write_first(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted:
     fits = length <= most_in_tile(rows)
     if length <= _SHORT:
         _order_short(nest, stage, rows, length, None, wanted)
-    elif isinstance(wanted, int) and wanted <= MOST_SELECTED:
+    elif isinstance(wanted, int) and wanted <= MOST_SELECTED and not (fits and _MANY * wanted > length):
         write_selected(nest, stage, rows, wanted)
     elif fits:
         order_in_tile(nest, stage, rows, length, None, wanted)
