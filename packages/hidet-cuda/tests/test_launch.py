@@ -21,7 +21,7 @@ from hidet.errors import ArtifactError, CodegenError, DeviceLost, FallbackWarnin
 from hidet.graph.parser import parse_graph
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
-from hidet.lang import attrs, f32
+from hidet.lang import attrs, f32, i32
 from hidet.lang.cuda import threadIdx
 from hidet.plugins.host import load_registry
 from hidet.runtime.adapter import NumpyAdapter
@@ -262,3 +262,33 @@ def test_a_module_for_one_device_stays_there(fake: FakeDriver) -> None:
         added("cuda:0")(there, there, 1.0)
     added("cuda:1")(there, there, 1.0)
     assert len(fake.launches) == 1
+
+
+# --- host functions that fail ----------------------------------------------------------------------------------------
+
+
+def test_an_assertion_of_host_code_ends_the_call_and_leaves_the_callers_device_current(fake: FakeDriver) -> None:
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def fill(x: f32[4]):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 4
+            x[threadIdx.x] = 1.0
+
+        @hidet.script
+        def launch(x: f32[4], times: i32):
+            attrs.func_kind = "public"
+            assert times > 0, "nothing to fill"
+            fill(x)
+
+    function = module.build("cuda")
+    x = hidet.cuda.zeros(4)
+    fake.context = 0
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=r"^in launch: assertion failed: nothing to fill\n  at .*test_launch\.py"):
+            function(x, 0)
+        assert (fake.launches, fake.context) == ([], 0)
+    function(x, 1)
+    assert [launch.kernel for launch in fake.launches] == ["fill"]
+    assert fake.context == 0

@@ -112,7 +112,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
             program = replace(program, prepare=prepared, prepare_inputs=sources)
         parts = [*lowering.parts, *prepare.parts]
         warn_of_fallbacks([scheduled for scheduled, _ in parts], ctx.target.name)
-        units = compile_units(lowering.parts, prepare.parts)
+        units = compile_units(lowering.parts, prepare.parts, kernels_tell=ctx.target.device == "cpu")
     with clock("compile"):
         binaries, cached = compile_modules(units, ctx)
     with clock("load"):

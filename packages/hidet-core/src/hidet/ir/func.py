@@ -23,6 +23,9 @@ The symbol is no function of any module: whoever loads the code provides it.
 COMPACT = ("compact", True)
 """Attribute of a kernel whose time passes in the functions it calls: its own loops are not worth copies of code."""
 
+FINISHES = ("finishes", True)
+"""Attribute of a host function that runs to its end where an assertion in what it calls has failed."""
+
 SHARED = "shared"
 """Key of an attribute of device functions that several programs have in common and call too seldom to inline them.
 

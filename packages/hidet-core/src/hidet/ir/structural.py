@@ -23,7 +23,7 @@ from hidet.errors import VerifyError
 from hidet.ir.expr import Const, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
-from hidet.ir.stmt import Seq
+from hidet.ir.stmt import Assert, Seq
 from hidet.ir.types import BufferType, PointerType, VectorType
 
 
@@ -211,7 +211,8 @@ def _line_writer(kind: Any) -> LineWriter:
     of this class.
 
     Its code is made from the fields of the class, because a compilation writes ten thousands of lines. Places in user
-    code mean nothing. A `Seq` of one statement has no line: its number is that of the statement.
+    code mean nothing but for assertions, which tell theirs when they fail. A `Seq` of one statement has no line: its
+    number is that of the statement.
     """
     if kind is Var:
         return lambda node, scope, known, types: scope.var(node)
@@ -219,7 +220,10 @@ def _line_writer(kind: Any) -> LineWriter:
         return _sequence_line
     parts = [kind.__name__]
     for field in fields(kind):
-        if field.name != "loc":
+        if field.name == "loc":
+            if kind is Assert:
+                parts.append("{node.loc!r}")
+        else:
             parts.append(_field_text(kind, field.name, str(field.type)))
     made: LineWriter = eval(f'lambda node, scope, known, types: f"{" ".join(parts)}"', {"bits": _bits})
     return made

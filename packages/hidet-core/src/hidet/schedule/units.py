@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hidet.ir.func import Function, Module
+from hidet.ir.stmt import Assert
 from hidet.ir.structural import structural_hash
+from hidet.ir.visit import statements
 from hidet.schedule.cost import is_below
 from hidet.schedule.host import HostCode
 from hidet.schedule.select import ScheduledGraph, rename_module
@@ -32,8 +34,14 @@ class CompileUnit:
 Part = tuple[ScheduledGraph, HostCode]
 
 
-def compile_units(main: Sequence[Part], prepare: Sequence[Part] = ()) -> dict[str, CompileUnit]:
-    """The modules of a graph and its prepare graph by name, each kernel in one of them only."""
+def compile_units(
+    main: Sequence[Part], prepare: Sequence[Part] = (), *, kernels_tell: bool = True
+) -> dict[str, CompileUnit]:
+    """The modules of a graph and its prepare graph by name, each kernel in one of them only.
+
+    kernels_tell: whether a kernel whose assertion fails tells the host function that launched it, as on a CPU. Programs
+    that tell such a thing are compiled with the host code, which stops there.
+    """
     parts = [*main, *prepare]
     often = {name for scheduled, _ in main for name in scheduled.modules}
     kernels = {name: module for scheduled, _ in parts for name, module in scheduled.modules.items()}
@@ -46,8 +54,11 @@ def compile_units(main: Sequence[Part], prepare: Sequence[Part] = ()) -> dict[st
     if is_below((task for scheduled, _ in parts for task in scheduled.task_graph.tasks), SMALL_GRAPH_FLOPS):
         merged = merge_modules([host, *kernels.values()], segments)
         return {"graph": CompileUnit(merged, structural_hash(host_digest, *hashes.items()), effort=1)}
+    telling = {name: module for name, module in kernels.items() if _tells(module, kernels_tell)}
     units: dict[str, CompileUnit] = {}
     for name, module in kernels.items():
+        if name in telling:
+            continue
         own, libraries = split_shared(module)
         # What only the prepare graph runs, it runs once.
         units[name] = CompileUnit(own, hashes[name], effort=3 if name in often else 1)
@@ -57,7 +68,16 @@ def compile_units(main: Sequence[Part], prepare: Sequence[Part] = ()) -> dict[st
                 names = [function.name for function in library.functions]
                 units[library.entry] = CompileUnit(library, structural_hash(*names), effort=3)
     # A segment is straight-line code that gains nothing from optimisation, and is long.
-    return {**units, "host": CompileUnit(host, host_digest, effort=0)}
+    if not telling:
+        return {**units, "host": CompileUnit(host, host_digest, effort=0)}
+    digest = structural_hash(host_digest, *[(name, hashes[name]) for name in telling])
+    return {**units, "host": CompileUnit(merge_modules([host, *telling.values()], segments), digest, effort=3)}
+
+
+def _tells(module: Module, kernels_tell: bool) -> bool:
+    """Whether host code learns of assertions in a module that fail."""
+    functions = (f for f in module.functions if kernels_tell or f.kind != "kernel")
+    return any(isinstance(node, Assert) for function in functions for node in statements(function.body))
 
 
 def merge_modules(modules: Iterable[Module], visible: Mapping[str, object]) -> Module:

@@ -91,6 +91,13 @@ class DeviceMemory(Protocol):
 class LoadedCode(Protocol):
     """Code in memory, ready to be called; it stays valid while this object lives."""
 
+    @property
+    def raise_failure(self) -> Callable[[], None] | None:
+        """For callers of addresses, after each call: raises LaunchError where an assertion has failed in it.
+
+        None where the code has no assertions that the host learns of. Callables of `function` do this themselves.
+        """
+
     def address(self, name: str) -> int:
         """Address of a host function."""
 

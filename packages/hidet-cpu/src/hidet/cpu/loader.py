@@ -40,11 +40,15 @@ _LINKER_SYMBOLS = frozenset({"_GLOBAL_OFFSET_TABLE_"})  # provided by the JIT li
 class LoadedCode:
     """Code in memory. Its addresses are valid as long as this object is alive, so owners of addresses keep it."""
 
-    __slots__ = ("_names", "_tracker")
+    __slots__ = ("_names", "_tracker", "imported")
 
-    def __init__(self, tracker: llvm.ResourceTracker | None, names: frozenset[str]) -> None:
+    def __init__(
+        self, tracker: llvm.ResourceTracker | None, names: frozenset[str], imported: frozenset[str] = frozenset()
+    ) -> None:
+        """imported: the functions and variables that the code uses and does not define."""
         self._tracker = tracker
         self._names = names
+        self.imported = imported
 
     @property
     def names(self) -> frozenset[str]:
@@ -89,7 +93,7 @@ def load_objects(objects: Sequence[bytes], symbols: Mapping[str, int] | None = N
         library.export_symbol(name)
     linker = _process_linker()
     try:
-        return LoadedCode(linker.link(library), names)
+        return LoadedCode(linker.link(library), names, frozenset(needed))
     except RuntimeError as error:
         raise CodegenError(f"the JIT cannot link the objects that define {sorted(names)}: {error}") from error
 

@@ -8,6 +8,8 @@ from typing import Literal
 
 from hidet.cache import KernelCache, source_hash
 from hidet.cpu.arch import CpuArch, arch_from_text, host_arch
+from hidet.cpu.codegen.failing import NOTE_FAILURE
+from hidet.cpu.failures import failure_symbols, raise_failure
 from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.pool import pool_symbols, shared_pool
 from hidet.cpu.toolchain import compile_objects, toolchain_version
@@ -83,7 +85,9 @@ class CpuTarget:
             raise CompileError(
                 f"the compiled graph cannot run here: {refusal}", hint='target="cpu" compiles for this machine'
             )
-        return CpuCode(load_objects([b.data for b in binaries], {**pool_symbols(cache), **(symbols or {})}))
+        return CpuCode(
+            load_objects([b.data for b in binaries], {**pool_symbols(cache), **failure_symbols(), **(symbols or {})})
+        )
 
     def fingerprint(self) -> Mapping[str, str]:
         """Versions that decide the machine code."""
@@ -104,10 +108,24 @@ class CpuCode:
         """Address of a global function."""
         return self._code.address(name)
 
+    @property
+    def raise_failure(self) -> Callable[[], None] | None:
+        """Raises LaunchError for an assertion that failed in this thread's last call of the code; None where the code
+        has no assertions. Callers of addresses call it after each call."""
+        return raise_failure if NOTE_FAILURE in self._code.imported else None
+
     def function(self, name: str, threads: int | None) -> Callable[[int], object]:
         """`void name(pool, table)` as a callable of the table's address. `threads` None uses the affinity mask."""
         import ctypes
 
         pool = shared_pool(threads)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-        return functools.partial(prototype(self._code.address(name)), pool.address)
+        call = functools.partial(prototype(self._code.address(name)), pool.address)
+        if self.raise_failure is None:
+            return call
+
+        def checked(table: int) -> None:
+            call(table)
+            raise_failure()
+
+        return checked

@@ -22,12 +22,12 @@ from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Cast, Const, Expr, Load, Var
-from hidet.ir.func import SYMBOL, Function, Module
+from hidet.ir.func import FINISHES, SYMBOL, Function, Module
 from hidet.ir.intrinsics import PREFIX
 from hidet.ir.node import IRNode
 from hidet.ir.tensor_map import map_request
 from hidet.ir.types import BufferType, PointerType
-from hidet.ir.visit import rewrite, walk
+from hidet.ir.visit import rewrite, statements, walk
 
 LAUNCH = "cuLaunchKernel"
 LAUNCH_EX = "cuLaunchKernelEx"
@@ -61,8 +61,9 @@ def host_module(module: Module, shared_bytes: Mapping[str, int]) -> Module | Non
     kernels = {f.name: f for f in module.functions if f.kind == "kernel"}
     # Looked at where a map is made, which most modules do not.
     adds_boxes = functools.cache(lambda: _adds_boxes(module))
-    hosts = (_Host(f, kernels, shared_bytes, adds_boxes) for f in module.functions if f.kind == "host")
-    host = tuple(maker.function() for maker in hosts)
+    asserts = functools.cache(lambda: _asserts(module))
+    hosts = (_Host(f, kernels, shared_bytes, adds_boxes, asserts) for f in module.functions if f.kind == "host")
+    host = tuple(function for maker in hosts for function in maker.functions())
     if not host:
         return None
     called = _device_functions(module, host)
@@ -91,6 +92,12 @@ def _adds_boxes(module: Module) -> bool:
     return any(isinstance(node, Call) and node.callee.startswith(_REDUCE) for node in nodes)
 
 
+def _asserts(module: Module) -> bool:
+    """Whether host code may fail in an assertion. Kernels tell of theirs in another way."""
+    functions = (function for function in module.functions if function.kind != "kernel")
+    return any(isinstance(node, s.Assert) for function in functions for node in statements(function.body))
+
+
 class _Host:
     def __init__(
         self,
@@ -98,14 +105,18 @@ class _Host:
         kernels: Mapping[str, Function],
         shared: Mapping[str, int],
         adds_boxes: Callable[[], bool],
+        asserts: Callable[[], bool],
     ) -> None:
         self.original = function
         self.kernels = kernels
         self.shared = shared
         self.adds_boxes = adds_boxes
+        self.asserts = asserts
         self.context = Var("context", PointerType(_WORD))
 
-    def function(self) -> Function:
+    def functions(self) -> tuple[Function, ...]:
+        """The function, and the one around it that Python calls where this one may end early."""
+
         def change(node: IRNode) -> IRNode | None:
             if isinstance(node, s.Launch):
                 return self._launch(node)
@@ -114,9 +125,18 @@ class _Host:
             return None
 
         body = rewrite(self.original.body, change)
-        if _is_called_by_python(self.original):
-            body = self._on_device(body)
-        return replace(self.original, params=(self.context, *self.original.params), body=body)
+        params = (self.context, *self.original.params)
+        if not _is_called_by_python(self.original):
+            return (replace(self.original, params=params, body=body),)
+        if not self.asserts():
+            return (replace(self.original, params=params, body=self._on_device(body)),)
+        inner = Function(f"{self.original.name}.inner", params, body, "host")
+        context, table = (Var(var.name, var.type) for var in params)
+        self.context = context
+        call = self._on_device(s.Invoke(inner.name, (context, table)))
+        attributes = (*self.original.attributes, FINISHES)
+        outer = replace(self.original, params=(context, table), body=call, attributes=attributes)
+        return inner, outer
 
     def _on_device(self, body: s.Stmt) -> s.Stmt:
         """The body with the device current, and what was current before again at its end."""

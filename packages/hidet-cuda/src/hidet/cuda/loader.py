@@ -93,6 +93,11 @@ class CudaCode:
         self._libraries = libraries
         self._names = {ctypes.addressof(cell): name for name, cell in cells.items()}
 
+    @property
+    def raise_failure(self) -> Callable[[], None] | None:
+        """As of the host code."""
+        return self._code.raise_failure
+
     def address(self, name: str) -> int:
         """Address of a host function, which takes a launch context before its parameters."""
         return self._code.address(name)
@@ -107,6 +112,7 @@ class CudaCode:
         # Host code is `void name(pool, context, pointer)`; it launches kernels and needs no pool of threads.
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         entry = prototype(self._code.address(name))
+        raise_failure = self._code.raise_failure
         words = ctypes.c_int64 * CONTEXT_WORDS
         device = self._device
         label = self._label(name)
@@ -122,6 +128,8 @@ class CudaCode:
                 context[DEVICE] = device.context
             context[STREAM] = stream
             entry(None, context, table)
+            if raise_failure is not None:
+                raise_failure()
             if context[ERROR]:
                 raise self.failure(context)
             free.append(context)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hidet.cpu.codegen.expression import ExpressionEmitter
+from hidet.cpu.codegen.failing import FAILURE, assertion_text, checked_name
 from hidet.cpu.codegen.spelling import memory_type, register_type, suffix_of
 from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
 from hidet.ir import stmt as s
 from hidet.ir.build import INDEX
 from hidet.ir.expr import Binary, Bitcast, Call, Const, Expr, Load, Var
+from hidet.ir.func import Function
 from hidet.ir.print_format import c_format, promoted
 from hidet.ir.types import BufferType, PointerType, Type, VectorType
 from hidet.ir.visit import statements, walk
@@ -22,9 +24,10 @@ PARALLEL_GRAIN = 5000
 class FunctionEmitter(ExpressionEmitter):
     """Statements of one function. `lines` is the body, `entry` the allocas that precede it."""
 
-    def __init__(self, names: dict[Var, str], module: ModuleState, body: s.Stmt, wraps: bool = False) -> None:
+    def __init__(self, names: dict[Var, str], module: ModuleState, function: Function, wraps: bool = False) -> None:
         super().__init__(names, module, wraps)
-        self._assigned = _assigned_variables(body)
+        self.label = function.name
+        self._assigned = _assigned_variables(function.body)
         self._loops: list[tuple[str, str]] = []
         self._access_groups: list[str] = []
 
@@ -217,12 +220,11 @@ class FunctionEmitter(ExpressionEmitter):
         passed, failed = self.labels("passed", "failed")
         self.line(f"br i1 {condition}, label %{passed}, label %{failed}")
         self.block(failed)
-        # As C's assert does: the text, then the end of the process. Memory behind an assertion may be anything.
-        text = self.module.text(f"assertion failed: {node.message}\n")
-        self.module.declare("dprintf", "i32", ("i32", "ptr", "..."))
-        shown = f"i32 2, ptr {self.module.text('%s')}, ptr {text}"
-        self.line(f"{self.fresh('printed')} = call i32 (i32, ptr, ...) @dprintf({shown})")
-        self.line(self.failure_text())
+        # Memory behind an assertion may be anything: nothing more is done.
+        assert self.failed_text is not None, f"{self.label} has an assertion, and so cannot run to its end"
+        text = self.module.text(assertion_text(self.label, node))
+        self.line(f"store atomic ptr {text}, ptr %failure monotonic, align 8")
+        self.line(self.failed_text)
         self.block(passed)
 
     def _print(self, node: s.Print) -> None:
@@ -248,9 +250,11 @@ class FunctionEmitter(ExpressionEmitter):
         grid = [self.value(extent) for extent in node.grid]
         arguments = [(register_type(a.type), self.value(a)) for a in node.arguments]
         cells = self.fresh("args")
-        words = len(arguments) + len(grid)
+        is_failing = node.kernel in self.module.failing
+        cell_values = [*arguments, *(("i64", extent) for extent in grid), *([("ptr", "%failure")] * is_failing)]
+        words = len(cell_values)
         self.entry.append(f"  {cells} = alloca [{max(words, 1)} x i64], align 64")
-        for position, (type_, text) in enumerate([*arguments, *(("i64", extent) for extent in grid)]):
+        for position, (type_, text) in enumerate(cell_values):
             cell = self.fresh("arg")
             self.line(f"{cell} = getelementptr i64, ptr {cells}, i64 {position}")
             self.line(f"store {type_} {text}, ptr {cell}, align 8")
@@ -262,18 +266,23 @@ class FunctionEmitter(ExpressionEmitter):
         self.module.use_kernel(node.kernel)
         if node.cost is None:
             self._call_parallel(node.kernel, cells, count)
-            return
-        cost = self.value(node.cost)
+        else:
+            self._call_where_worth_while(node.kernel, cells, count, self.value(node.cost))
+        if is_failing:
+            self.leave_where_failed(node.kernel)
+
+    def _call_where_worth_while(self, kernel: str, cells: str, count: str, cost: str) -> None:
+        """Share a launch among threads where the whole costs more than waking them."""
         total, large = self.fresh("nanoseconds"), self.fresh("large")
         self.line(f"{total} = mul nsw i64 {count}, {cost}")
         self.line(f"{large} = icmp sgt i64 {total}, {PARALLEL_GRAIN}")
         parallel, alone, done = self.labels("parallel", "alone", "launched")
         self.line(f"br i1 {large}, label %{parallel}, label %{alone}")
         self.block(parallel)
-        self._call_parallel(node.kernel, cells, count)
+        self._call_parallel(kernel, cells, count)
         self.jump(done)
         self.block(alone)
-        self.line(f"call void @{node.kernel}(ptr {cells}, i64 0, i64 {count})")
+        self.line(f"call void @{kernel}(ptr {cells}, i64 0, i64 {count})")
         self.jump(done)
         self.block(done)
 
@@ -289,7 +298,11 @@ class FunctionEmitter(ExpressionEmitter):
         ]
         if node.function not in self.module.functions and node.function not in self.module.declarations:
             self.module.declare(node.function, "void", ["ptr", *(register_type(a.type) for a in node.arguments)])
-        self.line(f"call void @{node.function}({', '.join(['ptr %pool', *arguments])})")
+        if node.function in self.module.failing:
+            self.line(f"call void @{checked_name(node.function)}({', '.join(['ptr %pool', *arguments, FAILURE])})")
+            self.leave_where_failed()
+        else:
+            self.line(f"call void @{node.function}({', '.join(['ptr %pool', *arguments])})")
 
     def _argument(self, value: Expr) -> str:
         """An argument with its type. Addresses from a table of 8-byte cells are read as the pointers that they are."""

@@ -14,13 +14,17 @@ from hidet.ir.types import Type, lanes_of, with_lanes
 
 
 class LineEmitter:
-    """`lines` are the instructions so far; `flags` are those of floating-point arithmetic."""
+    """`lines` are the instructions so far; `flags` are those of floating-point arithmetic.
+
+    failed_text: the instruction that ends a function in which an assertion failed; None where it goes on to its end.
+    """
 
     def __init__(self, module: ModuleState) -> None:
         self.module = module
         self.lines: list[str] = []
         self.current_block = "entry"
         self.flags = "contract "
+        self.failed_text: str | None = "ret void"
         self._count = 0
 
     def fresh(self, hint: str = "t") -> str:
@@ -46,10 +50,20 @@ class LineEmitter:
         """Fall through to `label`."""
         self.line(f"br label %{label}")
 
-    def failure_text(self) -> str:
-        """The instruction that ends a function whose assertion failed."""
-        self.module.declare("llvm.trap", "void", ())
-        return "call void @llvm.trap()\n  unreachable"
+    def leave_where_failed(self, kernel: str | None = None) -> None:
+        """Return if an assertion of this call has failed, in `kernel` where that was launched just now."""
+        if self.failed_text is None:
+            return
+        noted = self.instruction("load atomic ptr, ptr %failure monotonic, align 8", "noted")
+        is_failed = self.instruction(f"icmp ne ptr {noted}, null")
+        failed, passed = self.labels("failed", "passed")
+        self.line(f"br i1 {is_failed}, label %{failed}, label %{passed}")
+        self.block(failed)
+        if kernel is not None:
+            second = self.instruction("getelementptr ptr, ptr %failure, i64 1")
+            self.line(f"store ptr {self.module.text(kernel)}, ptr {second}, align 8")
+        self.line(self.failed_text)
+        self.block(passed)
 
     def instruction(self, text: str, hint: str = "t") -> str:
         """Append `register = text` and return the register."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hidet.cpu.codegen.failing import FAILURE, NOTE_FAILURE, checked_name, reporting_function
 from hidet.cpu.codegen.function import FunctionEmitter
 from hidet.cpu.codegen.spelling import literal, register_type
 from hidet.cpu.codegen.state import ModuleState
 from hidet.ir.expr import Number, Var
-from hidet.ir.func import COMPACT, EXPORTED
+from hidet.ir.func import COMPACT, EXPORTED, FINISHES
 from hidet.ir.types import BufferType, PointerType, element_dtype, lanes_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,11 @@ def _assemble(signature: str, emitter: FunctionEmitter) -> str:
 
 
 def _emit_body(function: Function, state: ModuleState, names: dict[Var, str], wraps: bool = False) -> FunctionEmitter:
-    emitter = FunctionEmitter(names, state, function.body, wraps)
+    emitter = FunctionEmitter(names, state, function, wraps)
+    if FINISHES in function.attributes:
+        emitter.failed_text = None
+    elif function.result is not None:
+        emitter.failed_text = f"ret {register_type(function.result)} zeroinitializer"
     emitter.line("br label %start")
     emitter.block("start")
     emitter.stmt(function.body)
@@ -58,15 +63,19 @@ def _emit_kernel(function: Function, state: ModuleState, is_visible: bool) -> st
     names = _unique(function.params)
     grid = {var: f"%grid.{number}" for number, var in enumerate(function.grid_vars)}
     body = _emit_body(function, state, {**names, **grid})
-    grid_parameters = [f"i64 {name}" for name in grid.values()]
-    parameters = ", ".join([*_listed(function, names), *grid_parameters])
+    is_failing = function.name in state.failing
+    more = [*(f"i64 {name}" for name in grid.values()), *([FAILURE] * is_failing)]
+    parameters = ", ".join([*_listed(function, names), *more])
     size = " optsize" if COMPACT in function.attributes else ""
     signature = f"define internal void @{function.name}.body({parameters}) noinline nounwind{size}"
-    return _assemble(signature, body) + "\n\n" + _kernel_entry(function, list(grid.values()))
+    return _assemble(signature, body) + "\n\n" + _kernel_entry(function, list(grid.values()), is_failing)
 
 
-def _kernel_entry(function: Function, grid: list[str]) -> str:
-    """The range function the pool calls: unpack, then one body call per index, multi-dimensional ones decoded."""
+def _kernel_entry(function: Function, grid: list[str], is_failing: bool) -> str:
+    """The range function the pool calls: unpack, then one body call per index, multi-dimensional ones decoded.
+
+    is_failing: indices after one that fails, in any thread, are left out.
+    """
     lines = [f"define void @{function.name}(ptr %cells, i64 %begin, i64 %end) nounwind {{", "entry:"]
     arguments = []
     for position, var in enumerate(function.params):
@@ -78,14 +87,25 @@ def _kernel_entry(function: Function, grid: list[str]) -> str:
         position = len(function.params) + number
         lines.append(f"  %cell.{position} = getelementptr i64, ptr %cells, i64 {position}")
         lines.append(f"  %extent.{number} = load i64, ptr %cell.{position}, align 8")
+    if is_failing:
+        position = len(function.params) + len(grid)
+        lines.append(f"  %cell.failure = getelementptr i64, ptr %cells, i64 {position}")
+        lines.append("  %failure = load ptr, ptr %cell.failure, align 8")
     lines += [
         "  br label %head",
         "head:",
         "  %i = phi i64 [ %begin, %entry ], [ %next, %body ]",
         "  %more = icmp slt i64 %i, %end",
-        "  br i1 %more, label %body, label %done",
-        "body:",
+        f"  br i1 %more, label %{'look' if is_failing else 'body'}, label %done",
     ]
+    if is_failing:
+        lines += [
+            "look:",
+            "  %noted = load atomic ptr, ptr %failure monotonic, align 8",
+            "  %failed = icmp ne ptr %noted, null",
+            "  br i1 %failed, label %done, label %body",
+        ]
+    lines.append("body:")
     rest = "%i"
     decoded = []
     for number in range(len(grid) - 1, 0, -1):
@@ -95,7 +115,9 @@ def _kernel_entry(function: Function, grid: list[str]) -> str:
         rest = f"%rest.{number}"
     if grid:
         decoded.append(f"i64 {rest}")
-    lines.append(f"  call void @{function.name}.body({', '.join([*arguments, *reversed(decoded)])})")
+    lines.append(
+        f"  call void @{function.name}.body({', '.join([*arguments, *reversed(decoded), *([FAILURE] * is_failing)])})"
+    )
     lines += ["  %next = add nsw i64 %i, 1", "  br label %head", "done:", "  ret void", "}"]
     return "\n".join(lines)
 
@@ -103,9 +125,30 @@ def _kernel_entry(function: Function, grid: list[str]) -> str:
 def _emit_host(function: Function, state: ModuleState, is_visible: bool) -> str:
     names = _unique(function.params)
     body = _emit_body(function, state, names)
+    parameters = ["ptr %pool", *(p.replace("noalias ", "") for p in _listed(function, names))]
+    return _define(function, state, is_visible, "void", parameters, ["nounwind"], body)
+
+
+def _define(
+    function: Function,
+    state: ModuleState,
+    is_visible: bool,
+    result: str,
+    parameters: list[str],
+    words: list[str],
+    body: FunctionEmitter,
+) -> str:
+    """A function and, where an assertion in it may fail, the one around it that is called from outside."""
+    listed, attributes = ", ".join(parameters), " ".join(words)
     linkage = "" if is_visible else "internal "
-    parameters = ", ".join(["ptr %pool", *(p.replace("noalias ", "") for p in _listed(function, names))])
-    return _assemble(f"define {linkage}void @{function.name}({parameters}) nounwind", body)
+    if function.name not in state.failing:
+        return _assemble(f"define {linkage}{result} @{function.name}({listed}) {attributes}", body)
+    name = checked_name(function.name)
+    checked = _assemble(f"define internal {result} @{name}({', '.join([*parameters, FAILURE])}) {attributes}", body)
+    if not is_visible:
+        return checked
+    state.declare(NOTE_FAILURE, "void", ("ptr", "ptr"))
+    return f"{checked}\n\n{reporting_function(function.name, result, parameters, 'nounwind')}"
 
 
 def _emit_device(function: Function, state: ModuleState, is_visible: bool) -> str:
@@ -113,16 +156,17 @@ def _emit_device(function: Function, state: ModuleState, is_visible: bool) -> st
     attributes = dict(function.attributes)
     names = _unique(function.params)
     result = "void" if function.result is None else register_type(function.result)
-    parameters = ", ".join(p.replace("noalias ", "") for p in _listed(function, names))
+    parameters = [p.replace("noalias ", "") for p in _listed(function, names)]
     words = ["alwaysinline" if attributes["inline"] else "noinline"] if "inline" in attributes else []
     words += ["nounwind", "willreturn memory(none)"] if attributes.get("pure") else ["nounwind"]
-    linkage = "" if is_visible else "internal "
-    signature = f"define {linkage}{result} @{function.name}({parameters}) {' '.join(words)}"
     table = attributes.get("table")
     if isinstance(table, tuple):
+        linkage = "" if is_visible else "internal "
+        signature = f"define {linkage}{result} @{function.name}({', '.join(parameters)}) {' '.join(words)}"
         return _emit_table(function, signature, names[function.params[0]], table)
     # Arguments of device functions are data: their i64 arithmetic may overflow.
-    return _assemble(signature, _emit_body(function, state, names, wraps=True))
+    body = _emit_body(function, state, names, wraps=True)
+    return _define(function, state, is_visible, result, parameters, words, body)
 
 
 def _emit_table(function: Function, signature: str, index: str, values: tuple[Number, ...]) -> str:

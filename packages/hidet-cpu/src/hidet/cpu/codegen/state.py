@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from hidet.cpu.codegen.failing import FAILURE, checked_name, failing_functions
 from hidet.cpu.codegen.spelling import register_type
 from hidet.ir.types import Type
 
@@ -20,6 +21,7 @@ class ModuleState:
     def __init__(self, arch: CpuArch, functions: Mapping[str, Function]) -> None:
         self.arch = arch
         self.functions = functions
+        self.failing = failing_functions(tuple(functions.values()))
         self.declarations: dict[str, str] = {}
         self._texts: dict[str, str] = {}
         self._metadata: list[str] = []
@@ -50,6 +52,8 @@ class ModuleState:
     def is_inline(self, callee: str) -> bool:
         """Whether a call becomes instructions: an intrinsic, or a function that is always inlined and has no loops."""
         function = self.functions.get(callee)
+        if callee in self.failing:
+            return False
         return callee in ("fma", "prefetch") or (function is not None and ("inline", True) in function.attributes)
 
     def metadata(self, text: str) -> str:
@@ -76,11 +80,19 @@ class ModuleState:
             arguments = [("ptr", "%pool"), *arguments]
         elif target is None:
             self.declare(callee, llvm, [type_ for type_, _ in arguments])
-        listed = ", ".join(f"{type_} {text}" for type_, text in arguments)
+        listed = [f"{type_} {text}" for type_, text in arguments]
+        called = callee
+        if callee in self.failing:
+            listed.append(FAILURE)
+            called = checked_name(callee)
+        value = "poison"
         if result is None:
-            emitter.line(f"call void @{callee}({listed})")
-            return "poison"
-        return emitter.instruction(f"call {llvm} @{callee}({listed})")
+            emitter.line(f"call void @{called}({', '.join(listed)})")
+        else:
+            value = emitter.instruction(f"call {llvm} @{called}({', '.join(listed)})")
+        if callee in self.failing:
+            emitter.leave_where_failed()
+        return value
 
     def tail(self) -> str:
         """Declarations and metadata, to follow the functions."""
