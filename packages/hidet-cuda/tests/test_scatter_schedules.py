@@ -119,8 +119,9 @@ def test_elements_are_combined_with_their_places(reduce: str) -> None:
     assert_right(textwrap.dedent(text), "cuda.scatter", 1e-6, _places(text))
 
 
-def test_more_updates_than_a_tile_holds_add_up() -> None:
-    text = REPLACED["rows"].replace("[7", "[2100").replace("%i)\n", "%i, accumulate=True)\n")
+@pytest.mark.parametrize("updates", [2100, 4200])
+def test_updates_of_a_tile_and_of_more_than_one_add_up(updates: int) -> None:
+    text = REPLACED["rows"].replace("[7", f"[{updates}").replace("%i)\n", "%i, accumulate=True)\n")
     assert_right(textwrap.dedent(text), "cuda.scatter", 1e-5, _places(text))
 
 
