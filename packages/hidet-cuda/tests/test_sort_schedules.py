@@ -88,9 +88,9 @@ def test_the_best_of_rows_whose_length_is_known_at_the_call_alone(length: int) -
     assert_right(text, "cuda.sort", 0.0, sizes={"b": 2, "n": length})
 
 
-@pytest.mark.parametrize("length", [1, 700, 2500, 4500])
+@pytest.mark.parametrize("length", [0, 1, 700, 2500, 4500])
 def test_the_length_of_a_row_may_be_known_at_the_call_alone(length: int) -> None:
-    text = graph("sort", "f32[2, n]", "axis=1, descending=False", symbols="symbol n: 1.. hint 300\n")
+    text = graph("sort", "f32[2, n]", "axis=1, descending=False", symbols="symbol n: 0.. hint 300\n")
     assert_right(text, "cuda.sort", 0.0, sizes={"n": length})
 
 

@@ -35,7 +35,7 @@ def run_launch(
     plain: Intrinsics,
     traffic: Traffic | None = None,
 ) -> None:
-    """Run `kernel` for every thread.
+    """Run `kernel` for every thread; a launch of no blocks does nothing.
 
     arguments: as the interpreter of host functions has them: numbers, vectors, `Pointer`, `Buffer`.
     space: where addresses in tables lead. plain: intrinsics that every target knows. traffic: counts uses of memory;
@@ -45,6 +45,8 @@ def run_launch(
     LaunchError, DataRace or Deadlock names the thread and statement.
     """
     _check(kernel, geometry)
+    if not geometry.blocks:
+        return
     program = Program(functions, MEANINGS, plain)
     outside = GlobalMemory(space, traffic)
     values = [_value(argument, outside) for argument in arguments]
