@@ -14,7 +14,7 @@ from hidet.cuda.driver import load_driver, started
 from hidet.cuda.failures import AskedLaunch, launch_hint
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver
-from hidet.errors import DeviceLost, LaunchError
+from hidet.errors import CodegenError, DeviceLost, LaunchError
 from hidet.ir.parser import parse_module
 from hidet.target import CompileJob
 
@@ -172,25 +172,73 @@ def test_a_function_that_the_driver_has_not_is_told() -> None:
         started(Old().driver())
 
 
-def test_shared_memory_that_no_block_can_have_is_refused_when_code_is_loaded(fake: FakeDriver) -> None:
-    text = """
-    module(entry="main")
+GREEDY = """
+module(entry="main")
 
-    @kernel
-    def greedy(x: ~f32):
-        i, j = grid()
-        tile: f32[60000] @ shared
-        tile[i] = x[i]
-        x[i] = tile[i]
+@kernel
+def greedy(x: ~f32):
+    i, j = grid()
+    tile: f32[{elements}] @ shared
+    tile[i] = x[i]
+    x[i] = tile[31 - i]
 
-    @host
-    def main(x: ~f32):
-        launch("greedy", [1, 1], [x], block=[32])
-    """
-    target = CudaTarget("sm_80")
-    (binary,) = target.compile([CompileJob("job", parse_module(textwrap.dedent(text)))])
-    with pytest.raises(LaunchError, match="kernel greedy needs 240640 bytes of shared memory, this device has 166912"):
-        target.load([binary])
+@host
+def main(x: ~f32):
+    launch("greedy", [1, 1], [x], block=[32]{options})
+"""
+
+
+def greedy(elements: int, options: str = "") -> CompileJob:
+    text = textwrap.dedent(GREEDY).replace("{elements}", str(elements)).replace("{options}", options)
+    return CompileJob("job", parse_module(text))
+
+
+@pytest.mark.parametrize(("arch", "limit"), [("sm_80", 166912), ("sm_89", 101376), ("sm_90a", 232448)])
+def test_shared_memory_that_no_block_of_the_architecture_can_have_is_refused_when_it_is_compiled(
+    arch: str, limit: int
+) -> None:
+    target = CudaTarget(arch)
+    declared = f"kernel greedy declares 240640 bytes of shared memory; a block of {arch} has at most {limit}"
+    with pytest.raises(CodegenError, match=declared):
+        target.compile([greedy(60000)])
+    asked = (
+        f"kernel greedy is launched with {limit - 127} bytes of dynamic shared memory and declares 128 of its own; "
+        f"a block of {arch} has at most {limit}"
+    )
+    with pytest.raises(CodegenError, match=asked):
+        target.compile([greedy(32, f", shared_bytes={limit - 127}")])
+    target.compile([greedy(32, f", shared_bytes={limit - 128}")])
+
+
+def test_the_place_of_shared_memory_beyond_the_limit_is_the_scripts() -> None:
+    from hidet.lang import attrs, f32, shared_tensor
+    from hidet.lang.cuda import threadIdx
+
+    @hidet.script
+    def declares(x: f32[32]):
+        attrs.cuda.grid_dim = 1
+        attrs.cuda.block_dim = 32
+        tile = shared_tensor("float32", [60000])
+        tile[threadIdx.x] = x[threadIdx.x]
+        x[threadIdx.x] = tile[threadIdx.x]
+
+    @hidet.script
+    def asks(x: f32[32]):
+        attrs.cuda.grid_dim = 1
+        attrs.cuda.block_dim = 32
+        attrs.cuda.dynamic_smem_bytes = 200000
+        x[threadIdx.x] = 0.0
+
+    with pytest.raises(CodegenError, match=r"declares 240640 bytes[\s\S]*tile = shared_tensor\("):
+        declares.build("cuda:sm_80")
+    with pytest.raises(CodegenError, match="asks is launched with 200000 bytes of dynamic shared memory; a block"):
+        asks.build("cuda:sm_80")
+
+
+def test_shared_memory_that_the_device_does_not_have_is_refused_when_code_is_loaded(fake: FakeDriver) -> None:
+    (binary,) = CudaTarget("sm_90a").compile([greedy(50000)])
+    with pytest.raises(LaunchError, match="kernel greedy needs 200704 bytes of shared memory, this device has 166912"):
+        CudaTarget("sm_80").load([binary])
 
 
 # --- arguments of scripts ------------------------------------------------------------------------------------------

@@ -150,20 +150,6 @@ class FunctionTranslator(AssignmentTranslator):
             self.fail(node, f"the value of {ast.unparse(node.value)} is not used")
         self.locate(count, node)
 
-    def locate(self, since: int, node: ast.AST) -> None:
-        """Give the statements of the current block from number `since` on the place of `node`, if they have none."""
-        loc = self.place(node)
-        for number in range(since, len(self.stmts)):
-            self.stmts[number] = _located(self.stmts[number], loc)
-
-
-def _located(stmt: s.Stmt, loc: Any) -> s.Stmt:
-    if getattr(stmt, "loc", loc) is not None:
-        return stmt
-    fields = {name: getattr(stmt, name) for name in (*stmt.child_fields, *stmt.attribute_fields)}
-    made: s.Stmt = type(stmt)(**{**fields, "loc": loc})
-    return made
-
 
 def _kind(node: ast.stmt) -> str:
     words = {ast.ClassDef: "a class", ast.Try: "try"}

@@ -19,9 +19,15 @@ FIRST_WITH_CLUSTERS = 90
 _SHARED_KIB = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 
 
+def known_shared_memory(capability: int) -> int | None:
+    """Bytes of shared memory that a block can ask for; None for architectures that are not known."""
+    kib = _SHARED_KIB.get(capability)
+    return None if kib is None else 1024 * kib
+
+
 def shared_memory(capability: int) -> int:
     """Bytes of shared memory that a block can ask for; the least of all for architectures that are not known."""
-    return 1024 * _SHARED_KIB.get(capability, min(_SHARED_KIB.values()))
+    return known_shared_memory(capability) or 1024 * min(_SHARED_KIB.values())
 
 
 # Streaming multiprocessors of the largest device that is sold with each capability, times ten.

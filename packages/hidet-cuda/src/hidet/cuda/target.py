@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.cache import source_hash
-from hidet.cuda.arch import FIRST_WITH_CLUSTERS, architecture_name, capability_of, usual_multiprocessors
+from hidet.cuda.arch import architecture_name, capability_of, usual_multiprocessors
+from hidet.cuda.arch_checks import check_clusters, check_shared_memory, launches_of
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
 from hidet.target import Binary, CompileJob, KernelUsage
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from hidet.cuda.loader import CudaCode
     from hidet.cuda.memory import Device
     from hidet.ir.func import Module
-    from hidet.ir.stmt import Launch
     from hidet.target import Target
 
 
@@ -106,7 +106,7 @@ class CudaTarget:
         from hidet.cuda.nvrtc import compile_cubins
 
         for job in jobs:
-            _check_clusters(job.module, self.architecture)
+            check_clusters(job.module, self.architecture)
         sources = [self.sources(job.module) for job in jobs]
         flat = [source for group in sources for source in group]
         cubins = iter(list(compile_cubins(flat, self.architecture, progress)) if flat else [])
@@ -115,6 +115,10 @@ class CudaTarget:
         for job, group in zip(jobs, sources, strict=True):
             made = [next(cubins) for _ in group]
             shared = {kernel.name: kernel.shared_bytes for source in group for kernel in source.kernels}
+            for source, cubin in zip(group, made, strict=True):
+                for kernel in source.kernels:
+                    declared = kernel.shared_bytes + cubin.usage[kernel.symbol].shared_bytes
+                    check_shared_memory(job.module, kernel.name, declared, self.architecture)
             asking = _asking_for_shared(job.module)
             records = [
                 KernelRecord(
@@ -182,32 +186,9 @@ class CudaTarget:
         return {**host, "nvrtc": toolchain_version(), "cuda_sources": source_hash("hidet.cuda")}
 
 
-def _check_clusters(module: Module, architecture: str) -> None:
-    """CodegenError for the first launch in clusters of blocks where the architecture has none."""
-    if capability_of(architecture) >= FIRST_WITH_CLUSTERS:
-        return
-    from hidet.errors import CodegenError
-
-    for launch in _launches(module):
-        if launch.cluster:
-            raise CodegenError(
-                f"kernel {launch.kernel} is launched in clusters of blocks, which need sm_{FIRST_WITH_CLUSTERS}; the "
-                f"code is for {architecture}",
-                loc=launch.loc,
-            )
-
-
-def _launches(module: Module) -> Iterator[Launch]:
-    from hidet.ir.stmt import Launch
-    from hidet.ir.visit import walk
-
-    nodes = (node for function in module.functions if function.kind == "host" for node in walk(function.body))
-    return (node for node in nodes if isinstance(node, Launch))
-
-
 def _asking_for_shared(module: Module) -> frozenset[str]:
     """Kernels whose launches ask for shared memory beyond what the kernels declare."""
-    return frozenset(launch.kernel for launch in _launches(module) if launch.shared_bytes is not None)
+    return frozenset(launch.kernel for launch in launches_of(module) if launch.shared_bytes is not None)
 
 
 def cuda_target(target: Target) -> CudaTarget:
