@@ -11,8 +11,9 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 
 import hidet
+from hidet.context import make_context
 from hidet.errors import ImportFailed, UnsupportedOp
-from hidet.torch.export import target_of_module
+from hidet.torch.export import import_module, target_of_module
 
 X = torch.randn(3, 8, generator=torch.Generator().manual_seed(6))
 
@@ -51,6 +52,32 @@ def test_inputs_may_be_given_by_name() -> None:
     total, first = hidet.compile(Sum(), {"a": X, "b": X * 2})(X.numpy(), X.numpy() * 2)
     np.testing.assert_allclose(total, X.numpy() * 3, rtol=1e-6)
     assert np.array_equal(first, X.numpy())
+
+
+@pytest.mark.parametrize("memory", [torch.channels_last, torch.contiguous_format])
+def test_results_lie_in_memory_as_in_eager_mode(memory: torch.memory_format) -> None:
+    model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.MaxPool2d(3, 2, 1)).eval()
+    x = torch.randn(2, 8, 6, 6, generator=torch.Generator().manual_seed(7)).contiguous(memory_format=memory)
+    want = model(x)
+    (found,) = import_module(model, (x,), make_context("cpu")).outputs
+    assert found.tensor.element_strides == want.stride()
+    result = hidet.compile(model, (x,))(x)
+    assert result.stride() == want.stride()
+    torch.testing.assert_close(result, want)
+
+
+def test_views_and_results_that_are_returned_twice_are_tensors_of_their_own_in_the_order_of_eager_mode() -> None:
+    class Turned(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            y = x * 2
+            return y, y.t(), y[:, :3], y.sum(1, keepdim=True), x
+
+    compiled = hidet.compile(Turned(), (X,))
+    results = compiled(X)
+    for result, want in zip(results, Turned()(X), strict=True):
+        torch.testing.assert_close(result, want)
+    assert [result.stride() for result in results] == [(8, 1), (1, 8), (3, 1), (1, 1), (8, 1)]
+    assert len({result.data_ptr() for result in (*results, X)}) == 6
 
 
 def test_a_module_without_example_inputs_is_refused() -> None:

@@ -19,7 +19,7 @@ import torch
 from hidet.dims import Dim, DimExpr, product, prove_equal, symbols
 from hidet.errors import ImportFailed
 from hidet.graph import Attrs, TensorType, Value
-from hidet.graph.types import contiguous_strides
+from hidet.graph.types import contiguous_strides, strides_of_order
 from hidet.torch import compat
 from hidet.torch.emitter import Emitter, Scalar, same_shape
 from hidet.torch.guards import SizeTable
@@ -92,15 +92,35 @@ def plan_own_outputs(
     resolve: Callable[[Any], Any],
     arguments: Sequence[fx.Node],
 ) -> PlannedOutputs:
-    """Every returned tensor a row-major result of its own; what is no tensor is left out."""
+    """Every returned tensor a result of its own; what is no tensor is left out.
+
+    Axes lie in memory in the order that torch's fake tensors have, or row-major where these leave gaps.
+    """
     plan = PlannedOutputs()
     for item in returned:
         value = resolve(item)
-        if isinstance(value, Value):
-            is_own = value in emitter.origins and emitter.contents(value) is value and value not in plan.values
-            plan.values.append(value if is_own else emitter.emit("copy", value))
+        if not isinstance(value, Value):
+            continue
+        is_own = value in emitter.origins and emitter.contents(value) is value and value not in plan.values
+        result = value if is_own else emitter.emit("copy", value)
+        plan.values.append(result)
+        order = _order(item, sizes)
+        if order is not None:
+            plan.types[result] = result.tensor.with_strides(strides_of_order(result.tensor.shape, order))
     plan.outputs = tuple(OutputPlan("result", number) for number in range(len(plan.values)))
     return plan
+
+
+def _order(item: Any, sizes: SizeTable) -> tuple[int, ...] | None:
+    """The order of a returned tensor's axes in memory, outermost first; None where it is row-major or has gaps."""
+    if not isinstance(item, fx.Node) or not _is_tensor(item):
+        return None
+    tensor = item.meta["val"]
+    shape = sizes.shape(tensor.shape)
+    order = memory_order(shape, sizes.shape(tensor.stride()))
+    # Axes of one element lie anywhere.
+    longer = [axis for axis in order or () if shape[axis] != 1]
+    return None if longer == sorted(longer) else order
 
 
 class _Planner:
