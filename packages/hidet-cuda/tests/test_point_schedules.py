@@ -8,7 +8,7 @@ import pytest
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.passes.neighbouring_filters import NeighbouringFilters
-from hidet.cuda.schedules import depthwise, point_layout
+from hidet.cuda.schedules import depthwise_plan, point_layout
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
 from hidet.graph.interpret import interpret
@@ -129,29 +129,86 @@ DEPTHWISE = {
         "conv(%x, %w, stride=[1], padding=[0], dilation=[1], groups=8)",
         "%w: f32[8, 1, 3]{1, 8, 8}",
     ),
-}
-NARROW = {
     "filters as they come": graph(
         LAST, LAST, f"conv(%x, %w, %b, {SAME}, groups=16)", "%w: f16[16, 1, 3, 3]", "%b: f16[16]"
     ),
-    "two channels a filter": graph(
-        "f32[1, 8, 5, 5]", "f32[1, 16, 5, 5]", f"conv(%x, %w, {SAME}, groups=4)", "%w: f32[16, 2, 3, 3]"
+    "channels that are not in fours": graph(
+        "f32[1, 6, 5, 5]{150, 1, 30, 6}",
+        "f32[1, 6, 3, 5]{90, 1, 30, 6}",
+        "conv(%x, %w, stride=[2, 1], padding=[1, 1], dilation=[1, 1], groups=6)",
+        "%w: f32[6, 1, 3, 3]{1, 6, 18, 6}",
     ),
-    "an image of channels first": graph(
+    "channels first": graph(
+        "f16[2, 5, 7, 9]", "f16[2, 5, 7, 9]", f"conv(%x, %w, {SAME}, groups=5)", "%w: f16[5, 1, 3, 3]"
+    ),
+    "a line of channels first": graph(
         "f32[2, 6, 9]",
         "f32[2, 6, 7]",
         "conv(%x, %w, stride=[1], padding=[0], dilation=[1], groups=6)",
         "%w: f32[6, 1, 3]",
     ),
+    "channels last, and a result with channels first": graph(
+        "f16[2, 8, 5, 6]{240, 1, 48, 8}", "f16[2, 8, 5, 6]", f"conv(%x, %w, {SAME}, groups=8)", "%w: f16[8, 1, 3, 3]"
+    ),
+    "channels first, and a result with channels last": graph(
+        "f16[2, 8, 5, 6]", "f16[2, 8, 5, 6]{240, 1, 48, 8}", f"conv(%x, %w, {SAME}, groups=8)", "%w: f16[8, 1, 3, 3]"
+    ),
+    "many channels last, and a result with channels first": graph(
+        "f16[1, 24, 3, 40]{2880, 1, 960, 24}",
+        "f16[1, 24, 3, 40]",
+        f"conv(%x, %w, %b, {SAME}, groups=24)",
+        "%w: f16[24, 1, 3, 3]{1, 1, 72, 24}",
+        "%b: f16[24]",
+    ),
+    "steps that skip pixels": graph(
+        "f32[1, 4, 9, 9]{324, 1, 36, 4}",
+        "f32[1, 4, 3, 3]{36, 1, 12, 4}",
+        "conv(%x, %w, stride=[3, 3], padding=[0, 0], dilation=[1, 1], groups=4)",
+        "%w: f32[4, 1, 2, 2]{1, 4, 8, 4}",
+    ),
+}
+NARROW = {
+    "two channels a filter": graph(
+        "f32[1, 8, 5, 5]", "f32[1, 16, 5, 5]", f"conv(%x, %w, {SAME}, groups=4)", "%w: f32[16, 2, 3, 3]"
+    ),
 }
 
 
 @pytest.mark.parametrize("name", DEPTHWISE)
-@pytest.mark.parametrize("pixels", [1, 2, 4])
-def test_depthwise_convolutions_are_right(name: str, pixels: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(depthwise, "_BUSY", 1)
-    monkeypatch.setattr(depthwise, "_PIXELS", pixels)
+@pytest.mark.parametrize(("pixels", "rows"), [(1, 1), (2, 1), (1, 4), (2, 2), (4, 4)])
+def test_depthwise_convolutions_are_right(name: str, pixels: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depthwise_plan, "_BUSY", 1)
+    monkeypatch.setattr(depthwise_plan, "_PIXELS", pixels)
+    monkeypatch.setattr(depthwise_plan, "_ROWS", rows)
     assert_right(DEPTHWISE[name], "cuda.depthwise", 1e-2 if "f16" in DEPTHWISE[name] else 1e-4)
+
+
+@pytest.mark.parametrize(("n", "h"), [(1, 4), (3, 1), (2, 7)])
+def test_depthwise_convolutions_of_any_batch_and_height_are_right(n: int, h: int) -> None:
+    text = "symbol n: 1.. hint 32\nsymbol h: 1.. hint 56\n" + graph(
+        "f16[n, 8, h, 5]{40*h, 1, 40, 8}",
+        "f16[n, 8, h, 5]{40*h, 1, 40, 8}",
+        f"conv(%x, %w, {SAME}, groups=8)",
+        "%w: f16[8, 1, 3, 3]{1, 1, 24, 8}",
+    )
+    assert_right(text, "cuda.depthwise", 1e-2, sizes={"n": n, "h": h})
+
+
+@pytest.mark.parametrize("image", ["", "{384, 1, 64, 8}"], ids=["channels first", "channels last"])
+@pytest.mark.parametrize("result", ["", "{384, 1, 64, 8}"], ids=["to first", "to last"])
+def test_what_follows_depthwise_convolutions_is_computed_with_them(
+    image: str, result: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(depthwise_plan, "_BUSY", 1)
+    type_, out = f"f16[2, 8, 6, 8]{image}", f"f16[2, 8, 6, 8]{result}"
+    text = f"""
+graph g(%x: {type_}, %w: f16[8, 1, 3, 3]{{1, 1, 24, 8}}, %b: f16[8], %r: f16[2, 8, 6, 8]{image}, %s: f16[8]):
+  %0: {type_} = conv(%x, %w, %b, {SAME}, groups=8)
+  %1: {type_} = add(%0, %r)
+  %2: {out} = mul(%1, %s)
+  return %2
+"""
+    assert_right(text, "cuda.depthwise", 1e-2)
 
 
 @pytest.mark.parametrize("name", NARROW)
@@ -161,7 +218,7 @@ def test_other_convolutions_in_groups_are_right(name: str) -> None:
 
 
 def test_weights_of_depthwise_convolutions_get_neighbouring_filters() -> None:
-    text = NARROW["filters as they come"]
+    text = DEPTHWISE["filters as they come"]
     registry = load_registry()
     ctx = CompileContext(
         target=CudaTarget("sm_80"), registry=registry, options=Options(), cache=open_cache(enabled=False)

@@ -113,9 +113,13 @@ def transposed_conv(new: Builder, n: int, channels: int, side: int, filters: int
     return new.op("relu", new.op("conv_transpose", x, weight, new(filters), stride=2, padding=1))
 
 
-def depthwise(new: Builder, n: int, channels: int, side: int) -> Value:
-    x, weight = new(n, channels, side, side, last=True), new(channels, 1, 3, 3)
-    return new.op("conv", x, weight, new(channels), padding=1, groups=channels)
+def depthwise(taps: int = 3, last: bool = True, **attributes: int) -> Callable[..., Value]:
+    def make(new: Builder, n: int, channels: int, side: int) -> Value:
+        x, weight = new(n, channels, side, side, last=last), new(channels, 1, taps, taps)
+        conv = new.op("conv", x, weight, new(channels), padding=taps // 2, groups=channels, **attributes)
+        return new.op("relu", conv)
+
+    return make
 
 
 def pooling(name: str, **attributes: Any) -> Callable[..., Value]:
@@ -218,7 +222,13 @@ GRID: dict[str, Row] = {
     "conv in groups": Row(convolution(3, True, groups=2), (1, 16, 4, 16), (4, 64, 28, 128)),
     "first conv": Row(convolution(7, False, stride=2, padding=3), (1, 3, 9, 8), (8, 3, 224, 64)),
     "transposed conv": Row(transposed_conv, (1, 8, 5, 8), (4, 256, 32, 128), dtypes=("f16", "f32")),
-    "depthwise conv": Row(depthwise, (1, 8, 6), (8, 96, 56)),
+    "depthwise conv": Row(depthwise(), (1, 8, 6), (8, 96, 56)),
+    "depthwise conv, channels first": Row(depthwise(last=False), (1, 3, 7), (8, 96, 56), dtypes=("f16",)),
+    "depthwise conv, strided": Row(depthwise(5, stride=2), (1, 8, 7), (8, 96, 56), dtypes=("f16", "f32")),
+    "depthwise conv of an odd number": Row(depthwise(dilation=2), (1, 3, 7), (8, 95, 56), dtypes=("f32",)),
+    "depthwise conv of large filters": Row(depthwise(31), (1, 4, 6), (8, 96, 56), dtypes=("f16",)),
+    "depthwise conv of 25 taps": Row(depthwise(5), (1, 8, 6), (32, 96, 56), dtypes=("f16", "f32")),
+    "depthwise conv, few results": Row(depthwise(), (1, 8, 6), (1, 96, 14), dtypes=("f16",)),
     "largest of windows": Row(pooling("max_pool", kernel=[3, 3], stride=2, padding=1), (1, 8, 7), (8, 64, 112)),
     "mean of windows": Row(pooling("avg_pool", kernel=[2, 2]), (1, 8, 6), (8, 64, 56)),
     "mean of images": Row(pooling("adaptive_avg_pool", size=[1, 1]), (2, 8, 5), (8, 2048, 7)),
