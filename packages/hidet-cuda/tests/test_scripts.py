@@ -307,11 +307,26 @@ def test_an_operation_that_the_architecture_lacks_has_its_line_in_the_script() -
     assert "             grid_dependency_wait()\n" in str(caught.value)
 
 
-def test_code_for_a_named_architecture_can_be_looked_at_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(index: int) -> Device:
         raise LaunchError("no CUDA driver was found on this machine")
 
     monkeypatch.setattr("hidet.cuda.memory.device_at", absent)
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_code_with_checks_of_indices_is_made_without_a_device() -> None:
+    options = {"check_bounds": True}
+    module = hidet.driver.build_ir_module(scaled().ir_module(), "cuda:sm_80", options)
+    assert "hidet_note_fault" in module.source()
+    assert module.kernels["scale"].registers > 0
+    with pytest.raises(LaunchError, match="no CUDA driver was found"):
+        module(np.zeros((5, 4), np.float32), 1.0)
+
+
+@pytest.mark.usefixtures("no_driver")
+def test_code_for_a_named_architecture_can_be_looked_at_without_a_device() -> None:
     module = scaled().build("cuda:sm_80")
     assert "__global__" in module.source()
     assert module.kernels["scale"].registers > 0

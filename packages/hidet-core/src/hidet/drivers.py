@@ -18,7 +18,7 @@ from hidet.ir.verify import verify_module
 from hidet.ir.visit import walk
 from hidet.ir.written import written_parameters
 from hidet.passes.manager import run_program_passes
-from hidet.passes.program.check_bounds import FAULT_WORDS, check_bounds, fault_error
+from hidet.passes.program.check_bounds import FAULT_WORDS, CheckedModule, check_bounds, fault_error
 from hidet.runtime.bounds import BoundsChecks
 from hidet.runtime.module import CompiledFunction, CompiledModule
 from hidet.runtime.parameters import signature_of
@@ -52,8 +52,8 @@ def compile_module(
     """As `build_ir_module`, in a context. elsewhere: the module for another device of the target; None to refuse it."""
     verify_module(module)
     signatures = [signature_of(f, written_parameters(module)[f.name]) for f in callable_functions(module)]
-    checked, bounds = _checked(module, ctx) if ctx.options.check_bounds else (module, None)
-    complete, entries = with_table_entries(checked)
+    checked = _checked(module, ctx) if ctx.options.check_bounds else None
+    complete, entries = with_table_entries(module if checked is None else checked.module)
     name = complete.entry
     binaries, _ = compile_modules({name: CompileUnit(complete, structural_hash(complete), effort=3)}, ctx)
     prints = any(isinstance(node, Print) for function in module.functions for node in walk(function.body))
@@ -62,6 +62,10 @@ def compile_module(
         code = ctx.target.load(binaries, ctx.cache)
         memory = ctx.target.memory
         device = "cpu" if memory is None else memory.name
+        bounds = None
+        if checked is not None:
+            assert memory is not None, f"{ctx.target.name} has no memory of its own"
+            bounds = BoundsChecks(memory, FAULT_WORDS, partial(fault_error, checked.checks))
         return {
             signature.function: CompiledFunction(
                 signature,
@@ -84,16 +88,14 @@ def compile_module(
     return CompiledModule(module, loaded, source, usage)
 
 
-def _checked(module: Module, ctx: CompileContext) -> tuple[Module, BoundsChecks]:
-    """The module with checks of its indices, and how its calls are watched."""
-    memory = ctx.target.memory
-    if memory is None:
+def _checked(module: Module, ctx: CompileContext) -> CheckedModule:
+    """The module with checks of its indices. OptionError where kernels run on the host."""
+    if ctx.target.device == "cpu":
         raise OptionError(
             f"option check_bounds needs kernels on a device with memory of its own, and {ctx.target.name} is none",
             hint="run_module (hidet.ir.interpret) checks every access of a module without a device",
         )
-    checked = check_bounds(module)
-    return checked.module, BoundsChecks(memory, FAULT_WORDS, partial(fault_error, checked.checks))
+    return check_bounds(module)
 
 
 def _source(module: Module, ctx: CompileContext) -> str:
