@@ -180,3 +180,34 @@ def test_an_operator_that_cannot_take_a_number_that_changes_runs_in_torch() -> N
     with pytest.warns(FallbackWarning, match="which differs between calls"):
         for number in (2, 3):
             assert torch.equal(compiled(x, number), x.kthvalue(number, 0).values)
+
+
+QUOTIENTS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "the other extent of a view": lambda x, k: x.view(k, -1) + 1,
+    "the other extent of an unflattened axis": lambda x, k: x.unflatten(0, (k, -1)) * 2,
+    "an extent": lambda x, k: x.view(k, x.shape[0] // k, -1).softmax(-1),
+    "parts": lambda x, k: torch.cat([part * 2 for part in x.chunk(k)]),
+}
+
+
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_an_extent_may_be_divided_by_a_number_that_changes(name: str) -> None:
+    compiled = torch.compile(QUOTIENTS[name], backend="hidet", dynamic=True, options={"strict": True})
+    x = R(12, 6)
+    for number in (2, 3, 6):
+        torch.testing.assert_close(compiled(x, number), QUOTIENTS[name](x, number))
+
+
+@pytest.mark.parametrize(
+    "number", [lambda n, k: n // k, lambda n, k: n % k, lambda n, k: -(-n // k), lambda n, k: int(n / k)]
+)
+def test_numbers_are_divided_as_python_divides_them(number: Callable[[int, int], int]) -> None:
+    def function(x: torch.Tensor, k: int) -> torch.Tensor:
+        return x + number(x.shape[0], k)
+
+    compiled = torch.compile(function, backend="hidet", dynamic=True, options={"strict": True})
+    x = R(7)
+    for divisor in (2, -3, -2, 9, -9):
+        assert torch.equal(compiled(x, divisor), function(x, divisor)), divisor
+    with pytest.raises(ZeroDivisionError):
+        compiled(x, 0)

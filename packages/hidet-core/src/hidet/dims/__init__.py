@@ -4,7 +4,7 @@
 """
 
 from hidet.dims.atom import Symbol
-from hidet.dims.divide import ceildiv, floordiv, mod
+from hidet.dims.divide import ceildiv, floordiv, floordiv_unchecked, mod, mod_unchecked
 from hidet.dims.evaluate import Algebra, compile_evaluator, evaluate, fold, hint_value, substitute, symbols
 from hidet.dims.expr import Dim, DimExpr, FloorDiv, Max, Min, Mod, as_dim, bounds, divisibility, product, symbol
 from hidet.dims.extrema import maximum, minimum
@@ -27,11 +27,13 @@ __all__ = [
     "divisibility",
     "evaluate",
     "floordiv",
+    "floordiv_unchecked",
     "fold",
     "hint_value",
     "maximum",
     "minimum",
     "mod",
+    "mod_unchecked",
     "parse_dim",
     "product",
     "prove_equal",

@@ -166,6 +166,12 @@ def known_divisible(shape_env: Any) -> list[tuple[Any, int]]:
     return found
 
 
+def is_known_nonzero(shape_env: Any, symbol: Any) -> bool:
+    """Whether a guard ensures that a symbol is not 0."""
+    guarded = (guard.expr for guard in shape_env.guards)
+    return any(type(expr).__name__ == "Unequality" and set(expr.args) == {symbol, 0} for expr in guarded)
+
+
 def storage_key(tensor: torch.Tensor) -> int:
     """A number that tensors share exactly when they lie in one storage; works for fake tensors."""
     from torch.multiprocessing.reductions import StorageWeakRef

@@ -75,6 +75,8 @@ class SizeTable:
         if known is None:
             lower, upper = compat.symbol_bounds(shape_env, symbol)
             divisors = [divisor for base, divisor in compat.known_divisible(shape_env) if base == symbol]
+            if lower == 0 and compat.is_known_nonzero(shape_env, symbol):
+                lower = 1
             known = self._symbols[symbol.name] = dims.symbol(
                 symbol.name,
                 # Numbers that a function is given, or reads from data, may be negative; sizes have a bound of torch's.
@@ -106,13 +108,34 @@ def _power(base: Dim, exponent: Dim) -> Dim:
     return result
 
 
+def _quotient(value: Dim, divisor: Dim) -> Dim:
+    """Python's `//`; 0 as divisor ends the call with ZeroDivisionError, as eager mode does, when sizes are computed."""
+    lower, _ = dims.bounds(divisor)
+    if lower is not None and lower >= 0:
+        return dims.floordiv_unchecked(value, divisor)
+    # Dims divide by positive numbers only, and the square of the divisor is one.
+    return dims.floordiv_unchecked(value * divisor, divisor * divisor)
+
+
+def _remainder(value: Dim, divisor: Dim) -> Dim:
+    """Python's `%`, which has the sign of the divisor."""
+    lower, _ = dims.bounds(divisor)
+    if lower is not None and lower >= 0:
+        return dims.mod_unchecked(value, divisor)
+    return value - divisor * _quotient(value, divisor)
+
+
+def _rounded_up_quotient(value: Dim, divisor: Dim) -> Dim:
+    return -_quotient(-value, divisor)
+
+
 def _truncated_quotient(value: Dim, divisor: Dim) -> Dim:
     """Rounded towards 0."""
-    return dims.maximum(dims.floordiv(value, divisor), 0) + dims.minimum(dims.ceildiv(value, divisor), 0)
+    return dims.maximum(_quotient(value, divisor), 0) + dims.minimum(_rounded_up_quotient(value, divisor), 0)
 
 
 def _modular_indexing(base: Dim, divisor: Dim, modulus: Dim) -> Dim:
-    return dims.mod(dims.floordiv(base, divisor), modulus)
+    return _remainder(_quotient(base, divisor), modulus)
 
 
 def _rounded_quotient(expression: Any) -> tuple[Any, ...] | None:
@@ -130,17 +153,17 @@ _RULES: dict[str, Callable[..., Dim]] = {
     "Min": _fold(dims.minimum),
     "Pow": _power,
     "PowByNatural": _power,
-    "FloorDiv": dims.floordiv,
-    "CleanDiv": dims.floordiv,
-    "CeilDiv": dims.ceildiv,
-    "Mod": dims.mod,
-    "PythonMod": dims.mod,
+    "FloorDiv": _quotient,
+    "CleanDiv": _quotient,
+    "CeilDiv": _rounded_up_quotient,
+    "Mod": _remainder,
+    "PythonMod": _remainder,
     "ModularIndexing": _modular_indexing,
     "Identity": lambda value: value,
     "LShift": lambda value, count: value * _power(2, count),
     "RShift": lambda value, count: dims.floordiv(value, _power(2, count)),
-    "CeilToInt": dims.ceildiv,
-    "FloorToInt": dims.floordiv,
+    "CeilToInt": _rounded_up_quotient,
+    "FloorToInt": _quotient,
     "TruncToInt": _truncated_quotient,
     "Abs": lambda value: dims.maximum(value, -value),
 }
