@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from hidet.errors import OptionError
 
 _NAME = re.compile(r"sm_(\d+)([af]?)")
+
+# By suffix, the first capability whose code may have it: features of one device, and of a family (NVRTC, option
+# --gpu-architecture).
+_SUFFIXES = {"": 0, "a": 90, "f": 100}
 
 OLDEST = 80
 """Compute capability 8.0, times ten: the first with asynchronous copies, bf16 and tf32."""
@@ -52,3 +57,25 @@ def capability_of(name: str) -> int:
     if int(found[1]) < OLDEST:
         raise OptionError(f"CUDA architecture {name} is not supported", hint=f"the oldest one is sm_{OLDEST}")
     return int(found[1])
+
+
+def unknown_architecture(name: str, capabilities: Sequence[int]) -> OptionError | None:
+    """The error for an architecture that a compiler does not know; None for one that it does.
+
+    capabilities: those that the compiler makes code for, times ten.
+    """
+    usable = sorted(capability for capability in capabilities if capability >= OLDEST)
+    known = [
+        f"sm_{capability}{suffix}"
+        for capability in usable
+        for suffix, first in _SUFFIXES.items()
+        if capability >= first
+    ]
+    if name in known or not usable:
+        return None
+    wanted = capability_of(name)
+    nearest = min(usable, key=lambda capability: abs(capability - wanted))
+    return OptionError(
+        f"{name} is no CUDA architecture that the installed NVRTC knows, which are {', '.join(known)}",
+        hint=f"the nearest is {architecture_name(*divmod(nearest, 10))}; a newer nvidia-cuda-nvrtc may know more",
+    )

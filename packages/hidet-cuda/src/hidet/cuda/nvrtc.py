@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from hidet.cuda.arch import unknown_architecture
 from hidet.cuda.cubin import read_resources
 from hidet.errors import CompileError
 
@@ -66,7 +67,8 @@ class Cubin:
 
 
 def compile_cubin(source: CudaSource, arch: str) -> Cubin:
-    """Machine code for `arch` ("sm_80", "sm_90a"). CompileError with the line and its place in the user's script.
+    """Machine code for `arch` ("sm_80", "sm_90a"). CompileError with the line and its place in the user's script,
+    OptionError for an architecture that NVRTC does not know.
 
     The assembler spills registers of a block of 1024 threads to let a multiprocessor hold two of them; where it did,
     the kernel is compiled once more with all registers that one block may have.
@@ -84,6 +86,9 @@ def _compile(source: CudaSource, arch: str) -> Cubin:
         if is_accepted:
             data = _read(nvrtc, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
             return Cubin(data, kernel_usage(data, log), tuple(sorted(set(_SERIOUS.findall(log)))))
+    unknown = unknown_architecture(arch, _checked(nvrtc, nvrtc.nvrtcGetSupportedArchs()))
+    if unknown is not None:
+        raise unknown
     raise _refusal_by_assembler(nvrtc, source, arch) if "ptxas" in log else _refusal(source, arch, log)
 
 
