@@ -224,7 +224,7 @@ def test_an_architecture_that_is_none_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("sm_93", "sm_90a"), ("sm_80a", "sm_80"), ("sm_90f", "sm_90a"), ("sm_83", "sm_86")]
+    ("name", "nearest"), [("sm_93", "sm_90a"), ("sm_80a", "sm_80"), ("sm_90f", "sm_90a"), ("sm_85", "sm_86")]
 )
 def test_an_architecture_that_the_compiler_does_not_know_is_told_from_those_it_knows(name: str, nearest: str) -> None:
     with pytest.raises(
