@@ -182,6 +182,43 @@ def test_an_operator_that_cannot_take_a_number_that_changes_runs_in_torch() -> N
             assert torch.equal(compiled(x, number), x.kthvalue(number, 0).values)
 
 
+SCALARS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "leaky_relu": lambda x, k: F.leaky_relu(x, k),
+    "softplus beta": lambda x, k: F.softplus(x, k),
+    "softplus threshold": lambda x, k: F.softplus(x, 1, k),
+    "threshold": lambda x, k: F.threshold(x, k, k + 1),
+    "hardtanh": lambda x, k: F.hardtanh(x, k, k + 5),
+    "celu": lambda x, k: F.celu(x, k),
+    "elu": lambda x, k: F.elu(x, k),
+    "addcmul": lambda x, k: torch.addcmul(x, x, x, value=k),
+    "norm": lambda x, k: x.norm(p=k, dim=1),
+    "normalize": lambda x, k: F.normalize(x, p=k, dim=1),
+    "var": lambda x, k: x.var(1, correction=k),
+    "std_mean": lambda x, k: torch.stack(torch.std_mean(x, 1, correction=k)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", SCALARS)
+def test_scalars_of_operators_may_be_integers_that_change(name: str, dtype: torch.dtype) -> None:
+    compiled = torch.compile(SCALARS[name], backend="hidet", dynamic=True, options={"strict": True})
+    x = R(4, 6).to(dtype)
+    for number in (2, 3, -1, 1) if name == "celu" else (2, 3, -1, 0):
+        tolerance = 1e-5 if dtype == torch.float32 else 1e-2
+        torch.testing.assert_close(
+            compiled(x, number), SCALARS[name](x, number), rtol=tolerance, atol=tolerance, equal_nan=True
+        )
+
+
+def test_a_scalar_that_changes_has_the_type_of_the_integers_beside_it() -> None:
+    compiled = torch.compile(
+        lambda x, k: F.threshold(x, k, k + 1), backend="hidet", dynamic=True, options={"strict": True}
+    )
+    x = torch.arange(-4, 4, dtype=torch.int32)
+    for number in (2, -3):
+        assert torch.equal(compiled(x, number), F.threshold(x, number, number + 1))
+
+
 QUOTIENTS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "the other extent of a view": lambda x, k: x.view(k, -1) + 1,
     "the other extent of an unflattened axis": lambda x, k: x.unflatten(0, (k, -1)) * 2,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hidet import dtypes
-from hidet.dims import Dim
+from hidet.dims import Dim, DimExpr
 from hidet.dtypes import DType
 from hidet.errors import VerifyError
 from hidet.ir import build
@@ -255,6 +255,8 @@ def identity_access(operand: Operand, axes: Sequence[Expr]) -> Access:
     return operand[tuple(axes)]
 
 
-def number(value: ExprLike, dtype: DType) -> Expr:
-    """A Python number or expression as an expression of `dtype`."""
+def number(value: ExprLike | DimExpr, dtype: DType) -> Expr:
+    """A Python number, symbolic size or expression as an expression of `dtype`."""
+    if isinstance(value, DimExpr):
+        value = build.index(value)
     return build.cast(value, dtype) if isinstance(value, Expr) else build.const(value, dtype)

@@ -68,9 +68,14 @@ def index_number(value: int) -> Const:
 
 
 def as_expr(value: ExprLike, like: Type) -> Expr:
-    """`value` as an expression; Python numbers take the element type of `like`, scalars its lanes."""
+    """`value` as an expression; numbers and sizes take the element type of `like`, scalars its lanes.
+
+    What is added to a pointer, or meets a bool, is an index.
+    """
     if isinstance(value, DimExpr):
         value = Size(value, INDEX)
+        if not isinstance(like, PointerType) and not element_dtype(like).is_bool:
+            value = cast(value, element_dtype(like))
     if not isinstance(value, Expr):
         value = const(value, element_dtype(like))
     if lanes_of(like) > 1 and value.lanes == 1:

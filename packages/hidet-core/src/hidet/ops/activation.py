@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from hidet.compute.definition import number
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
@@ -38,7 +39,8 @@ def _gelu(x: Expr, approximate: str) -> Expr:
 
 
 def _elu(x: Expr, alpha: float, scale: float, input_scale: float) -> Expr:
-    negative = build.unary("expm1", x if input_scale == 1 else x * input_scale) * (alpha * scale)
+    factor = alpha if scale == 1 else alpha * scale
+    negative = build.unary("expm1", x if input_scale == 1 else x * input_scale) * factor
     return build.select(x > 0, x if scale == 1 else x * scale, negative)
 
 
@@ -65,7 +67,7 @@ def _softshrink(x: Expr, lambd: float) -> Expr:
 
 
 def _threshold(x: Expr, threshold: float, value: float) -> Expr:
-    return build.select(x <= threshold, build.const(value, x.dtype), x)
+    return build.select(x <= threshold, number(value, x.dtype), x)
 
 
 def _clamp(x: Expr, min: float | None, max: float | None) -> Expr:

@@ -20,13 +20,8 @@ from hidet.ir.expr import Expr
 Scalar = bool | int | float | DimExpr
 
 
-def scalar(value: Scalar, dtype: DType) -> Expr:
-    """A number, or a symbolic size, as an element of `dtype`."""
-    return build.cast(build.index(value), dtype) if isinstance(value, DimExpr) else number(value, dtype)
-
-
 def _full(*, shape: Sequence[Dim], value: Scalar, dtype: DType, device: str) -> Definition:
-    return single((), compute("full", shape, lambda *axes: scalar(value, dtype)))
+    return single((), compute("full", shape, lambda *axes: number(value, dtype)))
 
 
 def arange_length(start: Scalar, stop: Scalar, step: int | float) -> Dim:
@@ -48,7 +43,7 @@ def _arange(*, start: Scalar, stop: Scalar, step: int | float, dtype: DType, dev
     wide = dtypes.f64 if dtype.is_float else dtypes.i64
 
     def value(i: Expr) -> Expr:
-        return build.cast(build.cast(i, wide) * scalar(step, wide) + scalar(start, wide), dtype)
+        return build.cast(build.cast(i, wide) * number(step, wide) + number(start, wide), dtype)
 
     return single((), compute("arange", (arange_length(start, stop, step),), value))
 
@@ -59,12 +54,12 @@ def _linspace(*, start: float, stop: float, steps: Dim, dtype: DType, device: st
     last = build.index(as_dim(steps) - 1)
 
     def value(i: Expr) -> Expr:
-        width = scalar(stop - start, wide) / build.cast(build.maximum(last, 1), wide)
-        low = scalar(start, wide) + build.cast(i, wide) * width
-        high = scalar(stop, wide) - build.cast(last - i, wide) * width
+        width = number(stop - start, wide) / build.cast(build.maximum(last, 1), wide)
+        low = number(start, wide) + build.cast(i, wide) * width
+        high = number(stop, wide) - build.cast(last - i, wide) * width
         return build.cast(build.select(i < (last + 1) // 2, low, high), dtype)
 
-    return single((), compute("linspace", (steps,), lambda i: value(i) if steps != 1 else scalar(start, dtype)))
+    return single((), compute("linspace", (steps,), lambda i: value(i) if steps != 1 else number(start, dtype)))
 
 
 def _eye(*, rows: Dim, columns: Dim | None, offset: int, dtype: DType, device: str) -> Definition:

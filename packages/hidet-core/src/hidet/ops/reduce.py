@@ -28,10 +28,11 @@ from hidet.compute.definition import (
     Definition,
     Operand,
     compute,
+    number,
     reduce,
     single,
 )
-from hidet.dims import Dim, product
+from hidet.dims import Dim, DimExpr, product
 from hidet.dtypes import DType
 from hidet.errors import ShapeError
 from hidet.graph.operator import Attribute, OperatorSpec
@@ -242,9 +243,11 @@ def _logsumexp(x: Operand, *, axes: Sequence[int] | None, keepdim: bool) -> Defi
     return Definition((x,), (top, stage), (stage.result,))
 
 
-def _norm_row(p: float) -> ReductionRow:
+def _norm_row(p: float | DimExpr) -> ReductionRow:
     """The vector p-norm as a reduction of |x|; torch.linalg.vector_norm."""
     row = ReductionRow("norm", SUM, "", "float", element=lambda x: build.unary("abs", widen(x)))
+    if isinstance(p, DimExpr):
+        return _norm_row_of_size(row, p)
     if p == math.inf:
         return replace(row, combiner=MAX, needs_elements=True)
     if p == -math.inf:
@@ -262,11 +265,27 @@ def _norm_row(p: float) -> ReductionRow:
     )
 
 
+def _norm_row_of_size(row: ReductionRow, p: DimExpr) -> ReductionRow:
+    """The norm of an order that is known at run time only, which may be 0 then."""
+    is_count = build.equal(build.index(p), 0)
+
+    def element(x: Expr) -> Expr:
+        counted = build.cast(truth(x), arithmetic_dtype(x.dtype))
+        return build.select(
+            is_count, counted, build.binary("pow", build.unary("abs", widen(x)), number(p, counted.dtype))
+        )
+
+    def final(total: Expr, count: Expr) -> Expr:
+        return build.select(is_count, total, build.binary("pow", total, 1 / number(p, total.dtype)))
+
+    return replace(row, element=element, final=final)
+
+
 def _squared(x: Expr) -> Expr:
     return widen(x) * widen(x)
 
 
-def _norm(x: Operand, *, p: float, axes: Sequence[int] | None, keepdim: bool) -> Definition:
+def _norm(x: Operand, *, p: float | DimExpr, axes: Sequence[int] | None, keepdim: bool) -> Definition:
     return _reduction(_norm_row(p), x, axes=axes, keepdim=keepdim)
 
 
