@@ -454,3 +454,32 @@ def test_workers_of_a_predicated_mapping_ask_whether_they_have_tasks():
     run_module(module.ir_module(), [x, idle])
     assert (x == np.arange(15).reshape(3, 5)).all()
     assert idle[0] == 32 - mapping.num_workers
+
+
+def test_functions_take_keyword_arguments():
+    @hidet.script
+    def scale(x: f32[4], self: f32, out: f32[4]):
+        for i in range(4):
+            out[i] = x[i] * self
+
+    x, out = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    built = scale.build()
+    for call in (scale, built, built["scale"]):
+        out[:] = 0
+        call(x, out=out, self=2.0)
+        assert out.tolist() == [0, 2, 4, 6]
+        call(out=x, x=out, self=0.5)
+        assert x.tolist() == [0, 1, 2, 3]
+    with pytest.raises(LaunchError, match="scale takes no argument 'factor'") as error:
+        scale(x, factor=2.0, out=out)
+    assert error.value.hint == "known: out, self, x"
+    with pytest.raises(LaunchError, match="scale got a second value for argument x"):
+        scale(x, 2.0, x=x)
+    with pytest.raises(LaunchError, match=r"scale takes 3 arguments \(x, self, out\), and got none for self, out"):
+        scale(x=x)
+    with pytest.raises(LaunchError, match=r"scale takes 3 arguments \(x, self, out\), got 2"):
+        scale(x, 2.0)
+    with pytest.raises(LaunchError, match=r"scale takes 3 arguments \(x, self, out\), got 4"):
+        scale(x, 2.0, out, out)
+    with pytest.raises(LaunchError, match=r"scale takes 3 arguments \(x, self, out\), got 5"):
+        scale(x, 2.0, x, x, out=out)

@@ -52,9 +52,9 @@ class ScriptFunction:
     callees: tuple[ScriptFunction, ...]
     helpers: tuple[Function, ...] = ()
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Compile the function, alone with what it calls, and call it; see `hidet.lang.ScriptModule.build`."""
-        return self.build()(*arguments)
+        return self.build()(*arguments, **keywords)
 
     def build(self, target: str = "auto") -> Any:
         """The function compiled alone with what it calls, as `hidet.lang.ScriptModule.build` does: its source, what its

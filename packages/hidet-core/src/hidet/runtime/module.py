@@ -47,7 +47,8 @@ class _OtherDeviceError(Exception):
 
 
 class CompiledFunction:
-    """One function; call it with tensors for pointers and tensor parameters, and numbers for scalars.
+    """One function; call it with tensors for pointers and tensor parameters, and numbers for scalars, in the order of
+    the parameters or by their names.
 
     Tensors are checked for dtype, shape, device and contiguity once for each kind. Numbers must fit their types. On a
     GPU the work is put into the stream in which the first tensor's library works now; the call does not wait for it.
@@ -108,16 +109,15 @@ class CompiledFunction:
         """Where tensors must be: "cpu", or for example "cuda:0"."""
         return self._device
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Run the function; the value it returns, or None.
 
         Raises LaunchError, DTypeError or ShapeError for arguments that do not fit.
         """
+        if keywords:
+            arguments = self.signature.in_order(arguments, keywords)
         if len(arguments) != self._count:
-            names = ", ".join(p.name for p in self.signature.given)
-            raise LaunchError(
-                f"{self.name} takes {self._count} arguments ({names}), got {len(arguments)}",
-            )
+            raise self.signature.count_error(len(arguments))
         launch = self._launch
         if launch is not None and launch(arguments):
             return None
@@ -354,9 +354,9 @@ class CompiledModule:
         """What Python may call, by name. The errors of the target where its code cannot run on this machine."""
         return dict(self._load())
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Call the entry: the function called `launch`, else the first one that Python may call."""
-        return self.functions[self.ir_module.entry](*arguments)
+        return self.functions[self.ir_module.entry](*arguments, **keywords)
 
     def __getitem__(self, name: str) -> CompiledFunction:
         """A function by name; `launch` is the entry where no function has that name. LaunchError for unknown names."""

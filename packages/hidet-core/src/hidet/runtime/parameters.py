@@ -8,7 +8,7 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.dtypes import DType
-from hidet.errors import DTypeError, LaunchError, ShapeError
+from hidet.errors import DTypeError, LaunchError, ShapeError, suggestion
 from hidet.ir.expr import Binary, Cast, Const, Expr, Var
 from hidet.ir.expr_text import print_expr
 from hidet.ir.func import SIZES, Function
@@ -82,6 +82,32 @@ class CallSignature:
         """Whether extents mention scalars that the caller passes."""
         scalars = {v for v, p in zip(self.variables, self.given, strict=True) if not p.is_memory}
         return any(scalars & set(_variables(e)) for p in self.given for e in p.extents or ())
+
+    def in_order(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+        """All arguments in the order of the parameters. LaunchError for names and numbers of arguments that do not
+        fit."""
+        if len(arguments) >= len(self.given):
+            raise self.count_error(len(arguments) + len(keywords))
+        names = [parameter.name for parameter in self.given]
+        for name in keywords:
+            if name not in names:
+                raise LaunchError(f"{self.function} takes no argument {name!r}", hint=suggestion(name, names))
+            if name in names[: len(arguments)]:
+                raise LaunchError(f"{self.function} got a second value for argument {name}")
+        rest = names[len(arguments) :]
+        missing = [name for name in rest if name not in keywords]
+        if missing:
+            raise LaunchError(f"{self._taken}, and got none for {', '.join(missing)}")
+        return (*arguments, *[keywords[name] for name in rest])
+
+    def count_error(self, count: int) -> LaunchError:
+        """The error for `count` arguments, which are too few or too many."""
+        return LaunchError(f"{self._taken}, got {count}")
+
+    @property
+    def _taken(self) -> str:
+        names = ", ".join(parameter.name for parameter in self.given)
+        return f"{self.function} takes {len(self.given)} arguments ({names})"
 
     def sizes_of(self, facts: Sequence[TensorFacts | None], numbers: Sequence[Any], device: str) -> tuple[int, ...]:
         """The values of `sizes` for arguments with these facts (None for numbers), which are checked.
