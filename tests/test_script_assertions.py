@@ -11,7 +11,7 @@ import pytest
 
 import hidet
 from hidet.errors import LaunchError
-from hidet.lang import attrs, f32, i32
+from hidet.lang import attrs, boolean, f16, f32, i32
 
 LINES = Path(__file__).read_text().splitlines()
 
@@ -210,3 +210,47 @@ def test_graphs_stop_at_a_script_that_fails(size, is_loaded, tmp_path):
         assert error.message.endswith("assertion failed: a place outside")
         assert error.loc.line == line_of('"a place outside"')
         assert np.array_equal(compiled(x, places), x[::-1])
+
+
+def test_functions_that_may_fail_stand_in_conditions_and_give_any_type():
+    with hidet.script_module() as walks:
+
+        @hidet.script
+        def checked(x: ~f32, i: i32) -> ~f32:
+            assert i < 4, "a step too far"
+            return x + i
+
+        @hidet.script
+        def is_small(x: ~f32, i: i32) -> boolean:
+            assert x[i] == x[i], "no number"
+            return x[i] < 10.0
+
+        @hidet.script
+        def half(x: f32) -> f16:
+            assert x < 100.0, "too large"
+            return f16(x * 0.5)
+
+        @hidet.script
+        def walk(x: f32[4], out: f32[4]):
+            attrs.func_kind = "public"
+            i = 0
+            while i < 4 and is_small(x, i):
+                out[i] = f32(half(x[i])) if is_small(x, i) else checked(x, 9)[0]
+                i += 1
+            out[0] += checked(x, i)[0]
+
+    function = walks.build(target="cpu")
+
+    def walked(*numbers):
+        out = np.zeros(4, np.float32)
+        try:
+            function(np.array(numbers, np.float32), out)
+        except LaunchError as error:
+            return error.message
+        return out.tolist()
+
+    assert walked(2, 4, 20, 6) == [21, 2, 0, 0]
+    assert walked(2, 4, 6, 8) == "in checked: assertion failed: a step too far"
+    assert walked(2, np.nan, 20, 6) == "in is_small: assertion failed: no number"
+    assert walked(2, 20, np.nan, 6) == [21, 0, 0, 0]
+    assert walked(-2, 20, np.nan, 6) == [19, 0, 0, 0]
