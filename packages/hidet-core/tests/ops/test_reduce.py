@@ -117,6 +117,23 @@ def test_extremes_prefer_nan_and_return_values_with_positions(apply: Any, apply_
 
 
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")
+@pytest.mark.parametrize("correction", (-1, 0, 3))
+@pytest.mark.parametrize("name", ("var", "std", "var_mean"))
+def test_no_elements_have_no_variance(
+    name: str, correction: int, apply_all: Any, make: Any, assert_matches: Any
+) -> None:
+    for shape in ((0, 3), (2, 3)):
+        x = make(shape, "float32")
+        theirs = getattr(torch, name)(x, 0, correction=correction)
+        for ours, expected in zip(
+            apply_all(name, x, axes=(0,), correction=correction),
+            theirs if isinstance(theirs, tuple) else (theirs,),
+            strict=True,
+        ):
+            assert_matches(ours, expected, scale=8)
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")
 @pytest.mark.parametrize("correction", (0, 1, 2))
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_variance_agrees_with_torch_in_f64(

@@ -199,9 +199,12 @@ def _variance(
     *,
     axes: Sequence[int] | None,
     keepdim: bool,
-    correction: float,
+    correction: float | DimExpr,
 ) -> Definition:
-    """Two passes: the mean, then squared distances from it, divided by count - correction (at least 0)."""
+    """Two passes: the mean, then squared distances from it, divided by count - correction (at least 0).
+
+    NaN for no elements, also where a negative correction leaves something to divide by.
+    """
     require_dtype(name, x, "float")
     fold = fold_of(name, x, axes, keepdim)
     wide = arithmetic_dtype(x.dtype)
@@ -214,7 +217,10 @@ def _variance(
             distance = widen(x[fold.place(outer, r)]) - mean.result[outer]
             return distance * distance
 
-        return reduce(SUM, fold.extents, squared) / build.maximum(count - correction, 0)
+        value = reduce(SUM, fold.extents, squared) / build.maximum(count - correction, 0)
+        if not isinstance(correction, DimExpr) and correction >= 0:
+            return value
+        return build.select(build.equal(fold.count, 0), build.const(math.nan, wide), value)
 
     formulas: dict[str, Callable[..., Expr]] = {
         "var": variance,
