@@ -193,6 +193,23 @@ LOOPS = {
     "asserts": lambda p, i: [Assert(build.load(p, i) < 5, "too large"), Store(p, (i,), i)],
 }
 
+REPEATING = {
+    "a row": lambda p, q, i, item: Store(p, (i,), build.load(q, (item + i) % 4)),
+    "a sum of rows": lambda p, q, i, item: Store(p, (i,), build.load(p, i) + build.load(q, (item + i) % 2)),
+    "a row of several": lambda p, q, i, item: Store(p, (i,), build.load(q, i + (item + i) % 8 * item)),
+}
+
+
+@pytest.mark.parametrize("store", REPEATING.values(), ids=REPEATING)
+@pytest.mark.parametrize("level", [1, 3])
+def test_llvm_says_nothing_of_loops_that_read_the_same_again(store, level, capfd) -> None:
+    p, q, n, item = Var("p", PointerType(F32)), Var("q", PointerType(F32)), build.size_var("n"), build.size_var("item")
+    i, row = build.size_var("i"), build.size_var("row")
+    lanes = For(i, build.index(0), build.index(32), store(p, q, i, item), kind="vectorize")
+    rows = For(row, build.index(0), n, lanes)
+    compile_object(text_of(Function("f", (p, q, n), rows, "kernel", (item,))), AVX2, level)
+    assert capfd.readouterr().err == ""
+
 
 @pytest.mark.parametrize("body", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("level", [1, 3])

@@ -11,7 +11,7 @@ from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
 from hidet.ir import stmt as s
 from hidet.ir.build import INDEX
-from hidet.ir.expr import Binary, Bitcast, Call, Const, Expr, Load, Var
+from hidet.ir.expr import Binary, Bitcast, Call, Const, Expr, Load, Number, Var
 from hidet.ir.func import Function
 from hidet.ir.print_format import c_format, promoted
 from hidet.ir.types import BufferType, PointerType, Type, VectorType
@@ -144,7 +144,7 @@ class FunctionEmitter(ExpressionEmitter):
 
     def _is_straight(self, body: s.Stmt) -> bool:
         """Whether LLVM can vectorise a loop with this body: nothing leaves it early, it has no loops of its own and
-        calls only functions that are inlined into it.
+        calls only functions that are inlined into it, and what it reads does not repeat with a short period.
 
         LLVM says so on stderr where it is told to and cannot.
         """
@@ -153,6 +153,8 @@ class FunctionEmitter(ExpressionEmitter):
             if type(n) in _NOT_VECTORISED or (isinstance(n, s.For) and n.kind != "unroll"):
                 return False
             if isinstance(n, Call) and not self.module.is_inline(n.callee):
+                return False
+            if isinstance(n, Load) and any(map(_repeats, n.indices)):
                 return False
             filled += isinstance(n, s.Store) and isinstance(n.value, Const)
         # Of several constants side by side LLVM makes a call of memset before it looks at loops.
@@ -312,6 +314,19 @@ class FunctionEmitter(ExpressionEmitter):
                 cell = self.pointer(read.buffer, read.indices)
                 return f"ptr {self.instruction(f'load ptr, ptr {cell}, align 8')}"
         return f"{register_type(value.type)} {self.value(value)}"
+
+
+def _repeats(index: Expr) -> bool:
+    """Whether an index holds a remainder by a power of two: of a loop whose number of iterations is a multiple of it,
+    LLVM unrolls a period before it looks for vectors."""
+    return any(
+        isinstance(n, Binary) and n.op == "mod" and isinstance(n.b, Const) and _is_power_of_two(n.b.value)
+        for n in walk(index)
+    )
+
+
+def _is_power_of_two(value: Number) -> bool:
+    return isinstance(value, int) and value > 1 and value & (value - 1) == 0
 
 
 _NOT_VECTORISED = frozenset({s.While, s.Break, s.Return, s.Assert, s.Print, s.Launch, s.Invoke})
