@@ -217,7 +217,7 @@ def _variance(
             distance = widen(x[fold.place(outer, r)]) - mean.result[outer]
             return distance * distance
 
-        value = reduce(SUM, fold.extents, squared) / build.maximum(count - correction, 0)
+        value = reduce(SUM, fold.extents, squared) / build.maximum(count - number(correction, wide), 0)
         if not isinstance(correction, DimExpr) and correction >= 0:
             return value
         return build.select(build.equal(fold.count, 0), build.const(math.nan, wide), value)
