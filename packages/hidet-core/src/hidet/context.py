@@ -128,7 +128,8 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
 
     chosen = options_from(options)
     registry = load_registry()
-    checked = {name: registry.option(name).check(value) for name, value in chosen.plugin_options.items()}
+    own = [f.name for f in fields(Options)]
+    checked = {name: registry.option(name, own).check(value) for name, value in chosen.plugin_options.items()}
     chosen = replace(chosen, plugin_options=checked) if checked else chosen
     name, _, machine = target.partition(":")
     make_target: Any = registry.target("cpu" if name == "auto" else name).resolve()

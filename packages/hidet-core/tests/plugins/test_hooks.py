@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hidet.errors import PluginError
 from hidet.plugins import specs
 from hidet.plugins.host import HOOK_NAMES, discover
 from hidet.plugins.registry import PluginRecord, Registry
@@ -161,6 +162,12 @@ def test_hook_choose_schedule(install_plugin) -> None:
     install_plugin("too_late", "def hidet_choose_schedule(task): return task")
     registry = discover("abstains,chooses,too_late")
     assert registry.choose_schedule("task", ["first", "second"], "target") == "second"
+
+
+def test_a_choice_that_is_no_candidate_is_an_error_that_names_the_plugin(install_plugin) -> None:
+    install_plugin("guesses", "def hidet_choose_schedule(): return 17")
+    with pytest.raises(PluginError, match=r"guesses.*hidet_choose_schedule chose 17, .* none of the 2 candidates"):
+        discover("guesses").choose_schedule("task", ["first", "second"], "target")
 
 
 def test_hook_pass_done(install_plugin) -> None:

@@ -111,6 +111,19 @@ def test_a_front_end_that_raises_does_not_hide_that_nobody_accepts(registry) -> 
         registry.frontend_for(7)
 
 
+def test_a_file_that_nobody_reads_is_named_with_what_the_front_ends_take(registry) -> None:
+    with (
+        pytest.warns(match=r"front-end 'yarn'"),
+        pytest.raises(ImportFailed, match=r"no front-end accepts the path 'x.npy'; .*'text' takes .* ending in .hir"),
+    ):
+        registry.frontend_for("x.npy")
+
+
+def test_an_unknown_option_of_a_plugin_is_advised_by_all_options(registry) -> None:
+    with pytest.raises(OptionError, match=r"option 'cuda.x' is unknown\nhint: known: .*loom.speed.*threads"):
+        registry.option("cuda.x", ["threads"])
+
+
 def test_a_replaced_pass_keeps_its_place_and_its_name_for_ordering(install_plugin) -> None:
     install_plugin("textile", SOURCE)
     install_plugin(

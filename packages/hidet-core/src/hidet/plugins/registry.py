@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -111,9 +112,12 @@ class Registry:
         """The target called `name` or one of its aliases. Raises OptionError."""
         return self._find(self.targets, "target", self.target_aliases.get(name, name), OptionError)
 
-    def option(self, name: str) -> OptionSpec:
-        """The option called `name`, namespace included. Raises OptionError."""
-        return self._find(self.options, "option", name, OptionError)
+    def option(self, name: str, others: Iterable[str] = ()) -> OptionSpec:
+        """The option called `name`, namespace included.
+
+        others: names of options that are no plug-in's, which a user may have meant. Raises OptionError.
+        """
+        return self._find(self.options, "option", name, OptionError, others)
 
     def pass_spec(self, name: str) -> PassSpec:
         """The pass called `name`. Raises PluginError."""
@@ -164,18 +168,29 @@ class Registry:
             elif accepted:
                 return spec
         kind = f"{type(model).__module__}.{type(model).__qualname__}"
-        known = ", ".join(repr(name) for name in self.frontends) or "none"
-        raise ImportFailed(
-            f"no front-end accepts an object of type {kind}; known front-ends: {known}", hint=self._disabled()
+        given = (
+            f"the path {os.fspath(model)!r}" if isinstance(model, str | os.PathLike) else f"an object of type {kind}"
         )
+        known = "; ".join(f"{name!r} takes {spec.doc}" for name, spec in self.frontends.items()) or "none"
+        raise ImportFailed(f"no front-end accepts {given}; known front-ends: {known}", hint=self._disabled())
 
     def choose_schedule(self, task: object, candidates: Sequence[object], target: object) -> object | None:
-        """The first choice that a plug-in makes for a task; None when all leave it to the cost model."""
+        """The first choice that a plug-in makes for a task; None when all leave it to the cost model.
+
+        PluginError, which names the plug-in, for a choice that is none of the candidates.
+        """
         arguments = {"task": task, "candidates": candidates, "target": target}
         for callback in self.callbacks["hidet_choose_schedule"]:
             choice = self._call(callback, arguments)
-            if choice is not None:
-                return choice
+            if choice is None:
+                continue
+            if not any(choice is candidate for candidate in candidates):
+                raise PluginError(
+                    f"{callback.owner}: {callback.hook} chose {choice!r}, which is none of the {len(candidates)} "
+                    "candidates",
+                    hint="return one of `candidates`, or None to leave the choice to others",
+                )
+            return choice
         return None
 
     def pass_done(self, name: str, level: Level, before: object, after: object, seconds: float) -> None:
@@ -204,11 +219,18 @@ class Registry:
             raise PluginError(message) from failure.error
         warnings.warn(PluginWarning(message), stacklevel=4)
 
-    def _find(self, table: Mapping[str, Spec], kind: str, name: str, error: type[HidetError]) -> Spec:
+    def _find(
+        self,
+        table: Mapping[str, Spec],
+        kind: str,
+        name: str,
+        error: type[HidetError],
+        others: Iterable[str] = (),
+    ) -> Spec:
         found = table.get(name)
         if found is not None:
             return found
-        advice = [suggestion(name, table)]
+        advice = [suggestion(name, [*table, *others])]
         disabled = self._disabled()
         if disabled is not None:
             advice.append(disabled)
