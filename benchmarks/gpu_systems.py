@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +13,20 @@ from torch import nn
 
 from benchmarks.systems import Run, Unavailable
 from tests.models.entry import Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """A captured run: the graph, what holds the tensors that it reads, and the one that it writes."""
+
+    graph: torch.cuda.CUDAGraph
+    run: Run
+    result: Any
+
+    def __call__(self) -> Any:
+        self.graph.replay()
+        return self.result
+
 
 PrepareGpu = Callable[[nn.Module, Inputs, bool], Run]
 """Takes a model, its inputs, and whether these are images. Raises Unavailable for a row that it does not take."""
@@ -46,7 +61,10 @@ def _compiled(mode: str, backend: str) -> PrepareGpu:
 
 
 def captured(run: Run) -> Run:
-    """`run` as one launch of a CUDA graph; its result is overwritten by the next call."""
+    """`run` as one launch of a CUDA graph; its result is overwritten by the next call.
+
+    What `run` reads lives as long as what is returned: a graph holds addresses, not tensors.
+    """
     stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -58,11 +76,7 @@ def captured(run: Run) -> Run:
     with torch.cuda.graph(graph):
         result = run()
 
-    def replay() -> torch.Tensor:
-        graph.replay()
-        return result
-
-    return replay
+    return _Replay(graph, run, result)
 
 
 GPU_SYSTEMS: Mapping[str, PrepareGpu] = MappingProxyType(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from torch import nn
 
 # The benchmarks are scripts at the root of the repository, not part of a wheel.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -138,6 +140,22 @@ def test_what_a_kernel_waits_for_is_not_its_own_time() -> None:
 
 def test_systems_hold_ours_and_the_reference() -> None:
     assert {"eager", "hidet", "inductor", "inductor-max-autotune", "eager-graph"} <= set(GPU_SYSTEMS)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_captured_peer_keeps_what_its_graph_reads() -> None:
+    model = nn.Conv2d(64, 64, 3, padding=1).cuda().half().eval()
+    inputs = {"input": torch.randn(8, 64, 56, 56, device="cuda", dtype=torch.float16)}
+    with torch.no_grad():
+        run = GPU_SYSTEMS["eager-graph-channels-last"](model, inputs, True)
+        expected = model(**inputs)
+        gc.collect()
+        # Memory that nobody holds goes back to the driver, and is written over.
+        torch.cuda.empty_cache()
+        written_over = torch.full((64 << 20,), float("nan"), device="cuda")
+        assert torch.allclose(run(), expected, atol=1e-2, rtol=1e-2)
+    assert written_over.isnan().all()
 
 
 def test_a_step_with_a_cache_is_the_last_row_of_the_whole_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
