@@ -83,8 +83,9 @@ def merge_runs(runs: Mapping[str, Mapping[str, Any]]) -> list[GpuRow]:
 
 def print_rows(console: Console, rows: Sequence[GpuRow], systems: Sequence[str]) -> None:
     """One table: median milliseconds, our first call and nodes; then why cells are empty, and what is wrong."""
-    table = Table()
-    table.add_column("row")
+    # All columns fit 120 characters, names of rows in full.
+    table = Table(padding=0)
+    table.add_column("row", no_wrap=True)
     for system in systems:
         table.add_column(system.replace("-", "\n"), justify="right")
     for heading in ("/ best\npeer", "first\ncall s", "of it\nours s", "kernels", "nest", "eager", "right"):
