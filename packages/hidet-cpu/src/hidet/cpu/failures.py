@@ -9,9 +9,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from hidet.cpu.codegen.failing import NOTE_FAILURE
 from hidet.errors import LaunchError
 from hidet.loc import Loc
+
+NOTE_FAILURE = "hidet_note_failure"
+"""`void hidet_note_failure(ptr text, ptr kernel)`: in the thread that called compiled code, an assertion failed."""
 
 
 class _Noted(threading.local):

@@ -8,8 +8,7 @@ from typing import Literal
 
 from hidet.cache import KernelCache, source_hash
 from hidet.cpu.arch import CpuArch, arch_from_text, host_arch
-from hidet.cpu.codegen.failing import NOTE_FAILURE
-from hidet.cpu.failures import failure_symbols, raise_failure
+from hidet.cpu.failures import NOTE_FAILURE, failure_symbols, raise_failure
 from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.pool import pool_symbols, shared_pool
 from hidet.cpu.toolchain import compile_objects, toolchain_version

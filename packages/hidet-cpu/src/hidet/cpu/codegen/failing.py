@@ -12,14 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from hidet.cpu.failures import NOTE_FAILURE
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call
 from hidet.ir.func import Function
 from hidet.ir.node import IRNode
 from hidet.ir.visit import statements, walk
-
-NOTE_FAILURE = "hidet_note_failure"
-"""`void hidet_note_failure(ptr text, ptr kernel)`: in the thread that called compiled code, an assertion failed."""
 
 FAILURE = "ptr %failure"
 """The parameter of functions that may fail."""

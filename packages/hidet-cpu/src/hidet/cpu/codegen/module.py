@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hidet.cpu.codegen.failing import FAILURE, NOTE_FAILURE, checked_name, reporting_function
+from hidet.cpu.codegen.failing import FAILURE, checked_name, reporting_function
 from hidet.cpu.codegen.function import FunctionEmitter
 from hidet.cpu.codegen.spelling import literal, register_type
 from hidet.cpu.codegen.state import ModuleState
+from hidet.cpu.failures import NOTE_FAILURE
 from hidet.ir.expr import Number, Var
 from hidet.ir.func import COMPACT, EXPORTED, FINISHES
 from hidet.ir.types import BufferType, PointerType, element_dtype, lanes_of
