@@ -7,7 +7,7 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Load, Var
 from hidet.ir.types import PointerType
-from hidet.ir.visit import inner_nodes, statements, walk
+from hidet.ir.visit import has_statement, inner_nodes, statements, walk
 
 X = Var("x", PointerType(dtypes.f32))
 STORE = s.Store(X, (build.index(0),), build.load(X, 1) * 2.0)
@@ -18,6 +18,12 @@ PROGRAM = s.Seq((LOOP, s.If(build.size_var("n") > 0, s.Return(), STORE)))
 def test_statements_come_in_order_without_what_they_compute() -> None:
     found = [type(stmt) for stmt in statements(PROGRAM)]
     assert found == [s.Seq, s.For, s.Seq, s.Store, s.Break, s.If, s.Return, s.Store]
+
+
+def test_a_class_of_statements_is_found_wherever_statements_are() -> None:
+    classes = [value for value in vars(s).values() if isinstance(value, type) and issubclass(value, s.Stmt)]
+    there = {type(stmt) for stmt in statements(PROGRAM)}
+    assert {kind for kind in classes if has_statement(PROGRAM, kind)} == there
 
 
 def test_inner_nodes_are_those_of_a_walk_that_have_children() -> None:

@@ -64,6 +64,19 @@ def located_calls(root: Stmt) -> Iterator[tuple[Call, Loc | None]]:
             yield node, loc
 
 
+def has_statement(root: Stmt, kind: type[Stmt]) -> bool:
+    """Whether `root` or a statement below it is of exactly this class. Sooner told than by going through `statements`:
+    compilations ask it of every function."""
+    stack: list[Any] = [root]
+    while stack:
+        current = stack.pop()
+        if type(current) is kind:
+            return True
+        if current.holds_statements:
+            stack += current.children()
+    return False
+
+
 def rewrite(
     root: AnyNode, change: Callable[[IRNode], IRNode | None], given: Mapping[Any, IRNode] | None = None
 ) -> AnyNode:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Assert
 from hidet.ir.structural import structural_hash
-from hidet.ir.visit import statements
+from hidet.ir.visit import has_statement
 from hidet.schedule.cost import is_below
 from hidet.schedule.host import HostCode
 from hidet.schedule.select import ScheduledGraph, rename_module
@@ -77,7 +77,7 @@ def compile_units(
 def _tells(module: Module, kernels_tell: bool) -> bool:
     """Whether host code learns of assertions in a module that fail."""
     functions = (f for f in module.functions if kernels_tell or f.kind != "kernel")
-    return any(isinstance(node, Assert) for function in functions for node in statements(function.body))
+    return any(has_statement(function.body, Assert) for function in functions)
 
 
 def merge_modules(modules: Iterable[Module], visible: Mapping[str, object]) -> Module:

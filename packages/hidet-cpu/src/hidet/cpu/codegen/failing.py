@@ -17,7 +17,7 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Call
 from hidet.ir.func import Function
 from hidet.ir.node import IRNode
-from hidet.ir.visit import statements, walk
+from hidet.ir.visit import has_statement, walk
 
 FAILURE = "ptr %failure"
 """The parameter of functions that may fail."""
@@ -28,7 +28,7 @@ THREAD = ".thread"
 
 def failing_functions(functions: Sequence[Function]) -> frozenset[str]:
     """The names of functions that have an assertion, or call or launch one that has."""
-    found = {f.name for f in functions if any(type(node) is s.Assert for node in statements(f.body))}
+    found = {f.name for f in functions if has_statement(f.body, s.Assert)}
     if not found:
         return frozenset()
     callees = {f.name: {name for node in walk(f.body) if (name := _callee(node)) is not None} for f in functions}
