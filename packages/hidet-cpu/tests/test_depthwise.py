@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hidet import dims
+from hidet.cpu.schedules.depthwise import item_rows
 from hidet.cpu.testing import assert_compiles_right, build, context, random_array
 from hidet.driver import compile_graph
 from hidet.graph import GraphBuilder, Value
@@ -84,3 +86,12 @@ def test_layers_share_one_kernel() -> None:
 
     arrays = [random_array(1, 20, 20, 64), *(random_array(64, 1, k, k) for k in (3, 5, 3))]
     assert compile_graph(build(make, arrays, parameters=(1, 2, 3)), context()).report().kernels == 1
+
+
+@pytest.mark.parametrize(
+    ("height", "row_work", "rows"), [(112, 9_000, 14), (112, 500_000, 2), (7, 9_000, 1), (28, 9_000, 3)]
+)
+def test_threads_get_neighbouring_rows_of_images_that_are_soon_computed(height: int, row_work: int, rows: int) -> None:
+    assert item_rows(height, row_work) == rows
+    assert item_rows(dims.symbol("height", hint=height), row_work) == rows
+    assert item_rows(dims.symbol("height"), row_work) == 1_000_000 // row_work

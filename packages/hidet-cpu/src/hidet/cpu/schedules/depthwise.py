@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 # Multiply-adds of one work item: some 30 us.
 _ITEM_MULTIPLY_ADDS = 1_000_000
+# Blocks of rows that an image is cut into at least. Threads take neighbouring work items: each reads rows then that it
+# wrote in the product before, which cuts pixels as well, instead of fetching them from another core's cache.
+_ROW_BLOCKS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +141,7 @@ def _launch(
     if _is_ragged(conv, shape):
         groups = groups + 1
     row_work = dims.hint_value(width.result * shape.columns * windows.taps) or _ITEM_MULTIPLY_ADDS
-    rows = max(1, _ITEM_MULTIPLY_ADDS // max(1, row_work))
+    rows = item_rows(height.result, row_work)
     blocks = dims.ceildiv(height.result, rows)
     grid_vars = (build.size_var("image"), build.size_var("row_block"), build.size_var("group"))
     item = _Item(task, conv, shape, windows, scope, pointers, (image, filters), rows)
@@ -148,6 +151,13 @@ def _launch(
     outer = (*builder.pointers.values(), source, weights)
     nanoseconds = max(1, rows * row_work // 30)
     builder.launch(function, outer, scope, (windows.batch[0], blocks, groups), nanoseconds)
+
+
+def item_rows(height: Dim, row_work: int) -> int:
+    """Rows of a work item, of images with `height` rows of the result that take `row_work` multiply-adds each."""
+    by_work = max(1, _ITEM_MULTIPLY_ADDS // max(1, row_work))
+    known = dims.hint_value(height)
+    return by_work if known is None else max(1, min(by_work, known // _ROW_BLOCKS))
 
 
 def _is_ragged(conv: Depthwise, shape: TileShape) -> bool:
