@@ -82,10 +82,10 @@ def compile_module(
 
     usage = {name: found for binary in binaries for name, found in ctx.target.usage(binary).items()}
     source = partial(_source, complete, ctx)
-    loaded = functools.cache(load)
+    compiled = CompiledModule(module, load, source, usage)
     if not loads_at_first_call:
-        loaded()
-    return CompiledModule(module, loaded, source, usage)
+        compiled.load()
+    return compiled
 
 
 def _checked(module: Module, ctx: CompileContext) -> CheckedModule:

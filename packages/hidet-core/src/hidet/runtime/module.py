@@ -354,6 +354,10 @@ class CompiledModule:
         """What Python may call, by name. The errors of the target where its code cannot run on this machine."""
         return dict(self._load())
 
+    def load(self) -> None:
+        """Put the code where it runs now, not when the first function is asked for. Raises what `functions` raises."""
+        _ = self.functions
+
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Call the entry: the function called `launch`, else the first one that Python may call."""
         return self.functions[self.ir_module.entry](*arguments, **keywords)
