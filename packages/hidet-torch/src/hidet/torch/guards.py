@@ -108,10 +108,14 @@ def _power(base: Dim, exponent: Dim) -> Dim:
     return result
 
 
+def _is_never_negative(value: Dim) -> bool:
+    lower, _ = dims.bounds(value)
+    return lower is not None and lower >= 0
+
+
 def _quotient(value: Dim, divisor: Dim) -> Dim:
     """Python's `//`; 0 as divisor ends the call with ZeroDivisionError, as eager mode does, when sizes are computed."""
-    lower, _ = dims.bounds(divisor)
-    if lower is not None and lower >= 0:
+    if _is_never_negative(divisor):
         return dims.floordiv_unchecked(value, divisor)
     # Dims divide by positive numbers only, and the square of the divisor is one.
     return dims.floordiv_unchecked(value * divisor, divisor * divisor)
@@ -119,8 +123,7 @@ def _quotient(value: Dim, divisor: Dim) -> Dim:
 
 def _remainder(value: Dim, divisor: Dim) -> Dim:
     """Python's `%`, which has the sign of the divisor."""
-    lower, _ = dims.bounds(divisor)
-    if lower is not None and lower >= 0:
+    if _is_never_negative(divisor):
         return dims.mod_unchecked(value, divisor)
     return value - divisor * _quotient(value, divisor)
 
