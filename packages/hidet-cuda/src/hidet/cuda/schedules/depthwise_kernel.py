@@ -125,6 +125,8 @@ class _Sizes:
 
 
 class DepthwiseKernel:
+    """The kernel of a depthwise convolution under construction; `launch` makes it and its launch."""
+
     def __init__(self, builder: ProgramBuilder, task: Task, conv: Depthwise) -> None:
         self.builder, self.conv, self.epilogue = builder, conv, task.epilogues[0]
         self.scope = KernelScope()
