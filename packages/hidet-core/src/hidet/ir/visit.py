@@ -7,8 +7,9 @@ from typing import Any, TypeVar, cast
 
 from hidet.ir import build
 from hidet.ir.expr import Access, Binary, Call, Cast, Expr, Reduce, Select, Unary, Var
+from hidet.ir.func import Module
 from hidet.ir.node import IRNode
-from hidet.ir.stmt import Stmt
+from hidet.ir.stmt import Assert, Stmt
 from hidet.loc import Loc
 
 AnyNode = TypeVar("AnyNode", bound=IRNode)
@@ -75,6 +76,13 @@ def has_statement(root: Stmt, kind: type[Stmt]) -> bool:
         if current.holds_statements:
             stack += current.children()
     return False
+
+
+def tells_host(module: Module, kernels_tell: bool) -> bool:
+    """Whether host code learns of assertions in a module that fail. kernels_tell: whether it learns of those in
+    kernels, too."""
+    functions = (function for function in module.functions if kernels_tell or function.kind != "kernel")
+    return any(has_statement(function.body, Assert) for function in functions)
 
 
 def rewrite(

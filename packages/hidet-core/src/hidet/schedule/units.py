@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hidet.ir.func import Function, Module
-from hidet.ir.stmt import Assert
 from hidet.ir.structural import structural_hash
-from hidet.ir.visit import has_statement
+from hidet.ir.visit import tells_host
 from hidet.schedule.cost import is_below
 from hidet.schedule.host import HostCode
 from hidet.schedule.select import ScheduledGraph, rename_module
@@ -54,7 +53,7 @@ def compile_units(
     if is_below((task for scheduled, _ in parts for task in scheduled.task_graph.tasks), SMALL_GRAPH_FLOPS):
         merged = merge_modules([host, *kernels.values()], segments)
         return {"graph": CompileUnit(merged, structural_hash(host_digest, *hashes.items()), effort=1)}
-    telling = {name: module for name, module in kernels.items() if _tells(module, kernels_tell)}
+    telling = {name: module for name, module in kernels.items() if tells_host(module, kernels_tell)}
     units: dict[str, CompileUnit] = {}
     for name, module in kernels.items():
         if name in telling:
@@ -72,12 +71,6 @@ def compile_units(
         return {**units, "host": CompileUnit(host, host_digest, effort=0)}
     digest = structural_hash(host_digest, *[(name, hashes[name]) for name in telling])
     return {**units, "host": CompileUnit(merge_modules([host, *telling.values()], segments), digest, effort=3)}
-
-
-def _tells(module: Module, kernels_tell: bool) -> bool:
-    """Whether host code learns of assertions in a module that fail."""
-    functions = (f for f in module.functions if kernels_tell or f.kind != "kernel")
-    return any(has_statement(function.body, Assert) for function in functions)
 
 
 def merge_modules(modules: Iterable[Module], visible: Mapping[str, object]) -> Module:

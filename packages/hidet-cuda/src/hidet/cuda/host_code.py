@@ -27,7 +27,7 @@ from hidet.ir.intrinsics import PREFIX
 from hidet.ir.node import IRNode
 from hidet.ir.tensor_map import map_request
 from hidet.ir.types import BufferType, PointerType
-from hidet.ir.visit import rewrite, statements, walk
+from hidet.ir.visit import rewrite, tells_host, walk
 
 LAUNCH = "cuLaunchKernel"
 LAUNCH_EX = "cuLaunchKernelEx"
@@ -61,7 +61,8 @@ def host_module(module: Module, shared_bytes: Mapping[str, int]) -> Module | Non
     kernels = {f.name: f for f in module.functions if f.kind == "kernel"}
     # Looked at where a map is made, which most modules do not.
     adds_boxes = functools.cache(lambda: _adds_boxes(module))
-    asserts = functools.cache(lambda: _asserts(module))
+    # Kernels tell of failed assertions in another way.
+    asserts = functools.cache(lambda: tells_host(module, kernels_tell=False))
     hosts = (_Host(f, kernels, shared_bytes, adds_boxes, asserts) for f in module.functions if f.kind == "host")
     host = tuple(function for maker in hosts for function in maker.functions())
     if not host:
@@ -90,12 +91,6 @@ def _adds_boxes(module: Module) -> bool:
     """Whether something in a module adds boxes to what a tensor map describes."""
     nodes = (node for function in module.functions for node in walk(function.body))
     return any(isinstance(node, Call) and node.callee.startswith(_REDUCE) for node in nodes)
-
-
-def _asserts(module: Module) -> bool:
-    """Whether host code may fail in an assertion. Kernels tell of theirs in another way."""
-    functions = (function for function in module.functions if function.kind != "kernel")
-    return any(isinstance(node, s.Assert) for function in functions for node in statements(function.body))
 
 
 class _Host:
