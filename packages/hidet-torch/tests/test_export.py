@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch._subclasses import FakeTensorMode
 
 import hidet
 from hidet.context import make_context
+from hidet.cpu.target import CpuCode
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.torch.export import import_module, target_of_module
 
@@ -118,3 +120,18 @@ def test_a_module_on_a_gpu_is_compiled_for_it() -> None:
     compiled = hidet.compile(model, (x,))
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_a_module_is_compiled_for_as_many_threads_as_torch_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int | None] = []
+    function = CpuCode.function
+
+    def counted(code: CpuCode, name: str, threads: int | None) -> Callable[[int], object]:
+        asked.append(threads)
+        return function(code, name, threads)
+
+    monkeypatch.setattr(CpuCode, "function", counted)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    hidet.compile(nn.ReLU(), (X,))
+    hidet.compile(nn.ReLU(), (X,), options={"threads": 1})
+    assert asked == [3, 1]

@@ -29,9 +29,9 @@ class Options:
     freeze: parameters never change again: bake them in and release what only they needed.
     eager_random: random operators give the same numbers as eager execution, by running there.
     tf32_products, tf32_convolutions: matrix products, and convolutions, of f32 may round their factors to tf32, which
-        matrix units of a GPU multiply. None follows the caller's framework (torch.backends.cuda.matmul.fp32_precision
-        and torch.backends.cudnn.conv.fp32_precision when torch.compile is called), and is False without one.
-    threads: CPU threads; None follows the caller's framework (torch.get_num_threads()) or the affinity mask.
+        matrix units of a GPU multiply. None follows the model's framework as it is set when the model is compiled
+        (torch.backends.cuda.matmul.fp32_precision and torch.backends.cudnn.conv.fp32_precision), and is False without.
+    threads: CPU threads; None follows the model's framework (torch.get_num_threads()) or the affinity mask.
     cache: use the kernel cache on disk.
     verify: check the IR after every pass (always done at import and before code generation).
     check_bounds: kernels of a module that are launched with blocks of threads check every index of an array; a call
@@ -91,6 +91,10 @@ class Options:
         named = {name: value for name, value in given.items() if "." in name}
         changed = replace(self, **own)
         return replace(changed, plugin_options={**changed.plugin_options, **named}) if named else changed
+
+    def following(self, settings: Mapping[str, Any]) -> Options:
+        """These options, those that are None replaced by a framework's `settings`; OptionError for unknown names."""
+        return self.updated({name: value for name, value in settings.items() if getattr(self, name, None) is None})
 
 
 def options_from(given: Options | Mapping[str, Any] | None) -> Options:

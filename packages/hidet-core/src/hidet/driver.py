@@ -19,6 +19,7 @@ from hidet.ir.func import Module
 from hidet.passes.dump import in_own_folder
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
+from hidet.plugins.specs import FrontendSpec
 from hidet.progress import CompileProgress
 from hidet.runtime.artifact import segment_symbols
 from hidet.runtime.bake import bake_prepared, needs_baking, with_own_constants
@@ -55,10 +56,10 @@ def compile(
     ctx = make_context(target, options)
     if isinstance(model, Graph):
         return compile_graph(model, ctx)
-    own = ctx.registry.frontend_for(model).target_for(model, example_inputs) if target == "auto" else None
-    if own is not None:
-        ctx = make_context(own, options)
-    return compile_graph(_import(model, example_inputs, ctx), ctx)
+    frontend = ctx.registry.frontend_for(model)
+    own = frontend.target_for(model, example_inputs) if target == "auto" else None
+    ctx = make_context(own or target, ctx.options.following(frontend.options_followed()))
+    return compile_graph(_import(frontend, model, example_inputs, ctx), ctx)
 
 
 def build_ir_module(
@@ -221,12 +222,11 @@ def _bytes_of(values: Iterable[Value]) -> int:
     return sum(size for size in sizes if isinstance(size, int))
 
 
-def _import(model: Any, example_inputs: Sequence[Any] | None, ctx: CompileContext) -> Graph:
-    spec = ctx.registry.frontend_for(model)
-    import_model: Any = spec.resolve()
+def _import(frontend: FrontendSpec, model: Any, example_inputs: Sequence[Any] | None, ctx: CompileContext) -> Graph:
+    import_model: Any = frontend.resolve()
     graph = import_model(model, example_inputs, ctx)
     if not isinstance(graph, Graph):
-        raise HidetError(f"frontend {spec.name} returned a {type(graph).__name__}, expected a Graph")
+        raise HidetError(f"frontend {frontend.name} returned a {type(graph).__name__}, expected a Graph")
     return graph
 
 

@@ -40,6 +40,7 @@ def option(**changes: object) -> OptionSpec:
         (lambda: TargetSpec(name="t", aliases=["x"], load="m:f"), "aliases is"),
         (lambda: FrontendSpec(name="f", accepts=True, load="m:f"), "accepts is True"),
         (lambda: FrontendSpec(name="f", accepts=callable, load="m:f", target="cuda"), "target is 'cuda'"),
+        (lambda: FrontendSpec(name="f", accepts=callable, load="m:f", settings={}), "settings is {}"),
         (lambda: option(name="threads"), "expected a namespace and a name"),
         (lambda: option(type=list), "type is <class 'list'>"),
         (lambda: option(doc=""), "expected one line that says what the option does"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -189,22 +189,25 @@ class FrontendSpec(LoadedSpec):
     (`hidet.runtime.adapter.CheckedAdapter`); None where the framework has no tensors of its own.
     target: names a function of a model and its example inputs that gives the target ("cuda:1") for the device they are
     on, asked where a user leaves the target open; None where models are on no device.
+    settings: names a function without arguments that gives options (`hidet.context.Options`) by name, as the framework
+    is set at this moment; they count where a user leaves an option None. None where the framework sets nothing.
     """
 
     accepts: Callable[[object], bool]
     tensor_types: tuple[str, ...] = ()
     adapter: str | None = None
     target: str | None = None
+    settings: str | None = None
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)
         if not callable(self.accepts):
             raise _refuse(self, "accepts", self.accepts, "a function from an object to bool")
         _check_names(self, "tensor_types", self.tensor_types, allow_any=False, allow_empty=True)
-        if self.adapter is not None and not _matches(_LOAD, self.adapter):
-            raise _refuse(self, "adapter", self.adapter, "'package.module:attribute', or None")
-        if self.target is not None and not _matches(_LOAD, self.target):
-            raise _refuse(self, "target", self.target, "'package.module:attribute', or None")
+        for name in ("adapter", "target", "settings"):
+            named = getattr(self, name)
+            if named is not None and not _matches(_LOAD, named):
+                raise _refuse(self, name, named, "'package.module:attribute', or None")
 
     def target_for(self, model: object, example_inputs: object) -> str | None:
         """The target for a model; None where it is on no device. Raises PluginError when `target` cannot be loaded."""
@@ -213,6 +216,14 @@ class FrontendSpec(LoadedSpec):
         function: Any = _load(self, self.target, lambda found: found)
         chosen: str = function(model, example_inputs)
         return chosen
+
+    def options_followed(self) -> Mapping[str, Any]:
+        """Options by name, as the framework is set now. Raises PluginError when `settings` cannot be loaded."""
+        if self.settings is None:
+            return {}
+        function: Any = _load(self, self.settings, lambda found: found)
+        options: Mapping[str, Any] = function()
+        return options
 
     def resolve_adapter(self) -> Any:
         """A new adapter. Raises PluginError when what `adapter` names cannot be loaded or made."""

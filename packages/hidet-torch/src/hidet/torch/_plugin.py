@@ -30,6 +30,7 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             tensor_types=("torch.Tensor",),
             adapter="hidet.torch.tensors:TorchAdapter",
             target="hidet.torch.export:target_of_module",
+            settings="hidet.torch.export:settings_of_torch",
             doc="torch.nn.Module, captured whole with its parameters",
         )
     ]

@@ -17,6 +17,7 @@ from hidet.torch.composites import KeepWhole
 from hidet.torch.config import compares_results, configured, prints_graphs
 from hidet.torch.correctness import reporting
 from hidet.torch.decompositions import decompositions
+from hidet.torch.export import settings_of_torch
 from hidet.torch.fallback import fallback_warning
 from hidet.torch.frozen import FrozenRunner
 from hidet.torch.fx_nodes import location, mutated_inputs
@@ -83,14 +84,7 @@ def torch_options(mode: str | None, options: Mapping[str, Any] | None) -> Option
     given = {**configured(), **(options or {})}
     if mode is not None:
         given["mode"] = mode
-    chosen = options_from(given)
-    followed = {
-        "threads": torch.get_num_threads(),
-        "tf32_products": torch.backends.cuda.matmul.fp32_precision == "tf32",
-        # torch makes this module's attribute when it is imported, unseen by mypy.
-        "tf32_convolutions": torch.backends.cudnn.conv.fp32_precision == "tf32",  # type: ignore[attr-defined]
-    }
-    return replace(chosen, **{name: value for name, value in followed.items() if getattr(chosen, name) is None})
+    return options_from(given).following(settings_of_torch())
 
 
 def compile_with_aot(

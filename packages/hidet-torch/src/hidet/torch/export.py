@@ -59,6 +59,16 @@ def target_of_module(model: torch.nn.Module, example_inputs: ExampleInputs | Non
     return next((str(value.device) for value in tensors if isinstance(value, torch.Tensor) and value.dim()), "cpu")
 
 
+def settings_of_torch() -> Mapping[str, Any]:
+    """Options that follow torch, as it is set now."""
+    return {
+        "threads": torch.get_num_threads(),
+        "tf32_products": torch.backends.cuda.matmul.fp32_precision == "tf32",
+        # torch makes this module's attribute when it is imported, unseen by mypy.
+        "tf32_convolutions": torch.backends.cudnn.conv.fp32_precision == "tf32",  # type: ignore[attr-defined]
+    }
+
+
 def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(example_inputs, torch.Tensor):
         return (example_inputs,), {}
