@@ -80,6 +80,11 @@ def _flat(result: Any) -> Any:
     return numpy.lib.stride_tricks.as_strided(result, (count,), (result.itemsize,))
 
 
+def _copy(array: Any) -> Any:
+    """A copy, aligned for vectors."""
+    return NumpyAdapter().laid_out(array, [stride // array.itemsize for stride in array.strides])
+
+
 def with_own_constants(bundle: CodeBundle, given: Sequence[Any]) -> CodeBundle:
     """The bundle with copies of those of the arrays `given` that somebody else may write to.
 
@@ -89,6 +94,6 @@ def with_own_constants(bundle: CodeBundle, given: Sequence[Any]) -> CodeBundle:
     foreign = {id(array) for array in given if array.flags.writeable}
 
     def own(arrays: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(array.copy() if id(array) in foreign else array for array in arrays)
+        return tuple(_copy(array) if id(array) in foreign else array for array in arrays)
 
     return replace(bundle, constants=own(bundle.constants), prepare_constants=own(bundle.prepare_constants))
