@@ -57,6 +57,14 @@ def test_strings_are_saved_and_loaded(ctx, tmp_path):
     assert spelled.tolist() == ["one", "two", "two"]
 
 
+def test_strings_are_read_wherever_they_lie(ctx):
+    compiled = compile_graph(spelled_numbers(ctx), ctx)
+    every_second = words("on", "x", "two", "x", "tw", "x")[::2]
+    for _ in range(20):
+        _, spelled = compiled(every_second)
+        assert spelled.tolist() == ["one", "two", "two"]
+
+
 def test_sequences_are_saved_and_loaded(ctx, tmp_path):
     compile_graph(every_other_row(ctx), ctx).save(tmp_path / "rows.hidet")
     x = np.arange(12, dtype=np.float32).reshape(3, 4)

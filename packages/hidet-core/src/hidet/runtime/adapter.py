@@ -116,7 +116,13 @@ class NumpyAdapter:
 
         kind = dtype_of(dtype).numpy()
         last = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
-        memory = numpy.empty(ALIGNMENT + (0 if 0 in shape else (last + 1) * kind.itemsize), numpy.uint8)
+        count = 0 if 0 in shape else last + 1
+        if kind.hasobject:
+            # Elements are references, which have to be valid before they are overwritten.
+            places = [stride * kind.itemsize for stride in strides]
+            made = numpy.lib.stride_tricks.as_strided(numpy.empty(count, kind), shape, places)
+            return made, self.pointer(made)
+        memory = numpy.empty(ALIGNMENT + count * kind.itemsize, numpy.uint8)
         address = self.pointer(memory)
         start = -address % ALIGNMENT
         return _array(memory, shape, strides, start, kind), address + start
