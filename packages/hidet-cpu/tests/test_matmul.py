@@ -129,7 +129,7 @@ def test_sizes_are_not_compiled_in() -> None:
 def test_work_items_are_neither_few_nor_tiny(size: tuple[int, int, int]) -> None:
     m, n, k = size
     shape = tile_shape(context().target, dtypes.f32)  # type: ignore[arg-type]  # the CPU target
-    blocking = choose_blocking(shape, 1 << 20, 1, m, n, 1, k, 132)
+    blocking = choose_blocking(shape, 48 << 10, 1, m, n, 1, k, 132)
     items = -(-m // blocking.rows) * -(-n // (blocking.groups * shape.columns))
     assert blocking.rows % shape.rows == 0
     assert items >= 4

@@ -100,7 +100,7 @@ class ConvRule:
             zeros = sources[outside] = inside_pointer(outside)
         table_rows = min(BUFFER_ROWS, TABLE_ENTRIES // windows.taps)
         blocking = choose_blocking(
-            shape, target.cpu.l2_bytes, conv.groups, windows.rows, conv.filters, windows.taps, run, table_rows
+            shape, target.cpu.l1_bytes, conv.groups, windows.rows, conv.filters, windows.taps, run, table_rows
         )
 
         def fill(scope: KernelScope, table: RowTable, group: Expr) -> Stmt:

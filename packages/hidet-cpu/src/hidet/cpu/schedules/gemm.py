@@ -2,13 +2,13 @@
 
     for every block of column groups and rows                  a work item: 20 to 150 us
       fill the table of row addresses
-      for every column group of the block                      its panel stays in the second-level cache
-        for every chunk of the sum                             one, unless a panel is larger than that cache
+      for every column group of the block
+        for every chunk of the sum                             its piece of the panel stays in the first-level cache
           for every tile of rows
-            for every part of the chunk: multiply              accumulators in registers, `gemm_tile`
+            multiply                                           accumulators in registers, `gemm_tile`
             after the last chunk: finish and store             `gemm_epilogue`
 
-While a tile is multiplied, its share of the next group's panel is fetched, so that weights stream from memory behind
+While a tile is multiplied, its share of the panel's next piece is fetched, so that weights stream from memory behind
 the arithmetic. All sizes are run-time parameters.
 """
 
@@ -107,9 +107,9 @@ def launch_gemm(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShap
 class _Sizes:
     """The sizes of a work item, as the kernel's parameters. Rows, columns, taps and steps are those of `Gemm`.
 
-    block_*: of a work item. chunk_*: of what is summed before the next group's turn. part_*: of one call of a tile.
-    *_chunks, *_parts: how many there are. keep_apart: elements between the buffers of neighbouring tiles.
-    ahead_tiles, ahead_step: how the fetching of the next panel is shared out, see `Blocking`.
+    block_*: of a work item. chunk_*: of what is summed before the next tile's turn. *_chunks: how many there are.
+    keep_apart: elements between the buffers of neighbouring tiles. ahead_tiles, ahead_step: how the fetching of what
+    comes next is shared out, see `Blocking`.
     """
 
     taps: Expr
@@ -121,35 +121,31 @@ class _Sizes:
     block_groups: Expr
     chunk_taps: Expr
     chunk_steps: Expr
-    part_taps: Expr
-    part_steps: Expr
     tap_chunks: Expr
     step_chunks: Expr
-    tap_parts: Expr
-    step_parts: Expr
     keep_apart: Expr
     ahead_tiles: Expr
     ahead_step: Expr
 
     @staticmethod
     def of(scope: KernelScope, gemm: Gemm, blocking: Blocking) -> _Sizes:
-        """Parameters in this order."""
+        """Parameters in this order; a product without taps has none for them."""
+
+        def of_taps(dim: Dim, name: str) -> Expr:
+            return build.index(1) if gemm.taps == 1 else parameter(scope, dim, name)
+
         return _Sizes(
-            taps=scope.size(gemm.taps, "taps"),
+            taps=of_taps(gemm.taps, "taps"),
             step=scope.size(gemm.step, "step"),
             all_rows=parameter(scope, gemm.rows, "all_rows"),
             columns=parameter(scope, gemm.columns, "columns"),
             run=parameter(scope, gemm.run, "run"),
             block_rows=parameter(scope, blocking.rows, "block_rows"),
             block_groups=parameter(scope, blocking.groups, "block_groups"),
-            chunk_taps=scope.size(blocking.taps, "taps"),
+            chunk_taps=of_taps(blocking.taps, "chunk_taps"),
             chunk_steps=parameter(scope, blocking.steps, "chunk_steps"),
-            part_taps=scope.size(blocking.part_taps, "taps"),
-            part_steps=parameter(scope, blocking.part_steps, "part_steps"),
-            tap_chunks=scope.size(_chunks(gemm.taps, blocking.taps), "tap_chunks"),
+            tap_chunks=of_taps(_chunks(gemm.taps, blocking.taps), "tap_chunks"),
             step_chunks=parameter(scope, _chunks(gemm.run, blocking.steps), "step_chunks"),
-            tap_parts=scope.size(_chunks(blocking.taps, blocking.part_taps), "tap_parts"),
-            step_parts=parameter(scope, _chunks(blocking.steps, blocking.part_steps), "step_parts"),
             keep_apart=parameter(scope, blocking.buffer_step, "buffer_step"),
             ahead_tiles=parameter(scope, blocking.ahead_tiles, "ahead_tiles"),
             ahead_step=parameter(scope, blocking.ahead_step, "ahead_step"),
@@ -168,7 +164,7 @@ class _Item:
         )
         self.n = n = _Sizes.of(scope, gemm, blocking)
         self.counts = _vector_counts(gemm.columns, shape)
-        is_even = all(dims.divisibility(d) % 2 == 0 for d in (gemm.run, blocking.steps, blocking.part_steps))
+        is_even = all(dims.divisibility(d) % 2 == 0 for d in (gemm.run, blocking.steps))
         self.functions = tile_functions(shape, gemm.element, n.step, 2 if is_even else 1, self.counts)
         self.table = Var("table", BufferType(dtypes.i64, (build.index(TABLE_ENTRIES),), space="local"))
         buffered = build.index(BUFFER_ROWS * shape.columns)
@@ -178,9 +174,7 @@ class _Item:
         self.panel, self.ahead, self.ahead_tile = (Var(name, packed.type) for name in ("panel", "ahead", "ahead_tile"))
         self.first_row, self.rows, self.group_count = map(build.size_var, ("first_row", "rows", "groups"))
         self.number, self.group, self.chunk = map(build.size_var, ("group", "group", "chunk"))
-        self.tile, self.part, self.part_tap, self.part_step = map(
-            build.size_var, ("tile", "part", "part_tap", "part_step")
-        )
+        self.tile = build.size_var("tile")
         self.left_vectors, self.left_rows = map(build.size_var, ("left_vectors", "left_rows"))
         self.first_tap, self.first_step, self.buffer_start = map(
             build.size_var, ("first_tap", "first_step", "buffer_start")
@@ -245,7 +239,7 @@ class _Item:
         )
 
     def _tile(self, is_last_chunk: Expr, epilogue: Epilogue) -> Stmt:
-        """One tile of rows: its parts of the chunk, and after the last chunk the epilogue."""
+        """One tile of rows: its chunk, and after the last one the epilogue."""
         n, shape = self.n, self.shape
         ahead_vector = build.binary("truncdiv", self.tile, n.ahead_tiles)
         ahead_share = build.binary("rem", self.tile, n.ahead_tiles) * (n.chunk_taps * n.chunk_steps)
@@ -254,45 +248,35 @@ class _Item:
                 Declare(self.left_rows, self.rows - self.tile * shape.rows),
                 Declare(self.buffer_start, self.tile * n.keep_apart),
                 Declare(self.ahead_tile, self.ahead + (ahead_vector * self.panel_stride + ahead_share * n.ahead_step)),
-                For(self.part, build.index(0), n.tap_parts * n.step_parts, self._part()),
+                self._multiply(),
                 If(is_last_chunk, epilogue.store(self._finished())),
             ]
         )
 
-    def _part(self) -> Stmt:
+    def _multiply(self) -> Stmt:
         """One call of the function of the tile's size."""
         n = self.n
-        tap_end = build.minimum(self.first_tap + n.chunk_taps, n.taps)
-        step_end = build.minimum(self.first_step + n.chunk_steps, n.run)
         arguments = TileArguments(
-            table=build.address(self.table, self.part_tap * n.block_rows + self.tile * self.shape.rows),
+            table=build.address(self.table, self.first_tap * n.block_rows + self.tile * self.shape.rows),
             table_stride=n.block_rows,
-            taps=build.minimum(n.part_taps, tap_end - self.part_tap),
-            first_step=self.part_step,
-            steps=build.minimum(n.part_steps, step_end - self.part_step),
+            taps=build.minimum(n.chunk_taps, n.taps - self.first_tap),
+            first_step=self.first_step,
+            steps=build.minimum(n.chunk_steps, n.run - self.first_step),
             step=n.step,
-            panel=self.panel + self.part_tap * n.run * self.shape.lanes,
+            panel=self.panel + self.first_tap * n.run * self.shape.lanes,
             panel_stride=self.panel_stride,
             run=n.run,
-            ahead=self.ahead_tile + ((self.part_tap - self.first_tap) * n.run - self.first_step) * n.ahead_step,
+            ahead=self.ahead_tile - self.first_step * n.ahead_step,
             ahead_step=n.ahead_step,
             buffer=build.address(self.buffer, self.buffer_start),
-            continued=self.chunk + self.part > 0,
+            continued=self.chunk > 0,
         )
 
         def multiply(height: int, count: int) -> Stmt:
             name = self.functions[height, count].name
             return Evaluate(build.call(name, *arguments.listed(), type=build.INDEX))
 
-        return build.seq(
-            [
-                Declare(
-                    self.part_tap, self.first_tap + build.binary("truncdiv", self.part, n.step_parts) * n.part_taps
-                ),
-                Declare(self.part_step, self.first_step + build.binary("rem", self.part, n.step_parts) * n.part_steps),
-                choose_tile(self.shape, self.left_rows, self.left_vectors, self.counts, multiply),
-            ]
-        )
+        return choose_tile(self.shape, self.left_rows, self.left_vectors, self.counts, multiply)
 
     def _finished(self) -> FinishedTile:
         """The tile in the buffer after the last chunk."""

@@ -17,9 +17,11 @@ _UNKNOWN_SIZE = 256
 # Multiply-adds and bytes from beyond the second-level cache that a core of about 3 GHz does in a nanosecond.
 _MULTIPLY_ADDS = {512: 90.0, 256: 45.0, 128: 22.0}
 _BYTES = 12.0
-# Products that are summed in one accumulator before they are added to the rest: the rounding error of a long sum then
-# grows with the number of such parts.
-_PART_STEPS = 256
+# Part of the first-level cache that a piece of a panel may take; rows stream through the rest.
+_L1_SHARE = 2 / 3
+# Products that are summed in one accumulator before they are added to the rest, at most: the rounding error of a long
+# sum then grows with the number of chunks.
+_MOST_STEPS = 256
 # A work item: long enough to hide its start, short enough to balance a few dozen of them over the threads.
 _SHORTEST_NS, _LONGEST_NS = 20_000.0, 300_000.0
 _ITEMS = 16
@@ -30,8 +32,8 @@ class Blocking:
     """Sizes of work items and chunks.
 
     rows: rows of a work item, a multiple of the tile's. groups: column groups of a work item.
-    taps, steps: the chunk of the sum that is added before going on to the next tile.
-    part_taps, part_steps: the part of a chunk that is summed in registers before it is added to what lies in memory.
+    taps, steps: the chunk of the sum that is added in registers before going on to the next tile. Its piece of the
+        panel stays in the first-level cache meanwhile.
     buffer_step: elements between the buffers of neighbouring tiles; 0 when one chunk is the whole sum.
     ahead_tiles, ahead_step: how the next chunk of the panel is fetched meanwhile: so many tiles share one vector's part
         of it, and at each step go on by so many elements.
@@ -42,8 +44,6 @@ class Blocking:
     groups: int
     taps: Dim
     steps: Dim
-    part_taps: Dim
-    part_steps: Dim
     buffer_step: int
     ahead_tiles: int
     ahead_step: int
@@ -51,7 +51,7 @@ class Blocking:
 
 
 def choose_blocking(
-    shape: TileShape, l2_bytes: int, problems: Dim, rows: Dim, columns: Dim, taps: Dim, run: Dim, most_rows: int
+    shape: TileShape, l1_bytes: int, problems: Dim, rows: Dim, columns: Dim, taps: Dim, run: Dim, most_rows: int
 ) -> Blocking:
     """Blocking of `problems` products of `rows` x `columns` over `taps` * `run` steps.
 
@@ -77,17 +77,14 @@ def choose_blocking(
     column_ns = max(tiles * tile_ns, panel_ns if blocks == 1 else 0.0)
     item_groups = 1 if blocks > 1 and tiles < most_tiles else max(1, min(groups, int(item_ns / column_ns)))
 
-    chunk_taps, chunk_steps = _chunk(taps, run, int(l2_bytes * 0.3 / step_bytes))
+    chunk_taps, chunk_steps = _chunk(taps, run, min(_MOST_STEPS, int(l1_bytes * _L1_SHARE / step_bytes)))
     ahead_tiles = _ceil(tiles, shape.vectors)
-    part_taps, part_steps = _chunk(chunk_taps, chunk_steps, _PART_STEPS)
     is_whole = chunk_taps == taps and chunk_steps == run
     return Blocking(
         rows=tiles * shape.rows,
         groups=item_groups,
         taps=chunk_taps,
         steps=chunk_steps,
-        part_taps=part_taps,
-        part_steps=part_steps,
         buffer_step=0 if is_whole else shape.rows * shape.columns,
         ahead_tiles=ahead_tiles,
         # With a single tile, fetching the next panel would only hold up this one.
@@ -98,7 +95,9 @@ def choose_blocking(
 
 def _chunk(taps: Dim, run: Dim, most_steps: int) -> tuple[Dim, Dim]:
     """Taps and steps of one piece of a sum: everything, or about equal parts of whole taps, or of one tap's steps."""
-    if not isinstance(taps, int) or not isinstance(run, int) or taps * run <= most_steps:
+    if not isinstance(run, int) or not isinstance(taps, int):
+        return 1, 2 * (most_steps // 2)
+    if taps * run <= most_steps:
         return taps, run
     if run <= most_steps and taps > 1:
         chunks = _ceil(taps * run, most_steps)

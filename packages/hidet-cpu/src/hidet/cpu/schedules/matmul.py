@@ -80,7 +80,7 @@ class MatmulRule:
         row_count = dims.product([extent for extent, _ in rows])
         problems = dims.product(batch)
         blocking = choose_blocking(
-            shape, target.cpu.l2_bytes, problems, row_count, product.columns[0], 1, product.steps[0], BUFFER_ROWS
+            shape, target.cpu.l1_bytes, problems, row_count, product.columns[0], 1, product.steps[0], BUFFER_ROWS
         )
 
         def digits(scope: KernelScope, problem: Expr) -> list[Expr]:
