@@ -101,6 +101,13 @@ def test_a_residual_in_channels_last_order_is_fused() -> None:
     assert compile_graph(graph, context()).report().kernels == 1
 
 
+@pytest.mark.parametrize("width", [3, 5, 14, 16, 45])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_planes_of_every_width_are_turned(width: int, dtype: str) -> None:
+    check((2, 21, 3, width), (9, 21, 1, 1), FIRST, dtype=dtype)
+    check((2, 21, 3, width), (9, 21, 3, 3), FIRST, padding=((1, 2), (3, 0)), dtype=dtype)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16", "int32"])
 def test_every_element_type_accumulates_as_defined(dtype: str) -> None:
     check((1, 16, 9, 9), (24, 16, 3, 3), padding=1, dtype=dtype)
@@ -110,16 +117,19 @@ def test_a_long_sum_is_added_in_chunks_of_taps() -> None:
     check((1, 600, 7, 7), (70, 600, 3, 3), padding=1, terms=5400)
 
 
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("size", [1, 4, 33])
-def test_one_kernel_serves_images_of_every_size(size: int) -> None:
+def test_one_kernel_serves_images_of_every_size(size: int, order: str) -> None:
     height = dims.symbol("height", 1, 512)
-    types = [TensorType(dtypes.f32, (1, height, height, 8))]
+    shape = (1, height, height, 18) if order == LAST else (1, 18, height, height)
 
     def make(g: GraphBuilder, x: Value, w: Value) -> Value:
-        return g.emit("conv", g.emit("transpose", x, perm=(0, 3, 1, 2)), w, stride=2, padding=1)
+        x = g.emit("transpose", x, perm=(0, 3, 1, 2)) if order == LAST else x
+        return g.emit("conv", x, w, stride=2, padding=1)
 
-    arrays = random_array(1, size, size, 8), random_array(9, 8, 3, 3)
-    assert_compiles_right(make, *arrays, types=types, parameters=(1,))
+    image = (1, size, size, 18) if order == LAST else (1, 18, size, size)
+    arrays = random_array(*image), random_array(9, 18, 3, 3)
+    assert_compiles_right(make, *arrays, types=[TensorType(dtypes.f32, shape)], parameters=(1,))
 
 
 def test_no_images_and_no_channels_give_empty_and_bias() -> None:

@@ -16,10 +16,8 @@ from hidet import dims
 from hidet.cpu.schedules.conv_window import (
     Windows,
     fill_windows,
-    launch_pad_images,
     launch_zeros,
     merge_last_taps,
-    padded_elements,
     result_positions,
     spatial_axes,
     with_padding_of,
@@ -32,6 +30,7 @@ from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.gemm_tile import TILE_ROWS, TileShape, tile_shape
 from hidet.cpu.schedules.matmul import fill_matrix_rows
 from hidet.cpu.schedules.pack import launch_pack_panels
+from hidet.cpu.schedules.pad_images import launch_pad_images, padded_elements
 from hidet.dims import Dim
 from hidet.errors import ScheduleError
 from hidet.graph.attrs import Attrs
@@ -195,7 +194,7 @@ def _image(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> tupl
     # The padding of a transpose is cut off its result; the image itself has none.
     copied = without_padding(conv.windows) if is_transposed else conv.windows
     copy = builder.scratch("padded", shape.dtype, padded_elements(copied, channels))
-    windows = launch_pad_images(builder, pointer, copy, copied, (channels, channel_stride))
+    windows = launch_pad_images(builder, pointer, copy, copied, (channels, channel_stride), shape.lanes)
     if is_transposed:
         return copy, with_padding_of(windows, conv.windows), conv.channels
     if can_merge:

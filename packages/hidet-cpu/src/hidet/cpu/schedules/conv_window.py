@@ -12,7 +12,6 @@ from hidet.cpu.schedules.pack import decode
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
-from hidet.ir.func import Function
 from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
 from hidet.schedule.lowering import KernelScope
 
@@ -137,69 +136,6 @@ def launch_zeros(builder: ProgramBuilder, pointer: Var, count: Dim) -> None:
     place = build.size_var("place")
     zero = Store(pointer, (place,), build.const(0, pointer.dtype))
     builder.run(For(place, build.index(0), builder.size(count), zero, kind="vectorize"))
-
-
-def launch_pad_images(
-    builder: ProgramBuilder, source: Var, target: Var, windows: Windows, channels: tuple[Dim, Dim]
-) -> Windows:
-    """Copy images with their padding into dense memory with channels innermost, converted to the target's dtype.
-
-    channels: (extent, stride in the source). Returns how the same windows lie on the copies: none leaves its image.
-    """
-    scope = KernelScope()
-    read, written = scope.pointer("images", source.dtype), scope.pointer("padded", target.dtype)
-    *outer, last = windows.axes
-    extents = [axis.image + sum(axis.pads) for axis in windows.axes]
-    item, line = build.size_var("item"), build.size_var("line")
-    image, *places = decode(item, [None, *(parameter(scope, extent, "extent") for extent in extents[:-1])])
-    depth, channel_stride = parameter(scope, channels[0], "channels"), scope.size(channels[1], "channel_stride")
-    width, padded = parameter(scope, last.image, "width"), parameter(scope, extents[-1], "padded")
-    pad = parameter(scope, last.pads[0], "pad")
-    start = image * parameter(scope, windows.batch[1], "batch_stride")
-    inside: list[Expr] = []
-    for axis, place in zip(outer, places, strict=True):
-        position = place - parameter(scope, axis.pads[0], "pad")
-        inside += [position >= 0, position < parameter(scope, axis.image, "extent")]
-        start = start + position * parameter(scope, axis.image_stride, "pixel_stride")
-    pixel, channel = build.size_var("pixel"), build.size_var("channel")
-    pixel_stride = scope.size(last.image_stride, "pixel_stride")
-    value = build.cast(build.load(read, line + pixel * pixel_stride + channel * channel_stride), target.dtype)
-    first = item * (padded * depth)
-    copy = Store(written, (first + (pixel + pad) * depth + channel,), value)
-    if last.image_stride == 1 and channels[1] != 1:
-        # Planes are read along their rows; a loop over the few channels of an image would be all overhead.
-        copies = For(channel, build.index(0), depth, For(pixel, build.index(0), width, copy, kind="vectorize"))
-    else:
-        copies = For(pixel, build.index(0), width, For(channel, build.index(0), depth, copy, kind="vectorize"))
-
-    def clear(begin: Expr, count: Expr) -> Stmt:
-        element = build.size_var("element")
-        zero = Store(written, (first + begin + element,), build.const(0, target.dtype))
-        return For(element, build.index(0), count, zero, kind="vectorize")
-
-    filled = [
-        Declare(line, start),
-        clear(build.index(0), pad * depth),
-        copies,
-        clear((pad + width) * depth, (padded - pad - width) * depth),
-    ]
-    body = If(build.logical_and(*inside), build.seq(filled), clear(build.index(0), padded * depth))
-    function = Function("pad_images", scope.params, body, kind="kernel", grid_vars=(item,))
-    grid = dims.product([windows.batch[0], *extents[:-1]])
-    builder.launch(function, (source, target), scope, (grid,), extents[-1] * channels[0])
-    strides: list[Dim] = [channels[0]]
-    for extent in reversed(extents):
-        strides.append(strides[-1] * extent)
-    moved = [
-        SpatialAxis(extent, axis.result, axis.taps, axis.stride, axis.dilation, (0, 0), stride)
-        for axis, extent, stride in zip(windows.axes, extents, reversed(strides[:-1]), strict=True)
-    ]
-    return Windows((windows.batch[0], strides[-1]), tuple(moved))
-
-
-def padded_elements(windows: Windows, channels: Dim) -> Dim:
-    """Elements of the copies that `launch_pad_images` makes."""
-    return dims.product([windows.batch[0], channels, *(axis.image + sum(axis.pads) for axis in windows.axes)])
 
 
 def merge_last_taps(windows: Windows, channels: Dim) -> tuple[Windows, Dim]:

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.cpu.schedules.conv import conv_windows, fixed
-from hidet.cpu.schedules.conv_window import SpatialAxis, Windows, launch_pad_images, padded_elements, result_positions
+from hidet.cpu.schedules.conv_window import SpatialAxis, Windows, result_positions
 from hidet.cpu.schedules.depthwise_tile import choose_tile, tile_functions
 from hidet.cpu.schedules.gemm import inside_pointer
 from hidet.cpu.schedules.gemm_epilogue import Epilogue, FinishedTile, TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.gemm_tile import TileShape, tile_shape
 from hidet.cpu.schedules.pack import launch_copy_rows
+from hidet.cpu.schedules.pad_images import launch_pad_images, padded_elements
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -106,7 +107,8 @@ def _image(builder: ProgramBuilder, conv: Depthwise, shape: TileShape) -> tuple[
     if pointer.dtype is shape.dtype and (channel_stride == 1 or conv.channels == 1):
         return pointer, conv.windows
     copy = builder.scratch("padded", shape.dtype, padded_elements(conv.windows, conv.channels))
-    return copy, launch_pad_images(builder, pointer, copy, conv.windows, (conv.channels, channel_stride))
+    channels = conv.channels, channel_stride
+    return copy, launch_pad_images(builder, pointer, copy, conv.windows, channels, shape.lanes)
 
 
 def _weights(builder: ProgramBuilder, conv: Depthwise, shape: TileShape) -> Var:
