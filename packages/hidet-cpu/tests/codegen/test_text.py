@@ -16,7 +16,7 @@ from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Broadcast, Load, Select, Var
 from hidet.ir.func import COMPACT, Function, Module
-from hidet.ir.stmt import Assert, Assign, Break, Declare, For, If, Print, Return, Store
+from hidet.ir.stmt import Assert, Assign, Break, Declare, For, If, LoopKind, Print, Return, Store
 from hidet.ir.types import PointerType, VectorType
 
 F32 = dtypes.f32
@@ -58,6 +58,15 @@ def test_the_body_of_a_compact_kernel_is_compiled_for_size() -> None:
 
     assert "noinline nounwind optsize {" in kernel(COMPACT)
     assert "optsize" not in kernel()
+
+
+@pytest.mark.parametrize(("kind", "vectors"), [("serial", False), ("vectorize", True)])
+def test_a_compact_kernel_has_simd_only_where_it_is_asked_for(kind: LoopKind, vectors: bool) -> None:
+    x, count, i = Var("x", PointerType(F32)), Var("count", build.INDEX), build.size_var("i")
+    loop = For(i, build.index(0), count, Store(x, (i * count,), build.cast(i, F32)), kind=kind)
+    function = Function("f", (x, count), loop, "kernel", (build.size_var("item"),), attributes=(COMPACT,))
+    cpu = arch_from_text("skylake-avx512")
+    assert ("%zmm" in compile_assembly(text_of(function, cpu), cpu, 2)) is vectors
 
 
 def test_a_shuffle_is_one_instruction() -> None:

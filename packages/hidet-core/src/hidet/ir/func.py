@@ -21,7 +21,8 @@ The symbol is no function of any module: whoever loads the code provides it.
 """
 
 COMPACT = ("compact", True)
-"""Attribute of a kernel whose time passes in the functions it calls: its own loops are not worth copies of code."""
+"""Attribute of a kernel whose time passes in the functions it calls: its own loops are not worth copies of code, and
+get SIMD only where their kind says so."""
 
 FINISHES = ("finishes", True)
 """Attribute of a host function that runs to its end where an assertion in what it calls has failed."""

@@ -12,7 +12,7 @@ from hidet.errors import CodegenError
 from hidet.ir import stmt as s
 from hidet.ir.build import INDEX
 from hidet.ir.expr import Binary, Bitcast, Call, Const, Expr, Load, Number, Var
-from hidet.ir.func import Function
+from hidet.ir.func import COMPACT, Function
 from hidet.ir.print_format import c_format, promoted
 from hidet.ir.types import BufferType, PointerType, Type, VectorType
 from hidet.ir.visit import statements, walk
@@ -30,6 +30,7 @@ class FunctionEmitter(ExpressionEmitter):
         self._assigned = _assigned_variables(function.body)
         self._loops: list[tuple[str, str]] = []
         self._access_groups: list[str] = []
+        self._is_compact = COMPACT in function.attributes
 
     def stmt(self, node: s.Stmt) -> None:
         """Emit one statement; CodegenError, with its place, for what this target does not know."""
@@ -131,6 +132,8 @@ class FunctionEmitter(ExpressionEmitter):
             group = self.module.metadata("distinct !{}")
             self._access_groups.append(group)
             metadata = f", !llvm.loop {self.module.vector_loop(group, insist=self._is_straight(node.body))}"
+        elif self._is_compact:
+            metadata = f", !llvm.loop {self.module.scalar_loop()}"
         self._loops.append((done, latch))
         self.stmt(node.body)
         self._loops.pop()

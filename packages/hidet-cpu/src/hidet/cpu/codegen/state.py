@@ -72,6 +72,13 @@ class ModuleState:
         number = len(self._metadata)
         return self.metadata(f"distinct !{{!{number}, {', '.join(parts)}}}")
 
+    def scalar_loop(self) -> str:
+        """Loop metadata: no SIMD. To spare code, LLVM would mask the last vector and gather and scatter the others,
+        whereas loops outside of the arithmetic count to three, as a rule."""
+        enable = self.metadata('!{!"llvm.loop.vectorize.enable", i1 false}')
+        number = len(self._metadata)
+        return self.metadata(f"distinct !{{!{number}, {enable}}}")
+
     def call(self, emitter: LineEmitter, callee: str, arguments: Sequence[tuple[str, str]], result: Type | None) -> str:
         """Call a function of this module, or an external one; the text of a call that gives no value is unused."""
         llvm = "void" if result is None else register_type(result)
