@@ -20,8 +20,15 @@ from hidet.ir.expr import Var
 from hidet.ir.func import Function, Module
 from hidet.ir.table_entry import with_table_entries
 from hidet.ir.types import PointerType
-from hidet.lang import attrs, f32, shared_tensor
-from hidet.lang.cuda import TensorMap, tensor_map, tensor_reduce_add, tensor_store
+from hidet.lang import attrs, f16, f32, shared_tensor
+from hidet.lang.cuda import (
+    TensorMap,
+    prefetch_tensor_map,
+    tensor_map,
+    tensor_map_im2col,
+    tensor_reduce_add,
+    tensor_store,
+)
 from hidet.target import CompileJob
 from hidet.tile.lower.pipeline import lower_pipeline
 from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
@@ -104,6 +111,34 @@ def test_what_is_added_to_has_its_own_type(adds: bool, dtype: int) -> None:
     (described,) = fake.maps
     assert (described.dtype, described.sizes, described.strides) == (dtype, (40, 6), (160,))
     assert (described.address, described.box, described.swizzle) == (0x1000, (8, 4), 0)
+
+
+def test_columns_of_pixels_are_described_by_corners_and_steps() -> None:
+    with hidet.script_module() as script:
+
+        @hidet.script
+        def look(source: TensorMap):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 1
+            prefetch_tensor_map(source)
+
+        @hidet.script
+        def main(x: f16[2, 9, 7, 64]):
+            look(tensor_map_im2col(x, 32, 128, lower=[-1, -2], upper=[-3, 0], steps=[2, 1], swizzle=64))
+
+    fake = FakeDriver()
+    target = CudaTarget("sm_90a")
+    target.__dict__["memory"] = fake.device()
+    module, names = with_table_entries(script.ir_module())
+    (binary,) = target.compile([CompileJob("job", module)])
+    table = (ctypes.c_int64 * 1)(0x1000)
+    target.load([binary]).function(names["main"], None)(ctypes.addressof(table), 9)
+    (described,) = fake.maps
+    assert (described.address, described.dtype, described.swizzle) == (0x1000, 1, 2)
+    assert (described.sizes, described.strides) == ((64, 7, 9, 2), (128, 896, 8064))
+    # Width before height, as all of a map: channels, then pixels of a copy.
+    assert (described.lower, described.upper, described.steps) == ((-2, -1), (0, -3), (1, 1, 2, 1))
+    assert described.box == (32, 128)
 
 
 def test_a_map_that_the_driver_refuses_is_an_error_and_launches_nothing() -> None:

@@ -17,6 +17,7 @@ from hidet.lang.cuda import (
     prefetch_tensor_map,
     tensor_load,
     tensor_map,
+    tensor_map_im2col,
     threadIdx,
 )
 
@@ -88,6 +89,45 @@ def test_what_the_copy_engine_cannot_do_is_refused_where_it_is_written(options, 
     with pytest.raises(ScriptError, match=problem) as caught:
         prefetched(**options)
     assert "look(tensor_map(" in str(caught.value)
+
+
+def columns(kind=f32[2, 9, 8, 16], channels=8, pixels=32, lower=(-1, -1), upper=(-1, -1), steps=None, swizzle=16):
+    """A module whose host function makes a tensor map of columns of pixels."""
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def look(source: TensorMap):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 1
+            prefetch_tensor_map(source)
+
+        @hidet.script
+        def launch(x: kind):
+            attrs.func_kind = "public"
+            look(tensor_map_im2col(x, channels, pixels, lower, upper, steps, swizzle))
+
+    return module.ir_module()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"kind": f32[9, 8]}, "a tensor of 2 dims, expected images"),
+        ({"kind": ~f32}, "tensor_map_im2col takes a tensor of numbers"),
+        ({"kind": f32[2, 9, 8, 6]}, "neighbours along a dim lie 24 bytes apart"),
+        ({"channels": 6}, "a row of the pixels has 24 bytes, expected a multiple of 16"),
+        ({"channels": 260}, "channels of a pixel are numbers from 1 to 256, got 260"),
+        ({"pixels": 1025}, "pixels of a copy are numbers from 1 to 1024, got 1025"),
+        ({"lower": (-1,)}, "lower has 1 numbers, expected one for each of 2 spatial dims"),
+        ({"upper": (-129, 0)}, "upper of 2 spatial dims are numbers from -128 to 127, got -129"),
+        ({"steps": (1, 9)}, "steps of 2 spatial dims are numbers from 1 to 8, got 9"),
+        ({"channels": 16, "swizzle": 32}, "64 bytes, expected a multiple of 16 and at most 32, the swizzle"),
+    ],
+)
+def test_what_no_copy_of_columns_can_do_is_refused_where_it_is_written(options, problem):
+    with pytest.raises(ScriptError, match=problem) as caught:
+        columns(**options)
+    assert "look(tensor_map_im2col(" in str(caught.value)
 
 
 def test_python_makes_no_tensor_maps():

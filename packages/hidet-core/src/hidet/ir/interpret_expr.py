@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from hidet.errors import LaunchError, UnsupportedOp
 from hidet.ir import expr as e
 from hidet.ir.memory import AddressSpace, Buffer, Pointer, block_of, dense_strides
 from hidet.ir.simulator.tensor_map import TensorMap
-from hidet.ir.tensor_map import TENSOR_MAP, split_map_numbers
+from hidet.ir.tensor_map import COLUMNS_MAP, TENSOR_MAP, split_map_numbers
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of
 from hidet.ir.verify_expr import is_mask_word
 
@@ -181,12 +182,22 @@ def undefined(type_: Type) -> Any:
     return value if isinstance(type_, VectorType) else value.reshape(())
 
 
-def _tensor_map(pointer: Pointer, rank: Array, swizzle: Array, *numbers: Array) -> Pointer:
+def _tensor_map(callee: str, pointer: Pointer, *numbers: Array) -> Pointer:
     """A map as the simulator reads it (`hidet.ir.tensor_map`)."""
-    parts = split_map_numbers([int(number) for number in numbers], int(rank))
-    sizes, strides, box = (tuple(part) for part in parts)
-    words = TensorMap(pointer.address, pointer.dtype, sizes, strides, box, swizzle=int(swizzle)).words()
-    return Pointer(block_of("tensor map", words), 0, dtypes.u64)
+    rank, swizzle, *others = (int(number) for number in numbers)
+    sizes, strides = tuple(others[:rank]), tuple(others[rank : 2 * rank - 1])
+    box, columns = split_map_numbers(callee, rank, others[2 * rank - 1 :])
+    only_columns: dict[str, Any] = {}
+    if columns is not None:
+        steps = (1, *columns.steps, 1)
+        only_columns = {
+            "element_strides": steps,
+            "lower": columns.lower,
+            "upper": columns.upper,
+            "pixels": columns.pixels,
+        }
+    described = TensorMap(pointer.address, pointer.dtype, sizes, strides, box, swizzle=swizzle, **only_columns)
+    return Pointer(block_of("tensor map", described.words()), 0, dtypes.u64)
 
 
 Intrinsics = Mapping[str, Callable[..., Any]]
@@ -194,7 +205,7 @@ Intrinsics = Mapping[str, Callable[..., Any]]
 # Meaning of the intrinsics that every target knows: "fma" is computed in f64 and then rounded.
 INTRINSICS: Intrinsics = {
     "fma": lambda a, b, c: (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(a.dtype),
-    TENSOR_MAP: _tensor_map,
+    **{name: partial(_tensor_map, name) for name in (TENSOR_MAP, COLUMNS_MAP)},
 }
 
 _CASES: dict[type, Callable[[ExprInterpreter, Any], Any]] = {

@@ -1,18 +1,18 @@
-"""Tensor maps: what the copy engine of sm_90 is told about a tensor and the boxes that are copied of it.
+"""Tensor maps: what the copy engine of sm_90 is told about a tensor, and what it copies: boxes, or columns of pixels.
 
-Host code makes a map where it launches a kernel. The argument of the launch is the call
+Host code makes a map where it launches a kernel. The argument of the launch is one of the calls
 
     tensor_map(pointer, rank, swizzle, *sizes, *strides, *box)
+    tensor_map_im2col(pointer, rank, swizzle, *sizes, *strides, channels, pixels, *lower, *upper, *steps)
 
-of type ~u64@constant, for a parameter that is an array of `MAP_WORDS` words in constant space. It is no intrinsic of
-kernels: the interpreter and the target that compiles host code know it.
+of type ~u64@constant, for a parameter that is an array of `MAP_WORDS` words in constant space. They are no intrinsics
+of kernels: the interpreter and the target that compiles host code know them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hidet import dtypes
 from hidet.ir import build
@@ -20,7 +20,23 @@ from hidet.ir.expr import Call, Const, Expr
 from hidet.ir.types import BufferType, PointerType
 
 TENSOR_MAP = "tensor_map"
+COLUMNS_MAP = "tensor_map_im2col"
 MAP_WORDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PixelColumns:
+    """Columns of pixels of images [batch, *space, channels], one below the other, that one copy brings.
+
+    pixels: at most 1024. lower, upper: where the first pixel of each row of pixels lies, and from the image's end the
+    last one, before the offsets of a copy are added. steps: pixels from one to the next. All by spatial axis, the
+    fastest first (PTX ISA, "Im2col mode").
+    """
+
+    pixels: int
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,8 +45,8 @@ class MapRequest:
 
     pointer: to element 0, at a multiple of 16 bytes; f32 behind a pointer to tf32 is rounded on its way. sizes:
     elements by axis, the fastest first, i64. strides: bytes between neighbours along the axes from the second on, i64,
-    multiples of 16. box: elements of a box by axis, at most 256. swizzle: 16 (none), 32, 64 or 128 bytes, at least
-    those of a row of the box.
+    multiples of 16. box: elements of a box by axis, at most 256, or for `columns` the channels of a pixel alone.
+    swizzle: 16 (none), 32, 64 or 128 bytes, at least those of a row of the box. columns: None for boxes.
     """
 
     pointer: Expr
@@ -38,27 +54,39 @@ class MapRequest:
     strides: tuple[Expr, ...]
     box: tuple[int, ...]
     swizzle: int
+    columns: PixelColumns | None = None
 
     def call(self) -> Call:
         """The argument of a launch."""
-        numbers = (len(self.sizes), self.swizzle)
-        arguments = (*map(build.index, numbers), *self.sizes, *self.strides, *map(build.index, self.box))
-        return Call(TENSOR_MAP, (self.pointer, *arguments), PointerType(dtypes.u64, "constant"))
+        columns, numbers = self.columns, self.box
+        if columns is not None:
+            numbers = (*self.box, columns.pixels, *columns.lower, *columns.upper, *columns.steps)
+        first = map(build.index, (len(self.sizes), self.swizzle))
+        arguments = (self.pointer, *first, *self.sizes, *self.strides, *map(build.index, numbers))
+        name = TENSOR_MAP if columns is None else COLUMNS_MAP
+        return Call(name, arguments, PointerType(dtypes.u64, "constant"))
 
 
 def map_request(node: Expr) -> MapRequest | None:
     """What an argument of a launch asks for; None when it is no tensor map."""
-    if not isinstance(node, Call) or node.callee != TENSOR_MAP:
+    if not isinstance(node, Call) or node.callee not in (TENSOR_MAP, COLUMNS_MAP):
         return None
-    pointer, rank, swizzle, *numbers = node.arguments
-    count = _constant(rank)
-    sizes, strides, box = split_map_numbers(numbers, count)
-    return MapRequest(pointer, tuple(sizes), tuple(strides), tuple(map(_constant, box)), _constant(swizzle))
+    pointer, *leading = node.arguments[:3]
+    rank, swizzle = map(_constant, leading)
+    first, second = 3 + rank, 2 + 2 * rank
+    sizes, strides = node.arguments[3:first], node.arguments[first:second]
+    box, columns = split_map_numbers(node.callee, rank, [_constant(n) for n in node.arguments[second:]])
+    return MapRequest(pointer, tuple(sizes), tuple(strides), box, swizzle, columns)
 
 
-def split_map_numbers(numbers: Sequence[Any], rank: int) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-    """Sizes, strides and extents of the box, from the last arguments of the call."""
-    return numbers[:rank], numbers[rank : 2 * rank - 1], numbers[2 * rank - 1 :]
+def split_map_numbers(callee: str, rank: int, numbers: Sequence[int]) -> tuple[tuple[int, ...], PixelColumns | None]:
+    """The box and the columns that the numbers after the strides are, in a call of `callee`."""
+    if callee == TENSOR_MAP:
+        return tuple(numbers), None
+    channels, pixels, *corners = numbers
+    space = rank - 2
+    lower, upper, steps = (tuple(corners[n * space : (n + 1) * space]) for n in range(3))
+    return (channels,), PixelColumns(pixels, lower, upper, steps)
 
 
 def map_type() -> BufferType:

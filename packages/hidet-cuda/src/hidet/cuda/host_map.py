@@ -1,6 +1,8 @@
-"""Tensor maps in host code: calls of the driver's encoder (CUDA driver API, cuTensorMapEncodeTiled)."""
+"""Tensor maps in host code: calls of the driver's encoders (CUDA driver API, "Tensor Map Object Management")."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from hidet import dtypes
 from hidet.errors import CodegenError
@@ -11,6 +13,8 @@ from hidet.ir.tensor_map import MAP_WORDS, MapRequest
 from hidet.ir.types import BufferType
 
 ENCODE = "cuTensorMapEncodeTiled"
+ENCODE_COLUMNS = "cuTensorMapEncodeIm2col"
+ENCODERS = (ENCODE, ENCODE_COLUMNS)
 
 _ALIGN = 64
 # CUtensorMapDataType of unsigned integers by their bytes: boxes are copied bit by bit, whatever they mean.
@@ -43,25 +47,32 @@ def encoded_map(request: MapRequest, status: Var, is_added_to: bool) -> tuple[li
     rank = len(request.sizes)
     # A local array is aligned to its elements, a map to 64 bytes.
     space = _array("map_space", dtypes.i64, MAP_WORDS + _ALIGN // 8)
-    sizes, strides = _array("map_sizes", dtypes.i64, rank), _array("map_strides", dtypes.i64, max(rank - 1, 1))
-    box, steps = _array("map_box", dtypes.u32, rank), _array("map_steps", dtypes.u32, rank)
     place = build.size_var("map_place")
     raised = Bitcast(build.address(space, 0), dtypes.i64) + (_ALIGN - 1)
-    stmts: list[s.Stmt] = [s.Declare(array) for array in (space, sizes, strides, box, steps)]
-    stmts.append(s.Declare(place, build.binary("and", raised, ~(_ALIGN - 1))))
-    stmts += [s.Store(sizes, (build.index(axis),), size) for axis, size in enumerate(request.sizes)]
-    stmts += [s.Store(strides, (build.index(axis),), stride) for axis, stride in enumerate(request.strides)]
-    stmts += [s.Store(box, (build.index(axis),), Const(n, dtypes.u32)) for axis, n in enumerate(request.box)]
-    stmts += [s.Store(steps, (build.index(axis),), Const(1, dtypes.u32)) for axis in range(rank)]
-    arguments = (
-        place,
-        _number(element_type),
-        _number(rank),
-        Bitcast(request.pointer, dtypes.i64),
-        *(Bitcast(build.address(array, 0), dtypes.i64) for array in (sizes, strides, box, steps)),
-        *map(_number, (_NO_INTERLEAVE, _SWIZZLES[request.swizzle], _PROMOTION, _ZERO_OUTSIDE)),
-    )
-    stmts.append(s.Assign(status, Call(ENCODE, arguments, dtypes.i32)))
+    stmts: list[s.Stmt] = [s.Declare(space), s.Declare(place, build.binary("and", raised, ~(_ALIGN - 1)))]
+
+    def listed(name: str, dtype: dtypes.DType, values: Sequence[Expr | int]) -> Expr:
+        """The address of an array of `values`; the driver wants one where there are none as well."""
+        array = _array(name, dtype, max(len(values), 1))
+        stmts.append(s.Declare(array))
+        for number, value in enumerate(values):
+            stored = Const(value, dtype) if isinstance(value, int) else value
+            stmts.append(s.Store(array, (build.index(number),), stored))
+        return Bitcast(build.address(array, 0), dtypes.i64)
+
+    sizes, strides = listed("map_sizes", dtypes.i64, request.sizes), listed("map_strides", dtypes.i64, request.strides)
+    columns = request.columns
+    if columns is None:
+        encoder, steps = ENCODE, [1] * rank
+        copied = [listed("map_box", dtypes.u32, request.box)]
+    else:
+        encoder, steps = ENCODE_COLUMNS, [1, *columns.steps, 1]
+        copied = [listed("map_lower", dtypes.i32, columns.lower), listed("map_upper", dtypes.i32, columns.upper)]
+        copied += [_number(request.box[0]), _number(columns.pixels)]
+    copied.append(listed("map_steps", dtypes.u32, steps))
+    options = map(_number, (_NO_INTERLEAVE, _SWIZZLES[request.swizzle], _PROMOTION, _ZERO_OUTSIDE))
+    described = (_number(element_type), _number(rank), Bitcast(request.pointer, dtypes.i64), sizes, strides)
+    stmts.append(s.Assign(status, Call(encoder, (place, *described, *copied, *options), dtypes.i32)))
     return stmts, place
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hidet.cuda.container import CompiledModule, KernelRecord
 from hidet.cuda.failures import AskedLaunch, launch_hint, launches_block
 from hidet.cuda.host_code import ASKED, CELL, CONTEXT_WORDS, DEVICE, ERROR, FAILED, FUNCTIONS, STREAM
-from hidet.cuda.host_map import ENCODE
+from hidet.cuda.host_map import ENCODERS
 from hidet.cuda.memory import Device
 from hidet.errors import LaunchError
 from hidet.target import Binary
@@ -51,7 +51,7 @@ def load_modules(
                 records[kernel.name] = kernel
     given = {
         **symbols,
-        **{name: driver.address(name) for name in (*FUNCTIONS, ENCODE)},
+        **{name: driver.address(name) for name in (*FUNCTIONS, *ENCODERS)},
         **{CELL + name: ctypes.addressof(cell) for name, cell in cells.items()},
     }
     objects = [Binary(name, module.host) for name, module in modules if module.host is not None]

@@ -83,4 +83,5 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuLaunchKernel": (_pointer, *(_uint,) * 7, _pointer, _pointer, _pointer),
     "cuLaunchKernelEx": (_pointer, _pointer, _pointer, _pointer),
     "cuTensorMapEncodeTiled": (_pointer, _int, _uint, *(_pointer,) * 5, *(_int,) * 4),
+    "cuTensorMapEncodeIm2col": (_pointer, _int, _uint, *(_pointer,) * 5, _uint, _uint, _pointer, *(_int,) * 4),
 }

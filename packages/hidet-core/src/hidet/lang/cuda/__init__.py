@@ -33,7 +33,7 @@ from hidet.lang.cuda.library import (
 )
 from hidet.lang.cuda.mma_config import MmaConfig
 from hidet.lang.cuda.rows import OTHER_NAMES, IntrinsicFunction, IntrinsicGroup, find_row, row_names
-from hidet.lang.cuda.tensor_maps import TensorMap, tensor_map
+from hidet.lang.cuda.tensor_maps import TensorMap, tensor_map, tensor_map_im2col
 from hidet.lang.cuda.wgmma_config import WgmmaConfig, make_wgmma_desc, matrix_address, wgmma_async
 
 _LOCKS = ("acquire_lock", "release_lock", "acquire_seq_semaphore", "release_seq_semaphore")
@@ -74,6 +74,7 @@ __all__ = [
     "shared_tensor",
     "store",
     "tensor_map",
+    "tensor_map_im2col",
     "this_cluster",
     "warp_groups",
     "wgmma_async",

@@ -61,7 +61,11 @@ class Launch:
 
 @dataclass(frozen=True)
 class EncodedMap:
-    """What one tensor map was asked for; numbers by axis, the fastest first."""
+    """What one tensor map was asked for; numbers by axis, the fastest first.
+
+    steps: elements from one to the next. For columns of pixels, box holds the channels and the pixels, and lower and
+    upper are the corners.
+    """
 
     place: int
     dtype: int
@@ -69,7 +73,10 @@ class EncodedMap:
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     box: tuple[int, ...]
+    steps: tuple[int, ...]
     swizzle: int
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
 
 
 @dataclass
@@ -164,8 +171,32 @@ class FakeDriver(FakeMemory):
         *options: int,
     ) -> int:
         wide = [tuple((ctypes.c_uint64 * n).from_address(p)) for p, n in ((sizes, rank), (strides, rank - 1))]
-        extents = tuple((ctypes.c_uint32 * rank).from_address(box))
-        self.maps.append(EncodedMap(place, dtype, address, wide[0], wide[1], extents, options[1]))
+        extents, apart = (tuple((ctypes.c_uint32 * rank).from_address(array)) for array in (box, steps))
+        self.maps.append(EncodedMap(place, dtype, address, wide[0], wide[1], extents, apart, options[1]))
+        return self.refuse_maps
+
+    def cuTensorMapEncodeIm2col(
+        self,
+        place: int,
+        dtype: int,
+        rank: int,
+        address: int,
+        sizes: int,
+        strides: int,
+        lower: int,
+        upper: int,
+        channels: int,
+        pixels: int,
+        steps: int,
+        *options: int,
+    ) -> int:
+        wide = [tuple((ctypes.c_uint64 * n).from_address(p)) for p, n in ((sizes, rank), (strides, rank - 1))]
+        corners = [tuple((ctypes.c_int32 * (rank - 2)).from_address(array)) for array in (lower, upper)]
+        apart = tuple((ctypes.c_uint32 * rank).from_address(steps))
+        box = channels, pixels
+        self.maps.append(
+            EncodedMap(place, dtype, address, wide[0], wide[1], box, apart, options[1], corners[0], corners[1])
+        )
         return self.refuse_maps
 
     def cuCtxGetCurrent(self, result: int) -> int:
