@@ -35,6 +35,13 @@ def test_transposed_operands_are_read_in_place_or_copied(trans_a: bool, trans_b:
     assert_compiles_right(lambda g, x, y: g.emit("matmul", x, y, trans_a=trans_a, trans_b=trans_b), a, b)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8"])
+@pytest.mark.parametrize("steps", [3, 20, 40])
+def test_a_transposed_factor_of_every_type_is_turned_on_the_way(dtype: str, steps: int) -> None:
+    a, b = random_array(5, steps, dtype=dtype), random_array(37, steps, dtype=dtype)
+    assert_compiles_right(lambda g, x, y: g.emit("matmul", x, y, trans_b=True), a, b, terms=steps)
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [((2, 3, 7, 8), (2, 3, 8, 5)), ((2, 3, 7, 8), (2, 1, 8, 5)), ((3, 7, 8), (2, 3, 8, 5)), ((2, 1, 7, 8), (8, 5))],

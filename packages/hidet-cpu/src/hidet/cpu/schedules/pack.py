@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from hidet import dims
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
+from hidet.cpu.schedules.transpose_tile import square_function
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, For, Stmt, Store
+from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
 from hidet.schedule.lowering import KernelScope
 
 Axis = tuple[Dim, Dim]
@@ -60,10 +61,21 @@ def launch_pack_panels(
     zero = build.const(0, target.dtype)
     padded = For(rest, here, build.index(lanes) - here, Store(written, (row + rest,), zero))
     begin = axes_offset(scope, problem, batch) + panel * (column_stride * lanes)
+    copies: Stmt = For(step, build.index(0), depth, build.seq([copied, padded]))
+    if run[1] == 1 and columns[1] != 1 and dims.prove_le(lanes, run[0]) is not False:
+        square = square_function(lanes, source.dtype, target.dtype)
+        builder.add((square,))
+        # The last square is moved back to end with the panel.
+        at = build.minimum(step, depth - lanes)
+        there = build.address(written, first + at * lanes)
+        arguments = (build.address(read, start + at), column_stride, there, build.index(lanes))
+        turn = Evaluate(build.call(square.name, *arguments, type=build.INDEX))
+        squares = For(step, build.index(0), depth, turn, step=lanes)
+        copies = If(build.logical_and(build.equal(here, lanes), depth >= lanes), squares, copies)
     one_tap: list[Stmt] = [
         Declare(start, begin + axes_offset(scope, tap, taps)),
         Declare(first, ((problem * panels + panel) * tap_count + tap) * (depth * lanes)),
-        For(step, build.index(0), depth, build.seq([copied, padded])),
+        copies,
     ]
     body: list[Stmt] = [
         Declare(here, build.minimum(build.index(lanes), count - panel * lanes)),
