@@ -12,7 +12,7 @@ from hidet import dtypes
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.testing.fake_driver import FakeDriver
+from hidet.cuda.testing.fake_driver import EncodedMap, FakeDriver
 from hidet.errors import LaunchError
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -60,14 +60,27 @@ def product(tiles: MatmulTiles, *, ta: bool = False, tb: bool = True, dtype: dty
     return Module((pipeline.function, Function("main", outer, launch, "host")), "main")
 
 
-def launched(fake: FakeDriver) -> None:
+def run_main(fake: FakeDriver, module: Module, *arguments: int) -> None:
     """Run the entry with addresses and sizes in a table, in stream 9."""
     target = CudaTarget("sm_90a")
     target.__dict__["memory"] = fake.device()
-    module, names = with_table_entries(product(SMALL))
-    (binary,) = target.compile([CompileJob("job", module)])
-    table = (ctypes.c_int64 * 6)(0x1000, 0x2000, 0x3000, ROWS, COLUMNS, DEPTH)
+    entered, names = with_table_entries(module)
+    (binary,) = target.compile([CompileJob("job", entered)])
+    table = (ctypes.c_int64 * len(arguments))(*arguments)
     target.load([binary]).function(names["main"], None)(ctypes.addressof(table), 9)
+
+
+def launched(fake: FakeDriver) -> None:
+    """Run a product."""
+    run_main(fake, product(SMALL), 0x1000, 0x2000, 0x3000, ROWS, COLUMNS, DEPTH)
+
+
+def only_map(module: Module) -> EncodedMap:
+    """The one map that a module makes of a tensor."""
+    fake = FakeDriver()
+    run_main(fake, module, 0x1000)
+    (described,) = fake.maps
+    return described
 
 
 def test_maps_say_where_matrices_lie_and_what_boxes_are_copied() -> None:
@@ -101,14 +114,7 @@ def test_what_is_added_to_has_its_own_type(adds: bool, dtype: int) -> None:
         def main(x: f32[6, 40]):
             put(tensor_map(x, box=[4, 8]))
 
-    fake = FakeDriver()
-    target = CudaTarget("sm_90a")
-    target.__dict__["memory"] = fake.device()
-    module, names = with_table_entries(script.ir_module())
-    (binary,) = target.compile([CompileJob("job", module)])
-    table = (ctypes.c_int64 * 1)(0x1000)
-    target.load([binary]).function(names["main"], None)(ctypes.addressof(table), 9)
-    (described,) = fake.maps
+    described = only_map(script.ir_module())
     assert (described.dtype, described.sizes, described.strides) == (dtype, (40, 6), (160,))
     assert (described.address, described.box, described.swizzle) == (0x1000, (8, 4), 0)
 
@@ -126,14 +132,7 @@ def test_columns_of_pixels_are_described_by_corners_and_steps() -> None:
         def main(x: f16[2, 9, 7, 64]):
             look(tensor_map_im2col(x, 32, 128, lower=[-1, -2], upper=[-3, 0], steps=[2, 1], swizzle=64))
 
-    fake = FakeDriver()
-    target = CudaTarget("sm_90a")
-    target.__dict__["memory"] = fake.device()
-    module, names = with_table_entries(script.ir_module())
-    (binary,) = target.compile([CompileJob("job", module)])
-    table = (ctypes.c_int64 * 1)(0x1000)
-    target.load([binary]).function(names["main"], None)(ctypes.addressof(table), 9)
-    (described,) = fake.maps
+    described = only_map(script.ir_module())
     assert (described.address, described.dtype, described.swizzle) == (0x1000, 1, 2)
     assert (described.sizes, described.strides) == ((64, 7, 9, 2), (128, 896, 8064))
     # Width before height, as all of a map: channels, then pixels of a copy.

@@ -187,16 +187,12 @@ def _tensor_map(callee: str, pointer: Pointer, *numbers: Array) -> Pointer:
     rank, swizzle, *others = (int(number) for number in numbers)
     sizes, strides = tuple(others[:rank]), tuple(others[rank : 2 * rank - 1])
     box, columns = split_map_numbers(callee, rank, others[2 * rank - 1 :])
-    only_columns: dict[str, Any] = {}
-    if columns is not None:
+    tensor = pointer.address, pointer.dtype, sizes, strides, box
+    if columns is None:
+        described = TensorMap(*tensor, swizzle=swizzle)
+    else:
         steps = (1, *columns.steps, 1)
-        only_columns = {
-            "element_strides": steps,
-            "lower": columns.lower,
-            "upper": columns.upper,
-            "pixels": columns.pixels,
-        }
-    described = TensorMap(pointer.address, pointer.dtype, sizes, strides, box, swizzle=swizzle, **only_columns)
+        described = TensorMap(*tensor, steps, swizzle, columns.lower, columns.upper, columns.pixels)
     return Pointer(block_of("tensor map", described.words()), 0, dtypes.u64)
 
 
