@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from hidet import dims
-from hidet.context import CompileContext, Options, make_context
+from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.errors import HidetError, OptionError
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
@@ -19,6 +19,7 @@ from hidet.ir.func import Module
 from hidet.passes.dump import in_own_folder
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
+from hidet.plugins.host import load_registry
 from hidet.plugins.specs import FrontendSpec
 from hidet.progress import CompileProgress
 from hidet.runtime.artifact import segment_symbols
@@ -53,12 +54,12 @@ def compile(
     target: "cpu", "cuda:1", …; "auto" is the device that the model is on. Raises a HidetError naming the operator and
     place that cannot be compiled.
     """
-    ctx = make_context(target, options)
     if isinstance(model, Graph):
-        return compile_graph(model, ctx)
-    frontend = ctx.registry.frontend_for(model)
+        return compile_graph(model, make_context(target, options))
+    chosen = options_from(options)
+    frontend = load_registry().frontend_for(model)
     own = frontend.target_for(model, example_inputs) if target == "auto" else None
-    ctx = make_context(own or target, ctx.options.following(frontend.options_followed()))
+    ctx = make_context(own or target, chosen.following(frontend.options_followed()))
     return compile_graph(_import(frontend, model, example_inputs, ctx), ctx)
 
 
