@@ -54,15 +54,22 @@ def test_a_box_of_a_tensor_of_any_size_is_brought_with_zeros_outside():
     assert (out == expected).all()
 
 
+def looking():
+    """A kernel that only looks at its tensor map."""
+
+    @hidet.script
+    def look(source: TensorMap):
+        attrs.cuda.grid_dim = 1
+        attrs.cuda.block_dim = 1
+        prefetch_tensor_map(source)
+
+    return look
+
+
 def prefetched(*, box, swizzle=16, kind=f32[16, 32], first=0):
     """A module whose host function makes a tensor map of the columns of its tensor from the `first` on."""
     with hidet.script_module() as module:
-
-        @hidet.script
-        def look(source: TensorMap):
-            attrs.cuda.grid_dim = 1
-            attrs.cuda.block_dim = 1
-            prefetch_tensor_map(source)
+        look = looking()
 
         @hidet.script
         def launch(x: kind):
@@ -94,12 +101,7 @@ def test_what_the_copy_engine_cannot_do_is_refused_where_it_is_written(options, 
 def columns(kind=f32[2, 9, 8, 16], channels=8, pixels=32, lower=(-1, -1), upper=(-1, -1), steps=None, swizzle=16):
     """A module whose host function makes a tensor map of columns of pixels."""
     with hidet.script_module() as module:
-
-        @hidet.script
-        def look(source: TensorMap):
-            attrs.cuda.grid_dim = 1
-            attrs.cuda.block_dim = 1
-            prefetch_tensor_map(source)
+        look = looking()
 
         @hidet.script
         def launch(x: kind):
@@ -131,12 +133,7 @@ def test_what_no_copy_of_columns_can_do_is_refused_where_it_is_written(options, 
 
 
 def test_python_makes_no_tensor_maps():
-    @hidet.script
-    def look(source: TensorMap):
-        attrs.cuda.grid_dim = 1
-        attrs.cuda.block_dim = 1
-        prefetch_tensor_map(source)
-
+    look = looking()
     with pytest.raises(ScriptError, match="look takes a tensor map, source, which only functions of the host make"):
         look.build("cuda:sm_90a")
 

@@ -79,6 +79,18 @@ class EncodedMap:
     upper: tuple[int, ...] = ()
 
 
+def _numbers(kind: type[Any], count: int, place: int) -> tuple[int, ...]:
+    """`count` numbers of a C type that lie at an address."""
+    return tuple((kind * count).from_address(place))
+
+
+def _map_tensor(
+    place: int, dtype: int, rank: int, address: int, sizes: int, strides: int
+) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:
+    """The fields of `EncodedMap` that say where the map and its tensor lie, from the arguments of an encoder."""
+    return place, dtype, address, _numbers(ctypes.c_uint64, rank, sizes), _numbers(ctypes.c_uint64, rank - 1, strides)
+
+
 @dataclass
 class FakeDriver(FakeMemory):
     """Functions of the driver by name.
@@ -170,9 +182,12 @@ class FakeDriver(FakeMemory):
         steps: int,
         *options: int,
     ) -> int:
-        wide = [tuple((ctypes.c_uint64 * n).from_address(p)) for p, n in ((sizes, rank), (strides, rank - 1))]
-        extents, apart = (tuple((ctypes.c_uint32 * rank).from_address(array)) for array in (box, steps))
-        self.maps.append(EncodedMap(place, dtype, address, wide[0], wide[1], extents, apart, options[1]))
+        tensor = _map_tensor(place, dtype, rank, address, sizes, strides)
+        self.maps.append(
+            EncodedMap(
+                *tensor, _numbers(ctypes.c_uint32, rank, box), _numbers(ctypes.c_uint32, rank, steps), options[1]
+            )
+        )
         return self.refuse_maps
 
     def cuTensorMapEncodeIm2col(
@@ -190,13 +205,10 @@ class FakeDriver(FakeMemory):
         steps: int,
         *options: int,
     ) -> int:
-        wide = [tuple((ctypes.c_uint64 * n).from_address(p)) for p, n in ((sizes, rank), (strides, rank - 1))]
-        corners = [tuple((ctypes.c_int32 * (rank - 2)).from_address(array)) for array in (lower, upper)]
-        apart = tuple((ctypes.c_uint32 * rank).from_address(steps))
-        box = channels, pixels
-        self.maps.append(
-            EncodedMap(place, dtype, address, wide[0], wide[1], box, apart, options[1], corners[0], corners[1])
-        )
+        tensor = _map_tensor(place, dtype, rank, address, sizes, strides)
+        apart = _numbers(ctypes.c_uint32, rank, steps)
+        corners = [_numbers(ctypes.c_int32, rank - 2, array) for array in (lower, upper)]
+        self.maps.append(EncodedMap(*tensor, (channels, pixels), apart, options[1], *corners))
         return self.refuse_maps
 
     def cuCtxGetCurrent(self, result: int) -> int:
