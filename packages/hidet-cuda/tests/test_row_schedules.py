@@ -54,6 +54,21 @@ FOLDS = {
     "maximum": graph("f16[5, 64]", "f16[5]", "amax(%x, axes=[1], keepdim=False)"),
     "product of integers": graph("i32[5, 33]", "i64[5]", "prod(%x, axes=[1], keepdim=False)"),
     "variance": graph("f32[5, 100]", "f32[5]", "var(%x, axes=[1], keepdim=False, correction=1)"),
+    "variance and mean": """
+    graph g(%x: f32[5, 33]):
+      %0: f32[5], %1: f32[5] = var_mean(%x, axes=[1], keepdim=False, correction=1)
+      return %0, %1
+    """,
+    "deviation and mean of columns, whose axis stays": """
+    graph g(%x: f32[4, 6, 8]):
+      %0: f32[1, 6, 8], %1: f32[1, 6, 8] = std_mean(%x, axes=[0], keepdim=True, correction=1)
+      return %0, %1
+    """,
+    "deviation and mean of everything, whose axes stay, rounded": """
+    graph g(%x: f16[1, 33]):
+      %0: f16[1, 1], %1: f16[1, 1] = std_mean(%x, axes=[0, 1], keepdim=True, correction=1)
+      return %0, %1
+    """,
     "log of a sum of exponentials": graph("f32[5, 100]", "f32[5]", "logsumexp(%x, axes=[1], keepdim=False)"),
     "any of bools": graph("bool[5, 100]", "bool[5, 1]", "any(%x, axes=[1], keepdim=True)"),
     "any of halves": graph("f16[5, 100]", "bool[5]", "any(%x, axes=[1], keepdim=False)"),

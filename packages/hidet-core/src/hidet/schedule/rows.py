@@ -13,6 +13,7 @@ from hidet import dims
 from hidet.compute.definition import Combiner, Compute, Operand
 from hidet.dims import Dim
 from hidet.dtypes import DType
+from hidet.graph.types import same_shape
 from hidet.ir import build
 from hidet.ir.expr import Access, Binary, Cast, Const, Expr, Reduce, Size, Var
 from hidet.ir.node import IRNode
@@ -102,8 +103,8 @@ Rework = Callable[[Var, tuple[Statistic, ...], Expr], tuple[tuple[Statistic, ...
 
 
 def row_program(task: Task, rework: Rework | None = None) -> RowProgram | None:
-    """The row program of a task whose anchor's stages are statistics of the first input, and perhaps then an
-    element-wise one.
+    """The row program of a task whose anchor's stages are statistics of the first input, and perhaps then one of each
+    element, or of each row.
 
     rework: from the held element, the statistics and the anchor's result to equal ones that are cheaper to compute.
     None when the definition does not have this form.
@@ -114,10 +115,15 @@ def row_program(task: Task, rework: Rework | None = None) -> RowProgram | None:
     folds, last = split
     source = task.definition.inputs[0]
     domain = _domain(folds[0], source)
-    if domain is None or (last is not None and len(last.axes) != source.rank):
+    if domain is None or (last is not None and not _follows(last, folds[0], source)):
         return None
     outer, inner, indices = domain
     return _Reading(task, folds, last, outer, inner, indices).program(rework)
+
+
+def _follows(last: Compute, fold: Compute, source: Operand) -> bool:
+    """Whether a stage has a value for each element of `source`, or for each row."""
+    return any(same_shape(last.result.shape, shape) for shape in (source.shape, fold.result.shape))
 
 
 def _split(task: Task) -> tuple[list[Compute], Compute | None] | None:
@@ -177,6 +183,7 @@ class _Reading:
         self.task, self.folds, self.last = task, folds, last
         self.outer, self.domain, self.indices = outer, domain, indices
         self.source = task.definition.inputs[0]
+        self.is_of_rows = last is not None and not same_shape(last.result.shape, self.source.shape)
         self.held = Var("element", _arithmetic_type(domain, self.source))
         self.count = build.size_var("count")
         self.variables = {fold.result: Var(fold.result.name, fold.result.dtype) for fold in folds}
@@ -187,7 +194,8 @@ class _Reading:
         statistics = tuple(self._statistic(fold, dims.product(inner_extents)) for fold in self.folds)
         final: Expr | None = None
         if self.last is not None:
-            final = self._resolve(self.last.value, dict(zip(self.last.axes, self.indices, strict=True)))
+            indices = self.outer if self.is_of_rows else self.indices
+            final = self._resolve(self.last.value, dict(zip(self.last.axes, indices, strict=True)))
             if rework is not None:
                 statistics, final = rework(self.held, statistics, final)
         return RowProgram(
@@ -257,7 +265,7 @@ class _Reading:
 
     def _output(self, epilogue: Compute, strides: tuple[Dim, ...], final: Expr | None) -> RowOutput:
         result = None if self.last is None else self.last.result
-        per_row = not any(a.operand is result for a in accesses(epilogue.value))
+        per_row = self.is_of_rows or not any(a.operand is result for a in accesses(epilogue.value))
         indices = self.outer if per_row else self.indices
 
         def replacement(access: Access) -> Expr | None:
