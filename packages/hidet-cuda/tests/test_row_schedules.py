@@ -92,6 +92,13 @@ PLACES = {
 }
 
 
+@pytest.mark.parametrize("size", [7, 3])
+def test_windows_of_several_lengths_are_not_read_beyond_the_image(size: int) -> None:
+    """The longest window has elements that others have not: those of the last one would lie behind the tensor."""
+    given, result = "f32[1, 1, 100, 100]", f"f32[1, 1, {size}, {size}]"
+    assert_right(graph(given, result, f"adaptive_avg_pool(%x, size=[{size}, {size}])"), "cuda.fold", 1e-5)
+
+
 @pytest.mark.parametrize("name", PLACES)
 def test_places_of_extremes_are_right(name: str) -> None:
     assert_right(PLACES[name], "cuda.rows", 0)

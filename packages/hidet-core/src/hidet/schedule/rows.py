@@ -15,7 +15,7 @@ from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.graph.types import same_shape
 from hidet.ir import build
-from hidet.ir.expr import Access, Binary, Cast, Const, Expr, Reduce, Size, Var
+from hidet.ir.expr import Access, Binary, Cast, Const, Expr, Reduce, Select, Size, Var
 from hidet.ir.node import IRNode
 from hidet.ir.visit import accesses, refold, replace_accesses, rewrite, substitute, walk
 from hidet.schedule.affine import as_dim, as_dims
@@ -156,7 +156,15 @@ def _domain(fold: Compute, source: Operand) -> tuple[tuple[Var, ...], Reduce, tu
     reads = [a for a in accesses(reduction.values[0]) if a.operand is source]
     if len({tuple(map(id, a.indices)) for a in reads}) != 1:
         return None
-    return fold.axes, reduction, reads[0].indices
+    indices = reads[0].indices
+    # What is chosen by a condition may lie outside of the tensor where that fails, as a window's last elements do.
+    if not all(isinstance(index, Var) for index in indices) and any(map(_chooses, reduction.values)):
+        return None
+    return fold.axes, reduction, indices
+
+
+def _chooses(value: Expr) -> bool:
+    return any(isinstance(node, Select) for node in walk(value))
 
 
 def _arithmetic_type(reduction: Reduce, source: Operand) -> DType:
