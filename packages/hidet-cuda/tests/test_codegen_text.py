@@ -106,6 +106,16 @@ def test_division_of_numbers_that_may_be_negative_rounds_down() -> None:
     assert "x[i / 8]" in one("x[i // 8] = 0.0")
 
 
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_numbers_without_sign_may_be_below_zero_in_the_signed_type_of_as_many_bits(bits: int) -> None:
+    assert "floor_div<" in one(f"x[i] = cast(cast(x[i], i{bits}) // i{bits}(3), u{bits})", f"x: ~u{bits}")
+
+
+@pytest.mark.parametrize(("stride", "counter"), [(400_000_000, "long long"), (30_000, "int"), (40_000, "long long")])
+def test_counters_of_unrolled_loops_are_wide_where_their_products_may_be(stride: int, counter: str) -> None:
+    assert f"for ({counter} r = 0" in one(f"for r in unroll(2):\n    x[r * {stride} + i] = 0.0")
+
+
 def test_a_value_used_twice_is_computed_once() -> None:
     text = one("x[i] = exp(x[i]) * exp(x[i])")
     assert text.count("expf") == 2

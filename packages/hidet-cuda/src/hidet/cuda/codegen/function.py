@@ -22,6 +22,7 @@ from hidet.ir.func import Function
 from hidet.ir.node import IRNode
 from hidet.ir.print_format import c_format, promoted
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype
+from hidet.ir.visit import walk
 from hidet.loc import Loc
 
 STATIC_SHARED_BYTES = 48 * 1024
@@ -63,6 +64,7 @@ class FunctionEmitter(MemoryEmitter):
         self.locs: dict[int, Loc] = {}
         self.naturals.update(function.grid_vars)
         self._assigned = {node.var for node in statements(function.body) if isinstance(node, s.Assign)}
+        self._largest = max(map(_magnitude, walk(function.body)), default=1)
 
     def stmt(self, node: s.Stmt) -> None:
         """Append a statement; lines remember its place."""
@@ -158,9 +160,9 @@ class FunctionEmitter(MemoryEmitter):
         step = f"++{name}" if node.step == 1 else f"{name} += {node.step}"
         if is_natural(node.start, self.naturals):
             self.naturals.add(node.var)
-        # Constant loops count in 32 bits: their indices become immediates.
-        small = constant and isinstance(node.extent, e.Const) and abs(int(node.extent.value)) < 1 << 30  # type: ignore[arg-type]
-        index = "int" if small and node.kind == "unroll" else "long long"
+        # Constant loops count in 32 bits, where products with two constants fit: their indices become immediates.
+        small = isinstance(node.extent, e.Const) and abs(int(node.extent.value)) * self._largest**2 < 1 << 31  # type: ignore[arg-type]
+        index = "int" if constant and small and node.kind == "unroll" else "long long"
         self.block(f"for ({index} {name} = {start}; {name} < {end}; {step})", node.body)
         self.line("}")
 
@@ -231,6 +233,11 @@ _REGISTERS = {
     dtypes.f32: "f",
     dtypes.f64: "d",
 }
+
+
+def _magnitude(node: IRNode) -> int:
+    """The absolute value of an i64 constant; 1 for all else."""
+    return abs(int(node.value)) if isinstance(node, e.Const) and node.type is dtypes.i64 else 1  # type: ignore[arg-type]
 
 
 def _register(type_: Type) -> str:

@@ -24,7 +24,9 @@ def is_natural(node: e.Expr, naturals: set[e.Var]) -> bool:
     if isinstance(node, e.Const):
         return not isinstance(node.value, complex) and node.value >= 0
     if isinstance(node, e.Cast):
-        return is_natural(node.a, naturals) and element_dtype(node.type).bits >= node.a.dtype.bits
+        # Half of the values of an unsigned type are below zero in the signed type of as many bits.
+        more = element_dtype(node.type).bits - node.a.dtype.bits
+        return is_natural(node.a, naturals) and (more > 0 or (more == 0 and node.a.dtype.kind != "uint"))
     if isinstance(node, e.Call):
         row = INTRINSICS.get(node.callee)
         return row is not None and row.family == "index"
