@@ -99,6 +99,12 @@ def test_windows_of_several_lengths_are_not_read_beyond_the_image(size: int) -> 
     assert_right(graph(given, result, f"adaptive_avg_pool(%x, size=[{size}, {size}])"), "cuda.fold", 1e-5)
 
 
+@pytest.mark.parametrize("n", [0, 5])
+def test_the_length_of_rows_in_parts_may_be_0(n: int) -> None:
+    text = "symbol n: 0..1000000\n" + graph("f32[n, 64]", "f32[64]", "sum(%x, axes=[0], keepdim=False)")
+    assert_right(text, "cuda.rows", 1e-5, sizes={"n": n})
+
+
 @pytest.mark.parametrize("name", PLACES)
 def test_places_of_extremes_are_right(name: str) -> None:
     assert_right(PLACES[name], "cuda.rows", 0)

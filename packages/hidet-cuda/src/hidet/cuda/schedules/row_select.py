@@ -130,7 +130,7 @@ class _Selection:
         followed by greatest ones where the part has fewer; None for results."""
         kernel, rows = self.kernel, self.rows
         kept = None if target is None else kernel.memory(target)
-        parts = dims.ceildiv(self.extent, part)
+        parts = 1 if target is None else dims.ceildiv(self.extent, part)
         number, member = build.size_var("part"), build.size_var("member")
         tile = Tile(tile_memory(rows.parts, self.tile_elements), self.tile_elements, build.index(0), member)
         each = kernel.size(part)

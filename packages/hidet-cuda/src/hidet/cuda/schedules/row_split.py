@@ -65,7 +65,9 @@ def split_rows(layout: RowLayout) -> SplitRows | None:
         return None
     longest = max(range(len(layout.inner)), key=lambda n: extent_estimate(layout.inner_extents[n]))
     axis, extent = layout.inner[longest], layout.inner_extents[longest]
-    chunk: Dim = dims.ceildiv(dims.ceildiv(extent, min(count, max(1, extent_estimate(extent)))), _STEP) * _STEP
+    steps = dims.ceildiv(dims.ceildiv(extent, min(count, max(1, extent_estimate(extent)))), _STEP)
+    # A row without elements has no parts, but parts have a length.
+    chunk: Dim = dims.maximum(steps, 1) * _STEP
     parts = dims.ceildiv(extent, chunk)
     return None if extent_estimate(parts) < 2 else _Split(layout, axis, extent, chunk, parts).result()
 
