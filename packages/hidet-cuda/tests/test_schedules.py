@@ -11,11 +11,13 @@ import pytest
 from hidet import dims
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
+from hidet.cuda.arch_checks import launches_of
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.allow_tf32 import AllowTf32
 from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.passes.regular_rows import RegularRows
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.schedules import assert_right
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
@@ -111,6 +113,38 @@ graph g(%x: f16[3, {m}, {k}], %w: f16[3, {n}, {k}]):
 def test_products_of_halves_are_right(text, size) -> None:
     m, n, k = size
     runs_right(text.format(m=m, n=n, k=k), "cuda.matmul", 4e-3)
+
+
+@pytest.mark.parametrize("text", ["f16[0, 32]; f16[32, 16]; f16[0, 16]", "f16[16, 0]; f16[0, 16]; f16[16, 16]"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_products_of_empty_matrices_are_scheduled(text: str, arch: str) -> None:
+    a, b, result = text.split("; ")
+    product = f"graph g(%x: {a}, %w: {b}):\n  %0: {result} = matmul(%x, %w)\n  return %0\n"
+    assert [step.rule_name for step in tasks(product, arch)] == ["cuda.matmul"]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_matrices_of_a_batch_may_lie_at_distances_that_are_symbols(turned: bool) -> None:
+    right = "f16[3, s, 16]" if turned else "f16[3, 16, s]"
+    product = f"matmul(%x, %w, trans_b={turned})"
+    text = f"symbol s: 2..4096\ngraph g(%x: f16[3, s, 16], %w: {right}):\n  %0: f16[3, s, s] = {product}\n  return %0\n"
+    assert_right(text, "cuda.matmul", 4e-3, sizes={"s": 24})
+
+
+PRODUCTS_OF_A_BATCH = {
+    "without matrix units": "f32[b, 128, 3]; f32[b, 3, 128]; f32[b, 128, 128]",
+    "of few rows": "f16[b, 1, 256]; f16[b, 256, 8]{2048, 1, 256}; f16[b, 1, 8]",
+}
+
+
+@pytest.mark.parametrize("shapes", PRODUCTS_OF_A_BATCH.values(), ids=PRODUCTS_OF_A_BATCH)
+def test_a_batch_may_have_more_matrices_than_a_grid_has_rows_of_blocks(shapes: str) -> None:
+    """Blocks count tiles along x, of which there may be 2^31 - 1: along y there are at most 65535."""
+    left, right, result = shapes.split("; ")
+    text = f"symbol b: 1..1000000\ngraph g(%x: {left}, %w: {right}):\n  %0: {result} = matmul(%x, %w)\n  return %0\n"
+    assert_right(text, "cuda.matmul", 4e-3, sizes={"b": 3})
+    launches = [node for step in tasks(text) for node in launches_of(step.program.module)]
+    assert all(len(launch.grid) == 1 for launch in launches)
 
 
 PLACES = """

@@ -160,7 +160,7 @@ def _matmul(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim
     a_batch, b_batch = (_batch_strides(tensor.type, lead) for tensor in (left, right))
     a, b = _matrix(left, bool(attrs["trans_a"]), a_batch), _matrix(right, bool(attrs["trans_b"]), b_batch)
     k = left.type.shape[-2 if attrs["trans_a"] else -1]
-    if not any(b_batch) and not attrs["trans_a"] and same_shape(left.type.shape[:-1], shape[:-1]):
+    if all(stride == 0 for stride in b_batch) and not attrs["trans_a"] and same_shape(left.type.shape[:-1], shape[:-1]):
         yield from _of_one_matrix(left, b, k)
     yield _Operands(a, b, k, (lead,), range(lead), (lead + 1,))
 

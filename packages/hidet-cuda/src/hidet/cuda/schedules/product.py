@@ -12,6 +12,7 @@ from hidet.dtypes import DType
 from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
+from hidet.schedule.cost import UNKNOWN_EXTENT
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.task import TaskTensor
 from hidet.tile.templates.patches import PatchAxis, patches
@@ -196,5 +197,10 @@ def moved(scope: KernelScope, pointer: Expr, numbers: Sequence[Expr], strides: S
 
 
 def likely(dim: Dim) -> int:
-    """The value of a size, or one that it may have."""
-    return dim if isinstance(dim, int) else dims.hint_value(dim) or 1
+    """The value of a size, or one that it may have; symbols without a hint count as UNKNOWN_EXTENT or the nearest."""
+    values = {}
+    for entry in dims.symbols(dim):
+        typical = max(entry.lower, UNKNOWN_EXTENT // entry.divisor * entry.divisor)
+        typical = typical if entry.upper is None else min(typical, entry.upper)
+        values[entry.name] = typical if entry.hint is None else entry.hint
+    return dims.evaluate(dim, values) or 1

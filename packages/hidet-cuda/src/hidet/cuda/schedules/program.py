@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from hidet import dtypes
 from hidet.compute.definition import Operand
 from hidet.cuda.schedules.lanes import BYTES
 from hidet.dims import Dim
 from hidet.ir import build
-from hidet.ir.expr import Bitcast, Expr
+from hidet.ir.expr import Bitcast, Const, Expr
 from hidet.ir.func import Function
-from hidet.ir.stmt import If, Launch, Stmt
+from hidet.ir.stmt import Declare, If, Launch, Stmt
 from hidet.schedule.entry import EntryBuilder
 from hidet.schedule.task import Task
 from hidet.tile.lower.pipeline import MatrixMap
+
+_MOST_ALONG_Y = (1 << 16) - 1
+"""Blocks along all axes of a grid but the first one, which may have 2^31 - 1 (CUDA C++ Programming Guide, technical
+specifications)."""
 
 
 class ProgramBuilder(EntryBuilder):
@@ -49,9 +54,13 @@ class ProgramBuilder(EntryBuilder):
         threads: int,
         maps: Sequence[MatrixMap] = (),
     ) -> Launch:
-        """A launch of a kernel of (`pointers`, `sizes`, `maps`); the caller puts it into a statement for `run`."""
-        self._functions.append(function)
+        """A launch of a kernel of (`pointers`, `sizes`, `maps`) over one or two indices; the caller puts it into a
+        statement for `run`."""
         arguments = [*pointers, *[self.size(dim) for dim in sizes]]
+        if len(grid) > 1 and not (isinstance(grid[1], Const) and grid[1].value <= _MOST_ALONG_Y):
+            assert not maps, "tensor maps are the last parameters"
+            function, grid, arguments = _over_one_index(function), (grid[0] * grid[1],), [*arguments, grid[0]]
+        self._functions.append(function)
         given = dict(zip(function.params, arguments, strict=False))
         arguments += [described.request(given).call() for described in maps]
         return Launch(function.name, tuple(grid), tuple(arguments), block=(build.index(threads),))
@@ -59,3 +68,16 @@ class ProgramBuilder(EntryBuilder):
     def name(self) -> str:
         """A name for the next kernel."""
         return f"kernel{len(self._functions)}"
+
+
+def _over_one_index(function: Function) -> Function:
+    """A kernel over two indices as one over their product, with the first one's extent as its last parameter."""
+    block, extent = build.size_var("block"), build.size_var("extent")
+    # No grid has more than 2^31 blocks, and 32-bit division takes a third of the instructions.
+    number, count = (build.cast(value, dtypes.u32) for value in (block, extent))
+    places = (number % count, number // count)
+    declared = [
+        Declare(var, build.cast(place, dtypes.i64)) for var, place in zip(function.grid_vars, places, strict=True)
+    ]
+    body = build.seq([*declared, function.body])
+    return replace(function, params=(*function.params, extent), grid_vars=(block,), body=body)

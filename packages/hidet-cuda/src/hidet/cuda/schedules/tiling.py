@@ -180,7 +180,7 @@ def cycles(extents: Extents, tiling: Tiling, multiprocessors: int, has_roles: bo
     tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
     blocks = extents.batch * _over(extents.m, tiles.m) * _over(extents.n, tiles.n) * parts
     steps = _over(_over(extents.k, tiling.tiles.k), parts)
-    own = _over(blocks, multiprocessors)
+    own = max(1, _over(blocks, multiprocessors))
     if has_roles:
         read = nbytes * extents.batch * (extents.m + extents.n) * extents.k / _MEMORY_BYTES
         computed = _role_cycles(tiles, steps, own)
