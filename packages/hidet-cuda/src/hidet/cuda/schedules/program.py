@@ -57,7 +57,7 @@ class ProgramBuilder(EntryBuilder):
         """A launch of a kernel of (`pointers`, `sizes`, `maps`) over one or two indices; the caller puts it into a
         statement for `run`."""
         arguments = [*pointers, *[self.size(dim) for dim in sizes]]
-        if len(grid) > 1 and not (isinstance(grid[1], Const) and grid[1].value <= _MOST_ALONG_Y):
+        if len(grid) > 1 and not _fits_along_y(grid[1]):
             assert not maps, "tensor maps are the last parameters"
             function, grid, arguments = _over_one_index(function), (grid[0] * grid[1],), [*arguments, grid[0]]
         self._functions.append(function)
@@ -68,6 +68,10 @@ class ProgramBuilder(EntryBuilder):
     def name(self) -> str:
         """A name for the next kernel."""
         return f"kernel{len(self._functions)}"
+
+
+def _fits_along_y(extent: Expr) -> bool:
+    return isinstance(extent, Const) and isinstance(extent.value, int) and extent.value <= _MOST_ALONG_Y
 
 
 def _over_one_index(function: Function) -> Function:
