@@ -25,7 +25,9 @@ from hidet.schedule.rows import row_program
         ("cumsum", {"axis": 1}, False),
     ],
 )
-def test_what_follows_the_statistics_is_one_value_an_element_or_a_row(operator: str, attributes: dict, is_row: bool) -> None:
+def test_what_follows_the_statistics_is_a_value_of_each_element_or_row(
+    operator: str, attributes: dict, is_row: bool
+) -> None:
     registry = load_registry()
     target = SimpleNamespace(name="none", prefers_channels_last=False, vector_bits=0, work_item="rows")
     ctx = CompileContext(target=target, registry=registry, options=Options(), cache=open_cache(enabled=False))

@@ -18,6 +18,7 @@ from hidet.dtypes import from_numpy
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.graph import Value
 from hidet.graph.interpret import interpret
+from hidet.graph.parser import parse_graph
 from hidet.ir.expr import Access, Binary, Select
 from hidet.ir.visit import walk
 from hidet.passes.graph.fuse import fuse
@@ -199,6 +200,22 @@ def test_one_kernel_transposes_whatever_the_sizes() -> None:
     for shape in ((1, 1), (7, 40), (40, 7), (16, 16), (33, 129), (0, 5)):
         x = random_array(*shape)
         assert np.array_equal(compiled(x), -x.T)
+
+
+@pytest.mark.parametrize("least", [0, 2])
+@pytest.mark.parametrize("dtype", ["f32", "u8"])
+@pytest.mark.parametrize("result", ["{32*s*t, 1, 32*t, 32}", ""])
+@pytest.mark.parametrize("given", ["{32*s*t, 1, 32*t, 32}", ""])
+def test_channels_that_are_neighbours_are_copied_whatever_the_size_of_the_image(
+    given: str, result: str, dtype: str, least: int
+) -> None:
+    type_ = f"{dtype}[2, 32, s, t]"
+    symbols = "".join(f"symbol {name}: {least}..1000\n" for name in "st")
+    text = f"{symbols}graph g(%x: {type_}{given}):\n  %0: {type_}{result} = copy(%x)\n  return %0\n"
+    compiled = compile_graph(parse_graph(text, context().registry.operators), context())
+    for height, width in ((2, 3), (16, 17), (40, 33)):
+        x = (random_array(2, 32, height, width) * 100).astype(dtypes.dtype(dtype).numpy())
+        assert np.array_equal(compiled(x), x)
 
 
 def test_a_result_that_replaces_its_input_is_computed_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from hidet.dims import Dim, DimExpr, prove_equal
+from hidet.dims import Dim, DimExpr, prove_equal, prove_le
 from hidet.dtypes import DType
 
 
@@ -170,3 +170,16 @@ def strides_of_order(shape: Sequence[Dim], order: Sequence[int]) -> tuple[Dim, .
     for axis, stride in zip(order, permuted, strict=True):
         strides[axis] = stride
     return tuple(strides)
+
+
+def order_of_strides(strides: Sequence[Dim]) -> tuple[int, ...] | None:
+    """Axes by falling stride, as `strides_of_order` takes them; None where it is not known which of two is larger."""
+    order: list[int] = []
+    for axis, stride in enumerate(strides):
+        place = len(order)
+        while place and prove_le(stride, strides[order[place - 1]]) is not True:
+            if prove_le(strides[order[place - 1]], stride) is not True:
+                return None
+            place -= 1
+        order.insert(place, axis)
+    return tuple(order)

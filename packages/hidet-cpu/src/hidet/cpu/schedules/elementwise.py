@@ -18,7 +18,7 @@ from hidet.cpu.schedules.elementwise_region import Region, cut_regions
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.schedules.transpose_nest import transposed_kernel, turned_axis
 from hidet.dims import Dim
-from hidet.graph.types import TensorType
+from hidet.graph.types import TensorType, order_of_strides
 from hidet.ir.expr import Access, Binary, Unary
 from hidet.ir.func import Function
 from hidet.ir.structural import structural_hash
@@ -80,11 +80,9 @@ class ElementwiseRule:
 
 
 def whole_region(stage: Compute, output: TensorType) -> Region:
-    """All elements of an output, axes from the largest stride to the smallest."""
+    """All elements of an output, axes from the largest stride to the smallest where these are known to be that."""
     strides = output.element_strides
-    order = list(range(output.rank))
-    if all(isinstance(stride, int) for stride in strides):
-        order.sort(key=lambda axis: -int(strides[axis]))  # type: ignore[arg-type]  # all are ints here
+    order = order_of_strides(strides) or range(output.rank)
     return Region(
         tuple(stage.axes[axis] for axis in order),
         tuple(output.shape[axis] for axis in order),

@@ -104,8 +104,11 @@ class _Transposition:
         return finish(access, grid_vars, grid, build.seq(stmts), dims.product(access.sizes), squares)
 
     def _copied(self) -> Access | None:
-        """The turned access that the result is a copy of, converted perhaps; None for any other formula."""
+        """The turned access that the result is a copy of, converted perhaps; None for any other formula, and for a
+        result that does not lie along the innermost loop, into which squares cannot be stored."""
         value = self.access.region.value
+        if self.access.result_map.coefficient(self.i) != 1:
+            return None
         if isinstance(value, Cast) and not value.dtype.is_bool and not value.a.dtype.is_bool:
             value = value.a
         return value if isinstance(value, Access) and value in self.reads else None

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.cuda.schedules.operands import rows_of
-from hidet.cuda.schedules.strides import memory_order, single_stride
+from hidet.cuda.schedules.strides import single_stride
 from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Graph, Node, Value, readers
 from hidet.graph.storage import Place, Views, add_view, find_views, layout_of
-from hidet.graph.types import TensorType, same_shape, strides_of_order
+from hidet.graph.types import TensorType, order_of_strides, same_shape, strides_of_order
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -115,7 +115,7 @@ def _row_order(type_: TensorType) -> tuple[int, ...] | None:
     """The axes of a tensor as they lie in memory, the last one innermost, if its rows are walked as one in that order
     and not in the logical one."""
     shape, strides = type_.shape[:-1], type_.element_strides[:-1]
-    order = memory_order(strides)
+    order = order_of_strides(strides)
     if order is None or single_stride(shape, strides) is not None:
         return None
     if single_stride([shape[axis] for axis in order], [strides[axis] for axis in order]) is None:

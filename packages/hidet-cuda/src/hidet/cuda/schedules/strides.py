@@ -1,4 +1,4 @@
-"""Axes of a tensor in memory: which of them are walked as one, and in what order they lie."""
+"""Axes of a tensor in memory: which of them are walked as one, or are rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hidet import dims
 from hidet.cuda.schedules.product import likely
 from hidet.dims import Dim
+from hidet.graph.types import order_of_strides
 
 
 def single_stride(extents: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
@@ -25,23 +26,10 @@ def single_stride(extents: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
     return 0 if found is None else found
 
 
-def memory_order(strides: Sequence[Dim]) -> tuple[int, ...] | None:
-    """Axes by falling stride; None where it is not known which of two strides is larger."""
-    order: list[int] = []
-    for axis, stride in enumerate(strides):
-        place = len(order)
-        while place and dims.prove_le(stride, strides[order[place - 1]]) is not True:
-            if dims.prove_le(strides[order[place - 1]], stride) is not True:
-                return None
-            place -= 1
-        order.insert(place, axis)
-    return tuple(order)
-
-
 def row_axes(shape: Sequence[Dim], strides: Sequence[Dim]) -> list[tuple[Sequence[int], Sequence[int]]]:
     """Which of several axes may count rows and which matrices, most rows first; each in the order in which they lie in
     memory. Whether either are walked as one is for the caller to see."""
-    order = memory_order(strides) or tuple(range(len(shape)))
+    order = order_of_strides(strides) or tuple(range(len(shape)))
     splits = [(order[:at], order[at:]) for at in range(1, len(order))]
     found: list[tuple[Sequence[int], Sequence[int]]] = [pair for split in splits for pair in (split[::-1], split)]
     found.sort(key=lambda pair: -math.prod(likely(shape[axis]) for axis in pair[0]))
