@@ -92,8 +92,10 @@ _COPY = 4500
 """A kernel that copies."""
 _SUM_BYTES = 1000
 """Bytes a cycle that parts are written and read with, by the whole device."""
-_ROLE_PRODUCTS = 1450
-"""Multiplications a cycle by warp groups, of an H100 that its power slows down."""
+_ROLE_PRODUCTS = 1560
+"""Multiplications a cycle by warp groups in tiles of many columns, of an H100 that its power slows down."""
+_LEFT_COLUMNS = 19
+"""Columns that a step multiplies in the time that it takes for the left operand, whatever their number."""
 _ROLE_BYTES = 49
 """Bytes a cycle from the second-level cache by the copy engine."""
 _ROLE_STEP = 315
@@ -201,7 +203,8 @@ def _role_cycles(tiles: MatmulTiles, steps: int, own: int) -> float:
     loaded = (tiles.m + tiles.n) * tiles.k * 2
     resident = min(own, resident_blocks(role_bytes(tiles), _ROLE_THREADS))
     alone = max(_ROLE_STEP, _ROLE_DELAY / tiles.stages)
-    step = max(alone / resident, loaded / _ROLE_BYTES, tiles.m * tiles.n * tiles.k / _ROLE_PRODUCTS)
+    multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / _ROLE_PRODUCTS
+    step = max(alone / resident, loaded / _ROLE_BYTES, multiplied)
     return own * steps * step + _over(own, resident) * _ROLE_END
 
 
