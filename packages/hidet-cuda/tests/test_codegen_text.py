@@ -116,6 +116,15 @@ def test_counters_of_unrolled_loops_are_wide_where_their_products_may_be(stride:
     assert f"for ({counter} r = 0" in one(f"for r in unroll(2):\n    x[r * {stride} + i] = 0.0")
 
 
+@pytest.mark.parametrize("statement", ["x[i] / x[0]", "cast(cast(x[i], f32) / cast(x[0], f32), f16)"])
+def test_a_quotient_that_is_rounded_to_16_bits_takes_no_branch(statement: str) -> None:
+    assert "to_f16(quotient(to_f32(x[i]), to_f32(x[0])))" in one(f"x[i] = {statement}", "x: ~f16")
+
+
+def test_a_quotient_of_singles_is_rounded_once() -> None:
+    assert "quotient" not in one("x[i] = x[i] / x[0]")
+
+
 def test_a_value_used_twice_is_computed_once() -> None:
     text = one("x[i] = exp(x[i]) * exp(x[i])")
     assert text.count("expf") == 2

@@ -8,16 +8,18 @@ constants of its own, the selection becomes an `if`. Vectors are structs of lane
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 from hidet import dtypes
 from hidet.cuda.codegen.names import CNames
 from hidet.cuda.codegen.prelude import Prelude
 from hidet.cuda.codegen.scalar import (
+    ROUNDED_TO_16_BITS,
     narrowed,
     spell_binary,
     spell_cast,
     spell_natural_division,
+    spell_quotient,
     spell_shift,
     spell_unary,
     use_type,
@@ -285,7 +287,13 @@ class ExpressionEmitter:
         if isinstance(node.type, PointerType):
             return cast(type_name(node.type), self.value(node.a))
         source, target = node.a.dtype, element_dtype(node.type)
+        if target in ROUNDED_TO_16_BITS and source is dtypes.f32 and self._is_quotient(node.a):
+            return self._lanewise(node, (node.a.a, node.a.b), lambda a, b: spell_quotient(self.prelude, target, a, b))
         return self._lanewise(node, (node.a,), lambda a: spell_cast(self.prelude, source, target, a))
+
+    def _is_quotient(self, node: e.Expr) -> TypeGuard[e.Binary]:
+        """Whether a value is divided here, and not read again."""
+        return isinstance(node, e.Binary) and node.op == "div" and id(node) not in self._known
 
     def _bitcast(self, node: e.Bitcast) -> Text:
         old, new = node.a.type, node.type

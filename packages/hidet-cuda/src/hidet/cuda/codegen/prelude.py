@@ -38,9 +38,11 @@ __device__ __forceinline__ float to_f32(f16 a) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(a.bits));
   return r;
 }
+// Conversions of pairs run at the full rate, those of one number may be compiled to a sixteenth of it.
 __device__ __forceinline__ f16 to_f16(float a) {
   f16 r;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(a));
+  asm("{ .reg .b32 pair; .reg .b16 zero; cvt.rn.f16x2.f32 pair, 0f00000000, %1; mov.b32 {%0, zero}, pair; }"
+      : "=h"(r.bits) : "f"(a));
   return r;
 }
 __device__ __forceinline__ f16 to_f16(double a) {
@@ -51,9 +53,11 @@ __device__ __forceinline__ f16 to_f16(double a) {
 
 _BF16 = """struct __align__(2) bf16 { unsigned short bits; };
 __device__ __forceinline__ float to_f32(bf16 a) { return __uint_as_float((unsigned)a.bits << 16); }
+// Conversions of pairs run at the full rate, those of one number may be compiled to a sixteenth of it.
 __device__ __forceinline__ bf16 to_bf16(float a) {
   bf16 r;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(a));
+  asm("{ .reg .b32 pair; .reg .b16 zero; cvt.rn.bf16x2.f32 pair, 0f00000000, %1; mov.b32 {%0, zero}, pair; }"
+      : "=h"(r.bits) : "f"(a));
   return r;
 }
 // Rounded to odd on the way, so that the second rounding sees what the first one dropped.
@@ -113,6 +117,13 @@ template <class T, int N> __device__ __forceinline__ void store_shared(T* p, con
                  "r"(w.word[2]), "r"(w.word[3]) : "memory");
   else
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" :: "r"(place), "r"(w.word[0]), "r"(w.word[1]) : "memory");
+}"""
+
+_QUOTIENT = """// Within two units of the last place, without branches: for what is rounded to 16 bits (PTX ISA, div).
+__device__ __forceinline__ float quotient(float a, float b) {
+  float r;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
 }"""
 
 _FLOOR_DIV = """// Rounds toward minus infinity; division by zero gives zero.
@@ -243,6 +254,7 @@ PIECES: dict[str, Piece] = _pieces(
     *(Piece(dtype.short, small_float(dtype)) for dtype in SMALL_FLOATS),
     Piece("lanes", _LANES),
     Piece("bits_as", _BIT_CAST),
+    Piece("quotient", _QUOTIENT),
     Piece("floor_div", _FLOOR_DIV),
     Piece("floor_mod", _FLOOR_MOD),
     Piece("safe_div", _SAFE_DIV),

@@ -87,6 +87,8 @@ _INFIX = {
     "or": ("|", BIT_OR),
     "xor": ("^", BIT_XOR),
 }
+ROUNDED_TO_16_BITS = frozenset({dtypes.f16, dtypes.bf16})
+"""Types that drop the last digits of what was computed in f32."""
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _WHOLE_NUMBERS_STAY = frozenset({"floor", "ceil", "round", "trunc"})
 
@@ -217,6 +219,8 @@ def _float_binary(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text) -> 
     if op in _COMPARISONS:
         symbol, precedence = _INFIX[op]
         return infix(x, symbol, y, precedence)
+    if op == "div" and dtype in ROUNDED_TO_16_BITS:
+        return spell_quotient(prelude, dtype, x, y)
     if op in ("add", "sub", "mul", "div"):
         symbol, precedence = ("/", PRODUCT) if op == "div" else _INFIX[op]
         result = infix(x, symbol, y, precedence)
@@ -237,6 +241,12 @@ def _float_binary(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text) -> 
     else:
         raise CodegenError(f"scalar operation {op!r} of {dtype} has no CUDA spelling")
     return narrowed(prelude, dtype, result)
+
+
+def spell_quotient(prelude: Prelude, dtype: DType, a: Text, b: Text) -> Text:
+    """A quotient of f32 rounded to one of ROUNDED_TO_16_BITS at once, in half the instructions of a / b."""
+    prelude.use("quotient")
+    return narrowed(prelude, dtype, call("quotient", a, b))
 
 
 def _helper(piece: str, function: str) -> Callable[[Prelude, DType, Text, Text], Text]:
