@@ -51,6 +51,18 @@ def test_parts_of_a_warp_meet_by_their_masks():
         run(body.replace("XX", "t // 32 * 32 + 31 - t % 32"))
 
 
+@pytest.mark.parametrize("left", [32, 40])
+def test_a_barrier_of_the_block_waits_for_the_threads_that_are_left(left):
+    """CUDA C++ Programming Guide, independent thread scheduling: all threads that have not ended come to it."""
+    body = f"s: f32[64] @ shared\nif t >= {left}:\n    return\ns[t] = 1.0\n{SYNC}\np[t] = s[{left} - 1 - t]"
+    assert run(body) == [1.0] * left + [0.0] * (64 - left)
+
+
+def test_threads_that_end_later_let_those_go_on_that_wait_already():
+    body = f"s: f32[64] @ shared\nif t >= 32:\n    {named(1, 32)}\n    return\n{SYNC}\np[t] = 1.0"
+    assert run(body) == [1.0] * 32 + [0.0] * 32
+
+
 def test_named_barriers_order_the_threads_that_come_to_them():
     body = f"s: f32[64] @ shared\nif t < 32:\n    s[t] = 5.0\n    {named(1, 64, 'arrive')}\nelse:\n"
     body += f"    {named(1, 64)}\n    p[t] = s[t - 32]"

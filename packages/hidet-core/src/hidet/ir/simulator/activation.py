@@ -267,6 +267,8 @@ class Activation:
         if self.launch.program.waits(node):
             yield from self._wait_for_calls(node, lanes, evaluation)
         self.returned.append((lanes, None if node.value is None else evaluation.value(node.value, lanes)))
+        if self.function.kind == "kernel":
+            self.launch.barriers.ended(self.team, lanes)
         return NOBODY
 
     def declare(self, node: s.Declare, lanes: Lanes, evaluation: Evaluation) -> None:

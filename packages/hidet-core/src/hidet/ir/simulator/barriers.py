@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,9 @@ from hidet.ir.simulator.strand import Steps, Wait
 from hidet.ir.simulator.team import WARP
 
 if TYPE_CHECKING:
+    from hidet.ir.simulator.lanes import Lanes
     from hidet.ir.simulator.meaning import Site
+    from hidet.ir.simulator.team import Team
     from hidet.ir.simulator.wave import Wave
 
 Array = np.ndarray[Any, Any]
@@ -38,6 +41,10 @@ class Arrivals:
         return sum(len(part) for part in self.agents)
 
 
+_OF_BLOCK = 0
+"""The number of the barrier of a whole block."""
+
+
 class Barriers:
     """The barriers of the blocks of a wave. Keys: ("block", slot, number), ("warp", warp, mask), ("cluster", rank)."""
 
@@ -45,6 +52,8 @@ class Barriers:
         self._wave = wave
         self._arrivals: dict[tuple[str, int, int], Arrivals] = {}
         self._cluster_targets: dict[int, int] = {}
+        self._ended_of_slot: Counter[int] = Counter()
+        self._ended_of_warp: Counter[int] = Counter()
 
     def whole_block(self, site: Site) -> Steps:
         """All threads of each block meet."""
@@ -52,15 +61,28 @@ class Barriers:
             self._wave.clocks.join_blocks(site.team.block_numbers, site.tick())
             self._wave.scheduler.progress += 1
             return
-        yield from self.numbered(site, 0, site.team.threads, True)
+        yield from self.numbered(site, _OF_BLOCK, None, True)
 
-    def numbered(self, site: Site, number: int, threads: int, waits: bool) -> Steps:
-        """Whole warps come to barrier `number` of their block, which `threads` threads come to."""
-        _require_whole_warps(site, f"barrier {number}")
+    def ended(self, team: Team, lanes: Lanes) -> None:
+        """Threads leave the kernel: barriers of their block wait for the others alone, since sm_70."""
+        self._ended_of_warp.update(map(int, team.warp[lanes.index]))
+        for slot, count in Counter(map(int, team.slot[lanes.index])).items():
+            self._ended_of_slot[slot] += count
+            state = self._arrivals.get(("block", slot, _OF_BLOCK))
+            if state is not None and state.count:
+                state.expected -= count
+                if state.count == state.expected:
+                    self._complete(state, self._wave.timeline.now)
+
+    def numbered(self, site: Site, number: int, threads: int | None, waits: bool) -> Steps:
+        """Whole warps come to barrier `number` of their block, which `threads` threads come to; None: all that are left
+        of the block."""
+        self._require_whole_warps(site, f"barrier {number}")
         slots = site.team.slot[site.lanes.index]
         targets = []
-        for slot in np.unique(slots):
-            state = self._arrive(site, ("block", int(slot), number), site.agents[slots == slot], threads, waits)
+        for slot in map(int, np.unique(slots)):
+            expected = site.team.threads - self._ended_of_slot[slot] if threads is None else threads
+            state = self._arrive(site, ("block", slot, number), site.agents[slots == slot], expected, waits)
             targets.append(state)
         if waits:
             yield from self._wait(targets, f"barrier {number}")
@@ -169,19 +191,19 @@ class Barriers:
             assert state.known is not None
             self._wave.clocks.acquire(site.agents[clusters == cluster], state.known)
 
-
-def _require_whole_warps(site: Site, what: str) -> None:
-    """Barriers count warps: all threads of a warp come to them together."""
-    threads = site.team.threads
-    warps, counts = np.unique(site.team.warp[site.lanes.index], return_counts=True)
-    block_warps = -(-threads // WARP)
-    full = np.minimum(WARP, threads - warps % block_warps * WARP)
-    partial = counts != full
-    if partial.any():
-        which = int(np.flatnonzero(partial)[0])
-        row = int(np.flatnonzero(site.team.warp[site.lanes.index] == warps[which])[0])
-        raise RowError(
-            row,
-            f"only {counts[which]} of the {full[which]} threads of a warp come to {what}",
-            hint="move the barrier out of the branch, or let whole warps take it",
-        )
+    def _require_whole_warps(self, site: Site, what: str) -> None:
+        """Barriers count warps: all threads that are left of a warp come to them together."""
+        threads = site.team.threads
+        warps, counts = np.unique(site.team.warp[site.lanes.index], return_counts=True)
+        block_warps = -(-threads // WARP)
+        full = np.minimum(WARP, threads - warps % block_warps * WARP)
+        full -= np.array([self._ended_of_warp[int(warp)] for warp in warps])
+        partial = counts != full
+        if partial.any():
+            which = int(np.flatnonzero(partial)[0])
+            row = int(np.flatnonzero(site.team.warp[site.lanes.index] == warps[which])[0])
+            raise RowError(
+                row,
+                f"only {counts[which]} of the {full[which]} threads of a warp come to {what}",
+                hint="move the barrier out of the branch, or let whole warps take it",
+            )
