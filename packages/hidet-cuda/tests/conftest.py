@@ -15,6 +15,6 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     driver = made.driver()
     for module in ("memory", "devices"):
         monkeypatch.setattr(f"hidet.cuda.{module}.load_driver", lambda: driver)
-    memory.device_at.cache_clear()
+    memory._made_device.cache_clear()
     yield made
-    memory.device_at.cache_clear()
+    memory._made_device.cache_clear()

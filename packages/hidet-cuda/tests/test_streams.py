@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import hidet
+from hidet.cuda import memory
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver
 from hidet.errors import LaunchError
 
@@ -84,6 +88,21 @@ def test_a_device_is_current_inside_a_block_and_where_it_is_set(fake: FakeDriver
     assert fake.context == CONTEXT
     hidet.cuda.set_device(1)
     assert hidet.cuda.current_device() == 1
+
+
+def test_threads_that_ask_first_at_the_same_time_get_one_device(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = memory.Device
+
+    def made_slowly(*arguments: Any) -> memory.Device:
+        time.sleep(0.05)
+        return make(*arguments)
+
+    monkeypatch.setattr(memory, "Device", made_slowly)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(memory.device_at, (0, 0))
+    assert first is second
 
 
 def test_a_device_that_is_not_there_is_told_with_those_that_are(fake: FakeDriver) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +20,18 @@ if TYPE_CHECKING:
 
 # CUDA driver API, CUresult.
 _NO_CONTEXT = 201
+_MAKING = threading.Lock()
+"""Held while a device is looked up: two threads that ask first would make two objects, each with its own memory."""
+
+
+def device_at(index: int) -> Device:
+    """The device of a number, one object a process. LaunchError where it is not there."""
+    with _MAKING:
+        return _made_device(index)
 
 
 @functools.cache
-def device_at(index: int) -> Device:
-    """The device of a number, one object a process. LaunchError where it is not there."""
+def _made_device(index: int) -> Device:
     driver = load_driver()
     count = driver.number("cuDeviceGetCount")
     if not 0 <= index < count:
