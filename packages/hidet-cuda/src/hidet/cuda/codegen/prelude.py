@@ -38,11 +38,9 @@ __device__ __forceinline__ float to_f32(f16 a) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(a.bits));
   return r;
 }
-// Conversions of pairs run at the full rate, those of one number may be compiled to a sixteenth of it.
 __device__ __forceinline__ f16 to_f16(float a) {
   f16 r;
-  asm("{ .reg .b32 pair; .reg .b16 zero; cvt.rn.f16x2.f32 pair, 0f00000000, %1; mov.b32 {%0, zero}, pair; }"
-      : "=h"(r.bits) : "f"(a));
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(a));
   return r;
 }
 __device__ __forceinline__ f16 to_f16(double a) {
@@ -53,11 +51,9 @@ __device__ __forceinline__ f16 to_f16(double a) {
 
 _BF16 = """struct __align__(2) bf16 { unsigned short bits; };
 __device__ __forceinline__ float to_f32(bf16 a) { return __uint_as_float((unsigned)a.bits << 16); }
-// Conversions of pairs run at the full rate, those of one number may be compiled to a sixteenth of it.
 __device__ __forceinline__ bf16 to_bf16(float a) {
   bf16 r;
-  asm("{ .reg .b32 pair; .reg .b16 zero; cvt.rn.bf16x2.f32 pair, 0f00000000, %1; mov.b32 {%0, zero}, pair; }"
-      : "=h"(r.bits) : "f"(a));
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(a));
   return r;
 }
 // Rounded to odd on the way, so that the second rounding sees what the first one dropped.
