@@ -121,6 +121,11 @@ def test_a_quotient_that_is_rounded_to_16_bits_takes_no_branch(statement: str) -
     assert "to_f16(quotient(to_f32(x[i]), to_f32(x[0])))" in one(f"x[i] = {statement}", "x: ~f16")
 
 
+def test_what_is_rounded_to_bf16_between_two_steps_stays_in_a_register_of_32_bits() -> None:
+    text = one("x[i] = x[i] * x[0] + x[1]", "x: ~bf16")
+    assert "to_bf16(rounded_to_bf16(to_f32(x[i]) * to_f32(x[0])) + to_f32(x[1]))" in text
+
+
 def test_a_quotient_of_singles_is_rounded_once() -> None:
     assert "quotient" not in one("x[i] = x[i] / x[0]")
 

@@ -115,6 +115,13 @@ template <class T, int N> __device__ __forceinline__ void store_shared(T* p, con
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" :: "r"(place), "r"(w.word[0]), "r"(w.word[1]) : "memory");
 }"""
 
+_ROUNDED_TO_BF16 = """// The upper half of a pair is an f32; alone it may be rounded at a sixteenth of the rate.
+__device__ __forceinline__ float rounded_to_bf16(float a) {
+  unsigned pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, 0f00000000;" : "=r"(pair) : "f"(a));
+  return __uint_as_float(pair);
+}"""
+
 _QUOTIENT = """// Within two units of the last place, without branches: for what is rounded to 16 bits (PTX ISA, div).
 __device__ __forceinline__ float quotient(float a, float b) {
   float r;
@@ -250,6 +257,7 @@ PIECES: dict[str, Piece] = _pieces(
     *(Piece(dtype.short, small_float(dtype)) for dtype in SMALL_FLOATS),
     Piece("lanes", _LANES),
     Piece("bits_as", _BIT_CAST),
+    Piece("rounded_to_bf16", _ROUNDED_TO_BF16),
     Piece("quotient", _QUOTIENT),
     Piece("floor_div", _FLOOR_DIV),
     Piece("floor_mod", _FLOOR_MOD),

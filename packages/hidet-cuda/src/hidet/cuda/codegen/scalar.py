@@ -105,6 +105,9 @@ def widened(prelude: Prelude, dtype: DType, a: Text) -> Text:
     """A narrow float as f32; other values as they are."""
     if dtype not in WORD_STRUCTS:
         return a
+    if a.wide is not None and dtype is dtypes.bf16:
+        prelude.use("rounded_to_bf16")
+        return call("rounded_to_bf16", Text(a.wide))
     prelude.use(dtype.short)
     return call("to_f32", a)
 
@@ -113,7 +116,7 @@ def narrowed(prelude: Prelude, dtype: DType, a: Text) -> Text:
     """An f32 rounded to a narrow float; other values as they are, small integers cut to their width."""
     if dtype in WORD_STRUCTS:
         prelude.use(dtype.short)
-        return call(f"to_{dtype.short}", a)
+        return call(f"to_{dtype.short}", a)._replace(wide=a.text)
     if dtype is dtypes.tf32:
         prelude.use("tf32")
         return call("to_tf32", a)

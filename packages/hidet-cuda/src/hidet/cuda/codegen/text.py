@@ -20,10 +20,11 @@ CHOICE = 3
 
 
 class Text(NamedTuple):
-    """An expression and its precedence."""
+    """An expression and its precedence. wide: the f32 that it is rounded from here; None for all else."""
 
     text: str
     precedence: int = ATOM
+    wide: str | None = None
 
     def inside(self, outer: int) -> str:
         """The text as an operand of something that binds with precedence `outer`."""
