@@ -22,6 +22,10 @@ INTEGER_RESULTS: Mapping[str, tuple[int, ...]] = {"aten._unique2.default": (1, 2
 version: Callable[[torch.Tensor], object] = attrgetter("_version")
 
 
+# The tensor whose memory a view is a part of, as autograd knows it; None for tensors that are no views.
+base: Callable[[torch.Tensor], torch.Tensor | None] = attrgetter("_base")
+
+
 def current_stream(device: int) -> int:
     """Handle of torch's current stream of a CUDA device: a tenth of the time of torch.cuda.current_stream."""
     return int(torch._C._cuda_getCurrentRawStream(device))
@@ -211,6 +215,12 @@ def operator_library(namespace: str, name: str) -> Any:
 
 
 _LIBRARIES: dict[str, Any] = {}
+
+
+def below_autograd(operator: Any, keys: Any, arguments: Sequence[Any]) -> Any:
+    """What an operator of torch.ops gives where autograd has been passed. keys: what its autograd kernel was given."""
+    with torch._C._AutoDispatchBelowAutograd():
+        return operator.redispatch(keys & torch._C._after_autograd_keyset, *arguments)
 
 
 def is_profiling() -> bool:

@@ -16,8 +16,10 @@ from hidet.lang.module import module_of
 from hidet.runtime.module import CompiledFunction, CompiledModule
 from hidet.runtime.parameters import CallSignature, Parameter, signature_of
 from hidet.torch import compat
+from hidet.torch.in_place import Change
 from hidet.torch.script_nodes import SCRIPT
 from hidet.torch.tensors import torch_dtype
+from torch.autograd.graph import increment_version
 
 Kernel = ScriptFunction | ScriptModule | CompiledModule | CompiledFunction
 ShapeRule = Callable[..., Sequence[int]]
@@ -45,7 +47,8 @@ def register_op(
     the operator's arguments that returns its shape. Other parameters that the kernel writes are changed in place.
 
     backward, setup_context: as in `torch.library.register_autograd`, for operators that change no argument. Without
-    them a backward pass through the operator gives no gradient, and torch warns of it.
+    them a backward pass through the operator gives no gradient, and torch warns of it. A backward pass through an
+    operator that changes an argument raises LaunchError, as changing a leaf that requires a gradient does.
 
     Tensors that are not contiguous are copied before the call, and copied back where they are changed. Returns the
     operator (a torch.ops overload, which `torch.library.opcheck` takes). Raises LaunchError for a name without
@@ -62,7 +65,7 @@ def register_op(
             raise LaunchError(f"operator {name}: the kernel for {device!r} runs on {source.device_type!r}")
     rules = outputs if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
     interface = Interface.of(name, kernels[0].signature, rules)
-    if backward is not None and any(parameter.is_written for parameter in interface.inputs):
+    if backward is not None and interface.written:
         raise LaunchError(f"operator {name} changes an argument in place, so it takes no backward")
     for source in kernels[1:]:
         if _shown(source.signature) != _shown(kernels[0].signature):
@@ -75,6 +78,10 @@ def register_op(
     if backward is not None:
         torch.library.register_autograd(name, backward, setup_context=setup_context, lib=library)
     operator: Any = getattr(getattr(torch.ops, namespace), short).default
+    if interface.written:
+        names = tuple(parameter.name for parameter in interface.inputs)
+        change = Change(operator, name, names, interface.written, len(interface.outputs))
+        library.impl(short, change.recorded, "Autograd", with_keyset=True)
     # Where the importer of graphs finds it.
     setattr(operator, SCRIPT, ScriptOperator(interface, {source.device_type: source for source in kernels}))
     return operator  # type: ignore[no-any-return]  # torch's overloads are callable
@@ -177,6 +184,11 @@ class Interface:
                     ) from None
 
     @property
+    def written(self) -> tuple[int, ...]:
+        """Numbers of the inputs that the kernel writes."""
+        return tuple(number for number, p in enumerate(self.inputs) if p.is_memory and p.is_written)
+
+    @property
     def schema(self) -> str:
         """Parameters and results as torch writes them."""
         parts: list[str] = []
@@ -229,7 +241,7 @@ class _Implementation:
         self._interface = interface
         self._source = source
         self._places = tuple(number for number, p in enumerate(interface.inputs) if p.is_memory)
-        self._written = tuple(number for number, p in enumerate(interface.inputs) if p.is_memory and p.is_written)
+        self._written = interface.written
         self._compiled: dict[torch.device, CompiledFunction] = {}
         self._latest: tuple[list[Any], list[Sequence[int]]] | None = None
 
@@ -243,6 +255,8 @@ class _Implementation:
         if function is None:
             function = self._compiled[device] = self._source.compile(str(device))
         outputs = interface.make_outputs(given, self._shapes(given))
+        if self._written:
+            increment_version([arguments[place] for place in self._written])
         try:
             function(*[given[number] if is_passed else outputs[number] for is_passed, number in interface.order])
         except HidetError as error:
