@@ -19,6 +19,10 @@ from hidet.driver import compile_graph
 from hidet.errors import ArtifactError, DTypeError, LaunchError, ShapeError
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.interpret import interpret
+from hidet.graph.script import ScriptCall, script_operator
+from hidet.ir.structural import structural_hash
+from hidet.lang import i32
+from hidet.lang.module import module_of
 
 ROWS = dims.symbol("rows", 1, 4096)
 
@@ -194,3 +198,22 @@ def test_arrays_of_short_vectors_are_read_where_they_lie() -> None:
     loads = [line for line in text.splitlines() if "load <16 x i16>" in line]
     assert len(loads) == 1
     assert "align 32" in loads[0]
+
+
+def test_a_saved_script_refuses_sizes_that_its_parameter_does_not_hold(ctx: CompileContext, tmp_path: Path) -> None:
+    @hidet.script
+    def fill(x: i32[1], y: i32[1], wide: i32):
+        y[0] = x[0] + wide
+
+    def build(b: GraphBuilder) -> list[Value]:
+        b.input(TensorType(dtypes.i32, (ROWS,)), "told")
+        one = TensorType(dtypes.i32, (1,))
+        module = module_of([fill])
+        call = ScriptCall("test::fill", structural_hash(module), (("input", 0), ("output", 0), ("value", 0)), module)
+        return list(b.emit_all(script_operator([one]), [b.input(one, "x")], {"call": call, "values": (ROWS * 2**29,)}))
+
+    compile_graph(_graph(ctx, build), ctx).save(tmp_path / "fill.hidet")
+    compiled = hidet.load(tmp_path / "fill.hidet")
+    assert compiled(np.zeros(3, np.int32), np.ones(1, np.int32)).tolist() == [3 * 2**29 + 1]
+    with pytest.raises(DTypeError, match="argument wide of test::fill is 2147483648, expected an integer of type i32"):
+        compiled(np.zeros(4, np.int32), np.ones(1, np.int32))

@@ -10,7 +10,7 @@ import torch
 
 import hidet
 import hidet.torch
-from hidet.errors import LaunchError, ShapeError
+from hidet.errors import DTypeError, LaunchError, ShapeError
 from hidet.lang import attrs, boolean, f32, grid, i32, i64
 from hidet.lang.cuda import blockIdx, threadIdx
 from hidet.runtime.compiled import CompileReport
@@ -168,6 +168,31 @@ def test_a_script_that_arguments_do_not_fit_says_so_when_it_runs(operator: Calla
     compiled = torch.compile(lambda a, b: operator(a, b), backend="hidet")
     with pytest.raises(hidet.HidetError, match="argument b of matmul has shape"):
         compiled(A, torch.randn(5, 4))
+
+
+@hidet.script
+def shift(x: f32[N], y: f32[N], offset: i32):
+    for i in range(N):
+        y[i] = x[i] + offset
+
+
+@pytest.mark.parametrize("offset", [2**40, -(2**31) - 1])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_compiled_script_refuses_numbers_that_its_parameter_does_not_hold(offset: int, dynamic: bool) -> None:
+    operator = hidet.torch.register_op("hidet_test::shift", shift, outputs=["y"])
+    compiled = torch.compile(lambda x, k: operator(x, k - 1), backend="hidet", dynamic=dynamic)
+    with torch.no_grad():
+        for _ in range(2):
+            assert compiled(torch.ones(3), 5).tolist() == [5.0] * 3
+            with pytest.raises(DTypeError, match=f"offset of .*shift is {offset}, expected an integer of type i32"):
+                compiled(torch.ones(3), offset + 1)
+
+
+def test_a_compiled_script_refuses_a_constant_that_its_parameter_does_not_hold() -> None:
+    operator = hidet.torch.register_op("hidet_test::shift", shift, outputs=["y"])
+    compiled = torch.compile(lambda x: operator(x, 2**40), backend="hidet")
+    with pytest.raises(DTypeError, match="argument offset of shift is 1099511627776"):
+        compiled(torch.ones(3))
 
 
 def test_inductor_calls_it(operator: Callable[..., Any]) -> None:

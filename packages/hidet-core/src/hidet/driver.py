@@ -34,7 +34,7 @@ from hidet.schedule.host import HostCode, InnerProgram, build_host_program
 from hidet.schedule.made import with_own_memory
 from hidet.schedule.report import count_nodes, program_uses, warn_of_fallbacks
 from hidet.schedule.select import ScheduledGraph, select_schedules
-from hidet.schedule.size_checks import size_checks
+from hidet.schedule.size_checks import with_size_checks
 from hidet.schedule.units import CompileUnit, compile_units
 from hidet.target import Binary, CompileJob
 
@@ -105,7 +105,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
     with clock("build"):
         lowering = _Lowering(ctx)
         program = lowering.graph(optimized, "main")
-        program = replace(program, size_checks=size_checks(graph, program))
+        program = with_size_checks(program, graph)
         prepare = _Lowering(ctx)
         if optimized.prepare is not None:
             places = {value: number for number, value in enumerate(optimized.inputs)}
@@ -187,7 +187,7 @@ class _Lowering:
             prefix = f"{name}_{number}"
             optimized = run_graph_passes(closed, self.ctx, prefix)
             program = self.graph(optimized, prefix, is_inner=True)
-            program = replace(program, size_checks=size_checks(closed, program))
+            program = with_size_checks(program, closed)
             if optimized.prepare is not None:
                 program = replace(program, prepare=self.graph(optimized.prepare.graph, f"{prefix}_prepare"))
             programs.append(InnerProgram(program, sizes))

@@ -121,17 +121,28 @@ class Routine:
 Stage = Compute | Scan | Scatter | Routine
 
 
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """`value` has to be a number of the integer type `dtype`: `what` says which argument of what is of that type."""
+
+    value: Dim
+    dtype: DType
+    what: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Definition:
     """The meaning of an operator applied to `inputs`: stages in order; `outputs` are results of stages.
 
-    equal: pairs of sizes that have to be equal although no index shows it.
+    equal: pairs of sizes that have to be equal although no index shows it. fits: numbers that kernels get in
+    types that may be too narrow for them.
     """
 
     inputs: tuple[Operand, ...]
     stages: tuple[Stage, ...]
     outputs: tuple[Operand, ...] = field(default=())
     equal: tuple[tuple[Dim, Dim], ...] = ()
+    fits: tuple[Fit, ...] = ()
     _injective: bool | None = field(default=None, init=False, repr=False)
 
     @property

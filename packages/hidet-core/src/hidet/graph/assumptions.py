@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hidet.compute.definition import Compute, Definition, Routine, Scan, Scatter
+from hidet.compute.definition import Compute, Definition, Fit, Routine, Scan, Scatter
 from hidet.dims import Dim, DimExpr, prove_equal, prove_le, prove_lt
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
@@ -49,6 +49,15 @@ def assumptions(graph: Graph) -> tuple[Assumption, ...]:
         for left, right, is_equality in (*known[key], *_of_results(node)):
             found.setdefault((left, right, is_equality), Assumption(left, right, is_equality, node.op.name, node.loc))
     return tuple(found.values())
+
+
+def unproved_fits(graph: Graph) -> Iterator[tuple[Fit, Loc | None]]:
+    """Numbers that may not fit the types in which nodes of `graph` pass them on, with the places of these nodes."""
+    for node in graph.nodes:
+        for fit in () if node.definition is None else node.definition.fits:
+            lowest, highest = int(fit.dtype.min), int(fit.dtype.max)
+            if not (prove_le(lowest, fit.value) and prove_le(fit.value, highest)):
+                yield fit, node.loc
 
 
 def _of_results(node: Node) -> Iterator[tuple[Dim, Dim, bool]]:

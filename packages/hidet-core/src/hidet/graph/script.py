@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hidet.compute.definition import Definition, Operand, Routine
+from hidet import dtypes
+from hidet.compute.definition import Definition, Fit, Operand, Routine
+from hidet.dims import DimExpr
+from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
 from hidet.graph.attrs import Attrs
 from hidet.graph.operator import Attribute, OperatorSpec
@@ -32,6 +35,16 @@ class ScriptCall:
     places: tuple[Place, ...]
     module: Module = field(compare=False, repr=False)
 
+    def fits(self, values: Sequence[Any]) -> tuple[Fit, ...]:
+        """The sizes among `values` that the entry takes as integers of other types than sizes have."""
+        entry = self.module.function(self.module.entry)
+        return tuple(
+            Fit(values[number], var.type, f"argument {var.name} of {self.name}")
+            for (kind, number), var in zip(self.places, entry.params, strict=True)
+            if kind == "value" and isinstance(values[number], DimExpr)
+            if isinstance(var.type, DType) and var.type.is_int and var.type != dtypes.i64
+        )
+
 
 def script_operator(results: Sequence[TensorType]) -> OperatorSpec:
     """The operator for nodes whose results have these types. The script sees inputs and results row-major.
@@ -41,7 +54,8 @@ def script_operator(results: Sequence[TensorType]) -> OperatorSpec:
 
     def define(*operands: Operand, call: ScriptCall, values: tuple[Any, ...]) -> Definition:
         made = tuple(Operand(f"y{number}", type_.dtype, type_.shape) for number, type_ in enumerate(results))
-        return Definition(operands, (Routine(SCRIPT, operands, made, (("digest", call.digest),)),), made)
+        routine = Routine(SCRIPT, operands, made, (("digest", call.digest),))
+        return Definition(operands, (routine,), made, fits=call.fits(values))
 
     def evaluate(arrays: Sequence[Any], attrs: Attrs) -> Sequence[Any]:
         return _interpreted(results, arrays, attrs)

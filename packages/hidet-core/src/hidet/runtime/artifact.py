@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hidet.plugins.registry import Registry
     from hidet.runtime.compiled import CodeBundle, CompiledGraph
 
-FORMAT = 5
+FORMAT = 6
 _ALIGNMENT = 64
 _WEIGHTS = "weights.safetensors"
 _MANIFEST = "manifest.json"

@@ -18,6 +18,7 @@ from hidet.runtime.program import (
     HostProgram,
     InputSlot,
     Loop,
+    NumberCheck,
     ObjectSlot,
     OutputSlot,
     Place,
@@ -64,6 +65,7 @@ def encode_program(program: HostProgram) -> Json:
         "size_checks": [
             [encoder.dim(c.left), encoder.dim(c.right), c.is_equality, c.what, c.place] for c in program.size_checks
         ],
+        "number_checks": [[encoder.dim(c.value), c.dtype.name, c.what, c.place] for c in program.number_checks],
     }
     symbols = [[s.name, s.lower, s.upper, s.divisor, s.hint] for s in encoder.symbols.values()]
     return {"symbols": symbols, **body}
@@ -97,6 +99,10 @@ def decode_program(data: Json, find_call: FindCall) -> HostProgram:
             size_checks=tuple(
                 SizeCheck(decoder.dim(left), decoder.dim(right), bool(equal), str(what), str(place))
                 for left, right, equal, what, place in data["size_checks"]
+            ),
+            number_checks=tuple(
+                NumberCheck(decoder.dim(value), dtype(name), str(what), str(place))
+                for value, name, what, place in data["number_checks"]
             ),
         )
     except (KeyError, TypeError, ValueError) as error:

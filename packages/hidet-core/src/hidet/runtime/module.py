@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hidet import dtypes
-from hidet.errors import DTypeError, HidetError, LaunchError, suggestion
+from hidet.errors import HidetError, LaunchError, suggestion
 from hidet.ir.func import Module
 from hidet.runtime.adapter import CheckedAdapter, TensorFacts, adapter_for
 from hidet.runtime.bounds import BoundsChecks
-from hidet.runtime.parameters import CELL_FORMATS, CallSignature, Parameter
+from hidet.runtime.parameters import CELL_FORMATS, CallSignature, Parameter, check_number
 from hidet.target import DeviceMemory, KernelUsage
 
 MAX_KNOWN = 256
@@ -297,7 +297,7 @@ class CompiledFunction:
         """Raise DTypeError for the first argument that is no number of its parameter's type."""
         for parameter, argument in zip(self.signature.given, arguments, strict=True):
             if not parameter.is_memory:
-                _check_number(self.name, parameter, argument)
+                check_number(self.name, parameter, argument)
 
 
 def _quick_check(
@@ -315,19 +315,6 @@ def _quick_check(
     if guard is None:
         return None
     return _QuickCheck(guard, places, adapter.pointer, adapter.stream, sizes)
-
-
-def _check_number(function: str, parameter: Parameter, argument: Any) -> None:
-    what = f"argument {parameter.name} of {function}"
-    dtype = parameter.dtype
-    if dtype is dtypes.boolean and type(argument) is not bool:
-        raise DTypeError(f"{what} is {argument!r}, expected True or False")
-    try:
-        struct.pack("<" + CELL_FORMATS[dtype], argument)
-    except (struct.error, OverflowError, TypeError):
-        limits = f" from {dtype.min} to {dtype.max}" if dtype.is_int else ""
-        kind = "an integer" if dtype.is_int else "a number"
-        raise DTypeError(f"{what} is {argument!r}, expected {kind} of type {dtype}{limits}") from None
 
 
 class CompiledModule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -219,6 +220,24 @@ def signature_of(function: Function, written: frozenset[Var]) -> CallSignature:
     if result is not None and (not isinstance(result, DType) or result not in CELL_FORMATS):
         raise DTypeError(f"{function.name} returns {result}, which cannot be passed to Python")
     return CallSignature(function.name, given, function.params[:count], function.params[count:], result)
+
+
+def check_number(function: str, parameter: Parameter, argument: Any) -> None:
+    """DTypeError unless `argument` is a number that `parameter` of a function holds."""
+    what, dtype = f"argument {parameter.name} of {function}", parameter.dtype
+    if dtype is dtypes.boolean and type(argument) is not bool:
+        raise DTypeError(f"{what} is {argument!r}, expected True or False")
+    try:
+        struct.pack("<" + CELL_FORMATS[dtype], argument)
+    except (struct.error, OverflowError, TypeError):
+        raise number_error(what, argument, dtype) from None
+
+
+def number_error(what: str, value: object, dtype: DType) -> DTypeError:
+    """The error for `what`, which is a value that numbers of a type are not."""
+    limits = f" from {dtype.min} to {dtype.max}" if dtype.is_int else ""
+    kind = "an integer" if dtype.is_int else "a number"
+    return DTypeError(f"{what} is {value!r}, expected {kind} of type {dtype}{limits}")
 
 
 def _is_contiguous(fact: TensorFacts) -> bool:

@@ -146,6 +146,16 @@ class SizeCheck:
     place: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NumberCheck:
+    """`value` has to be a number of the integer type `dtype`: argument `what` of the operator at `place` is of it."""
+
+    value: Dim
+    dtype: DType
+    what: str
+    place: str = ""
+
+
 @record(eq=True)
 class ConstantSlot:
     """Constant number `index` of the constant store lies at the address in `slot`."""
@@ -228,7 +238,8 @@ class HostProgram:
 
     slots: length of the table. sizes: slots whose value is a size. symbols: sources of the symbols that sizes are made
     of. prepare: the program that computes `prepared` slots from parameters, its inputs being the inputs numbered
-    `prepare_inputs`. size_checks: what code relies on and nobody could prove; checked once a shape class.
+    `prepare_inputs`. size_checks: what code relies on and nobody could prove; checked once a shape class,
+    as `number_checks` are, which say that sizes fit integers that they are passed as.
     is_repeatable: a call may be done again, after one with other parameters, and nothing tells that it was: it
     overwrites no input, and what it asserts depends on no parameter.
     """
@@ -245,6 +256,7 @@ class HostProgram:
     prepare_inputs: tuple[int, ...] = ()
     prepared: tuple[int, ...] = ()
     size_checks: tuple[SizeCheck, ...] = ()
+    number_checks: tuple[NumberCheck, ...] = ()
     is_repeatable: bool = False
 
 
@@ -252,6 +264,7 @@ def program_sizes(program: HostProgram) -> list[Dim]:
     """Every size that a call needs, apart from those of its inputs; some occur more than once."""
     found: list[Dim] = [buffer.nbytes for buffer in program.buffers] + [dim for _, dim in program.sizes]
     found += [dim for check in program.size_checks for dim in (check.left, check.right)]
+    found += [check.value for check in program.number_checks]
     for output in program.outputs:
         found += output_sizes(output)
     for step in program.steps:

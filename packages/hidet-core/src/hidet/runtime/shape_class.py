@@ -122,6 +122,7 @@ class ShapeClass:
 
     def __init__(self, program: HostProgram, stage: Stage, resolve: Resolve) -> None:
         _require_sizes(stage, resolve)
+        _require_numbers(stage, resolve)
         buffers = stage.buffers
         plan = plan_memory([(b.first, b.last) for b in buffers], [max(resolve(b.nbytes), 0) for b in buffers])
         self.arena_bytes = plan.nbytes
@@ -178,6 +179,18 @@ def _require_sizes(stage: Stage, resolve: Resolve) -> None:
                 f"{_size_text(check.right, right)}",
                 loc=Loc(name=check.place) if check.place else None,
             )
+
+
+def _require_numbers(stage: Stage, resolve: Resolve) -> None:
+    """DTypeError for the first number that the integer type that it is passed as does not hold."""
+    for check in stage.number_checks:
+        value = resolve(check.value)
+        if not check.dtype.min <= value <= check.dtype.max:
+            from hidet.runtime.parameters import number_error
+
+            error = number_error(check.what, value, check.dtype)
+            error.loc = Loc(name=check.place) if check.place else None
+            raise error
 
 
 def _size_text(dim: Dim, value: int) -> str:

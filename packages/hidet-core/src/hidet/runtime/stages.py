@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hidet.dims import Dim, symbols
-from hidet.runtime.program import ArenaBuffer, HostProgram, SizeCheck, defined_names, output_sizes, step_sizes
+from hidet.runtime.program import (
+    ArenaBuffer,
+    HostProgram,
+    NumberCheck,
+    SizeCheck,
+    defined_names,
+    output_sizes,
+    step_sizes,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,8 +22,8 @@ class Stage:
     """Consecutive steps, the last of which tells the symbols that the next stage depends on.
 
     names: symbols known when it starts, in the order in which they are told. steps: numbers of its steps. buffers,
-    sizes, outputs (numbers): what is laid out when it starts, because no earlier stage knew their sizes. size_checks:
-    what is checked then. resolved: every size that must be evaluated then.
+    sizes, outputs (numbers): what is laid out when it starts, because no earlier stage knew their sizes. size_checks,
+    number_checks: what is checked then. resolved: every size that must be evaluated then.
     """
 
     names: tuple[str, ...]
@@ -24,6 +32,7 @@ class Stage:
     sizes: tuple[tuple[int, Dim], ...]
     outputs: tuple[int, ...]
     size_checks: tuple[SizeCheck, ...]
+    number_checks: tuple[NumberCheck, ...]
     resolved: tuple[Dim, ...]
 
 
@@ -55,9 +64,11 @@ def split_stages(program: HostProgram) -> tuple[Stage, ...]:
         outputs = tuple(n for n, place in enumerate(places) if place == number)
         steps = range(bounds[number], bounds[number + 1])
         checks = tuple(c for c in program.size_checks if stage([c.left, c.right]) == number)
+        numbers = tuple(c for c in program.number_checks if stage([c.value]) == number)
         resolved = [*(b.nbytes for b in buffers), *(dim for _, dim in sizes)]
         resolved += [size for n in outputs for size in output_sizes(program.outputs[n])]
         resolved += [size for check in checks for size in (check.left, check.right)]
+        resolved += [check.value for check in numbers]
         resolved += [size for n in steps for size in step_sizes(program.steps[n])]
-        stages.append(Stage(told, steps, buffers, sizes, outputs, checks, tuple(resolved)))
+        stages.append(Stage(told, steps, buffers, sizes, outputs, checks, numbers, tuple(resolved)))
     return tuple(stages)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from hidet.dims import prove_equal
+from hidet.dims import DimExpr, prove_equal
 from hidet.errors import DTypeError, ShapeError, UnsupportedOp
 from hidet.graph import TensorType, Value
 from hidet.graph.script import Place, ScriptCall, script_operator
 from hidet.ir.structural import structural_hash
+from hidet.runtime.parameters import check_number
 from hidet.torch.emitter import Emitter
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def _checked(interface: Interface, arguments: Sequence[Any]) -> Mapping[str, Any
     for parameter, value in pairs:
         if isinstance(value, Value) != parameter.is_memory:
             raise DTypeError(f"argument {parameter.name} of {interface.name} is {value!r}")
+        if not isinstance(value, Value | DimExpr):
+            check_number(interface.name, parameter, value)
         if isinstance(value, Value) and value.tensor.dtype != parameter.dtype:
             raise DTypeError(f"argument {parameter.name} of {interface.name} is {value.tensor.dtype}")
         if isinstance(value, Value) and parameter.extents is not None:
