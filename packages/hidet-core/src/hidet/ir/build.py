@@ -6,7 +6,6 @@ Index arithmetic (i64) is folded hardest, because shapes and offsets dominate wh
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from hidet import dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.dtypes import DType
 from hidet.errors import VerifyError
+from hidet.ir.constants import Real, converted, held, is_foldable, wrapped
 from hidet.ir.expr import (
     AddressOf,
     Binary,
@@ -102,12 +102,20 @@ def unary(op: str, a: Expr) -> Expr:
     """Apply a row of UNARY_OPS."""
     row = UNARY_OPS[op]
     type_ = a.type if row.result == "same" else with_lanes(dtypes.boolean, a.lanes)
-    if isinstance(a, Const):
-        if op == "neg" and not isinstance(a.value, bool):
-            return const(-a.value, a.dtype)
+    value = _known(a)
+    if value is not None:
+        if op == "neg" and not a.dtype.is_bool:
+            return const(held(-value, a.dtype), a.dtype)
         if op == "lnot":
-            return Const(not a.value, type_)
+            return Const(not value, type_)
     return Unary(op, a, type_)
+
+
+def _known(a: Expr) -> Real | None:
+    """The number that a scalar literal stands for; None for other expressions and for types that are not folded."""
+    if isinstance(a, Const) and not isinstance(a.value, complex) and isinstance(a.type, DType) and is_foldable(a.type):
+        return held(a.value, a.type)
+    return None
 
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
@@ -168,7 +176,7 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     fold = _INDEX_FOLDS.get(op)
     if x is not None and y is not None and fold is not None and not (y == 0 and op in ("floordiv", "mod")):
         result = fold(x, y)
-        return const(result, dtypes.boolean) if isinstance(result, bool) else index_number(result)
+        return const(result, dtypes.boolean) if isinstance(result, bool) else _wrapped_index(result)
     if op == "add":
         if x == 0:
             return b
@@ -177,14 +185,14 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
         if x is not None:
             return binary("add", b, a)
         if y is not None and isinstance(a, Binary) and a.op == "add" and isinstance(a.b, Const):
-            return binary("add", a.a, const(int(a.b.value) + y, INDEX))  # type: ignore[arg-type]  # i64 constants
+            return binary("add", a.a, _wrapped_index(int(a.b.value) + y))  # type: ignore[arg-type]  # i64 constants
     elif op == "sub":
         if y == 0:
             return a
         if a is b:
             return index_number(0)
         if y is not None:
-            return binary("add", a, index_number(-y))
+            return binary("add", a, _wrapped_index(-y))
     elif op == "mul":
         if x == 0 or y == 0:
             return index_number(0)
@@ -201,6 +209,10 @@ def _fold_index(op: str, a: Expr, b: Expr) -> Expr | None:
     if isinstance(a, Size) or isinstance(b, Size):
         return _fold_dims(op, a, b)
     return None
+
+
+def _wrapped_index(value: int) -> Const:
+    return index_number(wrapped(value, INDEX))
 
 
 def _fold_dims(op: str, a: Expr, b: Expr) -> Expr | None:
@@ -269,12 +281,10 @@ def cast(a: Expr, dtype: DType) -> Expr:
     """Convert to `dtype`, keeping the lanes; the same object when nothing changes."""
     if a.dtype is dtype:
         return a
-    type_ = with_lanes(dtype, a.lanes)
-    if isinstance(a, Const) and not isinstance(a.value, complex):
-        finite = not isinstance(a.value, float) or math.isfinite(a.value)
-        if dtype.is_compute and (finite or dtype.is_float):
-            return const(math.trunc(a.value) if dtype.is_int and finite else a.value, dtype)
-    return Cast(a, type_)
+    value = _known(a)
+    if value is not None and is_foldable(dtype):
+        return const(converted(value, a.dtype, dtype), dtype)
+    return Cast(a, with_lanes(dtype, a.lanes))
 
 
 def load(buffer: Expr, *indices: Expr | int, lanes: int = 1, mask: Expr | None = None) -> Expr:

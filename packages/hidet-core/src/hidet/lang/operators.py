@@ -18,9 +18,10 @@ from hidet.dims import DimExpr
 from hidet.dtypes import DType
 from hidet.errors import DTypeError
 from hidet.ir import build
+from hidet.ir.constants import is_foldable
 from hidet.ir.expr import Bitcast, Const, Expr
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
-from hidet.ir.types import BufferType, PointerType, ValueType, VectorType, lanes_of, with_lanes
+from hidet.ir.types import BufferType, PointerType, ValueType, VectorType, element_dtype, lanes_of, with_lanes
 
 PythonNumber = bool | int | float
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -267,7 +268,13 @@ def select(test: object, a: object, b: object) -> Expr:
 
 
 def cast(value: object, target: ValueType) -> Expr:
-    """An explicit conversion: numbers to any type of number, pointers to any type of pointer or a 64-bit integer."""
+    """An explicit conversion: numbers to any type of number, pointers to any type of pointer or a 64-bit integer.
+
+    A float that Python knows is rounded once, to the type asked for.
+    """
+    if isinstance(value, float) and isinstance(target, DType | VectorType):
+        exact = Const(value, dtypes.f64)
+        value = exact if is_foldable(element_dtype(target)) else build.cast(exact, dtypes.f32)
     expr = as_expr(value)
     if expr.type == target:
         return expr
