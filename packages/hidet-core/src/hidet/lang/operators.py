@@ -10,6 +10,7 @@ nothing becomes narrower, and no float becomes an integer, unless `cast` says so
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -51,8 +52,16 @@ PYTHON_BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def plain_number(value: Any) -> Any:
+    """A number of numpy's as the Python number that it is; every other value as it is."""
+    # Whoever has such a number has imported numpy.
+    numpy = sys.modules.get("numpy")
+    return value if numpy is None or not isinstance(value, numpy.generic) else value.item()
+
+
 def as_expr(value: object) -> Expr:
-    """An IR expression, a Python number or a symbolic size as an expression. DTypeError for anything else."""
+    """An IR expression, a number of Python or numpy, or a symbolic size as an expression. DTypeError for others."""
+    value = plain_number(value)
     if isinstance(value, Expr):
         return value
     if isinstance(value, bool):
@@ -122,6 +131,7 @@ def convert(value: object, target: ValueType, what: str) -> Expr:
 
 
 def _literal(value: object, target: ValueType, what: str) -> Expr:
+    value = plain_number(value)
     if isinstance(value, DimExpr):
         return convert(build.index(value), target, what)
     dtype = target if isinstance(target, DType) else target.dtype
@@ -152,6 +162,7 @@ def common_type(a: DType, b: DType) -> DType:
 
 def unify(a: object, b: object) -> tuple[Expr, Expr]:
     """Two values converted to one type; at least one is an expression."""
+    a, b = plain_number(a), plain_number(b)
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         return unify(as_expr(a), b)
     if isinstance(a, Expr) and isinstance(b, Expr):
@@ -202,6 +213,7 @@ def binary(op: str, a: object, b: object) -> Any:
         return build.binary(op, pointer, index(b))
     if isinstance(b, Expr) and isinstance(b.type, PointerType | BufferType) and op == "add":
         return binary(op, b, a)
+    b = plain_number(b)
     if op == "pow" and isinstance(b, int) and b in (1, 2, 3) and isinstance(a, Expr):
         return a if b == 1 else binary("mul", binary("pow", a, b - 1), a)
     if op in _COMPARISONS and any(isinstance(x, Expr) and isinstance(x.type, PointerType) for x in (a, b)):
@@ -272,6 +284,7 @@ def cast(value: object, target: ValueType) -> Expr:
 
     A float that Python knows is rounded once, to the type asked for.
     """
+    value = plain_number(value)
     if isinstance(value, float) and isinstance(target, DType | VectorType):
         exact = Const(value, dtypes.f64)
         value = exact if is_foldable(element_dtype(target)) else build.cast(exact, dtypes.f32)
