@@ -26,7 +26,7 @@ def condition_type(type_: Type) -> str:
 
 
 def emit_unary(emit: LineEmitter, op: str, a: str, type_: Type) -> str:
-    """One operation on register `a` of `type_`, which is no half type."""
+    """One operation on register `a` of `type_`, which computes in itself."""
     llvm, dtype = register_type(type_), element_dtype(type_)
     if not dtype.is_float:
         return _integer_unary(emit, op, a, type_)
@@ -62,7 +62,7 @@ def _integer_unary(emit: LineEmitter, op: str, a: str, type_: Type) -> str:
 
 
 def emit_binary(emit: LineEmitter, op: str, a: str, b: str, type_: Type, known: int | None, wraps: bool) -> str:
-    """One operation on registers of `type_`, which is no half type.
+    """One operation on registers of `type_`, which computes in itself.
 
     known: the value of an integer `b` that is a constant, else None. wraps: whether i64 sums and products may overflow,
     which those of index arithmetic never do.

@@ -22,8 +22,8 @@ _HALF = ("float16", "bfloat16")
 
 
 def widen_dtype(dtype: DType) -> DType:
-    """The dtype arithmetic on `dtype` is done in: f32 for the half types, itself otherwise."""
-    return dtypes.f32 if dtype.name in _HALF else dtype
+    """The dtype arithmetic on `dtype` is done in: f32 for the half types and smaller floats, itself otherwise."""
+    return dtypes.f32 if dtype.name in (*_HALF, *SMALL_FLOATS) else dtype
 
 
 def convert(emit: LineEmitter, text: str, source: Type, target: Type) -> str:

@@ -1,6 +1,6 @@
 """Emitting thread-IR expressions as LLVM text: constants, vectors, arithmetic, selections and conversions.
 
-Half-precision arithmetic is done in f32 and rounded back, which is exact for + - * / and square roots.
+Arithmetic of halves and smaller floats is done in f32 and rounded back, which is exact for + - * / and square roots.
 """
 
 from __future__ import annotations
