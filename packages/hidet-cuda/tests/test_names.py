@@ -63,6 +63,51 @@ def test_two_functions_never_share_a_name() -> None:
     assert len(compile_cubin(source, "sm_80").usage) == 4
 
 
+def test_names_may_have_every_letter_of_python() -> None:
+    größe = hidet.dims.symbol("größe")
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def höhe(wert: f32) -> f32:
+            return wert + 1.0
+
+        @hidet.script
+        def länge(ä: f32[größe], ö: f32[größe], __: f32):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 32
+            for ÿ in range(threadIdx.x, größe, 32):
+                Δ: f32 = höhe(ä[ÿ]) * __
+                Δ += 1.0
+                ö[ÿ] = Δ
+
+    source = emit_module(module.ir_module(), 80)
+    (fact,) = source.kernels
+    assert fact.name == "länge" and fact.symbol.isascii()
+    assert fact.symbol in compile_cubin(source, "sm_80").usage
+
+
+def test_two_functions_never_share_a_name_of_plain_letters() -> None:
+    kernel = module_of_a_kernel("k").function("k")
+    wanted = ("ä", "ö", "_", "_ä", "script__", "script_script__", "double")
+    source = emit_module(Module(tuple(replace(kernel, name=name) for name in wanted), "ä"), 80)
+    assert len(compile_cubin(source, "sm_80").usage) == len(wanted)
+    assert {fact.name: fact.symbol for fact in source.kernels}["script__"] == "script__"
+
+
+def test_a_variable_may_have_the_name_of_a_macro() -> None:
+    with hidet.script_module() as module:
+
+        @hidet.script
+        def kernel(x: f32[32], NULL: f32, __CUDA_ARCH__: f32, CUDA_VERSION: f32, INFINITY: f32, value_NULL: f32):
+            attrs.cuda.grid_dim = 1
+            attrs.cuda.block_dim = 32
+            __LINE__: f32 = NULL + __CUDA_ARCH__ + CUDA_VERSION
+            __LINE__ += INFINITY + value_NULL
+            x[threadIdx.x] = __LINE__
+
+    assert "kernel" in compile_cubin(emit_module(module.ir_module(), 80), "sm_80").usage
+
+
 def test_a_variable_hides_no_function_that_its_kernel_calls() -> None:
     @hidet.script
     def larger(a: f32, b: f32) -> f32:

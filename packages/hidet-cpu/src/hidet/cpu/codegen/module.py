@@ -7,6 +7,7 @@ A host function becomes `void name(ptr pool, ...)`.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from hidet.cpu.codegen.failing import FAILURE, checked_name, reporting_function
@@ -28,7 +29,12 @@ def emit_module(module: Module, arch: CpuArch) -> str:
     state = ModuleState(arch, {f.name: f for f in module.functions})
     texts = [_EMITTERS[f.kind](f, state, f.name == module.entry or EXPORTED in f.attributes) for f in module.functions]
     header = f'target triple = "{arch.triple}"\n'
-    return "\n\n".join([header, *texts, state.tail()]) + "\n"
+    text = "\n\n".join([header, *texts, state.tail()]) + "\n"
+    return text if text.isascii() else _UNUSUAL_NAME.sub(r'\1"\2"', text)
+
+
+# Names are all that is not ASCII in such a text; LLVM takes any letter in quotes.
+_UNUSUAL_NAME = re.compile(r"([@%])([\w.$-]*[^\W\x00-\x7F][\w.$-]*)")
 
 
 def _assemble(signature: str, emitter: FunctionEmitter) -> str:

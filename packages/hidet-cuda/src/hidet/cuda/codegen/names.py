@@ -28,12 +28,17 @@ _FUNCTIONS = """
     sincos sincospi sinh sinpi sqrt tan tanh tgamma trunc j0 j1 jn y0 y1 yn"""
 """Mathematical functions of CUDA, each with a twin for floats whose name ends with f (CUDA Math API)."""
 
+_MACROS = r"NULL|(?:CU|NV_|__)\w*|(?:MAJOR|MINOR)_VERSION|PATCH_LEVEL"
+"""Macros of CUDA, which replace every name that equals theirs."""
+
+_MACRO = re.compile(_MACROS)
+
 _PREDECLARED = re.compile(
     rf"(?:{'|'.join(_FUNCTIONS.split())})f?|{'|'.join(_KEYWORDS)}"
     r"|labs|llabs|u(?:min|max)|u?ll(?:min|max)|dim3|make_\w+[1-4]|(?:size|ptrdiff|clock|wchar)_t|clock64|malloc|free|std|va_\w+"
-    r"|NULL|cuda[A-Z]\w*|(?:CU|NV_|__)\w*|(?:MAJOR|MINOR)_VERSION|PATCH_LEVEL"
+    rf"|cuda[A-Z]\w*|{_MACROS}|_"
 )
-"""What NVRTC declares before it reads a source, so that no kernel can have such a name."""
+"""What NVRTC declares before it reads a source, and PTX's name for nothing: no kernel can have such a name."""
 
 
 class CNames:
@@ -56,8 +61,9 @@ class CNames:
 
     def fresh(self, wanted: str) -> str:
         """A name nothing else has."""
-        plain = re.sub(r"\W", "_", wanted) or "value"
+        plain = _plain(wanted) or "value"
         plain = f"_{plain}" if plain[0].isdigit() else plain
+        plain = f"value_{plain}" if _MACRO.fullmatch(plain) else plain
         name, number = plain, 1
         while name in self._used or name in _KEYWORDS:
             number += 1
@@ -74,10 +80,22 @@ class CNames:
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)[(<]")
 
 
+def _plain(name: str) -> str:
+    """A name with an underscore for each letter that C++ does not have; different names may become equal."""
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
+
+
 def function_names(functions: Iterable[Function]) -> Mapping[str, str]:
-    """The names of functions in C++ by those in the module: the same, after `script_` where CUDA has one like it."""
+    """The names of functions in C++ by those in the module, no two equal: the same where C++ has it and CUDA has none
+    like it, else after `script_`."""
     own = [function.name for function in functions]
-    names = {name: f"script_{name}" if _PREDECLARED.fullmatch(name) else name for name in own}
-    while clashes := {name for name, wanted in names.items() if wanted != name and wanted in own}:
-        names |= {name: f"script_{names[name]}" for name in clashes}
+    names = {name: name for name in own if _plain(name) == name and not _PREDECLARED.fullmatch(name)}
+    used = set(names)
+    for name in own:
+        if name not in names:
+            found = f"script_{_plain(name)}"
+            while found in used:
+                found = f"script_{found}"
+            names[name] = found
+            used.add(found)
     return names
