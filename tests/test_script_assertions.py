@@ -44,6 +44,44 @@ def test_a_failed_assertion_names_function_line_and_message():
     assert require(3.0) == 3.0
 
 
+m, n = hidet.dims.symbol("m"), hidet.dims.symbol("n")
+
+with hidet.script_module() as calls:
+
+    @hidet.script
+    def add(x: f32[n], y: f32[n]):
+        for i in range(n):
+            y[i] += x[i]
+
+    @hidet.script
+    def eight(x: f32[8]):
+        attrs.cuda.grid_dim = 8
+        attrs.cuda.block_dim = 1
+        x[hidet.lang.cuda.blockIdx.x] = 1.0
+
+    @hidet.script
+    def call(x: f32[n], y: f32[m]):
+        add(x, y)
+
+    @hidet.script
+    def start(x: f32[n]):
+        eight(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "extents", "declared", "where"),
+    [
+        ("call", (6, 2), "axis 0 of argument y of add has n elements: y is declared as f32[n]", "        add(x, y)"),
+        ("start", (2,), "axis 0 of argument x of eight has 8 elements: x is declared as f32[8]", "        eight(x)"),
+    ],
+)
+def test_what_a_script_passes_on_has_the_extents_that_are_declared(function, extents, declared, where):
+    tensors = [np.zeros(extent, np.float32) for extent in extents]
+    error = failure_of(lambda: calls.build("cpu")[function](*tensors))
+    assert error.message == f"in {function}: assertion failed: {declared}"
+    assert error.loc.line == line_of(where)
+
+
 with hidet.script_module() as module:
 
     @hidet.script

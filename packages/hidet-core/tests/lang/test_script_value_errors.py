@@ -273,7 +273,7 @@ def grid_is_set_twice():
         (unknown_keyword, "helper takes no further argument 'm'", 1, 12, "known: n, x"),
         (missing_keyword, "helper needs a value for x", 1, 12, None),
         (part_with_gaps, "argument x of rows is a part whose rows lie apart", 1, 5, "pass the whole tensor"),
-        (other_shape, "argument x of rows is a tensor f32[2, 4], expected f32[4, 2]", 1, 5, None),
+        (other_shape, "axis 0 of argument x of rows has extent 2, expected 4", 1, 5, None),
         (fragment_of_another_type, "is an address of f32, expected f16, u32", 1, 5, None),
         (fragment_in_global_memory, "is an address in global memory, expected register or local", 3, 5, None),
         (step_of_a_part, "a slice of a tensor has no step", 1, 9, None),

@@ -94,12 +94,6 @@ class AssignmentTranslator(ExpressionTranslator):
         self.target_name = None
         self._assign_to(target, value, node, is_static)
 
-    def locate(self, since: int, node: ast.AST) -> None:
-        """Give the statements of the current block from number `since` on the place of `node`, if they have none."""
-        loc = self.place(node)
-        for number in range(since, len(self.stmts)):
-            self.stmts[number] = _located(self.stmts[number], loc)
-
     def _assign_all(self, node: ast.Assign) -> None:
         """`a = b = x`: the value is computed once."""
         value = self.value(node.value)
@@ -286,11 +280,3 @@ def _has_effect(value: Any) -> bool:
     """Whether evaluating a value twice is not the same as once."""
     calls = [node for node in walk(value) if isinstance(node, Call)] if isinstance(value, Expr) else []
     return any(call.callee not in INTRINSICS or INTRINSICS[call.callee].effect != "pure" for call in calls)
-
-
-def _located(stmt: s.Stmt, loc: Any) -> s.Stmt:
-    if getattr(stmt, "loc", loc) is not None:
-        return stmt
-    fields = {name: getattr(stmt, name) for name in (*stmt.child_fields, *stmt.attribute_fields)}
-    made: s.Stmt = type(stmt)(**{**fields, "loc": loc})
-    return made

@@ -77,14 +77,17 @@ def translate_call(translator: ExpressionTranslator, node: ast.Call) -> Any:
         if keyword.arg is None:
             translator.fail(keyword.value, "** has no meaning in a script")
         keywords[keyword.arg] = translator.value(keyword.value)
+    count = len(translator.stmts)
     try:
-        return apply(translator, function, arguments, keywords)
+        result = apply(translator, function, arguments, keywords)
     except Exception as error:
         # What a function of the user raises is the user's; the place in the script is ours to tell.
         if not isinstance(error, HidetError) and not hasattr(error, "__notes__"):
             error.add_note(f"called while script {translator.source.tree.name} was translated:")
             error.add_note(translator.place(node).render())
         raise
+    translator.locate(count, node)
+    return result
 
 
 def apply(

@@ -70,6 +70,12 @@ class ExpressionTranslator:
             text = ast.unparse(node).splitlines()[0]
             raise ScriptError(f"{text}: {type(error).__name__}: {error}", loc=self.place(node)) from error
 
+    def locate(self, since: int, node: ast.AST) -> None:
+        """Give the statements of the current block from number `since` on the place of `node`, if they have none."""
+        loc = self.place(node)
+        for number in range(since, len(self.stmts)):
+            self.stmts[number] = _located(self.stmts[number], loc)
+
     # --- values ------------------------------------------------------------------------------------------------------
 
     def value(self, node: ast.expr) -> Any:
@@ -304,6 +310,14 @@ class ExpressionTranslator:
 def flat(keys: Sequence[Any]) -> list[Any]:
     """Indices, with tuples and lists among them replaced by their parts: `a[i, (j, k)]` is `a[i, j, k]`."""
     return [part for key in keys for part in (flat(key) if isinstance(key, tuple | list) else (key,))]
+
+
+def _located(stmt: s.Stmt, loc: Any) -> s.Stmt:
+    if getattr(stmt, "loc", loc) is not None:
+        return stmt
+    fields = {name: getattr(stmt, name) for name in (*stmt.child_fields, *stmt.attribute_fields)}
+    made: s.Stmt = type(stmt)(**{**fields, "loc": loc})
+    return made
 
 
 def _no_numbers(a: object, b: object) -> ScriptError:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from hidet import dims
-from hidet.dims import DimExpr, Symbol
+from hidet.dims import Symbol
 from hidet.errors import DTypeError, MemorySpaceError, ScriptError, suggestion
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import AddressOf, Call, Expr, Size, Var
+from hidet.ir.expr import AddressOf, Call, Const, Expr, Size, Var
 from hidet.ir.func import SIZES, Function, FunctionKind
 from hidet.ir.node import IRNode
 from hidet.ir.tensor_map import map_request
@@ -21,6 +21,7 @@ from hidet.ir.visit import rewrite, substitute, walk
 from hidet.lang import operators
 from hidet.lang.attributes import LaunchShape
 from hidet.lang.environment import Environment, captured_names
+from hidet.lang.extents import PassedTensor, checks_of, sizes_from, without_checks
 from hidet.lang.layout import is_row_major
 from hidet.lang.parallel import outline_parallel_loops
 from hidet.lang.signature import Signature
@@ -39,11 +40,13 @@ class ScriptFunction:
 
     kind: None where nothing in it says: what a host calls, unless another script calls it. kinds: what each parameter
     was declared as, before extents that are symbols became parameters of their own (`symbols`, last in `params`).
-    launch: of kernels. helpers: further functions that it was split into.
+    launch: of kernels. helpers: further functions that it was split into. unchecked: the function for a device, which
+    trusts that arguments of its calls have the extents that are declared.
     """
 
     name: str
     function: Function
+    unchecked: Function
     kind: FunctionKind | None
     is_public: bool
     kinds: tuple[TensorKind | ValueType, ...]
@@ -75,7 +78,7 @@ class ScriptFunction:
         arguments do not fit."""
         assert isinstance(translator, FunctionTranslator)
         translator.callees.append(self)
-        given = self._arguments(self._in_order(arguments, keywords))
+        given = self._arguments(translator, self._in_order(arguments, keywords))
         if self.launch is not None:
             values = dict(zip(self.function.params, given, strict=True))
             translator.stmts.append(launch_stmt(self, values))
@@ -101,20 +104,34 @@ class ScriptFunction:
             raise ScriptError(f"{self.name} needs a value for {missing[0]}")
         return [*arguments, *(keywords[name] for name in names)]
 
-    def _arguments(self, arguments: Sequence[Any]) -> tuple[Expr, ...]:
+    def _arguments(self, translator: FunctionTranslator, arguments: Sequence[Any]) -> tuple[Expr, ...]:
         if len(arguments) != len(self.kinds):
             raise ScriptError(f"{self.name} takes {len(self.kinds)} arguments, got {len(arguments)}")
-        sizes: dict[Symbol, Expr] = {}
-        given = []
+        passed = [
+            PassedTensor(self.name, var.name, kind, argument)
+            for var, kind, argument in zip(self.function.params, self.kinds, arguments, strict=False)
+            if isinstance(kind, TensorKind) and isinstance(argument, TensorValue)
+        ]
+        values: dict[Var, Expr] = {}
         for var, kind, argument in zip(self.function.params, self.kinds, arguments, strict=False):
-            what = f"argument {var.name} of {self.name}"
-            given.append(_argument(kind, argument, what))
-            if isinstance(kind, TensorKind) and isinstance(argument, TensorValue):
-                _match_shape(kind, argument, what, sizes)
+            given = _argument(kind, argument, f"argument {var.name} of {self.name}")
+            # Extents mention numbers that are passed: these are computed once.
+            is_repeated = var in self._in_extents and not isinstance(given, Var | Const)
+            values[var] = translator.declare(var.name, given) if is_repeated else given
+        sizes = sizes_from(passed)
         for symbol in self.symbols:
             if symbol not in sizes:
                 raise ScriptError(f"{self.name} needs a value of {symbol.name}, which no tensor argument has as extent")
-        return (*given, *(sizes[symbol] for symbol in self.symbols))
+        for check in checks_of(passed, sizes, values, translator.facts.values):
+            translator.checks.append(check.condition)
+            translator.stmts.append(check)
+        return (*values.values(), *(sizes[symbol] for symbol in self.symbols))
+
+    @property
+    def _in_extents(self) -> set[IRNode]:
+        """Variables that extents of parameters mention."""
+        kinds = [kind for kind in self.kinds if isinstance(kind, TensorKind)]
+        return {node for kind in kinds for extent in kind.shape if isinstance(extent, Expr) for node in walk(extent)}
 
 
 def _argument(kind: TensorKind | ValueType, argument: Any, what: str) -> Expr:
@@ -149,20 +166,6 @@ def _check_layout(kind: TensorKind, tensor: TensorValue, what: str) -> None:
             f"{what} is a part whose rows lie apart, expected a row-major tensor",
             hint="pass the whole tensor and where the part begins",
         )
-
-
-def _match_shape(kind: TensorKind, argument: TensorValue, what: str, sizes: dict[Symbol, Expr]) -> None:
-    if kind.is_pointer:
-        return
-    if len(kind.shape) != len(argument.shape):
-        raise DTypeError(f"{what} has {len(argument.shape)} dims, expected {kind}")
-    for expected, actual in zip(kind.shape, argument.shape, strict=True):
-        if isinstance(expected, int) and isinstance(actual, int) and expected != actual:
-            raise DTypeError(f"{what} is {argument}, expected {kind}")
-        if isinstance(expected, DimExpr):
-            (symbol, *others) = dims.symbols(expected)
-            if not others and expected == dims.as_dim(symbol):
-                sizes.setdefault(symbol, operators.index(actual))
 
 
 def launch_stmt(script: ScriptFunction, values: Mapping[Var, Expr]) -> s.Launch:
@@ -234,7 +237,8 @@ def _finish(source: FunctionSource, signature: Signature, translator: FunctionTr
     with translator.at(source.tree):
         launch = attributes.launch_shape() if kind == "kernel" else None
         _check_result(source, signature, translator, kind)
-    body = sizes(whole)
+    trusting = whole if kind == "host" else without_checks(whole, translator.checks)
+    body, unchecked = (sizes(stmt) for stmt in (trusting if kind in ("kernel", "device") else whole, trusting))
     if launch is not None:
         launch = LaunchShape(
             tuple(map(sizes, launch.grid)),
@@ -246,16 +250,18 @@ def _finish(source: FunctionSource, signature: Signature, translator: FunctionTr
         )
         _check_launch(source, translator, launch, {*signature.params.values(), *signature.symbols.values()})
     params = (*signature.params.values(), *signature.symbols.values())
+    function = Function(
+        name,
+        params,
+        body,
+        kind or "device",
+        result=signature.result,
+        attributes=_function_attributes(signature, launch),
+    )
     return ScriptFunction(
         name=name,
-        function=Function(
-            name,
-            params,
-            body,
-            kind or "device",
-            result=signature.result,
-            attributes=_function_attributes(signature, launch),
-        ),
+        function=function,
+        unchecked=replace(function, body=unchecked),
         kind="device" if kind == "host" and signature.result is not None else kind,
         is_public=kind == "host",
         kinds=signature.kinds,

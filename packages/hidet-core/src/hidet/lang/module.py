@@ -138,7 +138,7 @@ def _function(script: ScriptFunction, is_called: bool) -> Function:
     function = script.function
     is_public = script.is_public or (script.kind is None and not is_called)
     if not is_public:
-        return function
+        return script.unchecked
     _check_maps(script)
     if function.result is not None:
         return replace(function, kind="device", attributes=(*function.attributes, EXPORTED))

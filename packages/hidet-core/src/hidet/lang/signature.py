@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hidet import dims, dtypes
@@ -13,8 +13,8 @@ from hidet.errors import ScriptError
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.types import BufferType, MemorySpace, PointerType, Type, ValueType, VectorType
-from hidet.lang import operators
 from hidet.lang.environment import Environment
+from hidet.lang.extents import extent_of
 from hidet.lang.source import FunctionSource
 from hidet.lang.statements import FunctionTranslator
 from hidet.lang.types import TensorKind, TypeList, VoidKind, value_type
@@ -103,9 +103,7 @@ class Signature:
 
     def extent(self, extent: int | DimExpr | Expr) -> Expr:
         """An extent as an expression of parameters; its symbols become parameters."""
-        if isinstance(extent, DimExpr):
-            return dims.fold(extent, _OfParameters(self))
-        return operators.index(extent)
+        return extent_of(extent, self.size_of)
 
     def size_of(self, symbol: Symbol) -> Var:
         """The parameter that holds a symbol's value."""
@@ -127,6 +125,7 @@ class Signature:
 
     def bind(self, translator: FunctionTranslator) -> None:
         """Give parameters their meaning in the body."""
+        translator.facts.values |= {var: build.index(dims.as_dim(symbol)) for symbol, var in self.symbols.items()}
         for node in self.nodes:
             meanings = [self._meaning(translator, node, var, kind) for var, kind in self._of_node[node.arg]]
             translator.names.bind(node.arg, tuple(meanings) if node.arg in self._groups else meanings[0])
@@ -146,37 +145,6 @@ def _plain_parameters(source: FunctionSource) -> list[ast.arg]:
     if unusual:
         raise ScriptError("a script takes plain parameters: no defaults, no * and **", loc=source.place(unusual[0]))
     return [*arguments.posonlyargs, *arguments.args]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _OfParameters:
-    """The algebra of extents over parameters; see `hidet.dims.fold`."""
-
-    signature: Signature
-
-    def integer(self, value: int) -> Expr:
-        return build.index(value)
-
-    def symbol(self, symbol: Symbol) -> Expr:
-        return self.signature.size_of(symbol)
-
-    def add(self, a: Expr, b: Expr) -> Expr:
-        return a + b
-
-    def multiply(self, a: Expr, b: Expr) -> Expr:
-        return a * b
-
-    def floordiv(self, a: Expr, b: Expr) -> Expr:
-        return a // b
-
-    def mod(self, a: Expr, b: Expr) -> Expr:
-        return a % b
-
-    def minimum(self, a: Expr, b: Expr) -> Expr:
-        return build.minimum(a, b)
-
-    def maximum(self, a: Expr, b: Expr) -> Expr:
-        return build.maximum(a, b)
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:

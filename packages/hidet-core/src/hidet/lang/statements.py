@@ -23,12 +23,14 @@ LoopContext = Literal["none", "runtime", "now"]
 
 
 class FunctionTranslator(AssignmentTranslator):
-    """The body of one script. `callees` are the scripts it calls, `result` the type of what it returns."""
+    """The body of one script. `callees` are the scripts it calls, `result` the type of what it returns, `checks` what
+    the host asserts about arguments of its calls."""
 
     def __init__(self, source: FunctionSource, names: Environment, result: ValueType | None) -> None:
         super().__init__(source, names)
         self.result = result
         self.callees: list[Any] = []
+        self.checks: list[Expr] = []
         self.parallel_loops: list[s.For] = []
         self._loop: LoopContext = "none"
         self.inlined: list[InlinedCall] = []

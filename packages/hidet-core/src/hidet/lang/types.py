@@ -13,6 +13,7 @@ from hidet.dtypes import DType
 from hidet.errors import DTypeError, suggestion
 from hidet.ir import build
 from hidet.ir.expr import Const, Expr
+from hidet.ir.expr_text import print_expr
 from hidet.ir.types import MemorySpace, PointerType, ValueType, VectorType
 
 Extent = int | DimExpr | Expr
@@ -134,7 +135,12 @@ class TensorKind:
     def __str__(self) -> str:
         if self.is_pointer:
             return f"~{self.pointee}"
-        return f"{self.pointee or self.element}[{', '.join(map(str, self.shape))}]"
+        return f"{self.pointee or self.element}[{', '.join(map(shown_extent, self.shape))}]"
+
+
+def shown_extent(extent: Extent) -> str:
+    """An extent as messages show it."""
+    return print_expr(extent) if isinstance(extent, Expr) else str(extent)
 
 
 @dataclass(frozen=True, slots=True)

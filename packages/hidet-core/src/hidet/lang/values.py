@@ -6,21 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hidet.dims import DimExpr
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, ScriptError, ShapeError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import AddressOf, Bitcast, Const, Expr, Load, Number, Var
-from hidet.ir.expr_text import print_expr
 from hidet.ir.types import BufferType, PointerType, with_lanes
 from hidet.lang import operators
 from hidet.lang.facts import IndexFacts
 from hidet.lang.layout import Layout
-from hidet.lang.types import POINTER_WORD
+from hidet.lang.types import POINTER_WORD, Extent, shown_extent
 from hidet.loc import Loc
-
-Extent = int | DimExpr | Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +43,7 @@ class TensorValue:
     pointee: PointerType | None = None
 
     def __str__(self) -> str:
-        extents = (str(e) if isinstance(e, int | DimExpr) else print_expr(e) for e in self.shape)
-        return f"a tensor {self.pointee or self.element}[{', '.join(extents)}]"
+        return f"a tensor {self.pointee or self.element}[{', '.join(map(shown_extent, self.shape))}]"
 
     @property
     def dtype(self) -> DType:
