@@ -10,7 +10,7 @@ from hidet.dtypes import DType
 from hidet.errors import DTypeError, ScriptError, ShapeError
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import AddressOf, Bitcast, Const, Expr, Load, Number, Var
+from hidet.ir.expr import AddressOf, Bitcast, Const, Expr, Load, Var
 from hidet.ir.types import BufferType, PointerType, with_lanes
 from hidet.lang import operators
 from hidet.lang.facts import IndexFacts
@@ -68,18 +68,16 @@ class TensorValue:
         """
         if len(indices) != len(self.shape):
             raise ShapeError(f"a tensor of {len(self.shape)} dims takes as many indices, got {len(indices)}")
-        rest = iter(indices)
+        rest = enumerate(indices)
         places = []
-        for number, axis in enumerate(self.axes):
+        for axis in self.axes:
             if axis.extent is None:
                 places.append(axis.start)
                 continue
-            index = operators.index(next(rest))
-            is_known = isinstance(axis.extent, int) and isinstance(index, Const) and not is_guarded
-            if is_known and not _inside(index, axis.extent):
-                raise ShapeError(
-                    f"index {getattr(index, 'value', index)} of dim {number} is outside of its {axis.extent} elements"
-                )
+            number, given = next(rest)
+            index = operators.index(given)
+            if not is_guarded:
+                _check_index(index, axis.extent, number)
             places.append(index + axis.start)
         if self.layout is None:
             return tuple(places)
@@ -138,26 +136,42 @@ class TensorValue:
     def part(self, keys: Sequence[object]) -> TensorValue:
         """The tensor at some indices: slices narrow a dim, integers fix it, dims without key stay whole.
 
-        ShapeError for more keys than dims, and for slices with a step.
+        ShapeError for more keys than dims, for slices with a step, and for constants outside.
         """
         if len(keys) > len(self.shape):
             raise ShapeError(f"a tensor of {len(self.shape)} dims takes at most as many indices, got {len(keys)}")
-        rest = iter(keys)
+        # The address of an element may be that of the end.
+        is_element = len(keys) == len(self.shape) and not any(isinstance(key, slice) for key in keys)
+        rest = enumerate(keys)
         axes = []
         for axis in self.axes:
-            key = slice(None) if axis.extent is None else next(rest, slice(None))
+            if axis.extent is None:
+                axes.append(axis)
+                continue
+            number, key = next(rest, (0, slice(None)))
             if not isinstance(key, slice):
-                axes.append(Window(axis.start + operators.index(key), None))
+                index = operators.index(key)
+                if not is_element:
+                    _check_index(index, axis.extent, number)
+                axes.append(Window(axis.start + index, None))
                 continue
             if key.step is not None:
                 raise ShapeError("a slice of a tensor has no step: stride the indices instead")
-            axes.append(_narrowed(axis, key) if axis.extent is not None else axis)
+            axes.append(_narrowed(axis, key, number))
         return replace(self, axes=tuple(axes))
 
 
-def _inside(index: Expr, extent: Extent | None) -> bool:
-    assert isinstance(index, Const) and isinstance(extent, int)
-    return not isinstance(index.value, complex) and 0 <= index.value < extent
+def _check_index(index: Expr, extent: Extent, number: int) -> None:
+    """ShapeError for a constant outside of a constant extent, that of dim `number`."""
+    value = _constant(index)
+    if isinstance(extent, int) and value is not None and not 0 <= value < extent:
+        raise ShapeError(f"index {value} of dim {number} is outside of its {extent} elements")
+
+
+def _constant(value: Extent) -> int | None:
+    """The number that an extent or index is; None where it is known at run time only."""
+    found = value.value if isinstance(value, Const) else value
+    return found if isinstance(found, int) else None
 
 
 def _is_zero(expr: Expr) -> bool:
@@ -171,19 +185,24 @@ def _is_same(a: Extent | None, b: Extent) -> bool:
     return isinstance(plain[0], int) and plain[0] == plain[1]
 
 
-def _narrowed(axis: Window, key: slice) -> Window:
+def _narrowed(axis: Window, key: slice, number: int) -> Window:
+    """A slice of the axis that is dim `number`. ShapeError where constant bounds are outside of it, or reversed."""
     if key.start is None and key.stop is None:
         return axis
     assert axis.extent is not None
     start = operators.index(0 if key.start is None else key.start)
     stop = operators.index(axis.extent if key.stop is None else key.stop)
+    whole = _constant(axis.extent)
+    bounds = [bound for bound in map(_constant, (start, stop)) if bound is not None]
+    shown = f"slice {shown_extent(start)}:{shown_extent(stop)} of dim {number}"
+    if any(bound < 0 or (whole is not None and bound > whole) for bound in bounds):
+        hint = "count from the start: a script has no negative indices" if min(bounds) < 0 else None
+        raise ShapeError(f"{shown} is outside of its {shown_extent(axis.extent)} elements", hint=hint)
     extent = stop - start
-    return Window(axis.start + start, extent if not isinstance(extent, Const) else _whole(extent.value))
-
-
-def _whole(value: Number) -> int:
-    assert isinstance(value, int)
-    return value
+    length = _constant(extent)
+    if length is not None and length < 0:
+        raise ShapeError(f"{shown} ends before it begins")
+    return Window(axis.start + start, extent if length is None else length)
 
 
 def tensor_of(
