@@ -149,7 +149,7 @@ def wrong_rank(x: f32[4]):
         (changes_in_a_branch, "names stands for something known at build time", 3, 9, "names: i64 = ..."),
         (kernel_without_grid, "a kernel needs attrs.cuda.grid_dim", 0, 1, "write attrs.cuda.grid_dim"),
         (misspelt_attribute, "attribute 'cuda.grid_dims' is unknown", 1, 5, "cuda.grid_dim"),
-        (grid_from_threads, "computed on the host from parameters, but mention cuda.thread_idx.x", 0, 1, None),
+        (grid_from_threads, "computed on the host from parameters, but mention cuda.thread_idx.x", 2, 5, None),
         (failed_assertion, "assertion failed: 8 elements are needed", 1, 5, None),
         (wrong_arguments, "cuda.syncthreads takes 0 arguments", 1, 5, None),
         (wrong_format, "'%d' cannot show a value of type f32", 1, 5, "%f"),

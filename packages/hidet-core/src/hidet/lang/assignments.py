@@ -15,7 +15,7 @@ from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.types import BufferType, PointerType, Type, element_dtype, lanes_of
 from hidet.ir.visit import walk
 from hidet.lang import operators
-from hidet.lang.attributes import AttributePath, AttributeValues
+from hidet.lang.attributes import AttributePath, AttributeValues, attribute_name
 from hidet.lang.environment import Environment
 from hidet.lang.expressions import OPERATORS, ExpressionTranslator
 from hidet.lang.primitives import MEANINGS
@@ -139,7 +139,11 @@ class AssignmentTranslator(ExpressionTranslator):
                 self.fail(
                     target, f"{ast.unparse(target)} cannot be assigned to: a script changes tensors and variables"
                 )
-            self.attributes.set(getattr(owner, target.attr).path, value)
+            path = getattr(owner, target.attr).path
+            if self.names.is_branch_since(0):
+                what = f"attribute {attribute_name(path)} is set where the program branches"
+                self.fail(target, what, "set it before the loop or branch")
+            self.attributes.set(path, value, self.place(node))
         else:
             self.fail(target, f"{ast.unparse(target)} cannot be assigned to")
 

@@ -12,7 +12,8 @@ from hidet.dims import Symbol
 from hidet.errors import DTypeError, MemorySpaceError, ScriptError, suggestion
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import AddressOf, Call, Const, Expr, Size, Var
+from hidet.ir.expr import AddressOf, Call, Const, Expr, Load, Size, Var
+from hidet.ir.expr_text import print_expr
 from hidet.ir.func import SIZES, Function, FunctionKind
 from hidet.ir.node import IRNode
 from hidet.ir.tensor_map import map_request
@@ -29,6 +30,7 @@ from hidet.lang.source import FunctionSource, read_source
 from hidet.lang.statements import FunctionTranslator
 from hidet.lang.types import TensorKind
 from hidet.lang.values import TensorValue
+from hidet.loc import Loc
 
 if TYPE_CHECKING:
     from hidet.lang.expressions import ExpressionTranslator
@@ -168,8 +170,8 @@ def _check_layout(kind: TensorKind, tensor: TensorValue, what: str) -> None:
         )
 
 
-def launch_stmt(script: ScriptFunction, values: Mapping[Var, Expr]) -> s.Launch:
-    """The launch of a kernel with these arguments."""
+def launch_stmt(script: ScriptFunction, values: Mapping[Var, Expr], loc: Loc | None = None) -> s.Launch:
+    """The launch of a kernel with these arguments. loc: where it stands, None where that is not known yet."""
     shape = script.launch
     assert shape is not None
 
@@ -184,6 +186,7 @@ def launch_stmt(script: ScriptFunction, values: Mapping[Var, Expr]) -> s.Launch:
         cluster=filled(shape.cluster),
         shared_bytes=None if shape.shared_bytes is None else substitute(shape.shared_bytes, values),
         is_cooperative=shape.is_cooperative,
+        loc=loc,
     )
 
 
@@ -240,15 +243,14 @@ def _finish(source: FunctionSource, signature: Signature, translator: FunctionTr
     trusting = whole if kind == "host" else without_checks(whole, translator.checks)
     body, unchecked = (sizes(stmt) for stmt in (trusting if kind in ("kernel", "device") else whole, trusting))
     if launch is not None:
-        launch = LaunchShape(
-            tuple(map(sizes, launch.grid)),
-            tuple(map(sizes, launch.block)),
-            tuple(map(sizes, launch.cluster)),
-            None if launch.shared_bytes is None else sizes(launch.shared_bytes),
-            launch.min_blocks,
-            launch.is_cooperative,
+        launch = replace(
+            launch,
+            grid=tuple(map(sizes, launch.grid)),
+            block=tuple(map(sizes, launch.block)),
+            cluster=tuple(map(sizes, launch.cluster)),
+            shared_bytes=None if launch.shared_bytes is None else sizes(launch.shared_bytes),
         )
-        _check_launch(source, translator, launch, {*signature.params.values(), *signature.symbols.values()})
+        _check_launch(launch, {*signature.params.values(), *signature.symbols.values()})
     params = (*signature.params.values(), *signature.symbols.values())
     function = Function(
         name,
@@ -307,18 +309,16 @@ def _function_attributes(signature: Signature, launch: LaunchShape | None) -> tu
     return tuple(found)
 
 
-def _check_launch(
-    source: FunctionSource, translator: FunctionTranslator, launch: LaunchShape, params: set[Var]
-) -> None:
+def _check_launch(launch: LaunchShape, params: set[Var]) -> None:
     """Extents of a launch are computed before the kernel runs: from parameters alone."""
-    shared = () if launch.shared_bytes is None else (launch.shared_bytes,)
-    for extent in (*launch.grid, *launch.block, *launch.cluster, *shared):
-        for node in walk(extent):
-            is_other = isinstance(node, Var) and node not in params
-            if is_other or isinstance(node, Call):
-                what = node.name if isinstance(node, Var) else getattr(node, "callee", "")
-                translator.fail(
-                    source.tree, f"launch attributes are computed on the host from parameters, but mention {what}"
+    for name, values in launch.computed().items():
+        for node in (node for value in values for node in walk(value)):
+            if isinstance(node, Call | Load) or (isinstance(node, Var) and node not in params):
+                what = node.callee if isinstance(node, Call) else print_expr(node)
+                raise ScriptError(
+                    f"launch attributes are computed on the host from parameters, but mention {what}",
+                    loc=launch.places[name],
+                    hint="pass the number as a parameter of the kernel",
                 )
 
 

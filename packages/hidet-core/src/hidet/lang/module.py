@@ -148,12 +148,13 @@ def _function(script: ScriptFunction, is_called: bool) -> Function:
 def _launcher(script: ScriptFunction, name: str) -> Function:
     """A host function with the parameters of a kernel that launches it."""
     _check_maps(script)
+    assert script.launch is not None
     function = script.function
     fresh: dict[Var, Expr] = {}
     for var in (*(v for v in function.params if not isinstance(v.type, BufferType)), *function.params):
         if var not in fresh:
             fresh[var] = Var(var.name, _renamed(var.type, fresh))
-    body: Stmt = launch_stmt(script, fresh)
+    body: Stmt = launch_stmt(script, fresh, script.launch.loc)
     kept = tuple(pair for pair in function.attributes if pair[0] == SIZES)
     params = tuple(fresh[var] for var in function.params)
     return Function(name, params, body, "host", attributes=kept)  # type: ignore[arg-type]  # variables
