@@ -94,6 +94,19 @@ def test_tables_of_addresses_lead_to_memory():
         run_module(module, [np.array([12345, 0])])
 
 
+def test_addresses_of_local_memory_lead_back_to_it():
+    body = """
+t: f32[2] @ local
+word: i64 = bitcast(address(t, 1), i64)
+q: ~f32 @ local = bitcast(word, ~f32 @ local)
+q[0] = 5.0
+p[0] = t[1]
+"""
+    out = np.zeros(4, np.float32)
+    run_module(host(body), [out, 4])
+    assert out[0] == 5
+
+
 def test_memory_may_be_read_as_another_type():
     module = host("q: ~u8 = cast(p, ~u8)\nq[3] = u8(64)", "p: ~f32")
     out = np.zeros(1, np.float32)

@@ -106,7 +106,7 @@ class ExprInterpreter:
                 return Pointer(a.block, a.offset, node.dtype)
             return self.space.pointer(int(a), node.dtype)
         if isinstance(a, Pointer):
-            return np.asarray(a.address).astype(node.dtype.numpy())
+            return np.asarray(self.space.number(a)).astype(node.dtype.numpy())
         if is_mask_word(node):
             return np.array([int(a) >> lane & 1 for lane in range(node.lanes)], np.bool_)
         bits = np.atleast_1d(a).view(node.dtype.numpy())

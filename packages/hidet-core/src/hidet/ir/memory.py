@@ -98,12 +98,18 @@ class AddressSpace:
     """The blocks that addresses can be turned back into pointers to."""
 
     def __init__(self) -> None:
-        self._blocks: list[Block] = []
+        self._blocks: dict[Block, None] = {}
 
     def add(self, block: Block) -> Block:
         """Make `block` reachable by address."""
-        self._blocks.append(block)
+        self._blocks[block] = None
         return block
+
+    def number(self, pointer: Pointer) -> int:
+        """The address of a pointer, which leads back to the memory from now on, even to that of a function."""
+        if pointer.block is not None:
+            self.add(pointer.block)
+        return pointer.address
 
     def pointer(self, address: int, dtype: DType) -> Pointer:
         """The pointer to an address; one just past a block belongs to it. LaunchError where no block lies."""
