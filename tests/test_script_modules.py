@@ -357,41 +357,6 @@ def test_functions_without_a_value_are_called():
     assert x.tolist() == [0, 5]
 
 
-def test_parallel_loops_run_on_the_thread_pool():
-    @hidet.script
-    def outer(x: f32[M], y: f32[N], out: f32[M, N], scale: f32):
-        for i, j in grid(M, N, attrs="p"):
-            product = x[i] * y[j]
-            out[i, j] = product * scale if i < M and j >= 0 else N
-
-    x, y = torch.randn(300), torch.randn(70)
-    out = torch.zeros(300, 70)
-    outer(x, y, out, 2.0)
-    torch.testing.assert_close(out, torch.outer(x, y) * 2)
-
-
-def test_turns_of_a_parallel_loop_share_no_variable():
-    from hidet.errors import ScriptError
-
-    with pytest.raises(ScriptError, match="a parallel loop changes total, which its turns share"):
-
-        @hidet.script
-        def total(x: f32[N], out: f32[1]):
-            total = 0.0
-            for i in grid(N, attrs="p"):
-                total += x[i]
-            out[0] = total
-
-    with pytest.raises(ScriptError, match="parallel loops stand in functions of the host"):
-
-        @hidet.script
-        def kernel(x: f32[N]):
-            attrs.cuda.grid_dim = 1
-            attrs.cuda.block_dim = 1
-            for i in grid(N, attrs="p"):
-                x[i] = 0.0
-
-
 def make_sums_of_tables():
     with hidet.script_module() as script_module:
 

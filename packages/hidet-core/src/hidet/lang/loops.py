@@ -75,7 +75,11 @@ def translate_for(translator: FunctionTranslator, node: ast.For) -> None:
     loc = translator.place(node)
     parallel = nest.parallel or (False,) * len(extents)
     if any(parallel) and ast.Break in jumps:
-        translator.fail(node, "break stands in a parallel loop, whose turns run at the same time")
+        translator.fail(
+            jumps[ast.Break],
+            "break stands in a parallel loop, whose turns run at the same time",
+            "continue ends a turn; loop over range(...) to end them all",
+        )
     for var, extent, kind, is_parallel in reversed(list(zip(counters, extents, kinds, parallel, strict=True))):
         inner = s.For(var, build.index(0), extent, inner, 1, _possible(kind, extent), loc)
         if is_parallel:
@@ -247,12 +251,12 @@ def _repeat_now(translator: FunctionTranslator, node: ast.For, items: Sequence[A
             translator.statements(node.body, loop="now")
 
 
-def _jumps(body: Sequence[ast.stmt]) -> set[type[ast.stmt]]:
-    """Which of break and continue leave the loop that has this body."""
-    found: set[type[ast.stmt]] = set()
+def _jumps(body: Sequence[ast.stmt]) -> dict[type[ast.stmt], ast.stmt]:
+    """Which of break and continue leave the loop that has this body, and where."""
+    found: dict[type[ast.stmt], ast.stmt] = {}
     for node in body:
         if isinstance(node, ast.Break | ast.Continue):
-            found.add(type(node))
+            found.setdefault(type(node), node)
         elif isinstance(node, ast.If):
-            found |= _jumps([*node.body, *node.orelse])
+            found = {**_jumps([*node.body, *node.orelse]), **found}
     return found

@@ -46,11 +46,21 @@ def _launch(name: str, nest: list[s.For], inner: s.Stmt, made: list[Function]) -
     numbers = tuple(Var(v.name, dtypes.i64 if _is_memory(v) else v.type) for v in captured)
     indices = tuple(Var(v.name, dtypes.i64) for v in counters)
     given = tuple(map(_as_given, captured, numbers))
-    turn = Function(f"{name}.turn", (*captured, *counters), inner)
+    turn = Function(f"{name}.turn", (*captured, *counters), _as_function(inner))
     call = Call(turn.name, (*given, *indices), None)  # type: ignore[arg-type]  # it gives no value
     made += [turn, Function(name, numbers, s.Evaluate(call), "kernel", indices)]
     arguments = tuple(Bitcast(v, dtypes.i64) if _is_memory(v) else v for v in captured)
     return s.Launch(name, tuple(loop.extent for loop in nest), arguments, loc=nest[0].loc)
+
+
+def _as_function(stmt: s.Stmt) -> s.Stmt:
+    """The body of a loop as that of a function: continue of this loop, not of loops inside of it, returns."""
+    if isinstance(stmt, s.Continue):
+        return s.Return(None)
+    if isinstance(stmt, s.For | s.While):
+        return stmt
+    rebuilt: s.Stmt = stmt.rebuild(lambda child: _as_function(child) if isinstance(child, s.Stmt) else child)
+    return rebuilt
 
 
 def _captured(nest: list[s.For], inner: s.Stmt, counters: tuple[Var, ...]) -> tuple[Var, ...]:
