@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import hidet
 from hidet.lang import (
     asm,
     attrs,
@@ -24,6 +25,7 @@ from hidet.lang.cuda import MmaConfig, blockIdx, ldmatrix, mma_sync, shfl_sync, 
 
 # ruff: noqa: B007, F841  # scripts with the mistakes that are tested
 
+M, N = hidet.dims.symbol("m"), hidet.dims.symbol("n")
 TABLE = [1, 2, 3]
 ARRAY = np.arange(3)
 
@@ -197,6 +199,10 @@ def fractional_extent(x: f32[4.5]):
     pass
 
 
+def double_of_an_unknown_size(out: f32[M], x: f32[M, 2 * N]):
+    out[0] = x[0, N]
+
+
 def distant_groups(x: f32[4]):
     with warp_groups([0, 2]) as thread:
         x[thread] = 0.0
@@ -289,6 +295,7 @@ def grid_is_set_twice():
         (number_followed, "expected a tensor or pointer, got a value of type f32", 1, 9, None),
         (unknown_type, "name 'f33' is not defined", 0, 21, "did you mean 'f32'"),
         (fractional_extent, "f32[...] takes extents, got 4.5", 0, 26, "hidet.symbol_var('n')"),
+        (double_of_an_unknown_size, "parameter x has extent 2*n, but no call tells n", 0, 47, "extent n"),
         (distant_groups, "warp_groups takes numbers of neighbouring groups, got [0, 2]", 1, 10, None),
         (pointer_becomes_a_number, "the value of t has type f32, expected a pointer to f32", 2, 5, "cast(..., ~f32)"),
         (address_of_a_counter, "i is no variable: it has no address", 2, 13, None),

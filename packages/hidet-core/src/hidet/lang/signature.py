@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.types import BufferType, MemorySpace, PointerType, Type, ValueType, VectorType
 from hidet.lang.environment import Environment
-from hidet.lang.extents import extent_of
+from hidet.lang.extents import extent_of, sole_symbol
 from hidet.lang.source import FunctionSource
 from hidet.lang.statements import FunctionTranslator
 from hidet.lang.types import TensorKind, TypeList, VoidKind, value_type
@@ -55,10 +55,24 @@ class Signature:
                         made[node.arg] = self._variables(node.arg, kinds)
                         is_group = node.arg in self._groups
                         names.bind(node.arg, made[node.arg] if is_group else made[node.arg][0])
+        self._check_symbols(declared)
         self.kinds = tuple(kind for node in self.nodes for kind in declared[node.arg])
         self.params = {var.name: var for node in self.nodes for var in made[node.arg]}
         self._of_node = {node.arg: tuple(zip(made[node.arg], declared[node.arg], strict=True)) for node in self.nodes}
         self.result = self._result()
+
+    def _check_symbols(self, declared: Mapping[str, Sequence[TensorKind | ValueType]]) -> None:
+        """ScriptError for a symbol that calls do not tell: no axis of a tensor is as long as it alone."""
+        tensors = [(node, k) for node in self.nodes for k in declared[node.arg] if isinstance(k, TensorKind)]
+        told = {sole_symbol(extent) for _, kind in tensors for extent in kind.shape}
+        for node, extent in ((node, extent) for node, kind in tensors for extent in kind.shape):
+            for symbol in dims.symbols(extent) if isinstance(extent, DimExpr) else ():
+                if symbol not in told:
+                    raise ScriptError(
+                        f"parameter {node.arg} has extent {extent}, but no call tells {symbol.name}",
+                        loc=self.source.place(node.annotation or node),
+                        hint=f"give a parameter the extent {symbol.name}, or {node.arg} a symbol for the whole extent",
+                    )
 
     def _declared(self, node: ast.arg) -> tuple[TensorKind | ValueType, ...]:
         """What a parameter of the script is: one, or several for `meta.types`."""

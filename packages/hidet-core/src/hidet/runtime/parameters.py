@@ -276,4 +276,4 @@ def _value(extent: Expr, known: Mapping[Var, int]) -> int:
         return _value(extent.a, known)
     if isinstance(extent, Binary) and extent.op in _ARITHMETIC:
         return _ARITHMETIC[extent.op](_value(extent.a, known), _value(extent.b, known))
-    raise ShapeError(f"extent {extent} cannot be computed from the arguments")
+    raise ShapeError(f"extent {print_expr(extent)} cannot be computed from the arguments")
