@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +16,7 @@ from hidet.ir import build
 from hidet.ir.expr import Const, Expr
 from hidet.ir.expr_text import print_expr
 from hidet.ir.types import MemorySpace, PointerType, ValueType, VectorType
+from hidet.loc import place_of
 
 Extent = int | DimExpr | Expr
 
@@ -82,9 +84,11 @@ class ValueKind:
         for extent in extents:
             is_integer = isinstance(extent, int) and not isinstance(extent, bool) and extent >= 0
             if not (is_integer or isinstance(extent, DimExpr | Expr)):
+                # Python evaluates most annotations before a script is read, so that nothing else tells the place.
                 raise DTypeError(
                     f"{self}[...] takes extents, got {extent!r}",
-                    hint="an integer, or a symbol: hidet.symbol_var('n')",
+                    loc=place_of(sys._getframe(1)),
+                    hint="an integer from 0 on, or a symbol: hidet.symbol_var('n')",
                 )
         return tensor_type(self, extents)
 
