@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from hidet.dims import DimExpr
 from hidet.dtypes import DType
 from hidet.errors import HidetError, ScriptError
 from hidet.ir import build
@@ -192,6 +193,9 @@ class ExpressionTranslator:
 
     def _compared(self, op: ast.cmpop, a: Any, b: Any) -> Any:
         test = _BUILD_TIME_TESTS.get(type(op))
+        if not isinstance(op, ast.Is | ast.IsNot):
+            # Sizes are numbers that the program has: different symbols may be equal.
+            a, b = (operators.as_expr(value) if isinstance(value, DimExpr) else value for value in (a, b))
         if test is None:
             return self.combine(OPERATORS[type(op)], a, b)
         if isinstance(op, ast.In | ast.NotIn) and (is_runtime(a) or is_runtime(b)):
