@@ -51,14 +51,15 @@ class TensorAdapter(Protocol):
 class TensorFacts:
     """What a call checks of an argument. Strides are in elements.
 
-    is_readable: compiled code can read its memory as it is; False calls for a copy. is_writable: it may be overwritten.
+    obstacle: why compiled code cannot read the memory as it is, said of the tensor, which calls for a copy; None where
+    it can. is_writable: it may be overwritten.
     device: where its memory is, "cpu" or for example "cuda:0".
     """
 
     dtype: DType
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    is_readable: bool = True
+    obstacle: str | None = None
     is_writable: bool = True
     device: str = "cpu"
 
@@ -191,13 +192,19 @@ class NumpyAdapter:
         return None
 
     def describe(self, tensor: Any) -> TensorFacts:
-        """Arrays whose elements do not lie at multiples of their size, such as fields of records, are not readable."""
+        """Elements that do not lie at multiples of their size, such as fields of records, are an obstacle."""
         size = tensor.itemsize
+        unequal = [abs(stride) for stride in tensor.strides if stride % size]
+        obstacle = None
+        if unequal:
+            obstacle = f"has elements {unequal[0]} bytes apart, which is no multiple of {size} bytes, their size"
+        elif not tensor.flags.aligned:
+            obstacle = f"begins at an address that is no multiple of {size} bytes, the size of its elements"
         return TensorFacts(
             from_numpy(tensor.dtype),
             tensor.shape,
             tuple(stride // size for stride in tensor.strides),
-            is_readable=tensor.flags.aligned and not any(stride % size for stride in tensor.strides),
+            obstacle=obstacle,
             is_writable=tensor.flags.writeable,
         )
 

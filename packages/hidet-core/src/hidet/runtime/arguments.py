@@ -230,7 +230,7 @@ def _evaluate(sizes: Sequence[Dim], values: dict[str, int]) -> tuple[int, ...] |
 
 def _lies_so(facts: TensorFacts, strides: Sequence[int]) -> bool:
     """Whether elements lie where `strides` say; axes of extent one, and empty tensors, lie anywhere."""
-    if not facts.is_readable:
+    if facts.obstacle is not None:
         return False
     triples = zip(facts.shape, facts.strides, strides, strict=True)
     return 0 in facts.shape or all(extent == 1 or have == want for extent, have, want in triples)

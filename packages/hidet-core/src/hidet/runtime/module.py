@@ -205,7 +205,12 @@ class CompiledFunction:
                         argument = tensor
                 adapters.append(adapter)
                 kinds.append(adapter.outline(argument))
-                values.append(adapter.pointer(argument))
+                try:
+                    values.append(adapter.pointer(argument))
+                except RuntimeError:
+                    # What has no address, as sparse tensors have none, is refused with what was expected.
+                    self._check(arguments)
+                    raise
                 if self._has_streams and not stream:
                     stream = adapter.stream_of(argument)
             else:

@@ -178,7 +178,9 @@ class CallSignature:
             raise DTypeError(f"{what} has dtype {fact.dtype.name}, expected {parameter.dtype.name}")
         if fact.device != device:
             raise LaunchError(f"{what} is on {fact.device}, expected a tensor on {device}", hint="move it there first")
-        if not fact.is_readable or not _is_contiguous(fact):
+        if fact.obstacle is not None:
+            raise LaunchError(f"{what} {fact.obstacle}", hint="pass a copy: .copy() of numpy's, .clone() of torch's")
+        if not _is_contiguous(fact):
             raise LaunchError(
                 f"{what} has strides {fact.strides} for shape {fact.shape}, expected a contiguous row-major tensor",
                 hint="pass .contiguous() of it",

@@ -148,23 +148,28 @@ class TorchAdapter:
     @staticmethod
     def describe(tensor: torch.Tensor) -> TensorFacts:
         """LaunchError for sparse tensors and devices other than CPU and GPU, and where a gradient would be lost."""
-        if tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided:
-            raise LaunchError(
-                f"a tensor is on {tensor.device} with layout {tensor.layout}: expected a dense one on a CPU or GPU"
-            )
+        layout, device = tensor.layout, tensor.device
+        if layout is not torch.strided:
+            raise LaunchError(f"a tensor has layout {layout}, expected a dense one", hint="pass .to_dense() of it")
+        if device.type not in ("cpu", "cuda"):
+            raise LaunchError(f"a tensor is on {device}, expected one on a CPU or GPU", hint="move it there first")
         if tensor.requires_grad and torch.is_grad_enabled():
             raise LaunchError(
                 "a tensor requires a gradient, which a compiled graph does not compute",
                 hint="call it under torch.no_grad(), or use torch.compile(model, backend='hidet')",
             )
-        is_plain = not (tensor.is_neg() or tensor.is_conj())
+        obstacle = None
+        if tensor.is_neg():
+            obstacle = "has its negative bit set: its memory holds the negated numbers"
+        elif tensor.is_conj():
+            obstacle = "has its conjugate bit set: its memory holds the conjugated numbers"
         return TensorFacts(
             dtype_of(tensor.dtype),
             tuple(tensor.shape),
             tensor.stride(),
-            is_readable=is_plain,
-            is_writable=is_plain,
-            device=str(tensor.device),
+            obstacle=obstacle,
+            is_writable=obstacle is None,
+            device=str(device),
         )
 
     @staticmethod
