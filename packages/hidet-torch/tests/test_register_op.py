@@ -275,13 +275,31 @@ def of_numbers(a: f32, b: i32) -> f32:
         ("hidet_test::wrong", {"cuda": matmul}, ["c"], LaunchError, "kernel for 'cuda' runs on 'cpu'"),
         ("hidet_test::wrong", {"cpu": matmul, "cuda": on_a_gpu}, ["c"], LaunchError, "different parameters"),
         ("hidet_test::wrong", print, [], LaunchError, "is no kernel"),
+        ("hidet_test::wrong", {}, ["c"], LaunchError, "operator hidet_test::wrong is given no kernel"),
+        ("hidet_test::wrong", matmul, "c", LaunchError, "outputs of operator hidet_test::wrong are 'c', expected"),
+        (
+            "hidet_test::wrong",
+            matmul,
+            {"c": (3, 4)},
+            LaunchError,
+            r"the shape of output c is \(3, 4\), expected a function",
+        ),
+        ("hidet_test::wrong", matmul, {"c": lambda a: a.shape}, LaunchError, r"does not take the arguments \(a, b\)"),
     ],
 )
 def test_kernels_that_are_no_operators_are_refused(
-    name: str, kernel: Any, outputs: list[str], error: type[Exception], problem: str
+    name: str, kernel: Any, outputs: Any, error: type[Exception], problem: str
 ) -> None:
     with pytest.raises(error, match=problem):
         hidet.torch.register_op(name, kernel, outputs=outputs)
+
+
+@pytest.mark.parametrize("shape", [None, 3, "abc", (3, 1.5), (3, -1)], ids=str)
+def test_a_function_that_gives_no_shape_is_named_with_what_it_gave(shape: Any) -> None:
+    operator = hidet.torch.register_op("hidet_test::matmul", matmul, outputs={"c": lambda a, b: shape})
+    with pytest.raises(ShapeError, match="the function for output c of operator hidet_test::matmul returned") as caught:
+        operator(A, B)
+    assert repr(shape) in str(caught.value)
 
 
 @pytest.mark.gpu

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -63,6 +65,12 @@ def register_op(
     for device, source in zip(given, kernels, strict=True):
         if device not in (None, source.device_type):
             raise LaunchError(f"operator {name}: the kernel for {device!r} runs on {source.device_type!r}")
+    if not kernels:
+        raise LaunchError(
+            f"operator {name} is given no kernel", hint='pass a script, or several: {"cpu": ..., "cuda": ...}'
+        )
+    if isinstance(outputs, str):
+        raise LaunchError(f"outputs of operator {name} are {outputs!r}, expected a list", hint=f"outputs=[{outputs!r}]")
     rules = outputs if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
     interface = Interface.of(name, kernels[0].signature, rules)
     if backward is not None and interface.written:
@@ -182,6 +190,24 @@ class Interface:
                         f"arguments: {error.message}",
                         hint=f"outputs={{{parameter.name!r}: a function of the arguments that returns the shape}}",
                     ) from None
+            else:
+                self._require_rule(parameter.name, rule)
+
+    def _require_rule(self, output: str, rule: object) -> None:
+        """LaunchError unless `rule` is a function of the operator's arguments."""
+        what = f"operator {self.name}: the shape of output {output} is"
+        names = [parameter.name for parameter in self.inputs]
+        if not callable(rule):
+            raise LaunchError(f"{what} {rule!r}, expected a function of the arguments ({', '.join(names)})")
+        try:
+            inspect.signature(rule).bind(*names)
+        except TypeError as error:
+            raise LaunchError(
+                f"{what} a function that does not take the arguments ({', '.join(names)}): {error}",
+                hint=f"outputs={{{output!r}: lambda {', '.join(names)}: ...}}",
+            ) from None
+        except ValueError:
+            pass  # functions of C do not say what they take
 
     @property
     def written(self) -> tuple[int, ...]:
@@ -207,9 +233,20 @@ class Interface:
         pairs = zip(self.inputs, arguments, strict=True)
         known = {p.name: value.shape if p.is_memory else value for p, value in pairs}
         return [
-            self.signature.shape_of(parameter.name, known) if rule is None else rule(*arguments)
+            self.signature.shape_of(parameter.name, known)
+            if rule is None
+            else self._required_shape(parameter.name, rule(*arguments))
             for parameter, rule in zip(self.outputs, self.rules, strict=True)
         ]
+
+    def _required_shape(self, output: str, shape: object) -> Sequence[Any]:
+        """What a function gave for an output. ShapeError unless it is a shape."""
+        if isinstance(shape, Sequence) and all(_is_extent(extent) for extent in shape):
+            return shape
+        raise ShapeError(
+            f"the function for output {output} of operator {self.name} returned {shape!r}, expected a shape",
+            hint="return a tuple of integers, none below 0: lambda x, ...: x.shape",
+        )
 
     def make_outputs(self, arguments: Sequence[Any], shapes: Sequence[Sequence[Any]]) -> list[torch.Tensor]:
         """Uninitialised outputs on the device of the first tensor."""
@@ -274,6 +311,11 @@ class _Implementation:
         if latest is None or latest[0] != sizes:
             latest = self._latest = sizes, self._interface.shapes(arguments)
         return latest[1]
+
+
+def _is_extent(value: object) -> bool:
+    """Whether a value is a size of a tensor; what is not known yet is taken for one."""
+    return isinstance(value, torch.SymInt) or (isinstance(value, Integral) and int(value) >= 0)
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
