@@ -55,7 +55,7 @@ def register_op(
     Tensors that are not contiguous are copied before the call, and copied back where they are changed. Returns the
     operator (a torch.ops overload, which `torch.library.opcheck` takes). Raises LaunchError for a name without
     namespace, for an output that the kernel does not write, and for kernels without tensors to choose a device by;
-    ShapeError for an output whose shape follows from nothing.
+    ShapeError for an output whose shape follows from nothing, and when a function of yours returns none.
     """
     namespace, separator, short = name.partition("::")
     if not (separator and namespace.isidentifier() and short.isidentifier()):
