@@ -17,9 +17,10 @@ from hidet.lang import operators
 from hidet.lang.cuda import IntrinsicFunction
 from hidet.lang.layout import Layout
 from hidet.lang.mapping import TaskMapping
+from hidet.lang.operand import unwrapped, wrapped
 from hidet.lang.primitives import MEANINGS
 from hidet.lang.types import ValueKind
-from hidet.lang.values import Bound, Inlined, Primitive, TensorValue, is_runtime, unwrapped, wrapped
+from hidet.lang.values import Bound, Inlined, Primitive, TensorValue, is_runtime
 
 if TYPE_CHECKING:
     from hidet.lang.expressions import ExpressionTranslator

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hidet.dtypes import DType
-from hidet.errors import DTypeError, ScriptError, ShapeError
+from hidet.errors import ScriptError, ShapeError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import AddressOf, Bitcast, Const, Expr, Load, Var
@@ -15,6 +15,7 @@ from hidet.ir.types import BufferType, PointerType, with_lanes
 from hidet.lang import operators
 from hidet.lang.facts import IndexFacts
 from hidet.lang.layout import Layout
+from hidet.lang.operand import Operand, unwrapped
 from hidet.lang.types import POINTER_WORD, Extent, shown_extent
 from hidet.loc import Loc
 
@@ -287,86 +288,6 @@ class Inlined:
     """A lambda of a script: its body is translated anew, with parameters standing for values, wherever it is called."""
 
     apply: Callable[[Sequence[object]], object]
-
-
-class Operand:
-    """An expression handed to a Python function that a script calls while it is translated.
-
-    Operators build expressions with the types that scripts have. It has no truth value: Python cannot branch on what is
-    known at run time only.
-    """
-
-    __slots__ = ("expr",)
-    __hash__ = None  # type: ignore[assignment]  # equality builds an expression
-
-    def __init__(self, expr: Expr) -> None:
-        self.expr = expr
-
-    def __bool__(self) -> bool:
-        raise DTypeError(
-            "a value known at run time only has no truth value while the script is translated",
-            hint="move the branch into the script, or use a conditional expression there",
-        )
-
-    def __eq__(self, other: object) -> Any:
-        return _apply("eq", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return _apply("ne", self, other)
-
-    def __neg__(self) -> Any:
-        return Operand(operators.unary("neg", self.expr))
-
-    def __invert__(self) -> Any:
-        return Operand(operators.unary("not", self.expr))
-
-    def __abs__(self) -> Any:
-        return Operand(operators.unary("abs", self.expr))
-
-
-def _apply(op: str, a: object, b: object) -> Any:
-    result = operators.binary(op, unwrapped(a), unwrapped(b))
-    return Operand(result) if isinstance(result, Expr) else result
-
-
-def _forward(op: str) -> Callable[[object, object], Any]:
-    return lambda a, b: _apply(op, a, b)
-
-
-def _reflected(op: str) -> Callable[[object, object], Any]:
-    return lambda a, b: _apply(op, b, a)
-
-
-for _method, _op in {
-    **{name: name for name in ("add", "sub", "mul", "floordiv", "mod", "pow", "and", "or", "xor")},
-    "truediv": "div",
-    "lshift": "shl",
-    "rshift": "shr",
-}.items():
-    setattr(Operand, f"__{_method}__", _forward(_op))
-    setattr(Operand, f"__r{_method}__", _reflected(_op))
-for _op in ("lt", "le", "gt", "ge"):
-    setattr(Operand, f"__{_op}__", _forward(_op))
-
-
-def wrapped(value: Any) -> Any:
-    """`value` with expressions in it, also those in tuples and lists, as operands."""
-    if isinstance(value, Expr):
-        return Operand(value)
-    if type(value) in (tuple, list):
-        return type(value)(map(wrapped, value))
-    return value
-
-
-def unwrapped(value: Any) -> Any:
-    """The inverse of `wrapped`."""
-    if isinstance(value, Operand):
-        return value.expr
-    if isinstance(value, slice):
-        return slice(unwrapped(value.start), unwrapped(value.stop), value.step)
-    if type(value) in (tuple, list):
-        return type(value)(map(unwrapped, value))
-    return value
 
 
 def is_runtime(value: object) -> bool:

@@ -11,7 +11,8 @@ from hidet.ir.intrinsics import PREFIX
 from hidet.lang import operators
 from hidet.lang.cuda.mma_config import MmaConfig
 from hidet.lang.cuda.rows import IntrinsicFunction, find_row
-from hidet.lang.values import Operand, Primitive, unwrapped
+from hidet.lang.operand import Operand, unwrapped
+from hidet.lang.values import Primitive
 
 _CACHE_LEVELS = ("always", "global")
 _EVICTION = ("evict_normal", "evict_first")

@@ -14,7 +14,8 @@ from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.intrinsics.signature import Immediate, Intrinsic, Memory, Parameter, Value
 from hidet.ir.types import element_dtype
 from hidet.lang import operators
-from hidet.lang.values import TensorValue, unwrapped
+from hidet.lang.operand import unwrapped
+from hidet.lang.values import TensorValue
 
 OTHER_NAMES = {
     "threadIdx": "thread_idx",

@@ -24,8 +24,9 @@ from hidet.ir.expr import Call, Expr
 from hidet.ir.tensor_map import MAP_WORDS, MapRequest, PixelColumns
 from hidet.lang import operators
 from hidet.lang.layout import is_row_major
+from hidet.lang.operand import unwrapped
 from hidet.lang.types import Extent, TensorKind
-from hidet.lang.values import TensorValue, unwrapped
+from hidet.lang.values import TensorValue
 
 TensorMap = TensorKind(dtypes.u64, (MAP_WORDS,), space="constant")
 """The type of a kernel's parameter that is a tensor map."""

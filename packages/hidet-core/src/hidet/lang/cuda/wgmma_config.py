@@ -20,7 +20,7 @@ from hidet.lang import operators
 from hidet.lang.cuda.product_config import ProductConfig
 from hidet.lang.cuda.rows import IntrinsicFunction, find_row
 from hidet.lang.mapping import TaskMapping, column_repeat, repeat, spatial
-from hidet.lang.values import unwrapped
+from hidet.lang.operand import unwrapped
 
 
 @dataclass(frozen=True, slots=True)
