@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hidet.errors import DTypeError, ScriptError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Const, Expr, Var
-from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.types import BufferType, PointerType, Type, element_dtype, lanes_of
-from hidet.ir.visit import walk
 from hidet.lang import operators
 from hidet.lang.attributes import AttributePath, AttributeValues, attribute_name
 from hidet.lang.environment import Environment
@@ -23,6 +21,9 @@ from hidet.lang.source import FunctionSource
 from hidet.lang.types import TensorKind, value_type
 from hidet.lang.values import Cell, LatePointer, Primitive, TensorValue, is_runtime
 
+_CHANGED = (Var, Cell, LatePointer)
+"""What names can stand for that an assignment gives another value, instead of binding the name anew."""
+
 
 class AssignmentTranslator(ExpressionTranslator):
     """Expressions and assignments of one script. `attributes` is what it sets."""
@@ -30,11 +31,7 @@ class AssignmentTranslator(ExpressionTranslator):
     def __init__(self, source: FunctionSource, names: Environment) -> None:
         super().__init__(source, names)
         self.attributes = AttributeValues()
-        self._bindings = _count_bindings(source.tree)
-        loops = (node.target for node in ast.walk(source.tree) if isinstance(node, ast.For))
-        self._loop_targets = {part.id for target in loops for part in ast.walk(target) if isinstance(part, ast.Name)}
         self._addressed = _addressed_names(source.tree)
-        self._assignable: set[Var] = set()
 
     def is_assigned(self, name: str) -> bool:
         """Whether an assignment somewhere in the function gives the name a value."""
@@ -47,18 +44,6 @@ class AssignmentTranslator(ExpressionTranslator):
     def is_variable(self, value: Any) -> bool:
         """Whether a value is a variable that assignments may change."""
         return isinstance(value, Cell) or (isinstance(value, Var) and value in self._assignable)
-
-    def may_change(self, variable: Var) -> bool:
-        """Whether assignments can give the variable another value."""
-        is_target = variable.name in self._loop_targets
-        return variable in self._assignable and (is_target or self._bindings[variable.name] > 1)
-
-    def declare(self, name: str, value: Expr, node: ast.AST | None = None) -> Var:
-        """A new variable of the program with a value."""
-        variable = Var(name, value.type)
-        self.stmts.append(s.Declare(variable, value, None if node is None else self.place(node)))
-        self._assignable.add(variable)
-        return variable
 
     def declare_named(self, name: str, value: Expr, node: ast.AST | None = None) -> Var | Cell:
         """What a name of the script stands for that gets a value: a variable, in memory where its address is taken."""
@@ -111,22 +96,21 @@ class AssignmentTranslator(ExpressionTranslator):
         values = list(self.known_sequence(node.value))
         if len(values) != len(target.elts):
             self.fail(target, f"{len(target.elts)} targets for {len(values)} values")
-        changes = any(not isinstance(e, ast.Name) or isinstance(self.known_as(e.id), Var) for e in target.elts)
+        changes = any(not isinstance(e, ast.Name) or isinstance(self.known_as(e.id), _CHANGED) for e in target.elts)
         # All values are read before the first target changes.
         held = [self._snapshot(value, node) for value in values] if changes else values
         for element, value in zip(target.elts, held, strict=True):
             self._assign_to(element, value, node, is_static=False)
 
     def known_as(self, name: str) -> Any:
-        """What a name of this script means now; None for one that has no value yet."""
-        found = self.names.own(name)
+        """What a name means that an assignment here changes; None for one that it gives its first value."""
+        found = self.names.own(name, to_assign=True)
         return None if found is None else found[0].names[name]
 
     def _snapshot(self, value: Any, node: ast.AST) -> Any:
-        is_fixed = not isinstance(value, Expr) or isinstance(value, Const)
-        if is_fixed or (isinstance(value, Var) and value not in self._assignable):
-            return value
-        return self.declare("value", value, node)
+        """A value for several uses: computed once, now."""
+        is_computed = isinstance(value, Expr) and not isinstance(value, Const | Var)
+        return self.declare("value", value, node) if is_computed else self.held(value, node)
 
     def _assign_to(self, target: ast.expr, value: Any, node: ast.stmt, is_static: bool) -> None:
         if isinstance(target, ast.Name):
@@ -173,6 +157,8 @@ class AssignmentTranslator(ExpressionTranslator):
             value = operators.as_expr(value)
         if isinstance(value, Expr) and not isinstance(value.type, BufferType):
             value = self.declare_named(name, value, node)
+        else:
+            value = self.held(value, node)
         (self.names.bind if found is None else found[0].names.__setitem__)(name, value)
 
     def change(self, variable: Var, value: Any, node: ast.stmt) -> None:
@@ -187,8 +173,12 @@ class AssignmentTranslator(ExpressionTranslator):
         self.stmts.append(s.Assign(variable, converted, self.place(node)))
 
     def _store(self, target: ast.Subscript, value: Any, node: ast.stmt) -> None:
-        owner, keys = self.value(target.value), self.keys(target)
+        value, owner, keys = self.in_order(lambda: value, *self._place_of(target))
         self.stmts.append(self._store_stmt(target, owner, keys, value, node))
+
+    def _place_of(self, target: ast.Subscript) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        """What computes the tensor or pointer that a target is an element of, and what computes its indices."""
+        return partial(self.value, target.value), partial(self.keys, target)
 
     def _store_stmt(
         self, target: ast.Subscript, owner: Any, keys: Sequence[Any], value: Any, node: ast.stmt
@@ -208,18 +198,18 @@ class AssignmentTranslator(ExpressionTranslator):
     def augmented(self, node: ast.AugAssign) -> None:
         op, target = OPERATORS[type(node.op)], node.target
         if isinstance(target, ast.Subscript):
-            owner, keys = self.value(target.value), self.keys(target)
+            owner, keys = self.in_order(*self._place_of(target))
             # The place is mentioned twice: what it takes to find it must happen once.
-            keys = [self.declare("index", key, node) if _has_effect(key) else key for key in keys]
+            keys = [self.declare("index", key, node) if self.effects(key) - {"pure"} else key for key in keys]
             old = owner.read(keys) if isinstance(owner, TensorValue) else build.load(owner, *map(operators.index, keys))
-            value = self.combine(op, old, self.value(node.value))
-            self.stmts.append(self._store_stmt(target, owner, keys, value, node))
+            values = (lambda: owner, lambda: keys, lambda: old, partial(self.value, node.value))
+            owner, keys, old, added = self.in_order(*values)
+            self.stmts.append(self._store_stmt(target, owner, keys, self.combine(op, old, added), node))
             return
         if not isinstance(target, ast.Name):
             self.fail(target, f"{ast.unparse(target)} cannot be assigned to")
-        value = self.combine(
-            op, self.value(ast.copy_location(ast.Name(target.id, ast.Load()), target)), self.value(node.value)
-        )
+        named = ast.copy_location(ast.Name(target.id, ast.Load()), target)
+        value = self.combine(op, *self.elements((named, node.value)))
         self._assign_name(target.id, value, node, is_static=False)
 
     def annotated(self, node: ast.AnnAssign) -> None:
@@ -241,32 +231,10 @@ class AssignmentTranslator(ExpressionTranslator):
             self.names.bind(name, cell)
             return
         if node.value is None:
-            variable = Var(name, type_)
-            self.stmts.append(s.Declare(variable, None, self.place(node)))
-            self._assignable.add(variable)
-            self.names.bind(name, variable)
+            self.names.bind(name, self.declare_empty(name, type_, node))
             return
         value = operators.convert(self.value(node.value), type_, f"the value of {name}")
         self.names.bind(name, self.declare_named(name, value, node))
-
-
-def _count_bindings(tree: ast.FunctionDef) -> Counter[str]:
-    """How often each name is assigned a value; what `+=` changes counts twice, so that it becomes a variable."""
-    counts: Counter[str] = Counter()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                counts.update(name.id for name in ast.walk(target) if _is_stored(name))  # type: ignore[attr-defined]  # names
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign) and isinstance(node.target, ast.Name):
-            counts[node.target.id] += 2
-        elif isinstance(node, ast.keyword) and node.arg in ("outputs", "output_inputs"):
-            # What assembly writes.
-            counts.update(2 * [name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)])
-    return counts
-
-
-def _is_stored(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _addressed_names(tree: ast.FunctionDef) -> set[str]:
@@ -278,9 +246,3 @@ def _addressed_names(tree: ast.FunctionDef) -> set[str]:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "address":
             found += node.args[:1]
     return {node.id for node in found if isinstance(node, ast.Name)}
-
-
-def _has_effect(value: Any) -> bool:
-    """Whether evaluating a value twice is not the same as once."""
-    calls = [node for node in walk(value) if isinstance(node, Call)] if isinstance(value, Expr) else []
-    return any(call.callee not in INTRINSICS or INTRINSICS[call.callee].effect != "pure" for call in calls)

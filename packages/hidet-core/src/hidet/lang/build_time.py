@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from hidet.errors import ScriptError
@@ -23,6 +25,9 @@ def lambda_(translator: ExpressionTranslator, node: ast.Lambda) -> Inlined:
     def apply(arguments: Sequence[object]) -> object:
         if len(arguments) != len(parameters):
             raise ScriptError(f"the lambda takes {len(parameters)} arguments, got {len(arguments)}")
+        return translator.kept(translator.once(arguments), evaluate)
+
+    def evaluate(arguments: Sequence[object]) -> object:
         with translator.block(is_branch=False):
             for parameter, argument in zip(parameters, arguments, strict=True):
                 translator.names.bind(parameter, argument)
@@ -32,34 +37,35 @@ def lambda_(translator: ExpressionTranslator, node: ast.Lambda) -> Inlined:
 
 
 def comprehension(translator: ExpressionTranslator, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> list[Any]:
-    found: list[Any] = []
     with translator.block(is_branch=False):
-        _comprehend(translator, node.generators, lambda: found.append(translator.value(node.elt)))
-    return found
+        return _comprehended(translator, node.generators, lambda: translator.value(node.elt))
 
 
 def dictionary_comprehension(translator: ExpressionTranslator, node: ast.DictComp) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
     with translator.block(is_branch=False):
-        _comprehend(
-            translator,
-            node.generators,
-            lambda: found.update({translator.value(node.key): translator.value(node.value)}),
+        return dict(
+            _comprehended(translator, node.generators, lambda: tuple(translator.elements((node.key, node.value))))
         )
-    return found
 
 
-def _comprehend(
-    translator: ExpressionTranslator, generators: Sequence[ast.comprehension], act: Callable[[], None]
-) -> None:
+def _comprehended(
+    translator: ExpressionTranslator, generators: Sequence[ast.comprehension], make: Callable[[], Any]
+) -> list[Any]:
+    """What `make` gives for each choice of items."""
     if not generators:
-        act()
-        return
+        return [make()]
     first, *others = generators
-    for item in translator.known_sequence(first.iter):
+
+    def of_item(item: Any) -> list[Any]:
         translator.bind_parts(first.target, item)
-        if all(translator.known(test, "the condition of a comprehension") for test in first.ifs):
-            _comprehend(translator, others, act)
+        is_taken = all(translator.known(test, "the condition of a comprehension") for test in first.ifs)
+        return _comprehended(translator, others, make) if is_taken else []
+
+    def of_items(items: Sequence[Any]) -> list[Any]:
+        return list(chain.from_iterable(translator.in_order(*(partial(of_item, item) for item in items))))
+
+    found: list[Any] = translator.kept(translator.known_sequence(first.iter), of_items)
+    return found
 
 
 def text(translator: ExpressionTranslator, node: ast.JoinedStr) -> str:
@@ -80,7 +86,7 @@ def dictionary(translator: ExpressionTranslator, node: ast.Dict) -> dict[Any, An
     if None in node.keys:
         translator.fail(node, "** has no meaning in a script")
     keys = [translator.known(key, "a key") for key in node.keys if key is not None]
-    return dict(zip(keys, map(translator.value, node.values), strict=True))
+    return dict(zip(keys, translator.elements(node.values), strict=True))
 
 
 CASES: dict[type[ast.AST], Callable[[ExpressionTranslator, Any], Any]] = {

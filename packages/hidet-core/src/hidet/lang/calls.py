@@ -6,6 +6,7 @@ import ast
 import builtins
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hidet import dtypes
@@ -71,13 +72,15 @@ _RUNTIME_MEANINGS: dict[object, Callable[..., Any]] = {
 
 def translate_call(translator: ExpressionTranslator, node: ast.Call) -> Any:
     """The value of a call; statements that it stands for are added to the translator's block."""
-    function = translator.value(node.func)
-    arguments = translator.elements(node.args)
-    keywords: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
             translator.fail(keyword.value, "** has no meaning in a script")
-        keywords[keyword.arg] = translator.value(keyword.value)
+    function, arguments, given = translator.in_order(
+        partial(translator.value, node.func),
+        partial(translator.elements, node.args),
+        partial(translator.elements, [keyword.value for keyword in node.keywords]),
+    )
+    keywords = {str(keyword.arg): value for keyword, value in zip(node.keywords, given, strict=True)}
     count = len(translator.stmts)
     try:
         result = apply(translator, function, arguments, keywords)
@@ -109,19 +112,31 @@ def apply(
         return call_script(translator, arguments, keywords)
     if isinstance(function, IntrinsicFunction):
         return function(*arguments, **keywords)
-    if not is_runtime(arguments) and not is_runtime(list(keywords.values())):
-        return function(*arguments, **keywords)
     meaning = _runtime_meaning(function)
-    if meaning is not None:
+    if meaning is not None and is_runtime((*arguments, *keywords.values())):
         return meaning(*arguments, **keywords)
-    if isinstance(function, Layout) or isinstance(getattr(function, "__self__", None), TaskMapping | Layout):
-        # These compute with expressions themselves, of indices.
-        plain = [operators.index(a) if isinstance(a, Expr) else a for a in arguments]
-        return function(*plain, **keywords)
     if isinstance(function, Expr | TensorValue) or not callable(function):
         raise ScriptError(f"{type(function).__name__} objects are no functions")
-    given = {name: wrapped(value) for name, value in keywords.items()}
-    return unwrapped(function(*map(wrapped, arguments), **given))
+    return _of_python(translator, function, arguments, keywords)
+
+
+def _of_python(
+    translator: ExpressionTranslator,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+) -> Any:
+    """What a Python function gives, which may use its arguments several times, keep them or leave them."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, list | dict):
+        return function(*translator.held(arguments), **translator.held(keywords))
+    keep = translator.held if isinstance(function, type) else translator.once
+    given, named = keep(arguments), keep(keywords)
+    if isinstance(function, Layout) or isinstance(owner, TaskMapping | Layout):
+        # These compute with expressions themselves, of indices.
+        plain = [operators.index(a) if isinstance(a, Expr) else a for a in given]
+        return function(*plain, **named)
+    return unwrapped(function(*wrapped(given), **wrapped(named)))
 
 
 def _runtime_meaning(function: object) -> Callable[..., Any] | None:
@@ -146,6 +161,8 @@ def _write(
 ) -> None:
     """Write the element; where `protected`, nothing happens outside of the tensor."""
     listed = tuple(indices) if isinstance(indices, tuple | list) else (indices,)
+    # The test and the store are two statements.
+    listed, value = translator.once((listed, value))
     store = owner.write(listed, value, is_guarded=protected)
     translator.stmts.append(s.If(_is_inside(translator, owner, listed), store) if protected else store)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 from typing import Any, NoReturn
 
 from hidet.dims import DimExpr
@@ -18,11 +20,11 @@ from hidet.ir.types import BufferType, PointerType, VectorType
 from hidet.lang import build_time, operators
 from hidet.lang.calls import translate_call
 from hidet.lang.environment import Environment
+from hidet.lang.evaluation import Evaluation
 from hidet.lang.facts import IndexFacts
 from hidet.lang.source import FunctionSource
 from hidet.lang.types import ValueKind
 from hidet.lang.values import Bound, Cell, LatePointer, TensorValue, is_runtime
-from hidet.loc import Loc
 
 OPERATORS = {**PYTHON_OPERATORS, ast.Pow: "pow", ast.MatMult: "matmul"}
 """What the operators of scripts mean."""
@@ -37,21 +39,16 @@ _BUILD_TIME_TESTS: dict[type[ast.AST], Callable[[Any, Any], bool]] = {
 USUAL_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 
 
-class ExpressionTranslator:
-    """Expressions of one script; the translator of statements extends it. `stmts` is the block being written."""
+class ExpressionTranslator(Evaluation):
+    """Expressions of one script; the translator of statements extends it."""
 
     def __init__(self, source: FunctionSource, names: Environment) -> None:
-        self.source = source
+        super().__init__(source)
         self.names = names
-        self.stmts: list[s.Stmt] = []
         self.target_name: str | None = None
         self.facts = IndexFacts()
 
-    # --- places and errors -------------------------------------------------------------------------------------------
-
-    def place(self, node: ast.AST) -> Loc:
-        """Where a node stands in the user's file."""
-        return self.source.place(node)
+    # --- errors ------------------------------------------------------------------------------------------------------
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> NoReturn:
         """Raise ScriptError at a node."""
@@ -104,13 +101,11 @@ class ExpressionTranslator:
 
     def elements(self, nodes: Sequence[ast.expr]) -> list[Any]:
         """Values of the parts of a list or tuple, or of arguments; `*x` stands for the parts of x."""
-        values: list[Any] = []
-        for node in nodes:
-            if isinstance(node, ast.Starred):
-                values.extend(self.known_sequence(node.value))
-            else:
-                values.append(self.value(node))
-        return values
+        parts = self.in_order(*(partial(self._part, node) for node in nodes))
+        return list(chain.from_iterable(parts))
+
+    def _part(self, node: ast.expr) -> Sequence[Any]:
+        return self.known_sequence(node.value) if isinstance(node, ast.Starred) else (self.value(node),)
 
     def known_sequence(self, node: ast.expr) -> Sequence[Any]:
         """A sequence whose length is known while the script is translated."""
@@ -155,7 +150,7 @@ class ExpressionTranslator:
         if isinstance(operand, ast.Subscript):
             owner = self.value(operand.value)
             if isinstance(owner, TensorValue) or (isinstance(owner, Expr) and isinstance(owner.type, PointerType)):
-                keys = flat(self._keys(operand.slice))
+                owner, keys = self.in_order(lambda: owner, partial(self.keys, operand))
                 if isinstance(owner, TensorValue):
                     part = owner.part(keys)
                     return part.address([0] * len(part.shape))
@@ -170,7 +165,7 @@ class ExpressionTranslator:
         return operators.unary("not", value)
 
     def binary(self, node: ast.BinOp) -> Any:
-        return self.combine(OPERATORS[type(node.op)], self.value(node.left), self.value(node.right))
+        return self.combine(OPERATORS[type(node.op)], *self.elements((node.left, node.right)))
 
     def combine(self, op: str, a: Any, b: Any) -> Any:
         """Apply an operator to two values."""
@@ -187,7 +182,7 @@ class ExpressionTranslator:
         return operators.PYTHON_BINARY[op](a, b)
 
     def compare(self, node: ast.Compare) -> Any:
-        values = [self.value(node.left), *map(self.value, node.comparators)]
+        values = self.elements([node.left, *node.comparators])
         tests = [self._compared(op, a, b) for op, a, b in zip(node.ops, values, values[1:], strict=False)]
         return self.all_of(tests)
 
@@ -237,11 +232,12 @@ class ExpressionTranslator:
         return operators.select(test, self.value(node.body), self.value(node.orelse))
 
     def subscript(self, node: ast.Subscript) -> Any:
-        owner, keys = self.value(node.value), self._keys(node.slice)
+        owner, keys = self.in_order(partial(self.value, node.value), partial(self._keys, node.slice))
         if isinstance(owner, TensorValue):
             keys = flat(keys)
             is_element = len(keys) == len(owner.shape) and not any(isinstance(key, slice) for key in keys)
-            return owner.read(keys) if is_element else owner.part(keys)
+            # Where a part starts is said twice: it is part of its extent, too.
+            return owner.read(keys) if is_element else owner.part(self.once(keys))
         if isinstance(owner, Expr):
             return self._element_of(node, owner, keys)
         key = keys[0] if len(keys) == 1 and not isinstance(node.slice, ast.Tuple) else tuple(keys)
@@ -267,7 +263,8 @@ class ExpressionTranslator:
         return flat(self._keys(node.slice))
 
     def slice(self, node: ast.Slice) -> slice:
-        return slice(*(None if part is None else self.value(part) for part in (node.lower, node.upper, node.step)))
+        bounds = [ast.Constant(None) if part is None else part for part in (node.lower, node.upper, node.step)]
+        return slice(*self.elements(bounds))
 
     def attribute(self, node: ast.Attribute) -> Any:
         owner = self.value(node.value)

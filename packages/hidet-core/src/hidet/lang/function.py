@@ -22,6 +22,7 @@ from hidet.ir.visit import rewrite, substitute, walk
 from hidet.lang import operators
 from hidet.lang.attributes import LaunchShape
 from hidet.lang.environment import Environment, captured_names
+from hidet.lang.evaluation import changes_of, intrinsic_effect
 from hidet.lang.extents import PassedTensor, checks_of, sizes_from, without_checks
 from hidet.lang.layout import is_row_major
 from hidet.lang.parallel import outline_parallel_loops
@@ -56,6 +57,12 @@ class ScriptFunction:
     launch: LaunchShape | None
     callees: tuple[ScriptFunction, ...]
     helpers: tuple[Function, ...] = ()
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether a call does more than read memory and give a value."""
+        bodies = [function.body for function in (self.function, *self.helpers)]
+        return changes_of(bodies, intrinsic_effect).to_memory or any(callee.has_effect for callee in self.callees)
 
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Compile the function, alone with what it calls, and call it; see `hidet.lang.ScriptModule.build`."""

@@ -245,7 +245,7 @@ def _repeat_now(translator: FunctionTranslator, node: ast.For, items: Sequence[A
     for name in (part for part in ast.walk(node.target) if isinstance(part, ast.Name)):
         if translator.known_as(name.id) is not None:
             translator.fail(node.target, f"{name.id} has another meaning around the loop", "use another name for it")
-    for item in items:
+    for item in translator.held(items, node):
         with translator.block(is_branch=False):
             translator.bind_parts(node.target, item)
             translator.statements(node.body, loop="now")

@@ -120,8 +120,8 @@ def _as_tensor_pointer(
         raise DTypeError(f"as_tensor_pointer takes a pointer, got {operators.described(base)}")
     element, pointee = (base.type.dtype, None) if dtype is None else _pointed(dtype)
     base = operators.cast(base, PointerType(element, base.type.space))
-    used, extents = _layout(shape, layout)
-    if not isinstance(base, Var):
+    used, extents = _layout(translator.held(shape), layout)
+    if not isinstance(base, Var) or translator.may_change(base):
         variable = Var(translator.target_name or "pointer", base.type)
         translator.stmts.append(s.Declare(variable, base))
         base = variable
@@ -145,9 +145,8 @@ def _tensor_pointer(
     if init is not None:
         return _as_tensor_pointer(translator, init, dtype, shape, layout)
     element, pointee = _pointed(dtype)
-    used, extents = _layout(shape, layout)
-    variable = Var(translator.target_name or "pointer", PointerType(element, "generic"))
-    translator.stmts.append(s.Declare(variable))
+    used, extents = _layout(translator.held(shape), layout)
+    variable = translator.declare_empty(translator.target_name or "pointer", PointerType(element, "generic"))
     return LatePointer(tensor_of(variable, extents, used, translator.facts, pointee))
 
 

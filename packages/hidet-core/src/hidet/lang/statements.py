@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from hidet.ir import build
@@ -14,6 +13,7 @@ from hidet.ir.types import ValueType
 from hidet.lang import operators
 from hidet.lang.assignments import AssignmentTranslator
 from hidet.lang.environment import Environment
+from hidet.lang.evaluation import expressions_in
 from hidet.lang.inline import InlinedCall, inlined_function
 from hidet.lang.loops import translate_for
 from hidet.lang.source import FunctionSource
@@ -23,13 +23,12 @@ LoopContext = Literal["none", "runtime", "now"]
 
 
 class FunctionTranslator(AssignmentTranslator):
-    """The body of one script. `callees` are the scripts it calls, `result` the type of what it returns, `checks` what
-    the host asserts about arguments of its calls."""
+    """The body of one script. `result` is the type of what it returns, `checks` what the host asserts about arguments
+    of its calls."""
 
     def __init__(self, source: FunctionSource, names: Environment, result: ValueType | None) -> None:
         super().__init__(source, names)
         self.result = result
-        self.callees: list[Any] = []
         self.checks: list[Expr] = []
         self.parallel_loops: list[s.For] = []
         self._loop: LoopContext = "none"
@@ -49,15 +48,6 @@ class FunctionTranslator(AssignmentTranslator):
             if self.inlined and self.inlined[-1].is_done:
                 break
         self._loop = before
-
-    @contextmanager
-    def collecting(self) -> Iterator[list[s.Stmt]]:
-        """Statements added inside go to the list given, not to the current block."""
-        outer, self.stmts = self.stmts, []
-        try:
-            yield self.stmts
-        finally:
-            self.stmts = outer
 
     def body(self, nodes: Sequence[ast.stmt], loop: LoopContext | None = None) -> s.Stmt:
         """Statements of a block that runs zero or several times."""
@@ -145,11 +135,14 @@ class FunctionTranslator(AssignmentTranslator):
             return
         count = len(self.stmts)
         value = self.value(node.value)
-        calls = value if isinstance(value, tuple) and value else (value,)
-        if all(isinstance(call, Call) for call in calls):
-            self.stmts += [s.Evaluate(call, self.place(node)) for call in calls]
-        elif isinstance(value, Expr):
+        is_call = isinstance(value, Call)
+        if isinstance(value, Expr) and not is_call and count == len(self.stmts):
             self.fail(node, f"the value of {ast.unparse(node.value)} is not used")
+        for expr in expressions_in(value):
+            if isinstance(expr, Call):
+                self.stmts.append(s.Evaluate(expr, self.place(node)))
+            else:
+                self.once(expr)
         self.locate(count, node)
 
 
