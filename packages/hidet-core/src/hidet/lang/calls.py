@@ -168,11 +168,14 @@ def _write(
 
 
 def _is_inside(translator: ExpressionTranslator, owner: TensorValue, indices: Sequence[Any]) -> Any:
-    tests = []
+    tests: list[Callable[[], Any]] = []
     for index, extent in zip(indices, owner.shape, strict=True):
         place = operators.index(index)
-        tests += [operators.binary("le", 0, place), operators.binary("lt", place, operators.index(extent))]
-    return operators.condition(translator.all_of(tests))
+        tests += [
+            partial(operators.binary, "le", 0, place),
+            partial(operators.binary, "lt", place, operators.index(extent)),
+        ]
+    return operators.condition(translator.joined(True, iter(tests)))
 
 
 _METHODS: dict[str, Callable[..., Any]] = {"read": _read, "write": _write}

@@ -112,6 +112,12 @@ class Evaluation:
         finally:
             self.stmts = outer
 
+    def apart(self, evaluate: Callable[[], Any]) -> tuple[list[s.Stmt], Any]:
+        """The statements that computing a value takes, which are not added yet, and the value."""
+        with self.collecting() as stmts:
+            value = evaluate()
+        return stmts, value
+
     def declare(self, name: str, value: Expr, node: ast.AST | None = None) -> Var:
         """A new variable of the program with a value."""
         return self._declare(Var(name, value.type), value, node)

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NoReturn
 
+from hidet import dtypes
 from hidet.dims import DimExpr
 from hidet.dtypes import DType
 from hidet.errors import HidetError, ScriptError
@@ -182,9 +183,15 @@ class ExpressionTranslator(Evaluation):
         return operators.PYTHON_BINARY[op](a, b)
 
     def compare(self, node: ast.Compare) -> Any:
-        values = self.elements([node.left, *node.comparators])
-        tests = [self._compared(op, a, b) for op, a, b in zip(node.ops, values, values[1:], strict=False)]
-        return self.all_of(tests)
+        """`a < b < c` is `a < b and b < c` in which b is computed once."""
+        compared = [self.value(node.left)]
+
+        def test(op: ast.cmpop, comparator: ast.expr) -> Any:
+            a, b = self.in_order(compared.pop, partial(self.value, comparator))
+            compared.append(b if comparator is node.comparators[-1] else self.once(b))
+            return self._compared(op, a, *compared)
+
+        return self.joined(True, map(partial, repeat(test), node.ops, node.comparators))
 
     def _compared(self, op: ast.cmpop, a: Any, b: Any) -> Any:
         test = _BUILD_TIME_TESTS.get(type(op))
@@ -197,39 +204,60 @@ class ExpressionTranslator(Evaluation):
             raise ScriptError("`in` looks among values known at build time", hint="compare with each of them")
         return test(a, b)
 
-    def all_of(self, tests: Sequence[Any]) -> Any:
-        """Whether all hold; Python's answer where Python knows."""
-        runtime = [test for test in tests if is_runtime(test)]
-        if not all(test for test in tests if not is_runtime(test)):
-            return False
-        if not runtime:
-            return True
-        result = operators.condition(runtime[0])
-        for test in runtime[1:]:
-            result = operators.binary("land", result, test)
-        return result
-
     def logical(self, node: ast.BoolOp) -> Any:
-        """`and` and `or`: operands that Python knows decide now, the others at run time."""
-        is_and = isinstance(node.op, ast.And)
-        result: Any = None
-        for operand in node.values:
-            value = self.value(operand)
-            if not is_runtime(value):
-                if bool(value) != is_and:
-                    return value if result is None else not is_and
-                if operand is node.values[-1] and result is None:
-                    return value
-                continue
-            test = operators.condition(value)
-            result = test if result is None else operators.binary("land" if is_and else "lor", result, test)
-        return result
+        return self.joined(isinstance(node.op, ast.And), (partial(self.value, operand) for operand in node.values))
+
+    def joined(self, is_and: bool, operands: Iterator[Callable[[], Any]]) -> Any:
+        """`and` or `or` of what `operands` compute: those that Python knows decide now, the others at run time.
+
+        One that takes statements is a branch of the program, as those before it may decide without it.
+        """
+        value: Any = is_and
+        result: Expr | None = None
+        for operand in operands:
+            stmts, value = self.apart(operand)
+            if stmts and result is not None:
+                return self._joined_by_branch(is_and, result, stmts, value, operands)
+            self.stmts += stmts
+            if is_runtime(value):
+                test = operators.condition(value)
+                result = test if result is None else operators.binary("land" if is_and else "lor", result, test)
+            elif bool(value) != is_and:
+                self.once(result)
+                return value if result is None else not is_and
+        return value if result is None else result
+
+    def _joined_by_branch(
+        self, is_and: bool, before: Expr, stmts: Sequence[s.Stmt], value: Any, operands: Iterator[Callable[[], Any]]
+    ) -> Any:
+        """`joined` of operands that give `before`, one that is `value` after `stmts`, and further ones."""
+        result = Var("result", dtypes.boolean)
+        self.stmts.append(s.Declare(result, before))
+        with self.collecting() as block:
+            block += stmts
+            rest = self.joined(is_and, chain((lambda: value,), operands))
+            if is_runtime(rest):
+                block.append(s.Assign(result, operators.condition(rest)))
+        self.stmts.append(s.If(result if is_and else operators.unary("lnot", result), build.seq(block)))
+        is_decided = not is_runtime(rest) and bool(rest) != is_and
+        return not is_and if is_decided else result
 
     def conditional(self, node: ast.IfExp) -> Any:
         test = self.value(node.test)
         if not is_runtime(test):
             return self.value(node.body if test else node.orelse)
-        return operators.select(test, self.value(node.body), self.value(node.orelse))
+        (then, a), (otherwise, b) = (self.apart(partial(self.value, part)) for part in (node.body, node.orelse))
+        if not then and not otherwise:
+            return operators.select(test, a, b)
+        result = None
+        if is_runtime((a, b)) or a is not b:
+            first, second = operators.alike(a, b)
+            result = Var("result", first.type)
+            self.stmts.append(s.Declare(result))
+            then.append(s.Assign(result, first))
+            otherwise.append(s.Assign(result, second))
+        self.stmts.append(s.If(operators.condition(test), build.seq(then), build.seq(otherwise), self.place(node)))
+        return a if result is None else result
 
     def subscript(self, node: ast.Subscript) -> Any:
         owner, keys = self.in_order(partial(self.value, node.value), partial(self._keys, node.slice))

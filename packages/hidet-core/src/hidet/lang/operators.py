@@ -272,11 +272,12 @@ def condition(value: object) -> Expr:
 
 def select(test: object, a: object, b: object) -> Expr:
     """`a` where `test` else `b`, in their common type."""
-    if isinstance(a, Expr) and isinstance(b, Expr) and a.type == b.type:
-        first, second = a, b
-    else:
-        first, second = unify(a, b)
-    return build.select(condition(test), first, second)
+    return build.select(condition(test), *alike(a, b))
+
+
+def alike(a: object, b: object) -> tuple[Expr, Expr]:
+    """Two values, which may be pointers of one type, in their common type."""
+    return (a, b) if isinstance(a, Expr) and isinstance(b, Expr) and a.type == b.type else unify(a, b)
 
 
 def cast(value: object, target: ValueType) -> Expr:

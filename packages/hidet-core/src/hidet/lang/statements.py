@@ -72,8 +72,13 @@ class FunctionTranslator(AssignmentTranslator):
     def repeat(self, node: ast.While) -> None:
         if node.orelse:
             self.fail(node.orelse[0], "a loop of a script has no else")
-        condition = operators.condition(self.value(node.test))
-        self.stmts.append(s.While(condition, self.body(node.body, loop="runtime"), self.place(node)))
+        stmts, test = self.apart(lambda: self.value(node.test))
+        condition, body = operators.condition(test), self.body(node.body, loop="runtime")
+        if stmts:
+            # They run before each turn.
+            leave = s.If(operators.unary("lnot", condition), s.Break())
+            condition, body = operators.as_expr(True), build.seq([*stmts, leave, body])
+        self.stmts.append(s.While(condition, body, self.place(node)))
 
     def leave(self, node: ast.Break | ast.Continue) -> None:
         what = type(node).__name__.lower()
