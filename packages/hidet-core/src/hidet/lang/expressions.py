@@ -23,6 +23,7 @@ from hidet.lang.calls import translate_call
 from hidet.lang.environment import Environment
 from hidet.lang.evaluation import Evaluation
 from hidet.lang.facts import IndexFacts
+from hidet.lang.operand import unwrapped
 from hidet.lang.source import FunctionSource
 from hidet.lang.types import ValueKind
 from hidet.lang.values import Bound, Cell, LatePointer, TensorValue, is_runtime
@@ -114,7 +115,7 @@ class ExpressionTranslator(Evaluation):
         if isinstance(value, Expr | TensorValue):
             self.fail(node, f"{ast.unparse(node)} cannot be iterated over: its length is known at run time only")
         with self.at(node):
-            return tuple(value)
+            return tuple(map(unwrapped, value))
 
     def name(self, node: ast.Name) -> Any:
         found = self.names.lookup(node.id)
@@ -272,7 +273,7 @@ class ExpressionTranslator(Evaluation):
         if is_runtime(key) and not isinstance(owner, ValueKind):
             what = f"an index into a Python {type(owner).__name__} must be known at build time"
             self.fail(node.slice, what, "pass the values as a tensor, which the program can index")
-        return owner[key]
+        return unwrapped(owner[key])
 
     def _element_of(self, node: ast.Subscript, owner: Expr, keys: Sequence[Any]) -> Expr:
         if len(keys) != 1 or isinstance(keys[0], slice):
@@ -309,7 +310,7 @@ class ExpressionTranslator(Evaluation):
             if node.attr != "dtype":
                 self.fail(node, f"a value of type {owner.type} has no {node.attr!r}", "it has dtype")
             return ValueKind(owner.dtype)
-        return getattr(owner, node.attr)
+        return unwrapped(getattr(owner, node.attr))
 
     # --- names -----------------------------------------------------------------------------------------------------
 
@@ -329,7 +330,7 @@ class ExpressionTranslator(Evaluation):
             return
         if not isinstance(target, ast.Tuple | ast.List):
             self.fail(target, f"expected a name, found {ast.unparse(target)}")
-        parts = tuple(value)
+        parts = tuple(map(unwrapped, value))
         if len(parts) != len(target.elts):
             self.fail(target, f"{len(target.elts)} names for {len(parts)} values")
         for element, part in zip(target.elts, parts, strict=True):

@@ -16,6 +16,7 @@ from hidet.ir.stmt import LoopKind
 from hidet.ir.visit import walk
 from hidet.lang import operators
 from hidet.lang.mapping import Assignment, loop_styles
+from hidet.lang.operand import unwrapped
 from hidet.lang.values import Primitive, is_runtime
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def _iterated(translator: FunctionTranslator, node: ast.For) -> Nest | tuple[Any
     if is_runtime(value) and not isinstance(value, tuple | list):
         translator.fail(iterated, f"{ast.unparse(iterated)} cannot be iterated over: it is known at run time only")
     with translator.at(iterated):
-        return tuple(value)
+        return tuple(map(unwrapped, value))
 
 
 def _range(kind: LoopKind) -> Callable[..., Nest]:

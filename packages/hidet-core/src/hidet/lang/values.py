@@ -15,7 +15,7 @@ from hidet.ir.types import BufferType, PointerType, with_lanes
 from hidet.lang import operators
 from hidet.lang.facts import IndexFacts
 from hidet.lang.layout import Layout
-from hidet.lang.operand import Operand, unwrapped
+from hidet.lang.operand import Operand, unwrapped, wrapped
 from hidet.lang.types import POINTER_WORD, Extent, shown_extent
 from hidet.loc import Loc
 
@@ -285,9 +285,13 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inlined:
-    """A lambda of a script: its body is translated anew, with parameters standing for values, wherever it is called."""
+    """A lambda or function of a script: its body is translated anew wherever it is called."""
 
     apply: Callable[[Sequence[object]], object]
+
+    def __call__(self, *arguments: Any) -> Any:
+        """For Python functions that get it as an argument, such as `map`."""
+        return wrapped(self.apply(unwrapped(arguments)))
 
 
 def is_runtime(value: object) -> bool:
