@@ -15,13 +15,14 @@ from hidet.lang import (
     f32,
     i32,
     meta,
+    printf,
     register_tensor,
     row_major,
     script,
     static,
     tensor_pointer,
 )
-from hidet.lang.cuda import MmaConfig, blockIdx, ldmatrix, mma_sync, shfl_sync, warp_groups
+from hidet.lang.cuda import MmaConfig, atomic_add, blockIdx, ldmatrix, mma_sync, shfl_sync, warp_groups
 
 # ruff: noqa: B007, F841  # scripts with the mistakes that are tested
 
@@ -38,6 +39,31 @@ def helper(x: f32, n: i32) -> f32:
 @script
 def rows(x: f32[4, 2]):
     x[0, 0] = 1.0
+
+
+@script
+def wait(x: f32):
+    printf("%f", x)
+
+
+def nothing_stored(x: f32[4]):
+    x[0] = wait(1.0)
+
+
+def nothing_added(x: f32[4]):
+    x[0] = x[1] + wait(1.0)
+
+
+def nothing_named(x: f32[4]):
+    y = wait(1.0)
+
+
+def nothing_chosen(x: f32[4]):
+    x[0] = wait(1.0) if x[1] > 0.0 else wait(2.0)
+
+
+def nothing_passed(x: f32[4]):
+    atomic_add(~x[0], wait(1.0))
 
 
 def truth_values_divided(x: boolean):
@@ -261,6 +287,11 @@ def grid_is_set_twice():
 @pytest.mark.parametrize(
     ("function", "problem", "line", "column", "hint"),
     [
+        (nothing_stored, "wait gives no value", 1, 5, None),
+        (nothing_added, "wait gives no value", 1, 12, None),
+        (nothing_named, "wait gives no value", 1, 5, None),
+        (nothing_chosen, "wait gives no value", 1, 12, None),
+        (nothing_passed, "wait gives no value", 1, 5, None),
         (truth_values_divided, "/ divides numbers, got values of type bool", 1, 9, "cast"),
         (list_at_run_time, "an index into a Python list must be known at build time", 1, 18, "as a tensor"),
         (array_at_run_time, "an index into a Python ndarray must be known at build time", 1, 18, "as a tensor"),

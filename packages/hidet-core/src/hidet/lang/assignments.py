@@ -10,7 +10,7 @@ from typing import Any
 from hidet.errors import DTypeError, ScriptError
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Call, Const, Expr, Var
+from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.types import BufferType, PointerType, Type, element_dtype, lanes_of
 from hidet.lang import operators
 from hidet.lang.attributes import AttributePath, AttributeValues, attribute_name
@@ -132,8 +132,6 @@ class AssignmentTranslator(ExpressionTranslator):
             self.fail(target, f"{ast.unparse(target)} cannot be assigned to")
 
     def _assign_name(self, name: str, value: Any, node: ast.stmt, is_static: bool) -> None:
-        if isinstance(value, Call) and value.type is None:
-            self.fail(node, f"{value.callee} gives no value")
         found = self.names.own(name, to_assign=True)
         known = None if found is None else found[0].names[name]
         if isinstance(known, Cell):

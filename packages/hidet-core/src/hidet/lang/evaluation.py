@@ -22,6 +22,7 @@ from hidet.ir.intrinsics.signature import Effect
 from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, Type
 from hidet.ir.visit import walk
+from hidet.lang import operators
 from hidet.lang.mapping import Assignment
 from hidet.lang.operand import rebuilt
 from hidet.lang.source import FunctionSource
@@ -119,8 +120,8 @@ class Evaluation:
         return stmts, value
 
     def declare(self, name: str, value: Expr, node: ast.AST | None = None) -> Var:
-        """A new variable of the program with a value."""
-        return self._declare(Var(name, value.type), value, node)
+        """A new variable of the program with a value. DTypeError where the value is that of a call that gives none."""
+        return self._declare(Var(name, operators.as_expr(value).type), value, node)
 
     def declare_empty(self, name: str, type_: Type, node: ast.AST | None = None) -> Var:
         """A new variable of the program without a value."""

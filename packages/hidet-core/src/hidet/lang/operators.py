@@ -20,7 +20,7 @@ from hidet.dtypes import DType
 from hidet.errors import DTypeError
 from hidet.ir import build
 from hidet.ir.constants import is_foldable
-from hidet.ir.expr import Bitcast, Const, Expr
+from hidet.ir.expr import Bitcast, Call, Const, Expr
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, PointerType, ValueType, VectorType, element_dtype, lanes_of, with_lanes
 
@@ -60,8 +60,11 @@ def plain_number(value: Any) -> Any:
 
 
 def as_expr(value: object) -> Expr:
-    """An IR expression, a number of Python or numpy, or a symbolic size as an expression. DTypeError for others."""
+    """An IR expression, a number of Python or numpy, or a symbolic size as an expression. DTypeError for others, also
+    for a call that gives no value."""
     value = plain_number(value)
+    if isinstance(value, Call) and value.type is None:
+        raise DTypeError(f"{value.callee} gives no value")
     if isinstance(value, Expr):
         return value
     if isinstance(value, bool):
@@ -193,7 +196,7 @@ def _with_literal(a: Expr, b: object) -> tuple[Expr, Expr]:
 
 
 def _scalars_or_vectors(*values: Expr) -> None:
-    for value in values:
+    for value in map(as_expr, values):
         if isinstance(value.type, PointerType | BufferType):
             raise DTypeError(
                 f"a {value.type} is memory, not a number", hint="index it: x[i] reads an element, ~x[i] is its address"
@@ -277,7 +280,8 @@ def select(test: object, a: object, b: object) -> Expr:
 
 def alike(a: object, b: object) -> tuple[Expr, Expr]:
     """Two values, which may be pointers of one type, in their common type."""
-    return (a, b) if isinstance(a, Expr) and isinstance(b, Expr) and a.type == b.type else unify(a, b)
+    is_one_type = isinstance(a, Expr) and isinstance(b, Expr) and a.type == b.type
+    return (as_expr(a), as_expr(b)) if is_one_type else unify(a, b)
 
 
 def cast(value: object, target: ValueType) -> Expr:

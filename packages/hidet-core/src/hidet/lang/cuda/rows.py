@@ -152,7 +152,9 @@ class IntrinsicGroup:
 
 
 def _argument(value: Any) -> Any:
-    return value.start() if isinstance(value, TensorValue) else value
+    if isinstance(value, TensorValue):
+        return value.start()
+    return operators.as_expr(value) if isinstance(value, Expr) else value
 
 
 def _group_dtype(row: Intrinsic, given: list[Any]) -> DType | None:
