@@ -78,6 +78,19 @@ def test_functions_give_dictionaries_and_objects():
     assert results(main) == [2, 2, 0, 1]
 
 
+def test_objects_keep_what_values_were_when_they_got_a_name():
+    @lang.script
+    def main(o: i64[4]):
+        pair = paired(o[0] + 1)
+        kept = Pair(o[0], 3)
+        o[0] = 50
+        o[1] = pair.first
+        o[2] = pair.second
+        o[3] = kept.first + kept.second
+
+    assert results(main) == [50, 1, 2, 3]
+
+
 def test_functions_take_dictionaries():
     @lang.script
     def main(o: i64[4]):

@@ -11,7 +11,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from hidet.ir.types import BufferType, Type
 from hidet.ir.visit import walk
 from hidet.lang import operators
 from hidet.lang.mapping import Assignment
-from hidet.lang.operand import rebuilt
+from hidet.lang.operand import Operand, rebuilt, wrapped
 from hidet.lang.source import FunctionSource
 from hidet.lang.values import Bound, TensorValue, Window
 from hidet.loc import Loc
@@ -232,11 +232,22 @@ def _with_expressions(value: Any, change: Callable[[Expr], Expr | None]) -> Any:
     def changed(part: Any) -> Any:
         if isinstance(part, Expr):
             return change(part)
-        before = {name: getattr(part, name) for name in _FIELDS.get(type(part), ())}
+        if isinstance(part, Operand):
+            expr = change(part.expr)
+            return part if expr is part.expr else wrapped(expr)
+        before = {name: getattr(part, name) for name in _fields(part)}
         after = {name: _with_expressions(field, change) for name, field in before.items()}
         return part if all(after[name] is before[name] for name in before) else replace(part, **after)
 
     return rebuilt(value, changed)
+
+
+def _fields(part: Any) -> Sequence[str]:
+    """Where an object holds expressions: that of a user's dataclass in those fields in which there are operands."""
+    known = _FIELDS.get(type(part))
+    if known is not None or not is_dataclass(part) or isinstance(part, type):
+        return known or ()
+    return [field.name for field in fields(part) if isinstance(getattr(part, field.name, None), Operand)]
 
 
 def expressions_in(value: Any) -> list[Expr]:
