@@ -14,7 +14,7 @@ from torch._subclasses import FakeTensorMode
 import hidet
 from hidet.context import make_context
 from hidet.cpu.target import CpuCode
-from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.errors import ImportFailed, LaunchError, UnsupportedOp
 from hidet.torch.export import import_module, target_of_module
 
 X = torch.randn(3, 8, generator=torch.Generator().manual_seed(6))
@@ -92,6 +92,53 @@ def test_a_module_that_updates_a_buffer_is_refused() -> None:
         hidet.compile(_model().train(), (X,))
 
 
+class _Cache(nn.Module):
+    """Writes rows to a tensor of the caller's, as the key-value cache of a language model is written to."""
+
+    def forward(self, cache: torch.Tensor, rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        cache.index_copy_(0, places, rows)
+        return cache.sum(1)
+
+
+def _written() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return torch.zeros(3, 2), torch.ones(1, 2), torch.tensor([1])
+
+
+def test_what_a_module_writes_to_an_input_is_in_the_caller_s_tensor_and_no_result() -> None:
+    compiled = hidet.compile(_Cache(), _written())
+    cache, rows, _ = _written()
+    for row in (1, 2):
+        result = compiled(cache, rows, torch.tensor([row]))
+        assert torch.equal(result, cache.sum(1))
+    assert cache.tolist() == [[0, 0], [1, 1], [1, 1]]
+
+
+def test_a_saved_module_writes_to_the_same_input(tmp_path: Path) -> None:
+    hidet.compile(_Cache(), _written()).save(tmp_path / "cache.hidet")
+    cache, rows, places = (tensor.numpy() for tensor in _written())
+    assert hidet.load(tmp_path / "cache.hidet")(cache, rows, places).tolist() == [0, 2, 0]
+    assert cache.tolist() == [[0, 0], [1, 1], [0, 0]]
+
+
+def test_an_input_that_is_overwritten_and_returned_is_returned_as_a_copy() -> None:
+    class Increment(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.add_(1)
+
+    x = torch.zeros(3)
+    result = hidet.compile(Increment(), (x,))(x)
+    result.add_(1)
+    assert (x.tolist(), result.tolist()) == ([1, 1, 1], [2, 2, 2])
+
+
+def test_an_input_that_is_overwritten_but_cannot_be_written_to_is_refused() -> None:
+    compiled = hidet.compile(_Cache(), _written())
+    cache, rows, places = (tensor.numpy() for tensor in _written())
+    cache.flags.writeable = False
+    with pytest.raises(LaunchError, match=r"argument 0 \(cache\) is overwritten by the graph, but it is read-only"):
+        compiled(cache, rows, places)
+
+
 def test_an_operator_that_only_torch_can_run_is_refused() -> None:
     class Bessel(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -120,6 +167,16 @@ def test_a_module_on_a_gpu_is_compiled_for_it() -> None:
     compiled = hidet.compile(model, (x,))
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_what_a_module_writes_to_an_input_on_a_gpu_is_in_an_array_of_the_host_too() -> None:
+    compiled = hidet.compile(_Cache(), tuple(tensor.cuda() for tensor in _written()))
+    for given in (_written(), tuple(tensor.cuda() for tensor in _written())):
+        cache, rows, places = (tensor if tensor.is_cuda else tensor.numpy() for tensor in given)
+        assert compiled(cache, rows, places).tolist() == [0, 2, 0]
+        assert cache.tolist() == [[0, 0], [1, 1], [0, 0]]
 
 
 def test_a_module_is_compiled_for_as_many_threads_as_torch_uses(monkeypatch: pytest.MonkeyPatch) -> None:

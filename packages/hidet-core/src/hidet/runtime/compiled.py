@@ -118,13 +118,16 @@ class CompiledGraph:
         return results[0] if len(results) == 1 else tuple(results)
 
     def _run_copied(self, arguments: Sequence[Any], memory: DeviceMemory) -> list[Any]:
-        """Run on copies of arrays of the host; results are such arrays, too."""
+        """Run on copies of arrays of the host; results are such arrays, too, and what is overwritten is copied back."""
         placed = [
             value if slot.tensor is None else memory.place(value)
             for value, slot in zip(arguments, self.bundle.program.inputs, strict=True)
         ]
         results = self.run(placed, memory.adapter(), lambda _: object())
-        outputs = (output for output in self.bundle.program.outputs if output.mutates is None)
+        outputs = [output for output in self.bundle.program.outputs if output.mutates is None]
+        for output in self.bundle.program.outputs:
+            if output.mutates is not None:
+                arguments[output.mutates][...] = placed[output.mutates].numpy()
         return [
             value if output.tensor is None else value.numpy() for value, output in zip(results, outputs, strict=True)
         ]

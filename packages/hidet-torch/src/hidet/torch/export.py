@@ -30,8 +30,9 @@ def import_module(
     """The graph of a module for inputs like these: tensors by position, or by name in a mapping.
 
     Parameters and buffers become constants, over their own memory until the graph is compiled. Results are the tensors
-    that the module returns, in order, containers flattened. Raises ImportFailed without example inputs, and for modules
-    that update their buffers; UnsupportedOp, with the whole list, for operators that only torch can run.
+    that the module returns, in order, containers flattened; what it writes to an input is in the caller's tensor.
+    Raises ImportFailed without example inputs, and for modules that update their buffers; UnsupportedOp, with the whole
+    list, for operators that only torch can run.
     """
     if example_inputs is None:
         raise ImportFailed(
@@ -43,9 +44,9 @@ def import_module(
         warnings.simplefilter("ignore", FutureWarning)
         program = torch.export.export(model, *_arguments(example_inputs), strict=False)
         program = program.run_decompositions(_decompositions())
-    imported = import_fx(
-        program.graph_module, ctx, name=type(model).__name__, bound=_bound_data(program), plan=plan_own_outputs
-    )
+    data = _bound_data(program)
+    _write_back(program)
+    imported = import_fx(program.graph_module, ctx, name=type(model).__name__, bound=data, plan=plan_own_outputs)
     if imported.eager:
         error = refusal(imported.eager)
         raise UnsupportedOp(error.message, hint="torch.compile(model, backend='hidet') runs such operators in torch")
@@ -99,3 +100,18 @@ def _bound_data(program: ExportedProgram) -> dict[int, torch.Tensor]:
         for number, spec in enumerate(signature.input_specs)
         if spec.kind in _DATA and spec.target is not None
     }
+
+
+def _write_back(program: ExportedProgram) -> None:
+    """Put a trailing `aten.copy_` for each input that the module overwrites in the place of the result it was made."""
+    graph = program.graph_module.graph
+    inputs = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    output = graph.output_node()
+    returned = []
+    with graph.inserting_before(output):
+        for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
+            if spec.kind == OutputKind.USER_INPUT_MUTATION:
+                graph.call_function(torch.ops.aten.copy_.default, (inputs[spec.target], node))
+            else:
+                returned.append(node)
+    output.args = (tuple(returned),)
