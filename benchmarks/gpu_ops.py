@@ -114,7 +114,7 @@ def _compiled_at_once(
         except HidetError as error:
             return error
 
-    graphs = [import_module(modules[case.name], (case.input(0),), ctx) for case in cases]
+    graphs = [import_module(modules[case.name], (case.input(0),), ctx).graph for case in cases]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip([case.name for case in cases], pool.map(compiled, graphs), strict=True))
 

@@ -14,9 +14,10 @@ from torch import fx
 from hidet.context import make_context
 from hidet.graph.interpret import interpret
 from hidet.graph.verify import verify_graph
+from hidet.torch.assemble import ImportedGraph
 from hidet.torch.composites import KeepWhole
 from hidet.torch.decompositions import decompositions
-from hidet.torch.importer import ImportedGraph, import_fx
+from hidet.torch.importer import import_fx
 from hidet.torch.tensors import as_numpy
 
 

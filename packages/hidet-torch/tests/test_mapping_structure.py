@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from hidet.torch.assemble import ImportedGraph
 from hidet.torch.decompositions import decompositions
-from hidet.torch.importer import ImportedGraph
 from hidet.torch.mapping import table
 
 Import = Callable[..., ImportedGraph]

@@ -28,6 +28,7 @@ from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.runtime.module import CompiledModule
 from hidet.runtime.program import HostProgram
 from hidet.runtime.replay import REPLAY_AFTER
+from hidet.runtime.signature import ImportedModel, Signature
 from hidet.schedule.close import close_subgraph
 from hidet.schedule.code_cache import keep_modules, read_modules
 from hidet.schedule.host import HostCode, InnerProgram, build_host_program
@@ -41,7 +42,7 @@ from hidet.target import Binary, CompileJob
 
 def compile(
     model: Any,
-    example_inputs: Sequence[Any] | None = None,
+    example_inputs: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
     target: str = "auto",
     options: Options | Mapping[str, Any] | None = None,
@@ -49,8 +50,10 @@ def compile(
     """Compile a graph, or a model that a frontend accepts (an nn.Module, a path to a model file).
 
     Weights of a model become part of the compiled graph: what is written to the model afterwards does not show.
+    What comes back takes what the model takes, a graph's its inputs.
 
-    example_inputs: tensors that give dtypes and shapes where the model does not (torch); None otherwise.
+    example_inputs: arguments of the model that give dtypes and shapes where the model does not (torch), in order or by
+    name; None otherwise.
     target: "cpu", "cuda:1", …; "auto" is the device that the model is on. Raises a HidetError naming the operator and
     place that cannot be compiled.
     """
@@ -60,7 +63,10 @@ def compile(
     frontend = load_registry().frontend_for(model)
     own = frontend.target_for(model, example_inputs) if target == "auto" else None
     ctx = make_context(own or target, chosen.following(frontend.options_followed()))
-    return compile_graph(_import(frontend, model, example_inputs, ctx), ctx)
+    imported = _import(frontend, model, example_inputs, ctx)
+    if isinstance(imported, Graph):
+        return compile_graph(imported, ctx)
+    return compile_graph(imported.graph, ctx, imported.signature)
 
 
 def build_ir_module(
@@ -86,18 +92,21 @@ def paused_gc() -> Iterator[None]:
             gc.enable()
 
 
-def compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
-    """The compiler, hand-over by hand-over. Raises the HidetError of the first step that fails."""
+def compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None = None) -> CompiledGraph:
+    """The compiler, hand-over by hand-over. Raises the HidetError of the first step that fails.
+
+    signature: how what is compiled is called; None: with the inputs of the graph.
+    """
     if ctx.options.check_bounds:
         raise OptionError(
             "option check_bounds is for modules of kernels: kernels of graphs use pointers, which have no shapes",
             hint="give it to hidet.driver.build_ir_module",
         )
     with paused_gc():
-        return _compile_graph(graph, in_own_folder(ctx, graph.name))
+        return _compile_graph(graph, in_own_folder(ctx, graph.name), signature)
 
 
-def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
+def _compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None) -> CompiledGraph:
     clock = _Clock()
     with clock("graph"):
         verify_graph(graph)
@@ -126,6 +135,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext) -> CompiledGraph:
         prepare_constants=tuple(prepare.constants),
         target=ctx.target.name,
         arch=ctx.target.arch,
+        signature=signature,
     )
     functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in segment_symbols(program)}
     if needs_baking(program):
@@ -223,12 +233,14 @@ def _bytes_of(values: Iterable[Value]) -> int:
     return sum(size for size in sizes if isinstance(size, int))
 
 
-def _import(frontend: FrontendSpec, model: Any, example_inputs: Sequence[Any] | None, ctx: CompileContext) -> Graph:
+def _import(frontend: FrontendSpec, model: Any, example_inputs: Any, ctx: CompileContext) -> Graph | ImportedModel:
     import_model: Any = frontend.resolve()
-    graph = import_model(model, example_inputs, ctx)
-    if not isinstance(graph, Graph):
-        raise HidetError(f"frontend {frontend.name} returned a {type(graph).__name__}, expected a Graph")
-    return graph
+    imported = import_model(model, example_inputs, ctx)
+    if not isinstance(imported, Graph | ImportedModel):
+        raise HidetError(
+            f"frontend {frontend.name} returned a {type(imported).__name__}, expected a Graph or an ImportedModel"
+        )
+    return imported
 
 
 class _Clock:

@@ -69,7 +69,7 @@ def run_model(
     import numpy
 
     compiled = compiled_from(model, target, settings)
-    results = compiled(*arguments_from(compiled, inputs, seed))
+    results = compiled.call_on_inputs(arguments_from(compiled, inputs, seed))
     arrays = [numpy.asarray(array) for array in (results if isinstance(results, tuple) else (results,))]
     files: list[Path | None] = [None] * len(arrays)
     if output is not None:

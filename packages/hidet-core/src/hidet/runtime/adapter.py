@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -249,17 +249,25 @@ def adapter_for(kind: type, memory: DeviceMemory | None = None) -> CheckedAdapte
     share device memory go through the device's own adapter. Everything else goes through numpy, which takes lists,
     numbers and what DLPack can share.
     """
-    from hidet.plugins.host import load_registry
-
     names = {f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__}
-    for spec in load_registry().frontends.values():
-        if spec.adapter is not None and not names.isdisjoint(spec.tensor_types):
-            adapter: CheckedAdapter = spec.resolve_adapter()
-            return adapter if memory is None else adapter.on(memory.name)
+    adapter = adapter_named(names, memory)
+    if adapter is not None:
+        return adapter
     if memory is not None and "numpy.ndarray" not in names and any(hasattr(kind, name) for name in _SHARED):
         shared: CheckedAdapter = memory.adapter()
         return shared
     return NumpyAdapter()
+
+
+def adapter_named(names: Set[str], memory: DeviceMemory | None = None) -> CheckedAdapter | None:
+    """That of the front-end which knows a class by one of its full names; None where no installed one does."""
+    from hidet.plugins.host import load_registry
+
+    for spec in load_registry().frontends.values():
+        if spec.adapter is not None and not names.isdisjoint(spec.tensor_types):
+            adapter: CheckedAdapter = spec.resolve_adapter()
+            return adapter if memory is None else adapter.on(memory.name)
+    return None
 
 
 _SHARED = ("__dlpack__", "__cuda_array_interface__")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hidet import dims
 from hidet.dims import Dim, DimExpr, Symbol
 from hidet.errors import DTypeError, HidetError, LaunchError, ShapeError
-from hidet.runtime.adapter import CheckedAdapter, NumpyAdapter, TensorFacts, adapter_for
+from hidet.runtime.adapter import CheckedAdapter, NumpyAdapter, TensorFacts, adapter_for, adapter_named
 from hidet.runtime.program import HostProgram, ObjectSlot, TensorSlot
+from hidet.runtime.signature import Signature, signature_of_inputs
 from hidet.runtime.symbol_values import source_text, symbol_reader
 
 if TYPE_CHECKING:
@@ -28,13 +29,18 @@ class ArgumentCheck:
     Arguments of the same kind (types, shapes, strides) as in an earlier call are not checked again.
     """
 
-    def __init__(self, program: HostProgram, memory: DeviceMemory | None = None) -> None:
-        """memory: of the device where tensors have to be; None for the host.
+    def __init__(
+        self, program: HostProgram, memory: DeviceMemory | None = None, signature: Signature | None = None
+    ) -> None:
+        """memory: of the device where tensors have to be; None for the host. signature: in whose terms messages name
+        arguments; None for that of a graph.
 
         A device's graph takes arrays of the host as well, if all of its tensors are such: `CompiledGraph` copies them.
         """
         self._inputs = program.inputs
+        self._tensors = [number for number, given in enumerate(program.inputs) if given.tensor is not None]
         self._memory = memory
+        self._signature = signature or signature_of_inputs([given.name for given in program.inputs])
         self._sources = program.symbols
         self._overwritten = {output.mutates for output in program.outputs if output.mutates is not None}
         self._symbols = _input_symbols(program)
@@ -82,15 +88,14 @@ class ArgumentCheck:
     def _adapter(self, given: Sequence[Any]) -> CheckedAdapter:
         """That of the first tensor, on a device of the first that is no array of the host; the others are converted."""
         found: CheckedAdapter | None = None
-        for value, expected in zip(given, self._inputs, strict=True):
-            if expected.tensor is not None:
-                kind = type(value)
-                found = self._adapters.get(kind)
-                if found is None:
-                    found = self._adapters[kind] = adapter_for(kind, self._memory)
-                if self._memory is None or not isinstance(found, NumpyAdapter):
-                    return found
-        return adapter_for(object) if found is None else found
+        for number in self._tensors:
+            kind = type(given[number])
+            found = self._adapters.get(kind)
+            if found is None:
+                found = self._adapters[kind] = adapter_for(kind, self._memory)
+            if self._memory is None or not isinstance(found, NumpyAdapter):
+                return found
+        return found or adapter_named({self._signature.tensor_type}, self._memory) or NumpyAdapter()
 
     def _integer(self, value: Any, number: int) -> int:
         try:
@@ -204,8 +209,7 @@ class ArgumentCheck:
             )
 
     def _place(self, number: int) -> str:
-        name = self._inputs[number].name
-        return f"argument {number} ({name})" if name else f"argument {number}"
+        return self._signature.places(len(self._inputs))[number]
 
 
 def _input_symbols(program: HostProgram) -> dict[str, Symbol]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hidet.dtypes import dtype, from_numpy
 from hidet.errors import ArtifactError
-from hidet.runtime.encoding import decode_program, encode_program
+from hidet.runtime.encoding import decode_program, decode_signature, encode_program, encode_signature
 from hidet.runtime.program import HostProgram, NodeCounts, Segment, programs_of
 from hidet.runtime.replay import REPLAY_AFTER
 from hidet.target import Binary
@@ -42,6 +42,7 @@ def save(bundle: CodeBundle, path: str | os.PathLike[str]) -> None:
         "target": bundle.target,
         "arch": bundle.arch,
         "program": encode_program(bundle.program),
+        "signature": encode_signature(bundle.signature),
         "code": [[b.name, _digest(b.data)] for b in bundle.binaries],
         "constants": len(bundle.constants),
     }
@@ -104,6 +105,7 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
         prepare_constants=tuple(arrays[count:]),
         target=manifest["target"],
         arch=manifest["arch"],
+        signature=decode_signature(manifest["signature"]),
     )
     report = CompileReport(NodeCounts(), 0, modules=len(binaries))
     return CompiledGraph(bundle, functions, report, loaded, target.memory, REPLAY_AFTER["default"])

@@ -12,6 +12,7 @@ from hidet.runtime.arguments import ArgumentCheck
 from hidet.runtime.executor import Executor, SegmentFunction
 from hidet.runtime.prepared import ParameterSets, Versions
 from hidet.runtime.program import HostProgram, NodeCounts
+from hidet.runtime.signature import Signature, signature_of_inputs
 
 if TYPE_CHECKING:
     from hidet.target import Binary, DeviceMemory
@@ -64,7 +65,10 @@ class CompileReport:
 
 @dataclass(frozen=True, slots=True)
 class CodeBundle:
-    """Everything needed to run or save a compiled graph: the program, its binaries and its constants' arrays."""
+    """Everything needed to run or save a compiled graph: the program, its binaries and its constants' arrays.
+
+    signature: how the model that it was is called; None for a graph, which is called with its inputs.
+    """
 
     program: HostProgram
     binaries: tuple[Binary, ...]
@@ -72,6 +76,7 @@ class CodeBundle:
     prepare_constants: tuple[Any, ...] = ()
     target: str = "cpu"
     arch: str = ""
+    signature: Signature | None = None
 
 
 class CompiledGraph:
@@ -93,24 +98,34 @@ class CompiledGraph:
         self._report = report
         self._code = keep_alive
         program = bundle.program
-        self._check = ArgumentCheck(program, memory)
+        self.signature = bundle.signature or signature_of_inputs([given.name for given in program.inputs])
+        self._direct = self.signature.direct(len(program.inputs))
+        self._check = ArgumentCheck(program, memory, self.signature)
         self._memory = memory
         self._executor = Executor(program, functions, bundle.constants, memory, replay_after)
         self._parameters = None
         if program.prepare is not None or any(given.is_parameter for given in program.inputs):
             self._parameters = ParameterSets(program, functions, bundle.prepare_constants, memory)
 
-    def __call__(self, *tensors: Any) -> Any:
-        """Run on numpy arrays, or tensors of an installed front-end's framework, in the order of the graph's inputs.
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Run on numpy arrays, or tensors of an installed front-end's framework, as the model was called; a graph is
+        called with its inputs in order, or by their names.
 
-        Results are tensors of the same library; a single one is returned bare. Arguments that lie otherwise in memory
-        than the graph was compiled for are copied. On a device, tensors have to be there; arrays that share their
-        memory (DLPack, CUDA array interface) give arrays of `hidet.cuda`. numpy arrays alone are copied there, and
-        results back, for which the call waits. ShapeError, DTypeError or LaunchError names the argument that does
-        not fit. A parameter that is a numpy array should be read-only (`flags.writeable = False`): numpy does not count
-        changes, so that what is computed from a writable one is computed at every call.
+        Numbers that were in the example of a model are fixed, and tensors that nothing reads are ignored. Results are
+        tensors of the same library; a single one is returned bare. Arguments that lie otherwise in memory than the
+        graph was compiled for are copied. On a device, tensors have to be there; arrays that share their memory
+        (DLPack, CUDA array interface) give arrays of `hidet.cuda`. numpy arrays alone are copied there, and results
+        back, for which the call waits. ShapeError, DTypeError or LaunchError names the argument that does not fit. A
+        parameter that is a numpy array should be read-only (`flags.writeable = False`): numpy does not count changes,
+        so that what is computed from a writable one is computed at every call.
         """
-        adapter, arguments = self._check(tensors)
+        if named or len(arguments) != self._direct:
+            return self.call_on_inputs(self.signature.arranged(arguments, named, len(self.bundle.program.inputs)))
+        return self.call_on_inputs(arguments)
+
+    def call_on_inputs(self, inputs: Sequence[Any]) -> Any:
+        """As a call, on the inputs of the graph in order, whatever else the model takes."""
+        adapter, arguments = self._check(inputs)
         if self._memory is not None and isinstance(adapter, NumpyAdapter):
             results = self._run_copied(arguments, self._memory)
         else:

@@ -1,4 +1,4 @@
-"""A host program as JSON and back. Symbols are written once; every size is a text over them."""
+"""A host program and its signature as JSON and back. Symbols are written once; every size is a text over them."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from hidet.runtime.program import (
     TensorSlot,
     programs_of,
 )
+from hidet.runtime.signature import Entries, Fixed, Form, GraphInput, Items, Parameter, Signature
 
 Json = Any
 
@@ -107,6 +108,45 @@ def decode_program(data: Json, find_call: FindCall) -> HostProgram:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"the program in the artifact is malformed: {type(error).__name__}: {error}") from error
+
+
+def encode_signature(signature: Signature | None) -> Json:
+    """JSON of what a model takes."""
+    if signature is None:
+        return None
+    parameters = [[p.name, _encode_form(p.form), p.is_optional] for p in signature.parameters]
+    return [parameters, signature.positional, signature.tensor_type]
+
+
+def decode_signature(data: Json) -> Signature | None:
+    """The signature of `encode_signature`'s JSON. ArtifactError for anything else."""
+    if data is None:
+        return None
+    try:
+        parameters, positional, tensor_type = data
+        decoded = (Parameter(str(name), _decode_form(form), bool(optional)) for name, form, optional in parameters)
+        return Signature(tuple(decoded), int(positional), str(tensor_type))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"the signature in the artifact is malformed: {type(error).__name__}: {error}") from error
+
+
+def _encode_form(form: Form) -> Json:
+    if isinstance(form, GraphInput):
+        return ["input", form.number]
+    if isinstance(form, Fixed):
+        return ["fixed", form.value]
+    if isinstance(form, Items):
+        return ["items", [_encode_form(item) for item in form.items]]
+    return ["entries", [[key, _encode_form(item)] for key, item in form.entries]]
+
+
+def _decode_form(data: Json) -> Form:
+    kind, content = data
+    if kind in ("input", "fixed"):
+        return GraphInput(content) if kind == "input" else Fixed(content)
+    if kind == "items":
+        return Items(tuple(_decode_form(item) for item in content))
+    return Entries(tuple((key, _decode_form(item)) for key, item in content))
 
 
 class _Encoder:

@@ -13,9 +13,11 @@ HIDET_API = 1
 
 
 def is_module(model: object) -> bool:
-    """Whether `model` is a torch.nn.Module. Where torch is not imported there is none."""
+    """Whether `model` is a torch.nn.Module, or a torch.export.ExportedProgram. Where torch is not imported is none."""
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
+    exporter = sys.modules.get("torch.export")
+    is_program = exporter is not None and isinstance(model, exporter.ExportedProgram)
+    return is_program or (torch is not None and isinstance(model, torch.nn.Module))
 
 
 def hidet_frontends() -> Iterable[FrontendSpec]:
@@ -31,6 +33,6 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             adapter="hidet.torch.tensors:TorchAdapter",
             target="hidet.torch.export:target_of_module",
             settings="hidet.torch.export:settings_of_torch",
-            doc="torch.nn.Module, captured whole with its parameters",
+            doc="torch.nn.Module or torch.export.ExportedProgram, captured whole with its parameters",
         )
     ]

@@ -1,18 +1,54 @@
-"""The last step of an import: which inputs and nodes are needed, and the types that outputs must have."""
+"""The last step of an import: which inputs and nodes are needed, and the types that outputs must have; its result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import torch
 from hidet.graph import DimType, Graph, TensorType, Value
+from hidet.graph.symbols import symbols_of, symbols_used
 from hidet.passes.graph.eliminate_dead import without_dead
+from hidet.runtime.program import SymbolSource
+from hidet.torch.fallback import EagerNode
+from hidet.torch.outputs import OutputPlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedGraph:
+    """A graph and how the callable around it is called.
+
+    inputs: for each input of `graph`, the number of the argument it takes. Inputs nobody reads are dropped.
+    arguments: how many arguments a call has. symbols: where the values of symbolic sizes come from among them.
+    random_inputs: how many inputs after those are drawn from torch's generator, 0 or 2: seed and offset.
+    outputs: what to return. eager: nodes that run in torch. device: where all tensors are. numbers: inputs that are CPU
+    tensors of rank 0, whatever the device.
+    """
+
+    graph: Graph
+    inputs: tuple[int, ...]
+    arguments: int
+    symbols: tuple[SymbolSource, ...]
+    random_inputs: int
+    outputs: tuple[OutputPlan, ...]
+    eager: tuple[EagerNode, ...]
+    device: torch.device
+    numbers: tuple[int, ...] = ()
 
 
 def needed_inputs(graph: Graph, mutated: Sequence[Value]) -> list[Value]:
-    """The inputs that nodes or outputs read, those that are overwritten, and sizes."""
-    read = {value for node in graph.nodes for value in node.values} | set(graph.outputs) | set(mutated)
-    return [value for value in graph.inputs if value in read or isinstance(value.type, DimType)]
+    """The inputs that nodes or outputs read, those that are overwritten, sizes, and what alone tells a size."""
+    needed = {value for node in graph.nodes for value in node.values} | set(graph.outputs) | set(mutated)
+    needed.update(value for value in graph.inputs if isinstance(value.type, DimType))
+    spare = [value for value in graph.inputs if value not in needed and symbols_of(value.type)]
+    if spare:
+        told = symbols_of(tuple(value.type for value in graph.inputs if value in needed))
+        untold = set().union(*map(symbols_used, graph.nodes)) - told
+        for value in spare:
+            if untold & symbols_of(value.type):
+                needed.add(value)
+                untold -= symbols_of(value.type)
+    return [value for value in graph.inputs if value in needed]
 
 
 def assemble(graph: Graph, types: Mapping[Value, TensorType], mutated: Sequence[tuple[Value, int]]) -> Graph:

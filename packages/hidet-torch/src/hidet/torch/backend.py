@@ -13,6 +13,7 @@ from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.driver import compile_graph
 from hidet.errors import ImportFailed, OptionError
 from hidet.torch import compat
+from hidet.torch.assemble import ImportedGraph
 from hidet.torch.composites import KeepWhole
 from hidet.torch.config import compares_results, configured, prints_graphs
 from hidet.torch.correctness import reporting
@@ -21,7 +22,7 @@ from hidet.torch.export import settings_of_torch
 from hidet.torch.fallback import fallback_warning
 from hidet.torch.frozen import FrozenRunner
 from hidet.torch.fx_nodes import location, mutated_inputs
-from hidet.torch.importer import ImportedGraph, import_fx
+from hidet.torch.importer import import_fx
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
 from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable

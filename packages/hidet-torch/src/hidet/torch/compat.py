@@ -186,6 +186,13 @@ def storage_key(tensor: torch.Tensor) -> int:
     return key
 
 
+def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> Any:
+    """The same containers, of any class that torch can take apart, with other tensors in them."""
+    from torch.utils._pytree import tree_map_only
+
+    return tree_map_only(torch.Tensor, function, tree)
+
+
 def is_fake(value: object) -> bool:
     """Whether a tensor has a type and layout but no data."""
     from torch._subclasses import FakeTensor

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+from hidet import dtypes
 from hidet.context import CompileContext
 from hidet.errors import ImportFailed, UnsupportedOp
-from hidet.graph import Graph
+from hidet.graph import Attrs, Graph, Node, TensorType, Value
+from hidet.runtime.signature import ImportedModel
+from hidet.torch import compat
+from hidet.torch.assemble import ImportedGraph
+from hidet.torch.calls import signature_of
 from hidet.torch.fallback import refusal
 from hidet.torch.importer import import_fx
 from hidet.torch.mapping import table
@@ -17,47 +23,52 @@ from hidet.torch.outputs import plan_own_outputs
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
+Model = torch.nn.Module | ExportedProgram
 ExampleInputs = Sequence[Any] | Mapping[str, Any] | torch.Tensor
 
 _DATA = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-def import_module(
-    model: torch.nn.Module,
-    example_inputs: ExampleInputs | None,
-    ctx: CompileContext,
-) -> Graph:
-    """The graph of a module for inputs like these: tensors by position, or by name in a mapping.
+def import_module(model: Model, example_inputs: ExampleInputs | None, ctx: CompileContext) -> ImportedModel:
+    """The graph of a module for arguments like these, in order or by name in a mapping, and how it is called.
 
     Parameters and buffers become constants, over their own memory until the graph is compiled. Results are the tensors
     that the module returns, in order, containers flattened; what it writes to an input is in the caller's tensor.
-    Raises ImportFailed without example inputs, and for modules that update their buffers; UnsupportedOp, with the whole
-    list, for operators that only torch can run.
+    Raises ImportFailed without example inputs, which an exported program has itself, and for modules that update their
+    buffers; UnsupportedOp, with the whole list, for operators that only torch can run.
     """
-    if example_inputs is None:
-        raise ImportFailed(
-            f"{type(model).__name__} was given without example inputs, which tell dtypes and shapes",
-            hint="hidet.compile(model, (tensor, ...))",
-        )
     with torch.no_grad(), warnings.catch_warnings():
         # torch.export copies objects whose class it has deprecated itself.
         warnings.simplefilter("ignore", FutureWarning)
-        program = torch.export.export(model, *_arguments(example_inputs), strict=False)
-        program = program.run_decompositions(_decompositions())
+        program = _exported(model, example_inputs).run_decompositions(_decompositions())
     data = _bound_data(program)
     _write_back(program)
     imported = import_fx(program.graph_module, ctx, name=type(model).__name__, bound=data, plan=plan_own_outputs)
     if imported.eager:
         error = refusal(imported.eager)
         raise UnsupportedOp(error.message, hint="torch.compile(model, backend='hidet') runs such operators in torch")
-    return imported.graph
+    return ImportedModel(_with_random_state(imported, ctx), signature_of(program, model, imported.inputs))
 
 
-def target_of_module(model: torch.nn.Module, example_inputs: ExampleInputs | None) -> str:
+def target_of_module(model: Model, example_inputs: ExampleInputs | None) -> str:
     """The target for the device of a module's parameters, or of its inputs where it has none."""
-    args, kwargs = ((), {}) if example_inputs is None else _arguments(example_inputs)
-    tensors = [*model.parameters(), *model.buffers(), *args, *kwargs.values()]
-    return next((str(value.device) for value in tensors if isinstance(value, torch.Tensor) and value.dim()), "cpu")
+    if isinstance(model, ExportedProgram):
+        owned = [*model.state_dict.values(), *model.constants.values()]
+        given = model.example_inputs
+    else:
+        owned = [*model.parameters(), *model.buffers()]
+        given = None if example_inputs is None else _arguments(example_inputs)
+    tensors = (value for value in (*owned, *_leaves(given)) if isinstance(value, torch.Tensor))
+    return next((str(value.device) for value in tensors if value.dim()), "cpu")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What lists, tuples and mappings hold, however deep."""
+    if isinstance(value, list | tuple | Mapping):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 def settings_of_torch() -> Mapping[str, Any]:
@@ -76,6 +87,37 @@ def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str
     if isinstance(example_inputs, Mapping):
         return (), dict(example_inputs)
     return tuple(example_inputs), {}
+
+
+def _exported(model: Model, example_inputs: ExampleInputs | None) -> ExportedProgram:
+    if isinstance(model, ExportedProgram):
+        if example_inputs is not None:
+            raise ImportFailed(
+                "an exported program was given with example inputs: it is for those that it was exported with",
+                hint="hidet.compile(program)",
+            )
+        return model
+    if example_inputs is None:
+        raise ImportFailed(
+            f"{type(model).__name__} was given without example inputs, which tell dtypes and shapes",
+            hint="hidet.compile(model, (tensor, ...))",
+        )
+    # Of a tensor that is passed twice torch.export makes one input, and another call's second tensor would be ignored.
+    args, kwargs = compat.map_tensors(_no_tensor_twice(), _arguments(example_inputs))
+    return torch.export.export(model, args, kwargs, strict=False)
+
+
+def _no_tensor_twice() -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function that gives back a tensor when it first sees it, then copies."""
+    seen: set[int] = set()
+
+    def once(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in seen:
+            return tensor.clone()
+        seen.add(id(tensor))
+        return tensor
+
+    return once
 
 
 def _decompositions() -> dict[Any, Any]:
@@ -115,3 +157,15 @@ def _write_back(program: ExportedProgram) -> None:
             else:
                 returned.append(node)
     output.args = (tuple(returned),)
+
+
+def _with_random_state(imported: ImportedGraph, ctx: CompileContext) -> Graph:
+    """The graph, which draws itself what `torch.compile` passes beside the module's arguments: seed and offset."""
+    graph = imported.graph
+    if not imported.random_inputs:
+        return graph
+    kept = len(graph.inputs) - imported.random_inputs
+    operator = ctx.registry.operators["random_state"]
+    drawn = [*graph.inputs[kept:], Value("offset", TensorType(dtypes.i64, ()))][:2]
+    node = Node(operator, (), Attrs({}), tuple(drawn))
+    return replace(graph, inputs=graph.inputs[:kept], nodes=(node, *graph.nodes))

@@ -7,7 +7,6 @@ eager node that calls torch. Sizes are read from torch's own shape inference.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,11 +14,11 @@ from hidet import dtypes
 from hidet.context import CompileContext
 from hidet.dims import Dim, DimExpr, as_dim, symbols
 from hidet.errors import HidetError, ImportFailed, UnsupportedOp
-from hidet.graph import DimType, Graph, GraphBuilder, TensorType, Value
+from hidet.graph import DimType, GraphBuilder, TensorType, Value
 from hidet.graph.types import contiguous_strides
 from hidet.runtime.program import SymbolSource
 from hidet.torch import compat
-from hidet.torch.assemble import assemble
+from hidet.torch.assemble import ImportedGraph, assemble
 from hidet.torch.control import CONTROL
 from hidet.torch.data_sizes import DataSizes
 from hidet.torch.effects import without_tokens
@@ -28,7 +27,7 @@ from hidet.torch.fallback import EagerNode, eager_spec, refusal
 from hidet.torch.fx_nodes import identifier, location, mutated_inputs, operator_name, read_results
 from hidet.torch.guards import SizeTable
 from hidet.torch.mapping import Handler, table
-from hidet.torch.outputs import OutputPlan, PlanOutputs, plan_outputs
+from hidet.torch.outputs import PlanOutputs, plan_outputs
 from hidet.torch.script_nodes import SCRIPT, emit_script
 from hidet.torch.tensors import as_numpy, dtype_of
 from torch import fx
@@ -42,28 +41,6 @@ _IGNORED = frozenset(
         "aten._assert_scalar.default",
     }
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ImportedGraph:
-    """A graph and how the callable around it is called.
-
-    inputs: for each input of `graph`, the number of the argument it takes. Inputs nobody reads are dropped.
-    arguments: how many arguments a call has. symbols: where the values of symbolic sizes come from among them.
-    random_inputs: how many inputs after those are drawn from torch's generator, 0 or 2: seed and offset.
-    outputs: what to return. eager: nodes that run in torch. device: where all tensors are. numbers: inputs that are CPU
-    tensors of rank 0, whatever the device.
-    """
-
-    graph: Graph
-    inputs: tuple[int, ...]
-    arguments: int
-    symbols: tuple[SymbolSource, ...]
-    random_inputs: int
-    outputs: tuple[OutputPlan, ...]
-    eager: tuple[EagerNode, ...]
-    device: torch.device
-    numbers: tuple[int, ...] = ()
 
 
 def import_fx(

@@ -10,7 +10,7 @@ from hidet.dims import Dim, DimExpr, compile_evaluator
 from hidet.runtime.compiled import CompiledGraph, CompileReport
 from hidet.runtime.prepared import item_getter
 from hidet.torch import compat
-from hidet.torch.importer import ImportedGraph
+from hidet.torch.assemble import ImportedGraph
 from hidet.torch.outputs import OutputPlan
 from hidet.torch.tensors import DeviceAdapter, TorchAdapter, version_of
 

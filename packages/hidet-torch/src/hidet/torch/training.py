@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from hidet.torch import compat
-from hidet.torch.importer import ImportedGraph
+from hidet.torch.assemble import ImportedGraph
 from torch import fx
 
 # Functions with a training mode, which is on when an argument of theirs is True.

@@ -1,0 +1,73 @@
+"""What the callable of a model takes, and the inputs of its graph in it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hidet.errors import ArtifactError, LaunchError
+from hidet.runtime.encoding import decode_signature, encode_signature
+from hidet.runtime.signature import Entries, Fixed, GraphInput, Items, Parameter, Signature, signature_of_inputs
+
+NESTED = Signature(
+    (
+        Parameter("x", GraphInput(1)),
+        Parameter("cache", Items((Entries((("k", GraphInput(0)), (2, GraphInput(None)))), Fixed(None)))),
+        Parameter("mode", Fixed("fast"), is_optional=True),
+    ),
+    positional=2,
+    tensor_type="torch.Tensor",
+)
+
+
+def test_inputs_are_found_in_containers_in_the_order_of_the_graph() -> None:
+    assert NESTED.arranged(["x", [{"k": "k", 2: "any"}, None]], {"mode": "fast"}, 2) == ["k", "x"]
+    assert NESTED.arranged([], {"cache": ({"k": "k", 2: "any"}, None), "x": "x"}, 2) == ["k", "x"]
+
+
+def test_inputs_are_named_by_their_places_in_the_call() -> None:
+    assert NESTED.places(2) == ["argument 1 (cache[0]['k'])", "argument 0 (x)"]
+
+
+def test_a_graph_is_called_with_its_inputs_in_order_or_by_name() -> None:
+    signature = signature_of_inputs(["a", "b"])
+    assert signature.direct(2) == 2
+    assert signature.arranged([1], {"b": 2}, 2) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "direct"),
+    [
+        ((Parameter("a", GraphInput(0)), Parameter("k", Fixed(3), is_optional=True)), 1),
+        ((Parameter("a", GraphInput(0)), Parameter("k", Fixed(3))), -1),
+        ((Parameter("a", GraphInput(None)), Parameter("b", GraphInput(0))), -1),
+        ((Parameter("a", Items((GraphInput(0),))),), -1),
+    ],
+)
+def test_arguments_that_are_the_inputs_already_are_told_by_their_number(
+    parameters: tuple[Parameter, ...], direct: int
+) -> None:
+    assert Signature(parameters, len(parameters)).direct(1) == direct
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["x", [{"k": "k", 2: "any"}, 0]], r"argument 1 \(cache\[1\]\) was fixed to None .* got 0"),
+        (["x", {"k": "k"}], r"argument 1 \(cache\) is a dict with the keys \['k'\], expected a list or tuple of 2"),
+        (["x", ["k", None]], r"argument 1 \(cache\[0\]\) is 'k', expected a mapping with the keys \['k', 2\]"),
+        (["x"], r"argument 1 \(cache\) is missing: the compiled graph takes \(x, cache, mode\)"),
+        (["x", "cache", "fast"], r"takes 2 arguments by position \(x, cache, mode\), got 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_place(given: list[object], message: str) -> None:
+    with pytest.raises(LaunchError, match=message):
+        NESTED.arranged(given, {}, 2)
+
+
+def test_a_signature_comes_back_from_json() -> None:
+    assert decode_signature(json.loads(json.dumps(encode_signature(NESTED)))) == NESTED
+    assert decode_signature(encode_signature(None)) is None
+    with pytest.raises(ArtifactError, match="signature in the artifact is malformed"):
+        decode_signature([[["x", ["input"], False]], 1, ""])
