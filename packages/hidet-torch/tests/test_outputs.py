@@ -70,6 +70,9 @@ def _conv(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         _row("one result twice", lambda x: (y := x * 2, y)),
         _row("a result and its clone", lambda x: (y := x * 2, y.clone())),
         _row("two clones of the input", lambda x: (x.clone(), x.clone())),
+        _row(
+            "a product twice, once as a view", lambda x: (x.t() @ x[:, 0], torch.mv(x.t(), x[:, 0]), (x + 1).t(), x + 1)
+        ),
         _row("constants, sizes and nothing", lambda x: (torch.zeros(3), torch.arange(4), x.shape[0], 3.5, None)),
         _row("a strided input", lambda x: x.relu() + 1, X.t()),
         _row("no elements", lambda x: (x + 1, x.sum(), x.t(), x @ x.t()), torch.randn(0, 4)),

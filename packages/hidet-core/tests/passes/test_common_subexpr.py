@@ -115,3 +115,39 @@ def test_dead_nodes_and_constants_disappear(becomes):
           return %2
         """,
     )
+
+
+def test_values_that_are_returned_as_views_are_computed_apart(numbered):
+    text = """
+        graph g(%x: f64[4]):
+          %0: f64[4] = exp(%x)
+          %1: f64[4] = exp(%x)
+          %2: f64[2, 2] = reshape(%1, shape=[2, 2])
+          %3: f64[2, 2] = transpose(%2, perm=[1, 0])
+          return %0, %3
+        """
+    numbered(text, text)
+
+
+def test_a_value_that_is_returned_as_a_view_is_computed_once_with_one_that_is_not_returned(numbered):
+    numbered(
+        """
+        graph g(%x: f64[4]):
+          %0: f64[4] = exp(%x)
+          %1: f64[4] = exp(%x)
+          %2: f64[4] = exp(%x)
+          %3: f64[4] = neg(%0)
+          %4: f64[2, 2] = reshape(%1, shape=[2, 2])
+          %5: f64[4, 1] = reshape(%2, shape=[4, 1])
+          return %3, %4, %5
+        """,
+        """
+        graph g(%x: f64[4]):
+          %0: f64[4] = exp(%x)
+          %2: f64[4] = exp(%x)
+          %3: f64[4] = neg(%0)
+          %4: f64[2, 2] = reshape(%0, shape=[2, 2])
+          %5: f64[4, 1] = reshape(%2, shape=[4, 1])
+          return %3, %4, %5
+        """,
+    )

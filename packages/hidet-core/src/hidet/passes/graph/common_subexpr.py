@@ -23,8 +23,11 @@ class CommonSubexpr:
     name: ClassVar[str] = "common-subexpr"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
-        """Later duplicates are replaced by the first occurrence; output types must agree, strides included."""
-        outputs, foreign = set(graph.outputs), foreign_nodes(graph)
+        """Later duplicates are replaced by the first occurrence; output types must agree, strides included.
+
+        Values whose memory is returned, as they are or through views, are computed apart: the caller may write to one.
+        """
+        outputs, foreign, returned = set(graph.outputs), foreign_nodes(graph), _returned_memory(graph)
         mapping = _equal_constants(graph, outputs)
         # Most nodes read something that no other node with their operator reads: attributes need not be compared.
         seen: dict[tuple[object, ...], list[Node]] = {}
@@ -38,14 +41,31 @@ class CommonSubexpr:
             first = next((other for other in alike if _is_equal(node, other)), None)
             if first is None:
                 alike.append(node)
-            if first is None or not outputs.isdisjoint(node.outputs):
+            is_returned = not returned.isdisjoint(node.outputs)
+            if (
+                first is None
+                or not outputs.isdisjoint(node.outputs)
+                or (is_returned and not returned.isdisjoint(first.outputs))
+            ):
                 kept.append(node)
-            else:
-                mapping.update(zip(node.outputs, first.outputs, strict=True))
+                continue
+            mapping.update(zip(node.outputs, first.outputs, strict=True))
+            if is_returned:
+                returned.update(first.outputs)
         if not mapping:
             return graph
         constants = {value: data for value, data in graph.constants.items() if value not in mapping}
         return replace(graph, nodes=tuple(kept), constants=constants)
+
+
+def _returned_memory(graph: Graph) -> set[Value]:
+    """The values in whose memory outputs lie."""
+    found = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if node.op.kind == "view" and node.inputs[0] is not None and not found.isdisjoint(node.outputs):
+            found.difference_update(node.outputs)
+            found.add(node.inputs[0])
+    return found
 
 
 def _is_equal(a: Node, b: Node) -> bool:

@@ -25,7 +25,8 @@ class MaterializeOutputs:
 
     Values on the host never change, so that sharing one goes unnoticed.
 
-    Outputs that are views of one computed value keep sharing memory, as eager execution has it.
+    Outputs that are views of one computed value keep sharing memory, as eager execution has it: `common-subexpr` leaves
+    apart what the model computes twice and returns.
     """
 
     name: ClassVar[str] = "materialize-outputs"
