@@ -99,6 +99,21 @@ def test_batch_norm_in_training_updates_its_statistics() -> None:
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("parameters", [torch.float32, None], ids=["f32 parameters", "parameters of its type"])
+@pytest.mark.parametrize("tracked", [True, False])
+def test_batch_norm_in_training_is_compiled_for_narrow_types(
+    dtype: torch.dtype, parameters: torch.dtype | None, tracked: bool
+) -> None:
+    model = nn.BatchNorm2d(4, track_running_stats=tracked).to(parameters or dtype).train()
+    reference = copy.deepcopy(model)
+    compiled = torch.compile(model, backend="hidet", options={"strict": True})
+    image = torch.randn(2, 4, 9, 9).to(dtype)
+    torch.testing.assert_close(compiled(image), reference(image), rtol=0.02, atol=0.02)
+    for (name, got), (_, want) in zip(model.state_dict().items(), reference.state_dict().items(), strict=True):
+        torch.testing.assert_close(got, want, msg=name)
+
+
 GRADIENTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "strided conv": lambda x: F.conv2d(x, torch.ones(3, 4, 3, 3) * 0.1, stride=2, padding=1),
     "grouped conv": lambda x: F.conv2d(x, torch.ones(4, 2, 3, 3) * 0.1, groups=2),

@@ -57,7 +57,7 @@ def _in_common_type(e: Emitter, operands: Sequence[Value | None], build: Callabl
 
 def _statistics(e: Emitter, values: Sequence[Value]) -> list[Value]:
     """Mean and inverse deviation, the second and third result, in the types that torch gives them."""
-    types = zip(values, e.results[1:], strict=True)
+    types = zip(values, e.results[1:3], strict=True)
     return [value if type_ is None else e.cast(value, type_.dtype) for value, type_ in types]
 
 
@@ -159,7 +159,7 @@ def _batch_norm_no_stats(
     e: Emitter, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float, eps: float
 ) -> Results:
     variance, mean, inverse, _ = _batch_statistics(e, x, eps)
-    return e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps), mean, inverse
+    return e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps), *_statistics(e, [mean, inverse])
 
 
 def _batch_norm_functional(
@@ -182,7 +182,7 @@ def _batch_norm_functional(
     axes = (0, *range(2, x.tensor.rank))
     unbiased = e.emit("var", source, axes=axes, keepdim=False, correction=1)
     moved = [_moved(e, old, new, momentum) for old, new in ((running_mean, mean), (running_var, unbiased))]
-    return output, mean, inverse, *moved
+    return output, *_statistics(e, [mean, inverse]), *moved
 
 
 def _batch_norm_with_update(
@@ -203,8 +203,9 @@ def _batch_norm_with_update(
 
 
 def _moved(e: Emitter, old: Value, new: Value, momentum: float) -> Value:
-    dtype = old.tensor.dtype
-    kept = e.emit("mul", old, e.constant(1 - momentum, dtype))
+    """In the wider type of the two, which is the one that torch infers: what is written back is rounded once."""
+    dtype = dtypes.promote(old.tensor.dtype, new.tensor.dtype)
+    kept = e.emit("mul", e.cast(old, dtype), e.constant(1 - momentum, dtype))
     return e.emit("add", kept, e.emit("mul", e.cast(new, dtype), e.constant(momentum, dtype)))
 
 
