@@ -51,6 +51,20 @@ def test_a_check_takes_part_in_a_graph_with_other_work() -> None:
     torch.testing.assert_close(torch.compile(function, backend="hidet", fullgraph=True)(x, y), function(x, y))
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool])
+def test_integers_to_a_negative_power_fail_as_in_torch(dtype: torch.dtype) -> None:
+    with pytest.raises(RuntimeError, match="Integers to negative integer powers are not allowed"):
+        torch.compile(lambda n: n**-2, backend="hidet")(torch.ones(3, dtype=dtype))
+
+
+def test_integers_to_a_power_that_may_be_negative_fail_only_where_it_is() -> None:
+    compiled = torch.compile(lambda n, k: n**k, backend="hidet", dynamic=True)
+    n = torch.tensor([2, 3])
+    assert [compiled(n, k).tolist() for k in (3, 4, 5)] == [[8, 27], [16, 81], [32, 243]]
+    with pytest.raises(RuntimeError, match="Integers to negative integer powers are not allowed"):
+        compiled(n, -1)
+
+
 @pytest.fixture
 def halved() -> Iterator[torch.library.Library]:
     """A custom operator whose shape for tracing is not the one that it returns."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from hidet import dtypes
-from hidet.dims import DimExpr
+from hidet.dims import DimExpr, prove_le
 from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
 from hidet.graph import Value
@@ -180,7 +180,15 @@ def _div(e: Emitter, a: Operand, b: Operand, *, rounding_mode: str | None = None
 
 
 def _pow_scalar(e: Emitter, x: Value, exponent: Number | Scalar | DimExpr) -> Value:
-    """Powers that models use often as cheaper functions with the same result up to rounding."""
+    """Powers that models use often as cheaper functions with the same result up to rounding.
+
+    UnsupportedOp for integers to a power that is, or may be, negative: torch refuses them when it has the number.
+    """
+    if e.result.dtype.is_int and (
+        (isinstance(exponent, int) and exponent < 0)
+        or (isinstance(exponent, DimExpr) and prove_le(0, exponent) is not True)
+    ):
+        raise UnsupportedOp(f"integers to the power {exponent}, which torch refuses where it is negative")
     if e.result.dtype.is_float and isinstance(exponent, int | float):
         core = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal", 1: "positive"}.get(exponent)
         if core is not None:
