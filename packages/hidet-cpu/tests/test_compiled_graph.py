@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from hidet.graph.script import ScriptCall, script_operator
 from hidet.ir.structural import structural_hash
 from hidet.lang import i32
 from hidet.lang.module import module_of
+from hidet.runtime.compiled import CompiledGraph
 
 ROWS = dims.symbol("rows", 1, 4096)
 
@@ -156,6 +159,20 @@ def test_loading_needs_neither_torch_nor_the_compiler(ctx: CompileContext, tmp_p
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])
+def test_a_copied_or_pickled_graph_gives_the_same_results(
+    ctx: CompileContext, copied: Callable[[CompiledGraph], CompiledGraph]
+) -> None:
+    def build(b: GraphBuilder) -> list[Value]:
+        x = b.input(TensorType(dtypes.f32, (3, 7)), "x")
+        return [b.emit("add", b.emit("matmul", x, b.constant(_random(7, 9))), b.constant(_random(9)))]
+
+    compiled = compile_graph(_graph(ctx, build), ctx)
+    other = copied(compiled)
+    assert all(array.ctypes.data % 64 == 0 and not array.flags.writeable for array in other.bundle.constants)
+    assert np.array_equal(other(_random(3, 7)), compiled(x=_random(3, 7)))
 
 
 def test_a_damaged_artifact_is_refused(ctx: CompileContext, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Saving a compiled graph as one file, and loading it without a compiler or a frontend.
+"""Saving a compiled graph as one file, or as bytes, and loading it without a compiler or a frontend.
 
 The file is an uncompressed zip: manifest.json (format, target, architecture, program), code/* (objects of the target)
 and weights.safetensors, whose data starts at a multiple of 64 bytes so that it is memory-mapped, not read.
@@ -9,6 +9,7 @@ they are not read before they are used. Load only what you trust.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import struct
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hidet.dtypes import dtype, from_numpy
 from hidet.errors import ArtifactError
+from hidet.runtime.adapter import NumpyAdapter
 from hidet.runtime.encoding import decode_program, decode_signature, encode_program, encode_signature
 from hidet.runtime.program import HostProgram, NodeCounts, Segment, programs_of
 from hidet.runtime.replay import REPLAY_AFTER
@@ -37,23 +39,10 @@ _MANIFEST = "manifest.json"
 def save(bundle: CodeBundle, path: str | os.PathLike[str]) -> None:
     """Write `bundle` to `path`, aside first and published by one rename. ArtifactError when it cannot be saved."""
     target = Path(path)
-    manifest = {
-        "format": FORMAT,
-        "target": bundle.target,
-        "arch": bundle.arch,
-        "program": encode_program(bundle.program),
-        "signature": encode_signature(bundle.signature),
-        "code": [[b.name, _digest(b.data)] for b in bundle.binaries],
-        "constants": len(bundle.constants),
-    }
-    weights = _encode_weights([*bundle.constants, *bundle.prepare_constants])
+    manifest = _manifest(bundle)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr(_MANIFEST, json.dumps(manifest))
-            for number, binary in enumerate(bundle.binaries):
-                archive.writestr(f"code/{number}", binary.data)
-            _write_aligned(archive, _WEIGHTS, weights)
+        _write(temporary, bundle, manifest)
         os.replace(temporary, target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
@@ -65,25 +54,74 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
 
     ArtifactError when the file is damaged, of another format, or made for another processor.
     """
+    import numpy
+
+    return _load(Path(path), os.fspath(path), lambda: numpy.memmap(path, numpy.uint8, mode="r"))
+
+
+def to_bytes(bundle: CodeBundle) -> bytes:
+    """What `save` writes, for pickle. ArtifactError when the graph cannot be saved."""
+    file = io.BytesIO()
+    _write(file, bundle, _manifest(bundle))
+    return file.getvalue()
+
+
+def from_bytes(data: bytes) -> CompiledGraph:
+    """As `load`, from what `to_bytes` gave. The weights lie in a copy of the bytes."""
+    import numpy
+
+    def copied() -> Any:
+        # Code relies on where weights begin, and bytes lie anywhere.
+        memory, _ = NumpyAdapter().empty((len(data),), (1,), "uint8")
+        memory[:] = numpy.frombuffer(data, numpy.uint8)
+        return memory
+
+    return _load(io.BytesIO(data), "the pickled graph", copied)
+
+
+def _manifest(bundle: CodeBundle) -> str:
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "target": bundle.target,
+            "arch": bundle.arch,
+            "program": encode_program(bundle.program),
+            "signature": encode_signature(bundle.signature),
+            "code": [[b.name, _digest(b.data)] for b in bundle.binaries],
+            "constants": len(bundle.constants),
+        }
+    )
+
+
+def _write(file: Path | io.BytesIO, bundle: CodeBundle, manifest: str) -> None:
+    weights = _encode_weights([*bundle.constants, *bundle.prepare_constants])
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_MANIFEST, manifest)
+        for number, binary in enumerate(bundle.binaries):
+            archive.writestr(f"code/{number}", binary.data)
+        _write_aligned(archive, _WEIGHTS, weights)
+
+
+def _load(file: Path | io.BytesIO, name: str, memory: Callable[[], Any]) -> CompiledGraph:
+    """name: of the file, for messages. memory: gives its bytes as an array, in which the weights stay."""
     from hidet.cache import open_cache
     from hidet.plugins.host import load_registry
     from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 
-    file = Path(path)
     try:
         with zipfile.ZipFile(file) as archive:
             manifest = json.loads(archive.read(_MANIFEST))
             if manifest.get("format") != FORMAT:
-                raise ArtifactError(f"{file} has format {manifest.get('format')}, this hidet reads format {FORMAT}")
+                raise ArtifactError(f"{name} has format {manifest.get('format')}, this hidet reads format {FORMAT}")
             codes = [archive.read(f"code/{n}") for n in range(len(manifest["code"]))]
-            arrays = _map_weights(file, archive)
+            arrays = _weights_in(memory(), archive, name)
     except (OSError, zipfile.BadZipFile, json.JSONDecodeError, KeyError, struct.error) as error:
-        raise ArtifactError(f"{file} is not a readable hidet artifact: {type(error).__name__}: {error}") from error
+        raise ArtifactError(f"{name} is not a readable hidet artifact: {type(error).__name__}: {error}") from error
     binaries = []
-    for (name, digest), code in zip(manifest["code"], codes, strict=True):
+    for (symbol, digest), code in zip(manifest["code"], codes, strict=True):
         if _digest(code) != digest:
-            raise ArtifactError(f"{file}: code of {name} is damaged", hint="compile and save the model again")
-        binaries.append(Binary(name, code))
+            raise ArtifactError(f"{name}: code of {symbol} is damaged", hint="compile and save the model again")
+        binaries.append(Binary(symbol, code))
     registry = load_registry()
     spec = registry.target(manifest["target"])
     make_target: Any = spec.resolve()
@@ -91,10 +129,10 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
     refusal = None if target.arch == manifest["arch"] else target.refusal(manifest["arch"])
     if refusal is not None:
         raise ArtifactError(
-            f"{file} cannot run here: {refusal}",
+            f"{name} cannot run here: {refusal}",
             hint="compile and save the model on a machine of this kind, or for what both have in common",
         )
-    program = decode_program(manifest["program"], lambda name: _host_operator(name, registry, file))
+    program = decode_program(manifest["program"], lambda operator: _host_operator(operator, registry, name))
     loaded = target.load(binaries, open_cache())
     functions = {symbol: loaded.function(symbol, None) for symbol in segment_symbols(program)}
     count = manifest["constants"]
@@ -111,7 +149,7 @@ def load(path: str | os.PathLike[str]) -> CompiledGraph:
     return CompiledGraph(bundle, functions, report, loaded, target.memory, REPLAY_AFTER["default"])
 
 
-def _host_operator(name: str, registry: Registry, file: Path) -> Callable[..., Any]:
+def _host_operator(name: str, registry: Registry, file: str) -> Callable[..., Any]:
     """What numpy runs for an operator of a saved program."""
     spec = registry.operators.get(name)
     if spec is None or spec.kind != "host" or spec.call is None:
@@ -184,28 +222,26 @@ def _write_aligned(archive: zipfile.ZipFile, name: str, parts: Sequence[Any]) ->
             member.write(part if isinstance(part, bytes) else memoryview(part).cast("B") if part.size else b"")
 
 
-def _map_weights(file: Path, archive: zipfile.ZipFile) -> list[Any]:
-    """Arrays over a read-only mapping of the file."""
-    import numpy
-
+def _weights_in(memory: Any, archive: zipfile.ZipFile, name: str) -> list[Any]:
+    """Arrays over the bytes of an archive, which nobody can write to."""
     info = archive.getinfo(_WEIGHTS)
     if info.compress_type != zipfile.ZIP_STORED:
-        raise ArtifactError(f"{file}: weights are compressed; they are mapped, so they must be stored")
-    mapped = numpy.memmap(file, numpy.uint8, mode="r")
+        raise ArtifactError(f"{name}: weights are compressed; they are mapped, so they must be stored")
+    memory.flags.writeable = False
     start = info.header_offset
-    name_length, extra_length = struct.unpack("<HH", bytes(mapped[start + 26 : start + 30]))
+    name_length, extra_length = struct.unpack("<HH", bytes(memory[start + 26 : start + 30]))
     start += 30 + name_length + extra_length
-    length = struct.unpack("<Q", bytes(mapped[start : start + 8]))[0]
-    header = json.loads(bytes(mapped[start + 8 : start + 8 + length]))
+    length = struct.unpack("<Q", bytes(memory[start : start + 8]))[0]
+    header = json.loads(bytes(memory[start + 8 : start + 8 + length]))
     base, limit = start + 8 + length, start + info.file_size
     arrays = []
     for number in range(len(header)):
         entry = header[str(number)]
         first, last = (base + offset for offset in entry["data_offsets"])
         if not base <= first <= last <= limit:
-            raise ArtifactError(f"{file}: weight {number} lies outside the file")
+            raise ArtifactError(f"{name}: weight {number} lies outside the file")
         if dtype(entry["dtype"]).is_host_only:
-            arrays.append(_decode_texts(bytes(mapped[first:last]), entry["shape"]))
+            arrays.append(_decode_texts(bytes(memory[first:last]), entry["shape"]))
         else:
-            arrays.append(mapped[first:last].view(dtype(entry["dtype"]).numpy()).reshape(entry["shape"]))
+            arrays.append(memory[first:last].view(dtype(entry["dtype"]).numpy()).reshape(entry["shape"]))
     return arrays

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -173,6 +173,12 @@ class CompiledGraph:
         from hidet.runtime.artifact import save
 
         save(self.bundle, path)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], CompiledGraph], tuple[bytes]]:
+        """A pickled or copied graph is what `save` writes and `hidet.load` gives, and as self-contained."""
+        from hidet.runtime.artifact import from_bytes, to_bytes
+
+        return from_bytes, (to_bytes(self.bundle),)
 
     def captured(self) -> tuple[int, int]:
         """How many calls are captured on the device, and the bytes that they keep there."""
