@@ -6,9 +6,12 @@ import copy
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +28,7 @@ from hidet.graph.script import ScriptCall, script_operator
 from hidet.ir.structural import structural_hash
 from hidet.lang import i32
 from hidet.lang.module import module_of
+from hidet.runtime.adapter import NumpyAdapter
 from hidet.runtime.compiled import CompiledGraph
 
 ROWS = dims.symbol("rows", 1, 4096)
@@ -118,6 +122,34 @@ def test_arguments_that_do_not_fit_are_named(ctx: CompileContext) -> None:
         compiled(_random(3, 7).astype(np.float64), _random(7, 9))
     with pytest.raises(LaunchError, match=r"argument 1 \(w\) is missing: the compiled graph takes \(x, w\)"):
         compiled(_random(3, 7))
+
+
+class _Placed(np.ndarray):
+    """An array that stands for one on a device."""
+
+    def numpy(self) -> np.ndarray:
+        return np.array(self)
+
+
+class _PlacedAdapter(NumpyAdapter):
+    def empty(self, shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[Any, int]:
+        made, address = super().empty(shape, strides, dtype)
+        return made.view(_Placed), address
+
+
+def test_what_is_overwritten_on_a_device_is_copied_back_to_an_array_of_the_host(
+    ctx: CompileContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(b: GraphBuilder) -> list[Value]:
+        x = b.input(TensorType(dtypes.f32, (3,)), "x")
+        return [b.emit("neg", x), b.emit("add", x, x)]
+
+    compiled = compile_graph(replace(_graph(ctx, build), mutates=((0, 1),)), ctx)
+    device = SimpleNamespace(place=lambda array: np.array(array).view(_Placed), adapter=_PlacedAdapter)
+    monkeypatch.setattr(compiled, "_memory", device)
+    x = np.array([1, 2, 3], np.float32)
+    assert compiled(x).tolist() == [-1, -2, -3]
+    assert x.tolist() == [2, 4, 6]
 
 
 def test_several_threads_call_one_compiled_graph(ctx: CompileContext) -> None:
