@@ -92,6 +92,16 @@ def test_a_module_that_updates_a_buffer_is_refused() -> None:
         hidet.compile(_model().train(), (X,))
 
 
+def test_a_module_that_updates_a_parameter_is_refused() -> None:
+    class Drifting(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.weight.add_(1)
+            return super().forward(x)
+
+    with pytest.raises(ImportFailed, match="updates its parameter weight"):
+        hidet.compile(Drifting(8, 2), (X,))
+
+
 class _Cache(nn.Module):
     """Writes rows to a tensor of the caller's, as the key-value cache of a language model is written to."""
 

@@ -26,6 +26,8 @@ from torch.export.graph_signature import InputKind, OutputKind
 Model = torch.nn.Module | ExportedProgram
 ExampleInputs = Sequence[Any] | Mapping[str, Any] | torch.Tensor
 
+# What a graph cannot hold, by the name of its kind: not every torch has all kinds.
+_UPDATED = {"BUFFER_MUTATION": "buffer", "PARAMETER_MUTATION": "parameter"}
 _DATA = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -35,7 +37,7 @@ def import_module(model: Model, example_inputs: ExampleInputs | None, ctx: Compi
     Parameters and buffers become constants, over their own memory until the graph is compiled. Results are the tensors
     that the module returns, in order, containers flattened; what it writes to an input is in the caller's tensor.
     Raises ImportFailed without example inputs, which an exported program has itself, and for modules that update their
-    buffers; UnsupportedOp, with the whole list, for operators that only torch can run.
+    buffers or parameters; UnsupportedOp, with the whole list, for operators that only torch can run.
     """
     with torch.no_grad(), warnings.catch_warnings():
         # torch.export copies objects whose class it has deprecated itself.
@@ -131,10 +133,11 @@ def _bound_data(program: ExportedProgram) -> dict[int, torch.Tensor]:
     """Tensors that take the place of inputs, by number."""
     signature = program.graph_signature
     for output in signature.output_specs:
-        if output.kind == OutputKind.BUFFER_MUTATION:
+        what = _UPDATED.get(output.kind.name)
+        if what is not None:
             raise ImportFailed(
-                f"the module updates its buffer {output.target}, which a graph with fixed parameters cannot hold",
-                hint="call model.eval(), pass the buffer as an input, or use torch.compile(model, backend='hidet')",
+                f"the module updates its {what} {output.target}, which a graph with fixed parameters cannot hold",
+                hint=f"call model.eval(), pass the {what} as an input, or use torch.compile(model, backend='hidet')",
             )
     data = {**program.state_dict, **program.constants}
     return {
