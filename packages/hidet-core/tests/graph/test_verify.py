@@ -111,6 +111,27 @@ def test_one_name_for_two_symbols_is_refused():
         verify_graph(b.build([y]))
 
 
+def test_a_size_that_two_nodes_define_is_refused():
+    size = dims.symbol("u")
+    b = GraphBuilder(OPERATORS, "main")
+    count = b.input(TensorType(dtypes.i64, ()))
+    b.emit("read_sizes", count, defines=(size,))
+    once = b.build([b.emit("full", shape=(size,), value=1, dtype=f32)])
+    verify_graph(once)
+    with b.at(Loc("model.py", 41)):
+        b.emit("read_sizes", count, defines=(size,))
+    with pytest.raises(VerifyError, match=r"(?s)operator read_sizes defining %3: it defines size u, .*model.py:41"):
+        verify_graph(b.build(once.outputs))
+
+
+def test_a_node_that_defines_a_size_of_the_inputs_is_refused():
+    b = GraphBuilder(OPERATORS, "main")
+    x = b.input(TensorType(f32, (dims.symbol("s"),)))
+    b.emit("read_sizes", b.input(TensorType(dtypes.i64, ())), defines=x.tensor.shape)
+    with pytest.raises(VerifyError, match="it defines size s, which has a value already"):
+        verify_graph(b.build([x]))
+
+
 def test_a_parameter_that_is_no_input_is_refused():
     with pytest.raises(VerifyError, match="parameter %p is no input"):
         verify_graph(replace(simple(), parameters=frozenset({Value("p", X)})))

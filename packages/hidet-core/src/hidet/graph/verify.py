@@ -1,6 +1,7 @@
 """Checks that a graph obeys the rules of the graph IR; every pass may rely on them, and must keep them.
 
 values      defined once, before use, by an input, a constant, `prepare` or a node
+sizes       of data: defined once, by a node before which nothing has them
 nodes       as many inputs as the operator takes, its attributes complete, types as it infers them
 signature   parameters are inputs; a mutated input has the type of the output that replaces it
 sub-graphs  closed and valid themselves; `prepare` reads parameters alone
@@ -8,12 +9,13 @@ sub-graphs  closed and valid themselves; `prepare` reads parameters alone
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hidet import dims
 from hidet.dims import DimExpr, Symbol
 from hidet.errors import HidetError, VerifyError
+from hidet.graph.control import defined_sizes
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.operator import define_node, infer_types
 from hidet.graph.types import TensorType, ValueType, dims_of, fits, may_be_same_shape
@@ -38,6 +40,7 @@ def verify_graph(graph: Graph, *, redefine: bool = False) -> None:
     _check_signature(graph)
     for node in graph.nodes:
         _check_node(node, defined, redefine, right)
+        _check_sizes(node, symbols)
         for value in node.outputs:
             _define(value, defined, symbols, plain, node)
         for subgraph in subgraphs_of(node):
@@ -126,6 +129,18 @@ def _check_node(node: Node, defined: set[Value], redefine: bool, right: set[tupl
             right.add(key)
     except HidetError as error:
         raise VerifyError(f"{_name(node)}: {error.message}", loc=node.loc, hint=error.hint) from error
+
+
+def _check_sizes(node: Node, known: Mapping[str, Symbol]) -> None:
+    """known: symbols of the values so far. What runs the graph keeps one value for each, known from one place on."""
+    for size in defined_sizes(node):
+        for symbol in dims.symbols(size):
+            if symbol.name in known:
+                raise VerifyError(
+                    f"{_name(node)}: it defines size {symbol.name}, which has a value already",
+                    loc=node.loc,
+                    hint="give the operator the size that is known, or a symbol of a name of its own",
+                )
 
 
 def _type_key(node: Node) -> tuple[int, ...]:
