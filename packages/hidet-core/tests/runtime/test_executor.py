@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from hidet import dims, dtypes
-from hidet.errors import LaunchError, ShapeError
+from hidet.dims import symbols
+from hidet.errors import LaunchError, ShapeError, VerifyError
 from hidet.runtime.adapter import NumpyAdapter
 from hidet.runtime.executor import MAX_SHAPE_CLASSES, Executor
 from hidet.runtime.memory import LARGE_ARENA
@@ -25,6 +26,7 @@ from hidet.runtime.program import (
     HostProgram,
     InputSlot,
     OutputSlot,
+    ReadSizes,
     Segment,
     SymbolSource,
     TensorSlot,
@@ -187,6 +189,12 @@ def test_a_symbol_is_solved_from_a_linear_extent() -> None:
     assert executor.run([_ramp(8)], ADAPTER)[0].shape == (3,)
     with pytest.raises(ShapeError, match="axis 0 of argument 0 is 9, which no value of n gives"):
         executor.run([_ramp(9)], ADAPTER)
+
+
+def test_a_size_that_two_steps_tell_is_refused_before_anything_runs() -> None:
+    reads = ReadSizes(TensorSlot(X, dtypes.i64, (), ()), symbols(dims.symbol("u")))
+    with pytest.raises(VerifyError, match="step 1 of the program tells size u, which is told before it"):
+        Executor(_program((reads, reads)), {}, [])
 
 
 def test_outputs_that_share_memory_are_views_of_one_block() -> None:

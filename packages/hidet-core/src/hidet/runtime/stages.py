@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hidet.dims import Dim, symbols
+from hidet.errors import VerifyError
 from hidet.runtime.program import (
     ArenaBuffer,
     HostProgram,
@@ -37,13 +38,23 @@ class Stage:
 
 
 def split_stages(program: HostProgram) -> tuple[Stage, ...]:
-    """The stages of a program; one for a program without sizes that depend on data."""
+    """The stages of a program; one for a program without sizes that depend on data.
+
+    VerifyError where two steps tell one symbol, or a step tells one that the arguments tell: memory would be laid out
+    when the last of them has told it, after steps that write there.
+    """
     names = [source.name for source in program.symbols]
     stage_of = dict.fromkeys(names, 0)
     bounds, known = [0], [tuple(names)]
     for number, step in enumerate(program.steps):
         told = defined_names(step)
         if told:
+            twice = [name for name in told if name in stage_of]
+            if twice:
+                raise VerifyError(
+                    f"step {number} of the program tells size {twice[0]}, which is told before it",
+                    hint="compile the model again",
+                )
             stage_of.update(dict.fromkeys(told, len(bounds)))
             bounds.append(number + 1)
             names += told
