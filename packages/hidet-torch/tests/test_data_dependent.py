@@ -5,7 +5,10 @@ import torch
 import torch._dynamo
 from torch._higher_order_ops.while_loop import while_loop
 
+import hidet
 import hidet.torch
+from hidet.errors import UnsupportedOp
+from hidet.torch.emitter import Emitter
 
 X = torch.arange(-6.0, 6.0).reshape(4, 3)
 
@@ -39,6 +42,35 @@ def test_a_mask_selects_along_a_later_axis():
     agree(lambda x, mask: x[:, mask] + 1, (X, mask), (X, ~mask))
 
 
+ONE_MASK = {
+    "selects rows of two tensors": lambda b, s, k: (b[k], s[k]),
+    "selects what is computed with": lambda b, s, k: (b[k] * s[k][:, None]).sum(0),
+    "selects twice what is reduced": lambda b, s, k: (b[k].sum(0), s[k].sum(0)),
+    "selects, and its positions are asked for": lambda b, s, k: (s[k], k.nonzero(), k.nonzero() * 2),
+}
+
+
+@pytest.mark.parametrize("function", ONE_MASK.values(), ids=ONE_MASK)
+def test_one_mask(function):
+    agree(lambda b, s: function(b, s, s > 0), (X, X[:, 0]), (X, -X[:, 0]), (X, X[:, 0] - 100))
+
+
+def test_one_mask_selects_twice_in_a_module_that_is_captured_whole():
+    class Kept(torch.nn.Module):
+        def forward(self, boxes, scores):
+            kept = scores > 0
+            return boxes[kept], scores[kept]
+
+    compiled = hidet.compile(Kept(), (X, X[:, 0]))
+    for scores in (X[:, 0], -X[:, 0]):
+        for made, expected in zip(compiled(X, scores), Kept()(X, scores), strict=True):
+            assert torch.equal(torch.as_tensor(made), expected)
+
+
+def test_unique_values_are_asked_for_twice():
+    agree(lambda x: (torch.unique(x), torch.unique(x, return_counts=True)[1]), ((X / 3).round(),), (X * 0,))
+
+
 def test_unique_values_with_numbers_and_counts():
     agree(lambda x: torch.unique((x / 3).round(), return_inverse=True, return_counts=True), (X,), (X * 0,))
     agree(lambda x: torch.unique((x / 3).round()), (X,))
@@ -51,6 +83,14 @@ def test_a_number_is_a_size():
 def test_an_operator_that_core_lacks_runs_in_torch_and_tells_its_size():
     reports = agree(lambda x: torch.unique_consecutive(x.flatten() // 4) + 1, (X,), (X * 3,), eager=1)
     assert ("eager", "torch:aten.unique_consecutive.default") in reports[0].nodes.names
+
+
+def test_an_operator_that_core_gives_up_after_counting_runs_in_torch(monkeypatch):
+    def refuse(emitter, value):
+        raise UnsupportedOp("not today")
+
+    monkeypatch.setattr(Emitter, "require_inferred", refuse)
+    agree(lambda x: torch.nonzero(x), (X,), (X * 0,), eager=1)
 
 
 def test_results_that_are_views_of_results_of_open_size():

@@ -83,7 +83,7 @@ def compress(builder: GraphBuilder, x: Value, condition: Value, axis: int | None
             raise ShapeError(f"operator compress: a condition of {length} elements for an axis of extent {whole}")
         stops = (length, *rows.tensor.shape[1:])
         rows = builder.emit("slice", rows, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
-    ends, found = counted(builder, condition, None)
+    ends, found = counted(builder, condition)
     kept = builder.emit("pack", rows, ends, count=found)
     inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
     return kept if cut == 0 else builder.emit("transpose", kept, perm=inverse)
@@ -152,7 +152,9 @@ def _order_of_rows(builder: GraphBuilder, table: Value) -> Value:
     return order
 
 
-def counted(builder: GraphBuilder, flags: Value, count: Dim | None, defines: Dim | None = None) -> tuple[Value, Dim]:
+def counted(
+    builder: GraphBuilder, flags: Value, count: Dim | None = None, defines: Dim | None = None
+) -> tuple[Value, Dim]:
     """The running count of bool[n] flags that are true, and how many there are."""
     numbers = builder.emit("cast", flags, dtype=dtypes.i64)
     ends = builder.emit("cumsum", numbers, axis=0)

@@ -45,10 +45,14 @@ class DataSizes:
             self.sizes.settle(name, size)
         return []
 
+    def undefined(self, names: Sequence[str]) -> list[str]:
+        """Those of the symbols that no node so far defines: an operator may be refused after it was counted."""
+        told = {str(size) for node in self.emitter.builder.nodes for size in defined_sizes(node)} if names else set()
+        return [name for name in names if name not in told]
+
     def require_defined(self, names: Sequence[str], operator: str) -> None:
         """UnsupportedOp unless a node so far defines these symbols."""
-        told = {str(size) for node in self.emitter.builder.nodes for size in defined_sizes(node)} if names else set()
-        missing = [name for name in names if name not in told]
+        missing = self.undefined(names)
         if missing:
             raise UnsupportedOp(f"{operator} makes size {missing[0]}, which depends on data")
 

@@ -47,12 +47,14 @@ class NodeFacts:
     """What torch inferred about the aten node being imported.
 
     results: types of its results, None for one that is no tensor. read: numbers of the results that anyone reads.
-    layouts: strides and storage offset that its tensor arguments have in eager mode, by position.
+    layouts: strides and storage offset that its tensor arguments have in eager mode, by position. fresh: symbols in the
+    sizes of its results that neither arguments of the call nor nodes so far tell.
     """
 
     results: tuple[TensorType | None, ...] = ()
     read: frozenset[int] = frozenset()
     layouts: Callable[[int], Layout] | None = None
+    fresh: Sequence[str] = ()
 
 
 class Emitter:

@@ -257,16 +257,18 @@ class Importer:
                 elif handler is None:
                     self.values[node] = self._script(node, types)
                 else:
-                    self.values[node] = self._handle(node, handler, types)
+                    self.values[node] = self._handle(node, handler, types, fresh)
                 fresh = self.data_sizes.settled(fresh, types, self.values[node])
                 self.data_sizes.require_defined(fresh, name)
             except HidetError as error:
                 del self.eager[eager:]
-                self._call_eagerly(node, name, types, fresh, error.message)
+                self._call_eagerly(node, name, types, self.data_sizes.undefined(fresh), error.message)
         self.data_sizes.note(fresh)
 
-    def _handle(self, node: fx.Node, handler: Handler, types: tuple[TensorType | None, ...]) -> Any:
-        self.emitter.facts = NodeFacts(types, read_results(node), lambda n: self._layout(node.args[n]))
+    def _handle(
+        self, node: fx.Node, handler: Handler, types: tuple[TensorType | None, ...], fresh: Sequence[str]
+    ) -> Any:
+        self.emitter.facts = NodeFacts(types, read_results(node), lambda n: self._layout(node.args[n]), fresh)
         args = [self._resolve(argument) for argument in node.args]
         kwargs = {key: self._resolve(argument) for key, argument in node.kwargs.items()}
         try:

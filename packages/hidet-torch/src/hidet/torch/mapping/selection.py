@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hidet.dims import Dim, product
+from hidet.dims import Dim, product, symbols
 from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.ops import selection
@@ -22,31 +22,35 @@ def handlers() -> Mapping[str, Handler]:
     }
 
 
-def _count(e: Emitter, axis: int = 0) -> Dim:
-    """The size that torch gives the number of results."""
-    count: Dim = e.result.shape[axis]
-    if isinstance(count, int):
-        raise UnsupportedOp("the number of results is fixed, although it depends on data")
-    return count
+def _count(e: Emitter, axis: int = 0) -> tuple[Dim | None, Dim | None]:
+    """The size that torch gives the number of results, as `count` and `defines` of `hidet.ops.selection`: known from a
+    node that has counted the same, or to be defined. torch counts a mask once for all its uses.
+    """
+    count = e.result.shape[axis]
+    if str(count) in e.facts.fresh:
+        return None, count
+    if isinstance(count, int) or any(symbol.name not in e.data_sizes for symbol in symbols(count)):
+        raise UnsupportedOp(f"the number of results is {count}, although it depends on data")
+    return count, None
 
 
 def _nonzero(e: Emitter, x: Value) -> Value:
-    return e.own(selection.nonzero(e.builder, x, defines=_count(e)))
+    return e.own(selection.nonzero(e.builder, x, *_count(e)))
 
 
 def _masked_select(e: Emitter, x: Value, mask: Value) -> Value:
-    return e.own(selection.masked_select(e.builder, x, mask, defines=_count(e)))
+    return e.own(selection.masked_select(e.builder, x, mask, *_count(e)))
 
 
 def _unique(
     e: Emitter, x: Value, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Value | None, ...]:
     """torch sorts on the CPU, whatever it is asked for. Results that are not asked for are empty, and unread."""
-    values, _, inverse, counts = selection.unique(e.builder, x, None, defines=_count(e))
-    wanted = return_inverse or return_counts
+    count, defines = _count(e)
+    values, _, inverse, counts = selection.unique(e.builder, x, None, count=count, defines=defines)
     return (
         e.own(values),
-        e.emit("reshape", e.own(inverse), shape=x.tensor.shape) if wanted else None,
+        e.emit("reshape", e.own(inverse), shape=x.tensor.shape) if return_inverse else None,
         e.own(counts) if return_counts else None,
     )
 
@@ -59,7 +63,8 @@ def _unique_slices(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> tuple[Value, ...]:
-    values, _, inverse, counts = selection.unique(e.builder, x, dim, defines=_count(e, dim))
+    count, defines = _count(e, dim)
+    values, _, inverse, counts = selection.unique(e.builder, x, dim, count=count, defines=defines)
     return e.own(values), e.own(inverse), e.own(counts)
 
 
@@ -77,7 +82,7 @@ def masked_index(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value
     front = e.transpose(x, (*range(start, start + covered), *rest))
     rows = e.reshape(front, (product(shape[start : start + covered]), *(shape[axis] for axis in rest)))
     flags = e.reshape(mask, (product(mask.tensor.shape),))
-    ends, count = selection.counted(e.builder, flags, None, _count(e, start))
+    ends, count = selection.counted(e.builder, flags, *_count(e, start))
     kept = e.own(e.builder.emit("pack", rows, ends, count=count))
     order = (*range(1, start + 1), 0, *range(start + 1, len(rest) + 1))
     return e.transpose(kept, order)
