@@ -11,7 +11,7 @@ from hidet.torch.emitter import Emitter, Operand
 from hidet.torch.layout import memory_order
 from hidet.torch.mapping import Handler
 from hidet.torch.mapping.move import positions
-from hidet.torch.mapping.view import slice_attributes
+from hidet.torch.mapping.view import from_front, slice_attributes
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -86,12 +86,15 @@ def _slice_scatter(
     end: Dim | None = None,
     step: int = 1,
 ) -> Value:
-    attrs = slice_attributes(x.tensor.rank, dim % x.tensor.rank, start, end, step)
+    extent = x.tensor.shape[dim]
+    first, last = from_front(extent, start), from_front(extent, end)
+    attrs = slice_attributes(x.tensor.rank, dim % x.tensor.rank, first, last, step)
     return e.emit("slice_scatter", x, e.cast(src, x.tensor.dtype), **attrs)
 
 
 def _select_scatter(e: Emitter, x: Value, src: Value, dim: int, index: Dim) -> Value:
-    return e.emit("select_scatter", x, e.cast(src, x.tensor.dtype), axis=dim, index=index)
+    position = from_front(x.tensor.shape[dim], index)
+    return e.emit("select_scatter", x, e.cast(src, x.tensor.dtype), axis=dim, index=position)
 
 
 def _diagonal_scatter(e: Emitter, x: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:

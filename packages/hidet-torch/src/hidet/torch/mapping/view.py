@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from hidet.dims import Dim
+from hidet.dims import Dim, bounds, maximum, minimum
 from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, same_shape
@@ -98,7 +98,22 @@ def _slice(
     axis = dim % x.tensor.rank
     if step == 1 and same_shape(x.tensor.shape, e.result.shape):
         return x
-    return cut(e, x, axis, start, end, step)
+    extent = x.tensor.shape[axis]
+    return cut(e, x, axis, from_front(extent, start), from_front(extent, end), step)
+
+
+def from_front(extent: Dim, position: Dim | None) -> Dim | None:
+    """A position on an axis as Python takes it, counted from the front: a negative one has the extent added.
+
+    Core knows the sign of numbers; of those that are read from data only the running graph does.
+    """
+    if position is None or isinstance(position, int):
+        return position
+    lower, upper = bounds(position)
+    if (lower is not None and lower >= 0) or (upper is not None and upper < 0):
+        return position
+    is_negative = -maximum(minimum(position, 0), -1)
+    return position + extent * is_negative
 
 
 def cut(e: Emitter, x: Value, axis: int, start: Dim | None, stop: Dim | None, step: int = 1) -> Value:
@@ -117,11 +132,14 @@ def slice_attributes(rank: int, axis: int, start: Dim | None, stop: Dim | None, 
 
 
 def _narrow(e: Emitter, x: Value, dim: int, start: Dim, length: Dim) -> Value:
-    return cut(e, x, dim % x.tensor.rank, start, start + length)
+    axis = dim % x.tensor.rank
+    first = from_front(x.tensor.shape[axis], start)
+    assert first is not None
+    return cut(e, x, axis, first, first + length)
 
 
 def _select(e: Emitter, x: Value, dim: int, index: Dim) -> Value:
-    return e.emit("select", x, axis=dim, index=index)
+    return e.emit("select", x, axis=dim, index=from_front(x.tensor.shape[dim], index))
 
 
 def _diagonal(e: Emitter, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
