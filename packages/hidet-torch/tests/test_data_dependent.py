@@ -148,17 +148,87 @@ def test_a_branch_with_random_numbers_runs_in_torch():
     agree(function, (X,), (-X,), eager=1)
 
 
-def test_a_number_computed_from_a_size_of_data_cannot_be_returned():
-    torch._dynamo.reset()
-    with (
-        torch._dynamo.config.patch(capture_scalar_outputs=True),
-        pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="computed from data"),
-    ):
-        torch.compile(lambda x: x.amax().int().item() * 2 + 1, backend="hidet", fullgraph=True)(X)
+AT_A_NUMBER = {
+    "a row of an input, beside a result": lambda x, n: (x.select(0, n), x + 1),
+    "a few rows of an input, beside a result": lambda x, n: (x.narrow(0, n, 1), x + 1),
+    "both sides of a result": lambda x, n: ((y := x * 2)[n:], y[:n]),
+    "both sides, and the whole": lambda x, n: (x[n:] * 2, (y := x * 2)[n:].t(), y, y[:n]),
+    "what is overwritten": lambda x, n: (x.add_(1)[n:], x[:n]),
+}
+AT_ANY_NUMBER = {
+    "both sides of an input": lambda x, n: (x[n:], x[:n]),
+    "one side of an input": lambda x, n: x[n:],
+    "a view of a view": lambda x, n: (x.t()[:, n:].t()[1:], x[1:, 1:][:n]),
+    "parts of a result": lambda x, n: ((y := x * 2)[n:], y[:n], y[n:].t()),
+}
 
 
-def test_a_number_read_from_data_is_returned():
+@pytest.mark.parametrize("function", AT_A_NUMBER.values(), ids=AT_A_NUMBER)
+def test_views_at_a_place_that_is_read_share_memory_as_in_eager_mode(check_compiled, function):
+    def read(x, number):
+        n = number.item()
+        torch._check(n >= 0)
+        torch._check(n < x.shape[0])
+        return function(x, n)
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        check_compiled(read, X, torch.tensor(1), more=[(X, torch.tensor(3))])
+
+
+@pytest.mark.parametrize("function", AT_ANY_NUMBER.values(), ids=AT_ANY_NUMBER)
+def test_views_at_any_number_that_is_read_share_memory_as_in_eager_mode(check_compiled, function):
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        numbers = [(X, torch.tensor(n)) for n in (3, 0, -1, 9, -9)]
+        check_compiled(lambda x, number: function(x, number.item()), X, torch.tensor(1), more=numbers)
+
+
+def test_numbers_that_are_read_count_from_the_end_where_they_are_negative():
+    def function(x, number):
+        n = number.item()
+        copy = x.clone()
+        copy[n:] = 0
+        return x[n:] * 2, x[:n] * 2, x[:, :n].sum(), copy
+
+    agree(function, *[(X, torch.tensor(n)) for n in (-1, 2, -9, 9, 0)])
+
+
+def test_parts_of_an_input_have_sizes_that_are_read(check_compiled):
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        check_compiled(lambda x, n: x.split(n.tolist()), X, torch.tensor([1, 3]), more=[(X, torch.tensor([4, 0]))])
+
+
+def test_views_of_what_a_mask_selects_share_memory(check_compiled):
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        check_compiled(lambda x: ((y := x[x > 0]).reshape(-1, 1), y, y[1:]), X, more=[(X + 2,)])
+
+
+def test_numbers_computed_from_what_is_read_are_returned():
+    def function(x):
+        n = x.amin().int().item()
+        return x + 1, n, n * 2 + x.shape[0]
+
     torch._dynamo.reset()
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
-        compiled = torch.compile(lambda x: (x + 1, x.amin().int().item()), backend="hidet", fullgraph=True)
-        assert [compiled(x)[1] for x in (X, X + 6)] == [-6, 0]
+        compiled = torch.compile(function, backend="hidet", fullgraph=True)
+        assert [compiled(x)[1:] for x in (X, X + 6, X[:2])] == [(-6, -8), (0, 4), (-6, -10)]
+
+
+NUMBERS_OF_RESULTS = {
+    "a mask": lambda x: x[x > 0].shape[0],
+    "positions": lambda x: x.nonzero().shape[0] * 2,
+    "an operator that runs in torch": lambda x: x.flatten().unique_consecutive().shape[0],
+}
+
+
+@pytest.mark.parametrize("function", NUMBERS_OF_RESULTS.values(), ids=NUMBERS_OF_RESULTS)
+def test_the_number_of_results_is_returned(function):
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(lambda x: (x + 1, function(x)), backend="hidet", fullgraph=True)
+        for x in (X, X - 100, X * 0):
+            assert compiled(x)[1] == function(x)
+
+
+def test_an_operator_that_runs_in_torch_gets_the_number_of_results():
+    agree(lambda x: torch.special.zeta(x[x > 0] + 2, x[x > 0].shape[0]), (X,), (-X,), eager=1)
+    agree(lambda x: torch.special.zeta(x + 9, x.flatten().unique_consecutive().shape[0]), (X,), (X * 0,), eager=2)

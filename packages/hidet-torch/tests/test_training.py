@@ -219,3 +219,51 @@ def test_no_gradient_flows_through_a_part_under_no_grad() -> None:
     model.zero_grad()
     function(X).sum().backward()
     torch.testing.assert_close(gradient, model.weight.grad)
+
+
+class _Experts(nn.Module):
+    """Each row goes through the linear layer that its largest score names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Linear(4, 3)
+        self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight, chosen = self.scores(x).softmax(-1).max(-1)
+        result = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            (rows,) = torch.where(chosen == number)
+            result = result.index_add(0, rows, expert(x[rows]) * weight[rows, None])
+        return result.sum()
+
+
+class _Chosen(nn.Module):
+    """A linear layer of the rows that begin with a positive number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x[x[:, 0] > 0]).relu().sum()
+
+
+@pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
+@pytest.mark.parametrize("model", [_Chosen, _Experts])
+@pytest.mark.parametrize("has_gradient", [False, True], ids=["of weights", "of inputs too"])
+def test_gradients_flow_through_sizes_that_depend_on_data(model: type[nn.Module], has_gradient: bool) -> None:
+    torch.manual_seed(3)
+    eager = model()
+    ours = copy.deepcopy(eager)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(ours, backend="hidet", fullgraph=True)
+        for rows in (6, 6, 9):
+            x = torch.randn(rows, 4)
+            given = [x.clone().requires_grad_(has_gradient) for _ in range(2)]
+            eager(given[0]).backward()
+            compiled(given[1]).backward()
+            if has_gradient:
+                torch.testing.assert_close(given[1].grad, given[0].grad)
+    for got, expected in zip(ours.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, expected.grad)

@@ -22,7 +22,8 @@ class ImportedGraph:
     arguments: how many arguments a call has. symbols: where the values of symbolic sizes come from among them.
     random_inputs: how many inputs after those are drawn from torch's generator, 0 or 2: seed and offset.
     outputs: what to return. eager: nodes that run in torch. device: where all tensors are. numbers: inputs that are CPU
-    tensors of rank 0, whatever the device.
+    tensors of rank 0, whatever the device. data_symbols: those in `outputs` that depend on data, and for each the
+    number of the result that is its value.
     """
 
     graph: Graph
@@ -34,6 +35,7 @@ class ImportedGraph:
     eager: tuple[EagerNode, ...]
     device: torch.device
     numbers: tuple[int, ...] = ()
+    data_symbols: tuple[tuple[str, int], ...] = ()
 
 
 def needed_inputs(graph: Graph, mutated: Sequence[Value]) -> list[Value]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hidet import dtypes
 from hidet.dims import Dim, DimExpr, symbols
 from hidet.errors import UnsupportedOp
-from hidet.graph import TensorType, Value
+from hidet.graph import DimType, TensorType, Value
 from hidet.graph.control import defined_sizes
 from hidet.runtime.program import SymbolSource
 from hidet.torch.emitter import Emitter
@@ -66,6 +67,15 @@ class DataSizes:
             )
         return dim
 
+    def read(self, number: Value, size: Dim) -> None:
+        """The number in a tensor of one element is the symbol `size` from now on."""
+        scalar = self.emitter.cast(self.emitter.reshape(number, ()), dtypes.i64)
+        self.emitter.builder.emit("read_sizes", scalar, defines=(size,))
+        self.note([str(size)])
+
     def note(self, names: Sequence[str]) -> None:
-        """Nodes tell these symbols from now on."""
-        self.emitter.data_sizes.update(dict.fromkeys(name for name in names if name not in self.emitter.data_sizes))
+        """Nodes tell these symbols from now on; the values of numbers that were read are at hand."""
+        self.emitter.data_sizes.update(names)
+        for node in self.emitter.builder.nodes if names else ():
+            read = {str(value.type.dim): value for value in node.outputs if isinstance(value.type, DimType)}
+            self.emitter.size_values.update((name, read[name]) for name in names if name in read)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hidet import dtypes
-from hidet.dims import Dim, DimExpr, prove_equal
+from hidet.dims import Dim, DimExpr, Symbol, as_dim, prove_equal
 from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
 from hidet.graph import Attrs, DimType, GraphBuilder, OperatorSpec, TensorType, Value
@@ -58,13 +58,18 @@ class NodeFacts:
 
 
 class Emitter:
-    """Writes nodes into `builder`. `facts` are those of the aten node being imported."""
+    """Writes nodes into `builder`.
+
+    facts: of the aten node being imported. data_sizes: names of symbols whose values nodes tell. size_values: graph
+    values that are sizes, by the names of their symbols: inputs, and numbers that were read.
+    """
 
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
         self.facts = NodeFacts()
         self.origins: dict[Value, Origin] = {}
-        self.data_sizes: dict[str, Value | None] = {}
+        self.data_sizes: set[str] = set()
+        self.size_values: dict[str, Value] = {}
         self.random_inputs: tuple[Value, Value] | None = None
         self.random_nodes = 0
         self._constants: dict[tuple[DType, type, Any], Value] = {}
@@ -145,6 +150,11 @@ class Emitter:
         if isinstance(size, int):
             return self.constant(size, dtype)
         return self.emit("full", shape=(), value=size, dtype=dtype)
+
+    def size_value(self, symbol: Symbol) -> Value | None:
+        """A value that is, or holds, what a symbol stands for; None for one that only shapes of arguments tell."""
+        known = self.size_values.get(symbol.name)
+        return self.size(as_dim(symbol)) if known is None and symbol.name in self.data_sizes else known
 
     def operand(self, given: Operand, dtype: DType) -> Value:
         """A tensor or number as a tensor of `dtype`."""

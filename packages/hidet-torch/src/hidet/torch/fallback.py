@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from hidet import dtypes
-from hidet.dims import Dim, DimExpr, compile_evaluator, symbols
+from hidet.dims import Dim, DimExpr, Symbol, compile_evaluator, symbols
 from hidet.errors import FallbackWarning, UnsupportedOp
 from hidet.graph import Attribute, OperatorSpec, TensorType, Value
 from hidet.loc import Loc
@@ -55,24 +55,27 @@ def eager_spec(
     name: str,
     types: Sequence[TensorType | None],
     values: Mapping[fx.Node, Any],
-    size_inputs: Mapping[str, Value],
+    size_value: Callable[[Symbol], Value | None],
     defines: Sequence[Dim] = (),
 ) -> tuple[OperatorSpec, list[Value]]:
     """An operator that calls what the fx node calls, and its inputs in order.
 
     Tensor arguments are inputs of the operator; everything else is in its `call`. Symbolic sizes among the arguments
-    are computed from their symbols, which are inputs too. types: of the results; None for one that is no tensor, or
-    that nobody reads. defines: symbols of the result types that the results tell.
+    are computed from their symbols; size_value gives the values of these, which are inputs too. types: of the results;
+    None for one that is no tensor, or that nobody reads. defines: symbols of the result types that the results tell.
     """
     kept = [number for number, type_ in enumerate(types) if type_ is not None]
     template = _Template(values)
     args = template.fill(list(node.args))
     kwargs = {key: template.fill(value) for key, value in node.kwargs.items()}
-    names = sorted({symbol.name for dim in template.sizes for symbol in symbols(dim)})
-    missing = [symbol for symbol in names if symbol not in size_inputs]
-    if missing:
-        raise UnsupportedOp(f"{name} runs in torch and needs the size {missing[0]}, which is no input of the graph")
-    inputs = [*template.operands, *[size_inputs[symbol] for symbol in names]]
+    found = {symbol.name: symbol for dim in template.sizes for symbol in symbols(dim)}
+    names = sorted(found)
+    inputs = list(template.operands)
+    for symbol in names:
+        value = size_value(found[symbol])
+        if value is None:
+            raise UnsupportedOp(f"{name} runs in torch and needs the size {symbol}, which is no input of the graph")
+        inputs.append(value)
     target: Callable[..., Any] = node.target  # type: ignore[assignment]  # a call_function's target is a function
     call = _EagerCall(target, args, kwargs, len(template.operands), template.sizes, names, kept)
     # A function without results, which checks something, gets a token: nodes have at least one output.
@@ -157,7 +160,8 @@ class _EagerCall:
         self._evaluate = compile_evaluator(self._sizes, names) if sizes else None
 
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
-        sizes = self._evaluate(operands[self._tensors :]) if self._evaluate is not None else ()
+        # A size that nobody has read is in a tensor.
+        sizes = self._evaluate(list(map(int, operands[self._tensors :]))) if self._evaluate is not None else ()
         known = dict(zip(map(str, self._sizes), sizes, strict=True))
 
         def put_back(argument: Any) -> Any:

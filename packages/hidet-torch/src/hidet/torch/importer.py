@@ -83,7 +83,6 @@ class Importer:
         self.handlers: Mapping[str, Handler] = table()
         self.values: dict[fx.Node, Any] = {}
         self.arguments: list[Value | None] = []
-        self.size_inputs: dict[str, Value] = {}
         self.symbols: dict[str, SymbolSource] = {}
         self.mutations: dict[int, fx.Node] = {}
         self.eager: list[EagerNode] = []
@@ -114,7 +113,7 @@ class Importer:
         child.sizes, child.symbols, child.eager, child.operands = self.sizes, self.symbols, self.eager, operands
         child.builder = builder
         child.emitter = self.emitter if builder is self.builder else Emitter(builder)
-        child.emitter.data_sizes.update(dict.fromkeys(self.emitter.data_sizes))
+        child.emitter.data_sizes |= self.emitter.data_sizes
         random = child.emitter.random_nodes
         if mutated_inputs(gm):
             raise UnsupportedOp("a branch or loop that overwrites its inputs")
@@ -166,7 +165,7 @@ class Importer:
             if isinstance(dim, DimExpr):
                 size = self.builder.input(DimType(dim), identifier(node.name))
                 self.arguments.append(size)
-                self.size_inputs[str(dim)] = size
+                self.emitter.size_values[str(dim)] = size
                 self._note_symbol(dim, number, None)
                 return
         elif value is None or isinstance(value, int | float | bool | str):
@@ -236,7 +235,7 @@ class Importer:
         if isinstance(value, int | torch.SymInt):
             dim = self.sizes.dim(value)
             if name == "aten._local_scalar_dense.default" and self.data_sizes.fresh([dim]):
-                self._read_size(node, dim)
+                self.data_sizes.read(self._resolve(node.args[0]), dim)
             self.values[node] = self.data_sizes.known(dim, name)
             return
         if name == "aten.copy_.default" or name in _IGNORED:
@@ -299,12 +298,6 @@ class Importer:
             for number, v in enumerate(results)
         )
 
-    def _read_size(self, node: fx.Node, size: Dim) -> None:
-        """The number in a tensor as a size."""
-        number = self.emitter.cast(self.emitter.reshape(self.values[node.args[0]], ()), dtypes.i64)  # type: ignore[index]  # a node
-        value = self.builder.emit("read_sizes", number, defines=(size,))
-        self.emitter.data_sizes[str(size)] = self.size_inputs[str(size)] = value
-
     def _layout(self, argument: Any) -> Layout:
         tensor = argument.meta["val"]
         return self.sizes.shape(tensor.stride()), self.sizes.dim(tensor.storage_offset())
@@ -333,7 +326,7 @@ class Importer:
             type_ if number in read or (type_ is not None and self.data_sizes.fresh(type_.shape)) else None
             for number, type_ in enumerate(types)
         )
-        spec, inputs = eager_spec(node, name, types, self.values, self.size_inputs, defines)
+        spec, inputs = eager_spec(node, name, types, self.values, self.emitter.size_value, defines)
         # What a step makes lies row-major; a result of the graph in another layout is a copy.
         emit = self.builder.emit_all if defines else self.emitter.emit_all
         outputs = iter(emit(spec, inputs, {}))
@@ -348,7 +341,7 @@ class Importer:
         returned = output.args[0]
         assert isinstance(returned, Sequence)
         placeholders = [node for node in self.gm.graph.nodes if node.op == "placeholder"]
-        plan = self.plan(self.emitter, self.sizes, list(returned), self._resolve, placeholders)
+        plan = self.plan(self.data_sizes, list(returned), self._resolve, placeholders)
         values, types = list(plan.values), dict(plan.types)
         mutated: list[tuple[Value, int]] = []
         for number, source in self.mutations.items():
@@ -373,6 +366,7 @@ class Importer:
             tuple(self.eager),
             self.device,
             tuple(place for place, number in enumerate(inputs) if self._is_number(placeholders[number])),
+            tuple(plan.symbols.items()),
         )
 
     def _is_number(self, placeholder: fx.Node) -> bool:

@@ -12,7 +12,7 @@ Results get their eager strides by giving the value that type, where a computed 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -21,7 +21,8 @@ from hidet.errors import ImportFailed
 from hidet.graph import Attrs, TensorType, Value
 from hidet.graph.types import contiguous_strides, strides_of_order
 from hidet.torch import compat
-from hidet.torch.emitter import Emitter, Scalar, same_shape
+from hidet.torch.data_sizes import DataSizes
+from hidet.torch.emitter import Scalar, same_shape
 from hidet.torch.guards import SizeTable
 from hidet.torch.layout import memory_order
 from hidet.torch.tensors import dtype_of
@@ -53,11 +54,15 @@ class OutputPlan:
 
 @dataclass(slots=True)
 class PlannedOutputs:
-    """The outputs of the core graph, the types they must have, and what to return."""
+    """The outputs of the core graph, the types they must have, and what to return.
+
+    symbols: those of sizes that depend on data among what to return, with the number of the output that tells each.
+    """
 
     values: list[Value] = field(default_factory=list)
     types: dict[Value, TensorType] = field(default_factory=dict)
     outputs: tuple[OutputPlan, ...] = ()
+    symbols: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +77,23 @@ class _Returned:
 
 
 def plan_outputs(
-    emitter: Emitter,
-    sizes: SizeTable,
-    returned: Sequence[Any],
-    resolve: Callable[[Any], Any],
-    arguments: Sequence[fx.Node],
+    known: DataSizes, returned: Sequence[Any], resolve: Callable[[Any], Any], arguments: Sequence[fx.Node]
 ) -> PlannedOutputs:
     """Decide how each returned thing is made. `arguments` are the placeholders; copies are emitted where needed."""
-    return _Planner(emitter, sizes, resolve, arguments).run(returned)
+    return _Planner(known, resolve, arguments).run(returned)
 
 
-PlanOutputs = Callable[[Emitter, SizeTable, Sequence[Any], Callable[[Any], Any], Sequence[fx.Node]], PlannedOutputs]
+PlanOutputs = Callable[[DataSizes, Sequence[Any], Callable[[Any], Any], Sequence[fx.Node]], PlannedOutputs]
 
 
 def plan_own_outputs(
-    emitter: Emitter,
-    sizes: SizeTable,
-    returned: Sequence[Any],
-    resolve: Callable[[Any], Any],
-    arguments: Sequence[fx.Node],
+    known: DataSizes, returned: Sequence[Any], resolve: Callable[[Any], Any], arguments: Sequence[fx.Node]
 ) -> PlannedOutputs:
     """Every returned tensor a result of its own; what is no tensor is left out.
 
     Axes lie in memory in the order that torch's fake tensors have, or row-major where these leave gaps.
     """
-    plan = PlannedOutputs()
+    plan, emitter = PlannedOutputs(), known.emitter
     for item in returned:
         value = resolve(item)
         if not isinstance(value, Value):
@@ -104,7 +101,7 @@ def plan_own_outputs(
         is_own = value in emitter.origins and emitter.contents(value) is value and value not in plan.values
         result = value if is_own else emitter.emit("copy", value)
         plan.values.append(result)
-        order = _order(item, sizes)
+        order = _order(item, known.sizes)
         if order is not None:
             plan.types[result] = result.tensor.with_strides(strides_of_order(result.tensor.shape, order))
     plan.outputs = tuple(OutputPlan("result", number) for number in range(len(plan.values)))
@@ -124,11 +121,10 @@ def _order(item: Any, sizes: SizeTable) -> tuple[int, ...] | None:
 
 
 class _Planner:
-    def __init__(
-        self, emitter: Emitter, sizes: SizeTable, resolve: Callable[[Any], Any], arguments: Sequence[fx.Node]
-    ) -> None:
-        self.emitter = emitter
-        self.sizes = sizes
+    def __init__(self, known: DataSizes, resolve: Callable[[Any], Any], arguments: Sequence[fx.Node]) -> None:
+        self.known = known
+        self.emitter = known.emitter
+        self.sizes = known.sizes
         self.resolve = resolve
         self.plan = PlannedOutputs()
         self.owners: dict[Value, int] = {}
@@ -136,6 +132,7 @@ class _Planner:
         self.argument_offsets = {number: tensor.storage_offset() for number, tensor in tensors}
         self.argument_dtypes = {number: tensor.dtype for number, tensor in tensors}
         self.arguments = {compat.storage_key(tensor): number for number, tensor in reversed(tensors)}
+        self.argument_values = {number: resolve(arguments[number]) for number, _ in tensors}
         self.argument_nodes = {node: number for number, node in enumerate(arguments)}
 
     def run(self, returned: Sequence[Any]) -> PlannedOutputs:
@@ -160,32 +157,34 @@ class _Planner:
         is_whole = filled is True and region.offset == 0 and memory_order(shape, region.strides) is not None
         return _Returned(item, region, compat.storage_key(tensor), is_whole, tensor.dtype)
 
-    def _is_open(self, region: Region) -> bool:
-        """Whether a region depends on sizes that the arguments do not tell."""
-        sizes = (*region.shape, *region.strides, region.offset)
-        return any(symbol.name in self.emitter.data_sizes for size in sizes for symbol in symbols(size))
-
     def _fixed(self, item: Any) -> OutputPlan:
         value = self.resolve(item)
-        if isinstance(value, DimExpr) and any(symbol.name in self.emitter.data_sizes for symbol in symbols(value)):
-            read = self.emitter.data_sizes.get(str(value))
-            if read is None:
-                raise ImportFailed(f"the graph returns the number {value}, which is computed from data")
-            self.plan.values.append(read)
-            return OutputPlan("result", len(self.plan.values) - 1)
         if isinstance(value, Scalar | Value):
             raise ImportFailed(f"the graph returns {item}, a number that depends on data")
+        if isinstance(value, DimExpr):
+            self._tell(value)
         return OutputPlan("fixed", fixed=value)
+
+    def _tell(self, *sizes: Dim) -> None:
+        """Let the core graph return what symbols of these sizes stand for, where data tell it."""
+        for symbol in (symbol for size in sizes for symbol in symbols(size)):
+            if symbol.name in self.emitter.data_sizes and symbol.name not in self.plan.symbols:
+                value = self.emitter.size_value(symbol)
+                assert value is not None
+                self.plan.symbols[symbol.name] = len(self.plan.values)
+                self.plan.values.append(value)
+
+    def _part(self, source: Literal["argument", "result"], number: int, region: Region) -> OutputPlan:
+        self._tell(*region.shape, *region.strides, region.offset)
+        return OutputPlan(source, number, region)
 
     def _tensor(self, fact: _Returned, bases: dict[int, OutputPlan]) -> OutputPlan:
         if fact.node in self.argument_nodes:
             return OutputPlan("argument", self.argument_nodes[fact.node])
         number = self.arguments.get(fact.storage)
-        if self._is_open(fact.region):
-            return bases.get(fact.storage) if fact.is_whole and fact.storage in bases else self._computed(fact)  # type: ignore[return-value]  # present
         if number is not None and self.argument_dtypes[number] == fact.dtype:
-            start = fact.region.offset - self.sizes.dim(self.argument_offsets[number])
-            return OutputPlan("argument", number, Region(fact.region.shape, fact.region.strides, start))
+            begin = self.sizes.dim(self.argument_offsets[number])
+            return self._part("argument", number, self._region_of(fact, self.argument_values[number], begin))
         base = bases.get(fact.storage)
         if base is None or self.plan.values[base.number].tensor.dtype != dtype_of(fact.dtype):
             return self._computed(fact)
@@ -193,7 +192,23 @@ class _Planner:
         has_shape = same_shape(fact.region.shape, whole.tensor.shape)
         if fact.is_whole and has_shape and same_shape(fact.region.strides, self._strides(whole)):
             return OutputPlan("result", base.number)
-        return OutputPlan("result", base.number, fact.region)
+        return self._part("result", base.number, self._region_of(fact, whole))
+
+    def _region_of(self, fact: _Returned, whole: Value, begin: Dim = 0) -> Region:
+        """Where a view lies in `whole`, whose first element is at `begin` of the storage.
+
+        torch makes a symbol for the place where a slice begins at a number that may be negative; core knows the place.
+        """
+        if not self.known.fresh([fact.region.offset]):
+            return replace(fact.region, offset=fact.region.offset - begin)
+        value = self.resolve(fact.node)
+        region = self._region_in(value, whole) if self.emitter.contents(value) is whole else None
+        if region is None:
+            raise ImportFailed(
+                f"the graph returns {fact.node}, a view at a place that depends on data: expected slices alone",
+                hint="return a copy of it (.clone())",
+            )
+        return replace(fact.region, offset=region.offset)
 
     def _computed(self, fact: _Returned) -> OutputPlan:
         """A result of the core graph, by itself or as the view that the core graph makes of it too."""
@@ -209,18 +224,18 @@ class _Planner:
         return OutputPlan("result", self._add(copied, fact.region.strides, fact.storage))
 
     def _view_of_computed(self, value: Value, root: Value, fact: _Returned) -> OutputPlan | None:
-        if self._is_open(fact.region) or not self._accepts(root, contiguous_strides(root.tensor.shape)):
+        if not self._accepts(root, contiguous_strides(root.tensor.shape)):
             return None
         region = self._region_in(value, root)
         if region is None or not same_shape(region.strides, fact.region.strides):
             return None
         number = self._add(root, contiguous_strides(root.tensor.shape), fact.storage)
-        return OutputPlan("result", number, region)
+        return self._part("result", number, region)
 
     def _region_in(self, value: Value, root: Value) -> Region | None:
-        """Where `value` lies in a contiguous `root`; None where a view needs a copy."""
+        """Where `value` lies in `root`; None where a view needs a copy."""
         if value is root:
-            return Region(root.tensor.shape, contiguous_strides(root.tensor.shape), 0)
+            return Region(root.tensor.shape, self._strides(root), 0)
         origin = self.emitter.origins[value]
         source = origin.inputs[0]
         assert source is not None

@@ -65,7 +65,7 @@ class Runner:
         if self._is_direct:
             args.clear()
             return results
-        values = self._sizes.evaluate(args)
+        values = self._sizes.evaluate(args, results)
         returned = [_make(plan, args, results, values) for plan in self._outputs]
         args.clear()
         return returned
@@ -107,15 +107,16 @@ def _value(item: Any, sizes: dict[DimExpr, int]) -> Any:
 
 
 class _Sizes:
-    """The symbolic sizes in output plans, evaluated from the arguments."""
+    """The symbolic sizes in output plans, evaluated from the arguments and from results that tell sizes."""
 
     def __init__(self, imported: ImportedGraph) -> None:
         self._dims = list(dict.fromkeys(dim for plan in imported.outputs for dim in _dims_of(plan)))
         self._sources = imported.symbols
-        names = [source.name for source in self._sources]
+        self._results = [number for _, number in imported.data_symbols]
+        names = [source.name for source in self._sources] + [name for name, _ in imported.data_symbols]
         self._evaluate: Evaluate | None = compile_evaluator(self._dims, names) if self._dims else None
 
-    def evaluate(self, args: Sequence[Any]) -> dict[DimExpr, int]:
+    def evaluate(self, args: Sequence[Any], results: Sequence[Any]) -> dict[DimExpr, int]:
         """Values of all sizes."""
         if self._evaluate is None:
             return {}
@@ -123,6 +124,7 @@ class _Sizes:
             args[source.input] if source.axis is None else args[source.input].shape[source.axis]
             for source in self._sources
         ]
+        symbols += [int(results[number]) for number in self._results]
         return dict(zip(self._dims, self._evaluate(symbols), strict=True))
 
 
