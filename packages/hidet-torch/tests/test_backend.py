@@ -83,6 +83,12 @@ def test_an_option_of_a_wrong_kind_is_named(options: dict[Any, Any]) -> None:
         make_context("cpu", torch_options(None, options))
 
 
+@pytest.mark.parametrize("options", [[1], "strict", 3])
+def test_options_that_are_no_mapping_are_refused(options: Any) -> None:
+    with pytest.raises(OptionError, match=f"options is a {type(options).__name__}: expected a mapping"):
+        torch_options(None, options)
+
+
 def test_modes_are_understood() -> None:
     for mode in ("default", "reduce-overhead", "max-autotune"):
         assert torch.equal(torch.compile(lambda x: x + 1, backend="hidet", mode=mode)(X), X + 1)

@@ -82,6 +82,11 @@ def _compile_waiting(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: Com
 
 def torch_options(mode: str | None, options: Mapping[str, Any] | None) -> Options:
     """Options as torch.compile passes them; those that follow `dynamo_config`, or torch, have its settings."""
+    if options is not None and not isinstance(options, Mapping):
+        raise OptionError(
+            f"options is a {type(options).__name__}: expected a mapping of names to values",
+            hint='options={"threads": 4}',
+        )
     given = {**configured(), **(options or {})}
     if mode is not None:
         given["mode"] = mode
