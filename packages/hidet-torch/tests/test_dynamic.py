@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import hidet.torch
 from hidet import dims
-from hidet.errors import FallbackWarning, ImportFailed
+from hidet.errors import FallbackWarning
 from hidet.torch.guards import SizeTable
 
 R = torch.randn
@@ -139,10 +139,15 @@ def test_a_symbol_may_turn_out_to_be_another_size() -> None:
     assert str(table.dim(a + 1)) == str(dims.minimum(table.dim(b), 4) + 1)
 
 
-def test_a_size_that_dims_cannot_hold_is_refused() -> None:
+def test_a_size_that_dims_cannot_hold_is_a_symbol_with_its_range() -> None:
     a, b = _symints()
-    with pytest.raises(ImportFailed, match="fixed exponents"):
-        SizeTable().dim(a << b)
+    table = SizeTable()
+    size = table.dim(torch.sym_int(a * 0.75))
+    (symbol,) = dims.symbols(size)
+    assert (symbol.lower, symbol.hint) == (1, 9)
+    assert table.dim(torch.sym_int(a * 0.75) * 2) == size * 2
+    assert table.dim(torch.sym_int(b * 0.75)) != size
+    assert dims.symbols(table.dim(a << b)) != ()
 
 
 def test_a_number_read_from_a_tensor_stays_in_the_graph(check_compiled: Callable[..., Any]) -> None:
@@ -248,3 +253,71 @@ def test_numbers_are_divided_as_python_divides_them(number: Callable[[int, int],
         assert torch.equal(compiled(x, divisor), function(x, divisor)), divisor
     with pytest.raises(ZeroDivisionError):
         compiled(x, 0)
+
+
+def _nearest(mode: str, **options: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: F.interpolate(x[None, None].float(), mode=mode, **options)
+
+
+COMPUTED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "a larger image": _nearest("bilinear", scale_factor=1.5),
+    "a smaller image": _nearest("nearest", scale_factor=0.7),
+    "a smaller image of rounded scale": _nearest("bicubic", scale_factor=0.7, recompute_scale_factor=True),
+    "a part": lambda x: x[:, : int(x.shape[1] * 0.75)] * 2,
+    "a part of an input": lambda x: x[:, int(x.shape[1] * 0.3) :],
+    "a root": lambda x: x[:, : int(x.shape[1] ** 0.5)] * 2,
+    "a logarithm as a factor": lambda x: x * math.log2(x.shape[1]),
+    "a logarithm": lambda x: x[:, : int(math.log2(x.shape[1]))] * 2,
+    "factors whose product rounds otherwise": lambda x: x[:, : int(x.shape[1] * 0.1 * 0.7)] * 2,
+    "a rounded product": lambda x: torch.zeros(round(x.shape[1] * 0.3), math.ceil(x.shape[0] / 3)) + x[0, 0],
+    "a view": lambda x: (x.reshape(-1)[: int(x.shape[1] * 0.75) * 4].view(-1, 4) + 1).sum(1),
+    "a number": lambda x: (x * int(x.shape[1] * 0.3), int(x.shape[1] * 0.3) + 1),
+    "random numbers beside it": lambda x: torch.rand_like(x)[:, : int(x.shape[1] * 0.75)] * 0 + x.shape[0],
+}
+
+
+@pytest.mark.parametrize("function", COMPUTED.values(), ids=COMPUTED)
+def test_sizes_that_python_computes_with_fractions_may_change(
+    check_compiled: Callable[..., Any], function: Callable[..., Any]
+) -> None:
+    inputs = [(torch.arange(6.0 * n).view(6, n),) for n in (8, 10, 100, 16)]
+    with hidet.torch.collect_reports() as reports:
+        check_compiled(function, *inputs[0], more=inputs[1:], dynamic=True, tolerance=1e-4, strict=True)
+    # torch compiles again for a size of 0.
+    assert len(reports) <= 3
+
+
+def test_a_scaled_image_may_change_its_size_after_the_first_call(check_compiled: Callable[..., Any]) -> None:
+    images = [(R(1, 3, n, n),) for n in (8, 10, 13)]
+    check_compiled(lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), *images[0], more=images, dynamic=None)
+
+
+def test_gradients_of_parts_whose_size_python_computes() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x[:, : int(x.shape[1] * 0.75)].exp().sum()
+
+    compiled = torch.compile(function, backend="hidet", dynamic=True, options={"strict": True})
+    for n in (8, 10, 13):
+        ours, theirs = (torch.linspace(0, 1, 3 * n).view(3, n).requires_grad_() for _ in range(2))
+        compiled(ours).backward()
+        function(theirs).backward()
+        torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_a_size_computed_with_a_fraction_of_data(check_compiled: Callable[..., Any]) -> None:
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        inputs = [(torch.full((4,), float(n)),) for n in (3, 8)]
+        check_compiled(lambda x: torch.ones(int(x.amax().item() * 1.5)) * 2, *inputs[0], more=inputs, strict=True)
+
+
+def test_a_size_that_only_a_custom_operator_tells_is_that_of_its_result() -> None:
+    @torch.library.custom_op("hidet_tests::beginning", mutates_args=())
+    def beginning(x: torch.Tensor) -> torch.Tensor:
+        return x[: int(x.shape[0] * 0.75)].clone()
+
+    beginning.register_fake(lambda x: x.new_empty(int(x.shape[0] * 0.75)))
+    compiled = torch.compile(lambda x: torch.cat([beginning(x * 2), x]), backend="hidet", dynamic=True)
+    with pytest.warns(FallbackWarning, match="beginning"):
+        for n in (8, 10):
+            x = R(n)
+            assert torch.equal(compiled(x), torch.cat([(x * 2)[: int(n * 0.75)], x]))

@@ -11,6 +11,7 @@ from hidet.graph.symbols import symbols_of, symbols_used
 from hidet.passes.graph.eliminate_dead import without_dead
 from hidet.runtime.program import SymbolSource
 from hidet.torch.fallback import EagerNode
+from hidet.torch.numbers import ComputedNumber
 from hidet.torch.outputs import OutputPlan
 
 
@@ -19,8 +20,9 @@ class ImportedGraph:
     """A graph and how the callable around it is called.
 
     inputs: for each input of `graph`, the number of the argument it takes. Inputs nobody reads are dropped.
-    arguments: how many arguments a call has. symbols: where the values of symbolic sizes come from among them.
-    random_inputs: how many inputs after those are drawn from torch's generator, 0 or 2: seed and offset.
+    arguments: how many arguments there are, the last of which are `computed` from those of the call. symbols: where the
+    values of symbolic sizes come from among them. random_inputs: how many inputs after those are drawn from torch's
+    generator, 0 or 2: seed and offset.
     outputs: what to return. eager: nodes that run in torch. device: where all tensors are. numbers: inputs that are CPU
     tensors of rank 0, whatever the device. data_symbols: those in `outputs` that depend on data, and for each the
     number of the result that is its value.
@@ -36,10 +38,12 @@ class ImportedGraph:
     device: torch.device
     numbers: tuple[int, ...] = ()
     data_symbols: tuple[tuple[str, int], ...] = ()
+    computed: tuple[ComputedNumber, ...] = ()
 
 
-def needed_inputs(graph: Graph, mutated: Sequence[Value]) -> list[Value]:
-    """The inputs that nodes or outputs read, those that are overwritten, sizes, and what alone tells a size."""
+def needed_inputs(graph: Graph, mutated: Sequence[Value], last: Sequence[Value]) -> list[Value]:
+    """The inputs that nodes or outputs read, those that are overwritten, sizes, and what alone tells a size.
+    Those in `last` come at the end."""
     needed = {value for node in graph.nodes for value in node.values} | set(graph.outputs) | set(mutated)
     needed.update(value for value in graph.inputs if isinstance(value.type, DimType))
     spare = [value for value in graph.inputs if value not in needed and symbols_of(value.type)]
@@ -50,17 +54,19 @@ def needed_inputs(graph: Graph, mutated: Sequence[Value]) -> list[Value]:
             if untold & symbols_of(value.type):
                 needed.add(value)
                 untold -= symbols_of(value.type)
-    return [value for value in graph.inputs if value in needed]
+    return sorted((value for value in graph.inputs if value in needed), key=lambda value: value in last)
 
 
-def assemble(graph: Graph, types: Mapping[Value, TensorType], mutated: Sequence[tuple[Value, int]]) -> Graph:
+def assemble(
+    graph: Graph, types: Mapping[Value, TensorType], mutated: Sequence[tuple[Value, int]], last: Sequence[Value] = ()
+) -> Graph:
     """`graph` without what nobody needs.
 
     types: other types, of the same dtype and shape, for values that nodes compute. mutated: pairs of an input and the
-    number of the output that overwrites it.
+    number of the output that overwrites it. last: inputs that come after all others.
     """
     kept = without_dead(graph)
-    inputs = needed_inputs(kept, [value for value, _ in mutated])
+    inputs = needed_inputs(kept, [value for value, _ in mutated], last)
     renewed = {value: Value(value.name, type_) for value, type_ in types.items()}
 
     def current(value: Value | None) -> Value | None:

@@ -151,13 +151,19 @@ def symbol_bounds(shape_env: Any, symbol: Any) -> tuple[int | None, int | None]:
     return lower, upper
 
 
-def symbol_hint(shape_env: Any, symbol: Any) -> int | None:
-    """The value that a symbol had when it was traced; None for one that depends on data or counts ragged rows."""
+def expression_bounds(shape_env: Any, expression: Any) -> tuple[int | None, int | None]:
+    """Smallest and largest value of an expression of whole numbers that torch can tell; None where it can tell none."""
+    span = shape_env.bound_sympy(expression)
+    return tuple(int(end) if end.is_Integer else None for end in (span.lower, span.upper))  # type: ignore[return-value]  # two
+
+
+def expression_hint(shape_env: Any, expression: Any) -> int | None:
+    """The value that an expression had when it was traced; None for one that depends on data or counts ragged rows."""
     values = getattr(shape_env, "backed_var_to_val", None)
     if values is None:
         values = shape_env.var_to_val
-    hint = values.get(symbol)
-    return int(hint) if hint is not None and hint.is_Integer else None
+    hint = expression.xreplace({symbol: values[symbol] for symbol in expression.free_symbols if symbol in values})
+    return int(hint) if hint.is_Integer else None
 
 
 def known_divisible(shape_env: Any) -> list[tuple[Any, int]]:

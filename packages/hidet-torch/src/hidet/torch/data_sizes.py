@@ -62,7 +62,7 @@ class DataSizes:
         fresh = self.fresh([dim])
         if fresh:
             raise UnsupportedOp(
-                f"{name} makes size {fresh[0]}, which depends on data",
+                f"{name} makes the number {dim}, which neither arguments nor nodes before it tell",
                 hint="leave torch._dynamo.config.capture_scalar_outputs off: dynamo then splits the graph there",
             )
         return dim

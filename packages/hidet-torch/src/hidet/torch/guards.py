@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from hidet import dims
 from hidet.dims import Dim
-from hidet.errors import ImportFailed
 from hidet.torch import compat
 
 # torch bounds sizes by the largest index of a tensor; beyond this a bound says nothing.
@@ -25,13 +24,17 @@ class SizeTable:
 
     def __init__(self) -> None:
         self._symbols: dict[str, Dim] = {}
+        self._made: dict[Any, Dim] = {}
 
     def dim(self, size: int | torch.SymInt) -> Dim:
-        """The dim of a size. ImportFailed for an expression that dims cannot hold."""
+        """The dim of a size. What dims cannot hold is a symbol of its own, the same for equal expressions."""
         if isinstance(size, int):
             return size
         expression, shape_env = compat.symbolic_expression(size)
-        return self._convert(expression, shape_env)
+        try:
+            return self._convert(expression, shape_env)
+        except _NoDim:
+            return self._made_symbol(expression, shape_env)
 
     def shape(self, sizes: Iterable[int | torch.SymInt]) -> tuple[Dim, ...]:
         """The dims of several sizes."""
@@ -42,20 +45,26 @@ class SizeTable:
         self._symbols[name] = size
 
     def _convert(self, expression: Any, shape_env: Any) -> Dim:
+        """_NoDim for what dims cannot hold, unless it is whole: the smallest whole part of a size becomes a symbol."""
         if expression.is_Integer:
             return int(expression)
-        kind = type(expression).__name__
         if expression.is_Symbol:
             return self._symbol(expression, shape_env)
+        try:
+            return self._composed(expression, shape_env)
+        except _NoDim:
+            if not expression.is_integer:
+                raise
+            return self._made_symbol(expression, shape_env)
+
+    def _composed(self, expression: Any, shape_env: Any) -> Dim:
+        kind = type(expression).__name__
         if kind == "Mul":
             return self._product(expression, shape_env)
         rule = _RULES.get(kind)
+        if rule is None:
+            raise _NoDim
         inner = _rounded_quotient(expression) if kind in _ROUNDED else expression.args
-        if rule is None or inner is None:
-            raise ImportFailed(
-                f"a size is the expression {expression}: {kind} is not supported in sizes",
-                hint="mark the size as static, or compute it outside of the compiled function",
-            )
         return rule(*[self._convert(argument, shape_env) for argument in inner])
 
     def _product(self, expression: Any, shape_env: Any) -> Dim:
@@ -70,6 +79,14 @@ class SizeTable:
                 result = result * self._convert(factor, shape_env)
         return dims.floordiv(result, divisor)
 
+    def _made_symbol(self, expression: Any, shape_env: Any) -> Dim:
+        known = self._made.get(expression)
+        if known is None:
+            lower, upper = compat.expression_bounds(shape_env, expression)
+            hint = compat.expression_hint(shape_env, expression)
+            known = self._made[expression] = _bounded_symbol(f"computed_{len(self._made)}", lower, upper, hint=hint)
+        return known
+
     def _symbol(self, symbol: Any, shape_env: Any) -> Dim:
         known = self._symbols.get(symbol.name)
         if known is None:
@@ -77,15 +94,24 @@ class SizeTable:
             divisors = [divisor for base, divisor in compat.known_divisible(shape_env) if base == symbol]
             if lower == 0 and compat.is_known_nonzero(shape_env, symbol):
                 lower = 1
-            known = self._symbols[symbol.name] = dims.symbol(
-                symbol.name,
-                # Numbers that a function is given, or reads from data, may be negative; sizes have a bound of torch's.
-                lower=-_UNBOUNDED if lower is None else max(lower, -_UNBOUNDED),
-                upper=None if upper is None or upper >= _UNBOUNDED else upper,
-                divisor=lcm(*divisors),
-                hint=compat.symbol_hint(shape_env, symbol),
-            )
+            hint = compat.expression_hint(shape_env, symbol)
+            known = self._symbols[symbol.name] = _bounded_symbol(symbol.name, lower, upper, lcm(*divisors), hint)
         return known
+
+
+class _NoDim(Exception):
+    """An expression has a part that no dim can hold."""
+
+
+def _bounded_symbol(name: str, lower: int | None, upper: int | None, divisor: int = 1, hint: int | None = None) -> Dim:
+    """Numbers that a function is given, or reads from data, may be negative; sizes have a bound of torch's."""
+    return dims.symbol(
+        name,
+        lower=-_UNBOUNDED if lower is None else max(lower, -_UNBOUNDED),
+        upper=None if upper is None or upper >= _UNBOUNDED else upper,
+        divisor=divisor,
+        hint=hint,
+    )
 
 
 def _fold(combine: Callable[[Dim, Dim], Dim]) -> Callable[..., Dim]:
@@ -99,9 +125,7 @@ def _fold(combine: Callable[[Dim, Dim], Dim]) -> Callable[..., Dim]:
 
 def _power(base: Dim, exponent: Dim) -> Dim:
     if not isinstance(exponent, int) or exponent < 0:
-        raise ImportFailed(
-            f"a size is {base} to the power of {exponent}: only fixed exponents of at least 0 are supported"
-        )
+        raise _NoDim
     result: Dim = 1
     for _ in range(exponent):
         result = result * base
@@ -141,10 +165,12 @@ def _modular_indexing(base: Dim, divisor: Dim, modulus: Dim) -> Dim:
     return _remainder(_quotient(base, divisor), modulus)
 
 
-def _rounded_quotient(expression: Any) -> tuple[Any, ...] | None:
-    """The numerator and denominator of `round(a / b)`; None when something else is rounded."""
+def _rounded_quotient(expression: Any) -> tuple[Any, ...]:
+    """The numerator and denominator of `round(a / b)`; _NoDim when something else is rounded."""
     (argument,) = expression.args
-    return tuple(argument.args) if type(argument).__name__ in ("IntTrueDiv", "FloatTrueDiv") else None
+    if type(argument).__name__ not in ("IntTrueDiv", "FloatTrueDiv"):
+        raise _NoDim
+    return tuple(argument.args)
 
 
 # Rounding of a true division of integers.

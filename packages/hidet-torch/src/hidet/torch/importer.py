@@ -27,6 +27,7 @@ from hidet.torch.fallback import EagerNode, eager_spec, refusal
 from hidet.torch.fx_nodes import identifier, location, mutated_inputs, operator_name, read_results
 from hidet.torch.guards import SizeTable
 from hidet.torch.mapping import Handler, table
+from hidet.torch.numbers import import_number
 from hidet.torch.outputs import PlanOutputs, plan_outputs
 from hidet.torch.script_nodes import SCRIPT, emit_script
 from hidet.torch.tensors import as_numpy, dtype_of
@@ -86,6 +87,8 @@ class Importer:
         self.symbols: dict[str, SymbolSource] = {}
         self.mutations: dict[int, fx.Node] = {}
         self.eager: list[EagerNode] = []
+        self.computed: list[ComputedNumber] = []
+        self.scalars: set[int] = set()
         self.parameters = parameters
         self.bound = bound
         self.plan = plan
@@ -155,6 +158,8 @@ class Importer:
             return
         if isinstance(value, torch.Tensor):
             type_ = self._tensor_type(value, f"input {node.name}")
+            if value.device != self.device:
+                self.scalars.add(number)
             is_parameter = number in self.parameters and number not in self.mutations
             self.values[node] = self.builder.input(type_, identifier(node.name), is_parameter=is_parameter)
             for axis, extent in enumerate(type_.shape):
@@ -232,11 +237,8 @@ class Importer:
             # Only dynamo's own checks read the truth of a comparison of sizes.
             self.values[node] = None
             return
-        if isinstance(value, int | torch.SymInt):
-            dim = self.sizes.dim(value)
-            if name == "aten._local_scalar_dense.default" and self.data_sizes.fresh([dim]):
-                self.data_sizes.read(self._resolve(node.args[0]), dim)
-            self.values[node] = self.data_sizes.known(dim, name)
+        if isinstance(value, int | torch.SymInt) or (isinstance(value, torch.SymFloat) and name not in self.handlers):
+            self.values[node] = import_number(self, node, name)
             return
         if name == "aten.copy_.default" or name in _IGNORED:
             self.values[node] = self._resolve(node.args[0]) if name == "aten.copy_.default" else None
@@ -351,9 +353,10 @@ class Importer:
             types[value] = target.tensor
             mutated.append((target, len(values)))
             values.append(value)
-        graph = assemble(self.builder.build(values), types, mutated)
+        drawn = self.emitter.random_inputs or ()
+        graph = assemble(self.builder.build(values), types, mutated, last=drawn)
         numbers = {value: number for number, value in enumerate(self.arguments) if value is not None}
-        random = [value for value in self.emitter.random_inputs or () if value in graph.inputs]
+        random = [value for value in drawn if value in graph.inputs]
         inputs = tuple(numbers[value] for value in graph.inputs if value not in random)
         sources = tuple(self.symbols.values())
         return ImportedGraph(
@@ -365,14 +368,10 @@ class Importer:
             plan.outputs,
             tuple(self.eager),
             self.device,
-            tuple(place for place, number in enumerate(inputs) if self._is_number(placeholders[number])),
+            tuple(place for place, number in enumerate(inputs) if number in self.scalars),
             tuple(plan.symbols.items()),
+            tuple(self.computed),
         )
-
-    def _is_number(self, placeholder: fx.Node) -> bool:
-        """Whether an input is a tensor of rank 0 on the CPU, of a graph for another device."""
-        value = placeholder.meta.get("val")
-        return self.device.type != "cpu" and isinstance(value, torch.Tensor) and value.device.type == "cpu"
 
     def _written(self, source: fx.Node, target: Value, outputs: Sequence[Value]) -> Value:
         """What `source` computes as a value of its own, which can be placed in the memory of an input."""

@@ -167,6 +167,9 @@ class _Planner:
 
     def _tell(self, *sizes: Dim) -> None:
         """Let the core graph return what symbols of these sizes stand for, where data tell it."""
+        untold = self.known.fresh(sizes)
+        if untold:
+            raise ImportFailed(f"the graph returns what depends on size {untold[0]}, which nothing in it tells")
         for symbol in (symbol for size in sizes for symbol in symbols(size)):
             if symbol.name in self.emitter.data_sizes and symbol.name not in self.plan.symbols:
                 value = self.emitter.size_value(symbol)

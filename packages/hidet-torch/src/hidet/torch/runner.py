@@ -55,6 +55,8 @@ class Runner:
 
     def _run(self, args: list[Any]) -> Sequence[Any]:
         results: list[Any] = []
+        if self.imported.computed:
+            args += [number(args) for number in self.imported.computed]
         if self._compiled is not None:
             inputs = args if self._takes_all else list(self._pick(args))
             for place in self.imported.numbers:
