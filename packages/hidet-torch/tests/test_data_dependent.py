@@ -7,7 +7,7 @@ from torch._higher_order_ops.while_loop import while_loop
 
 import hidet
 import hidet.torch
-from hidet.errors import UnsupportedOp
+from hidet.errors import ShapeError, UnsupportedOp
 from hidet.torch.emitter import Emitter
 
 X = torch.arange(-6.0, 6.0).reshape(4, 3)
@@ -190,6 +190,17 @@ def test_numbers_that_are_read_count_from_the_end_where_they_are_negative():
         return x[n:] * 2, x[:n] * 2, x[:, :n].sum(), copy
 
     agree(function, *[(X, torch.tensor(n)) for n in (-1, 2, -9, 9, 0)])
+
+
+def test_a_position_that_is_read_has_to_be_on_its_axis():
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(lambda x, n: x.select(0, (n + 1).item()) * 2, backend="hidet", fullgraph=True)
+        for n in (1, -2, 2, -5):
+            assert torch.equal(compiled(X, torch.tensor(n)), X[n + 1] * 2)
+        for n in (3, -6, 10**6):
+            with pytest.raises(ShapeError, match="operator select needs"):
+                compiled(X, torch.tensor(n))
 
 
 def test_parts_of_an_input_have_sizes_that_are_read(check_compiled):

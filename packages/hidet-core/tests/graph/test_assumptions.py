@@ -24,6 +24,7 @@ CASES: dict[str, tuple[Build, list[str]]] = {
     "new shape": (lambda b, x: b.emit("reshape", x(A, 6), shape=(4, B)), ["4*b == 6*a"]),
     "repetition": (lambda b, x: b.emit("expand", x(A), shape=(7,)), ["7 == a"]),
     "one position": (lambda b, x: b.emit("select", x(A), axis=0, index=5), ["6 <= a"]),
+    "a position that differs": (lambda b, x: b.emit("select", x(6), axis=0, index=A), ["a + 1 <= 6"]),
     "channels of a convolution": (lambda b, x: b.emit("conv", x(1, A, 8, 8), x(5, B, 3, 3)), ["b == a"]),
     "windows": (lambda b, x: b.emit("conv", x(1, 2, A), x(5, 2, 3)), ["0 <= a - 2"]),
     "same length": (lambda b, x: b.emit("add", x(A), x(A)), []),

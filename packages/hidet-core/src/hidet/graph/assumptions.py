@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hidet.compute.definition import Compute, Definition, Fit, Routine, Scan, Scatter
 from hidet.dims import Dim, DimExpr, prove_equal, prove_le, prove_lt
 from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.symbols import symbols_of
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Const, Expr, Reduce, Select, Size, Var
 from hidet.ir.node import IRNode
@@ -69,7 +70,9 @@ def _of_results(node: Node) -> Iterator[tuple[Dim, Dim, bool]]:
 
 
 def _has_symbols(node: Node) -> bool:
-    return any(_is_symbolic(value) for value in (*node.values, *node.outputs))
+    return any(_is_symbolic(value) for value in (*node.values, *node.outputs)) or bool(
+        symbols_of(tuple(node.attrs.values()))
+    )
 
 
 def _is_symbolic(value: Value) -> bool:
