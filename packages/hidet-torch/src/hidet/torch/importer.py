@@ -27,7 +27,7 @@ from hidet.torch.fallback import EagerNode, eager_spec, refusal
 from hidet.torch.fx_nodes import identifier, location, mutated_inputs, operator_name, read_results
 from hidet.torch.guards import SizeTable
 from hidet.torch.mapping import Handler, table
-from hidet.torch.numbers import import_number
+from hidet.torch.numbers import ComputedNumber, import_number
 from hidet.torch.outputs import PlanOutputs, plan_outputs
 from hidet.torch.script_nodes import SCRIPT, emit_script
 from hidet.torch.tensors import as_numpy, dtype_of
