@@ -192,6 +192,15 @@ def test_numbers_that_are_read_count_from_the_end_where_they_are_negative():
     agree(function, *[(X, torch.tensor(n)) for n in (-1, 2, -9, 9, 0)])
 
 
+def test_numbers_are_computed_from_what_is_read(check_compiled):
+    def function(x, n):
+        number = (n + 1).item()
+        return x.narrow(0, number, 2) * 2, torch.ones(round(abs(number) ** 0.5 * 1.3))
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        check_compiled(function, X, torch.tensor(1), more=[(X, torch.tensor(n)) for n in (0, -3, -4)], strict=True)
+
+
 def test_a_position_that_is_read_has_to_be_on_its_axis():
     torch._dynamo.reset()
     with torch._dynamo.config.patch(capture_scalar_outputs=True):

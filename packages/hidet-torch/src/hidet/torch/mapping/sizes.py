@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from hidet import dtypes
 from hidet.dims import DimExpr
-from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Number, Scalar
 from hidet.torch.mapping import Handler
@@ -29,7 +28,6 @@ _UNARY = {
     "torch.sym_sqrt": "sqrt",
     "math.floor": "floor",
     "math.ceil": "ceil",
-    "math.trunc": "trunc",
 }
 
 
@@ -39,7 +37,6 @@ def handlers() -> Mapping[str, Handler]:
     found |= {name: _unary(core) for name, core in _UNARY.items()}
     return found | {
         "aten._local_scalar_dense.default": lambda e, x: Scalar(x),
-        "builtins.round": _round,
         "torch.sym_float": _sym_float,
         "torch.sym_max": _binary("maximum"),
         "torch.sym_min": _binary("minimum"),
@@ -56,12 +53,6 @@ def _binary(core: str) -> Handler:
 
 def _unary(core: str) -> Handler:
     return lambda e, a: Scalar(e.emit(core, _real(e, a)))
-
-
-def _round(e: Emitter, a: Real, digits: int | None = None) -> Scalar:
-    if digits is not None:
-        raise UnsupportedOp("round to a number of digits")
-    return Scalar(e.emit("round", _real(e, a)))
 
 
 def _sym_float(e: Emitter, a: Real) -> Scalar:
