@@ -7,15 +7,9 @@ from hidet import lang
 from hidet.ir.interpret import run_module
 from hidet.lang import attrs, i64
 from hidet.lang.module import module_of
+from hidet.testing.launches import script_results
 
 # ruff: noqa: RUF021  # scripts use the forms that are tested
-
-
-def results(script, size=4):
-    """What a script writes into zeros."""
-    out = np.zeros(size, np.int64)
-    run_module(module_of([script]), [out], entry=script.name)
-    return out.tolist()
 
 
 @lang.script
@@ -35,7 +29,7 @@ def test_a_conditional_expression_runs_one_side():
         o[2] = x
         o[3] = 1 if o[3] == 1 else put(3, 4) + 1
 
-    assert results(main) == [3, 0, 3, 5]
+    assert script_results(main) == [3, 0, 3, 5]
 
 
 def test_a_conditional_expression_runs_one_side_that_gives_nothing():
@@ -46,7 +40,7 @@ def test_a_conditional_expression_runs_one_side_that_gives_nothing():
 
         put(0, 3) if o[3] == 0 else put(1, 9)
 
-    assert results(main) == [3, 0, 0, 0]
+    assert script_results(main) == [3, 0, 0, 0]
 
 
 @pytest.mark.parametrize("given", [0, 1, 2])
@@ -82,7 +76,7 @@ def test_what_python_knows_decides_after_what_runs_before_it():
         if nxt(~o[0]) > 0 and False:
             o[2] = 1
 
-    assert results(main) == [3, 1, 0, 1]
+    assert script_results(main) == [3, 1, 0, 1]
 
 
 def test_comparisons_stop_at_the_first_that_fails():
@@ -99,7 +93,7 @@ def test_comparisons_stop_at_the_first_that_fails():
         if -1 < o[0] < bump() < 2 < bump():
             o[2] += 4
 
-    assert results(main) == [4, 0, 2, 0]
+    assert script_results(main) == [4, 0, 2, 0]
 
 
 def test_a_while_loop_computes_its_condition_before_each_turn():
@@ -116,7 +110,7 @@ def test_a_while_loop_computes_its_condition_before_each_turn():
                 continue
             o[1] += o[0]
 
-    assert results(main) == [6, 8, 0, 0]
+    assert script_results(main) == [6, 8, 0, 0]
 
 
 def test_operands_without_statements_stay_expressions():

@@ -6,15 +6,9 @@ from hidet import lang
 from hidet.ir.interpret import run_module
 from hidet.lang import address, as_tensor_pointer, i64, register_tensor, spatial, tensor_pointer
 from hidet.lang.module import module_of
+from hidet.testing.launches import script_results
 
 # ruff: noqa: F841  # scripts use the forms that are tested
-
-
-def results(script, size=4):
-    """What a script writes into zeros."""
-    out = np.zeros(size, np.int64)
-    run_module(module_of([script]), [out], entry=script.name)
-    return out.tolist()
 
 
 @lang.script
@@ -38,7 +32,7 @@ def test_a_part_stays_where_it_began():
             s += 1
             cell[0] = 7
 
-    assert results(main) == [0, 5, 0, 7]
+    assert script_results(main) == [0, 5, 0, 7]
 
 
 def test_a_part_that_began_at_a_parameter_stays_there():
@@ -68,7 +62,7 @@ def test_two_buffers_take_turns():
         o[2] = buffers[1, 0]
         o[3] = buffers[1, 1]
 
-    assert results(main) == [1, 3, 2, 4]
+    assert script_results(main) == [1, 3, 2, 4]
 
 
 def test_a_tensor_behind_a_pointer_stays_there():
@@ -80,7 +74,7 @@ def test_a_tensor_behind_a_pointer_stays_there():
         a[0] = 7
         p[0] = 1
 
-    assert results(main) == [1, 0, 7, 0]
+    assert script_results(main) == [1, 0, 7, 0]
 
 
 def test_a_part_behind_a_late_pointer_stays_there():
@@ -93,7 +87,7 @@ def test_a_part_behind_a_late_pointer_stays_there():
         part[0] = 5
         a[0] = 6
 
-    assert results(main) == [0, 5, 6, 0]
+    assert script_results(main) == [0, 5, 6, 0]
 
 
 def test_a_shape_keeps_its_extents():
@@ -105,7 +99,7 @@ def test_a_shape_keeps_its_extents():
         a[1, 0] = 7
         o[0] = a.shape[1]
 
-    assert results(main) == [2, 0, 7, 0]
+    assert script_results(main) == [2, 0, 7, 0]
 
 
 def test_where_a_part_begins_is_computed_once():
@@ -115,7 +109,7 @@ def test_where_a_part_begins_is_computed_once():
         q[0] = 4
         q[1] = q.shape[0]
 
-    assert results(main) == [1, 4, 3, 0]
+    assert script_results(main) == [1, 4, 3, 0]
 
 
 # ---- tuples, lists, dictionaries and loops over them -----------------------------------------------------------------
@@ -137,7 +131,7 @@ def test_containers_keep_what_they_were_made_of():
         o[4] = named["b"]["c"]
         o[5] = x
 
-    assert results(main, 8) == [7, 1, 1, 1, 0, 5, 0, 0]
+    assert script_results(main, 8) == [7, 1, 1, 1, 0, 5, 0, 0]
 
 
 def test_lists_grow_by_what_values_are_then():
@@ -150,7 +144,7 @@ def test_lists_grow_by_what_values_are_then():
         o[1] = found[0]
         o[2] = found[1]
 
-    assert results(main) == [5, 0, 6, 0]
+    assert script_results(main) == [5, 0, 6, 0]
 
 
 def test_items_of_loops_at_build_time_are_read_before_the_first_turn():
@@ -163,7 +157,7 @@ def test_items_of_loops_at_build_time_are_read_before_the_first_turn():
             o[2] = o[2] * 10 + a
         o[0] = x
 
-    assert results(main) == [11, 9, 30, 0]
+    assert script_results(main) == [11, 9, 30, 0]
 
 
 def test_functions_in_scripts_and_lambdas_keep_their_arguments():
@@ -183,7 +177,7 @@ def test_functions_in_scripts_and_lambdas_keep_their_arguments():
         o[2] = (lambda v: set_to(8) + v)(o[0])
         o[3] = sum([set_to(2) + v for v in (o[0], 1)])
 
-    assert results(main) == [2, 4, 11, 13]
+    assert script_results(main) == [2, 4, 11, 13]
 
 
 def test_variables_change_places():
@@ -199,7 +193,7 @@ def test_variables_change_places():
         o[2] = p[0]
         o[3] = q[0]
 
-    assert results(main) == [2, 1, 2, 1]
+    assert script_results(main) == [2, 1, 2, 1]
 
 
 def test_the_target_of_a_loop_in_a_function_is_its_own():
@@ -214,7 +208,7 @@ def test_the_target_of_a_loop_in_a_function_is_its_own():
         fill()
         o[3] = x
 
-    assert results(main) == [0, 1, 2, 7]
+    assert script_results(main) == [0, 1, 2, 7]
 
 
 # ---- calls with an effect --------------------------------------------------------------------------------------------
@@ -240,7 +234,7 @@ def test_what_stands_left_of_a_call_is_read_before_it():
         o[0] += inc()
         o[inc() - 5] = o[0]
 
-    assert results(main, 8) == [12, 1, 12, 2, 3, 4, 0, 11]
+    assert script_results(main, 8) == [12, 1, 12, 2, 3, 4, 0, 11]
 
 
 def test_what_stands_left_of_a_call_of_a_script_is_read_before_it():
@@ -249,7 +243,7 @@ def test_what_stands_left_of_a_call_of_a_script_is_read_before_it():
         o[1] = o[0] * 10 + nxt(~o[0])
         o[2] = nxt(~o[0]) * 10 + nxt(~o[0])
 
-    assert results(main) == [3, 1, 23, 0]
+    assert script_results(main) == [3, 1, 23, 0]
 
 
 def test_a_function_with_an_array_of_its_own_changes_nothing_else():
@@ -279,4 +273,4 @@ def test_calls_with_an_effect_are_made_once():
         o.write([nxt(p) + 1], 9)
         unused = (nxt(p), 1)
 
-    assert results(main, 8) == [5, 1, 8, 3, 11, 9, 0, 0]
+    assert script_results(main, 8) == [5, 1, 8, 3, 11, 9, 0, 0]

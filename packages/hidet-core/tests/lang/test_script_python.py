@@ -9,15 +9,9 @@ from hidet import lang
 from hidet.ir.interpret import run_module
 from hidet.lang import i64
 from hidet.lang.module import module_of
+from hidet.testing.launches import script_results
 
 # ruff: noqa: C417, RUF015  # scripts use the forms that are tested
-
-
-def results(script, size=4):
-    """What a script writes into zeros."""
-    out = np.zeros(size, np.int64)
-    run_module(module_of([script]), [out], entry=script.name)
-    return out.tolist()
 
 
 @dataclass
@@ -47,7 +41,7 @@ def test_loops_go_over_what_iterators_give():
         for k, (a, b) in enumerate(zip((x, x), (3, 4), strict=True)):
             o[k + 2] = a * b
 
-    assert results(main) == [1, 2, 3, 4]
+    assert script_results(main) == [1, 2, 3, 4]
 
 
 def test_iterators_become_lists_and_parts():
@@ -61,7 +55,7 @@ def test_iterators_become_lists_and_parts():
         o[2] = rest[1]
         o[3] = sum([a * b for a, b in zip([x, x], [2, 3], strict=True)])
 
-    assert results(main) == [2, 1, 5, 5]
+    assert script_results(main) == [2, 1, 5, 5]
 
 
 def test_functions_give_dictionaries_and_objects():
@@ -75,7 +69,7 @@ def test_functions_give_dictionaries_and_objects():
         o[2] = pair.first * kept.second
         o[3] = kept.first + 1
 
-    assert results(main) == [2, 2, 0, 1]
+    assert script_results(main) == [2, 2, 0, 1]
 
 
 def test_objects_keep_what_values_were_when_they_got_a_name():
@@ -88,7 +82,7 @@ def test_objects_keep_what_values_were_when_they_got_a_name():
         o[2] = pair.second
         o[3] = kept.first + kept.second
 
-    assert results(main) == [50, 1, 2, 3]
+    assert script_results(main) == [50, 1, 2, 3]
 
 
 def test_functions_take_dictionaries():
@@ -99,7 +93,7 @@ def test_functions_take_dictionaries():
         for name in values:
             o[1] += 1 if name in values else 0
 
-    assert results(main) == [3, 2, 0, 0]
+    assert script_results(main) == [3, 2, 0, 0]
 
 
 def test_functions_of_a_script_are_given_to_those_of_python():
@@ -114,7 +108,7 @@ def test_functions_of_a_script_are_given_to_those_of_python():
         o[1] = listed[1]
         o[2] = list(map(added, [o[0]], [2]))[0]
 
-    assert results(main) == [2, 6, 4, 1]
+    assert script_results(main) == [2, 6, 4, 1]
 
 
 def test_a_list_that_a_function_gives_stays_that_list():
@@ -128,7 +122,7 @@ def test_a_list_that_a_function_gives_stays_that_list():
         listed().append(3)
         o[0] = len(listed())
 
-    assert results(main) == [1, 0, 0, 0]
+    assert script_results(main) == [1, 0, 0, 0]
     assert shared == [3]
 
 
@@ -155,4 +149,4 @@ def test_calls_that_give_nothing_are_made_where_they_stand_in_lists():
         kept = [count(~o[2]), 5]
         o[3] = kept[1]
 
-    assert results(main) == [1, 1, 1, 5]
+    assert script_results(main) == [1, 1, 1, 5]

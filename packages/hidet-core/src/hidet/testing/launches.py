@@ -1,14 +1,18 @@
-"""Small kernels in text, run by the interpreter of launches."""
+"""Small kernels in text, and scripts, run by the interpreter of launches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
 from hidet.ir.parser import parse_module
 from hidet.ir.verify import verify_module
+from hidet.lang.function import ScriptFunction
+from hidet.lang.module import module_of
 
 
 def kernel_module(
@@ -40,3 +44,11 @@ def kernel_module(
 def run_kernel(body: str, parameters: str, arguments: Sequence[Any], **launch: Any) -> None:
     """Run what `kernel_module` makes of the body on arguments, which it reads and writes in place."""
     run_module(kernel_module(body, parameters, **launch), arguments)
+
+
+def script_results(script: ScriptFunction, size: int = 4) -> list[int]:
+    """What a script with one parameter, `size` elements of i64, makes of zeros."""
+    out = np.zeros(size, np.int64)
+    run_module(module_of([script]), [out], entry=script.name)
+    found: list[int] = out.tolist()
+    return found
