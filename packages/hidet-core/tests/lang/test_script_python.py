@@ -150,3 +150,14 @@ def test_calls_that_give_nothing_are_made_where_they_stand_in_lists():
         o[3] = kept[1]
 
     assert script_results(main) == [1, 1, 1, 5]
+
+
+def test_truth_values_are_counted():
+    @lang.script
+    def main(o: i64[4]):
+        a = o[0] == 0
+        b = o[1] < 1
+        o[2] = a + b
+        o[3] = (a - b) + a * b + (o[2] > 5)
+
+    assert script_results(main) == [0, 0, 2, 1]

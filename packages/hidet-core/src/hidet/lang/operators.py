@@ -222,6 +222,9 @@ def binary(op: str, a: object, b: object) -> Any:
     if op in _COMPARISONS and any(isinstance(x, Expr) and isinstance(x.type, PointerType) for x in (a, b)):
         return build.binary(op, _word(a), _word(b))
     left, right = unify(a, b)
+    if left.dtype.is_bool and op in ("add", "sub", "mul"):
+        # Truth values are counted, as in Python and C.
+        left, right = (build.cast(side, dtypes.i64) for side in (left, right))
     _check_operands(op, left.dtype)
     return build.binary("truncdiv" if op == "div" and left.dtype.is_int else op, left, right)
 
