@@ -336,8 +336,9 @@ _NOT_VECTORISED = frozenset({s.While, s.Break, s.Return, s.Assert, s.Print, s.La
 
 
 def _is_fold(var: Var, value: Expr) -> bool:
-    """Whether an assignment folds a value into its own variable, so that lanes may be combined in another order."""
-    return isinstance(value, Binary) and value.op in ("add", "mul", "min", "max") and var in (value.a, value.b)
+    """Whether an assignment folds a number into its own variable, so that lanes may be combined in another order."""
+    is_own = isinstance(value, Binary) and value.op in ("add", "mul", "min", "max") and var in (value.a, value.b)
+    return is_own and not isinstance(var.type, PointerType)
 
 
 def _slot_alignment(type_: object) -> int:
