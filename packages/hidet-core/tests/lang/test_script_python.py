@@ -161,3 +161,21 @@ def test_truth_values_are_counted():
         o[3] = (a - b) + a * b + (o[2] > 5)
 
     assert script_results(main) == [0, 0, 2, 1]
+
+
+def test_containers_of_values_have_a_length_and_numbers_of_numpy_may_change():
+    three = np.int64(3)
+
+    @lang.script
+    def main(o: i64[4]):
+        def doubled(x):
+            x += x
+            return x
+
+        x = three
+        x += 1
+        o[0] = x
+        o[1] = len([x, o[0]]) + len({"a": o[1]})
+        o[2] = doubled(three)
+
+    assert script_results(main) == [4, 3, 6, 0]

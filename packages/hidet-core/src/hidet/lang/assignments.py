@@ -149,6 +149,7 @@ class AssignmentTranslator(ExpressionTranslator):
                 f"{name} stands for something known at build time, and cannot change where the program branches",
                 f"declare it as a variable of the program: {name}: i64 = ...",
             )
+        value = operators.plain_number(value)
         is_number = isinstance(value, bool | int | float)
         is_rebound = self._bindings[name] > 1 or name in self._loop_targets or name in self._addressed
         if is_number and is_rebound and not is_static and (known is None or is_runtime(known)):

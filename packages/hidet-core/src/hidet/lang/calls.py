@@ -45,6 +45,12 @@ def _refused(problem: str, hint: str) -> Callable[..., Any]:
     return refuse
 
 
+def _length(value: Any) -> int:
+    if isinstance(value, list | tuple | dict):
+        return len(value)
+    raise ScriptError("only Python's containers have a length here", hint="a tensor has shape")
+
+
 _PYTHON: dict[str, Callable[..., Any]] = {"min": min, "max": max, "add": lambda a, b: a + b}
 # Python functions that mean an operation where an argument is known at run time only.
 _RUNTIME_MEANINGS: dict[object, Callable[..., Any]] = {
@@ -58,7 +64,7 @@ _RUNTIME_MEANINGS: dict[object, Callable[..., Any]] = {
     builtins.bool: operators.condition,
     builtins.print: _refused("print shows what Python knows, this is known at run time only", 'printf("%d\\n", i)'),
     builtins.range: _refused("the length of this range is known at run time only", "write a for statement over it"),
-    builtins.len: _refused("only Python's lists and tuples have a length here", "a tensor has shape"),
+    builtins.len: _length,
     math.pow: lambda a, b: operators.binary("pow", a, b),
     math.fma if hasattr(math, "fma") else "fma": lambda a, b, c: MEANINGS["fma"](None, a, b, c),
     **{

@@ -58,6 +58,7 @@ def inlined_function(translator: FunctionTranslator, node: ast.FunctionDef) -> I
 def _own(translator: FunctionTranslator, name: str, value: Any, node: ast.FunctionDef) -> Any:
     """An argument as the function may change it: numbers that it changes, and those of the program, become variables,
     everything else is what it is now."""
+    value = operators.plain_number(value)
     if isinstance(value, bool | int | float) and translator.is_rebound(name):
         return translator.declare_named(name, operators.as_expr(value), node)
     is_value = isinstance(value, Expr) and not isinstance(value, Const) and not isinstance(value.type, BufferType)
