@@ -28,7 +28,7 @@ from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.runtime.module import CompiledModule
 from hidet.runtime.program import HostProgram
 from hidet.runtime.replay import REPLAY_AFTER
-from hidet.runtime.signature import ImportedModel, Signature
+from hidet.runtime.signature import ModelGraph, Signature
 from hidet.schedule.close import close_subgraph
 from hidet.schedule.code_cache import keep_modules, read_modules
 from hidet.schedule.host import HostCode, InnerProgram, build_host_program
@@ -233,12 +233,12 @@ def _bytes_of(values: Iterable[Value]) -> int:
     return sum(size for size in sizes if isinstance(size, int))
 
 
-def _import(frontend: FrontendSpec, model: Any, example_inputs: Any, ctx: CompileContext) -> Graph | ImportedModel:
+def _import(frontend: FrontendSpec, model: Any, example_inputs: Any, ctx: CompileContext) -> Graph | ModelGraph:
     import_model: Any = frontend.resolve()
     imported = import_model(model, example_inputs, ctx)
-    if not isinstance(imported, Graph | ImportedModel):
+    if not isinstance(imported, Graph | ModelGraph):
         raise HidetError(
-            f"frontend {frontend.name} returned a {type(imported).__name__}, expected a Graph or an ImportedModel"
+            f"frontend {frontend.name} returned a {type(imported).__name__}, expected a Graph or a ModelGraph"
         )
     return imported
 

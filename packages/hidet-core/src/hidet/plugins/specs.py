@@ -181,7 +181,7 @@ class TargetSpec(LoadedSpec):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontendSpec(LoadedSpec):
     """Turns a foreign model into a graph. `load` names the import function, of a model, its example inputs and the
-    context, which gives a `Graph`, or a `hidet.runtime.signature.ImportedModel` where models take more than tensors.
+    context, which gives a `Graph`, or a `hidet.runtime.signature.ModelGraph` where models take more than tensors.
 
     accepts: says whether an object is this front-end's; must not import the foreign framework (compare
     `type(x).__module__` and look into `sys.modules`).

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hidet.errors import LaunchError
-from hidet.graph import Graph
+
+if TYPE_CHECKING:
+    from hidet.graph import Graph
 
 Number = bool | int | float | str | None
 
@@ -109,7 +111,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedModel:
+class ModelGraph:
     """What a front-end makes of a model that is called otherwise than its graph."""
 
     graph: Graph

@@ -12,7 +12,7 @@ from hidet import dtypes
 from hidet.context import CompileContext
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Attrs, Graph, Node, TensorType, Value
-from hidet.runtime.signature import ImportedModel
+from hidet.runtime.signature import ModelGraph
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
 from hidet.torch.calls import signature_of
@@ -31,7 +31,7 @@ _UPDATED = {"BUFFER_MUTATION": "buffer", "PARAMETER_MUTATION": "parameter"}
 _DATA = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-def import_module(model: Model, example_inputs: ExampleInputs | None, ctx: CompileContext) -> ImportedModel:
+def import_module(model: Model, example_inputs: ExampleInputs | None, ctx: CompileContext) -> ModelGraph:
     """The graph of a module for arguments like these, in order or by name in a mapping, and how it is called.
 
     Parameters and buffers become constants, over their own memory until the graph is compiled. Results are the tensors
@@ -49,7 +49,7 @@ def import_module(model: Model, example_inputs: ExampleInputs | None, ctx: Compi
     if imported.eager:
         error = refusal(imported.eager)
         raise UnsupportedOp(error.message, hint="torch.compile(model, backend='hidet') runs such operators in torch")
-    return ImportedModel(_with_random_state(imported, ctx), signature_of(program, model, imported.inputs))
+    return ModelGraph(_with_random_state(imported, ctx), signature_of(program, model, imported.inputs))
 
 
 def target_of_module(model: Model, example_inputs: ExampleInputs | None) -> str:
