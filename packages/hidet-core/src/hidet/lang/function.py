@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from hidet.lang.expressions import ExpressionTranslator
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ScriptFunction:
     """A translated script.
 
@@ -58,7 +59,7 @@ class ScriptFunction:
     callees: tuple[ScriptFunction, ...]
     helpers: tuple[Function, ...] = ()
 
-    @property
+    @cached_property
     def has_effect(self) -> bool:
         """Whether a call does more than read memory and give a value."""
         bodies = [function.body for function in (self.function, *self.helpers)]
