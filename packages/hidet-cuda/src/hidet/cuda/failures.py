@@ -30,7 +30,8 @@ _HINTS: Mapping[int, str] = {
 }
 
 _MAX_THREADS = 1024
-_MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+"""Blocks along the axes of a grid (CUDA C++ Programming Guide, technical specifications)."""
 _REGISTERS = 65536
 
 
@@ -103,8 +104,8 @@ def launch_hint(asked: AskedLaunch, shared_limit: int) -> str | None:
         return f"a block has at most {_MAX_THREADS} threads, 64 of them along z; this one has {asked.threads}"
     if asked.threads <= 0:
         return "a block has at least one thread"
-    if any(not 0 < extent <= most for extent, most in zip(asked.grid, _MAX_GRID, strict=True)):
-        return f"extents of a grid are from 1 to {_MAX_GRID}"
+    if any(not 0 < extent <= most for extent, most in zip(asked.grid, MAX_GRID, strict=True)):
+        return f"extents of a grid are from 1 to {MAX_GRID}"
     if asked.shared_bytes > shared_limit:
         return f"a block of this device has at most {shared_limit} bytes of shared memory"
     if asked.registers * asked.threads > _REGISTERS:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hidet import dtypes
 from hidet.compute.definition import Operand
+from hidet.cuda.failures import MAX_GRID
 from hidet.cuda.schedules.lanes import BYTES
 from hidet.dims import Dim
 from hidet.ir import build
@@ -17,10 +18,6 @@ from hidet.ir.stmt import Declare, If, Launch, Stmt
 from hidet.schedule.entry import EntryBuilder
 from hidet.schedule.task import Task
 from hidet.tile.lower.pipeline import MatrixMap
-
-_MOST_ALONG_Y = (1 << 16) - 1
-"""Blocks along all axes of a grid but the first one, which may have 2^31 - 1 (CUDA C++ Programming Guide, technical
-specifications)."""
 
 
 class ProgramBuilder(EntryBuilder):
@@ -71,7 +68,7 @@ class ProgramBuilder(EntryBuilder):
 
 
 def _fits_along_y(extent: Expr) -> bool:
-    return isinstance(extent, Const) and isinstance(extent.value, int) and extent.value <= _MOST_ALONG_Y
+    return isinstance(extent, Const) and isinstance(extent.value, int) and extent.value <= MAX_GRID[1]
 
 
 def _over_one_index(function: Function) -> Function:
