@@ -236,6 +236,17 @@ def test_numpy_arrays_are_copied_to_the_device_and_results_back(fake: FakeDriver
         np.testing.assert_array_equal(result, np.maximum(x, 0))
 
 
+def test_what_a_graph_overwrites_is_copied_back_into_arrays_of_the_host(fake: FakeDriver) -> None:
+    text = "graph g(%x: f32[2, 4]):\n  %0: f32[2, 4] = relu(%x)\n  return %0\n  mutates 0 <- 0\n"
+    graph = relu_on(fake, text)
+    x = np.array([[-1, 2, -3, 4], [5, -6, 7, -8]], np.float32)
+    assert graph(x) == ()
+    np.testing.assert_array_equal(x, [[0, 2, 0, 4], [5, 0, 7, 0]])
+    x.flags.writeable = False
+    with pytest.raises(LaunchError, match=r"argument 0 \(x\) is overwritten by the graph, but it is read-only"):
+        graph(x)
+
+
 def test_arrays_of_the_device_stay_there_and_run_in_the_current_stream(fake: FakeDriver) -> None:
     graph = relu_on(fake)
     x = hidet.cuda.asarray(np.array([[-1, 2, -3, 4]], np.float32))

@@ -149,6 +149,18 @@ def test_an_input_that_is_overwritten_but_cannot_be_written_to_is_refused() -> N
         compiled(cache, rows, places)
 
 
+def test_an_input_that_is_overwritten_is_no_list() -> None:
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return y.add_(x)
+
+    class Module(nn.Module):
+        forward = staticmethod(add)
+
+    compiled = hidet.compile(Module(), (torch.ones(2), torch.ones(2)))
+    with pytest.raises(LaunchError, match=r"argument 1 \(y\) is overwritten by the graph, but it is a list"):
+        compiled(torch.ones(2), [1.0, 1.0])
+
+
 def test_an_operator_that_only_torch_can_run_is_refused() -> None:
     class Bessel(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

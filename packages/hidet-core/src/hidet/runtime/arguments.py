@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Hashable, Sequence
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from hidet import dims
@@ -75,6 +76,12 @@ class ArgumentCheck:
                     raise
                 kinds.append(adapter.signature(argument))
             arguments.append(argument)
+        for number in self._overwritten:
+            if isinstance(given[number], list | tuple | Number):
+                raise LaunchError(
+                    f"{self._place(number)} is overwritten by the graph, but it is a {type(given[number]).__name__}",
+                    hint="pass a tensor or an array",
+                )
         key = tuple(kinds)
         copies = self._known.get(key)
         if copies is None:
@@ -152,11 +159,6 @@ class ArgumentCheck:
                 copies.append((number, strides))
             if number in self._overwritten and not found_facts.is_writable:
                 raise LaunchError(f"{self._place(number)} is overwritten by the graph, but it is read-only")
-            if number in self._overwritten and self._memory is not None and isinstance(adapter, NumpyAdapter):
-                raise LaunchError(
-                    f"{self._place(number)} is overwritten by the graph, but it is on the host",
-                    hint=f"pass an array on {self._memory.name}",
-                )
         return tuple(copies)
 
     def _check_type(self, found: TensorFacts, slot: TensorSlot, number: int, adapter: CheckedAdapter) -> None:
