@@ -47,6 +47,26 @@ def test_an_element_wise_operator_is_kept(ctx, parse):
     assert Decompose().run(graph, ctx) is graph
 
 
+CROPPED = """
+        graph g(%x: f32[1, 2, 4], %w: f32[2, 3, 3]):
+          %0: f32[1, 3, 4] = conv_transpose(%x, %w, padding=1)
+          return %0
+"""
+
+
+def test_a_result_that_is_returned_is_no_part_of_something_larger(ctx, parse, same_result):
+    graph = parse(CROPPED)
+    result = Decompose().run(graph, ctx)
+    last = result.nodes[-1]
+    assert (last.op.name, last.outputs, last.loc) == ("copy", result.outputs, graph.nodes[-1].loc)
+    same_result(graph, result)
+
+
+def test_a_result_that_is_only_read_may_be_a_part_of_something_larger(ctx, parse):
+    graph = parse(CROPPED.replace("return %0", "%1: f32[1, 3, 4] = relu(%0)\n          return %1"))
+    assert "copy" not in [node.op.name for node in Decompose().run(graph, ctx).nodes]
+
+
 def test_an_operator_that_decomposes_into_itself_is_refused_by_name(ctx):
     spec = OperatorSpec(
         name="endless",

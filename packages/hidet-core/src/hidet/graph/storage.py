@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from hidet.dims import Dim
 from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.operator import FOREIGN_KINDS
 from hidet.graph.types import TensorType
 from hidet.records import record
 
@@ -63,3 +64,13 @@ def add_view(node: Node, found: dict[Value, Place]) -> None:
         place = place_of_view(node, found)
         if place is not None:
             found[node.outputs[0]] = place
+
+
+def handed_out(graph: Graph) -> set[Value]:
+    """Values that outputs or foreign operators see, directly or as the memory behind a view."""
+    found = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        kind = node.op.kind
+        if kind in FOREIGN_KINDS or (kind == "view" and node.outputs[0] in found):
+            found.update(node.values)
+    return found

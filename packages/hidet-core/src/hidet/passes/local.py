@@ -7,7 +7,8 @@ from typing import Any
 
 from hidet.graph.builder import rebuild_node
 from hidet.graph.graph import Graph, Node, Value, readers
-from hidet.graph.operator import FOREIGN_KINDS, OperatorSpec
+from hidet.graph.operator import OperatorSpec
+from hidet.graph.storage import handed_out
 from hidet.graph.types import same_shape
 from hidet.passes.graph.eliminate_dead import without_dead
 from hidet.passes.rewriter import GraphRewriter
@@ -107,7 +108,7 @@ class _Walk:
         self.read_count = {value: len(nodes) for value, nodes in readers(graph).items()}
         for value in graph.outputs:
             self.read_count[value] = self.read_count.get(value, 0) + 1
-        self.handed_out = _handed_out(graph)
+        self.handed_out = handed_out(graph)
 
     def run(self, rules: Mapping[str, Sequence[Rule]], for_all: Sequence[Rule]) -> Graph:
         fitting = {name: (*own, *for_all) for name, own in rules.items()}
@@ -137,13 +138,3 @@ def _replacement(site: Site, rules: Sequence[Rule]) -> Value | None:
 
 def _same_kind(a: Value, b: Value) -> bool:
     return a.tensor.dtype == b.tensor.dtype and same_shape(a.tensor.shape, b.tensor.shape)
-
-
-def _handed_out(graph: Graph) -> set[Value]:
-    """Values that outputs or foreign operators see, directly or as the memory behind a view."""
-    found = set(graph.outputs)
-    for node in reversed(graph.nodes):
-        kind = node.op.kind
-        if kind in FOREIGN_KINDS or (kind == "view" and node.outputs[0] in found):
-            found.update(node.values)
-    return found

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.errors import CompileError
-from hidet.graph.graph import Graph, Node
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.storage import Place, add_view, handed_out, layout_of
+from hidet.graph.types import TensorType
 from hidet.passes.rewriter import GraphRewriter
 from hidet.plugins.specs import ANY
 
@@ -21,7 +23,8 @@ _MAX_DEPTH = 8
 class Decompose:
     """Take apart operators with a `decompose` rule that nothing schedules by name.
 
-    Element-wise operators are kept: they need no schedule of their own.
+    Element-wise operators are kept: they need no schedule of their own. Whoever sees the memory of a result finds it
+    laid out as it was: what is now a part of something larger is copied.
     """
 
     name: ClassVar[str] = "decompose"
@@ -33,10 +36,12 @@ class Decompose:
             if not chosen:
                 return graph
             rewriter = GraphRewriter(graph, ctx.registry.operators)
+            seen = handed_out(graph)
             for node in graph.nodes:
                 if node in chosen:
                     for old, new in zip(node.outputs, rewriter.decompose(node), strict=True):
-                        rewriter.substitute(old, new)
+                        is_moved = old in seen and _is_moved(old, new, rewriter)
+                        rewriter.substitute(old, rewriter.copy(new, old.tensor, node) if is_moved else new)
                 else:
                     rewriter.keep(node)
             graph = rewriter.finish()
@@ -52,3 +57,18 @@ def _is_taken_apart(node: Node, ctx: CompileContext) -> bool:
     if node.definition.is_injective:
         return False
     return all(ANY in spec.ops for spec in ctx.registry.schedules_for(node.op.name, ctx.target.name))
+
+
+def _is_moved(old: Value, new: Value, rewriter: GraphRewriter) -> bool:
+    """Whether a value of the new graph lies otherwise than the one it stands for, by the views that make it."""
+    if not isinstance(old.type, TensorType):
+        return False
+    chain: list[Node] = []
+    root = new
+    while (node := rewriter.producer(root)) is not None and node.op.kind == "view":
+        chain.append(node)
+        root = node.values[0]
+    views: dict[Value, Place] = {}
+    for node in reversed(chain):
+        add_view(node, views)
+    return layout_of(new, views).element_strides != old.type.element_strides
