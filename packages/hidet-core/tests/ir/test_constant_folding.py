@@ -130,3 +130,11 @@ def test_negated_unsigned_constants_and_large_offsets_are_values_of_their_types(
     assert structural_equal(build.unary("neg", build.const(7, dtypes.u8)), build.const(249, dtypes.u8))
     offset = build.binary("add", build.binary("add", n, 2**63 - 1), 1)
     assert structural_equal(offset, build.binary("add", n, -(2**63)))
+
+
+def test_a_choice_between_equal_literals_is_no_choice() -> None:
+    x = Var("x", dtypes.i32)
+    zero, other = build.const(0.0, dtypes.f32), build.const(0.0, dtypes.f32)
+    assert build.select(x < 1, zero, other) is zero
+    negative = build.const(-0.0, dtypes.f32)
+    assert build.select(x < 1, zero, negative).b is negative

@@ -270,11 +270,16 @@ def select(condition: Expr, a: ExprLike, b: ExprLike) -> Expr:
         raise VerifyError(f"sides of select have types {a.type} and {b.type}; cast one of them")
     if isinstance(condition, Const):
         return a if condition.value else b
-    if a is b:
+    if a is b or (isinstance(a, Const) and isinstance(b, Const) and _are_same_literals(a, b)):
         return a
     if a.lanes > 1 and condition.lanes == 1:
         condition = broadcast(condition, a.lanes)
     return Select(condition, a, b, a.type)
+
+
+def _are_same_literals(a: Const, b: Const) -> bool:
+    """Whether two literals of one type have the same bits: 0.0 and -0.0, which are equal, have not."""
+    return repr(a.value) == repr(b.value)
 
 
 def cast(a: Expr, dtype: DType) -> Expr:
