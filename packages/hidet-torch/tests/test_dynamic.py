@@ -187,6 +187,14 @@ def test_an_operator_that_cannot_take_a_number_that_changes_runs_in_torch() -> N
             assert torch.equal(compiled(x, number), x.kthvalue(number, 0).values)
 
 
+def test_a_convolution_whose_stride_changes_runs_in_torch() -> None:
+    compiled = torch.compile(lambda x, w, k: F.conv2d(x, w, stride=(k, 1)), backend="hidet", dynamic=True)
+    x, w = R(1, 3, 9, 9), R(2, 3, 3, 3)
+    with pytest.warns(FallbackWarning, match="which differs between calls"):
+        for number in (2, 3):
+            torch.testing.assert_close(compiled(x, w, number), F.conv2d(x, w, stride=(number, 1)))
+
+
 SCALARS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "leaky_relu": lambda x, k: F.leaky_relu(x, k),
     "softplus beta": lambda x, k: F.softplus(x, k),

@@ -81,6 +81,11 @@ def test_generated_evaluators_may_have_no_input_or_one_output() -> None:
     assert compile_evaluator([S], ["s"])([9]) == (9,)
 
 
+def test_generated_evaluators_take_sums_of_any_length() -> None:
+    names = [f"s{number}" for number in range(1000)]
+    assert compile_evaluator([sum(map(symbol, names), 0) // 2 * S], [*names, "s"])([3] * 1001) == (4500,)
+
+
 def test_generated_evaluators_refuse_unknown_symbols_when_they_are_made() -> None:
     with pytest.raises(ShapeError, match="symbol s of the size s has no value"):
         compile_evaluator([S], ["t"])

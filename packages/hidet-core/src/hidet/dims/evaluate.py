@@ -183,7 +183,7 @@ def _collect(dim: Dim, found: dict[Symbol, None]) -> None:
 
 
 class _Source:
-    """Python source over the variables v0, v1, ..., one for each of `names`."""
+    """Python source over the variables v0, v1, ..., one for each of `names`. Every operation has parentheses."""
 
     def __init__(self, names: Sequence[str], dim: Dim) -> None:
         self.variables = {name: f"v{index}" for index, name in enumerate(names)}
@@ -198,7 +198,8 @@ class _Source:
         return self.variables[symbol.name]
 
     def add(self, a: str, b: str) -> str:
-        return f"({a}+{b})"
+        # Nothing binds less than a sum, and Python takes 200 parentheses inside each other at most.
+        return f"({a[1:-1] if a.startswith('(') else a}+{b})"
 
     def multiply(self, a: str, b: str) -> str:
         return f"({a}*{b})"
