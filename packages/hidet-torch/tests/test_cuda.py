@@ -15,6 +15,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import hidet.torch
 from hidet.cuda.memory import Device, device_at
+from hidet.errors import FallbackWarning
 from hidet.torch.backend import compile_fx
 
 pytestmark = [
@@ -192,21 +193,47 @@ def test_what_is_computed_from_no_input_is_computed_on_the_gpu() -> None:
     agree(function, torch.randn(8, device="cuda"))
 
 
-def test_a_graph_of_both_devices_is_refused_with_the_place() -> None:
-    with pytest.raises(BackendCompilerFailed, match=r"several devices: cpu \(the result of cpu at .*test_cuda\.py"):
-        compiled(lambda x: (x * 2).cpu())(torch.randn(8, device="cuda"))
-    with pytest.raises(BackendCompilerFailed, match=r"several devices: cpu \(argument 1\), cuda:0 \(argument 0\)"):
-        compiled(lambda x, y: (x * 2, y + 1))(torch.randn(8, device="cuda"), torch.randn(8))
+def result_on_the_cpu(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (F.softmax(x, -1) @ x).cpu().exp()
 
 
-def test_a_part_on_another_device_may_be_left_out() -> None:
-    @torch.compiler.disable
-    def table(x: torch.Tensor) -> torch.Tensor:
-        return torch.arange(8).to(x.device)
+def positions_on_the_cpu(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x * 2)[:, y.argsort(0)[:3, 0]].exp()
 
-    function = torch.compile(lambda x: (x * 2 + table(x)).exp(), backend=compile_fx)
-    x = torch.randn(8, device="cuda")
-    torch.testing.assert_close(function(x), (x * 2 + torch.arange(8, device="cuda")).exp())
+
+def number_on_the_cpu(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.exp(), x.sum().cpu()
+
+
+def apart(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return (x * 2).exp(), y.sin() + 1
+
+
+@pytest.mark.parametrize("function", [result_on_the_cpu, positions_on_the_cpu, number_on_the_cpu])
+def test_torch_runs_what_is_between_devices_and_says_so(function: Any) -> None:
+    x, y = torch.randn(8, 8, device="cuda"), torch.randn(8, 8)
+    with pytest.warns(FallbackWarning, match=r"test_cuda\.py:\d+.*: it is between cpu and cuda:0"):
+        result = torch.compile(function, backend=compile_fx)(x, y)
+    torch.testing.assert_close(result, function(x, y), rtol=1e-4, atol=1e-5)
+    torch._dynamo.reset()
+    with pytest.raises(BackendCompilerFailed, match="it is between cpu and cuda:0"):
+        compiled(function, options={"strict": True})(x, y)
+
+
+def test_each_device_of_a_graph_has_its_own_part() -> None:
+    function = compiled(apart, mode="reduce-overhead", options={"strict": True})
+    for _ in range(4):
+        x, y = torch.randn(8, 8, device="cuda"), torch.randn(8, 8)
+        torch.testing.assert_close(function(x, y), apart(x, y), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_go_from_device_to_device() -> None:
+    gradients = []
+    for run in (torch.compile(result_on_the_cpu, backend=compile_fx), result_on_the_cpu):
+        x = torch.linspace(-1, 1, 64).reshape(8, 8).cuda().requires_grad_()
+        run(x, x).square().sum().backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])

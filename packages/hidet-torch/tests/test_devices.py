@@ -13,7 +13,8 @@ from torch._subclasses import FakeTensorMode
 from hidet.context import MODES, CompileContext
 from hidet.errors import ImportFailed
 from hidet.torch import backend
-from hidet.torch.backend import compile_fx, target_of
+from hidet.torch.backend import compile_fx
+from hidet.torch.devices import devices_of, split_by_device
 
 
 def graph_of(given: torch.Tensor | None = None, made: torch.Tensor | None = None) -> fx.GraphModule:
@@ -28,25 +29,37 @@ def graph_of(given: torch.Tensor | None = None, made: torch.Tensor | None = None
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0", "cuda:1"])
-def test_the_device_of_the_tensors_is_the_target(device: str) -> None:
+def test_the_device_of_the_tensors_is_the_graph_s(device: str) -> None:
     with FakeTensorMode():
         x = torch.empty(2, device=device)
-        assert target_of(graph_of(x, x), [x, 3]) == device
+        assert devices_of(graph_of(x, x), [x, 3]) == {torch.device(device): "argument 0"}
 
 
 def test_numbers_on_the_cpu_go_with_every_device() -> None:
     with FakeTensorMode():
         x, number = torch.empty(2, device="cuda:0"), torch.empty(())
-        assert target_of(graph_of(), [number, x]) == "cuda:0"
+        assert devices_of(graph_of(), [number, x]) == {torch.device("cuda:0"): "argument 1"}
 
 
-def test_a_graph_of_several_devices_is_refused_with_a_tensor_of_each() -> None:
+def test_a_tensor_of_each_device_is_named() -> None:
     with FakeTensorMode():
         here, there = torch.empty(2, device="cuda:0"), torch.empty(2, device="cuda:1")
-        with pytest.raises(ImportFailed, match=r"several devices: cuda:0 \(argument 0\), cuda:1 \(argument 1\)"):
-            target_of(graph_of(), [here, there])
-        with pytest.raises(ImportFailed, match=r"cpu \(the result of neg\), cuda:0 \(argument 0\)"):
-            target_of(graph_of(here, torch.empty(3)), [here])
+        expected = {torch.device("cuda:0"): "argument 0", torch.device("cuda:1"): "argument 1"}
+        assert devices_of(graph_of(), [here, there]) == expected
+        for copied in (torch.empty(3), torch.empty(())):
+            expected = {torch.device("cuda:0"): "argument 0", torch.device("cpu"): "the result of neg"}
+            assert devices_of(graph_of(here, copied), [here]) == expected
+
+
+def test_a_number_that_is_computed_on_the_cpu_and_returned_needs_it() -> None:
+    with FakeTensorMode():
+        number = torch.empty(())
+        graph = fx.Graph()
+        x = graph.placeholder("x")
+        x.meta["example_value"] = number
+        graph.output(value_of(graph, torch.neg, x, number))
+        gm = fx.GraphModule(torch.nn.Module(), graph)
+        assert devices_of(gm, [number]) == {torch.device("cpu"): "the result of neg"}
 
 
 def test_what_is_computed_from_no_input_goes_with_every_device() -> None:
@@ -54,20 +67,51 @@ def test_what_is_computed_from_no_input_goes_with_every_device() -> None:
         rows = torch.arange(x.shape[0]) * torch.tensor([2, 1])
         return x + rows.to(x.device)
 
-    targets: list[str] = []
+    found: list[list[str]] = []
 
     def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Any:
-        targets.append(target_of(gm, example_inputs))
+        found.append(list(map(str, devices_of(gm, example_inputs))))
         return gm.forward
 
     for dynamic in (False, True):
         torch._dynamo.reset()
         compiled = torch.compile(function, backend=keep, dynamic=dynamic)
         # The only other device that every torch has holds no data.
-        with pytest.raises(ImportFailed, match="hidet compiles for cpu and cuda"):
-            unwrapped(compiled, torch.empty(2, device="meta"))
+        compiled(torch.empty(2, device="meta"))
         compiled(torch.zeros(2))
-    assert targets == ["cpu", "cpu"]
+    assert found == [["meta"], ["cpu"], ["meta"], ["cpu"]]
+
+
+def value_of(graph: fx.Graph, function: Any, *inputs: Any) -> fx.Node:
+    """A node whose value is the last of `inputs`."""
+    node = graph.call_function(function, inputs[:-1])
+    node.meta["example_value"] = inputs[-1]
+    return node
+
+
+def test_a_graph_of_several_devices_is_cut_where_it_goes_from_one_to_another() -> None:
+    graph = fx.Graph()
+    with FakeTensorMode():
+        here, there, number = torch.empty(2, device="cuda:0"), torch.empty(2), torch.empty(())
+        x, y = graph.placeholder("x"), graph.placeholder("y")
+        x.meta["example_value"], y.meta["example_value"] = here, number
+        doubled = value_of(graph, torch.mul, x, y, here)
+        summed = value_of(graph, torch.add, doubled, x, here)
+        moved = value_of(graph, torch.Tensor.cpu, summed, there)
+        chosen = value_of(graph, torch.take, x, moved, here)
+        rounded = value_of(graph, torch.round, moved, there)
+        graph.output((chosen, rounded, doubled))
+        split = split_by_device(fx.GraphModule(torch.nn.Module(), graph))
+    functions = [
+        (str(part.device), [node.name for node in part.gm.graph.nodes if node.op == "call_function"])
+        for part in split.parts
+    ]
+    assert functions == [("cuda:0", ["mul", "add"]), ("None", ["cpu", "take"]), ("cpu", ["round_1"])]
+    assert [(node.name, node.reason) for node in split.between] == [
+        ("cpu", "it is between cpu and cuda:0"),
+        ("take", "it is between cpu and cuda:0"),
+    ]
+    assert split.parts[0].example_inputs == [here, number]
 
 
 def unwrapped(function: Any, *inputs: Any) -> Any:
@@ -80,7 +124,7 @@ def unwrapped(function: Any, *inputs: Any) -> Any:
 
 def test_the_place_of_a_tensor_elsewhere_is_named() -> None:
     compiled = torch.compile(lambda x: x.to("meta"), backend="hidet")
-    with pytest.raises(ImportFailed, match=r"cpu \(argument 0\), meta \(the result of to at .*test_devices\.py:\d+"):
+    with pytest.raises(ImportFailed, match=r"the result of to at .*test_devices\.py:\d+ on device meta"):
         unwrapped(compiled, torch.zeros(3))
 
 

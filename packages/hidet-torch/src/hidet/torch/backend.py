@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -18,10 +18,11 @@ from hidet.torch.composites import KeepWhole
 from hidet.torch.config import compares_results, configured, prints_graphs
 from hidet.torch.correctness import reporting
 from hidet.torch.decompositions import decompositions
+from hidet.torch.devices import CPU, devices_of, split_by_device
 from hidet.torch.export import settings_of_torch
-from hidet.torch.fallback import fallback_warning
+from hidet.torch.fallback import fallback_warning, refusal
 from hidet.torch.frozen import FrozenRunner
-from hidet.torch.fx_nodes import location, mutated_inputs
+from hidet.torch.fx_nodes import mutated_inputs
 from hidet.torch.importer import import_fx
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
@@ -50,7 +51,51 @@ def compile_fx(
     refuse_subclasses(example_inputs)
     if prints_graphs():
         print(gm.graph)
-    ctx = make_context(target_of(gm, example_inputs), torch_options(mode, options))
+    given = torch_options(mode, options)
+    found = devices_of(gm, example_inputs)
+    for device, what in found.items():
+        if device.type not in ("cpu", "cuda"):
+            raise ImportFailed(f"the graph has {what} on device {device}: hidet compiles for cpu and cuda")
+    if len(found) > 1:
+        return _compile_parts(gm, given)
+    return _compile_on(next(iter(found), CPU), gm, example_inputs, given)
+
+
+def _compile_parts(gm: fx.GraphModule, options: Options) -> Callable[..., Any]:
+    """A graph of several devices: what is on one is compiled for it, and torch runs what is between them."""
+    split = split_by_device(gm)
+    if split.between and options.strict:
+        raise refusal(split.between)
+    if split.between:
+        warnings.warn(fallback_warning(split.between), stacklevel=2)
+        compat.count("eager_nodes", len(split.between))
+    with warnings.catch_warnings():
+        # AOTAutograd asks for it of all its inputs, some of which other parts have computed.
+        warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
+        for part in split.parts:
+            if part.device is not None:
+                compiled = _compile_on(part.device, part.gm, part.example_inputs, options)
+                split.gm.set_submodule(part.name, _Compiled(compiled, part.is_bare))
+    return split.gm.forward
+
+
+class _Compiled(torch.nn.Module):
+    """Calls what a part of a graph was compiled to. is_bare: its only result is returned without a tuple."""
+
+    def __init__(self, run: Callable[..., Any], is_bare: bool) -> None:
+        super().__init__()
+        self.run = run
+        self.is_bare = is_bare
+
+    def forward(self, *arguments: Any) -> Any:
+        results = self.run(*arguments)
+        return results[0] if self.is_bare else results
+
+
+def _compile_on(
+    device: torch.device, gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options
+) -> Callable[..., Any]:
+    ctx = make_context(str(device), options)
     run = _compile_dynamo(gm, example_inputs, ctx)
     return reporting(gm, run, partial(compile_with_aot, ctx=ctx)) if compares_results() else run
 
@@ -160,55 +205,6 @@ def _compile_imported(
     if report is not None:
         deliver(report)
     return runner
-
-
-def target_of(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
-    """The target for the device of a graph's tensors: "cpu", or "cuda:1".
-
-    What is computed from no input (`torch.arange(8).to(x.device)`) is computed where the rest is, and CPU tensors of
-    rank 0 are numbers, which torch takes on every device. ImportFailed for several devices, with a tensor on each.
-    """
-    given = [(f"argument {number}", value) for number, value in enumerate(example_inputs)]
-    found: dict[torch.device, str] = {}
-    for what, value in (*given, *_computed(gm)):
-        if isinstance(value, torch.Tensor) and (value.device.type != "cpu" or value.dim() > 0):
-            found.setdefault(value.device, what)
-    if len(found) > 1:
-        listed = ", ".join(f"{device} ({found[device]})" for device in sorted(found, key=str))
-        raise ImportFailed(
-            f"the graph has tensors on several devices: {listed}",
-            hint="move the model and its inputs to one device, or leave the part on the other one out of the compiled "
-            "function (torch.compiler.disable)",
-        )
-    device = next(iter(found), torch.device("cpu"))
-    if device.type not in ("cpu", "cuda"):
-        raise ImportFailed(f"the graph has tensors on device {device}: hidet compiles for cpu and cuda")
-    return str(device)
-
-
-def _computed(gm: fx.GraphModule) -> Iterator[tuple[str, object]]:
-    """What a graph computes from tensors that it is given, and what it returns, with the places."""
-    from_inputs: set[fx.Node] = set()
-    for node in gm.graph.nodes:
-        value = node.meta.get("example_value")
-        if node.op == "placeholder":
-            if isinstance(value, torch.Tensor):
-                from_inputs.add(node)
-        elif node.op == "output":
-            for returned in node.all_input_nodes:
-                yield _what(returned), returned.meta.get("example_value")
-        elif not from_inputs.isdisjoint(node.all_input_nodes):
-            # A size of a tensor is a number, which is on no device.
-            if not isinstance(value, int | torch.SymInt):
-                from_inputs.add(node)
-            yield _what(node), value
-
-
-def _what(node: fx.Node) -> str:
-    """What made a value, and where in the user's model."""
-    loc = location(node)
-    name = getattr(node.target, "__name__", str(node.target))
-    return f"the result of {name}" if loc is None else f"the result of {name} at {loc}"
 
 
 def refuse_subclasses(example_inputs: Sequence[Any]) -> None:

@@ -1,0 +1,141 @@
+"""Which devices a dynamo graph is on, and the parts of one that is on several.
+
+A part is a run of nodes on one device, or of nodes that stand between devices: copies, and indexing with positions of
+the CPU. CPU tensors of rank 0 are numbers, which torch takes on every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hidet.torch.fallback import EagerNode
+from hidet.torch.fx_nodes import location
+from torch import fx
+from torch.fx.passes.split_module import split_module
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a split graph: the name of its module there, its nodes, and its device, None between devices.
+
+    is_bare: the split graph expects the part's only result, which `gm` returns in a tuple.
+    """
+
+    name: str
+    gm: fx.GraphModule
+    device: torch.device | None
+    is_bare: bool = False
+
+    @property
+    def example_inputs(self) -> list[Any]:
+        """What dynamo knows of the inputs: fake tensors and sizes."""
+        return [_value(node) for node in self.gm.graph.find_nodes(op="placeholder")]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitGraph:
+    """A graph that calls a module for each of its parts. between: the nodes that stand between devices."""
+
+    gm: fx.GraphModule
+    parts: tuple[Part, ...]
+    between: tuple[EagerNode, ...]
+
+
+def devices_of(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> dict[torch.device, str]:
+    """The devices that a graph needs, and a tensor on each: "argument 1", "the result of cpu at model.py:3".
+
+    What is computed from no input (`torch.arange(8).to(x.device)`) is computed where the rest is.
+    """
+    found: dict[torch.device, str] = {}
+    for number, value in enumerate(example_inputs):
+        for device in _devices(value):
+            found.setdefault(device, f"argument {number}")
+    for node, devices in _computed(gm):
+        for device in devices:
+            found.setdefault(device, _what(node))
+    return found
+
+
+def split_by_device(gm: fx.GraphModule) -> SplitGraph:
+    """The parts of a graph in the order of its nodes, which keeps what is written in place in its order, too."""
+    numbers: dict[fx.Node, int] = {}
+    devices: list[frozenset[torch.device]] = []
+    between: list[EagerNode] = []
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "get_attr", "output"):
+            continue
+        needed = _devices_of_node(node)
+        if len(needed) > 1:
+            names = " and ".join(sorted(map(str, needed)))
+            name = getattr(node.target, "__name__", str(node.target))
+            between.append(EagerNode(name, f"it is between {names}", location(node)))
+        # Nodes without tensors, such as sizes, go with what is before them. All that is between devices is one kind.
+        kind = needed if len(needed) < 2 else frozenset[torch.device]()
+        if not devices or (needed and kind != devices[-1]):
+            devices.append(kind)
+        numbers[node] = len(devices) - 1
+    made = split_module(gm, gm, numbers.__getitem__, keep_original_order=True)
+    parts = tuple(_part(made, f"submod_{number}", kind) for number, kind in enumerate(devices))
+    return SplitGraph(made, parts, tuple(between))
+
+
+def _part(split: fx.GraphModule, name: str, kind: frozenset[torch.device]) -> Part:
+    gm = split.get_submodule(name)
+    assert isinstance(gm, fx.GraphModule)
+    device = next(iter(kind), None)
+    (output,) = gm.graph.find_nodes(op="output")
+    is_bare = device is not None and not isinstance(output.args[0], tuple)
+    if is_bare:
+        output.args = ((output.args[0],),)
+        gm.recompile()
+    return Part(name, gm, device, is_bare)
+
+
+def _devices_of_node(node: fx.Node) -> frozenset[torch.device]:
+    """Where the tensors of a node are, of those that it reads without numbers."""
+    read = [device for source in node.all_input_nodes for device in _devices(_value(source))]
+    return frozenset([*read, *_devices(_value(node), has_numbers=False)])
+
+
+def _devices(value: object, *, has_numbers: bool = True) -> list[torch.device]:
+    """The devices of the tensors in a value. has_numbers: CPU tensors of rank 0 are none."""
+    if isinstance(value, tuple | list):
+        return [device for item in value for device in _devices(item, has_numbers=has_numbers)]
+    if not isinstance(value, torch.Tensor) or (has_numbers and value.device == CPU and value.dim() == 0):
+        return []
+    return [value.device]
+
+
+def _computed(gm: fx.GraphModule) -> Iterator[tuple[fx.Node, list[torch.device]]]:
+    """What a graph computes from tensors that it is given, and what it returns, with their devices."""
+    from_inputs: set[fx.Node] = set()
+    for node in gm.graph.nodes:
+        value = _value(node)
+        if node.op == "placeholder":
+            if isinstance(value, torch.Tensor):
+                from_inputs.add(node)
+        elif node.op == "output":
+            for returned in node.all_input_nodes:
+                yield returned, _devices(_value(returned), has_numbers=returned.op == "placeholder")
+        elif not from_inputs.isdisjoint(node.all_input_nodes):
+            # A size of a tensor is a number, which is on no device.
+            if not isinstance(value, int | torch.SymInt):
+                from_inputs.add(node)
+            is_copied = any(_devices(_value(source)) for source in node.all_input_nodes)
+            yield node, _devices(value, has_numbers=not is_copied)
+
+
+def _value(node: fx.Node) -> Any:
+    return node.meta.get("example_value")
+
+
+def _what(node: fx.Node) -> str:
+    """What made a value, and where in the user's model."""
+    loc = location(node)
+    name = getattr(node.target, "__name__", str(node.target))
+    return f"the result of {name}" if loc is None else f"the result of {name} at {loc}"
