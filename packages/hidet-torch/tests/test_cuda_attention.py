@@ -14,6 +14,7 @@ from hidet.torch.backend import compile_fx
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning"),
 ]
 
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24, torch.float64: 2.0**-53}
@@ -94,3 +95,27 @@ def test_attention_is_as_exact_as_torch(name: str) -> None:
     # Sums of a hundred numbers in f64 differ by more than its unit whatever their order; torch's own are the reference.
     slack = 16 if case.dtype is torch.float64 else 1
     assert error <= 2 * other + slack * UNIT[case.dtype]
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("has_mask", [False, True], ids=["whole", "masked"])
+def test_training_draws_the_same_elements_backwards_as_forwards(
+    dtype: torch.dtype, dropout: float, has_mask: bool
+) -> None:
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        mask = torch.zeros(64, 64, dtype=dtype, device="cuda") if has_mask else None
+        return F.scaled_dot_product_attention(q * 2, k, v, mask, dropout_p=dropout)
+
+    compiled = torch.compile(attend, backend=compile_fx, fullgraph=True)
+    given = [torch.randn(2, 4, 64, 32, device="cuda", dtype=dtype) for _ in range(3)]
+    for seed in range(3):
+        found = []
+        for run in (attend, compiled):
+            tensors = [x.clone().requires_grad_() for x in given]
+            torch.manual_seed(seed)
+            result = run(*tensors)
+            result.float().square().sum().backward()
+            found.append([result, *(x.grad for x in tensors)])
+        limit = {F32: 1e-4, F16: 1e-2, BF16: 5e-2}[dtype]
+        torch.testing.assert_close(found[1], found[0], rtol=limit, atol=limit * 10)

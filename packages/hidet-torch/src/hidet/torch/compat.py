@@ -18,6 +18,13 @@ from torch.autograd import profiler
 INTEGER_RESULTS: Mapping[str, tuple[int, ...]] = {"aten._unique2.default": (1, 2)}
 """Numbers of results that are i64, although torch 2.11 infers the input's type for them."""
 
+READ_ON_HOST: Mapping[str, tuple[tuple[int, ...], int]] = {
+    "aten._scaled_dot_product_efficient_attention_backward.default": ((7, 8), 9),
+    "aten._efficient_attention_backward.default": ((12, 13), 11),
+}
+"""CUDA operators that read arguments through pointers of the host, although shape inference says that they are on the
+device: the numbers of these, and that of the argument for which nothing is read if it is 0 (seed, offset; dropout)."""
+
 # How often a tensor was updated in place; RuntimeError for tensors made in inference mode.
 version: Callable[[torch.Tensor], object] = attrgetter("_version")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from hidet.dims import Dim, DimExpr, Symbol, compile_evaluator, symbols
 from hidet.errors import FallbackWarning, UnsupportedOp
 from hidet.graph import Attribute, OperatorSpec, TensorType, Value
 from hidet.loc import Loc
+from hidet.torch import compat
 from hidet.torch.effects import EFFECT
 from hidet.torch.emitter import Scalar
 from torch import fx
@@ -34,12 +35,13 @@ class EagerNode:
 class _Operand:
     """Stands in an argument list for tensor number `number`; `is_number`: pass its element.
 
-    memory_format: how torch has the tensor at this place, which operators of torch may rely on; None for neither
-    row-major nor channels-last.
+    on_host: pass a copy on the CPU. memory_format: how torch has the tensor at this place, which operators of torch may
+    rely on; None for neither row-major nor channels-last.
     """
 
     number: int
     is_number: bool = False
+    on_host: bool = False
     memory_format: torch.memory_format | None = None
 
 
@@ -66,7 +68,7 @@ def eager_spec(
     """
     kept = [number for number, type_ in enumerate(types) if type_ is not None]
     template = _Template(values)
-    args = template.fill(list(node.args))
+    args = _read_on_host(name, template.fill(list(node.args)))
     kwargs = {key: template.fill(value) for key, value in node.kwargs.items()}
     found = {symbol.name: symbol for dim in template.sizes for symbol in symbols(dim)}
     names = sorted(found)
@@ -129,6 +131,14 @@ class _Template:
         return self.operands.index(value)
 
 
+def _read_on_host(name: str, args: list[Any]) -> list[Any]:
+    """The arguments of an operator, with those on the CPU that torch's kernel for a device reads on the host."""
+    places, unless_zero = compat.READ_ON_HOST.get(name, ((), 0))
+    if not places or args[unless_zero] == 0:
+        return args
+    return [replace(arg, on_host=True) if number in places else arg for number, arg in enumerate(args)]
+
+
 def _memory_format(fake: object) -> torch.memory_format | None:
     """The layout of a tensor while torch traced the graph. A copy that gives it to the tensor may be gone from ours."""
     if not isinstance(fake, torch.Tensor):
@@ -169,6 +179,8 @@ class _EagerCall:
                 tensor = operands[argument.number]
                 if argument.is_number:
                     return tensor.item()
+                if argument.on_host:
+                    return tensor.cpu()
                 layout = argument.memory_format
                 return tensor if layout is None else tensor.contiguous(memory_format=layout)
             if isinstance(argument, _Size):
