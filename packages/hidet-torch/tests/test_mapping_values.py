@@ -133,6 +133,9 @@ INTEGERS: dict[str, Callable[..., Any]] = {
     "bool arithmetic": lambda n: (n > 0) + (n < -3),
     "mixed integer widths": lambda n: n.to(torch.int8) + n.to(torch.int16),
     "a tensor without axes is weak": lambda n: n.to(torch.int16) + torch.tensor(5),
+    "numbers below a type": lambda n: (n.to(torch.uint8) + -1) * -3,
+    "numbers above a type": lambda n: n.to(torch.int8) + 300,
+    "comparison with numbers outside of a type": lambda n: (n.to(torch.uint8) > -1) | (n.to(torch.int8) == 300),
 }
 
 

@@ -15,6 +15,7 @@ from hidet.dims import Dim, DimExpr, Symbol, as_dim, prove_equal
 from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
 from hidet.graph import Attrs, DimType, GraphBuilder, OperatorSpec, TensorType, Value
+from hidet.ir.constants import wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +139,12 @@ class Emitter:
     # --- numbers and element types -------------------------------------------------------------------------------
 
     def constant(self, number: Number, dtype: DType) -> Value:
-        """A tensor without axes."""
+        """A tensor without axes. Integers wrap around in an integer type, as in torch."""
         key = (dtype, type(number), str(number))
         known = self._constants.get(key)
         if known is None:
-            known = self._constants[key] = self.builder.constant(number, dtype)
+            held = wrapped(number, dtype) if isinstance(number, int) and dtype.is_int else number
+            known = self._constants[key] = self.builder.constant(held, dtype)
         return known
 
     def size(self, size: Dim, dtype: DType = dtypes.i64) -> Value:
