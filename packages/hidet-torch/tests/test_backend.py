@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -206,6 +206,25 @@ def test_attention_with_dropout_draws_from_torchs_generator() -> None:
             results.append(compiled(q, k, v))
     assert torch.equal(results[0], results[1])
     assert not torch.equal(results[0], results[2])
+
+
+STORAGE = torch.arange(40.0)
+
+
+@pytest.mark.parametrize("x", [STORAGE[3:12].view(3, 3), STORAGE[:36].view(6, 6)[:, ::2], STORAGE[:3].expand(3, 3)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.as_strided((2, 2), (1, 2), 0) + 1,
+        lambda x: torch.as_strided_scatter(x, torch.ones(2, 2), (2, 2), (1, 2), 0),
+    ],
+    ids=["as_strided", "as_strided_scatter"],
+)
+def test_elements_of_a_storage_outside_of_the_tensor_are_refused(
+    function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
+) -> None:
+    with pytest.raises(BackendCompilerFailed, match="as_strided takes elements of a storage that may lie outside"):
+        torch.compile(function, backend="hidet")(x)
 
 
 def test_a_graph_break_makes_two_graphs() -> None:

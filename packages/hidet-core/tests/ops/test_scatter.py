@@ -143,3 +143,5 @@ def test_scatters_refuse_impossible_inputs_by_name(apply: Any, make: Any) -> Non
         apply("index_put", make((3,)), make((2,)), index)
     with pytest.raises(ShapeError, match=r"src of shape \[3, 5\] for \[2, 5\]: extents 3 and 2 differ"):
         apply("slice_scatter", make((6, 5)), make((3, 5)), starts=(0, 0), stops=(2, 5))
+    with pytest.raises(ShapeError, match="as_strided_scatter takes elements -3 to -2 of a tensor that has 9"):
+        apply("as_strided_scatter", make((9,)), make((2,)), shape=(2,), strides=(1,), offset=-3)

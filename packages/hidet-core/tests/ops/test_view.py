@@ -178,6 +178,8 @@ def test_slice_of_a_symbolic_extent_keeps_its_bounds(operators: Any) -> None:
         ("slice", (4,), {"starts": (0, 0), "stops": (1, 1)}, "one start, stop and step an axis"),
         ("unfold", (4,), {"axis": 0, "size": 5, "step": 1}, "windows of 5 every 1 do not fit"),
         ("squeeze", (4,), {"axes": (3,)}, "axis 3 does not exist in a tensor with 1 axes"),
+        ("as_strided", (9,), {"shape": (2, 2), "strides": (1, 2), "offset": -1}, "takes elements -1 to 2 of a tensor"),
+        ("as_strided", (9,), {"shape": (2, 2), "strides": (1, 8), "offset": 0}, "0 to 9 of a tensor that has 9"),
     ),
 )
 def test_impossible_view_is_refused_by_name(

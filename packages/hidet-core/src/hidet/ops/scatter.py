@@ -46,6 +46,7 @@ from hidet.ops.rules import (
     read_broadcast,
     require_broadcasts_to,
     require_dtype,
+    require_places,
     require_rank,
     require_same_dtype,
     require_within,
@@ -261,6 +262,7 @@ def _as_strided_scatter(
     name = "as_strided_scatter"
     _require_pair(name, x, src)
     _require_shape(name, src, shape)
+    require_places(name, product(x.shape), shape, strides, offset)
 
     def place(axes: Sequence[Expr]) -> Sequence[Expr]:
         flat = build.flatten(axes, strides) + build.index(offset)

@@ -17,7 +17,7 @@ from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.ops.reshape import reshape_indices
-from hidet.ops.rules import normalize_axes, normalize_axis, require_dtype, same_extent, shape_text
+from hidet.ops.rules import normalize_axes, normalize_axis, require_dtype, require_places, same_extent, shape_text
 
 
 def _permutation(perm: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -287,6 +287,7 @@ def _as_strided(x: Operand, *, shape: Sequence[Dim], strides: Sequence[Dim], off
     count: Dim = 1
     for extent in x.shape:
         count = count * extent
+    require_places("as_strided", count, shape, strides, offset)
 
     def value(*axes: Expr) -> Expr:
         place = build.flatten(axes, strides) + build.index(offset)

@@ -261,6 +261,8 @@ class Importer:
                     self.values[node] = self._handle(node, handler, types, fresh)
                 fresh = self.data_sizes.settled(fresh, types, self.values[node])
                 self.data_sizes.require_defined(fresh, name)
+            except ImportFailed:
+                raise
             except HidetError as error:
                 del self.eager[eager:]
                 self._call_eagerly(node, name, types, self.data_sizes.undefined(fresh), error.message)

@@ -8,10 +8,9 @@ from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Operand
-from hidet.torch.layout import memory_order
 from hidet.torch.mapping import Handler
 from hidet.torch.mapping.move import positions
-from hidet.torch.mapping.view import from_front, slice_attributes
+from hidet.torch.mapping.view import eager_places, from_front, slice_attributes
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -109,10 +108,9 @@ def _as_strided_scatter(
     stride: Sequence[Dim],
     storage_offset: Dim | None = None,
 ) -> Value:
-    layout, offset = e.eager_layout(0)
-    if memory_order(x.tensor.shape, layout) != tuple(range(x.tensor.rank)):
+    order, start = eager_places(e, x, size, stride, storage_offset)
+    if order != tuple(range(x.tensor.rank)):
         raise UnsupportedOp("as_strided_scatter into a tensor that is not row-major")
-    start = 0 if storage_offset is None else storage_offset - offset
     return e.emit("as_strided_scatter", x, src, shape=tuple(size), strides=tuple(stride), offset=start)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from hidet.dims import Dim, bounds, maximum, minimum
-from hidet.errors import UnsupportedOp
+from hidet.dims import Dim, bounds, maximum, minimum, product, prove_le, prove_lt
+from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, same_shape
 from hidet.torch.layout import inverse, memory_order
@@ -152,16 +152,33 @@ def _unfold(e: Emitter, x: Value, dimension: int, size: int, step: int) -> Value
     return e.emit("unfold", x, axis=dimension, size=size, step=step)
 
 
+def eager_places(
+    e: Emitter, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None
+) -> tuple[tuple[int, ...], Dim]:
+    """The order of the axes of `x`, the node's first argument, in its storage, and where in `x` an as_strided begins.
+
+    ImportFailed for elements of the storage that are not in `x`, which is all that the graph has of it.
+    """
+    layout, offset = e.eager_layout(0)
+    order = memory_order(x.tensor.shape, layout)
+    start = 0 if storage_offset is None else storage_offset - offset
+    last = start + sum(((extent - 1) * step for extent, step in zip(size, stride, strict=True)), 0)
+    is_outside = 0 not in size and (prove_le(0, start) is not True or prove_lt(last, product(x.tensor.shape)) is False)
+    if order is not None and not is_outside:
+        return order, start
+    raise ImportFailed(
+        "as_strided takes elements of a storage that may lie outside of the tensor it is called on",
+        loc=e.builder.loc,
+        hint="call it on the whole tensor, or leave it out of the compiled function (torch.compiler.disable)",
+    )
+
+
 def _as_strided(
     e: Emitter, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
 ) -> Value:
     """The strides are those of eager mode, where `x` may be a permutation of its storage; that is undone first."""
-    layout, offset = e.eager_layout(0)
-    order = memory_order(x.tensor.shape, layout)
-    if order is None:
-        raise UnsupportedOp("as_strided of a tensor that is a part of its storage")
+    order, start = eager_places(e, x, size, stride, storage_offset)
     stored = e.transpose(x, order)
-    start = 0 if storage_offset is None else storage_offset - offset
     if start == 0 and len(size) == x.tensor.rank:
         wanted = memory_order(size, stride)
         if wanted is not None and same_shape([size[axis] for axis in wanted], stored.tensor.shape):
