@@ -116,6 +116,19 @@ def test_parts_train_a_module() -> None:
     require_equal(lambda x: module(x).exp(), compiled, torch.rand(4, 6), has_gradient=True)
 
 
+def test_parts_of_a_module_in_eval_mode_have_gradients_when_they_are_asked_for() -> None:
+    module = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3)).eval()
+    compiled = torch.compile(lambda x: module(x).exp(), backend="hidet")
+    x = torch.rand(4, 6)
+    gradients = []
+    for run in (lambda x: module(x).exp(), compiled, compiled):
+        module.zero_grad()
+        run(x).square().sum().backward()
+        gradients.append([parameter.grad for parameter in module.parameters()])
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gradients[2], gradients[0], rtol=1e-4, atol=1e-5)
+
+
 def test_parts_write_to_inputs() -> None:
     def write(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x.add_(1)

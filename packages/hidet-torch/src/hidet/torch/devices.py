@@ -99,14 +99,14 @@ def _part(split: fx.GraphModule, name: str, kind: frozenset[torch.device]) -> Pa
 def _devices_of_node(node: fx.Node) -> frozenset[torch.device]:
     """Where the tensors of a node are, of those that it reads without numbers."""
     read = [device for source in node.all_input_nodes for device in _devices(_value(source))]
-    return frozenset([*read, *_devices(_value(node), has_numbers=False)])
+    return frozenset([*read, *_devices(_value(node), with_numbers=True)])
 
 
-def _devices(value: object, *, has_numbers: bool = True) -> list[torch.device]:
-    """The devices of the tensors in a value. has_numbers: CPU tensors of rank 0 are none."""
+def _devices(value: object, *, with_numbers: bool = False) -> list[torch.device]:
+    """The devices of the tensors in a value. with_numbers: also of CPU tensors of rank 0."""
     if isinstance(value, tuple | list):
-        return [device for item in value for device in _devices(item, has_numbers=has_numbers)]
-    if not isinstance(value, torch.Tensor) or (has_numbers and value.device == CPU and value.dim() == 0):
+        return [device for item in value for device in _devices(item, with_numbers=with_numbers)]
+    if not isinstance(value, torch.Tensor) or (value.device == CPU and value.dim() == 0 and not with_numbers):
         return []
     return [value.device]
 
@@ -121,13 +121,13 @@ def _computed(gm: fx.GraphModule) -> Iterator[tuple[fx.Node, list[torch.device]]
                 from_inputs.add(node)
         elif node.op == "output":
             for returned in node.all_input_nodes:
-                yield returned, _devices(_value(returned), has_numbers=returned.op == "placeholder")
+                yield returned, _devices(_value(returned), with_numbers=returned.op != "placeholder")
         elif not from_inputs.isdisjoint(node.all_input_nodes):
             # A size of a tensor is a number, which is on no device.
             if not isinstance(value, int | torch.SymInt):
                 from_inputs.add(node)
             is_copied = any(_devices(_value(source)) for source in node.all_input_nodes)
-            yield node, _devices(value, has_numbers=not is_copied)
+            yield node, _devices(value, with_numbers=is_copied)
 
 
 def _value(node: fx.Node) -> Any:
