@@ -10,6 +10,7 @@ from hidet.dims import (
     evaluate,
     fold,
     hint_value,
+    last_place,
     maximum,
     minimum,
     substitute,
@@ -114,3 +115,9 @@ def test_fold_visits_the_whole_structure() -> None:
     assert fold(2 * S * T - 3, Steps()) == 3
     assert fold(minimum(S // T, E % 5) + maximum(S, T), Steps()) == 5
     assert fold(E // 4, Steps()) == 1
+
+
+def test_the_last_place_of_a_tensor_follows_from_its_strides() -> None:
+    assert last_place((2, 3), (10, 4)) == 18
+    assert last_place((), ()) == 0
+    assert evaluate(last_place((S, 4), (T, 1)), {"s": 5, "t": 9}) == 39

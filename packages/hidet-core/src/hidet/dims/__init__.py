@@ -6,7 +6,20 @@
 from hidet.dims.atom import Symbol
 from hidet.dims.divide import ceildiv, floordiv, floordiv_unchecked, mod, mod_unchecked
 from hidet.dims.evaluate import Algebra, compile_evaluator, evaluate, fold, hint_value, substitute, symbols
-from hidet.dims.expr import Dim, DimExpr, FloorDiv, Max, Min, Mod, as_dim, bounds, divisibility, product, symbol
+from hidet.dims.expr import (
+    Dim,
+    DimExpr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    as_dim,
+    bounds,
+    divisibility,
+    last_place,
+    product,
+    symbol,
+)
 from hidet.dims.extrema import maximum, minimum
 from hidet.dims.prove import prove_equal, prove_le, prove_lt
 from hidet.dims.text import parse_dim
@@ -30,6 +43,7 @@ __all__ = [
     "floordiv_unchecked",
     "fold",
     "hint_value",
+    "last_place",
     "maximum",
     "minimum",
     "mod",

@@ -284,6 +284,15 @@ def product(shape: Iterable[Dim]) -> Dim:
     return result
 
 
+def last_place(shape: Iterable[Dim], strides: Iterable[Dim]) -> Dim:
+    """Where the last element of a tensor lies, counted from its first one in the unit of the strides; axes are not
+    empty."""
+    place: Dim = 0
+    for extent, stride in zip(shape, strides, strict=True):
+        place = place + (extent - 1) * stride
+    return place
+
+
 def bounds(dim: Dim) -> Interval:
     """(lower, upper) of all possible values, both included; None is unbounded. Sound, not always tight."""
     if isinstance(dim, int):

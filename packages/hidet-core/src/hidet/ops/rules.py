@@ -11,7 +11,7 @@ from typing import Literal
 
 from hidet import dtypes
 from hidet.compute.definition import Definition, Operand, compute, single
-from hidet.dims import Dim, prove_equal, prove_le, prove_lt
+from hidet.dims import Dim, last_place, prove_equal, prove_le, prove_lt
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, ShapeError
 from hidet.ir import build
@@ -111,11 +111,9 @@ def require_within(part: Sequence[Dim], whole: Sequence[Dim], what: str, besides
 
 def require_places(name: str, count: Dim, shape: Sequence[Dim], strides: Sequence[Dim], offset: Dim) -> None:
     """ShapeError unless places that lie `strides` apart, from `offset` on, may all be among `count` elements."""
-    last = offset
-    for extent, stride in zip(shape, strides, strict=True):
-        if extent == 0:
-            return
-        last = last + (extent - 1) * stride
+    if 0 in shape:
+        return
+    last = offset + last_place(shape, strides)
     if prove_le(0, offset) is False or prove_lt(last, count) is False:
         raise ShapeError(f"operator {name} takes elements {offset} to {last} of a tensor that has {count}")
 

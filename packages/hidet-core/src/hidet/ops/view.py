@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hidet.compute.definition import Definition, Operand, compute, single
-from hidet.dims import Dim, bounds, ceildiv, floordiv, maximum, minimum, prove_le, prove_lt
+from hidet.dims import Dim, bounds, ceildiv, floordiv, maximum, minimum, product, prove_le, prove_lt
 from hidet.errors import ShapeError
 from hidet.graph.attrs import Attrs
 from hidet.graph.operator import Attribute, OperatorSpec, View
@@ -284,9 +284,7 @@ def _unfold_view(x: TensorType, attrs: Attrs, result: TensorType) -> View:
 
 def _as_strided(x: Operand, *, shape: Sequence[Dim], strides: Sequence[Dim], offset: Dim) -> Definition:
     require_dtype("as_strided", x, "data")
-    count: Dim = 1
-    for extent in x.shape:
-        count = count * extent
+    count = product(x.shape)
     require_places("as_strided", count, shape, strides, offset)
 
     def value(*axes: Expr) -> Expr:

@@ -357,7 +357,4 @@ def storage_bytes(type_: TensorType) -> Dim:
         return 0
     if type_.strides is None:
         return dims.product(type_.shape) * type_.dtype.nbytes
-    last: Dim = 1
-    for extent, stride in zip(type_.shape, type_.strides, strict=True):
-        last = last + (extent - 1) * stride
-    return last * type_.dtype.nbytes
+    return (1 + dims.last_place(type_.shape, type_.strides)) * type_.dtype.nbytes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from hidet.dims import Dim, bounds, maximum, minimum, product, prove_le, prove_lt
+from hidet.dims import Dim, bounds, last_place, maximum, minimum, product, prove_le, prove_lt
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, same_shape
@@ -162,7 +162,7 @@ def eager_places(
     layout, offset = e.eager_layout(0)
     order = memory_order(x.tensor.shape, layout)
     start = 0 if storage_offset is None else storage_offset - offset
-    last = start + sum(((extent - 1) * step for extent, step in zip(size, stride, strict=True)), 0)
+    last = start + last_place(size, stride)
     is_outside = 0 not in size and (prove_le(0, start) is not True or prove_lt(last, product(x.tensor.shape)) is False)
     if order is not None and not is_outside:
         return order, start
