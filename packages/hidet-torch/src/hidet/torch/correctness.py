@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from hidet.torch.fx_nodes import function_name
 from torch import fx
 
 Run = Callable[..., Any]
@@ -68,9 +69,8 @@ def _copies(arguments: Sequence[Any]) -> list[Any]:
 def _shown(node: fx.Node) -> str:
     if node.op == "placeholder":
         return str(node.target)
-    name = getattr(node.target, "__name__", str(node.target))
     arguments = ", ".join(str(argument) for argument in node.args)
-    shown = f"{name}({arguments})"
+    shown = f"{function_name(node)}({arguments})"
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from hidet.torch.fallback import EagerNode
-from hidet.torch.fx_nodes import location
+from hidet.torch.fx_nodes import function_name, location
 from torch import fx
 from torch.fx.passes.split_module import split_module
 
@@ -72,8 +72,7 @@ def split_by_device(gm: fx.GraphModule) -> SplitGraph:
         needed = _devices_of_node(node)
         if len(needed) > 1:
             names = " and ".join(sorted(map(str, needed)))
-            name = getattr(node.target, "__name__", str(node.target))
-            between.append(EagerNode(name, f"it is between {names}", location(node)))
+            between.append(EagerNode(function_name(node), f"it is between {names}", location(node)))
         # Nodes without tensors, such as sizes, go with what is before them. All that is between devices is one kind.
         kind = needed if len(needed) < 2 else frozenset[torch.device]()
         if not devices or (needed and kind != devices[-1]):
@@ -137,5 +136,5 @@ def _value(node: fx.Node) -> Any:
 def _what(node: fx.Node) -> str:
     """What made a value, and where in the user's model."""
     loc = location(node)
-    name = getattr(node.target, "__name__", str(node.target))
-    return f"the result of {name}" if loc is None else f"the result of {name} at {loc}"
+    what = f"the result of {function_name(node)}"
+    return what if loc is None else f"{what} at {loc}"

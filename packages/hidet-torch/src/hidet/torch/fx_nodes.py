@@ -34,6 +34,11 @@ def operator_name(target: Any) -> str:
     return f"{module.removeprefix('_')}.{getattr(target, '__name__', target)}"
 
 
+def function_name(node: fx.Node) -> str:
+    """The plain name of what a node of dynamo calls: "relu", "cpu"."""
+    return str(getattr(node.target, "__name__", node.target))
+
+
 def read_results(node: fx.Node) -> frozenset[int]:
     """Numbers of the results of a node that have a reader."""
     found: set[int] = set()

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
+from hidet.torch.fx_nodes import function_name
 from torch import fx
 
 # Functions with a training mode, which is on when an argument of theirs is True.
@@ -49,8 +50,7 @@ def _trains(node: fx.Node) -> bool:
         return False
     if node.target is compat.set_grad_enabled():
         return True
-    name = getattr(node.target, "__name__", str(node.target))
-    has_mode = any(part in name for part in _WITH_TRAINING_MODE)
+    has_mode = any(part in function_name(node) for part in _WITH_TRAINING_MODE)
     return has_mode and (node.kwargs.get("training") is True or True in [a for a in node.args if isinstance(a, bool)])
 
 
