@@ -199,6 +199,14 @@ def storage_key(tensor: torch.Tensor) -> int:
     return key
 
 
+def leaves(tree: Any) -> list[Any]:
+    """What containers of any class that torch can take apart hold, however deep."""
+    from torch.utils._pytree import tree_leaves
+
+    found: list[Any] = tree_leaves(tree)
+    return found
+
+
 def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> Any:
     """The same containers, of any class that torch can take apart, with other tensors in them."""
     from torch.utils._pytree import tree_map_only

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,17 +60,8 @@ def target_of_module(model: Model, example_inputs: ExampleInputs | None) -> str:
     else:
         owned = [*model.parameters(), *model.buffers()]
         given = None if example_inputs is None else _arguments(example_inputs)
-    tensors = (value for value in (*owned, *_leaves(given)) if isinstance(value, torch.Tensor))
+    tensors = (value for value in (*owned, *compat.leaves(given)) if isinstance(value, torch.Tensor))
     return next((str(value.device) for value in tensors if value.dim()), "cpu")
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """What lists, tuples and mappings hold, however deep."""
-    if isinstance(value, list | tuple | Mapping):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _leaves(item)
-    else:
-        yield value
 
 
 def settings_of_torch() -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ eager node that calls torch. Sizes are read from torch's own shape inference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -278,7 +278,7 @@ class Importer:
             value = handler(self.emitter, *args, **kwargs)
         except TypeError as error:
             # Most handlers take numbers as numbers; one that a caller may change is a size of the graph.
-            varying = list(_varying([*args, *kwargs.values()]))
+            varying = [number for number in compat.leaves((args, kwargs)) if isinstance(number, DimExpr)]
             if not varying:
                 raise
             raise UnsupportedOp(f"the number {varying[0]}, which differs between calls, has to be known") from error
@@ -382,12 +382,3 @@ class Importer:
         )
         is_own = value in self.emitter.origins and self.emitter.contents(value) is value
         return value if is_own and value not in outputs else self.emitter.emit("copy", value)
-
-
-def _varying(arguments: Sequence[Any]) -> Iterator[DimExpr]:
-    """The symbolic numbers among arguments, and in lists of them."""
-    for argument in arguments:
-        if isinstance(argument, list):
-            yield from _varying(argument)
-        elif isinstance(argument, DimExpr):
-            yield argument
