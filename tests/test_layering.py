@@ -203,12 +203,12 @@ def test_plugin_modules_import_nothing_heavy() -> None:
     }
 
 
-def test_no_source_file_exceeds_500_lines() -> None:
+def test_no_source_file_exceeds_600_lines() -> None:
     folders = ("packages", "tests", "benchmarks", "examples")
     sizes = {
         file.relative_to(ROOT): len(file.read_text().splitlines())
         for folder in folders
         for file in (ROOT / folder).rglob("*.py")
     }
-    too_long = {str(file): lines for file, lines in sizes.items() if lines > 500}
+    too_long = {str(file): lines for file, lines in sizes.items() if lines > 600}
     assert not too_long, f"split by reason to exist: {too_long}"
