@@ -134,14 +134,15 @@ class Fit:
 class Definition:
     """The meaning of an operator applied to `inputs`: stages in order; `outputs` are results of stages.
 
-    equal: pairs of sizes that have to be equal although no index shows it. fits: numbers that kernels get in
-    types that may be too narrow for them.
+    equal: pairs of sizes that have to be equal although no index shows it. at_most: pairs of which the first must not
+    exceed the second, in the same way. fits: numbers that kernels get in types that may be too narrow for them.
     """
 
     inputs: tuple[Operand, ...]
     stages: tuple[Stage, ...]
     outputs: tuple[Operand, ...] = field(default=())
     equal: tuple[tuple[Dim, Dim], ...] = ()
+    at_most: tuple[tuple[Dim, Dim], ...] = ()
     fits: tuple[Fit, ...] = ()
     _injective: bool | None = field(default=None, init=False, repr=False)
 

@@ -83,6 +83,9 @@ def _of_definition(definition: Definition, node: Node) -> Iterator[tuple[Dim, Di
     for left, right in definition.equal:
         if prove_equal(left, right) is None:
             yield left, right, True
+    for left, right in definition.at_most:
+        if prove_le(left, right) is not True:
+            yield left, right, False
     for stage in definition.stages:
         for value, ranges in _expressions(stage):
             for access, bound in _reads(value, ranges, frozenset()):

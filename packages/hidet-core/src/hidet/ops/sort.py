@@ -48,10 +48,12 @@ def _topk(x: Operand, *, k: Dim, axis: int, largest: bool) -> Definition:
     require_dtype("topk", x, "any")
     cut = normalize_axis("topk", axis, x.rank)
     shape = x.shape if x.rank == 0 else (*x.shape[:cut], k, *x.shape[cut + 1 :])
-    if prove_lt(k, 0) or prove_lt(x.shape[cut] if x.rank else 1, k):
-        raise ShapeError(f"operator topk: {k} elements of an axis of extent {x.shape[cut] if x.rank else 1}")
+    extent = x.shape[cut] if x.rank else 1
+    if prove_lt(k, 0) or prove_lt(extent, k):
+        raise ShapeError(f"operator topk: {k} elements of an axis of extent {extent}")
     results = (Operand("values", x.dtype, shape), Operand("indices", dtypes.i64, shape))
-    return single((x,), Routine("topk", (x,), results, (("k", k), ("axis", cut), ("largest", largest))))
+    routine = Routine("topk", (x,), results, (("k", k), ("axis", cut), ("largest", largest)))
+    return Definition((x,), (routine,), results, at_most=((k, extent),))
 
 
 def _picked(name: str, x: Operand, cut: int, keepdim: bool, position: Callable[[tuple[Expr, ...]], Expr]) -> Definition:
