@@ -85,23 +85,16 @@ class _Integers:
         return a * b
 
     def floordiv(self, a: int, b: int) -> int:
-        return a // self._positive(b)
+        return a // _positive(b, self.dim)
 
     def mod(self, a: int, b: int) -> int:
-        return a % self._positive(b)
+        return a % _positive(b, self.dim)
 
     def minimum(self, a: int, b: int) -> int:
         return min(a, b)
 
     def maximum(self, a: int, b: int) -> int:
         return max(a, b)
-
-    def _positive(self, divisor: int) -> int:
-        if divisor < 1:
-            raise ShapeError(
-                f"{self.dim} divides by {divisor} with {dict(self.bindings)}: a symbol is out of its range"
-            )
-        return divisor
 
 
 class _Substitution:
@@ -183,11 +176,13 @@ def _collect(dim: Dim, found: dict[Symbol, None]) -> None:
 
 
 class _Source:
-    """Python source over the variables v0, v1, ..., one for each of `names`. Every operation has parentheses."""
+    """Python source of `dim`, which is number `number` of its function, over the variables v0, v1, ..., one for each
+    of `names`. Every operation has parentheses."""
 
-    def __init__(self, names: Sequence[str], dim: Dim) -> None:
+    def __init__(self, names: Sequence[str], dim: Dim, number: int) -> None:
         self.variables = {name: f"v{index}" for index, name in enumerate(names)}
         self.dim = dim
+        self.number = number
 
     def integer(self, value: int) -> str:
         return str(value) if value >= 0 else f"({value})"
@@ -205,10 +200,14 @@ class _Source:
         return f"({a}*{b})"
 
     def floordiv(self, a: str, b: str) -> str:
-        return f"({a}//{b})"
+        return f"({a}//{self._positive(b)})"
 
     def mod(self, a: str, b: str) -> str:
-        return f"({a}%{b})"
+        return f"({a}%{self._positive(b)})"
+
+    def _positive(self, divisor: str) -> str:
+        """Numbers are positive; what is computed may have been taken to be (`floordiv_unchecked`)."""
+        return divisor if divisor.isdecimal() else f"positive({divisor},{self.number})"
 
     def minimum(self, a: str, b: str) -> str:
         return f"min({a},{b})"
@@ -221,15 +220,24 @@ def compile_evaluator(dims: Sequence[Dim], names: Sequence[str]) -> Callable[[Se
     """A function from the values of the symbols `names`, in that order, to the values of all `dims`.
 
     It is one generated Python function for the calls of a compiled graph. It does not check that the values fit the
-    symbols' facts; their number has to be that of the names. Raises ShapeError here for a symbol that `names` lacks.
+    symbols' facts; their number has to be that of the names. It raises ShapeError for a division by a number below 1.
+    Raises ShapeError here for a symbol that `names` lacks.
     """
     # Symbol names stay out of the source: it has only integers, operators and the variables made here.
     unpack = "".join(f"v{index}," for index in range(len(names)))
-    results = "".join(f"{fold(dim, _Source(names, dim))}," for dim in dims)
+    results = "".join(f"{fold(dim, _Source(names, dim, number))}," for number, dim in enumerate(dims))
     source = f"def evaluator(values):\n {f'({unpack}) = values' if names else 'pass'}\n return ({results})"
     namespace: dict[str, Callable[[Sequence[int]], tuple[int, ...]]] = {}
-    exec(source, {"min": min, "max": max, "__builtins__": {}}, namespace)
+    functions = {"min": min, "max": max, "positive": lambda divisor, number: _positive(divisor, dims[number])}
+    exec(source, {**functions, "__builtins__": {}}, namespace)
     return namespace["evaluator"]
+
+
+def _positive(divisor: int, dim: object) -> int:
+    """A divisor of the size `dim`. ShapeError when it is below 1."""
+    if divisor < 1:
+        raise ShapeError(f"{dim} divides by {divisor} for the sizes of this call: expected a positive number")
+    return divisor
 
 
 def _unbound(symbol: Symbol, dim: Dim, known: Mapping[str, object]) -> ShapeError:

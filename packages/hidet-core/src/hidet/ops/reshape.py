@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from hidet.compute.definition import Definition, Operand, compute
-from hidet.dims import Dim, floordiv, product, prove_equal
+from hidet.dims import Dim, floordiv_unchecked, product, prove_equal
 from hidet.errors import ShapeError
 from hidet.graph.attrs import Attrs
 from hidet.graph.operator import Attribute, OperatorSpec, View
@@ -39,7 +39,8 @@ def resolve_shape(operator: str, old: Sequence[Dim], new: Sequence[Dim]) -> tupl
         known = product([extent for extent in new if extent != -1])
         if known == 0:
             raise ShapeError(f"operator {operator}: -1 in {shape_text(new)} could be any extent, beside an extent of 0")
-        result[unknown[0]] = floordiv(total, known)
+        # Extents of 0 or below in `new` are found at the call, if not here: products must be equal, extents no less.
+        result[unknown[0]] = floordiv_unchecked(total, known)
     if prove_equal(product(result), total) is False:
         raise ShapeError(
             f"operator {operator} cannot turn shape {shape_text(old)} ({total} elements) "
