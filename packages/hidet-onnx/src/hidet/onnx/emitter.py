@@ -183,6 +183,13 @@ class Emitter:
         self.known.learn(value, array.reshape(tuple(value.tensor.shape)))
         return symbols
 
+    def one_size(self, value: Value, what: str) -> Dim:
+        """The only element of an integer tensor, as `sizes`. ImportFailed when it has another number of elements."""
+        found = self.sizes(value, what)
+        if len(found) != 1:
+            raise ImportFailed(f"{what} of {self.node.operator} is one number, got {len(found)}")
+        return found[0]
+
     def is_known(self, *values: Value) -> bool:
         """Whether the elements of all these are known while importing."""
         return all(self.known.of(value) is not None for value in values)

@@ -93,7 +93,8 @@ def _external(tensor: TensorProto, folder: DataFolder, shape: tuple[int, ...], c
     try:
         offset = int(entries.get("offset") or 0)
         size = path.stat().st_size
-        length = int(entries.get("length") or size - offset)
+        # What follows in the file belongs to other tensors where a length is left out (ONNX, "External Data").
+        length = int(entries.get("length") or dtype.packed_nbytes(count))
     except ValueError as error:
         raise ImportFailed(f"tensor {name!r} has a place in {path} that is no number: {error}") from error
     if offset < 0 or length < 0 or offset + length > size:

@@ -70,7 +70,8 @@ def onnx_number(dtype: DType) -> int:
 
 @dataclass(slots=True)
 class SizeNames:
-    """The symbols of one import: equal `dim_param` names are one size, an unnamed extent is a size of its own.
+    """The symbols of one import: equal `dim_param` names are one size, an unnamed extent is a size of its own, and so
+    is one whose "name" has no letter: exporters write "?", "-1" and the like for what they do not know.
 
     A size is at least 1: ONNX models with empty inputs exist, and are given as fixed extents.
     """
@@ -145,7 +146,7 @@ def value_type(
     for axis, dim in enumerate(tensor.shape.dim):
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             extents.append(dim.dim_value)
-        elif dim.dim_param:
+        elif any(map(str.isalpha, dim.dim_param)):
             extents.append(sizes.named(dim.dim_param))
         else:
             extents.append(sizes.fresh(f"{name}_{axis}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hidet import dims, dtypes
-from hidet.dims import Dim, DimExpr
+from hidet.dims import Dim, prove_lt
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Value
 from hidet.onnx.emitter import Emitter
@@ -45,7 +45,7 @@ def handlers() -> Mapping[Key, Handler]:
         ("SpaceToDepth", 1): _space_to_depth,
         ("ReverseSequence", 10): _reverse_sequence,
         ("TopK", 1): lambda e, x, k, axis: _top_k(e, x, k, axis, 1),
-        ("TopK", 10): lambda e, x, k, axis, largest=1, sorted=1: _top_k(e, x, e.dims(k, "k")[0], axis, largest),
+        ("TopK", 10): lambda e, x, k, axis, largest=1, sorted=1: _top_k(e, x, e.one_size(k, "k"), axis, largest),
     }
 
 
@@ -234,10 +234,8 @@ def _reverse_sequence(e: Emitter, x: Value, lengths: Value, batch_axis: int, tim
 
 def _top_k(e: Emitter, x: Value, k: Dim, axis: int, largest: int) -> tuple[Value, ...]:
     """The order of the results is that of `sorted`, which is right without it, too."""
-    if isinstance(k, DimExpr):
-        raise UnsupportedOp(f"TopK of a symbolic number {k}")
     place = _axis(e, axis, x)
     extent = x.tensor.shape[place]
-    if k < 0 or (isinstance(extent, int) and k > extent):
+    if prove_lt(k, 0) or prove_lt(extent, k):
         raise ImportFailed(f"TopK: k is {k}, expected 0 to {extent}")
     return e.emit_all("topk", (x,), {"k": k, "axis": place, "largest": bool(largest)})

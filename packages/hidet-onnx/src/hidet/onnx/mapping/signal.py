@@ -111,6 +111,9 @@ def _largest_factor(n: int) -> int:
 
 def fourier(e: Emitter, x: Complex, n: int, kept: int, sign: int) -> Complex:
     """The transform of x[..., n], its first `kept` frequencies; not divided by n. sign: -1 forwards, 1 back."""
+    if x.real.tensor.rank == 1:
+        row = fourier(e, _each(x, lambda v: e.unsqueeze(v, (0,))), n, kept, sign)
+        return _each(row, lambda v: e.emit("select", v, axis=0, index=0))
     dtype = x.real.tensor.dtype
     first = _split(n)
     if first == n:
@@ -209,6 +212,9 @@ def _real_inverse(e: Emitter, x: Complex, n: int) -> Value:
     """
     import numpy
 
+    if x.real.tensor.rank == 1:
+        row = _real_inverse(e, _each(x, lambda v: e.unsqueeze(v, (0,))), n)
+        return e.emit("select", row, axis=0, index=0)
     dtype = x.real.tensor.dtype
     bins = n // 2 + 1
     x = _each(x, lambda v: _resized(e, v, bins))
@@ -244,7 +250,9 @@ def _short_time_transform(
     *,
     onesided: int = 1,
 ) -> Value:
-    """signal[batch, length, 1 or 2] -> [batch, frames, frequencies, 2]."""
+    """signal[batch, length, 1 or 2], or [batch, length] of real numbers -> [batch, frames, frequencies, 2]."""
+    if not 2 <= signal.tensor.rank <= 3:
+        raise ImportFailed(f"STFT takes a signal [batch, length], or [batch, length, 1 or 2], got {signal.type}")
     default: Dim = signal.tensor.shape[1] if window is None else window.tensor.shape[0]
     n = _length(e, length, default)
     hop = e.number(step, "the frame step")
@@ -252,12 +260,11 @@ def _short_time_transform(
         raise ImportFailed(f"STFT with a frame step of {hop}: expected at least 1")
     if window is not None and window.tensor.shape != (n,):
         raise ImportFailed(f"STFT with frames of {n} and a window of {window.type}")
-    frames = _each(_parts(e, signal), lambda v: e.emit("unfold", v, axis=1, size=n, step=hop))
+    parts = _parts(e, signal) if signal.tensor.rank == 3 else Complex(signal, None)
+    frames = _each(parts, lambda v: e.emit("unfold", v, axis=1, size=n, step=hop))
     if window is not None:
         factors = e.cast(window, signal.tensor.dtype)
         frames = _each(frames, lambda v: e.emit("mul", v, factors))
-    if onesided and frames.imaginary is not None:
-        raise UnsupportedOp("STFT: onesided of a complex signal, whose frequencies do not mirror each other")
     found = fourier(e, frames, n, n // 2 + 1 if onesided else n, -1)
     assert found.imaginary is not None
     return e.emit("stack", found.real, found.imaginary, axis=-1)
@@ -267,7 +274,7 @@ def _window(terms: Sequence[float]) -> Handler:
     """The sum of (-1)^k * terms[k] * cos(2 pi k i / n); n is the size of a periodic window, else one less."""
 
     def handler(e: Emitter, size: Value, *, periodic: int = 1, output_datatype: int = 1) -> Value:
-        count = e.one_dim(size, "the size")
+        count = e.one_size(size, "the size")
         wide = dtypes.f64
         place = e.emit("arange", start=0, stop=count, dtype=wide)
         turn = e.emit("div", place, e.size(count if periodic else count - 1, wide))
