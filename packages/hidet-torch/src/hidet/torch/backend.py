@@ -24,6 +24,7 @@ from hidet.torch.fallback import fallback_warning, refusal
 from hidet.torch.frozen import FrozenRunner
 from hidet.torch.fx_nodes import mutated_inputs
 from hidet.torch.importer import import_fx
+from hidet.torch.recompute import fix_random_numbers
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
 from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, records_gradients, require_repeatable
@@ -156,6 +157,7 @@ def compile_with_aot(
             forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
             backward_compiler=partial(compile_aten, ctx=ctx, role="backward"),
             decompositions=decompositions(),
+            before_partition=partial(fix_random_numbers, keep=ctx.options.eager_random),
         )
 
 

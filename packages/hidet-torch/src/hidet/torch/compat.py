@@ -98,20 +98,26 @@ def run_aot(
     forward_compiler: Callable[..., Any],
     backward_compiler: Callable[..., Any],
     decompositions: Mapping[Any, Callable[..., Any]],
+    before_partition: Callable[[fx.GraphModule], None],
 ) -> Callable[..., Any]:
     """Functionalise and decompose a dynamo graph with AOTAutograd and hand the pieces to the compilers.
 
-    Mutations of inputs stay in inference graphs as trailing `aten.copy_` nodes. The result takes what `gm` takes.
+    Mutations of inputs stay in inference graphs as trailing `aten.copy_` nodes. before_partition: may change the joint
+    graph of forward and backward before it is parted. The result takes what `gm` takes.
     """
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        before_partition(joint)
+        return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
     backend = aot_autograd(
         fw_compiler=forward_compiler,
         bw_compiler=backward_compiler,
         inference_compiler=inference_compiler,
         decompositions=dict(decompositions),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=partition,
         keep_inference_input_mutations=True,
     )
     compiled: Callable[..., Any] = backend(gm, example_inputs)

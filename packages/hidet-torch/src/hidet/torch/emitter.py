@@ -6,7 +6,8 @@ that are not repeated: a reshape of a reshape is one reshape, a permutation that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +74,7 @@ class Emitter:
         self.size_values: dict[str, Value] = {}
         self.random_inputs: tuple[Value, Value] | None = None
         self.random_nodes = 0
+        self._given_state: list[tuple[Value, Value]] | None = None
         self._constants: dict[tuple[DType, type, Any], Value] = {}
 
     @property
@@ -100,11 +102,24 @@ class Emitter:
 
     def random_source(self) -> tuple[Value, Value, int]:
         """Seed and offset, inputs drawn from torch's generator once a call, and a stream number for one operator."""
+        if self._given_state is not None:
+            if not self._given_state:
+                raise UnsupportedOp("an operator that draws random numbers twice, from one state")
+            return (*self._given_state.pop(), 0)
         if self.random_inputs is None:
             scalar = TensorType(dtypes.i64, ())
             self.random_inputs = self.builder.input(scalar, "seed"), self.builder.input(scalar, "offset")
         self.random_nodes += 1
         return (*self.random_inputs, self.random_nodes - 1)
+
+    @contextmanager
+    def drawing_from(self, seed: Value, offset: Value) -> Iterator[None]:
+        """Inside, one operator draws from this state instead of from what is drawn once a call."""
+        self._given_state = [(seed, offset)]
+        try:
+            yield
+        finally:
+            self._given_state = None
 
     # --- nodes ---------------------------------------------------------------------------------------------------
 

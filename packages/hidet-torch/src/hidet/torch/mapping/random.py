@@ -9,8 +9,10 @@ from hidet import dtypes
 from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Number
-from hidet.torch.mapping import Handler
+from hidet.torch.fx_nodes import operator_name
+from hidet.torch.mapping import Handler, table
 from hidet.torch.mapping.elementwise import arithmetic
+from hidet.torch.recompute import draw_state, seeded
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -31,6 +33,8 @@ def handlers() -> Mapping[str, Handler]:
         "aten.uniform.default": _uniform,
         "aten.normal_functional.default": _normal,
         "aten.exponential.default": _exponential,
+        operator_name(draw_state): _draw_state,
+        operator_name(seeded): _seeded,
     }
 
 
@@ -126,3 +130,18 @@ def _exponential(e: Emitter, x: Value, lambd: float = 1.0, *, generator: object 
     drawn = _draw(e, "rand", dtype=dtypes.f32)
     spread = e.emit("log1p", e.emit("neg", drawn))
     return e.cast(e.emit("mul", spread, e.constant(-1 / lambd, dtypes.f32)), e.result.dtype)
+
+
+def _draw_state(e: Emitter, number: int) -> Value:
+    """Seed and offset of a call, moved to a place of this operator's own: the stream is the offset's high word."""
+    seed, offset, stream = e.random_source()
+    return e.emit("stack", seed, e.emit("bitwise_xor", offset, e.constant(stream << 32, dtypes.i64)), axis=0)
+
+
+def _seeded(e: Emitter, state: Value, operator: object, *args: Any, **kwargs: Any) -> Any:
+    handler = table().get(operator_name(operator))
+    if handler is None:
+        raise UnsupportedOp(f"no core operator is mapped to {operator_name(operator)}")
+    seed, offset = (e.emit("select", state, axis=0, index=number) for number in range(2))
+    with e.drawing_from(seed, offset):
+        return handler(e, *args, **kwargs)
