@@ -61,6 +61,13 @@ def test_every_public_exception_is_documented_and_derives_from_one_of_two_bases(
         assert issubclass(value, HidetWarning if value.__name__.endswith("Warning") else HidetError)
 
 
+def test_every_error_is_caught_as_a_runtime_error() -> None:
+    """defects.md D1: `except RuntimeError` around a model catches what its compiled call raises, too."""
+    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, HidetError)]
+    assert len(found) > 15
+    assert all(issubclass(value, RuntimeError) for value in found)
+
+
 def test_nearest_names_ignores_the_unlike() -> None:
     assert nearest_names("matmull", ["matmul", "bmm", "softmax"]) == ["matmul"]
     assert nearest_names("zzz", ["matmul"]) == []

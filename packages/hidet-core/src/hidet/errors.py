@@ -31,8 +31,9 @@ class _Explained(Exception):
         return "\n".join(parts)
 
 
-class HidetError(_Explained):
-    """Base of every error that hidet raises.
+class HidetError(_Explained, RuntimeError):
+    """Base of every error that hidet raises. It is a RuntimeError, as errors of torch and of ONNX Runtime are, so that
+    code which expects these from a call goes on to work when the call is compiled.
 
     message: what happened, to which thing, and what was expected.
     loc: where in the user's model, kernel or file; None when there is no such place.

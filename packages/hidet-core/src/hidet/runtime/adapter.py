@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hidet.dtypes import DType, from_numpy
 from hidet.dtypes import dtype as dtype_of
-from hidet.errors import DTypeError
+from hidet.errors import DTypeError, HidetError
 from hidet.runtime.plan import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -168,6 +168,8 @@ class NumpyAdapter:
         is_shared = not hasattr(value, "__array__") and hasattr(value, "__dlpack__")
         try:
             array = numpy.from_dlpack(value) if is_shared else numpy.asarray(value)
+        except HidetError:
+            raise
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise DTypeError(f"{type(value).__name__} cannot be read as an array: {error}") from error
         if array.ndim == 0 and array.dtype == object and array.item() is value:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from hidet.errors import FallbackWarning
+from hidet.errors import FallbackWarning, HidetError
 from hidet.runtime.adapter import TensorAdapter
 from hidet.runtime.control import BranchStep, LoopStep, check_positions, read_sizes
 from hidet.runtime.foreign import call_foreign
@@ -209,6 +209,8 @@ class Executor:
                 values = zip((source.name for source in self.program.symbols), call.values, strict=True)
                 return replays.captured(call, shapes, dict(values), adapter, execution, run)
             except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
+                if isinstance(error, HidetError) and not isinstance(error, MemoryError):
+                    raise
                 warn(
                     FallbackWarning(f"calls are not captured, because there is no memory for them: {error}"),
                     stacklevel=2,
