@@ -149,8 +149,8 @@ def core_decompositions() -> dict[Any, Callable[..., Any]]:
     return dict(core_aten_decompositions())
 
 
-def symbolic_expression(size: torch.SymInt) -> tuple[Any, Any]:
-    """The sympy expression of a symbolic integer, and the ShapeEnv that its symbols belong to."""
+def symbolic_expression(size: torch.SymInt | torch.SymBool) -> tuple[Any, Any]:
+    """The sympy expression of a symbolic integer or truth, and the ShapeEnv that its symbols belong to."""
     return size.node.expr, size.node.shape_env
 
 

@@ -11,6 +11,7 @@ from hidet.errors import UnsupportedOp
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.control import emit_while
 from hidet.graph.types import same_shape
+from hidet.torch.emitter import Emitter, Scalar
 from torch import fx
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ Types = Sequence[TensorType | None]
 def _cond(importer: Importer, node: fx.Node, types: Types) -> tuple[Value, ...]:
     """One of two graphs on the same operands."""
     predicate, *branches, operands = (_value(importer, argument) for argument in node.args)
-    flag = _flag(importer, predicate)
+    flag = _flag(importer.emitter, predicate)
     captured = [operand for operand in operands if isinstance(operand, Value)]
     then, otherwise = (
         _subgraph(importer, graph, name, operands) for graph, name in zip(branches, ("then", "otherwise"), strict=True)
@@ -46,11 +47,11 @@ def _while(importer: Importer, node: fx.Node, types: Types) -> tuple[Value, ...]
     state = [builder.input(_plain(value)) for value in carried]
     inner = _inputs(builder, further)
     after = _tensors(importer.nested(step, builder, [*state, *inner]))
-    (more,) = _tensors(importer.nested(condition, builder, [*after, *inner]))
-    body = builder.build([builder.emit("reshape", more, shape=()), *after])
-    (first,) = _tensors(importer.nested(condition, importer.builder, [*carried, *further]))
+    (more,) = importer.nested(condition, builder, [*after, *inner])
+    body = builder.build([_flag(Emitter(builder), more), *after])
+    (first,) = importer.nested(condition, importer.builder, [*carried, *further])
     captured = [operand for operand in further if isinstance(operand, Value)]
-    start = _flag(importer, first)
+    start = _flag(importer.emitter, first)
     return emit_while(importer.builder, body, condition=start, carried=carried, captures=captured, tests=True)
 
 
@@ -81,10 +82,12 @@ def _value(importer: Importer, argument: Any) -> Any:
     return importer.values[argument] if isinstance(argument, fx.Node) else argument
 
 
-def _flag(importer: Importer, value: Any) -> Value:
-    if not isinstance(value, Value):
-        raise UnsupportedOp(f"a condition that is a {type(value).__name__}, no tensor")
-    return importer.emitter.cast(importer.emitter.reshape(value, ()), dtypes.boolean)
+def _flag(emitter: Emitter, value: Any) -> Value:
+    """A condition as a bool without axes."""
+    if not isinstance(value, Value | Scalar | bool):
+        raise UnsupportedOp(f"a condition that is a {type(value).__name__}, no tensor and no truth")
+    flag = emitter.operand(value, dtypes.boolean)
+    return emitter.reshape(flag, ())
 
 
 def _tensors(items: Sequence[Any]) -> list[Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hidet import dtypes
@@ -67,10 +67,15 @@ class DataSizes:
             )
         return dim
 
-    def read(self, number: Value, size: Dim) -> None:
-        """The number in a tensor of one element is the symbol `size` from now on."""
+    def read(self, number: Value, size: Dim, is_checked: bool = False) -> None:
+        """The number in a tensor of one element is the symbol `size` from now on.
+
+        is_checked: the number is read, and its range checked, even if nothing has a use for it.
+        """
         scalar = self.emitter.cast(self.emitter.reshape(number, ()), dtypes.i64)
-        self.emitter.builder.emit("read_sizes", scalar, defines=(size,))
+        builder = self.emitter.builder
+        spec = builder.operators["read_sizes"]
+        builder.emit_all(replace(spec, has_effect=is_checked), [scalar], {"defines": (size,)})
         self.note([str(size)])
 
     def note(self, names: Sequence[str]) -> None:

@@ -21,7 +21,10 @@ from hidet.ir.constants import wrapped
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A Python number that is known at run time only, e.g. the square root of a size: a tensor without axes."""
+    """A Python number that is known at run time only, e.g. the square root of a size: a tensor without axes.
+
+    It is a float or, in a tensor of bool, a truth; whole numbers are dims.
+    """
 
     value: Value
 
@@ -283,7 +286,8 @@ def promote_operands(*operands: Operand, default_float: DType = dtypes.f32) -> D
 
 def _number_dtype(given: Scalar | Number | DimExpr, default_float: DType) -> DType:
     if isinstance(given, Scalar):
-        return default_float if given.value.tensor.dtype.is_float else dtypes.i64
+        dtype = given.value.tensor.dtype
+        return default_float if dtype.is_float else dtypes.boolean if dtype.is_bool else dtypes.i64
     if isinstance(given, DimExpr):
         return dtypes.i64
     dtype = next(dtype for kind, dtype in _DEFAULT_OF_NUMBER if isinstance(given, kind))

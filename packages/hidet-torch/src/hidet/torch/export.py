@@ -45,7 +45,8 @@ def import_module(model: Model, example_inputs: ExampleInputs | None, ctx: Compi
         program = _exported(model, example_inputs).run_decompositions(_decompositions())
     data = _bound_data(program)
     _write_back(program)
-    imported = import_fx(program.graph_module, ctx, name=type(model).__name__, bound=data, plan=plan_own_outputs)
+    name = type(model).__name__
+    imported = import_fx(program.graph_module, ctx, name=name, bound=data, plan=plan_own_outputs, is_guarded=False)
     if imported.eager:
         error = refusal(imported.eager)
         raise UnsupportedOp(error.message, hint="torch.compile(model, backend='hidet') runs such operators in torch")

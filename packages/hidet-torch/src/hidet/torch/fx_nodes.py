@@ -7,10 +7,20 @@ import re
 from functools import lru_cache
 from typing import Any
 
+import torch
 from hidet.errors import ImportFailed
 from hidet.loc import Loc
 from hidet.torch import compat
 from torch import fx
+
+ELEMENT = "aten._local_scalar_dense.default"
+"""The operator that reads a tensor of one element: `item()`."""
+
+ASSERTION = "aten._assert_scalar.default"
+"""The operator that ends a call unless a truth holds: `torch._check`, and the ranges that torch derives from it."""
+
+RANGE_CHECKS = frozenset({"aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default"})
+"""Operators that tell the range of a number, which its symbol has; it is checked where the number is read."""
 
 
 def mutated_inputs(gm: fx.GraphModule) -> dict[int, fx.Node]:
@@ -76,3 +86,25 @@ def _location(trace: str, path: str) -> Loc:
     if not frames:
         return Loc(name=name)
     return Loc(frames[-1]["file"], int(frames[-1]["line"]), None, name)
+
+
+def is_number(node: fx.Node) -> bool:
+    """Whether a node is a Python number or a truth: a size, a float, what is computed from these."""
+    return isinstance(node.meta.get("val"), int | float | torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def tells_of_tensor(node: fx.Node) -> bool:
+    """Whether a node is a number that a tensor tells: its element, or an extent or stride of it."""
+    return node.op == "call_function" and is_number(node) and not all(map(is_number, node.all_input_nodes))
+
+
+def used_numbers(gm: fx.GraphModule) -> tuple[frozenset[fx.Node], frozenset[fx.Node]]:
+    """The numbers that anything but an assertion has a use for, and those that assertions have."""
+    read, asserted = set[fx.Node](), set[fx.Node]()
+    for node in reversed(gm.graph.nodes):
+        name = operator_name(node.target) if node.op == "call_function" else ""
+        if name == ASSERTION or node in asserted:
+            asserted.update(filter(is_number, node.all_input_nodes))
+        if name != ASSERTION and name not in RANGE_CHECKS and not (is_number(node) and node not in read):
+            read.update(filter(is_number, node.all_input_nodes))
+    return frozenset(read), frozenset(asserted)

@@ -26,15 +26,23 @@ class SizeTable:
         self._symbols: dict[str, Dim] = {}
         self._made: dict[Any, Dim] = {}
 
-    def dim(self, size: int | torch.SymInt) -> Dim:
-        """The dim of a size. What dims cannot hold is a symbol of its own, the same for equal expressions."""
+    def dim(self, size: int | torch.SymInt | torch.SymBool) -> Dim:
+        """The dim of a size; of a comparison of sizes, 1 where it holds and else 0.
+
+        What dims cannot hold is a symbol of its own, the same for equal expressions.
+        """
         if isinstance(size, int):
-            return size
+            return int(size)
         expression, shape_env = compat.symbolic_expression(size)
         try:
             return self._convert(expression, shape_env)
         except _NoDim:
             return self._made_symbol(expression, shape_env)
+
+    def own(self, size: torch.SymInt | torch.SymBool) -> Dim:
+        """The dim of a size which is a symbol of its own, unless it is a symbol already."""
+        expression, shape_env = compat.symbolic_expression(size)
+        return self._symbol(expression, shape_env) if expression.is_Symbol else self._made_symbol(expression, shape_env)
 
     def shape(self, sizes: Iterable[int | torch.SymInt]) -> tuple[Dim, ...]:
         """The dims of several sizes."""
@@ -48,6 +56,8 @@ class SizeTable:
         """_NoDim for what dims cannot hold, unless it is whole: the smallest whole part of a size becomes a symbol."""
         if expression.is_Integer:
             return int(expression)
+        if expression.is_Float:
+            raise _NoDim
         if expression.is_Symbol:
             return self._symbol(expression, shape_env)
         try:
@@ -61,6 +71,8 @@ class SizeTable:
         kind = type(expression).__name__
         if kind == "Mul":
             return self._product(expression, shape_env)
+        if kind == "Piecewise":
+            return self._choice(expression, shape_env)
         rule = _RULES.get(kind)
         if rule is None:
             raise _NoDim
@@ -78,6 +90,14 @@ class SizeTable:
             else:
                 result = result * self._convert(factor, shape_env)
         return dims.floordiv(result, divisor)
+
+    def _choice(self, expression: Any, shape_env: Any) -> Dim:
+        """The value of the first condition that holds, of pairs of a value and its condition."""
+        result: Dim = 0
+        for value, condition in reversed(expression.args):
+            holds = self._convert(condition, shape_env)
+            result = holds * self._convert(value, shape_env) + (1 - holds) * result
+        return result
 
     def _made_symbol(self, expression: Any, shape_env: Any) -> Dim:
         known = self._made.get(expression)
@@ -112,6 +132,16 @@ def _bounded_symbol(name: str, lower: int | None, upper: int | None, divisor: in
         divisor=divisor,
         hint=hint,
     )
+
+
+def _is_positive(number: Dim) -> Dim:
+    """1 for a positive number, else 0."""
+    return dims.minimum(dims.maximum(number, 0), 1)
+
+
+def _differ(a: Dim, b: Dim) -> Dim:
+    """1 where two numbers differ, else 0."""
+    return dims.minimum(dims.maximum(a - b, b - a), 1)
 
 
 def _fold(combine: Callable[[Dim, Dim], Dim]) -> Callable[..., Dim]:
@@ -195,4 +225,17 @@ _RULES: dict[str, Callable[..., Dim]] = {
     "FloorToInt": _quotient,
     "TruncToInt": _truncated_quotient,
     "Abs": lambda value: dims.maximum(value, -value),
+    # Truths are 0 or 1.
+    "BooleanTrue": lambda: 1,
+    "BooleanFalse": lambda: 0,
+    "Equality": lambda a, b: 1 - _differ(a, b),
+    "Unequality": _differ,
+    "StrictLessThan": lambda a, b: _is_positive(b - a),
+    "LessThan": lambda a, b: 1 - _is_positive(a - b),
+    "StrictGreaterThan": lambda a, b: _is_positive(a - b),
+    "GreaterThan": lambda a, b: 1 - _is_positive(b - a),
+    "And": _fold(dims.minimum),
+    "Or": _fold(dims.maximum),
+    "Xor": _fold(_differ),
+    "Not": lambda value: 1 - value,
 }

@@ -24,24 +24,28 @@ from hidet.torch.data_sizes import DataSizes
 from hidet.torch.effects import without_tokens
 from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
 from hidet.torch.fallback import EagerNode, eager_spec, refusal
-from hidet.torch.fx_nodes import identifier, location, mutated_inputs, operator_name, read_results
+from hidet.torch.fx_nodes import (
+    ASSERTION,
+    ELEMENT,
+    RANGE_CHECKS,
+    identifier,
+    is_number,
+    location,
+    mutated_inputs,
+    operator_name,
+    read_results,
+    used_numbers,
+)
 from hidet.torch.guards import SizeTable
 from hidet.torch.mapping import Handler, table
-from hidet.torch.numbers import ComputedNumber, import_number
+from hidet.torch.numbers import ComputedNumber, import_argument, import_check, import_number
 from hidet.torch.outputs import PlanOutputs, plan_outputs
 from hidet.torch.script_nodes import SCRIPT, emit_script
 from hidet.torch.tensors import as_numpy, dtype_of
 from torch import fx
 
-# Without a result of their own: checks that dynamo's guards have made already, and profiler marks.
-_IGNORED = frozenset(
-    {
-        "aten._assert_tensor_metadata.default",
-        "aten.sym_constrain_range.default",
-        "aten.sym_constrain_range_for_size.default",
-        "aten._assert_scalar.default",
-    }
-)
+# Without a result of their own: checks that dynamo's guards have made already.
+_IGNORED = frozenset({"aten._assert_tensor_metadata.default", *RANGE_CHECKS})
 
 
 def import_fx(
@@ -52,14 +56,16 @@ def import_fx(
     name: str = "main",
     bound: Mapping[int, torch.Tensor] | None = None,
     plan: PlanOutputs = plan_outputs,
+    is_guarded: bool = True,
 ) -> ImportedGraph:
     """Translate a graph of aten operators.
 
     gm: functional but for trailing `aten.copy_` to inputs; nodes carry `meta["val"]`. parameters: numbers of inputs
-    that are weights. bound: data of inputs that become constants. plan: how results are returned. Raises UnsupportedOp
-    with the whole list under `strict`, ImportFailed for devices and values that a graph cannot hold.
+    that are weights. bound: data of inputs that become constants. plan: how results are returned. is_guarded: whether
+    dynamo's guards ensure what the model asserts of sizes of its arguments. Raises UnsupportedOp with the whole list
+    under `strict`, ImportFailed for devices and values that a graph cannot hold.
     """
-    return Importer(gm, ctx, parameters, name, bound or {}, plan).run()
+    return Importer(gm, ctx, parameters, name, bound or {}, plan, is_guarded).run()
 
 
 class Importer:
@@ -73,6 +79,7 @@ class Importer:
         name: str,
         bound: Mapping[int, torch.Tensor],
         plan: PlanOutputs,
+        is_guarded: bool,
     ) -> None:
         self.gm = without_tokens(gm)
         self.ctx = ctx
@@ -89,9 +96,12 @@ class Importer:
         self.eager: list[EagerNode] = []
         self.computed: list[ComputedNumber] = []
         self.scalars: set[int] = set()
+        self.waiting: list[fx.Node] = []
         self.parameters = parameters
         self.bound = bound
         self.plan = plan
+        self.is_guarded = is_guarded
+        self.read, self.asserted = used_numbers(self.gm)
         self.operands: Sequence[Any] | None = None
 
     @property
@@ -112,7 +122,7 @@ class Importer:
 
         UnsupportedOp for what only a whole graph can hold.
         """
-        child = Importer(gm, self.ctx, frozenset(), builder.name, {}, self.plan)
+        child = Importer(gm, self.ctx, frozenset(), builder.name, {}, self.plan, self.is_guarded)
         child.sizes, child.symbols, child.eager, child.operands = self.sizes, self.symbols, self.eager, operands
         child.builder = builder
         child.emitter = self.emitter if builder is self.builder else Emitter(builder)
@@ -129,6 +139,8 @@ class Importer:
         output: fx.Node | None = None
         for node in self.gm.graph.nodes:
             with self.builder.at(location(node)):
+                if node.op != "placeholder":
+                    self._number_arguments()
                 if node.op == "placeholder":
                     self._placeholder(node)
                 elif node.op == "get_attr":
@@ -175,12 +187,20 @@ class Importer:
                 return
         elif value is None or isinstance(value, int | float | bool | str):
             self.values[node] = value
+        elif isinstance(value, torch.SymFloat | torch.SymBool):
+            self.waiting.append(node)
         else:
             raise ImportFailed(
                 f"input {node.name} is a {type(value).__name__}: expected a tensor or a number",
                 hint="pass tensors and plain numbers to the compiled function",
             )
         self.arguments.append(self.values[node] if isinstance(value, torch.Tensor) else None)
+
+    def _number_arguments(self) -> None:
+        """What is computed from arguments comes after all of them."""
+        for node in self.waiting:
+            self.values[node] = import_argument(self, node)
+        self.waiting = []
 
     def _note_symbol(self, dim: Dim, number: int, axis: int | None) -> None:
         """Remember an argument that gives the value of a symbol."""
@@ -232,13 +252,13 @@ class Importer:
             source, number = node.args
             self.values[node] = self.values[source][number]  # type: ignore[index]  # a node and an int
             return
-        value = node.meta.get("val")
-        if isinstance(value, bool | torch.SymBool):
-            # Only dynamo's own checks read the truth of a comparison of sizes.
-            self.values[node] = None
+        if is_number(node) and not (isinstance(node.meta["val"], torch.SymFloat) and name in self.handlers):
+            # What assertions alone have a use for is computed with them, apart from what has to be read in its place.
+            if node in self.read or (node in self.asserted and name == ELEMENT):
+                self.values[node] = import_number(self, node, name)
             return
-        if isinstance(value, int | torch.SymInt) or (isinstance(value, torch.SymFloat) and name not in self.handlers):
-            self.values[node] = import_number(self, node, name)
+        if name == ASSERTION:
+            import_check(self, node)
             return
         if name == "aten.copy_.default" or name in _IGNORED:
             self.values[node] = self._resolve(node.args[0]) if name == "aten.copy_.default" else None

@@ -1,27 +1,29 @@
-"""Numbers among the nodes of a graph: sizes, and what is computed from sizes.
+"""Numbers among the nodes of a graph: sizes, comparisons of sizes, and what is computed from them.
 
-Most whole numbers are dims over symbols that tensors tell. Others come from fractions and floats, such as
-`int(size * 0.7)`. Each of these is a symbol of its own (`SizeTable`), and who can do so exactly tells its value: the
-functions that torch traced, which Python runs on the arguments of every call. Integer arithmetic would be right for
-some, as for `int(size * 1.5)`; but 0.7 is no fraction of small numbers, floats are rounded after every product, and
-powers and logarithms have no such form. Python rounds as eager mode does, whatever the function. Where elements of
-computed tensors have a part in a number, Python runs the functions in a step of the graph, when these are known.
+Most whole numbers are dims over symbols that tensors tell, and so are most truths: a comparison of sizes is a size of 0
+or 1. Others come from fractions and floats, such as `int(size * 0.7)` and `size / 2 > 3`. Each of these is a symbol of
+its own (`SizeTable`), and who can do so exactly tells its value: the functions that torch traced, which Python runs on
+the arguments of every call. Integer arithmetic would be right for some, as for `int(size * 1.5)`; but 0.7 is no
+fraction of small numbers, floats are rounded after every product, and powers and logarithms have no such form. Python
+rounds as eager mode does, whatever the function. Where elements of computed tensors have a part in a number, Python
+runs the functions in a step of the graph, when these are known. So it checks what the model asserts of such numbers.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from hidet import dtypes
-from hidet.dims import Dim, DimExpr, as_dim, symbols
+from hidet.dims import Dim, DimExpr, as_dim, bounds, symbols
 from hidet.errors import UnsupportedOp
 from hidet.graph import DimType, OperatorSpec, TensorType, Value
 from hidet.runtime.program import SymbolSource
-from hidet.torch.emitter import Scalar
-from hidet.torch.fx_nodes import identifier, operator_name
+from hidet.torch.emitter import Number, Scalar
+from hidet.torch.fx_nodes import ELEMENT, identifier, is_number, operator_name, tells_of_tensor
 from hidet.torch.tensors import dtype_of
 from torch import fx
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 class ComputedNumber:
     """An argument that is computed from those of the call: an int, or a float in a tensor of f64 without axes.
 
-    arguments: numbers of those that `function` takes.
+    arguments: numbers of those that `function` takes. is_whole: it is an int; 0 or 1 for a truth.
     """
 
     arguments: tuple[int, ...]
@@ -46,37 +48,118 @@ class ComputedNumber:
         return int(number) if self.is_whole else torch.tensor(number, dtype=torch.float64)
 
 
-def import_number(importer: Importer, node: fx.Node, name: str) -> Dim | Scalar:
-    """The size that a node is, or the float. What nothing tells so far is read, or computed by Python.
+def import_number(importer: Importer, node: fx.Node, name: str) -> Dim | Scalar | Number:
+    """The number that a node is. What nothing tells so far is read, or computed by Python.
 
     name: of the node's operator. UnsupportedOp for a number that cannot be told.
     """
-    is_whole = isinstance(node.meta["val"], int | torch.SymInt)
-    size = importer.sizes.dim(node.meta["val"]) if is_whole else None
-    if size is not None and not (importer.data_sizes.fresh([size]) and size == as_dim(symbols(size)[0])):
-        return importer.data_sizes.known(size, name)
-    if name == _ELEMENT and size is not None:
-        importer.data_sizes.read(importer.values[node.args[0]], size)  # type: ignore[index]  # a node
-        return size
-    found = python_function(node)
-    if found is None:
-        if size is not None and all(isinstance(user.meta.get("val"), bool | torch.SymBool) for user in node.users):
-            # Only dynamo's own checks read it.
-            return size
-        raise UnsupportedOp(f"{name} makes a number of what is neither a number nor an element of a tensor")
-    given, function = found
-    if importer.operands is None and all(each.op == "placeholder" for each in given):
-        value = _add_argument(importer, node, given, function, size)
-    else:
-        value = _add_step(importer, name, [importer.values[each] for each in given], function, is_whole)
+    value = node.meta["val"]
+    if name == ELEMENT:
+        return _element(importer, node, value)
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, torch.SymFloat):
+        return Scalar(_computed(importer, node, name, None))
+    size = importer.sizes.dim(value)
+    if importer.data_sizes.fresh([size]):
+        # Parts of it that are told by nobody need not be: it is computed whole.
+        size = importer.sizes.own(value)
+    if importer.data_sizes.fresh([size]):
+        _tell(importer, size, _computed(importer, node, name, size))
+    return size if isinstance(value, torch.SymInt) else _truth(importer, size)
+
+
+def import_argument(importer: Importer, node: fx.Node) -> Scalar | bool:
+    """A float or a truth that an argument of the graph is."""
+    value = node.meta["val"]
+    size = importer.sizes.own(value) if isinstance(value, torch.SymBool) else None
+    made = _add_argument(importer, node, [node], lambda given: given, size)
     if size is None:
-        return Scalar(value)
+        return Scalar(made)
+    _tell(importer, size, made)
+    return _truth(importer, size)
+
+
+def import_check(importer: Importer, node: fx.Node) -> None:
+    """What the model asserts of numbers, checked at every call unless something else ensures it.
+
+    Guards ensure it of what arguments tell; of numbers that are read, the ranges that torch derives from assertions.
+    """
+    condition, message = node.args[:2]
+    if not isinstance(condition, fx.Node) or not isinstance(condition.meta["val"], torch.SymBool):
+        return
+    lower, _ = bounds(importer.sizes.dim(condition.meta["val"]))
+    if lower is not None and lower >= 1:
+        return
+    found = python_function(condition)
+    if found is None:
+        raise UnsupportedOp(f"{message}: the condition is made of what is no number")
+    given, function = found
+    if importer.is_guarded and all(each.op == "placeholder" for each in given) and importer.operands is None:
+        return
+    for each in given:
+        if each not in importer.values:
+            importer.values[each] = import_number(importer, each, operator_name(each.target))
+    values = [importer.values[each] for each in given]
+    _add_step(importer, str(message), values, _Check(function, str(message)), torch.bool, has_effect=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Check:
+    """RuntimeError, as in eager mode, where a condition does not hold."""
+
+    condition: Callable[..., Any]
+    message: str
+
+    def __call__(self, *numbers: Any) -> bool:
+        if not self.condition(*numbers):
+            raise RuntimeError(self.message)
+        return True
+
+
+def _element(importer: Importer, node: fx.Node, value: Any) -> Dim | Scalar | Number:
+    """The element of a tensor without axes. What torch knows of it already is checked."""
+    tensor = importer.values[node.args[0]]  # type: ignore[index]  # a node
+    if isinstance(value, torch.SymFloat):
+        return Scalar(tensor)
+    is_asserted = node in importer.asserted
+    size = None if isinstance(value, float) else importer.sizes.dim(value)
+    if isinstance(size, DimExpr) and importer.data_sizes.fresh([size]):
+        (symbol,) = symbols(size)
+        importer.data_sizes.read(tensor, as_dim(symbol), is_checked=is_asserted)
+    elif is_asserted:
+        known = value if size is None else size
+        check = _Check(operator.eq, f"Runtime assertion failed: {node.args[0]} is not {known}")
+        _add_step(importer, node.name, [Scalar(tensor), known], check, torch.bool, has_effect=True)
+    if size is None or isinstance(value, bool):
+        return value  # type: ignore[no-any-return]  # a number
+    return _truth(importer, size) if isinstance(value, torch.SymBool) else size
+
+
+def _truth(importer: Importer, size: Dim) -> Scalar | bool:
+    """The bool that a size of 0 or 1 stands for."""
+    return bool(size) if isinstance(size, int) else Scalar(importer.emitter.size(size, dtypes.boolean))
+
+
+def _tell(importer: Importer, size: Dim, value: Value) -> None:
+    """From now on `value` is what the symbol `size` stands for."""
     if isinstance(value.type, DimType):
         importer.emitter.size_values[str(size)] = value
         importer.symbols[str(size)] = SymbolSource(str(size), len(importer.arguments) - 1, None)
     else:
         importer.data_sizes.read(value, size)
-    return size
+
+
+def _computed(importer: Importer, node: fx.Node, name: str, size: Dim | None) -> Value:
+    """What Python makes of the numbers that a node is computed from. size: the symbol that it is; None for a float."""
+    found = python_function(node)
+    if found is None or found[0] == [node]:
+        raise UnsupportedOp(f"{name} makes a number of what is neither a number nor an element of a tensor")
+    given, function = found
+    if importer.operands is None and all(each.op == "placeholder" for each in given):
+        return _add_argument(importer, node, given, function, size)
+    values = [importer.values[each] for each in given]
+    return _add_step(importer, name, values, function, torch.float64 if size is None else torch.int64)
 
 
 def _add_argument(
@@ -95,13 +178,15 @@ def _add_argument(
 
 
 def _add_step(
-    importer: Importer, name: str, given: Sequence[Any], function: Callable[..., Any], is_whole: bool
+    importer: Importer,
+    name: str,
+    given: Sequence[Any],
+    function: Callable[..., Any],
+    dtype: torch.dtype,
+    has_effect: bool = False,
 ) -> Value:
-    """A number that elements of computed tensors have a part in, as a tensor without axes."""
-    if not all(isinstance(each, Scalar | int | DimExpr) for each in given):
-        raise UnsupportedOp(f"{name} makes a number of a tensor")
-    inputs = [each.value if isinstance(each, Scalar) else importer.emitter.size(each) for each in given]
-    dtype = torch.int64 if is_whole else torch.float64
+    """What Python makes of numbers that elements of computed tensors have a part in, as a tensor without axes."""
+    inputs = [_as_tensor(importer, name, each) for each in given]
 
     def call(*operands: torch.Tensor) -> tuple[torch.Tensor]:
         number = function(*[operand.item() for operand in operands])
@@ -114,25 +199,36 @@ def _add_step(
         kind="eager",
         infer=lambda types, attrs: (type_,),
         call=call,
+        has_effect=has_effect,
         doc="A number that Python computes.",
     )
     (value,) = importer.emitter.emit_all(spec, inputs, {})
     return value
 
 
+def _as_tensor(importer: Importer, name: str, number: Any) -> Value:
+    if isinstance(number, Scalar):
+        return number.value
+    if isinstance(number, bool | float):
+        return importer.emitter.constant(number, dtypes.boolean if isinstance(number, bool) else dtypes.f64)
+    if isinstance(number, int | DimExpr):
+        return importer.emitter.size(number)
+    raise UnsupportedOp(f"{name} makes a number of a tensor")
+
+
 def python_function(node: fx.Node) -> tuple[list[fx.Node], Callable[..., Any]] | None:
-    """What a number is computed from, and how: arguments of its graph and elements of tensors, in order, and a function
-    of these. None where something else has a part in it."""
-    needed, given = {node}, set[fx.Node]()
-    waiting = list(node.all_input_nodes)
+    """What a number is computed from, and how: arguments of its graph and what nodes tell of tensors, in order, and a
+    function of these. None where something else has a part in it."""
+    needed, given = set[fx.Node](), set[fx.Node]()
+    waiting = [node]
     while waiting:
         each = waiting.pop()
         if each in needed:
             continue
         needed.add(each)
-        if each.op == "placeholder" or operator_name(each.target) == _ELEMENT:
+        if each.op == "placeholder" or tells_of_tensor(each):
             given.add(each)
-        elif each.op != "call_function" or not isinstance(each.meta.get("val"), _NUMBERS):
+        elif each.op != "call_function" or not is_number(each):
             return None
         else:
             waiting += each.all_input_nodes
@@ -143,7 +239,3 @@ def python_function(node: fx.Node) -> tuple[list[fx.Node], Callable[..., Any]] |
         copies[each] = made
     graph.output(copies[node])
     return [each for each in copies if each in given], fx.GraphModule({}, graph).forward
-
-
-_ELEMENT = "aten._local_scalar_dense.default"
-_NUMBERS = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)

@@ -4,6 +4,7 @@ A core graph returns fresh tensors. Whatever else aten graphs return is made by 
 
     argument    the caller's own tensor, or a view of it
     result      a result of the core graph, or a view of one
+    element     the number in a result of the core graph
     fixed       None, a number, a size
 
 Results get their eager strides by giving the value that type, where a computed value allows it, else by a copy.
@@ -46,7 +47,7 @@ class OutputPlan:
     fixed: the thing itself; a Dim stands for its value.
     """
 
-    source: Literal["argument", "result", "fixed"]
+    source: Literal["argument", "result", "element", "fixed"]
     number: int = -1
     region: Region | None = None
     fixed: Any = None
@@ -159,8 +160,10 @@ class _Planner:
 
     def _fixed(self, item: Any) -> OutputPlan:
         value = self.resolve(item)
-        if isinstance(value, Scalar | Value):
-            raise ImportFailed(f"the graph returns {item}, a number that depends on data")
+        if isinstance(value, Scalar):
+            # A result has memory of its own.
+            self.plan.values.append(self.emitter.emit("copy", value.value))
+            return OutputPlan("element", len(self.plan.values) - 1)
         if isinstance(value, DimExpr):
             self._tell(value)
         return OutputPlan("fixed", fixed=value)

@@ -92,6 +92,8 @@ def _draw(count: int, device: torch.device) -> list[torch.Tensor]:
 def _make(plan: OutputPlan, args: Sequence[Any], results: Sequence[Any], sizes: dict[DimExpr, int]) -> Any:
     if plan.source == "fixed":
         return _value(plan.fixed, sizes)
+    if plan.source == "element":
+        return results[plan.number].item()
     tensor = args[plan.number] if plan.source == "argument" else results[plan.number]
     if plan.region is None:
         return tensor

@@ -169,6 +169,8 @@ def _rsub(e: Emitter, a: Operand, b: Operand, alpha: Number = 1) -> Value:
 
 
 def _scaled_sum(e: Emitter, core: str, a: Operand, b: Operand, alpha: Number | Scalar | DimExpr) -> Value:
+    if isinstance(alpha, Scalar) and alpha.value.tensor.dtype.is_bool and not e.result.dtype.is_bool:
+        raise UnsupportedOp("a truth as alpha of other tensors than bool, which torch refuses")
     if isinstance(alpha, Scalar | DimExpr):
         b, alpha = arithmetic(e, "mul", b, alpha), 1
     return arithmetic(e, core, a, b, alpha=alpha)

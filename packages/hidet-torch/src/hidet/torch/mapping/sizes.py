@@ -36,7 +36,6 @@ def handlers() -> Mapping[str, Handler]:
     found: dict[str, Handler] = {f"operator.{name}": _binary(core) for name, core in _BINARY.items()}
     found |= {name: _unary(core) for name, core in _UNARY.items()}
     return found | {
-        "aten._local_scalar_dense.default": lambda e, x: Scalar(x),
         "torch.sym_float": _sym_float,
         "torch.sym_max": _binary("maximum"),
         "torch.sym_min": _binary("minimum"),
