@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
+from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
 from hidet.schedule.select import FALLBACK, ScheduledTask
 
 ARCHITECTURES = ["sm_80", "sm_89", "sm_90a"]
@@ -113,6 +113,52 @@ def test_floats_add_up_in_the_order_of_their_updates(name: str) -> None:
     assert_right(textwrap.dedent(text), "cuda.scatter", 1e-6, _places(text))
 
 
+SINGLE = {
+    "a row of places": """
+        graph g(%x: f32[9, 5], %v: f32[1, 7, 5], %i: i64[1, 7]):
+          %0: f32[9, 5] = index_put(%x, %v, %i, accumulate=True)
+          return %0
+    """,
+    "a column of places": """
+        graph g(%x: f32[9, 5], %v: f32[7, 1, 5], %i: i64[7, 1]):
+          %0: f32[9, 5] = index_put(%x, %v, %i, accumulate=True)
+          return %0
+    """,
+    "one place": """
+        graph g(%x: f32[9, 5], %v: f32[1, 5], %i: i64[1]):
+          %0: f32[9, 5] = index_put(%x, %v, %i, accumulate=True)
+          return %0
+    """,
+    "a column of elements": """
+        graph g(%x: f32[9, 1], %i: i64[30, 1], %v: f32[30, 1]):
+          %0: f32[9, 1] = scatter(%x, %i, %v, axis=0, reduce='sum')
+          return %0
+    """,
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("combined", [True, False])
+def test_axes_of_one_element_are_no_part_of_the_contest(name: str, combined: bool) -> None:
+    """defects.md G1: positions of [1, 512], as those of GPT-2's tokens are."""
+    text = textwrap.dedent(SINGLE[name])
+    if not combined:
+        text = text.replace(", accumulate=True", "").replace(", reduce='sum'", "")
+    assert_right(text, "cuda.scatter", 1e-6, _places(text))
+
+
+@pytest.mark.parametrize("name", [name for name, text in (REPLACED | SINGLE).items() if "index_put" in text])
+def test_programs_declare_what_they_use_whichever_extent_is_one(name: str) -> None:
+    """defects.md G1: what is printed for the device's compiler has names that it knows."""
+    text = textwrap.dedent((REPLACED | SINGLE)[name])
+    extents = {n for shape in re.findall(r"\[([0-9, ]+)\]", text) for n in shape.split(", ")} - {"1", "2"}
+    assert extents
+    for extent in extents:
+        ones = re.sub(rf"\b{extent}\b(?=[^%]*\])", "1", text)
+        for changed in (ones, re.sub(r"(index_put\(.*)\)", r"\1, accumulate=True)", ones)):
+            assert sources_of(changed)
+
+
 @pytest.mark.parametrize("reduce", ["sum", "prod", "amax", "mean"])
 def test_elements_are_combined_with_their_places(reduce: str) -> None:
     text = REPLACED["a place for every element"].replace("axis=0)", f"axis=0, reduce='{reduce}', include_self=False)")
@@ -132,9 +178,9 @@ def test_updates_of_unknown_number_that_add_up_are_left_to_the_fallback_nest() -
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", ["rows of a later axis", "a place for every element"])
+@pytest.mark.parametrize("name", ["rows of a later axis", "a place for every element", "a row of places"])
 def test_kernels_compile_without_spills(name: str, arch: str) -> None:
-    text = textwrap.dedent(REPLACED[name])
+    text = textwrap.dedent((REPLACED | SINGLE)[name])
     assert_compiles(text, arch)
     if "index_put" in text:
         assert_compiles(text.replace("%i)\n", "%i, accumulate=True)\n"), arch)

@@ -152,6 +152,9 @@ class ExpressionEmitter:
     # --- leaves ----------------------------------------------------------------------------------------------------
 
     def _var(self, node: e.Var) -> Text:
+        # Declarations give names; without one a schedule is faulty, which the device's compiler would find late.
+        if node not in self.names:
+            raise CodegenError(f"variable {node.name} is used where it is not declared")
         return Text(self.names(node, node.name))
 
     def _const(self, node: e.Const) -> Text:

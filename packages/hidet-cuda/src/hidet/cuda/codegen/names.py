@@ -59,6 +59,10 @@ class CNames:
             known = self._names[thing] = self.fresh(wanted)
         return known
 
+    def __contains__(self, thing: object) -> bool:
+        """Whether `thing` has a name."""
+        return thing in self._names
+
     def fresh(self, wanted: str) -> str:
         """A name nothing else has."""
         plain = _plain(wanted) or "value"

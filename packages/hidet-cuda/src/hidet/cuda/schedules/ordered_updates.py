@@ -27,9 +27,13 @@ _NOWHERE = (1 << 32) - 1
 
 
 def competing_axes(stage: Scatter) -> list[int]:
-    """Axes along which updates may meet, by number."""
+    """Axes along which updates may meet, by number: all that number updates, or none where there is one update.
+
+    Axes of extent 1 are among them, because positions are read along these, too.
+    """
     apart = axes_apart(stage)
-    return [n for n, axis in enumerate(stage.axes) if axis not in apart and stage.extents[n] != 1]
+    found = [n for n, axis in enumerate(stage.axes) if axis not in apart]
+    return found if any(stage.extents[n] != 1 for n in found) else []
 
 
 def can_be_ordered(stage: Scatter) -> bool:
