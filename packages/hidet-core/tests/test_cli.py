@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 from hidet.cache import CacheKey, open_cache
 from hidet.cli import main
 from hidet.plugins import host
+from hidet.plugins.specs import OWN_COMMANDS
 
 PLUGIN = """
 HIDET_API = 1
@@ -152,3 +154,27 @@ def test_doctor_fails_when_another_distribution_owns_the_import_name(tmp_path, m
     result = run("doctor")
     assert result.exit_code == 1
     assert "fail import name: distribution 'hidet' 0.6.1 overwrites files of ours" in result.stdout
+
+
+def test_hooks_without_entries_are_not_shown_as_observers(tmp_path: Path, monkeypatch) -> None:
+    """plugin-friction.md bug 11: it said "4 passes, targets"."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "empty_handed").mkdir()
+    source = "HIDET_API = 1\ndef hidet_targets(): return []\ndef hidet_kernel_built(name): pass\n"
+    (tmp_path / "empty_handed" / "_plugin.py").write_text(source)
+    monkeypatch.setenv("HIDET_PLUGINS", "empty_handed._plugin")
+    (line,) = [line for line in run("plugins").stdout.splitlines() if line.startswith("empty_handed")]
+    assert line.split()[-1] == "kernel_built"
+
+
+def test_every_command_is_reserved_or_offered_by_the_hook_of_core() -> None:
+    """plugin-friction.md bug 7: so that a plug-in's command of that name is refused instead of never reached."""
+    offered = {name for (kind, name), owner in host.discover("").owners.items() if kind == "commands"}
+    assert set(main.commands) == set(OWN_COMMANDS)
+    assert {"compile", "run"} <= offered
+
+
+def test_python_dash_m_is_the_command() -> None:
+    """user-walk.md section 3."""
+    done = subprocess.run([sys.executable, "-m", "hidet", "--version"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.startswith("hidet, version")

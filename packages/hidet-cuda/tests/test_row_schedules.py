@@ -202,7 +202,7 @@ def test_one_program_serves_rows_of_any_length(name: str) -> None:
 def test_boundaries_before_a_value_are_counted_by_a_warp() -> None:
     text = "graph g(%b: f32[300], %x: f32[7]):\n  %0: i64[7] = searchsorted(%b, %x)\n  return %0\n"
     boundaries = np.sort(np.random.default_rng(0).standard_normal(300).astype(np.float32))
-    assert_right(text, "cuda.fold", 0.0, {"b": boundaries})
+    assert_right(text, "cuda.fold_products", 0.0, {"b": boundaries})
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
-from hidet.schedule.select import FALLBACK, ScheduledTask
+from hidet.schedule.claims import FALLBACK
+from hidet.schedule.select import ScheduledTask
 
 ARCHITECTURES = ["sm_80", "sm_89", "sm_90a"]
 

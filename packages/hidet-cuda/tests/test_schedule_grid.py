@@ -28,7 +28,8 @@ from hidet.graph.interpret import interpret
 from hidet.graph.types import TensorType
 from hidet.ir.structural import structural_hash
 from hidet.plugins.host import load_registry
-from hidet.schedule.select import FALLBACK, ScheduledGraph, ScheduledTask
+from hidet.schedule.claims import FALLBACK
+from hidet.schedule.select import ScheduledGraph, ScheduledTask
 from hidet.testing.scheduled import run_scheduled, scheduled_graph
 
 # Sizes by type: bf16 differs from f16 in the names of instructions alone.

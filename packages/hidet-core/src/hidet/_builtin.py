@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
-    from hidet.plugins.specs import FrontendSpec, PassSpec, ScheduleSpec
+    from hidet.plugins.specs import CommandTable, FrontendSpec, PassSpec, ScheduleSpec
 
 HIDET_API = 1
 
@@ -43,6 +43,12 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             doc="a plain loop nest for any task",
         ),
     ]
+
+
+def hidet_commands(cli: CommandTable) -> None:
+    """Those that a plug-in may replace; `hidet.plugins.specs.OWN_COMMANDS` are none of them."""
+    cli.add("compile", load="hidet.cli.model:compile_model", doc="Compile MODEL and say what became of it.")
+    cli.add("run", load="hidet.cli.model:run_model", doc="Run MODEL and say what comes out.")
 
 
 def hidet_frontends() -> Iterable[FrontendSpec]:

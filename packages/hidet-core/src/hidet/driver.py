@@ -158,7 +158,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | Non
             kind: tuple(seconds for scheduled, _ in parts for seconds in scheduled.build_seconds[kind])
             for kind in ("injective", "template")
         },
-        uses=program_uses([scheduled for scheduled, _ in lowering.parts]),
+        uses=program_uses([scheduled for scheduled, _ in lowering.parts], ctx.registry),
     )
     replay_after = REPLAY_AFTER[ctx.options.mode]
     return CompiledGraph(bundle, functions, report, code, ctx.target.memory, replay_after)

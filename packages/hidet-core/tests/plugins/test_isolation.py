@@ -214,3 +214,108 @@ def test_a_missing_name_mentions_the_disabled_plugins(install_plugin) -> None:
     assert 'disabled plug-in: gone-dist 1.2 (plugin "gone"): disabled at import: ModuleNotFoundError' in str(
         caught.value
     )
+
+
+def test_ctrl_c_while_a_plugin_runs_is_the_users(install_plugin) -> None:
+    """red-team.md finding 17: it ends what the user runs, and is not taken for a fault of the plug-in."""
+    install_plugin("slow", "def hidet_pass_done(name): raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        discover("slow").pass_done("fold", "graph", None, None, 0.5)
+
+
+@pytest.mark.parametrize("returned", ["'sofa'", "b'sofa'", "3", "TargetSpec(name='t', load='json:loads')"])
+def test_a_hook_that_returns_no_list_is_one_problem(install_plugin, returned) -> None:
+    """plugin-friction.md bug 11: a string was one problem a letter."""
+    install_plugin("texts", f"from hidet.plugins import TargetSpec\ndef hidet_targets(): return {returned}")
+    assert "expected a list of specs" in only_problem("texts", "texts").message
+
+
+def test_an_entry_point_of_an_object_says_that_a_module_is_expected(install_plugin, tmp_path) -> None:
+    """plugin-friction.md section 5."""
+    install_plugin("object", "")
+    points = tmp_path / "object_dist-1.2.dist-info" / "entry_points.txt"
+    points.write_text(points.read_text().replace("_module", "_module:plugin"))
+    message = only_problem("object", "object").message
+    assert "its entry point is the object 'object_plugin_module:plugin', expected a module" in message
+
+
+def test_a_name_of_two_distributions_selects_the_first_owner(install_plugin, tmp_path) -> None:
+    """plugin-friction.md bug 11: HIDET_PLUGINS=cpu took both."""
+    install_plugin("aaa", GOOD.format(name="target_a"))
+    install_plugin("bbb", GOOD.format(name="target_b"))
+    points = tmp_path / "bbb_dist-1.2.dist-info" / "entry_points.txt"
+    points.write_text(points.read_text().replace("bbb =", "aaa ="))
+    registry = discover("aaa")
+    assert "target_a" in registry.targets and "target_b" not in registry.targets
+    problems = [str(problem) for record in registry.plugins for problem in record.problems]
+    assert any("bbb-dist 1.2" in text and "is named by its module, bbb_plugin_module" in text for text in problems)
+    assert "target_b" in discover("aaa,bbb_plugin_module").targets
+
+
+class TestRemarks:
+    """plugin-friction.md bug 7: what is for nothing that exists is remarked on, as stages and names of passes are."""
+
+    SOURCE = """
+    from hidet.plugins import PassSpec, RewriteSpec, ScheduleSpec, TargetSpec
+    def hidet_targets():
+        yield TargetSpec(name="loom", load="json:loads")
+    def hidet_schedules():
+        yield ScheduleSpec(name="s", ops=("{op}",), targets=("{target}",), load="json:loads")
+    def hidet_passes():
+        yield PassSpec(name="p", level="graph", targets=("{target}",), load="json:loads")
+    def hidet_rewrites():
+        yield RewriteSpec(name="r", stage="simplify", targets=("{target}",), load="json:loads")
+    """
+
+    @pytest.mark.parametrize("op", ["softmax", "elementwise", "script", "*"])
+    def test_known_names_are_none(self, install_plugin, op) -> None:
+        install_plugin("known", self.SOURCE.format(op=op, target="loom"))
+        assert not [problem for record in discover("known").plugins for problem in record.problems]
+
+    def test_unknown_operators_and_targets_are(self, install_plugin) -> None:
+        install_plugin("unknown", self.SOURCE.format(op="sofmax", target="loon"))
+        (record,) = [record for record in discover("unknown").plugins if record.owner.plugin == "unknown"]
+        assert all(problem.is_remark for problem in record.problems)
+        texts = [problem.message for problem in record.problems]
+        assert "schedule 's' is for 'sofmax', which no operator is called; did you mean 'softmax'" in texts[0]
+        for text, spec in zip(texts[1:], ("schedule 's'", "pass 'p'", "rewrite 'r'"), strict=True):
+            assert f"{spec} is for 'loon', which no target is called; did you mean 'loom'" in text
+
+    @pytest.mark.parametrize(
+        ("command", "why"), [("compile", "replaces='compile'"), ("doctor", "hidet's own, which works whatever")]
+    )
+    def test_a_command_that_hidet_has_is_refused(self, install_plugin, command, why) -> None:
+        install_plugin("shadow", f"def hidet_commands(cli): cli.add('{command}', load='json:loads', doc='Mine.')")
+        message = only_problem("shadow", "shadow").message
+        assert f"command '{command}' refused" in message and why in message
+
+
+REPLACING = """
+from hidet.plugins import PassSpec
+def hidet_passes():
+    yield PassSpec(name="{name}", level="graph", replaces="{replaces}", load="json:loads")
+"""
+
+
+def test_rewrites_and_orders_follow_a_pass_to_what_replaces_it(install_plugin) -> None:
+    """plugin-friction.md bug 6, through two replacements."""
+    install_plugin("aaa", REPLACING.format(name="a.simplify", replaces="simplify"))
+    install_plugin("bbb", REPLACING.format(name="b.simplify", replaces="a.simplify"))
+    install_plugin(
+        "ccc",
+        """
+        from hidet.plugins import PassSpec, RewriteSpec
+        def hidet_rewrites():
+            for stage in ("simplify", "a.simplify", "b.simplify"):
+                yield RewriteSpec(name="c." + stage, stage=stage, load="json:loads")
+        def hidet_passes():
+            yield PassSpec(name="c.early", level="graph", before=("simplify",), load="json:loads")
+        """,
+    )
+    registry = discover("aaa,bbb,ccc")
+    assert not [problem for record in registry.plugins for problem in record.problems]
+    names = [spec.name for spec in registry.rewrites_for("b.simplify", "any")]
+    assert names == ["c.simplify", "c.a.simplify", "c.b.simplify"]
+    order = [spec.name for spec in registry.passes_for("graph", "any")]
+    assert order.index("c.early") < order.index("b.simplify") < order.index("common-subexpr")
+    assert not {"simplify", "a.simplify"} & set(order)

@@ -77,3 +77,13 @@ def test_few_modules_are_kept_once(ctx: CompileContext, cache: _CountingCache) -
     keep_modules(units, {}, _code(units), ctx)
     assert cache.status().entries == len(units)
     assert read_modules(units, ctx) == _code(units)
+
+
+def test_another_version_of_the_targets_wheel_reads_nothing_of_the_one_before(ctx: CompileContext) -> None:
+    """plugin-friction.md bug 10: a target whose `fingerprint` forgets its own version."""
+    units = _units("a", "b", "c", "d")
+    keep_modules(units, {}, _code(units), ctx)
+    owner = ctx.registry.owners["targets", "cpu"]
+    newer = {**ctx.registry.owners, ("targets", "cpu"): replace(owner, version="2.0")}
+    assert read_modules(units, replace(ctx, registry=replace(ctx.registry, owners=newer))) == {}
+    assert read_modules(units, ctx) == _code(units)

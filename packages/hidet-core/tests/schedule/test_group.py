@@ -5,6 +5,7 @@ from __future__ import annotations
 from hidet import dtypes
 from hidet.graph import GraphBuilder, TensorType
 from hidet.ops import all_operators
+from hidet.schedule.abilities import NOTHING
 from hidet.schedule.group import MAX_INPUTS, group_nodes
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
@@ -15,7 +16,7 @@ def test_a_group_reads_a_bounded_number_of_tensors() -> None:
     inputs = [builder.input(TensorType(dtypes.f32, (4,))) for _ in range(100)]
     joined = [builder.emit("concat", *inputs[first : first + 10]) for first in range(0, 100, 10)]
     graph = builder.build([builder.emit("concat", *joined)])
-    groups = group_nodes(graph, lambda node: ("none", "none")).groups
+    groups = group_nodes(graph, lambda node, types: NOTHING).groups
     assert len(groups) > 1
     for group in groups:
         inside = {value for node in group.nodes for value in node.outputs}
@@ -28,7 +29,7 @@ def test_reading_the_same_tensors_again_costs_no_room() -> None:
     value = x
     for _ in range(40):
         value = builder.emit("add", value, y)
-    (group,) = group_nodes(builder.build([value]), lambda node: ("none", "none")).groups
+    (group,) = group_nodes(builder.build([value]), lambda node, types: NOTHING).groups
     assert len(group.nodes) == 40
 
 
@@ -39,8 +40,8 @@ def test_a_cast_that_several_nodes_of_a_group_read_is_computed_by_each() -> None
     wide = builder.emit("cast", product, dtype=dtypes.f32)
     both = builder.emit("mul", builder.emit("neg", wide), builder.emit("exp", wide))
     graph = builder.build([both])
-    first, second = group_nodes(graph, lambda node: ("none", "none")).groups
+    first, second = group_nodes(graph, lambda node, types: NOTHING).groups
     assert [node.op.name for node in first.nodes] == ["matmul"]
     assert [node.op.name for node in second.nodes] == ["cast", "neg", "exp", "mul"]
     seen = builder.build([both, wide])
-    assert len(group_nodes(seen, lambda node: ("none", "none")).groups) == 3, "what is a result is stored"
+    assert len(group_nodes(seen, lambda node, types: NOTHING).groups) == 3, "what is a result is stored"

@@ -81,7 +81,7 @@ def test_element_wise_work_on_the_fallback_nest_is_no_reason_to_warn():
 
 
 def test_programs_are_listed_with_what_they_compute(scheduled):
-    uses = program_uses([scheduled])
+    uses = program_uses([scheduled], load_registry())
     steps = [step for step in scheduled.steps if isinstance(step, ScheduledTask)]
     assert [use.symbol for use in uses] == list(dict.fromkeys(step.symbol for step in steps))
     assert sum(len(use.tasks) for use in uses) == len(steps)

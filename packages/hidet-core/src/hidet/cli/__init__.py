@@ -8,7 +8,6 @@ import os
 import click
 
 from hidet.cli.cache import cache
-from hidet.cli.model import compile_model, run_model
 from hidet.cli.output import json_option, print_json
 from hidet.errors import HidetError, suggestion
 from hidet.plugins.registry import Registry
@@ -94,5 +93,4 @@ def doctor(as_json: bool) -> None:
         raise SystemExit(1)
 
 
-for _command in (cache, compile_model, run_model):
-    main.add_command(_command)
+main.add_command(cache)

@@ -2,4 +2,4 @@
 
 from hidet.cli import main
 
-main()
+main(prog_name="hidet")

@@ -11,6 +11,7 @@ from hidet.graph.graph import Graph
 from hidet.ir.func import Module
 from hidet.passes.dump import dump
 from hidet.passes.local import rewrite_locally
+from hidet.plugins.specs import Level, PassSpec, RewriteSpec
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -42,12 +43,10 @@ def run_graph_passes(graph: Graph, ctx: CompileContext, subgraph: str | None = N
     folder = "" if subgraph is None else f"{subgraph}/"
     dump(ctx, f"{folder}00_import", graph)
     for number, spec in enumerate(ctx.registry.passes_for("graph", ctx.target.name)):
-        graph = _run(spec.name, spec.resolve(), graph, "graph", ctx)
+        graph = _run(spec, graph, "graph", ctx)
         for rewrite in ctx.registry.rewrites_for(spec.name, ctx.target.name):
-            graph = _run(rewrite.name, _Rewrite(rewrite.resolve()), graph, "graph", ctx)
+            graph = _run(rewrite, graph, "graph", ctx)
         dump(ctx, f"{folder}{number + 1:02}_{spec.name}", graph)
-        if ctx.options.verify:
-            _verify_graph(graph, spec.name)
     return graph
 
 
@@ -56,9 +55,7 @@ def run_program_passes(module: Module, ctx: CompileContext) -> Module:
     if ctx.options.verify:
         _verify_module(module, "as its schedule built it")
     for spec in ctx.registry.passes_for("program", ctx.target.name):
-        module = _run(spec.name, spec.resolve(), module, "program", ctx)
-        if ctx.options.verify:
-            _verify_module(module, f"after pass {spec.name!r}")
+        module = _run(spec, module, "program", ctx)
     dump(ctx, f"program_{module.entry}", module)
     return module
 
@@ -73,18 +70,32 @@ class _Rewrite:
         return rewrite_locally(graph, ctx.registry.operators, self.rules)
 
 
-def _run(name: str, loaded: Any, subject: Any, level: Any, ctx: CompileContext) -> Any:
-    instance = loaded() if isinstance(loaded, type) else loaded
+def _run(spec: PassSpec | RewriteSpec, subject: Any, level: Level, ctx: CompileContext) -> Any:
+    """What a pass, or the rewrites of a spec, make of a graph or module. What foreign ones make is always verified.
+
+    Errors name the pass and the plug-in that it is of.
+    """
+    kind = "passes" if isinstance(spec, PassSpec) else "rewrites"
+    what = f"{level} pass {spec.name!r} of {ctx.registry.owners[kind, spec.name]}"
     start = time.perf_counter()
     try:
+        loaded: Any = spec.resolve()
+        if isinstance(spec, RewriteSpec):
+            loaded = _Rewrite(loaded)
+        instance = loaded() if isinstance(loaded, type) else loaded
         result = instance.run(subject, ctx)
+        if not isinstance(result, type(subject)):
+            raise PluginError(f"it returned a {type(result).__name__}, expected a {type(subject).__name__}")
     except Exception as error:
-        error.add_note(f"while running {level} pass {name!r}")
+        error.add_note(f"while running {what}")
         raise
-    if not isinstance(result, type(subject)):
-        made, expected = type(result).__name__, type(subject).__name__
-        raise PluginError(f"{level} pass {name!r} returned a {made}, expected a {expected}")
-    ctx.registry.pass_done(name, level, subject, result, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    if result is not subject and (spec.is_foreign or ctx.options.verify):
+        if level == "graph":
+            _verify_graph(result, what)
+        else:
+            _verify_module(result, f"after {what}")
+    ctx.registry.pass_done(spec.name, level, subject, result, seconds)
     return result
 
 
@@ -95,7 +106,7 @@ def _verify_graph(graph: Graph, after: str) -> None:
     try:
         verify_graph(graph)
     except VerifyError as error:
-        raise VerifyError(f"after pass {after!r}: {error.message}", loc=error.loc) from error
+        raise VerifyError(f"after {after}: {error.message}", loc=error.loc) from error
 
 
 def _verify_module(module: Module, when: str) -> None:

@@ -40,10 +40,24 @@ def find_candidates(selection: str | None) -> tuple[list[Candidate], list[Proble
             found = [Candidate(Owner(name), name)]
         if not found:
             problems.append(_unknown(name, installed))
+        if len(found) > 1 and len({candidate.module for candidate in found}) > 1:
+            first, *others = sorted(found, key=_ownership)
+            found = [first]
+            problems += [_ambiguous(name, first, other) for other in others]
         chosen += [candidate for candidate in found if candidate not in chosen]
-    chosen.sort(key=lambda candidate: (not candidate.module.startswith("hidet."), str(candidate.owner)))
+    chosen.sort(key=_ownership)
     builtin = Candidate(Owner("core", CORE_DISTRIBUTION, core_version()), BUILTIN_MODULE)
     return [builtin, *chosen], problems
+
+
+def _ownership(candidate: Candidate) -> tuple[bool, str]:
+    """The order in which plug-ins own names."""
+    return not candidate.module.startswith("hidet."), str(candidate.owner)
+
+
+def _ambiguous(name: str, first: Candidate, other: Candidate) -> Problem:
+    message = f"HIDET_PLUGINS names {name!r}, which is {first.owner.dist}'s; this one is named by its module"
+    return Problem(other.owner, "find", f"{message}, {other.module}")
 
 
 def core_version() -> str | None:

@@ -104,6 +104,8 @@ def discover(selection: str | None = None, is_strict: bool = False) -> Registry:
 def _activate(manager: _HookManager, candidate: Candidate) -> PluginRecord:
     """Import and register one plug-in; the record says how far it came."""
     record = PluginRecord(candidate.owner, candidate.module, api=None, status="disabled")
+    if ":" in candidate.module:
+        return _disabled(record, "import", f"its entry point is the object {candidate.module!r}, expected a module")
     module = attempt(functools.partial(importlib.import_module, candidate.module))
     if isinstance(module, Failure):
         return _disabled(record, "import", str(module), module.traceback())
@@ -177,6 +179,8 @@ def _specs_of(implementation: pluggy.HookImpl, kind: str) -> tuple[object, ...]:
     specs = function()
     if specs is None:
         raise PluginError("it returned None, expected a list of specs (an empty one for nothing)")
+    if isinstance(specs, str | bytes) or not isinstance(specs, Iterable):
+        raise PluginError(f"it returned {specs!r}, expected a list of specs")
     return tuple(specs)
 
 
@@ -222,6 +226,7 @@ def _registry(
         options=_table(tables, "options", OptionSpec),
         target_aliases=MappingProxyType(tables.target_aliases),
         owners=MappingProxyType(tables.owners),
+        replaced=MappingProxyType(tables.replaced),
         callbacks=MappingProxyType(dict(callbacks)),
         plugins=records,
         is_strict=is_strict,

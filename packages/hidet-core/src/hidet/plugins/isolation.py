@@ -43,7 +43,11 @@ class Failure:
 
 
 def attempt(call: Callable[[], Result]) -> Result | Failure:
-    """The result of `call()`, or what it raised. SystemExit counts: a plug-in must not be able to end the program."""
+    """The result of `call()`, or what it raised. SystemExit counts: a plug-in must not be able to end the program.
+
+    KeyboardInterrupt does not: it is the user's, who presses Ctrl-C while a plug-in happens to run, and wants the whole
+    to stop. A plug-in that raised it on its own could not be told from that.
+    """
     try:
         return call()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - this is the border

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from hidet.errors import PluginError, suggestion
 from hidet.plugins.isolation import Owner
 from hidet.plugins.pass_order import order_passes
-from hidet.plugins.registry import Problem
+from hidet.plugins.registry import Problem, current_name
 from hidet.plugins.specs import (
+    ANY,
+    OWN_COMMANDS,
+    TASKS_WITHOUT_OPERATOR,
     CommandSpec,
     FrontendSpec,
     OptionSpec,
@@ -44,12 +47,20 @@ class Contribution:
 
 @dataclass(slots=True)
 class Tables:
-    """The merged tables, and what was refused. Filled by `merge`, then read only."""
+    """The merged tables, and what was refused. Filled by `merge`, then read only.
+
+    replaced: (kind, name) -> the name of what took its place.
+    """
 
     by_kind: dict[str, dict[str, object]] = field(default_factory=lambda: {kind: {} for kind in SPEC_KINDS})
     owners: dict[tuple[str, str], Owner] = field(default_factory=dict)
     target_aliases: dict[str, str] = field(default_factory=dict)
+    replaced: dict[tuple[str, str], str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+
+    def current(self, kind: str, name: str) -> str:
+        """The name of the spec that stands in the place of the one once called `name`."""
+        return current_name(self.replaced, kind, name)
 
     def count(self, owner: Owner) -> dict[str, int]:
         """Specs of `owner` by kind, kinds without any left out."""
@@ -69,6 +80,7 @@ def merge(contributions: Sequence[Contribution]) -> Tables:
                 tables.problems.append(Problem(contribution.owner, f"hidet_{contribution.kind}", refusal))
     _collect_aliases(tables)
     _remark_on_unknown_passes(tables)
+    _remark_on_unknown_operators_and_targets(tables)
     return tables
 
 
@@ -80,6 +92,8 @@ def _refusal(tables: Tables, kind: str, spec: object) -> str | None:
         expected = wanted.__name__ if wanted is not None else "an object with a name"
         return f"hidet_{kind} returned {spec!r}, expected {expected}"
     replaces = getattr(spec, "replaces", None)
+    if kind == "commands" and name in OWN_COMMANDS:
+        return f"command {name!r} refused: it is hidet's own, which works whatever plug-ins do"
     holder = tables.owners.get((kind, name))
     if holder is not None and replaces != name:
         return f"{singular} {name!r} refused: {holder} has it; say replaces={name!r} to take its place"
@@ -91,10 +105,14 @@ def _refusal(tables: Tables, kind: str, spec: object) -> str | None:
 def _contradiction(tables: Tables, spec: PassSpec) -> str | None:
     others = [other for other in _passes(tables) if other.level == spec.level and other.name != spec.replaces]
     try:
-        order_passes([*others, spec])
+        order_passes([*others, spec], _replaced_passes(tables))
     except PluginError as error:
         return f"pass {spec.name!r} refused: {error.message}"
     return None
+
+
+def _replaced_passes(tables: Tables) -> dict[str, str]:
+    return {name: tables.current(kind, name) for kind, name in tables.replaced if kind == "passes"}
 
 
 def _add(tables: Tables, kind: str, spec: object, owner: Owner) -> None:
@@ -107,6 +125,9 @@ def _add(tables: Tables, kind: str, spec: object, owner: Owner) -> None:
             (name if key == replaces else key): (spec if key == replaces else value) for key, value in table.items()
         }
         del tables.owners[kind, replaces]
+        tables.replaced.pop((kind, name), None)
+        if name != replaces:
+            tables.replaced[kind, replaces] = name
     else:
         table[name] = spec
         if replaces is not None:
@@ -136,14 +157,12 @@ def _remark_on_unknown_passes(tables: Tables) -> None:
     """A name in `after` or `before` that nobody provides may be a misspelling, or belong to an absent plug-in."""
     passes = _passes(tables)
     for spec in passes:
-        known = _names(other for other in passes if other.level == spec.level)
+        known = _names(tables, (other for other in passes if other.level == spec.level))
         for name in (*spec.after, *spec.before):
             if name not in known:
                 message = f"pass {spec.name!r} is ordered by {name!r}, which no {spec.level} pass is called; "
-                owner = tables.owners["passes", spec.name]
-                problem = Problem(owner, "hidet_passes", message + suggestion(name, known), is_remark=True)
-                tables.problems.append(problem)
-    known = _names(other for other in passes if other.level == "graph")
+                _remark(tables, "passes", spec.name, message + suggestion(name, known))
+    known = _names(tables, (other for other in passes if other.level == "graph"))
     for rewrite in tables.by_kind["rewrites"].values():
         if isinstance(rewrite, RewriteSpec) and rewrite.stage not in known:
             message = f"rewrite {rewrite.name!r} never runs: no graph pass is called {rewrite.stage!r}; "
@@ -151,10 +170,33 @@ def _remark_on_unknown_passes(tables: Tables) -> None:
             tables.problems.append(Problem(owner, "hidet_rewrites", message + suggestion(rewrite.stage, known)))
 
 
-def _names(passes: Iterable[PassSpec]) -> set[str]:
+def _remark_on_unknown_operators_and_targets(tables: Tables) -> None:
+    """What a schedule, pass or rewrite is for may be misspelt, or belong to an absent plug-in."""
+    operators = {*tables.by_kind["operators"], *TASKS_WITHOUT_OPERATOR, ANY}
+    targets = {*tables.by_kind["targets"], ANY}
+    for kind in ("schedules", "passes", "rewrites"):
+        for name, spec in tables.by_kind[kind].items():
+            what = f"{SPEC_KINDS[kind][0]} {name!r}"
+            if isinstance(spec, ScheduleSpec):
+                for operator in sorted(set(spec.ops) - operators):
+                    advice = suggestion(operator, operators)
+                    _remark(tables, kind, name, f"{what} is for {operator!r}, which no operator is called; {advice}")
+            if isinstance(spec, ScheduleSpec | PassSpec | RewriteSpec):
+                for target in sorted(set(spec.targets) - targets):
+                    advice = suggestion(target, targets)
+                    _remark(tables, kind, name, f"{what} is for {target!r}, which no target is called; {advice}")
+
+
+def _remark(tables: Tables, kind: str, name: str, message: str) -> None:
+    tables.problems.append(Problem(tables.owners[kind, name], f"hidet_{kind}", message, is_remark=True))
+
+
+def _names(tables: Tables, passes: Iterable[PassSpec]) -> set[str]:
+    """What passes are called, names that they stand for included."""
     names: set[str] = set()
     for spec in passes:
         names.add(spec.name)
         if spec.replaces is not None:
             names.add(spec.replaces)
+        names.update(old for old, new in _replaced_passes(tables).items() if new == spec.name)
     return names

@@ -8,15 +8,18 @@ from hidet.errors import PluginError
 from hidet.plugins.specs import PassSpec
 
 
-def order_passes(passes: Sequence[PassSpec]) -> tuple[PassSpec, ...]:
+def order_passes(passes: Sequence[PassSpec], replaced: Mapping[str, str] | None = None) -> tuple[PassSpec, ...]:
     """`passes` in an order that keeps every `after` and `before`, moving as few as possible.
 
     A pass moves forward only to where the first pass that needs it stands. A name that a pass replaces stands for that
     pass; names that are not among `passes` demand nothing. Raises PluginError naming the passes of a cycle.
+
+    replaced: names of passes that are gone, each with the name of the pass in its place.
     """
     by_name = {spec.name: spec for spec in passes}
-    replaced = {spec.replaces: spec.name for spec in passes if spec.replaces is not None}
-    needs = _predecessors(passes, {**replaced, **{name: name for name in by_name}})
+    gone = {old: new for old, new in (replaced or {}).items() if new in by_name}
+    gone |= {spec.replaces: spec.name for spec in passes if spec.replaces is not None}
+    needs = _predecessors(passes, {**gone, **{name: name for name in by_name}})
     placed: dict[str, PassSpec] = {}
     for spec in passes:
         _place(spec.name, needs, by_name, placed)

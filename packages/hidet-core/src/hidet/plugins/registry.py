@@ -75,11 +75,19 @@ class Callback:
     arguments: tuple[str, ...]
 
 
+def current_name(replaced: Mapping[tuple[str, str], str], kind: str, name: str) -> str:
+    """The name of the spec that stands in the place of the one once called `name`, through every replacement."""
+    while (kind, name) in replaced:
+        name = replaced[kind, name]
+    return name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
     """Name -> spec for everything that the active plug-ins offer. Immutable; made by hidet.plugins.host.
 
     All mappings keep the order of registration. owners: (kind, name) -> plug-in, with kind a field name from here.
+    replaced: (kind, name) -> the name of what took its place; where passes are named, either name will do.
     is_strict: whether a failing callback raises (HIDET_STRICT_PLUGINS=1) instead of warning. Answers of `schedules_for`
     and `passes_for`, which are asked for every node and every module, are remembered.
     """
@@ -94,6 +102,7 @@ class Registry:
     options: Mapping[str, OptionSpec]
     target_aliases: Mapping[str, str]
     owners: Mapping[tuple[str, str], Owner]
+    replaced: Mapping[tuple[str, str], str]
     callbacks: Mapping[str, tuple[Callback, ...]]
     plugins: tuple[PluginRecord, ...]
     is_strict: bool
@@ -148,15 +157,17 @@ class Registry:
                 for spec in self.passes.values()
                 if spec.level == level and (not spec.targets or target in spec.targets)
             ]
-            known = self._ordered[level, target] = order_passes(applying)
+            replaced = {old: current_name(self.replaced, kind, old) for kind, old in self.replaced if kind == "passes"}
+            known = self._ordered[level, target] = order_passes(applying, replaced)
         return known
 
     def rewrites_for(self, stage: str, target: str) -> tuple[RewriteSpec, ...]:
-        """The rewrite rules that follow the graph pass `stage`, in the order of registration."""
+        """The rewrite rules that follow the graph pass `stage`, or what it replaces, in the order of registration."""
         return tuple(
             spec
             for spec in self.rewrites.values()
-            if spec.stage == stage and (not spec.targets or target in spec.targets)
+            if current_name(self.replaced, "passes", spec.stage) == stage
+            and (not spec.targets or target in spec.targets)
         )
 
     def frontend_for(self, model: object) -> FrontendSpec:
@@ -164,7 +175,7 @@ class Registry:
         for spec in self.frontends.values():
             accepted = attempt(partial(spec.accepts, model))
             if isinstance(accepted, Failure):
-                self._complain(self.owners["frontends", spec.name], f"front-end {spec.name!r}: accepts", accepted)
+                self.complain(self.owners["frontends", spec.name], f"front-end {spec.name!r}: accepts", accepted)
             elif accepted:
                 return spec
         kind = f"{type(model).__module__}.{type(model).__qualname__}"
@@ -209,11 +220,12 @@ class Registry:
         wanted = {name: arguments[name] for name in callback.arguments}
         result = attempt(partial(callback.function, **wanted))
         if isinstance(result, Failure):
-            self._complain(callback.owner, callback.hook, result)
+            self.complain(callback.owner, callback.hook, result)
             return None
         return result
 
-    def _complain(self, owner: Owner, what: str, failure: Failure) -> None:
+    def complain(self, owner: Owner, what: str, failure: Failure) -> None:
+        """Warn that code of a plug-in has failed; PluginError instead in strict mode. what: which code, in a word."""
         message = f"{owner}: {what} raised {failure}"
         if self.is_strict:
             raise PluginError(message) from failure.error

@@ -21,6 +21,12 @@ PLUGIN_API = 1
 ANY = "*"
 """In `ops` or `targets` of a schedule: every one."""
 
+OWN_COMMANDS = ("cache", "doctor", "plugins")
+"""Sub-commands of `hidet` that work whatever plug-ins do; none can be replaced."""
+
+TASKS_WITHOUT_OPERATOR = ("elementwise", "script")
+"""In `ops` of a schedule: tasks of element-wise operators without an anchor, and calls of scripts."""
+
 _OPTION_TYPES = (bool, int, float, str)
 
 Level = Literal["graph", "program"]
@@ -75,6 +81,11 @@ class LoadedSpec(NamedSpec):
         if not _matches(_LOAD, self.load):
             raise _refuse(self, "load", self.load, "'package.module:attribute'")
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the implementation is of somebody else than hidet's own wheels: what it makes is always verified."""
+        return not self.load.startswith("hidet.")
+
     def resolve(self) -> object:
         """Import and return what `load` names. Raises PluginError, with the cause chained, whatever goes wrong."""
         return _load(self, self.load, lambda found: found)
@@ -102,15 +113,20 @@ class ScheduleSpec(LoadedSpec):
     ops: operators whose tasks it may match, `("*",)` for every one.
     targets: target names, `("*",)` for every one.
     priority: rules are asked in falling priority, those of equal priority in order of registration.
-    prologue: what it inlines into its reads: "none", "load" (element-wise producers) or "gather" (any index formula).
-    epilogue: what it applies before it stores: "none", "element-wise", "multi-output" (several element-wise results).
+    prologue: what it inlines into its reads: "none", "load" (element-wise producers, which read their own inputs where
+        the task reads the result) or "gather" (producers with any index formula: flips, concatenations, embeddings).
+    epilogue: what it applies before it stores: "none", or "element-wise": a chain of operators that read the anchor's
+        only result where they write theirs, and other tensors by any index formula.
+
+    A task is given what the abilities of the first rule that matches its bare anchor allow; where that rule does not
+    match the fused task, it is cut to what a rule does.
     """
 
     ops: tuple[str, ...]
     targets: tuple[str, ...]
     priority: int = 0
     prologue: Literal["none", "load", "gather"] = "none"
-    epilogue: Literal["none", "element-wise", "multi-output"] = "none"
+    epilogue: Literal["none", "element-wise"] = "none"
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)
@@ -120,8 +136,8 @@ class ScheduleSpec(LoadedSpec):
             raise _refuse(self, "priority", self.priority, "an integer")
         if self.prologue not in ("none", "load", "gather"):
             raise _refuse(self, "prologue", self.prologue, "'none', 'load' or 'gather'")
-        if self.epilogue not in ("none", "element-wise", "multi-output"):
-            raise _refuse(self, "epilogue", self.epilogue, "'none', 'element-wise' or 'multi-output'")
+        if self.epilogue not in ("none", "element-wise"):
+            raise _refuse(self, "epilogue", self.epilogue, "'none' or 'element-wise'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

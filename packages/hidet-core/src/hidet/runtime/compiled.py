@@ -23,12 +23,13 @@ class ProgramUse:
     """A program that a compiled graph runs.
 
     symbol: what the names of its kernels begin with. rule: the schedule that built it. tasks: for each task that it
-    computes, the anchor with the types of its inputs.
+    computes, the anchor with the types of its inputs. owner: the plug-in that the schedule is of.
     """
 
     symbol: str
     rule: str
     tasks: tuple[str, ...]
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

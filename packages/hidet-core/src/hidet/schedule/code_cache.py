@@ -15,6 +15,7 @@ from hidet.ir.structural import structural_hash
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
+    from hidet.plugins.isolation import Owner
     from hidet.schedule.units import CompileUnit
 
 PACKED_FROM = 4
@@ -81,7 +82,7 @@ def _key(name: str, digest: str, effort: str, ctx: CompileContext) -> CacheKey:
         name=name,
         module=digest,
         effort=effort,
-        target=ctx.target.name,
+        target=_target(ctx),
         arch=ctx.target.arch,
         passes=" ".join(_program_passes(ctx)),
         options=_plugin_options(ctx),
@@ -97,9 +98,17 @@ def _plugin_options(ctx: CompileContext) -> str:
 
 def _program_passes(ctx: CompileContext) -> list[str]:
     """The program passes in order, each with the version of the wheel it comes from, or its sources' hash."""
-    found = []
-    for spec in ctx.registry.passes_for("program", ctx.target.name):
-        owner = ctx.registry.owners["passes", spec.name]
-        package = spec.load.partition(":")[0].partition(".")[0]
-        found.append(f"{spec.name}@{owner.dist}-{owner.version}-{source_hash(package)}")
-    return found
+    specs = ctx.registry.passes_for("program", ctx.target.name)
+    return [_with_version(spec.name, spec.load, ctx.registry.owners["passes", spec.name]) for spec in specs]
+
+
+def _target(ctx: CompileContext) -> str:
+    """The target's name, and the version of the wheel that it comes from, or its sources' hash."""
+    owner = ctx.registry.owners.get(("targets", ctx.target.name))
+    return _with_version(ctx.target.name, type(ctx.target).__module__, owner)
+
+
+def _with_version(name: str, module: str, owner: Owner | None) -> str:
+    package = module.partition(":")[0].partition(".")[0]
+    wheel = "" if owner is None else f"{owner.dist}-{owner.version}"
+    return f"{name}@{wheel}-{source_hash(package)}"

@@ -16,15 +16,17 @@ from hidet.dims import product
 from hidet.graph.graph import Graph, Node, Value, foreign_nodes, producers, readers
 from hidet.graph.storage import find_views
 from hidet.graph.types import TensorType, same_shape
-from hidet.ir.expr import Access, Expr, Unary
+from hidet.ir.expr import Access, Const, Expr, Unary
 from hidet.ir.visit import accesses, walk
+from hidet.schedule.abilities import Abilities
 from hidet.schedule.task import Alias
 
 # Bounds that keep one kernel readable and its register pressure sane.
 MAX_NODES = 48
 MAX_INPUTS = 32
 
-Absorbs = Callable[[Node], tuple[str, str]]
+Absorbs = Callable[[Node, Mapping[Value, TensorType]], Abilities]
+"""What may be joined to an anchor; it is given the types, with strides, of the values in memory."""
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ class Grouping:
 
 
 def group_nodes(graph: Graph, absorbs: Absorbs, alone: frozenset[Node] = frozenset()) -> Grouping:
-    """Partition the nodes of `graph`. `absorbs(node)` gives (prologue, epilogue) abilities of the anchor's rule.
+    """Partition the nodes of `graph`. `absorbs` says what may be joined to anchors.
 
     alone: injective nodes that are groups of their own.
     """
@@ -99,14 +101,23 @@ class _Grouper:
         return nodes[0] if len(nodes) == 1 and value not in self.outputs else None
 
     def _anchor(self, node: Node) -> None:
-        prologue, epilogue = self.absorbs(node)
         group = Group(node, [node])
         self.group_of[node] = group
+        if not self._has_neighbours(node):
+            return
+        prologue, epilogue = self.absorbs(node, self.types)
         if prologue != "none":
             for value in node.values:
-                self._absorb_producer(value, node, group)
+                self._absorb_producer(value, node, group, only_elementwise=prologue == "load")
         if epilogue != "none" and len(node.outputs) == 1:
             self._absorb_consumers(node, group)
+
+    def _has_neighbours(self, anchor: Node) -> bool:
+        """Whether there is anything that could be joined to an anchor."""
+        near = [self.producer.get(value) for value in anchor.values]
+        for value in anchor.outputs:
+            near += self.readers.get(value, ())
+        return not self.injective.isdisjoint(near)
 
     def _absorb_consumers(self, anchor: Node, group: Group) -> None:
         """Follow the chain of element-wise readers of the anchor's result."""
@@ -125,13 +136,18 @@ class _Grouper:
                     self._absorb_producer(other, reader, group)
             tail = reader
 
-    def _absorb_producer(self, value: Value, reader: Node, group: Group) -> None:
-        """Inline the injective producer of `value` where that repeats no work, and its producers in turn."""
+    def _absorb_producer(self, value: Value, reader: Node, group: Group, *, only_elementwise: bool = False) -> None:
+        """Inline the injective producer of `value` where that repeats no work, and its producers in turn.
+
+        only_elementwise: no producers that read their inputs elsewhere than the reader reads the result.
+        """
         stack = [(value, reader)]
         while stack and len(group.nodes) < MAX_NODES:
             current, consumer = stack.pop()
             node = self.producer.get(current)
             if node is None or node in self.group_of or node not in self.injective:
+                continue
+            if only_elementwise and not _is_elementwise(node.definition):
                 continue
             if node in self.free:
                 if node not in group.repeated:
@@ -221,6 +237,24 @@ def _is_elementwise_in(definition: Definition, numbers: tuple[int, ...]) -> bool
     operands = {definition.inputs[number] for number in numbers}
     reads = [a for a in accesses(stage.value) if a.operand in operands]
     return bool(reads) and all(a.indices == stage.axes for a in reads)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_elementwise(definition: Definition | None) -> bool:
+    """Whether each input is read at the index of the result, aligned right, or at 0 where it is broadcast."""
+    assert definition is not None
+    stage = definition.stages[0]
+    assert isinstance(stage, Compute)
+
+    def fits(access: Access) -> bool:
+        places = zip(reversed(access.indices), reversed(stage.axes), strict=False)
+        return len(access.indices) <= len(stage.axes) and all(i is axis or _is_zero(i) for i, axis in places)
+
+    return all(map(fits, accesses(stage.value)))
+
+
+def _is_zero(index: Expr) -> bool:
+    return isinstance(index, Const) and index.value == 0
 
 
 # Casts of at most this many elements of an input are computed by every reader; larger ones are worth a task.

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from hidet.errors import FallbackWarning
 from hidet.graph.graph import Node
 from hidet.runtime.compiled import ProgramUse
 from hidet.runtime.program import NodeCounts
-from hidet.schedule.select import FALLBACK, ScheduledGraph, ScheduledTask
+from hidet.schedule.claims import FALLBACK
+from hidet.schedule.select import ScheduledGraph, ScheduledTask
 from hidet.schedule.task import ForeignStep, Task
+
+if TYPE_CHECKING:
+    from hidet.plugins.registry import Registry
 
 _NAMED_IN_WARNING = 8
 
@@ -49,15 +54,21 @@ def _kind(step: ScheduledTask | ForeignStep) -> str:
     return "routine" if step.task.anchor is not None and step.task.anchor.op.kind == "routine" else "fallback"
 
 
-def program_uses(parts: Iterable[ScheduledGraph]) -> tuple[ProgramUse, ...]:
-    """The programs of a graph and its sub-graphs, with what each of them computes, in the order of their first use."""
+def program_uses(parts: Iterable[ScheduledGraph], registry: Registry) -> tuple[ProgramUse, ...]:
+    """The programs of a graph and its sub-graphs, with what each of them computes, in the order of their first use.
+
+    registry: tells whose the rules are.
+    """
     rules: dict[str, str] = {}
     tasks: dict[str, list[str]] = {}
     for step in (step for part in parts for step in part.steps):
         if isinstance(step, ScheduledTask):
             rules.setdefault(step.symbol, step.rule_name)
-            tasks.setdefault(step.symbol, []).append(_described(step.task))
-    return tuple(ProgramUse(symbol, rule, tuple(tasks[symbol])) for symbol, rule in rules.items())
+            tasks.setdefault(step.symbol, []).append(step.task.summary)
+    return tuple(
+        ProgramUse(symbol, rule, tuple(tasks[symbol]), str(registry.owners["schedules", rule]))
+        for symbol, rule in rules.items()
+    )
 
 
 def fallback_anchors(parts: Iterable[ScheduledGraph]) -> list[Task]:
@@ -76,16 +87,10 @@ def warn_of_fallbacks(parts: Iterable[ScheduledGraph], target: str) -> None:
     if not tasks:
         return
     lines = [
-        f"  {_described(task)}" + ("" if task.loc is None else f" at {task.loc}") for task in tasks[:_NAMED_IN_WARNING]
+        f"  {task.summary}" + ("" if task.loc is None else f" at {task.loc}") for task in tasks[:_NAMED_IN_WARNING]
     ]
     if len(tasks) > len(lines):
         lines.append(f"  and {len(tasks) - len(lines)} more")
     message = f"no schedule of target {target} takes {len(tasks)} operators; they run as plain loops, slowly:\n"
     hint = "the compile report lists them; a plug-in may offer a schedule (`hidet plugins` shows those loaded)"
     warnings.warn(FallbackWarning(message + "\n".join(lines), hint=hint), stacklevel=3)
-
-
-def _described(task: Task) -> str:
-    """The anchor, or a chain of element-wise operators, with the types that it reads."""
-    values = [tensor.value for tensor in task.inputs] if task.anchor is None else task.anchor.values
-    return f"{task.op_name}({', '.join(str(value.type) for value in values)})"

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
 
-from hidet.errors import ScheduleError
+from hidet.errors import PluginError, ScheduleError
 from hidet.ir.expr import Call
 from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Invoke, Launch
 from hidet.ir.visit import rewrite
 from hidet.records import record
-from hidet.schedule.rule import Program
+from hidet.schedule.claims import Claim, claims, tried
+from hidet.schedule.rule import Params, Program
 from hidet.schedule.sharing import Built, Choice, build, share_programs
 from hidet.schedule.task import ForeignStep, Task, TaskGraph, TaskKey
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
-    from hidet.plugins.specs import ScheduleSpec
+    from hidet.target import Target
 
-FALLBACK = "fallback"
+Result = TypeVar("Result")
 
 
 @record
@@ -71,12 +74,17 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
         if task.key in built:
             continue
         start = time.thread_time()
-        built[task.key], first[task.key] = _schedule(task, ctx, notes), task
+        built[task.key] = _schedule(task, ctx, notes, task_graph.claims.get(task.key))
+        first[task.key] = task
         seconds["injective" if task.anchor is None else "template"].append(time.thread_time() - start)
+
+    def shared(choice: Choice, what: str, call: Callable[[], Result]) -> Result | None:
+        return _tried(choice, what, call, ctx, [])
+
     modules: dict[str, Module] = {}
     hashes: dict[str, str] = {}
     chosen: dict[TaskKey, tuple[str, Program, str]] = {}
-    for key, own in share_programs(built, ctx.target).items():
+    for key, own in share_programs(built, ctx.target, shared).items():
         symbol = f"{first[key].name}_{own.digest[:16]}"
         if symbol not in modules:
             modules[symbol], hashes[symbol] = _named(own.program.module, symbol), own.digest
@@ -88,36 +96,52 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
     return ScheduledGraph(task_graph, tuple(steps), modules, hashes, tuple(notes), times)
 
 
-def _schedule(task: Task, ctx: CompileContext, notes: list[str]) -> Built:
-    choices = _choices(task, ctx, notes)
-    chosen = ctx.registry.choose_schedule(task, choices, ctx.target) if choices else None
-    ordered = ([chosen] if isinstance(chosen, Choice) else []) + [c for c in choices if c is not chosen]
-    for choice in ordered:
-        try:
-            return build(choice, ctx.target, is_default=choice is not chosen)
-        except ScheduleError as error:
-            notes.append(f"{task.name}: rule {choice.rule_name} gave up: {error.message}")
-    reasons = "; ".join(note for note in notes if note.startswith(f"{task.name}:")) or "no rule matches"
-    raise ScheduleError(f"no schedule for task {task.name} on {ctx.target.name}: {reasons}", loc=task.loc)
+def _schedule(task: Task, ctx: CompileContext, notes: list[str], first: Claim | None = None) -> Built:
+    """The program of the best rule that builds one. first: the best rule that takes the task, where that is known."""
+    reasons: list[str] = []
+    chosen: Choice | None = None
+    choices = _choices(task, ctx, reasons, first)
+    if ctx.registry.callbacks["hidet_choose_schedule"]:
+        candidates = list(choices)
+        picked = ctx.registry.choose_schedule(task, candidates, ctx.target) if candidates else None
+        chosen = picked if isinstance(picked, Choice) else None
+        choices = iter([*([chosen] if chosen else []), *(c for c in candidates if c is not chosen)])
+    for choice in choices:
+        work = partial(build, choice, ctx.target, is_default=choice is not chosen)
+        built = _tried(choice, "build", work, ctx, reasons)
+        if built is not None:
+            notes += reasons
+            return built
+    why = "; ".join(reasons) or "no rule matches"
+    raise ScheduleError(f"no schedule for task {task.name} on {ctx.target.name}: {why}", loc=task.loc)
 
 
-def _choices(task: Task, ctx: CompileContext, notes: list[str]) -> list[Choice]:
-    found = []
-    for spec in ctx.registry.schedules_for(task.op_name, ctx.target.name):
-        rule = _rule(spec)
-        try:
-            match = rule.match(task, ctx.target)
-        except ScheduleError as error:
-            notes.append(f"{task.name}: rule {spec.name} cannot: {error.message}")
-            continue
-        if match is not None:
-            found.append(Choice(spec.name, rule, match, rule.default(match, ctx.target)))
-    return found
+def _choices(task: Task, ctx: CompileContext, notes: list[str], first: Claim | None) -> Iterator[Choice]:
+    """The rules that take a task, best first, with their own parameters; each asked when it is wanted."""
+    found = claims(task, ctx, notes)
+    if first is not None:
+        notes += first.notes
+        specs = ctx.registry.schedules_for(task.op_name, ctx.target.name)
+        found = chain([first], claims(task, ctx, notes, specs[specs.index(first.spec) + 1 :]))
+    for claim in found:
+        choice = Choice(claim.spec.name, claim.rule, claim.match, {}, claim.spec.is_foreign)
+        params = _tried(choice, "default", partial(_default, claim, ctx.target), ctx, notes)
+        if params is not None:
+            yield replace(choice, params=params)
 
 
-def _rule(spec: ScheduleSpec) -> Any:
-    loaded: Any = spec.resolve()
-    return loaded() if isinstance(loaded, type) else loaded
+def _default(claim: Claim, target: Target) -> Params:
+    params: object = claim.rule.default(claim.match, target)
+    if not isinstance(params, Mapping):
+        raise PluginError(f"it returned a {type(params).__name__}, expected a mapping of parameters")
+    return params
+
+
+def _tried(
+    choice: Choice, what: str, call: Callable[[], Result], ctx: CompileContext, notes: list[str]
+) -> Result | None:
+    """What a rule's method returns; None where it fails, with the reason in `notes`."""
+    return tried(ctx.registry.schedules[choice.rule_name], choice.match.task, ctx, notes, what, call)
 
 
 def _named(module: Module, symbol: str) -> Module:

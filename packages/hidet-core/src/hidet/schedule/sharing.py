@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from hidet.errors import ScheduleError
+from hidet.errors import PluginError, ScheduleError, VerifyError
 from hidet.ir.structural import structural_hash
+from hidet.ir.types import PointerType
+from hidet.ir.verify import verify_module
 from hidet.schedule.rule import Match, Params, Program, SharingRule
 
 if TYPE_CHECKING:
+    from hidet.schedule.task import Task
     from hidet.target import Target
 
 Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A rule's match for a task with the parameters to build it with."""
+    """A rule's match for a task with the parameters to build it with.
+
+    is_foreign: whether the rule is of somebody else than hidet's own wheels, so that its programs are verified.
+    """
 
     rule_name: str
     rule: Any
     match: Match
     params: Params
+    is_foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,16 +48,54 @@ class Built:
     is_default: bool = True
 
 
+class Tried(Protocol):
+    """What a call of a choice's method, called by its name, returns; None where it fails."""
+
+    def __call__(self, choice: Choice, what: str, call: Callable[[], Result], /) -> Result | None: ...
+
+
+def none_where_impossible(choice: Choice, what: str, call: Callable[[], Result]) -> Result | None:
+    """`Tried` for rules that raise nothing but ScheduleError."""
+    try:
+        return call()
+    except ScheduleError:
+        return None
+
+
 def build(choice: Choice, target: Target, *, is_default: bool = True) -> Built:
-    """The program of a choice. ScheduleError when it turns out impossible."""
-    program: Program = choice.rule.build(choice.match, choice.params, target)
+    """The program of a choice. ScheduleError when it turns out impossible.
+
+    PluginError when the rule makes none, VerifyError when a foreign rule makes one that breaks a rule of the IR.
+    """
+    program: Any = choice.rule.build(choice.match, choice.params, target)
+    if not isinstance(program, Program):
+        raise PluginError(f"it returned a {type(program).__name__}, expected a hidet.schedule.Program")
+    if choice.is_foreign:
+        verify_program(program, choice.match.task)
     return Built(choice, program, structural_hash(program.module), is_default)
 
 
-def share_programs(built: Mapping[Key, Built], target: Target) -> dict[Key, Built]:
+def verify_program(program: Program, task: Task) -> None:
+    """Raise VerifyError where a program breaks a rule of thread IR, or cannot be called as programs of `task` are."""
+    verify_module(program.module)
+    params = program.module.function(program.module.entry).params
+    pointers = len(task.inputs) + len(task.outputs) + len(program.scratch)
+    are_pointers = [isinstance(param.type, PointerType) for param in params]
+    if are_pointers != [True] * pointers + [False] * len(program.arguments):
+        raise VerifyError(
+            f"entry {program.module.entry} takes {', '.join(f'{p.name}: {p.type}' for p in params) or 'nothing'}; "
+            f"expected {pointers} pointers ({len(task.inputs)} inputs, {len(task.outputs)} outputs, "
+            f"{len(program.scratch)} scratch buffers) and then {len(program.arguments)} numbers"
+        )
+
+
+def share_programs(
+    built: Mapping[Key, Built], target: Target, tried: Tried = none_where_impossible
+) -> dict[Key, Built]:
     """The tasks' programs, as few modules as rivals of their parameters allow.
 
     Modules that few tasks use are given up first, each only if every task that uses it finds another one in use.
+    tried: calls methods of rules.
     """
     found = dict(built)
     users: dict[str, list[Key]] = {}
@@ -59,7 +105,7 @@ def share_programs(built: Mapping[Key, Built], target: Target) -> dict[Key, Buil
         in_use = [found[keys[0]] for other, keys in users.items() if other != digest]
         moved: dict[Key, Built] = {}
         for key in users[digest]:
-            other = next(_in_use(found[key], in_use, target), None)
+            other = next(_in_use(found[key], in_use, target, tried), None)
             if other is None:
                 break
             moved[key] = other
@@ -77,24 +123,23 @@ def _shares(kind: Any) -> bool:
     return issubclass(kind, SharingRule)
 
 
-def _in_use(own: Built, in_use: list[Built], target: Target) -> Iterator[Built]:
+def _in_use(own: Built, in_use: list[Built], target: Target, tried: Tried) -> Iterator[Built]:
     """Programs by rivals of a task's parameters whose modules are in use, the best first."""
-    rule, match = own.choice.rule, own.choice.match
+    choice, rule = own.choice, own.choice.rule
     kind: Any = type(rule)
     if not own.is_default or not _shares(kind):
         return
-    # Only rivals by whose parameters something is built can make a module that is there.
-    digests: dict[Hashable, set[str]] = {}
-    for other in in_use:
-        if other.choice.rule_name == own.choice.rule_name:
-            digests.setdefault(rule.code_of(other.choice.params), set()).add(other.digest)
-    for params in rule.rivals(match, target):
-        known = digests.get(rule.code_of(params))
-        if known is None:
-            continue
-        try:
-            rival = build(Choice(own.choice.rule_name, rule, match, params), target)
-        except ScheduleError:
-            continue
-        if rival.digest in known:
+
+    def rivals() -> list[tuple[Params, set[str]]]:
+        """Only rivals by whose parameters something is built can make a module that is there."""
+        digests: dict[Hashable, set[str]] = {}
+        for other in in_use:
+            if other.choice.rule_name == choice.rule_name:
+                digests.setdefault(rule.code_of(other.choice.params), set()).add(other.digest)
+        found = [(params, digests.get(rule.code_of(params))) for params in rule.rivals(choice.match, target)]
+        return [(params, known) for params, known in found if known is not None]
+
+    for params, known in tried(choice, "rivals", rivals) or ():
+        rival = tried(choice, "build", functools.partial(build, replace(choice, params=params), target))
+        if rival is not None and rival.digest in known:
             yield rival

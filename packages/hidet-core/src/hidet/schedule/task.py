@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hidet.compute.definition import Compute, Definition, Operand
@@ -14,6 +14,7 @@ from hidet.records import record
 
 if TYPE_CHECKING:
     from hidet.loc import Loc
+    from hidet.schedule.claims import Claim
 
 
 class TaskKey:
@@ -85,6 +86,12 @@ class Task:
         return "elementwise" if self.anchor is None else self.anchor.op.name
 
     @property
+    def summary(self) -> str:
+        """The anchor, or "elementwise", with the types that it reads: "softmax(f32[8, 8])"."""
+        values = [tensor.value for tensor in self.inputs] if self.anchor is None else self.anchor.values
+        return f"{self.op_name}({', '.join(str(value.type) for value in values)})"
+
+    @property
     def definition(self) -> Definition:
         """The anchor's definition. Only for tasks that have an anchor."""
         assert self.anchor is not None and self.anchor.definition is not None
@@ -131,13 +138,14 @@ class TaskGraph:
     """A graph cut into tasks, in an order in which they can run.
 
     types: the final type, with strides, of every value that lies in memory. aliases: values that need no memory of
-    their own.
+    their own. claims: the first rule that takes a task, of tasks for which fusion had to know it.
     """
 
     graph: Graph
     steps: tuple[Task | ForeignStep, ...]
     types: Mapping[Value, TensorType]
     aliases: Mapping[Value, Alias]
+    claims: Mapping[TaskKey, Claim] = field(default_factory=dict)
 
     @property
     def tasks(self) -> tuple[Task, ...]:

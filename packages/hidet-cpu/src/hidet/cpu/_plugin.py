@@ -66,7 +66,7 @@ def hidet_passes() -> Iterable[PassSpec]:
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:
     """The CPU schedule pack; the fallback nest comes from core."""
-    element_wise, fused_both = {"epilogue": "element-wise"}, {"prologue": "load", "epilogue": "element-wise"}
+    element_wise, fused_both = {"epilogue": "element-wise"}, {"prologue": "gather", "epilogue": "element-wise"}
     table: Iterable[tuple[str, str, str, Mapping[str, Any], str]] = (
         ("elementwise", "elementwise", "elementwise:ElementwiseRule", {}, "fused element-wise chains, vectorised"),
         (

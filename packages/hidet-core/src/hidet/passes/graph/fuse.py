@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from hidet.graph.graph import Graph, Node, Value, foreign_nodes, readers
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses, substitute
+from hidet.schedule.abilities import AbilityTable
 from hidet.schedule.group import Group, group_nodes
 from hidet.schedule.in_place import find_reuses
 from hidet.schedule.overwrite import copied_last, early_overwrites
@@ -24,14 +25,27 @@ if TYPE_CHECKING:
 
 def fuse(graph: Graph, ctx: CompileContext) -> TaskGraph:
     """Cut `graph` into tasks for the context's target."""
-    task_graph = _cut(graph, frozenset(), ctx)
+    abilities = AbilityTable(ctx, _bare_task)
+    task_graph = _cut(graph, frozenset(), abilities)
     early = early_overwrites(task_graph)
-    return _cut(*copied_last(graph, early, ctx.registry.operators), ctx) if early else task_graph
+    if early:
+        task_graph = _cut(*copied_last(graph, early, ctx.registry.operators), abilities)
+    return task_graph
 
 
-def _cut(graph: Graph, alone: frozenset[Node], ctx: CompileContext) -> TaskGraph:
-    """Tasks of a graph; nodes in `alone` are tasks of their own."""
-    grouping = group_nodes(graph, lambda node: _abilities(node, ctx), alone)
+def _cut(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> TaskGraph:
+    """Tasks of a graph; nodes in `alone` are tasks of their own.
+
+    It is cut once, and again while rules do not take what was joined to their anchors: each time they are offered less.
+    """
+    task_graph = _cut_once(graph, alone, abilities)
+    while abilities.withdraw(task_graph.steps):
+        task_graph = _cut_once(graph, alone, abilities)
+    return replace(task_graph, claims=abilities.claims)
+
+
+def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> TaskGraph:
+    grouping = group_nodes(graph, abilities.of, alone)
     reuses = find_reuses(graph, grouping)
     aliases = {**grouping.aliases, **{value: alias for value, (alias, _) in reuses.parts.items()}}
     types = {**grouping.types, **{value: type_ for value, (_, type_) in reuses.parts.items()}}
@@ -80,11 +94,9 @@ def _aligned_values(graph: Graph, aliases: Mapping[Value, Alias], elsewhere: Ite
     return own | {value for value in aliases if is_aligned(value)}
 
 
-def _abilities(node: Node, ctx: CompileContext) -> tuple[str, str]:
-    """(prologue, epilogue) of the first rule for this operator; the fallback nest inlines any prologue."""
-    for spec in ctx.registry.schedules_for(node.op.name, ctx.target.name):
-        return spec.prologue, spec.epilogue
-    return "gather", "element-wise"
+def _bare_task(anchor: Node, types: Mapping[Value, TensorType]) -> Task:
+    """The task of an anchor with nothing joined to it."""
+    return _make_task(Group(anchor, [anchor]), anchor.outputs, types, frozenset(), {}, _Known({}, {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,5 @@
+"""`python -m hidet`: the `hidet` command."""
+
+from hidet.cli import main
+
+main(prog_name="hidet")

@@ -1,0 +1,76 @@
+"""Which rule takes a task: rules are asked in falling priority, each on its own, so that a broken one harms no other.
+
+What a rule raises beside ScheduleError is its plug-in's fault: a PluginWarning names plug-in, rule and task, and the
+next rule is asked (HIDET_STRICT_PLUGINS=1 raises). Errors that hidet's own rules word for users end the compilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hidet.errors import HidetError, ScheduleError
+from hidet.plugins.isolation import Failure, attempt
+from hidet.schedule.rule import Match
+from hidet.schedule.task import Task
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+    from hidet.plugins.specs import ScheduleSpec
+
+FALLBACK = "fallback"
+"""The name of the rule that takes what no other rule takes."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """A rule that takes a task.
+
+    notes: why rules that were asked before it do not, for the report.
+    """
+
+    spec: ScheduleSpec
+    rule: Any
+    match: Match
+    notes: tuple[str, ...] = ()
+
+
+def claims(
+    task: Task, ctx: CompileContext, notes: list[str], specs: tuple[ScheduleSpec, ...] | None = None
+) -> Iterator[Claim]:
+    """The rules that take `task`, best first; one is asked when those before it are not enough.
+
+    notes: receives why rules cannot take it, where they say so. specs: the rules to ask; None for all.
+    """
+    for spec in ctx.registry.schedules_for(task.op_name, ctx.target.name) if specs is None else specs:
+
+        def ask(spec: ScheduleSpec = spec) -> tuple[Any, Match | None]:
+            loaded: Any = spec.resolve()
+            rule = loaded() if isinstance(loaded, type) else loaded
+            return rule, rule.match(task, ctx.target)
+
+        answer = tried(spec, task, ctx, notes, "match", ask)
+        if answer is not None and answer[1] is not None:
+            yield Claim(spec, answer[0], answer[1], tuple(notes))
+
+
+def tried(
+    spec: ScheduleSpec, task: Task, ctx: CompileContext, notes: list[str], what: str, call: Callable[[], Result]
+) -> Result | None:
+    """What `call`, of the method `what` of a rule, returns; None when it raises, with the reason in `notes`."""
+    result = attempt(call)
+    if not isinstance(result, Failure):
+        return result
+    if isinstance(result.error, ScheduleError):
+        verb = "cannot" if what == "match" else "gave up"
+        notes.append(f"{task.name}: rule {spec.name} {verb}: {result.error.message}")
+        return None
+    if isinstance(result.error, HidetError) and not spec.is_foreign:
+        raise result.error
+    owner = ctx.registry.owners["schedules", spec.name]
+    ctx.registry.complain(owner, f"schedule {spec.name!r}: {what} for {task.summary}", result)
+    notes.append(f"{task.name}: rule {spec.name} of {owner} raised {result} in {what}")
+    return None
