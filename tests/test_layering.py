@@ -60,6 +60,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "driver": GRAPH | CONTEXT | {"ops", "schedule", "passes", "runtime", "progress", "drivers"},
     "doctor": {"cache", "errors", "plugins"},
     "cli": ANYTHING,
+    "__main__": {"cli"},
     "testing": ANYTHING,
     # Names a plug-in of core's own: imports inside its hooks only, which test_plugin_modules_import_nothing checks.
     "_builtin": ANYTHING,
