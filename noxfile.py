@@ -247,6 +247,15 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def torch_conformance(session: nox.Session) -> None:
+    """torch's own tables of tests through torch.compile, from an empty cache; writes docs/torch-coverage.md."""
+    environment = development(session, "tests", "models")
+    with tempfile.TemporaryDirectory() as cache:
+        arguments = ("--coverage", "docs/torch-coverage.md", *session.posargs)
+        environment.run("-m", "hidet.torch.suite", *arguments, env={"HIDET_CACHE_DIR": cache})
+
+
+@nox.session(venv_backend="none", default=False)
 def models(session: nox.Session) -> None:
     """All whole models, float32 and bfloat16 (about half an hour)."""
     run_pytest(session, development(session, "tests", "models"), "tests/models", "-m", "models or not models")

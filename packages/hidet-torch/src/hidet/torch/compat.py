@@ -220,6 +220,13 @@ def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> 
     return tree_map_only(torch.Tensor, function, tree)
 
 
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same containers, of any class that torch can take apart, with other things in them."""
+    from torch.utils._pytree import tree_map
+
+    return tree_map(function, tree)
+
+
 def is_fake(value: object) -> bool:
     """Whether a tensor has a type and layout but no data."""
     from torch._subclasses import FakeTensor
@@ -275,3 +282,47 @@ def real_tensors() -> AbstractContextManager[object]:
 
     context: AbstractContextManager[object] = _disable_current_modes()
     return context
+
+
+def operator_infos(database: str) -> Sequence[Any]:
+    """One of the tables of torch's own tests: "op" (operators), "hop" (operators that take functions), "module" or
+    "optim" (optimisers)."""
+    from torch.testing._internal import common_methods_invocations, common_modules, common_optimizers, hop_db
+
+    # Sets the seed inside of operators that draw numbers, which dynamo does not trace.
+    vars(common_methods_invocations)["wrapper_set_seed"] = _call
+    found: dict[str, Sequence[Any]] = {
+        "op": common_methods_invocations.op_db,
+        "hop": hop_db.hop_db,
+        "module": common_modules.module_db,
+        "optim": common_optimizers.optim_db,
+    }
+    return found[database]
+
+
+def _call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    return function(*arguments, **named)
+
+
+def tracing_everything() -> AbstractContextManager[object]:
+    """A context in which dynamo traces sizes that depend on data and numbers read from tensors, too."""
+    from torch._dynamo import config
+
+    context: AbstractContextManager[object] = config.patch(
+        capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True
+    )
+    return context
+
+
+def graph_breaks() -> list[str]:
+    """Why dynamo left code to Python since `forget_graph_breaks`."""
+    from torch._dynamo.utils import counters
+
+    return list(counters["graph_break"])
+
+
+def forget_graph_breaks() -> None:
+    """Start anew with counting."""
+    from torch._dynamo.utils import counters
+
+    counters["graph_break"].clear()

@@ -26,12 +26,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, help="write the outcomes as JSON lines")
     parser.add_argument("--coverage", type=Path, help="write the table of operators")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--selection", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
+    if given.worker is not None:
+        work(given.worker, Selection(**given.selection))
+        return 0
     part, parts = map(int, given.part.split("/"))
     selection = Selection(part, parts, given.pattern, given.device)
-    if given.worker is not None:
-        work(given.worker, selection)
-        return 0
     start = time.perf_counter()
     outcomes = run_processes(given.jobs, selection)
     if given.report is not None:

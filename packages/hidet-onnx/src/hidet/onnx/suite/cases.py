@@ -5,14 +5,14 @@ python -m hidet.onnx.suite [--jobs N] [--part K/N] [--pattern REGEX] [--device D
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from hidet.testing import suite
 
 KINDS = ("node", "real", "simple", "pytorch-converted", "pytorch-operator")
 
@@ -36,23 +36,10 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Tests of the suite: part number `part`, from 0, of `parts`, those whose name contains regular expression
-    `pattern`; and the device they run on, as `onnx.backend.base.Device` writes it."""
+class Selection(suite.Selection):
+    """Tests of the suite, and the device they run on, as `onnx.backend.base.Device` writes it."""
 
-    part: int = 0
-    parts: int = 1
-    pattern: str = ""
     device: str = "CPU"
-
-    def split(self, job: int, jobs: int) -> Selection:
-        """Share number `job` of `jobs`."""
-        return replace(self, part=self.part + job * self.parts, parts=self.parts * jobs)
-
-    def has(self, name: str) -> bool:
-        """Whether a test belongs to it. Parts are by hash of the name, so that they stay as they are."""
-        number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "little")
-        return number % self.parts == self.part and re.search(self.pattern, name) is not None
 
 
 def cases() -> Iterator[Any]:

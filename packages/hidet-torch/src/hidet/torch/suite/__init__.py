@@ -1,0 +1,1 @@
+"""torch's own tables of tests, compiled by us: `python -m hidet.torch.suite`."""

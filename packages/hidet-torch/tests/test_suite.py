@@ -1,0 +1,132 @@
+"""A share of torch's own tables of tests; `nox -s torch_conformance` runs all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from hidet.torch.suite.__main__ import run_processes
+from hidet.torch.suite.cases import Outcome, Selection
+from hidet.torch.suite.compare import Seen, distribution_problem, is_same, kind_problem, value_problem
+from hidet.torch.suite.programs import Program, chosen
+from hidet.torch.suite.report import coverage, summary
+from hidet.torch.suite.run import run_case
+
+PARTS = 160
+LEAST_SHARE = 0.7
+"""Of the cases of the part, how many have no node left to torch."""
+
+
+@pytest.mark.slow
+def test_a_share_of_torchs_own_tables_gives_right_answers() -> None:
+    outcomes = run_processes(1, Selection(parts=PARTS, most=1))
+    assert not [o for o in outcomes if o.result in ("wrong", "error")], summary(outcomes)
+    counted = [o for o in outcomes if o.result not in ("refused", "torch")]
+    assert len(counted) > 20
+    assert sum(o.is_whole for o in counted) >= LEAST_SHARE * len(counted), summary(outcomes)
+
+
+def program(function: Any, *inputs: Any) -> Any:
+    """A sampler of one program, whatever the seed."""
+
+    def run(compile_with: Any, given: Any, dtype: Any) -> Any:
+        return compile_with(function)(*given), [value for value in given if value.requires_grad]
+
+    return lambda seed: Program(run, inputs)
+
+
+def test_a_right_program_is_right_and_names_what_is_left_to_torch() -> None:
+    x = torch.randn(5)
+    assert run_case("a", program(lambda x: x.exp() + 1, x), False).result == "right"
+    left = run_case("a", program(lambda x: torch.linalg.svdvals(x[None]) + 1, x), False)
+    assert left.result == "right"
+    assert left.left
+    assert not left.is_whole
+
+
+def test_gradients_are_compared_and_inputs_too() -> None:
+    x = torch.randn(5, requires_grad=True)
+    assert run_case("a", program(lambda x: x.exp(), x), True).result == "right"
+    assert run_case("a", program(lambda x: x.detach(), x), True).result == "refused"
+    assert run_case("a", program(lambda x: x.add_(1), torch.randn(5)), False).result == "right"
+
+
+def test_a_program_that_computes_something_else_when_compiled_is_wrong() -> None:
+    def other(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if torch.compiler.is_compiling() else x
+
+    # It is torch that traces something else.
+    assert run_case("a", program(other, torch.randn(5)), False).result == "torch"
+
+
+def test_what_eager_mode_refuses_does_not_count() -> None:
+    outcome = run_case("a", program(lambda x: x.view(7), torch.randn(5)), False)
+    assert outcome.result == "refused"
+    assert "| all | 1 | 0 | 0 |" in coverage([outcome], "1", "all")
+
+
+def test_random_numbers_are_compared_by_distribution_and_fresh_memory_by_shape() -> None:
+    assert run_case("a", program(torch.rand_like, torch.randn(50)), False).result == "statistics"
+    assert run_case("a", program(torch.empty_like, torch.randn(50)), False).result == "shape"
+    ours, theirs = [[torch.rand(400)]], [[torch.rand(400)]]
+    assert distribution_problem(ours, theirs) is None
+    assert "distributions differ" in str(distribution_problem(ours, [[torch.rand(400) * 0.7]]))
+
+
+def test_comparison_sees_number_type_dtype_shape_and_values() -> None:
+    x = torch.tensor([1.0, float("nan")])
+    assert is_same([x, 3], [x.clone(), 3])
+    assert not is_same([x], [x, x])
+    assert not is_same([torch.tensor([-1.0])], [torch.tensor([1.0])])
+    assert "torch.float64" in str(kind_problem([x.double()], [x]))
+    assert kind_problem([x], [x.clone()]) is None
+    assert kind_problem([x[:1]], [x]) is not None
+    assert kind_problem([1.0], [x]) is not None
+    one = torch.tensor([1.0, 2.0])
+    assert value_problem([Seen([one], [one], [one.double()])]) is None
+    assert value_problem([Seen([one + 1e-3], [one], [one.double()])]) is not None
+    assert value_problem([Seen([one * (1 + 5e-7)], [one])]) is not None
+
+
+def test_float64_may_be_as_far_from_itself_as_float32_is_in_units() -> None:
+    exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    near = exact + 4e-16
+    off = exact.float() * (1 + 5e-7)
+    assert value_problem([Seen([near], [exact], [exact])]) is not None
+    assert value_problem([Seen([near], [exact], [exact], [off])]) is None
+    assert value_problem([Seen([exact + 1e-12], [exact], [exact], [off])]) is not None
+
+
+def test_the_index_of_any_of_equal_elements_is_right() -> None:
+    operands = torch.tensor([[3, 1, 3, 1]])
+    first, last = torch.tensor([[0, 2]]), torch.tensor([[2, 0]])
+    values = torch.tensor([[3, 3]])
+    assert is_same(chosen((values, first), operands, 1), chosen((values, last), operands, 1))
+    assert not is_same(chosen((values, first), operands, 1), chosen((values, torch.tensor([[0, 1]])), operands, 1))
+
+
+def test_the_table_counts_cases_by_operator() -> None:
+    outcomes = [
+        Outcome("op:add:f32:forward:0", "right"),
+        Outcome("op:add:f32:forward:1", "wrong", "3 | 4"),
+        Outcome("op:svd:f32:forward:0", "right", left=("aten._linalg_svd.default",)),
+        Outcome("op:svd:f32:forward:1", "refused", "no"),
+        Outcome("optim:SGD:f32:forward:1", "error", "Boom"),
+    ]
+    text = coverage(outcomes, "2.13", "every case")
+    assert "| operators | 2 | 3 | 2 | 1 |  | 66.7 % |" in text
+    assert "| add | 2 | 1 | 1 |  | 2 |  |" in text
+    assert "| svd | 1 | 1 |  |  | 0 | aten._linalg_svd.default |" in text
+    assert "| op:add:f32:forward:1 | wrong | 3 / 4 |" in text
+    assert "| SGD | 1 | 0 |  | 1 | 0 |" in text
+
+
+def test_samples_are_chosen_by_the_hash_of_their_name() -> None:
+    groups = {group.name: group for group in Selection(databases=("optim",), dtypes=("f32",)).groups()}
+    group = groups["optim:SGD:f32:forward"]
+    chosen = Selection(most=3).numbers(group, 50)
+    assert len(chosen) == 3
+    assert chosen == Selection(most=3).numbers(group, 50)
+    assert Selection().numbers(group, 50) == list(range(50))
