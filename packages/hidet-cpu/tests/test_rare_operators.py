@@ -33,7 +33,18 @@ CODES = np.arange(-32, 32).reshape(4, 16).astype(dtypes.i4.numpy())
 SCALES = np.linspace(0.1, 2, 16, dtype=np.float32)
 
 # operator, arrays, attributes
+ENDS = np.array([0, 2, 2, 5, 9])
 CASES: dict[str, tuple[str, tuple[Array | None, ...], dict[str, Any]]] = {
+    **{
+        f"segment_reduce {by} of {dtype}": (
+            "segment_reduce",
+            (random_array(9, 5, dtype=dtype), ENDS[:-1], ENDS[1:]),
+            {"reduce_by": by},
+        )
+        for by, dtype in (("sum", "float16"), ("mean", "float32"), ("max", "float64"), ("argmax", "float32"))
+    },
+    "bitcast to bytes": ("bitcast", (random_array(3, 5),), {"dtype": dtypes.u8}),
+    "bitcast to words": ("bitcast", (random_array(3, 8, dtype="float16"),), {"dtype": dtypes.i64}),
     "quantize to i4": ("quantize", (random_array(4, 16), SCALES), {"dtype": dtypes.i4}),
     "quantize to f8": ("quantize", (random_array(4, 16), SCALES), {"dtype": dtypes.f8e4m3}),
     "quantize blocks": (

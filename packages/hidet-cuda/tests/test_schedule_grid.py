@@ -209,6 +209,25 @@ def looked_up(new: Builder, rows: int, columns: int) -> Value:
     return new.op("embedding", new(4, columns), new.index(rows))
 
 
+def bags(by: str) -> Callable[..., Value]:
+    def make(new: Builder, rows: int, columns: int) -> Value:
+        ends = new.index(5), new.index(5)
+        return new.op(
+            "segment_reduce", new.op("embedding", new(4, columns), new.index(rows)), *ends, reduce_by=by, initial=0.5
+        )
+
+    return make
+
+
+def reinterpreted(dtype: str) -> Callable[..., Value]:
+    return lambda new, rows, columns: new.op("bitcast", new(rows, columns), dtype=getattr(dtypes, dtype))
+
+
+def mantissas(new: Builder, rows: int, columns: int) -> Value:
+    mantissa, exponent = new.graph.emit_all("frexp", (new(rows, columns),), {})
+    return new.op("mul", mantissa, new.op("cast", exponent, dtype=new.dtype))
+
+
 GRID: dict[str, Row] = {
     "matmul": Row(matmul, (136, 136, 40), (1024, 2048, 1024)),
     "matmul of odd sizes": Row(matmul, (133, 131, 37), (333, 555, 777)),
@@ -272,6 +291,12 @@ GRID: dict[str, Row] = {
     "concat": Row(joined, (3, 20), (1024, 512)),
     "pad and slice": Row(padded, (6, 20), (1024, 512)),
     "embedding": Row(looked_up, (6, 24), (4096, 768), is_nest=True),
+    "sums of bags": Row(bags("sum"), (6, 24), (4096, 768), is_nest=True),
+    "largest of bags": Row(bags("max"), (6, 24), (4096, 768), is_nest=True, dtypes=("f32", "f64")),
+    "place of the largest of bags": Row(bags("argmax"), (6, 24), (4096, 768), is_nest=True, dtypes=("f32",)),
+    "elements split in bytes": Row(reinterpreted("i8"), (6, 24), (4096, 768), is_nest=True, dtypes=("f16", "f64")),
+    "elements joined to words": Row(reinterpreted("i64"), (6, 24), (4096, 768), is_nest=True, dtypes=("f16", "i8")),
+    "mantissas": Row(mantissas, (6, 24), (4096, 768), is_nest=True, dtypes=("f16", "f32", "f64")),
 }
 CASES = [(name, dtype) for name, row in GRID.items() for dtype in row.dtypes]
 

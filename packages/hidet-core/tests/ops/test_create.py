@@ -98,8 +98,25 @@ def test_bitcast_reads_the_same_bits(apply: Any, assert_matches: Any) -> None:
     x = torch.tensor([1.0, -2.5, 0.0, float("inf")])
     assert_matches(apply("bitcast", x, dtype=dtypes.i32), x.view(torch.int32))
     assert_matches(apply("bitcast", x.half(), dtype=dtypes.bf16), x.half().view(torch.bfloat16))
-    with pytest.raises(DTypeError, match="needs a type of 32 bits other than bool, got i64"):
-        apply("bitcast", x, dtype=dtypes.i64)
+
+
+@pytest.mark.parametrize("target", ["uint8", "int16", "float16", "float32", "int64", "float64", "bool"])
+@pytest.mark.parametrize("source", ["uint8", "bfloat16", "int32", "float64", "bool"])
+def test_bitcast_splits_and_joins_elements(
+    source: str, target: str, apply: Any, assert_matches: Any, make: Any
+) -> None:
+    """defects.md, left to torch: `view.dtype` of other sizes."""
+    x = make((3, 16), source, 0, 2)
+    assert_matches(apply("bitcast", x, dtype=dtypes.dtype(target)), x.view(getattr(torch, target)))
+
+
+def test_bitcast_refuses_parts_of_elements(apply: Any) -> None:
+    with pytest.raises(ShapeError, match="3 elements of f32 are no whole number of elements of i64"):
+        apply("bitcast", torch.zeros(2, 3), dtype=dtypes.i64)
+    with pytest.raises(ShapeError, match="without axes"):
+        apply("bitcast", torch.zeros(()), dtype=dtypes.f16)
+    with pytest.raises(DTypeError, match="whole bytes that are not complex, got c64"):
+        apply("bitcast", torch.zeros(2), dtype=dtypes.c64)
 
 
 def test_philox_gives_the_published_words() -> None:

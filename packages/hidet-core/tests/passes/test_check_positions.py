@@ -11,6 +11,7 @@ import pytest
 from hidet import dims, dtypes
 from hidet.context import CompileContext, make_context
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
+from hidet.ops import selection
 from hidet.passes.graph.check_positions import CheckPositions
 
 
@@ -52,6 +53,19 @@ def test_computed_positions_are_checked_where_they_are_used(ctx: CompileContext)
     assert _names(_checked(ctx, build)) == [
         *("neg", "shift_right", "bitwise_xor", "amax", "require_positions", "index_select")
     ]
+
+
+def test_a_check_waits_for_the_node_that_tells_its_extent(ctx: CompileContext) -> None:
+    """Counts of the numbers of an input: how many places there are is read from these numbers."""
+
+    def build(b: GraphBuilder) -> list[Value]:
+        index = _index(b)
+        count = selection.read_size(b, b.emit("amax", index, axes=(0,)))
+        zeros = b.emit("full", shape=(count,), value=0, dtype=dtypes.i64)
+        return [b.emit("scatter", zeros, index, b.emit("neg", index), axis=0, wraps=False)]
+
+    names = _names(_checked(ctx, build))
+    assert names.index("read_sizes") < names.index("require_positions") < names.index("scatter")
 
 
 def test_equal_checks_are_made_once(ctx: CompileContext) -> None:

@@ -1,7 +1,7 @@
 """The operators of core: what each one means, family by family, as data.
 
     unary, activation, binary, elementwise    one element in, one element out; numpy broadcasting
-    reduce, scan, sort                        along axes
+    reduce, scan, segment, sort               along axes
     matmul, conv, pool, normalize, attention  anchors: scheduled by rules, others fuse into them
     batch_norm                                is folded into what is before it
     view, move, gather, scatter               data movement
@@ -37,6 +37,7 @@ FAMILIES = (
     "elementwise",
     "reduce",
     "scan",
+    "segment",
     "sort",
     "matmul",
     "reshape",

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 
 from hidet import dtypes
-from hidet.compute.definition import Definition, Operand
+from hidet.compute.definition import Definition, Operand, compute
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
-from hidet.ir.expr import Expr
+from hidet.ir.expr import Bitcast, Expr
 from hidet.ops.elementwise import ElementwiseRow, clamp, spec_of
-from hidet.ops.rules import map_elements, require_dtype, truth, widen
+from hidet.ops.rules import arithmetic_dtype, map_elements, require_dtype, truth, widen
 
 
 def _scalar(op: str) -> Callable[[Expr], Expr]:
@@ -165,8 +165,44 @@ def _positive(x: Operand) -> Definition:
     return map_elements("positive", (x,), lambda element: element)
 
 
+def _frexp(x: Operand) -> Definition:
+    """Through the bits of the arithmetic type, in which f16 and bf16 have no subnormals."""
+    require_dtype("frexp", x, "float")
+    wide = arithmetic_dtype(x.dtype)
+    bits = dtypes.u64 if wide.bits == 64 else dtypes.u32
+    field = (1 << wide.exponent_bits) - 1
+
+    def parts(element: Expr) -> tuple[Expr, Expr]:
+        value = widen(element)
+        is_special = build.binary("lor", build.equal(value, 0), build.unary("lnot", build.unary("isfinite", value)))
+        is_small = build.unary("abs", value) < wide.smallest_normal
+        # A power of two that makes every subnormal normal.
+        scaled = build.select(is_small, value * 2.0 ** (wide.mantissa_bits + 1), value)
+        code = Bitcast(scaled, bits)
+        biased = build.binary("and", build.binary("shr", code, build.const(wide.mantissa_bits, bits)), field)
+        shift = build.select(is_small, build.const(wide.mantissa_bits + 1, dtypes.i32), build.const(0, dtypes.i32))
+        exponent = build.cast(biased, dtypes.i32) - (wide.bias - 1) - shift
+        cleared = build.binary("and", code, build.const(~(field << wide.mantissa_bits) & ((1 << bits.bits) - 1), bits))
+        half = build.binary("or", cleared, build.const((wide.bias - 1) << wide.mantissa_bits, bits))
+        mantissa = build.select(is_special, value, Bitcast(half, wide))
+        return build.cast(mantissa, x.dtype), build.select(is_special, build.const(0, dtypes.i32), exponent)
+
+    stages = [
+        compute(name, x.shape, lambda *axes, number=number: parts(x[axes])[number])
+        for number, name in enumerate(("mantissa", "exponent"))
+    ]
+    return Definition((x,), tuple(stages), tuple(stage.result for stage in stages))
+
+
 SPECS: tuple[OperatorSpec, ...] = (
     *map(spec_of, _ROWS),
+    OperatorSpec(
+        name="frexp",
+        inputs=("x",),
+        define=_frexp,
+        doc="Mantissa m, 0.5 <= |m| < 1, and i32 exponent e with x = m * 2 ** e; zeros, infinities and NaN are their "
+        "own mantissas, with exponent 0. torch.frexp. Takes a floating-point type.",
+    ),
     OperatorSpec(
         name="positive",
         inputs=("x",),

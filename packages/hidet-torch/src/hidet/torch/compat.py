@@ -149,6 +149,14 @@ def core_decompositions() -> dict[Any, Callable[..., Any]]:
     return dict(core_aten_decompositions())
 
 
+def decompositions_of(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
+    """torch's decompositions of operators, by their names; those that this torch has none of are left out."""
+    from torch._decomp import decomposition_table
+
+    operators = [attrgetter(name)(torch.ops) for name in names]
+    return {operator: decomposition_table[operator] for operator in operators if operator in decomposition_table}
+
+
 def symbolic_expression(size: torch.SymInt | torch.SymBool) -> tuple[Any, Any]:
     """The sympy expression of a symbolic integer or truth, and the ShapeEnv that its symbols belong to."""
     return size.node.expr, size.node.shape_env

@@ -1,4 +1,4 @@
-"""Which aten operators are taken apart before import: all that torch can, but for those that core has itself."""
+"""Which aten operators are taken apart before import: all that torch or `composed` can, but for those that core has."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from hidet.torch import compat
+from hidet.torch.composed import composed
 from hidet.torch.mapping import table
 
 # Would turn attention into products, a softmax and the masks of its safe variant, which nothing puts together again.
@@ -15,9 +16,21 @@ _KEPT_WHOLE = (
     "aten.scaled_dot_product_attention.default",
 )
 
+# Taken apart by torch in ways that are not among its core decompositions.
+_FURTHER = (
+    "aten.dist.default",
+    "aten.cauchy.default",
+    "aten.geometric.default",
+    "aten.log_normal.default",
+    "aten.native_batch_norm.default",
+    "aten.tril_indices.default",
+    "aten.triu_indices.default",
+)
+
 
 @cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """Operator -> its decomposition."""
     handled = {*table(), *_KEPT_WHOLE}
-    return {target: rule for target, rule in compat.core_decompositions().items() if str(target) not in handled}
+    rules = {**compat.core_decompositions(), **compat.decompositions_of(_FURTHER), **composed()}
+    return {target: rule for target, rule in rules.items() if str(target) not in handled}

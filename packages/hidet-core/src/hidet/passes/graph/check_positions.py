@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims, dtypes
+from hidet.graph.control import defined_sizes
 from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.operator import Position
 from hidet.graph.position import LOWEST
@@ -50,8 +51,9 @@ class AssertPositions:
 def with_checks(graph: Graph, ctx: CompileContext, emit: Emit) -> Graph:
     """`graph` with its positions checked; equal checks are made once.
 
-    Checks of the graph's own inputs come first, so that nothing is overwritten by a call that fails. What constants
-    determine is checked here: only wrong positions keep their check, which fails where the operator would run.
+    Checks of the graph's own inputs come first, so that nothing is overwritten by a call that fails, but for those of
+    which only a node tells the extent. What constants determine is checked here: only wrong positions keep their
+    check, which fails where the operator would run.
     """
     if any(node.op.name in _CHECKS for node in graph.nodes):
         return graph
@@ -61,10 +63,14 @@ def with_checks(graph: Graph, ctx: CompileContext, emit: Emit) -> Graph:
     rewriter = GraphRewriter(graph, ctx.registry.operators)
     given = set(graph.inputs)
     done: set[tuple[Value, Position]] = set()
+    told_later = {str(size) for node in graph.nodes for size in defined_sizes(node)}
+
+    def may_be_first(source: Value, position: Position) -> bool:
+        return source in given and not any(symbol.name in told_later for symbol in dims.symbols(position.extent))
 
     def check(node: Node, only_inputs: bool) -> None:
         for source, position in wanted[node]:
-            if (source, position) not in done and (source in given or not only_inputs):
+            if (source, position) not in done and (not only_inputs or may_be_first(source, position)):
                 done.add((source, position))
                 part = source
                 if position.level is not None:

@@ -9,6 +9,7 @@ that nobody may read is None. It raises a HidetError for a case that core cannot
     reduce, sort               folds along axes, running folds, orders
     matmul, conv, pool         products and windows
     normalize                  softmax, normalisations, attention
+    segment                    folds over parts of an axis that data tell, histograms
     view, move, scatter        other shapes for the same elements, reading and writing at places
     interpolate, gradient      resampling; gradients that are no composition
     create, random             constants, ranges, random numbers
@@ -25,7 +26,19 @@ from typing import Any
 
 FAMILIES = (
     *("elementwise", "activation", "reduce", "matmul", "conv", "pool", "normalize"),
-    *("view", "move", "scatter", "sort", "interpolate", "gradient", "create", "random", "sizes", "selection"),
+    *(
+        "view",
+        "move",
+        "scatter",
+        "sort",
+        "segment",
+        "interpolate",
+        "gradient",
+        "create",
+        "random",
+        "sizes",
+        "selection",
+    ),
 )
 
 Handler = Callable[..., Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hidet.dims import DimExpr
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Number, Operand
 from hidet.torch.mapping import Handler
@@ -57,7 +58,11 @@ def _scalar_tensor(e: Emitter, s: Operand, **layout: object) -> Value:
 
 
 def _arange(e: Emitter, start: Number, end: Number, step: Number = 1, **layout: object) -> Value:
-    return e.emit("arange", start=start, stop=end, step=step, dtype=e.result.dtype)
+    dtype = e.result.dtype
+    if isinstance(step, DimExpr) and dtype.is_int:
+        places = e.emit("arange", stop=e.result.shape[0], dtype=dtype)
+        return e.emit("add", e.emit("mul", places, e.operand(step, dtype)), e.operand(start, dtype))
+    return e.emit("arange", start=start, stop=end, step=step, dtype=dtype)
 
 
 def _iota(e: Emitter, length: Number, *, start: Number, step: Number, **layout: object) -> Value:

@@ -6,6 +6,7 @@ Numbers keep their precision beside f16 and bf16 tensors, as in eager mode, whic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -262,6 +263,27 @@ def _logit(e: Emitter, x: Value, eps: float | None = None) -> Value:
     return e.emit("logit", e.cast(x, e.result.dtype), eps=eps)
 
 
+def _angle(e: Emitter, x: Value) -> Value:
+    """0 of real numbers, pi of negative ones; NaN stays NaN."""
+    dtype = e.result.dtype
+    number = e.cast(x, dtype)
+    turned = e.emit(
+        "where", e.emit("less", number, e.constant(0, dtype)), e.constant(math.pi, dtype), e.constant(0, dtype)
+    )
+    return e.emit("where", e.emit("isnan", number), number, turned)
+
+
+def _frexp(e: Emitter, x: Value) -> tuple[Value, ...]:
+    return e.emit_all("frexp", (x,), {})
+
+
+def _ldexp(e: Emitter, x: Value, exponent: Value) -> Value:
+    """x * 2 ** exponent, the power rounded first, as in eager mode."""
+    dtype = promote_operands(2.0, exponent, default_float=default_float())
+    power = e.emit("pow", e.constant(2, dtype), e.cast(exponent, dtype))
+    return arithmetic(e, "mul", x, power)
+
+
 def _isclose(e: Emitter, a: Value, b: Value, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
     if not a.tensor.dtype.is_float:
         raise UnsupportedOp("isclose is mapped for floating-point types")
@@ -326,6 +348,9 @@ _SINGLE: dict[str, Handler] = {
     "aten.nan_to_num.default": _nan_to_num,
     "aten.logit.default": _logit,
     "aten.isclose.default": _isclose,
+    "aten.angle.default": _angle,
+    "aten.frexp.Tensor": _frexp,
+    "aten.ldexp.Tensor": _ldexp,
     "aten._to_copy.default": to_copy,
     "prims.convert_element_type.default": _convert_type,
     "prims.fma.default": _fma,

@@ -103,7 +103,7 @@ def _searchsorted(
     sorter: Value | None = None,
 ) -> Value:
     if sorter is not None:
-        raise UnsupportedOp("searchsorted with a sorter")
+        sorted_sequence = e.emit("gather", sorted_sequence, sorter, axis=-1, wraps=False)
     return _searched(e, sorted_sequence, values, right or side == "right")
 
 

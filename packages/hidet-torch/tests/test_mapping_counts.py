@@ -1,0 +1,145 @@
+"""Bags of embeddings, segments, histograms, views as other types and rarer operators, as in eager mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+Check = Callable[..., Any]
+
+WEIGHT = torch.sin(torch.arange(30.0)).reshape(10, 3)
+INDICES = torch.tensor([1, 4, 9, 1, 0, 3, 4])
+OFFSETS = torch.tensor([0, 2, 2, 5])
+SHARES = torch.linspace(-1, 2, 7)
+X = torch.cos(torch.arange(24.0) * 1.7).reshape(4, 6)
+LENGTHS = torch.tensor([2, 0, 1, 1])
+MASK = X > 0
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    **{
+        f"{mode} of bags": (
+            lambda w, i, o, mode=mode: F.embedding_bag(i, w, o, mode=mode, padding_idx=4),
+            (WEIGHT, INDICES, OFFSETS),
+        )
+        for mode in ("sum", "mean", "max")
+    },
+    "bags of weighted rows": (
+        lambda w, i, o, s: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s),
+        (WEIGHT, INDICES, OFFSETS, SHARES),
+    ),
+    "bags whose ends are all given": (
+        lambda w, i, o: F.embedding_bag(i, w, o, include_last_offset=True),
+        (WEIGHT, INDICES, torch.tensor([0, 2, 2, 7])),
+    ),
+    "bags in rows": (lambda w, i: F.embedding_bag(i.reshape(1, 7), w), (WEIGHT, INDICES)),
+    "bags of rows made shorter": (lambda w, i, o: F.embedding_bag(i, w, o, max_norm=1.0), (WEIGHT, INDICES, OFFSETS)),
+    **{
+        f"{by} of segments": (lambda x, n, by=by: torch.segment_reduce(x, by, lengths=n, initial=0.5), (X, LENGTHS))
+        for by in ("sum", "mean", "max", "min", "prod")
+    },
+    "segments by their ends": (lambda x: torch.segment_reduce(x, "mean", offsets=torch.tensor([0, 1, 4])), (X,)),
+    "histc of a range": (lambda x: torch.histc(x, 7, -0.5, 0.75), (X,)),
+    "histc of all": (lambda x: torch.histc(x, 5), (X,)),
+    "histc of one value": (lambda x: torch.histc(x * 0, 5), (X,)),
+    "histogram": (lambda x: torch.histogram(x, 6, range=(-1.0, 1.0)), (X,)),
+    "weighted histogram": (lambda x, w: torch.histogram(x, 6, weight=w, density=True), (X, X.abs())),
+    "histogram by edges": (lambda x: torch.histogram(x, torch.tensor([-1.0, -0.25, 0.0, 0.9])), (X,)),
+    "bytes of floats": (lambda x: x.view(torch.uint8), (X,)),
+    "doubles of floats": (lambda x: x.view(torch.float64), (X,)),
+    "sorter": (
+        lambda x, v: torch.searchsorted(x, v, sorter=x.argsort(-1)),
+        (X, X.flip(1)[:, :4].contiguous()),
+    ),
+    "frexp": (torch.frexp, (X * 1e3,)),
+    "ldexp": (torch.ldexp, (X, torch.arange(6, dtype=torch.int32))),
+    "angle": (torch.angle, (X,)),
+    "angle of integers": (torch.angle, (torch.arange(-3, 3),)),
+    "median of all": (torch.median, (X,)),
+    "nanmedian": (lambda x: torch.nanmedian(torch.where(x > 0.5, torch.nan, x), 1), (X,)),
+    "nanmedian of all": (lambda x: torch.nanmedian(torch.where(x > 0.5, torch.nan, x)), (X,)),
+    "sum of products": (torch.addbmm, (X, torch.ones(2, 4, 3), torch.ones(2, 3, 6))),
+    "bilinear": (F.bilinear, (X, X[:, :2].contiguous(), torch.ones(3, 6, 2), torch.ones(3))),
+    "distances": (lambda x: torch.pdist(x, 1.5), (X,)),
+    "distance": (lambda x: torch.dist(x, x.flip(0), 3), (X,)),
+    "put": (lambda x: torch.put(x, torch.tensor([1, -1, 9]), torch.tensor([7.0, 8.0, 9.0])), (X,)),
+    "places that are not zero": (lambda m: torch.nonzero_static(m, size=30, fill_value=-7), (MASK,)),
+    "some places that are not zero": (lambda m: torch.nonzero_static(m, size=4), (MASK,)),
+    "triangles": (lambda x: (torch.tril_indices(4, 3, 1), torch.triu_indices(4, 5, -1)), (X,)),
+    **{
+        f"index_reduce {by}": (
+            lambda x, s, by=by: torch.index_reduce(x, 0, torch.tensor([1, 1, 3]), s, by, include_self=False),
+            (X, X[:3] + 1),
+        )
+        for by in ("mean", "prod", "amax", "amin")
+    },
+    "fractional windows": (
+        lambda x: F.fractional_max_pool2d(
+            x.reshape(1, 2, 3, 4), 2, (2, 3), return_indices=True, _random_samples=torch.full((1, 2, 2), 0.4)
+        ),
+        (X,),
+    ),
+    "fractional windows of volumes": (
+        lambda x: F.fractional_max_pool3d(
+            torch.cat([x, x]).reshape(1, 1, 3, 4, 4), (1, 2, 2), (2, 2, 2), _random_samples=torch.full((1, 1, 3), 0.7)
+        ),
+        (X,),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize(("function", "inputs"), CASES.values(), ids=CASES)
+def test_an_operator_that_was_left_to_torch(
+    check_import: Check, function: Callable[..., Any], inputs: tuple[torch.Tensor, ...]
+) -> None:
+    """defects.md, left to torch where others compile."""
+    check_import(function, *inputs)
+
+
+def test_counts_of_numbers_tell_their_own_size(check_compiled: Check) -> None:
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        numbers, weights = torch.tensor([1, 5, 5, 0]), torch.tensor([0.5, 1.0, 2.0, 4.0])
+        check_compiled(lambda n: torch.bincount(n), numbers, more=[[torch.tensor([9, 0, 1, 1])]], strict=True)
+        check_compiled(lambda n, w: torch.bincount(n, w, minlength=7), numbers, weights, strict=True)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_gradients_of_bags_are_those_of_eager_mode(mode: str) -> None:
+    shares = SHARES.clone() if mode == "sum" else None
+
+    def bags(weight: torch.Tensor, shares: torch.Tensor | None) -> torch.Tensor:
+        return F.embedding_bag(INDICES, weight, OFFSETS, mode=mode, padding_idx=4, per_sample_weights=shares)
+
+    found = []
+    for function in (bags, torch.compile(bags, backend="hidet", fullgraph=True, options={"strict": True})):
+        leaves = [x.clone().requires_grad_() for x in (WEIGHT, shares) if x is not None]
+        (function(*leaves, *[None] * (2 - len(leaves))) * torch.arange(12.0).reshape(4, 3)).sum().backward()
+        found.append([leaf.grad for leaf in leaves])
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("by", ["sum", "mean", "max", "min"])
+def test_gradients_of_segments_are_those_of_eager_mode(by: str) -> None:
+    def folded(x: torch.Tensor) -> torch.Tensor:
+        return torch.segment_reduce(x, by, lengths=LENGTHS, initial=0.0) * torch.arange(24.0).reshape(4, 6)
+
+    found = []
+    for function in (folded, torch.compile(folded, backend="hidet", fullgraph=True, options={"strict": True})):
+        x = X.clone().requires_grad_()
+        function(x).sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_drawn_classes_follow_their_weights(check_import: Check) -> None:
+    weights = torch.tensor([0.0, 3.0, 1.0, 0.0])
+    torch.manual_seed(3)
+    many = torch.compile(lambda w: torch.multinomial(w, 4000, True), backend="hidet", options={"strict": True})(weights)
+    shares = torch.bincount(many, minlength=4) / 4000
+    torch.testing.assert_close(shares, weights / 4, atol=0.03, rtol=0)
+    few = torch.compile(lambda w: torch.multinomial(w, 2), backend="hidet", options={"strict": True})(weights)
+    assert sorted(few.tolist()) == [1, 2]
