@@ -227,6 +227,13 @@ def test_elements_of_a_storage_outside_of_the_tensor_are_refused(
         torch.compile(function, backend="hidet")(x)
 
 
+@pytest.mark.parametrize("x", [torch.ones(3), torch.ones(3, 4)], ids=["rows without axes", "rows"])
+def test_vmap(x: torch.Tensor) -> None:
+    """red-team.md finding 6."""
+    function = torch.vmap(lambda row: row * 2 + row.sum())
+    assert torch.equal(torch.compile(function, backend="hidet", options={"strict": True})(x), function(x))
+
+
 def test_a_graph_break_makes_two_graphs() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         y = x + 1

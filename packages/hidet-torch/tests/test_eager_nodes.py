@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.nn import functional as F
 
 from hidet.errors import FallbackWarning, LaunchError
+from hidet.torch.mapping import table
 
 pytestmark = pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
 
@@ -103,3 +106,57 @@ def test_complex_numbers_are_moved_by_kernels_and_computed_with_by_torch(dtype: 
     assert torch.equal(torch.compile(moved, backend="hidet", options={"strict": True})(z), moved(z))
     with pytest.warns(FallbackWarning, match="aten.mul"):
         torch.testing.assert_close(torch.compile(converted, backend="hidet")(z), converted(z))
+
+
+STRIDED: dict[str, Callable[..., Any]] = {
+    "as many elements": lambda n: torch.ones(_strided(n).stride(0)) * _strided(n).sum(),
+    "a number": lambda n: _strided(n) + _strided(n).stride(0),
+    "the result": lambda n: (_strided(n), n + 1),
+}
+
+
+@torch.library.custom_op("hidet_tests::strided", mutates_args={})
+def _strided(n: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided((3, 2), (int(n.item()), 1)).fill_(3)
+
+
+@_strided.register_fake
+def _(n: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided((3, 2), (torch.library.get_ctx().new_dynamic_size(), 1))
+
+
+@pytest.mark.parametrize("function", STRIDED.values(), ids=STRIDED)
+def test_strides_of_a_result_that_depend_on_data(function: Callable[..., Any]) -> None:
+    """defects.md C5: test_dynamic_stride_nobreak of PyTorch."""
+    with torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(function, backend="hidet", fullgraph=True)
+        for n in (torch.tensor(2), torch.tensor(5)):
+            torch.testing.assert_close(compiled(n), function(n))
+
+
+def _fail(*arguments: object, **named: object) -> object:
+    raise AttributeError("a mistake")
+
+
+def test_a_handler_that_fails_is_named_and_its_node_runs_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """red-team.md finding 6: an error of the compiler's own making does not end the program."""
+    monkeypatch.setitem(dict_of_handlers(), "aten.sin.default", _fail)
+    x = _random(3)
+    with pytest.warns(
+        FallbackWarning, match=r"aten.sin.default .*bug of hidet.*AttributeError: a mistake \(test_eager"
+    ):
+        made = torch.compile(lambda x: x.sin() + 1, backend="hidet")(x)
+    assert torch.equal(made, x.sin() + 1)
+
+
+def test_a_handler_that_fails_is_an_error_under_strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """red-team.md finding 6."""
+    monkeypatch.setitem(dict_of_handlers(), "aten.sin.default", _fail)
+    with pytest.raises(BackendCompilerFailed, match=r"bug of hidet.*AttributeError: a mistake"):
+        torch.compile(lambda x: x.sin() + 1, backend="hidet", options={"strict": True})(_random(3))
+
+
+def dict_of_handlers() -> dict[str, Any]:
+    found = table()
+    assert isinstance(found, dict)
+    return found

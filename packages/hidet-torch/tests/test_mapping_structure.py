@@ -102,8 +102,13 @@ RUN_IN_TORCH = {
     "aten.randperm.default",
     "aten._native_batch_norm_legit.default",
 }
-# Questions about sizes and layouts, which the importer answers from torch's inference.
-ANSWERED = {"aten.sym_is_contiguous.default", "aten.sym_numel.default", "aten.sym_size.int"} | {
+# Questions about sizes and layouts, which the importer answers from torch's inference, and numbers that it reads.
+ANSWERED = {
+    "aten._local_scalar_dense.default",
+    "aten.sym_is_contiguous.default",
+    "aten.sym_numel.default",
+    "aten.sym_size.int",
+} | {
     "aten.sym_storage_offset.default",
     "aten.sym_stride.int",
 }

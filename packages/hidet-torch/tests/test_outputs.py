@@ -107,6 +107,28 @@ def test_inputs_are_changed_as_in_eager_mode(check_compiled: Check, function: An
     check_compiled(function, *inputs)
 
 
+PLACES: dict[str, Any] = {
+    "windows of windows": lambda x: x.sin().as_strided((4, 2, 12), (20, 1, 2)).as_strided((2, 12, 2), (20, 1, 3)),
+    "more than the slice has": lambda x: torch.as_strided(x[1:], (4, 4), (1, 1), 0),
+    "more than a computed slice has": lambda x: torch.as_strided((x * 2)[1:], (4, 4), (1, 1), 0) + 1,
+    "of a part of a split": lambda x: (x * 2).split(2)[1].as_strided((2, 2), (20, 1), 1) + 1,
+    "of a slice of a slice": lambda x: x[1:][:, 3:].as_strided((3, 3), (20, 2)) * 1,
+    "of a tensor that is repeated": lambda x: x[0].expand(3, 20).as_strided((2, 5), (20, 2)) * 1,
+    "of a transpose": lambda x: x.t().as_strided((2, 2), (1, 1)) * 1,
+    "windows of a slice": lambda x: x[:, 1:].as_strided((x.shape[0] - 1, 2), (20, 1), 0) * 2,
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize("function", PLACES.values(), ids=PLACES)
+def test_as_strided_takes_elements_of_what_a_tensor_is_a_view_of(
+    check_compiled: Check, function: Any, dynamic: bool
+) -> None:
+    """defects.md C6."""
+    x = torch.arange(100.0).view(5, 20)
+    check_compiled(function, x, more=[(torch.arange(120.0).view(6, 20),)], dynamic=dynamic, strict=True)
+
+
 def test_a_result_stays_valid_after_the_next_call() -> None:
     compiled = torch.compile(lambda x: x * 2, backend="hidet")
     first = compiled(X)

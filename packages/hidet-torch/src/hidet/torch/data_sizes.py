@@ -72,11 +72,14 @@ class DataSizes:
 
         is_checked: the number is read, and its range checked, even if nothing has a use for it.
         """
-        scalar = self.emitter.cast(self.emitter.reshape(number, ()), dtypes.i64)
+        self.read_all(self.emitter.cast(self.emitter.reshape(number, ()), dtypes.i64), [size], is_checked)
+
+    def read_all(self, numbers: Value, sizes: Sequence[Dim], is_checked: bool = False) -> None:
+        """As `read`, of a tensor of i64 with as many elements as there are sizes."""
         builder = self.emitter.builder
-        spec = builder.operators["read_sizes"]
-        builder.emit_all(replace(spec, has_effect=is_checked), [scalar], {"defines": (size,)})
-        self.note([str(size)])
+        spec = replace(builder.operators["read_sizes"], has_effect=is_checked)
+        builder.emit_all(spec, [numbers], {"defines": tuple(sizes)})
+        self.note([str(size) for size in sizes])
 
     def note(self, names: Sequence[str]) -> None:
         """Nodes tell these symbols from now on; the values of numbers that were read are at hand."""

@@ -6,7 +6,7 @@ that are not repeated: a reshape of a reshape is one reshape, a permutation that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -52,13 +52,14 @@ class NodeFacts:
     """What torch inferred about the aten node being imported.
 
     results: types of its results, None for one that is no tensor. read: numbers of the results that anyone reads.
-    layouts: strides and storage offset that its tensor arguments have in eager mode, by position. fresh: symbols in the
-    sizes of its results that neither arguments of the call nor nodes so far tell.
+    stored: its first argument and the tensors that this is a view of, nearest first, each with the strides and storage
+    offset that it has in eager mode. fresh: symbols in the sizes of its results that neither arguments of the call nor
+    nodes so far tell.
     """
 
     results: tuple[TensorType | None, ...] = ()
     read: frozenset[int] = frozenset()
-    layouts: Callable[[int], Layout] | None = None
+    stored: Callable[[], Iterable[tuple[Value, Layout]]] = tuple
     fresh: Sequence[str] = ()
 
 
@@ -96,12 +97,6 @@ class Emitter:
     def is_read(self, number: int) -> bool:
         """Whether anyone reads that result of the aten node."""
         return number in self.facts.read
-
-    def eager_layout(self, argument: int) -> Layout:
-        """Strides and storage offset that a tensor argument of the aten node has in eager mode."""
-        if self.facts.layouts is None:
-            raise UnsupportedOp("the layout of the argument in eager mode is not known")
-        return self.facts.layouts(argument)
 
     def random_source(self) -> tuple[Value, Value, int]:
         """Seed and offset, inputs drawn from torch's generator once a call, and a stream number for one operator."""

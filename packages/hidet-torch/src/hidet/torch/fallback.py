@@ -5,9 +5,11 @@ They are counted, named in the report and warned about once a compilation; `opti
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -59,12 +61,14 @@ def eager_spec(
     values: Mapping[fx.Node, Any],
     size_value: Callable[[Symbol], Value | None],
     defines: Sequence[Dim] = (),
+    strides: Sequence[tuple[int, int]] = (),
 ) -> tuple[OperatorSpec, list[Value]]:
     """An operator that calls what the fx node calls, and its inputs in order.
 
     Tensor arguments are inputs of the operator; everything else is in its `call`. Symbolic sizes among the arguments
     are computed from their symbols; size_value gives the values of these, which are inputs too. types: of the results;
     None for one that is no tensor, or that nobody reads. defines: symbols of the result types that the results tell.
+    strides: pairs of a result and an axis whose strides are a further result, a vector.
     """
     kept = [number for number, type_ in enumerate(types) if type_ is not None]
     template = _Template(values)
@@ -79,9 +83,11 @@ def eager_spec(
             raise UnsupportedOp(f"{name} runs in torch and needs the size {symbol}, which is no input of the graph")
         inputs.append(value)
     target: Callable[..., Any] = node.target  # type: ignore[assignment]  # a call_function's target is a function
-    call = _EagerCall(target, args, kwargs, len(template.operands), template.sizes, names, kept)
+    call = _EagerCall(target, args, kwargs, len(template.operands), template.sizes, names, kept, strides)
     # A function without results, which checks something, gets a token: nodes have at least one output.
     result_types = tuple(type_ for type_ in types if type_ is not None) or (TensorType(dtypes.boolean, ()),)
+    if strides:
+        result_types += (TensorType(dtypes.i64, (len(strides),)),)
     spec = OperatorSpec(
         name=f"torch:{name}",
         inputs=("inputs*",),
@@ -160,6 +166,7 @@ class _EagerCall:
         sizes: Sequence[DimExpr],
         names: Sequence[str],
         kept: Sequence[int],
+        strides: Sequence[tuple[int, int]],
     ) -> None:
         self._target = target
         self._args = args
@@ -167,6 +174,7 @@ class _EagerCall:
         self._tensors = tensors
         self._sizes = list(sizes)
         self._kept = kept
+        self._strides = strides
         self._evaluate = compile_evaluator(self._sizes, names) if sizes else None
 
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
@@ -194,7 +202,11 @@ class _EagerCall:
         with torch.no_grad():
             result = self._target(*map(put_back, self._args), **{k: put_back(v) for k, v in self._kwargs.items()})
         results = result if isinstance(result, tuple | list) else (result,)
-        return tuple(results[number] for number in self._kept) or (torch.tensor(True, device="cpu"),)
+        returned = tuple(results[number] for number in self._kept) or (torch.tensor(True, device="cpu"),)
+        if self._strides:
+            strides = [results[number].stride(axis) for number, axis in self._strides]
+            returned += (torch.tensor(strides, device=results[self._strides[0][0]].device),)
+        return returned
 
 
 def describe(nodes: Sequence[EagerNode]) -> str:
@@ -205,6 +217,13 @@ def describe(nodes: Sequence[EagerNode]) -> str:
         f"  {name} ({count}x) at {first[name].loc or 'unknown place'}: {first[name].reason}"
         for name, count in sorted(counts.items())
     )
+
+
+def handler_failure(error: Exception) -> str:
+    """Why a node runs in torch whose handler failed in a way that no handler should."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"a bug of hidet, please report it: {type(error).__name__}: {error}{place}"
 
 
 def _count(nodes: Sequence[EagerNode]) -> str:

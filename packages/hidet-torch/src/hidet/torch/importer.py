@@ -6,7 +6,7 @@ eager node that calls torch. Sizes are read from torch's own shape inference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from hidet.torch.control import CONTROL
 from hidet.torch.data_sizes import DataSizes
 from hidet.torch.effects import without_tokens
 from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
-from hidet.torch.fallback import EagerNode, eager_spec, refusal
+from hidet.torch.fallback import EagerNode, eager_spec, handler_failure, refusal
 from hidet.torch.fx_nodes import (
     ASSERTION,
     ELEMENT,
@@ -283,15 +283,16 @@ class Importer:
                 self.data_sizes.require_defined(fresh, name)
             except ImportFailed:
                 raise
-            except HidetError as error:
+            except Exception as error:  # noqa: BLE001 - a handler's mistake is named, and does not end the user's program
+                reason = error.message if isinstance(error, HidetError) else handler_failure(error)
                 del self.eager[eager:]
-                self._call_eagerly(node, name, types, self.data_sizes.undefined(fresh), error.message)
+                self._call_eagerly(node, name, types, self.data_sizes.undefined(fresh), reason)
         self.data_sizes.note(fresh)
 
     def _handle(
         self, node: fx.Node, handler: Handler, types: tuple[TensorType | None, ...], fresh: Sequence[str]
     ) -> Any:
-        self.emitter.facts = NodeFacts(types, read_results(node), lambda n: self._layout(node.args[n]), fresh)
+        self.emitter.facts = NodeFacts(types, read_results(node), lambda: self._stored(node.args[0]), fresh)
         args = [self._resolve(argument) for argument in node.args]
         kwargs = {key: self._resolve(argument) for key, argument in node.kwargs.items()}
         try:
@@ -322,9 +323,18 @@ class Importer:
             for number, v in enumerate(results)
         )
 
-    def _layout(self, argument: Any) -> Layout:
-        tensor = argument.meta["val"]
-        return self.sizes.shape(tensor.stride()), self.sizes.dim(tensor.storage_offset())
+    def _stored(self, argument: Any) -> Iterator[tuple[Value, Layout]]:
+        """A tensor and what it is a view of, each with its strides and storage offset."""
+        given = argument.meta["val"]
+        key = compat.storage_key(given)
+        while isinstance(argument, fx.Node):
+            tensor = argument.meta.get("val")
+            if isinstance(tensor, torch.Tensor):
+                if tensor.dtype != given.dtype or compat.storage_key(tensor) != key:
+                    return
+                strides, offset = self.sizes.shape(tensor.stride()), self.sizes.dim(tensor.storage_offset())
+                yield self.values[argument], (strides, offset)
+            argument = argument.args[0] if argument.args else None
 
     def _resolve(self, argument: Any) -> Any:
         """An argument of an fx node as handlers take it."""
@@ -350,14 +360,38 @@ class Importer:
             type_ if number in read or (type_ is not None and self.data_sizes.fresh(type_.shape)) else None
             for number, type_ in enumerate(types)
         )
-        spec, inputs = eager_spec(node, name, types, self.values, self.emitter.size_value, defines)
+        told = self._told_by_strides(node, types, [*fresh, *map(str, defines)])
+        strides = tuple(told.values())
+        spec, inputs = eager_spec(node, name, types, self.values, self.emitter.size_value, defines, strides)
         # What a step makes lies row-major; a result of the graph in another layout is a copy.
-        emit = self.builder.emit_all if defines else self.emitter.emit_all
-        outputs = iter(emit(spec, inputs, {}))
+        emit = self.builder.emit_all if defines or told else self.emitter.emit_all
+        made = emit(spec, inputs, {})
+        if told:
+            # The layout of a result of the graph may be all that has a use for them.
+            self.data_sizes.read_all(made[-1], list(told), is_checked=True)
+        outputs = iter(made)
         results = tuple(None if type_ is None else next(outputs) for type_ in types)
         value = node.meta.get("val")
         self.values[node] = results if isinstance(value, tuple | list) else results[0]
         self.eager.append(EagerNode(name, reason, loc))
+
+    def _told_by_strides(
+        self, node: fx.Node, types: Sequence[TensorType | None], known: Sequence[str]
+    ) -> dict[Dim, tuple[int, int]]:
+        """Symbols that are strides of results in eager mode and nothing else, with the number of a result and its axis.
+
+        known: names of those that extents of the results tell.
+        """
+        value = node.meta.get("val")
+        results = value if isinstance(value, tuple | list) else (value,)
+        found: dict[Dim, tuple[int, int]] = {}
+        for number, (result, type_) in enumerate(zip(results, types, strict=False)):
+            for axis, stride in enumerate(result.stride() if type_ is not None else ()):
+                size = self.sizes.dim(stride)
+                if self.data_sizes.fresh([size]) == [str(size)] and str(size) not in known:
+                    found.setdefault(size, (number, axis))
+        left = self.data_sizes.undefined(list(map(str, found)))
+        return {size: place for size, place in found.items() if str(size) in left}
 
     # --- the end -------------------------------------------------------------------------------------------------
 

@@ -291,13 +291,14 @@ def _isclose(e: Emitter, a: Value, b: Value, rtol: float = 1e-5, atol: float = 1
 
 
 def to_copy(
-    e: Emitter, x: Value, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **layout: object
+    e: Emitter, x: Operand, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **layout: object
 ) -> Value:
     """A conversion of element type; memory formats are layout, which the compiler chooses.
 
-    The importer has checked that the result is on the device of the graph.
+    The importer has checked that the result is on the device of the graph. torch.vmap leaves numbers where tensors
+    without axes stood.
     """
-    return x if dtype is None else e.cast(x, dtype_of(dtype))
+    return e.operand(x, e.result.dtype)
 
 
 def _convert_type(e: Emitter, x: Value, dtype: torch.dtype) -> Value:

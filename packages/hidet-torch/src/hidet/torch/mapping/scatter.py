@@ -108,10 +108,10 @@ def _as_strided_scatter(
     stride: Sequence[Dim],
     storage_offset: Dim | None = None,
 ) -> Value:
-    order, start = eager_places(e, x, size, stride, storage_offset)
-    if order != tuple(range(x.tensor.rank)):
+    place = eager_places(e, size, stride, storage_offset, through_views=False)
+    if place.order != tuple(range(x.tensor.rank)):
         raise UnsupportedOp("as_strided_scatter into a tensor that is not row-major")
-    return e.emit("as_strided_scatter", x, src, shape=tuple(size), strides=tuple(stride), offset=start)
+    return e.emit("as_strided_scatter", x, src, shape=tuple(size), strides=tuple(stride), offset=place.start)
 
 
 def _masked_scatter(e: Emitter, x: Value, mask: Value, source: Value) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -150,20 +151,38 @@ def _unfold(e: Emitter, x: Value, dimension: int, size: int, step: int) -> Value
     return e.emit("unfold", x, axis=dimension, size=size, step=step)
 
 
-def eager_places(
-    e: Emitter, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None
-) -> tuple[tuple[int, ...], Dim]:
-    """The order of the axes of `x`, the node's first argument, in its storage, and where in `x` an as_strided begins.
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor as it lies in its storage in eager mode. order: of its axes there, outermost first. start: where in it
+    the elements that an operator takes begin."""
 
-    ImportFailed for elements of the storage that are not in `x`, which is all that the graph has of it.
-    """
-    layout, offset = e.eager_layout(0)
-    order = memory_order(x.tensor.shape, layout)
-    start = 0 if storage_offset is None else storage_offset - offset
-    last = start + last_place(size, stride)
-    is_outside = 0 not in size and (prove_le(0, start) is not True or prove_lt(last, product(x.tensor.shape)) is False)
-    if order is not None and not is_outside:
-        return order, start
+    tensor: Value
+    order: tuple[int, ...]
+    start: Dim
+
+
+def eager_places(
+    e: Emitter, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None, through_views: bool = True
+) -> Stored:
+    """The tensor with all elements that an as_strided takes: the node's first argument or, through views, what this is
+    a view of. ImportFailed for elements of the storage that are in no tensor of the graph."""
+    offset: Dim | None = storage_offset
+    found: list[Stored] = []
+    for x, (layout, begin) in e.facts.stored():
+        offset = begin if offset is None else offset
+        order, start = memory_order(x.tensor.shape, layout), offset - begin
+        is_inside = 0 in size or (
+            prove_le(0, start) is True and prove_lt(start + last_place(size, stride), product(x.tensor.shape))
+        )
+        if order is not None and is_inside is not False:
+            found.append(Stored(x, order, start))
+            if is_inside:
+                return found[-1]
+        if not through_views:
+            break
+    if found:
+        # What all the others are views of; a call checks that the elements are in it.
+        return found[-1]
     raise ImportFailed(
         "as_strided takes elements of a storage that may lie outside of the tensor it is called on",
         loc=e.builder.loc,
@@ -175,13 +194,13 @@ def _as_strided(
     e: Emitter, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
 ) -> Value:
     """The strides are those of eager mode, where `x` may be a permutation of its storage; that is undone first."""
-    order, start = eager_places(e, x, size, stride, storage_offset)
-    stored = e.transpose(x, order)
-    if start == 0 and len(size) == x.tensor.rank:
+    place = eager_places(e, size, stride, storage_offset)
+    stored = e.transpose(place.tensor, place.order)
+    if place.start == 0 and len(size) == stored.tensor.rank:
         wanted = memory_order(size, stride)
         if wanted is not None and same_shape([size[axis] for axis in wanted], stored.tensor.shape):
             return e.transpose(stored, inverse(wanted))
-    return e.emit("as_strided", stored, shape=tuple(size), strides=tuple(stride), offset=start)
+    return e.emit("as_strided", stored, shape=tuple(size), strides=tuple(stride), offset=place.start)
 
 
 def _split_with_sizes(e: Emitter, x: Value, split_sizes: Sequence[Dim], dim: int = 0) -> tuple[Value, ...]:
