@@ -283,10 +283,12 @@ def test_an_index_outside_that_a_checked_kernel_noted_is_raised_with_its_line() 
     module = build(scaled(), fake, check_bounds=True)
     x = on_device(np.zeros((5, 4), np.float32))
     module(x, 1.0)
-    fault[:] = [1, 4, 0, 0, 3, 0, 0]
-    with pytest.raises(
-        LaunchError, match=r"in scale, block \(4, 0, 0\), thread \(3, 0, 0\): x\[.* lies outside"
-    ) as error:
+    # Block 4, thread 3; index -2 and extent 2 ** 33 + 5 in halves.
+    fault[:] = [1, 4, 0, 0, 3, 0, 0, -2, -1, 5, 2]
+    told = (
+        r"in scale, block \(4, 0, 0\), thread \(3, 0, 0\): x\[.*: index -2 of dim 0 is outside of its 8589934597 elem"
+    )
+    with pytest.raises(LaunchError, match=told) as error:
         module(x, 1.0)
     assert "x[blockIdx.x, threadIdx.x] *= factor" in str(error.value)
     assert "hidet_note_fault" in module.source()

@@ -34,9 +34,9 @@ class Options:
     threads: CPU threads; None follows the model's framework (torch.get_num_threads()) or the affinity mask.
     cache: use the kernel cache on disk.
     verify: check the IR after every pass (always done at import and before code generation).
-    check_bounds: kernels of a module that are launched with blocks of threads check every index of an array; a call
-        waits for its work and raises LaunchError for the first access outside. For debugging scripts on a GPU; graphs
-        and targets without such kernels refuse it.
+    check_bounds: functions of a module check every index of an array; a call raises LaunchError for the first access
+        outside, on a device after it has waited for its work. Pointers have no extents and are not checked. None is
+        True with HIDET_DEBUG=1. For debugging scripts: graphs refuse it.
     dump: directory that receives every stage as text, in a new folder a graph; None writes nothing.
     plugin_options: options of plug-ins by their full names, "namespace.name"; users write them beside the others.
     """
@@ -50,7 +50,7 @@ class Options:
     threads: int | None = None
     cache: bool = True
     verify: bool = False
-    check_bounds: bool = False
+    check_bounds: bool | None = None
     dump: str | os.PathLike[str] | None = None
     plugin_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -60,10 +60,10 @@ class Options:
         threads: object = self.threads
         if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or threads < 1):
             raise OptionError(f"option threads must be a positive integer or None, got {self.threads!r}")
-        for name in ("strict", "freeze", "eager_random", "cache", "verify", "check_bounds"):
+        for name in ("strict", "freeze", "eager_random", "cache", "verify"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"option {name} must be True or False, got {getattr(self, name)!r}")
-        for name in ("tf32_products", "tf32_convolutions"):
+        for name in ("tf32_products", "tf32_convolutions", "check_bounds"):
             if not isinstance(getattr(self, name), bool | None):
                 raise OptionError(f"option {name} must be True, False or None, got {getattr(self, name)!r}")
         dump: object = self.dump

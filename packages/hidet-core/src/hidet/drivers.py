@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from hidet.context import CompileContext, Options, make_context
 from hidet.driver import compile_modules
-from hidet.errors import OptionError
 from hidet.ir.func import Module
 from hidet.ir.stmt import Launch, Print
 from hidet.ir.structural import structural_hash
@@ -18,6 +19,7 @@ from hidet.ir.verify import verify_module
 from hidet.ir.visit import walk
 from hidet.ir.written import written_parameters
 from hidet.passes.manager import run_program_passes
+from hidet.passes.program.assert_bounds import assert_bounds
 from hidet.passes.program.check_bounds import FAULT_WORDS, CheckedModule, check_bounds, fault_error
 from hidet.runtime.bounds import BoundsChecks
 from hidet.runtime.module import CompiledFunction, CompiledModule
@@ -32,7 +34,8 @@ def build_ir_module(
 
     target: "auto" is "cuda" where a kernel is launched with blocks of threads, else "cpu". A module for "cuda" works on
     the device of its tensors, one for "cuda:1" on that one. What is made for a named device or machine ("cuda:sm_90a",
-    "cpu:haswell") is loaded at its first call, so that its source and registers can be read where it cannot run. Raises
+    "cpu:haswell") is loaded at its first call, so that its source and registers can be read where it cannot run.
+    options: those of `hidet.context.Options` that concern modules: threads, cache, verify, dump, check_bounds. Raises
     VerifyError for a module that breaks a rule of the thread IR, and the errors of the target for what it cannot do.
     """
     chosen = target_of(module) if target == "auto" else target
@@ -52,8 +55,15 @@ def compile_module(
     """As `build_ir_module`, in a context. elsewhere: the module for another device of the target; None to refuse it."""
     verify_module(module)
     signatures = [signature_of(f, written_parameters(module)[f.name]) for f in callable_functions(module)]
-    checked = _checked(module, ctx) if ctx.options.check_bounds else None
-    complete, entries = with_table_entries(module if checked is None else checked.module)
+    checked: CheckedModule | None = None
+    given = module
+    if _checks_bounds(ctx):
+        if ctx.target.device == "cpu":
+            given = replace(module, functions=tuple(map(assert_bounds, module.functions)))
+        else:
+            checked = check_bounds(module)
+            given = checked.module
+    complete, entries = with_table_entries(given)
     name = complete.entry
     binaries, _ = compile_modules({name: CompileUnit(complete, structural_hash(complete), effort=3)}, ctx)
     prints = any(isinstance(node, Print) for function in module.functions for node in walk(function.body))
@@ -88,14 +98,10 @@ def compile_module(
     return compiled
 
 
-def _checked(module: Module, ctx: CompileContext) -> CheckedModule:
-    """The module with checks of its indices. OptionError where kernels run on the host."""
-    if ctx.target.device == "cpu":
-        raise OptionError(
-            f"option check_bounds needs kernels on a device with memory of its own, and {ctx.target.name} is none",
-            hint="run_module (hidet.ir.interpret) checks every access of a module without a device",
-        )
-    return check_bounds(module)
+def _checks_bounds(ctx: CompileContext) -> bool:
+    """Whether indices are checked: what the option says, else whether HIDET_DEBUG=1."""
+    chosen = ctx.options.check_bounds
+    return os.environ.get("HIDET_DEBUG") == "1" if chosen is None else chosen
 
 
 def _source(module: Module, ctx: CompileContext) -> str:

@@ -29,11 +29,17 @@ def test_accesses_inside_change_nothing():
 @pytest.mark.parametrize(
     ("body", "thread", "text"),
     [
-        ("a[t + 1] = 1.0", 31, r"a\[t \+ 1\]"),
-        ("a[t - 1] = 1.0", 0, r"a\[t - 1\]"),
+        ("a[t + 1] = 1.0", 31, r"a\[t \+ 1\]: index 32 of dim 0 is outside of its 32 elements"),
+        ("a[t - 1] = 1.0", 0, r"a\[t - 1\]: index -1 of dim 0 is outside of its 32 elements"),
+        ("a[t * 268435456] = 1.0", 1, r"a\[.*\]: index 268435456 of dim 0 is outside of its 32 elements"),
+        ("a[0 - t * 1073741824 * 8] = 1.0", 1, r"a\[.*\]: index -8589934592 of dim 0 is outside of its 32 elements"),
         ("x: f32 = a[t * 2]", 16, r"a\[t \* 2\]"),
-        ("x: f32x4 = load(a, [t * 4], f32x4)", 8, r"load\(a"),
-        ("s: f32[2, 4] @ shared\ns[t // 16, t % 16 // 3] = 1.0", 12, r"s\[t // 16"),
+        ("x: f32x4 = load(a, [t * 4], f32x4)", 8, r"load\(a.*: index 35 of dim 0 is outside of its 32 elements"),
+        (
+            "s: f32[2, 4] @ shared\ns[t // 16, t % 16 // 3] = 1.0",
+            12,
+            r"s\[t // 16.*index 4 of dim 1 is .* its 4 elements",
+        ),
         ("for i in range(cast(a[t + 30], i64)):\n    pass", 2, r"a\[t \+ 30\]"),
         ("if a[t + 9] > 1.0:\n    pass", 23, r"a\[t \+ 9\]"),
         ("i: i64 = t\nwhile a[i] == 0.0 and i < 40:\n    i = i + 40", 0, r"a\[i\]"),

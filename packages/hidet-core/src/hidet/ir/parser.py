@@ -175,6 +175,12 @@ class _FunctionParser:
         otherwise = self.body(node.orelse) if node.orelse else None
         return s.If(self.exprs.expr(node.test), self.body(node.body), otherwise)
 
+    def check(self, node: ast.Assert) -> s.Stmt:
+        told = node.msg or node.test
+        message, *values = told.elts if isinstance(told, ast.Tuple) else [told]
+        numbers = tuple(map(self.exprs.expr, values))
+        return s.Assert(self.exprs.expr(node.test), string(message), None, numbers)
+
     def expression(self, node: ast.Expr) -> s.Stmt:
         case = _CALL_STATEMENTS.get(_called(node) or "")
         if case is None:
@@ -244,7 +250,7 @@ _CASES: dict[type[ast.AST], Callable[[_FunctionParser, Any], s.Stmt]] = {
     ast.Continue: lambda parser, node: s.Continue(),
     ast.Return: lambda parser, node: s.Return(None if node.value is None else parser.exprs.expr(node.value)),
     ast.Expr: _FunctionParser.expression,
-    ast.Assert: lambda parser, node: s.Assert(parser.exprs.expr(node.test), string(node.msg or node.test)),
+    ast.Assert: _FunctionParser.check,
 }
 
 __all__ = ["parse_expr", "parse_function", "parse_module"]

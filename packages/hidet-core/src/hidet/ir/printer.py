@@ -145,6 +145,11 @@ def _launch(stmt: s.Launch, names: Names) -> Iterator[str]:
     yield f"launch({', '.join(parts)})"
 
 
+def _assert(stmt: s.Assert, names: Names) -> Iterator[str]:
+    told = ", ".join([repr(stmt.message), *(expr_text(value, names) for value in stmt.values)])
+    yield f"assert {expr_text(stmt.condition, names)}, {f'({told})' if stmt.values else told}"
+
+
 def _print(stmt: s.Print, names: Names) -> Iterator[str]:
     yield f"printf({', '.join([repr(stmt.text), *(expr_text(value, names) for value in stmt.values)])})"
 
@@ -171,7 +176,7 @@ _CASES: dict[type, Callable[[Any, Names], Iterator[str]]] = {
     s.Continue: lambda stmt, names: iter(("continue",)),
     s.Return: _return,
     s.Evaluate: lambda stmt, names: iter((expr_text(stmt.expr, names),)),
-    s.Assert: lambda stmt, names: iter((f"assert {expr_text(stmt.condition, names)}, {stmt.message!r}",)),
+    s.Assert: _assert,
     s.Print: _print,
     s.Assembly: _assembly,
     s.Launch: _launch,

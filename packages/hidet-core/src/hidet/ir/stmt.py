@@ -6,7 +6,7 @@ stmt := Seq(stmts)
       | Store(buffer, indices, value) memory write; a vector value writes consecutive elements
       | For(var, start, extent, body, kind)
       | While(condition, body) | If(condition, then, otherwise) | Break() | Continue()
-      | Return(value) | Evaluate(expr) | Assert(condition, message)
+      | Return(value) | Evaluate(expr) | Assert(condition, message, values)
       | Print(text, values)           formatted text to standard output
       | Assembly(text, results, updates, arguments)   instructions in the target's own language
       | Launch(kernel, grid, arguments)   run a kernel of this module (or a linked one) once per grid index
@@ -18,6 +18,7 @@ nor part of structural identity.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from hidet.ir.expr import Expr, Var
@@ -25,6 +26,16 @@ from hidet.ir.node import IRNode, node
 from hidet.loc import Loc
 
 LoopKind = Literal["serial", "unroll", "vectorize"]
+
+ASSERTED_VALUES = 2
+"""How many values an assertion tells at most."""
+
+
+def fill_in(message: str, values: Iterable[object]) -> str:
+    """A message with a value for each `{}` in it, in order."""
+    for value in values:
+        message = message.replace("{}", str(value), 1)
+    return message
 
 
 class Stmt(IRNode):
@@ -123,9 +134,17 @@ class Evaluate(Stmt):
 
 @node
 class Assert(Stmt):
+    """The call ends here where `condition` is false. Each `{}` in `message` stands for the i64 of `values` in its place,
+    as it is then; at most `ASSERTED_VALUES`. A message without values is told as it is written."""
+
     condition: Expr
     message: str
     loc: Loc | None = None
+    values: tuple[Expr, ...] = ()
+
+    def told(self, values: Iterable[object]) -> str:
+        """The message with these values."""
+        return fill_in(self.message, values)
 
 
 @node

@@ -206,6 +206,13 @@ class _Checker:
                 with self.block():
                     self.stmt(side)
 
+    def check(self, node: s.Assert) -> None:
+        self.condition(node.condition, "the assertion")
+        if len(node.values) > s.ASSERTED_VALUES:
+            raise VerifyError(f"an assertion tells at most {s.ASSERTED_VALUES} values, got {len(node.values)}")
+        for value in node.values:
+            self.index(value, "a value that an assertion tells")
+
     def leave(self, node: s.Break | s.Continue) -> None:
         what = type(node).__name__.lower()
         if not self.loops:
@@ -311,7 +318,7 @@ _CASES: dict[type, Callable[[_Checker, Any], None]] = {
     s.Continue: _Checker.leave,
     s.Return: _Checker.leave_function,
     s.Evaluate: _Checker.evaluate,
-    s.Assert: lambda checker, node: checker.condition(node.condition, "the assertion"),
+    s.Assert: _Checker.check,
     s.Print: _Checker.show,
     s.Assembly: _Checker.assembly,
     s.Launch: _Checker.launch,

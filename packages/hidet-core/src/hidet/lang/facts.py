@@ -39,7 +39,7 @@ class IndexFacts:
 
     def _split(self, dividend: Expr, divisor: int) -> tuple[Expr, Expr] | None:
         """Multiples of the divisor apart from a rest that is proved to be smaller; None where it is not."""
-        terms = self._terms(dividend)
+        terms = self.terms(dividend)
         zero = build.index(0)
         quotient = rest = zero
         lower = upper = 0
@@ -55,7 +55,7 @@ class IndexFacts:
             rest = rest + _times(atom, factor)
         return (quotient, rest) if lower >= 0 and upper < divisor else None
 
-    def _terms(self, expr: Expr) -> Mapping[Expr | None, int]:
+    def terms(self, expr: Expr) -> Mapping[Expr | None, int]:
         """`expr` as a sum of atoms times integers; the atom of the constant is None."""
         found: dict[Expr | None, int] = {}
         self._collect(expr, 1, found)

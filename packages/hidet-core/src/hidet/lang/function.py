@@ -19,12 +19,13 @@ from hidet.ir.func import SIZES, Function, FunctionKind
 from hidet.ir.node import IRNode
 from hidet.ir.tensor_map import map_request
 from hidet.ir.types import MemorySpace, PointerType, ValueType
-from hidet.ir.visit import rewrite, substitute, walk
+from hidet.ir.visit import has_statement, rewrite, substitute, walk
 from hidet.lang import operators
 from hidet.lang.attributes import LaunchShape
 from hidet.lang.environment import Environment, captured_names
 from hidet.lang.evaluation import changes_of, intrinsic_effect
 from hidet.lang.extents import PassedTensor, checks_of, sizes_from, without_checks
+from hidet.lang.index_faults import refuse_index_faults
 from hidet.lang.layout import is_row_major
 from hidet.lang.parallel import outline_parallel_loops
 from hidet.lang.signature import Signature
@@ -65,16 +66,27 @@ class ScriptFunction:
         bodies = [function.body for function in (self.function, *self.helpers)]
         return changes_of(bodies, intrinsic_effect).to_memory or any(callee.has_effect for callee in self.callees)
 
+    @cached_property
+    def may_end(self) -> bool:
+        """Whether a call may end the whole call, or never return."""
+        bodies = [function.body for function in (self.function, *self.helpers)]
+        is_ending = any(has_statement(body, kind) for body in bodies for kind in (s.Assert, s.While))
+        return is_ending or any(callee.may_end for callee in self.callees)
+
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Compile the function, alone with what it calls, and call it; see `hidet.lang.ScriptModule.build`."""
         return self.build()(*arguments, **keywords)
 
-    def build(self, target: str = "auto") -> Any:
+    def build(self, target: str = "auto", options: Mapping[str, Any] | None = None) -> Any:
         """The function compiled alone with what it calls, as `hidet.lang.ScriptModule.build` does: its source, what its
-        kernels take, a callable. The same one at each call."""
-        from hidet.lang.module import build_alone
+        kernels take, a callable. The same one at each call without options."""
+        from hidet.lang.module import ScriptModule, build_alone
 
-        return build_alone(self, target)
+        if not options:
+            return build_alone(self, target)
+        module = ScriptModule()
+        module.add(self)
+        return module.build(target, options)
 
     def __repr__(self) -> str:
         given = zip(self.function.params, self.kinds, strict=False)
@@ -238,6 +250,8 @@ def _finish(source: FunctionSource, signature: Signature, translator: FunctionTr
     # Sizes that the body mentions are those of the parameters.
     sizes = _Sizes(signature)
     whole = build.seq(translator.stmts)
+    ending = {callee.name for callee in translator.callees if callee.may_end}
+    refuse_index_faults(whole, translator.facts.values, ending.__contains__)
     helpers: list[Function] = []
     if translator.parallel_loops:
         if kind in ("kernel", "device") or signature.result is not None:

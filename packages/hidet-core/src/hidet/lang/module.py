@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from types import TracebackType
@@ -60,14 +60,15 @@ class ScriptModule:
         """The functions, and those they call, as thread IR, verified. ScriptError for a module without functions."""
         return module_of(self.functions)
 
-    def build(self, target: str = "auto") -> Any:
+    def build(self, target: str = "auto", options: Mapping[str, Any] | None = None) -> Any:
         """Compile: a callable (`hidet.runtime.module.CompiledModule`). `target` "auto" takes "cuda" where a kernel is
         launched with blocks of threads, else "cpu"; "cuda:sm_90a" makes code for that architecture, which can be looked
-        at on machines without a GPU."""
+        at on machines without a GPU. options: as of `hidet.driver.build_ir_module`; {"check_bounds": True} checks every
+        index of an array."""
         from importlib import import_module
 
         # The compiler lies above the language.
-        return import_module("hidet.drivers").build_ir_module(self.ir_module(), target=target)
+        return import_module("hidet.drivers").build_ir_module(self.ir_module(), target, options)
 
 
 def script_module() -> ScriptModule:

@@ -330,7 +330,9 @@ class Activation:
     def check(self, node: s.Assert, lanes: Lanes, evaluation: Evaluation) -> None:
         holds = evaluation.value(node.condition, lanes)
         if not holds.all():
-            raise RowError(int(np.flatnonzero(~holds)[0]), f"assertion failed: {node.message}")
+            row = int(np.flatnonzero(~holds)[0])
+            told = [spread(evaluation.value(value, lanes), lanes.count)[row].item() for value in node.values]
+            raise RowError(row, f"assertion failed: {node.told(told)}")
 
     def show(self, node: s.Print, lanes: Lanes, evaluation: Evaluation) -> None:
         values = [evaluation.value(value, lanes) for value in node.values]

@@ -1,4 +1,6 @@
-"""Checks of every index of an array in kernels, for debugging on a device that has no such checks.
+"""Checks of every index of an array, for debugging where nothing else has such checks.
+
+Code of the host asserts its indices (`hidet.passes.program.assert_bounds`). This is about kernels on a device.
 
 An access outside its array is neither made nor ends the kernel: a read gives element 0, a write is left out, and the
 first thread that meets one notes it in `FAULT_WORDS` words of memory, which the caller reads after the launch. So the
@@ -7,7 +9,7 @@ device stays usable. Arrays have a shape; what is reached through pointers and a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hidet import dtypes
@@ -15,16 +17,17 @@ from hidet.errors import LaunchError, ScheduleError
 from hidet.ir import build
 from hidet.ir import expr as e
 from hidet.ir import stmt as s
+from hidet.ir.bounds import Guards, IndexBound, bounds_of, guarded_loads, is_inside
 from hidet.ir.func import Function, Module
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.node import IRNode
-from hidet.ir.types import BufferType, PointerType
+from hidet.ir.types import PointerType
 from hidet.ir.visit import rewrite, walk
 from hidet.loc import Loc
 
-FAULT_WORDS = 7
+FAULT_WORDS = 11
 """i32 words, all zero, that a launch with checks is given: number of the failed check from 1, then x, y and z of block
-and thread."""
+and thread, then the low and the high half of the index, and of the extent that it is outside of."""
 
 _NOTE = "hidet_note_fault"
 _AXES = ("x", "y", "z")
@@ -32,10 +35,11 @@ _AXES = ("x", "y", "z")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One access: what it is, as text, in which function, and where in the user's script (None where unknown)."""
+    """One index of an access: in which function, what to tell of it (with `{}` for index and extent), and where it is in
+    the user's script (None where unknown)."""
 
     function: str
-    text: str
+    message: str
     loc: Loc | None
 
 
@@ -71,13 +75,14 @@ def check_bounds(module: Module) -> CheckedModule:
 
 def fault_error(checks: Sequence[Check], words: Sequence[int]) -> LaunchError | None:
     """The error that the words of a finished launch tell of; None when all accesses were inside their arrays."""
-    number, *where = (int(word) for word in words)
+    number, *rest = (int(word) for word in words)
     if number == 0:
         return None
     check = checks[number - 1]
-    block, thread = (", ".join(map(str, part)) for part in (where[:3], where[3:]))
+    block, thread = (", ".join(map(str, part)) for part in (rest[:3], rest[3:6]))
+    index, extent = (high << 32 | low & 0xFFFFFFFF for low, high in (rest[6:8], rest[8:10]))
     return LaunchError(
-        f"in {check.function}, block ({block}), thread ({thread}): {check.text} lies outside of the array",
+        f"in {check.function}, block ({block}), thread ({thread}): {s.fill_in(check.message, (index, extent))}",
         loc=check.loc,
         hint="results of this launch are wrong; the device is still usable",
     )
@@ -107,13 +112,14 @@ def _without_threads(module: Module) -> frozenset[str]:
 def _note_function() -> Function:
     """Notes a fault unless one is noted already."""
     faults, number = e.Var("faults", PointerType(dtypes.i32)), e.Var("number", dtypes.i32)
+    told = tuple(e.Var(name, dtypes.i64) for name in ("index", "extent"))
     before = intrinsic_call("cuda.atomic_compare_exchange", faults, e.Const(0, dtypes.i32), number)
     places = [f"{what}.{axis}" for what in ("block_idx", "thread_idx") for axis in _AXES]
-    notes = [
-        s.Store(faults, (build.index(1 + word),), intrinsic_call(f"cuda.{place}")) for word, place in enumerate(places)
-    ]
+    halves = [build.cast(half, dtypes.i32) for value in told for half in (value, build.binary("shr", value, 32))]
+    found = [*(intrinsic_call(f"cuda.{place}") for place in places), *halves]
+    notes = [s.Store(faults, (build.index(1 + word),), value) for word, value in enumerate(found)]
     first = e.Binary("eq", before, e.Const(0, dtypes.i32), dtypes.boolean)
-    return Function(_NOTE, (faults, number), s.If(first, build.seq(notes)), "device")
+    return Function(_NOTE, (faults, number, *told), s.If(first, build.seq(notes)), "device")
 
 
 class _Checker:
@@ -149,10 +155,10 @@ class _Checker:
         before = self.notes(roots, getattr(node, "loc", None))
         rebuilt = node.rebuild(lambda child: self.stmt(child) if isinstance(child, s.Stmt) else self.safe(child))
         if isinstance(node, s.Store):
-            inside = _inside(node.buffer, node.indices, node.value.lanes)
-            if inside is not None:
-                before += [self.note(node, inside, (), node.loc)]
-                rebuilt = s.If(self.safe(inside), rebuilt)
+            bounds = bounds_of(node)
+            if bounds:
+                before += [self.note(bound, (), node.loc) for bound in bounds]
+                rebuilt = s.If(self.safe(is_inside(bounds)), rebuilt)
         return build.seq([*before, rebuilt]) if before else rebuilt
 
     def safe(self, root: e.Expr) -> e.Expr:
@@ -160,9 +166,10 @@ class _Checker:
 
         def change(node: IRNode) -> IRNode | None:
             if isinstance(node, e.Load):
-                inside = _inside(node.buffer, node.indices, node.lanes)
-                if inside is None:
+                bounds = bounds_of(node)
+                if not bounds:
                     return None
+                inside = is_inside(bounds)
                 indices = tuple(build.select(inside, index, build.index(0)) for index in node.indices)
                 return replace(node, indices=indices)
             if isinstance(node, e.Call) and node.callee in self._own:
@@ -174,59 +181,19 @@ class _Checker:
     def notes(self, roots: Sequence[e.Expr], loc: Loc | None) -> list[s.Stmt]:
         """Statements that note accesses of expressions outside of their arrays, as far as they would be made."""
         return [
-            self.note(node, inside, guards, loc)
+            self.note(bound, guards, loc)
             for root in roots
-            for node, guards in _guarded(root, ())
-            if isinstance(node, e.Load)
-            for inside in [_inside(node.buffer, node.indices, node.lanes)]
-            if inside is not None
+            for load, guards in guarded_loads(root)
+            for bound in bounds_of(load)
         ]
 
-    def note(self, node: IRNode, inside: e.Expr, guards: tuple[e.Expr, ...], loc: Loc | None) -> s.Stmt:
-        """Note a fault where `guards` hold and `inside` does not."""
-        self.checks.append(Check(self.function.name, _text(node), loc))
+    def note(self, bound: IndexBound, guards: Guards, loc: Loc | None) -> s.Stmt:
+        """Note a fault where `guards` hold and the index is outside."""
+        self.checks.append(Check(self.function.name, bound.message, loc))
         number = e.Const(len(self.checks), dtypes.i32)
-        call = s.Evaluate(e.Call(_NOTE, (self.faults, number), None))  # type: ignore[arg-type]  # gives no value
-        result: s.Stmt = s.If(build.unary("lnot", self.safe(inside)), call)
+        arguments = (self.faults, number, self.safe(bound.last), self.safe(bound.extent))
+        call = s.Evaluate(e.Call(_NOTE, arguments, None))  # type: ignore[arg-type]  # gives no value
+        result: s.Stmt = s.If(build.unary("lnot", self.safe(bound.inside)), call)
         for guard in reversed(guards):
             result = s.If(self.safe(guard), result)
         return result
-
-
-def _inside(buffer: e.Expr, indices: Sequence[e.Expr], lanes: int) -> e.Expr | None:
-    """Whether indices lie in the shape of an array; None for a pointer. Of several elements of an array with one axis
-    the last one counts."""
-    type_ = buffer.type
-    if not isinstance(type_, BufferType):
-        return None
-    conditions = []
-    for index, extent in zip(indices, type_.shape, strict=True):
-        end = extent if len(indices) > 1 or type_.lanes > 1 else extent - (lanes - 1)
-        conditions += [index >= 0, index < end]
-    return build.logical_and(*conditions) if conditions else None
-
-
-def _guarded(node: e.Expr, guards: tuple[e.Expr, ...]) -> Iterator[tuple[e.Expr, tuple[e.Expr, ...]]]:
-    """Every part of an expression, with the conditions under which it is evaluated; inner parts first."""
-    if isinstance(node, e.Select) and node.condition.lanes == 1:
-        yield from _guarded(node.condition, guards)
-        yield from _guarded(node.a, (*guards, node.condition))
-        yield from _guarded(node.b, (*guards, build.unary("lnot", node.condition)))
-    elif isinstance(node, e.Binary) and node.op in ("land", "lor") and node.lanes == 1:
-        yield from _guarded(node.a, guards)
-        yield from _guarded(node.b, (*guards, node.a if node.op == "land" else build.unary("lnot", node.a)))
-    else:
-        for child in node.children():
-            if isinstance(child, e.Expr):
-                yield from _guarded(child, guards)
-    yield node, guards
-
-
-def _text(node: IRNode) -> str:
-    """An access as the user knows it."""
-    from hidet.ir.printer import print_expr
-
-    if isinstance(node, s.Store):
-        node = e.Load(node.buffer, node.indices, node.value.type)
-    assert isinstance(node, e.Expr)
-    return print_expr(node)

@@ -1,10 +1,10 @@
 """Functions in which an assertion may fail, and how they tell.
 
-They take one parameter more, `%failure`: two pointers, null until an assertion of the call fails, then its text and the
-name of the kernel that it failed in. Whoever fails writes the text and returns; whoever calls what may fail looks there
-and returns as well. A kernel finds the address behind its arguments and the extents of its grid. What is called from
-outside of the module is a function of the usual parameters around one that fails: it owns the two pointers, and hands
-what they tell to `NOTE_FAILURE`. Modules without assertions have nothing of this.
+They take one parameter more, `%failure`: cells of a call, all zero until an assertion fails. Then they hold the address
+of its text, that of the name of the kernel that it failed in, and the values that it tells. Whoever fails first writes
+there and returns; whoever calls what may fail looks there and returns as well. A kernel finds the address behind its arguments and the extents of its grid. What is called from
+outside of the module is a function of the usual parameters around one that fails: it owns the cells, and hands what
+they tell to `NOTE_VALUES` and `NOTE_FAILURE`. Modules without assertions have nothing of this.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from hidet.cpu.failures import NOTE_FAILURE
+from hidet.cpu.failures import NOTE_FAILURE, NOTE_VALUES
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call
 from hidet.ir.func import Function
 from hidet.ir.node import IRNode
-from hidet.ir.visit import has_statement, walk
+from hidet.ir.visit import has_statement, statements, walk
 
 FAILURE = "ptr %failure"
 """The parameter of functions that may fail."""
+
+KERNEL_CELL, VALUE_CELLS = 1, 2
+"""Cells behind that of the text: the kernel, and the first value."""
+_CELLS = VALUE_CELLS + s.ASSERTED_VALUES
 
 THREAD = ".thread"
 """Ends the name of what one thread of a kernel does."""
@@ -44,30 +48,39 @@ def checked_name(name: str) -> str:
     return f"{name}.checked"
 
 
+def tells_values(functions: Sequence[Function]) -> bool:
+    """Whether an assertion of these functions tells values."""
+    return any(isinstance(n, s.Assert) and n.values for function in functions for n in statements(function.body))
+
+
 def assertion_text(function: str, node: s.Assert) -> str:
-    """What the failed assertion `node` tells: JSON of function, message and place."""
+    """What the failed assertion `node` tells: JSON of function, message, place and, if it has any, number of values."""
     loc = node.loc
     place = [None] * 3 if loc is None else [loc.file, loc.line, loc.column]
-    return json.dumps([function.removesuffix(THREAD), node.message, *place], ensure_ascii=False)
+    count = [len(node.values)] if node.values else []
+    return json.dumps([function.removesuffix(THREAD), node.message, *place, *count], ensure_ascii=False)
 
 
-def reporting_function(name: str, result: str, parameters: Sequence[str], words: str) -> str:
+def reporting_function(name: str, result: str, parameters: Sequence[str], words: str, with_values: bool) -> str:
     """LLVM text of the function that is called from outside, around the one that fails.
 
-    result: its LLVM type. parameters: with their types. words: attributes.
+    result: its LLVM type. parameters: with their types. words: attributes. with_values: as of `tells_values`.
     """
     listed = ", ".join(parameters)
     given = ", ".join([*parameters, FAILURE])
     value = "" if result == "void" else "%value = "
+    told = f"""  %values = getelementptr ptr, ptr %failure, i64 {VALUE_CELLS}
+  call void @{NOTE_VALUES}(ptr %values)
+"""
     return f"""define {result} @{name}({listed}) {words} {{
-  %failure = alloca [2 x ptr], align 8
-  store [2 x ptr] zeroinitializer, ptr %failure, align 8
+  %failure = alloca [{_CELLS} x ptr], align 8
+  store [{_CELLS} x ptr] zeroinitializer, ptr %failure, align 8
   {value}call {result} @{checked_name(name)}({given})
   %text = load ptr, ptr %failure, align 8
   %failed = icmp ne ptr %text, null
   br i1 %failed, label %report, label %done
 report:
-  %second = getelementptr ptr, ptr %failure, i64 1
+{told if with_values else ""}  %second = getelementptr ptr, ptr %failure, i64 {KERNEL_CELL}
   %kernel = load ptr, ptr %second, align 8
   call void @{NOTE_FAILURE}(ptr %text, ptr %kernel)
   br label %done

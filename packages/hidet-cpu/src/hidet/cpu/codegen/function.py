@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hidet.cpu.codegen.expression import ExpressionEmitter
-from hidet.cpu.codegen.failing import FAILURE, assertion_text, checked_name
+from hidet.cpu.codegen.failing import FAILURE, VALUE_CELLS, assertion_text, checked_name
 from hidet.cpu.codegen.spelling import memory_type, register_type, suffix_of
 from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
@@ -228,7 +228,17 @@ class FunctionEmitter(ExpressionEmitter):
         # Memory behind an assertion may be anything: nothing more is done.
         assert self.failed_text is not None, f"{self.label} has an assertion, and so cannot run to its end"
         text = self.module.text(assertion_text(self.label, node))
-        self.line(f"store atomic ptr {text}, ptr %failure monotonic, align 8")
+        told, done = self.labels("told", "left")
+        # Threads may fail at the same time: the first one tells its values.
+        outcome = self.instruction(f"cmpxchg ptr %failure, ptr null, ptr {text} monotonic monotonic, align 8")
+        is_first = self.instruction(f"extractvalue {{ptr, i1}} {outcome}, 1")
+        self.line(f"br i1 {is_first}, label %{told}, label %{done}")
+        self.block(told)
+        for number, value in enumerate(node.values):
+            cell = self.instruction(f"getelementptr ptr, ptr %failure, i64 {VALUE_CELLS + number}")
+            self.line(f"store i64 {self.value(value)}, ptr {cell}, align 8")
+        self.jump(done)
+        self.block(done)
         self.line(self.failed_text)
         self.block(passed)
 

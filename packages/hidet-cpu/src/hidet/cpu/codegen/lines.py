@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hidet import dtypes
 from hidet.cpu.codegen import spelling
 from hidet.cpu.codegen.convert import convert
+from hidet.cpu.codegen.failing import KERNEL_CELL
 from hidet.cpu.codegen.spelling import register_type
 from hidet.cpu.codegen.state import ModuleState
 from hidet.ir.expr import Number
@@ -60,7 +61,7 @@ class LineEmitter:
         self.line(f"br i1 {is_failed}, label %{failed}, label %{passed}")
         self.block(failed)
         if kernel is not None:
-            second = self.instruction("getelementptr ptr, ptr %failure, i64 1")
+            second = self.instruction(f"getelementptr ptr, ptr %failure, i64 {KERNEL_CELL}")
             self.line(f"store ptr {self.module.text(kernel)}, ptr {second}, align 8")
         self.line(self.failed_text)
         self.block(passed)

@@ -14,7 +14,7 @@ from hidet.cpu.codegen.failing import FAILURE, checked_name, reporting_function
 from hidet.cpu.codegen.function import FunctionEmitter
 from hidet.cpu.codegen.spelling import literal, register_type
 from hidet.cpu.codegen.state import ModuleState
-from hidet.cpu.failures import NOTE_FAILURE
+from hidet.cpu.failures import NOTE_FAILURE, NOTE_VALUES
 from hidet.ir.expr import Number, Var
 from hidet.ir.func import COMPACT, EXPORTED, FINISHES
 from hidet.ir.types import BufferType, PointerType, element_dtype, lanes_of
@@ -155,7 +155,9 @@ def _define(
     if not is_visible:
         return checked
     state.declare(NOTE_FAILURE, "void", ("ptr", "ptr"))
-    return f"{checked}\n\n{reporting_function(function.name, result, parameters, 'nounwind')}"
+    if state.tells_values:
+        state.declare(NOTE_VALUES, "void", ("ptr",))
+    return f"{checked}\n\n{reporting_function(function.name, result, parameters, 'nounwind', state.tells_values)}"
 
 
 def _emit_device(function: Function, state: ModuleState, is_visible: bool) -> str:

@@ -199,6 +199,8 @@ class FunctionEmitter(MemoryEmitter):
         self.line(f"{self.text(node.expr)};")
 
     def _assert(self, node: s.Assert) -> None:
+        if node.values:
+            raise CodegenError("an assertion on a GPU tells no values: what CUDA prints is a constant", loc=node.loc)
         # NVRTC declares what CUDA's assert calls.
         self.begin(node.condition)
         place, row = ("", 0) if node.loc is None else (node.loc.file or "", node.loc.line or 0)
