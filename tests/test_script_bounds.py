@@ -131,7 +131,7 @@ def test_threads_that_fail_together_tell_one_index(checked):
     """red-team.md finding 11."""
     x = zeros(100_000)
     for _ in range(20):
-        with pytest.raises(LaunchError, match="index (1000[0-9]{2}) of dim 0 is outside of its 100000 elements"):
+        with pytest.raises(LaunchError, match=r"index 1000[0-9]{2} of dim 0 is outside of its 100000 elements"):
             checked["at_the_same_time"](x, zeros(100_000), 50)
 
 

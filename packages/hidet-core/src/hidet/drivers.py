@@ -12,6 +12,7 @@ from typing import Any
 from hidet.context import CompileContext, Options, make_context
 from hidet.driver import compile_modules
 from hidet.ir.func import Module
+from hidet.ir.polls import with_polls
 from hidet.ir.stmt import Launch, Print
 from hidet.ir.structural import structural_hash
 from hidet.ir.table_entry import callable_functions, with_table_entries
@@ -63,6 +64,7 @@ def compile_module(
         else:
             checked = check_bounds(module)
             given = checked.module
+    given = with_polls(given, in_kernels=ctx.target.device == "cpu")
     complete, entries = with_table_entries(given)
     name = complete.entry
     binaries, _ = compile_modules({name: CompileUnit(complete, structural_hash(complete), effort=3)}, ctx)

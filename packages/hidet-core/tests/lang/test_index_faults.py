@@ -6,7 +6,7 @@ from hidet import dims
 from hidet.errors import ScriptError
 from hidet.lang import attrs, f32, grid, i32, register_tensor, script
 
-# ruff: noqa: B007, F821, F841  # scripts with the mistakes that are tested
+# ruff: noqa: B007  # scripts with the mistakes that are tested
 
 n = dims.symbol("n")
 

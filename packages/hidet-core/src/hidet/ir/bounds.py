@@ -43,8 +43,8 @@ class IndexBound:
 
 
 def bounds_of(access: Load | Store) -> tuple[IndexBound, ...]:
-    """Every index of an access of an array; () for one through a pointer. Of several neighbours of an array with one dim
-    the last one counts, too."""
+    """Every index of an access of an array; () for one through a pointer. Of several neighbours of an array with one
+    dim the last one counts, too."""
     type_ = access.buffer.type
     if not isinstance(type_, BufferType):
         return ()

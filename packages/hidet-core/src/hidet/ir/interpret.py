@@ -19,6 +19,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.interpret_expr import INTRINSICS, ExprInterpreter, Intrinsics, bind, undefined
 from hidet.ir.memory import AddressSpace, Buffer, Pointer, block_of, dense_strides, fresh_block
+from hidet.ir.polls import POLL
 from hidet.ir.print_format import python_format
 from hidet.ir.simulator.launch import run_launch
 from hidet.ir.simulator.team import Geometry
@@ -109,6 +110,8 @@ class _Machine:
         """The result of a function or intrinsic."""
         if name in self.functions:
             return self.run(self.functions[name], arguments, ())
+        if name == POLL:
+            return None
         if name not in self.intrinsics:
             known = [*self.functions, *self.intrinsics]
             raise UnsupportedOp(f"{name!r} is neither a function nor an intrinsic", hint=suggestion(name, known))

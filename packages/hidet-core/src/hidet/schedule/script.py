@@ -15,6 +15,7 @@ from hidet.graph.types import contiguous_strides, same_shape
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Const, Expr, Var
 from hidet.ir.func import Function
+from hidet.ir.polls import with_polls
 from hidet.ir.stmt import Invoke, Launch, Store
 from hidet.ir.types import BufferType, PointerType, Type
 from hidet.schedule.entry import EntryBuilder
@@ -58,7 +59,7 @@ class _CallBuilder(EntryBuilder):
         task, given = self.task, self.given
         # Other programs may have functions of the same names.
         names = {function.name: f"script_{given.digest[:16]}_{function.name}" for function in given.module.functions}
-        module = rename_module(given.module, names)
+        module = with_polls(rename_module(given.module, names), in_kernels=False)
         self.add(module.functions)
         read = [tensor for tensor in task.anchor_inputs if tensor is not None]
         inputs, outputs = [self._row_major(tensor) for tensor in read], [self._row_major(t) for t in task.outputs]

@@ -1,4 +1,7 @@
-"""Assertions of compiled code that failed, as exceptions. `hidet.cpu.codegen.failing` says how the code tells."""
+"""What ends a call of compiled code, failed assertions and signals, as exceptions.
+
+`hidet.cpu.codegen.failing` says how the code tells.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,16 @@ NOTE_VALUES = "hidet_note_values"
 """`void hidet_note_values(ptr values)`: what the assertion that is noted next tells, `ASSERTED_VALUES` i64."""
 
 
-class _Noted(threading.local):
+INTERRUPTED = "interrupted"
+"""The text of a call that ended because a signal's handler raised an exception."""
+
+RAISED = "hidet_raised"
+"""`ptr hidet_raised[3]`: that exception as PyErr_Fetch gives it. Handlers run in Python's main thread alone."""
+
+_PYTHON_FUNCTIONS = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
+
+
+class NotedFailures(threading.local):
     """The failure that compiled code noted in this thread and that was not raised yet: its text, and the kernel; and
     the values that go with it."""
 
@@ -32,24 +44,44 @@ class _Noted(threading.local):
 def failure_symbols() -> Mapping[str, int]:
     """Addresses of what code with assertions calls, to link it against."""
     functions, _ = _process_notes()
-    return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in functions.items()}
+    python = {name: getattr(ctypes.pythonapi, name) for name in _PYTHON_FUNCTIONS}
+    addresses = {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in {**functions, **python}.items()}
+    return {**addresses, RAISED: ctypes.addressof(_raised())}
+
+
+def noted_failures() -> NotedFailures:
+    """Where compiled code notes what ended a call: `failure` is None in a thread whose last call ended as it should."""
+    return _process_notes()[1]
 
 
 def raise_failure() -> None:
-    """LaunchError if an assertion failed in the call of compiled code that this thread made last."""
+    """LaunchError if an assertion failed in the call of compiled code that this thread made last; if the call was ended
+    by an exception of a signal's handler, such as KeyboardInterrupt, that exception."""
     _, noted = _process_notes()
     failure = noted.failure
     if failure is None:
         return
     values, noted.failure, noted.values = noted.values, None, ()
     text, kernel = failure
+    if text == INTERRUPTED.encode():
+        cells = _raised()
+        exception = tuple(cells)
+        cells[:] = [None] * len(cells)
+        restore = ctypes.pythonapi.PyErr_Restore
+        restore.argtypes, restore.restype = [ctypes.c_void_p] * 3, None
+        restore(*exception)  # takes over the references, and raises
     raise _error(json.loads(text), None if kernel is None else kernel.decode(), values)
 
 
 @functools.cache
-def _process_notes() -> tuple[Mapping[str, Any], _Noted]:
+def _raised() -> Any:
+    return (ctypes.c_void_p * 3)()
+
+
+@functools.cache
+def _process_notes() -> tuple[Mapping[str, Any], NotedFailures]:
     """The functions that compiled code calls, which live as long as the process, and where they write to."""
-    noted = _Noted()
+    noted = NotedFailures()
 
     def note(text: bytes, kernel: bytes | None) -> None:
         noted.failure = text, kernel

@@ -20,6 +20,7 @@ from hidet.errors import CodegenError, suggestion
 
 LIBC_SYMBOLS = frozenset(
     {
+        "clock_gettime",
         "dprintf",
         "memcpy",
         "memmove",

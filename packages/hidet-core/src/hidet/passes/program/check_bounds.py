@@ -35,8 +35,8 @@ _AXES = ("x", "y", "z")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One index of an access: in which function, what to tell of it (with `{}` for index and extent), and where it is in
-    the user's script (None where unknown)."""
+    """One index of an access: in which function, what to tell of it (with `{}` for index and extent), and where it is
+    in the user's script (None where unknown)."""
 
     function: str
     message: str

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hidet import dtypes
 from hidet.cpu.codegen import spelling
 from hidet.cpu.codegen.convert import convert
-from hidet.cpu.codegen.failing import KERNEL_CELL
+from hidet.cpu.codegen.failing import FAILURE, KERNEL_CELL, POLL_FUNCTION
 from hidet.cpu.codegen.spelling import register_type
 from hidet.cpu.codegen.state import ModuleState
 from hidet.ir.expr import Number
@@ -65,6 +65,16 @@ class LineEmitter:
             self.line(f"store ptr {self.module.text(kernel)}, ptr {second}, align 8")
         self.line(self.failed_text)
         self.block(passed)
+
+    def leave_where_told(self) -> None:
+        """Return if a poll says that the call is to end."""
+        assert self.failed_text is not None, "a function that runs to its end does not poll"
+        is_told = self.instruction(f"call i1 @{POLL_FUNCTION}({FAILURE})", "told")
+        ended, going = self.labels("ended", "going")
+        self.line(f"br i1 {is_told}, label %{ended}, label %{going}")
+        self.block(ended)
+        self.line(self.failed_text)
+        self.block(going)
 
     def instruction(self, text: str, hint: str = "t") -> str:
         """Append `register = text` and return the register."""

@@ -12,6 +12,7 @@ from hidet.ir import build
 from hidet.ir import expr as e
 from hidet.ir.func import SYMBOL
 from hidet.ir.intrinsics import PREFIX
+from hidet.ir.polls import POLL
 from hidet.ir.types import BufferType, PointerType, VectorType
 
 
@@ -69,6 +70,9 @@ class MemoryEmitter(Evaluation):
             return emit_fma(self, arguments, node.type)
         if node.callee == "prefetch":
             return self._prefetch(arguments[0])
+        if node.callee == POLL:
+            self.leave_where_told()
+            return "poison"
         if node.callee.startswith(SYMBOL):
             return self._symbol(node.callee.removeprefix(SYMBOL))
         if node.callee.startswith(PREFIX):

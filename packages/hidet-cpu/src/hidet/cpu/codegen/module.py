@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hidet.cpu.codegen.failing import FAILURE, checked_name, reporting_function
+from hidet.cpu.codegen.failing import FAILURE, checked_name, poll_function, reporting_function
 from hidet.cpu.codegen.function import FunctionEmitter
 from hidet.cpu.codegen.spelling import literal, register_type
 from hidet.cpu.codegen.state import ModuleState
@@ -28,8 +28,9 @@ def emit_module(module: Module, arch: CpuArch) -> str:
     """LLVM IR text of `module` for `arch`. CodegenError names what the target cannot express."""
     state = ModuleState(arch, {f.name: f for f in module.functions})
     texts = [_EMITTERS[f.kind](f, state, f.name == module.entry or EXPORTED in f.attributes) for f in module.functions]
+    polls = [poll_function(state)] if state.polls_signals else []
     header = f'target triple = "{arch.triple}"\n'
-    text = "\n\n".join([header, *texts, state.tail()]) + "\n"
+    text = "\n\n".join([header, *texts, *polls, state.tail()]) + "\n"
     return text if text.isascii() else _UNUSUAL_NAME.sub(r'\1"\2"', text)
 
 
@@ -157,7 +158,8 @@ def _define(
     state.declare(NOTE_FAILURE, "void", ("ptr", "ptr"))
     if state.tells_values:
         state.declare(NOTE_VALUES, "void", ("ptr",))
-    return f"{checked}\n\n{reporting_function(function.name, result, parameters, 'nounwind', state.tells_values)}"
+    around = reporting_function(function.name, result, parameters, "nounwind", state.tells_values, state.polls_signals)
+    return f"{checked}\n\n{around}"
 
 
 def _emit_device(function: Function, state: ModuleState, is_visible: bool) -> str:
