@@ -137,11 +137,13 @@ class _Parser:
             return value
         if kind != "name":
             raise self.error("a number, a name or '('")
-        unknown = self.error("a known symbol")
+        start = self.start
         self.advance()
         if self.token == "(":
             return self.call(token, depth + 1)
         if token not in self.symbols:
+            self.start, self.token = start, token
+            unknown = self.error("a known symbol")
             unknown.hint = suggestion(token, self.symbols)
             raise unknown
         return as_dim(self.symbols[token])
