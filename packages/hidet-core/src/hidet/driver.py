@@ -29,6 +29,8 @@ from hidet.runtime.module import CompiledModule
 from hidet.runtime.program import HostProgram
 from hidet.runtime.replay import REPLAY_AFTER
 from hidet.runtime.signature import ModelGraph, Signature
+from hidet.runtime.verify import verify_program
+from hidet.schedule.bind import bind_program, with_symbols
 from hidet.schedule.close import close_subgraph
 from hidet.schedule.code_cache import keep_modules, read_modules
 from hidet.schedule.host import HostCode, InnerProgram, build_host_program
@@ -123,7 +125,9 @@ def _compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | Non
             program = replace(program, prepare=prepared, prepare_inputs=sources)
         parts = [*lowering.parts, *prepare.parts]
         warn_of_fallbacks([scheduled for scheduled, _ in parts], ctx.target.name)
-        units = compile_units(lowering.parts, prepare.parts, kernels_tell=ctx.target.device == "cpu")
+        program, names = bind_program(program, ctx.target)
+        main_parts, prepare_parts = (with_symbols(made.parts, names) for made in (lowering, prepare))
+        units = compile_units(main_parts, prepare_parts, kernels_tell=ctx.target.device == "cpu")
     with clock("compile"):
         binaries, cached = compile_modules(units, ctx)
     with clock("load"):
@@ -142,6 +146,8 @@ def _compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | Non
         with clock("prepare"):
             bundle = bake_prepared(bundle, functions, ctx.target.memory)
     bundle = with_own_constants(bundle, [*lowering.constants, *prepare.constants])
+    if ctx.options.verify:
+        verify_program(bundle.program, bundle.constants, bundle.prepare_constants)
     report = CompileReport(
         nodes=count_nodes([scheduled for scheduled, _ in lowering.parts]),
         kernels=len({symbol for scheduled, _ in lowering.parts for symbol in scheduled.modules}),

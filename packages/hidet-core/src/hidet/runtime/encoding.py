@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hidet import dims
 from hidet.dims import Dim, DimExpr, Symbol
 from hidet.dtypes import dtype
-from hidet.errors import ArtifactError
+from hidet.errors import ArtifactError, HidetError
 from hidet.runtime.attribute_json import decode_attrs, encode_attrs
 from hidet.runtime.program import (
     ArenaBuffer,
@@ -36,6 +37,8 @@ from hidet.runtime.signature import Entries, Fixed, Form, GraphInput, Items, Par
 
 Json = Any
 
+_MALFORMED = (ArithmeticError, AttributeError, HidetError, LookupError, RecursionError, TypeError, ValueError)
+
 
 def encode_program(program: HostProgram) -> Json:
     """JSON of a program. ArtifactError when it has steps that run in the frontend's framework."""
@@ -58,6 +61,7 @@ def encode_program(program: HostProgram) -> Json:
         "buffers": [[b.slot, encoder.dim(b.nbytes), b.first, b.last] for b in program.buffers],
         "sizes": [[slot, encoder.dim(dim)] for slot, dim in program.sizes],
         "constants": [[c.slot, c.index] for c in program.constants],
+        "stored": [[slot, encoder.dim(nbytes)] for slot, nbytes in program.stored],
         "sources": [_source(s) for s in program.symbols],
         "prepare": None if program.prepare is None else encode_program(program.prepare),
         "prepare_inputs": program.prepare_inputs,
@@ -78,7 +82,7 @@ FindCall = Callable[[str], Callable[..., Any]]
 
 def decode_program(data: Json, find_call: FindCall) -> HostProgram:
     """The program of `encode_program`'s JSON. ArtifactError for anything else."""
-    try:
+    with _reading("program"):
         symbols = {name: Symbol(name, *facts) for name, *facts in data["symbols"]}
         decoder = _Decoder(symbols, find_call)
         return HostProgram(
@@ -92,6 +96,7 @@ def decode_program(data: Json, find_call: FindCall) -> HostProgram:
             buffers=tuple(ArenaBuffer(s, decoder.dim(n), first, last) for s, n, first, last in data["buffers"]),
             sizes=tuple((int(slot), decoder.dim(dim)) for slot, dim in data["sizes"]),
             constants=tuple(ConstantSlot(int(slot), int(index)) for slot, index in data["constants"]),
+            stored=tuple((int(slot), decoder.dim(nbytes)) for slot, nbytes in data["stored"]),
             symbols=_sources(data["sources"]),
             prepare=None if data["prepare"] is None else decode_program(data["prepare"], find_call),
             prepare_inputs=tuple(data["prepare_inputs"]),
@@ -106,8 +111,17 @@ def decode_program(data: Json, find_call: FindCall) -> HostProgram:
                 for value, name, what, place in data["number_checks"]
             ),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"the program in the artifact is malformed: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """ArtifactError in the place of whatever JSON that is not ours makes of its readers."""
+    try:
+        yield
+    except ArtifactError:
+        raise
+    except _MALFORMED as error:
+        raise ArtifactError(f"the {what} in the artifact is malformed: {type(error).__name__}: {error}") from error
 
 
 def encode_signature(signature: Signature | None) -> Json:
@@ -122,12 +136,10 @@ def decode_signature(data: Json) -> Signature | None:
     """The signature of `encode_signature`'s JSON. ArtifactError for anything else."""
     if data is None:
         return None
-    try:
+    with _reading("signature"):
         parameters, positional, tensor_type = data
         decoded = (Parameter(str(name), _decode_form(form), bool(optional)) for name, form, optional in parameters)
         return Signature(tuple(decoded), int(positional), str(tensor_type))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"the signature in the artifact is malformed: {type(error).__name__}: {error}") from error
 
 
 def _encode_form(form: Form) -> Json:

@@ -236,7 +236,8 @@ class HostProgram:
 
     A step that tells symbols ends a stage: what depends on these is laid out when they are known.
 
-    slots: length of the table. sizes: slots whose value is a size. symbols: sources of the symbols that sizes are made
+    slots: length of the table. sizes: slots whose value is a size. stored: slots of constants and of what is prepared,
+    and how many bytes steps may read there. symbols: sources of the symbols that sizes are made
     of. prepare: the program that computes `prepared` slots from parameters, its inputs being the inputs numbered
     `prepare_inputs`. size_checks: what code relies on and nobody could prove; checked once a shape class,
     as `number_checks` are, which say that sizes fit integers that they are passed as.
@@ -251,6 +252,7 @@ class HostProgram:
     buffers: tuple[ArenaBuffer, ...] = ()
     sizes: tuple[tuple[int, Dim], ...] = ()
     constants: tuple[ConstantSlot, ...] = ()
+    stored: tuple[tuple[int, Dim], ...] = ()
     symbols: tuple[SymbolSource, ...] = ()
     prepare: HostProgram | None = None
     prepare_inputs: tuple[int, ...] = ()

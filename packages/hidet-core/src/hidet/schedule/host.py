@@ -109,6 +109,7 @@ class _Builder:
         self._new_slots([value for value in graph.inputs if not isinstance(value.type, DimType)])
         prepared = self._new_slots(graph.prepare.results if graph.prepare else ())
         constants = [ConstantSlot(s, n) for n, s in enumerate(self._new_slots(graph.constants), self.first_constant)]
+        stored = [*(graph.prepare.results if graph.prepare else ()), *graph.constants]
         outputs = self._outputs()
         self._share_outputs()
         steps: list[Step] = []
@@ -139,6 +140,7 @@ class _Builder:
             buffers=tuple(buffers),
             sizes=tuple((slot, dim) for dim, slot in self.size_slots.items()),
             constants=tuple(constants),
+            stored=tuple((self.slot_of[value], storage_bytes(self.types[value])) for value in stored),
             symbols=tuple(sources.values()),
             prepared=tuple(prepared),
             is_repeatable=_is_repeatable(graph),
