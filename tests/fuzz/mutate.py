@@ -16,7 +16,7 @@ def mutated(model: bytes, seed: int) -> bytes:
     """The file with one to four changes, the same for equal seeds."""
     source = random.Random(seed)
     if source.random() < 0.3:
-        return _changed_bytes(model, source)
+        return changed_bytes(model, source)
     message = onnx.ModelProto()
     message.ParseFromString(model)
     for _ in range(source.randint(1, 4)):
@@ -24,13 +24,14 @@ def mutated(model: bytes, seed: int) -> bytes:
     try:
         return message.SerializeToString()
     except (UnicodeError, ValueError):
-        return _changed_bytes(model, source)
+        return changed_bytes(model, source)
 
 
 # --- bytes -----------------------------------------------------------------------------------------------------------
 
 
-def _changed_bytes(model: bytes, source: random.Random) -> bytes:
+def changed_bytes(model: bytes, source: random.Random) -> bytes:
+    """The bytes with one to eight changes."""
     data = bytearray(model)
     for _ in range(source.randint(1, 8)):
         if not data:
@@ -140,7 +141,7 @@ def _set(target: Any, field: Any, value: Any) -> None:
 def _value(old: Any, field: Any, source: random.Random) -> Any:
     """Another value of a field's type."""
     if isinstance(old, bytes):
-        return _changed_bytes(old, source) if old else bytes([source.randrange(256)])
+        return changed_bytes(old, source) if old else bytes([source.randrange(256)])
     if isinstance(old, str):
         return source.choice((*TEXTS, old[:-1], old + "x"))
     if isinstance(old, float):

@@ -91,11 +91,14 @@ class CompiledGraph:
         keep_alive: object = None,
         memory: DeviceMemory | None = None,
         replay_after: int | None = None,
+        before_use: Callable[[], None] | None = None,
     ) -> None:
         """memory: of the device the code runs on; None for the host. replay_after: how often a call runs there as it is
-        before it is captured, to be replayed as one launch from then on; None captures none.
+        before it is captured, to be replayed as one launch from then on; None captures none. before_use: called before
+        the graph is run or saved, until it has returned once; what it raises ends the call.
         """
         self.bundle = bundle
+        self._before_use = before_use
         self._report = report
         self._code = keep_alive
         program = bundle.program
@@ -150,6 +153,8 @@ class CompiledGraph:
 
     def run(self, arguments: Sequence[Any], adapter: TensorAdapter, versions: Versions | None = None) -> list[Any]:
         """Run without checks on tensors of `adapter`'s library. `versions(tensor)` changes when a parameter does."""
+        if self._before_use is not None:
+            self._require_usable()
         parameters, executor = self._parameters, self._executor
         if parameters is None:
             return executor.run(arguments, adapter)
@@ -173,13 +178,22 @@ class CompiledGraph:
         """
         from hidet.runtime.artifact import save
 
+        self._require_usable()
         save(self.bundle, path)
 
     def __reduce__(self) -> tuple[Callable[[bytes], CompiledGraph], tuple[bytes]]:
         """A pickled or copied graph is what `save` writes and `hidet.load` gives, and as self-contained."""
         from hidet.runtime.artifact import from_bytes, to_bytes
 
+        self._require_usable()
         return from_bytes, (to_bytes(self.bundle),)
+
+    def _require_usable(self) -> None:
+        """Call what is to be called before the graph is used."""
+        before_use = self._before_use
+        if before_use is not None:
+            before_use()
+            self._before_use = None
 
     def captured(self) -> tuple[int, int]:
         """How many calls are captured on the device, and the bytes that they keep there."""

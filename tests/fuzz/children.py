@@ -1,0 +1,120 @@
+"""Cases that may end a process run in processes of their own; a process that dies or hangs is replaced, and told of.
+
+A fuzzer is a module that is run as `python -m MODULE --child` and calls `serve` then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+LIMIT_SECONDS = 60.0
+LIMIT_BYTES = 6 << 30
+"""Of address space: what a process maps of Python, numpy and LLVM, and far more than any of the cases needs."""
+
+GOOD = ("refused", "ran")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How one case ended: in one of GOOD, or "uncaught", "wrong", "died", "hung". seed: makes it again."""
+
+    base: str
+    seed: int
+    kind: str
+    detail: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether that may happen."""
+        return self.kind in GOOD
+
+
+Work = tuple[str, str, int]
+"""A case: the name of its base, the base as text, and the seed."""
+
+
+def ends(module: str, work: Sequence[Work], jobs: int) -> list[End]:
+    """Run cases of a fuzzer, `jobs` at a time; in the order of their seeds."""
+    results: list[End] = []
+    parts = [work[job::jobs] for job in range(jobs)]
+    threads = [threading.Thread(target=lambda part=part: results.extend(_run(module, part))) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(results, key=lambda end: end.seed)
+
+
+def serve(end_of: Callable[[str, str, int], End]) -> None:
+    """What a child does: a case a line."""
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for line in sys.stdin:
+        print(json.dumps(asdict(end_of(*json.loads(line)))), flush=True)
+
+
+def report(found: Sequence[End]) -> None:
+    """Print bad ends and a count of all; exit with 1 where there is a bad one."""
+    for end in found:
+        if not end.is_good:
+            print(f"{end.kind:9}seed {end.seed} of {end.base}: {end.detail}")
+    print(", ".join(f"{count} {kind}" for kind, count in Counter(end.kind for end in found).most_common()))
+    if not all(end.is_good for end in found):
+        raise SystemExit(1)
+
+
+def _run(module: str, work: Sequence[Work]) -> Iterator[End]:
+    child: _Child | None = None
+    for case in work:
+        child = child or _Child(module)
+        end = child.end_of(*case)
+        if end.kind in ("died", "hung"):
+            child = None
+        yield end
+    if child is not None:
+        child.stop()
+
+
+class _Child:
+    def __init__(self, module: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, "--child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def end_of(self, base: str, content: str, seed: int) -> End:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        timer = threading.Timer(LIMIT_SECONDS, self._process.kill)
+        timer.start()
+        try:
+            self._process.stdin.write(json.dumps([base, content, seed]) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        is_late = not timer.is_alive()
+        timer.cancel()
+        if line:
+            return End(**json.loads(line))
+        code = self.stop()
+        return End(base, seed, "hung" if is_late else "died", f"exit code {code}")
+
+    def stop(self) -> int:
+        """End the process; its exit code."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        code = self._process.wait()
+        self._process.stdout.close()
+        return code
