@@ -387,7 +387,8 @@ def test_a_directory_of_another_user_is_ignored(tmp_path: Path, monkeypatch: pyt
         cache = open_cache()
     assert cache.get(KEY) is None
     assert "another user" in (cache.status().problem or "")
-    assert KernelCache(directory).get(KEY) is None, "not even single entries of another user are read"
+    with pytest.warns(CacheWarning, match="belongs to another user"):
+        assert KernelCache(directory).get(KEY) is None, "not even single entries of another user are read"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="owners and permission bits are POSIX")

@@ -3,17 +3,18 @@
 Sits between code generation and loading: a target calls `get(key)` before it compiles and `put(key, payload)` after.
 An entry is one file named by the digest of its key. It is written aside and published by one rename, so that readers
 on any file system see a whole entry or none. A checksum covers all of it: a damaged entry is deleted and built again.
-Payloads are opaque bytes, keys are text; nothing is ever unpickled. A directory that cannot be used costs one warning,
-never an error.
+Payloads are opaque bytes, keys are text; nothing is ever unpickled. They are native code, so nothing is read that
+another user may have written (`hidet.private_files`). A directory that cannot be used costs a warning, never an error.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import os
-import stat
+import platform
 import struct
 import time
 import warnings
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from hidet.cache_key import CacheKey, source_hash
 from hidet.errors import CacheError, CacheWarning
+from hidet.private_files import distrust_directory, open_private
 
 __all__ = [
     "DEFAULT_SIZE_CAP",
@@ -45,7 +47,10 @@ _ENTRY_SUFFIX = ".entry"
 _TEMPORARY_SUFFIX = ".tmp"
 _OWN_SUFFIXES = (_ENTRY_SUFFIX, _TEMPORARY_SUFFIX)
 _ABANDONED_AFTER_S = 3600.0  # a temporary file this old belongs to a writer that died
+_DEAD_AFTER_S = 60.0  # so does one this old whose process this machine does not have; containers have their own numbers
+_IN_THE_WAY = (errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP)
 _TOUCH_AFTER_S = 600.0  # reads refresh the modification time at most this often, to spare network file systems
+_LARGEST_ENTRY = 1 << 30  # bytes of an entry that is read even where less may be kept
 _PRUNE_TO = 0.9  # pruning goes below the cap, so that the next few writes need none
 
 
@@ -132,12 +137,17 @@ class KernelCache:
         if self._directory is None or self._problem is not None:
             return
         path = self._path(key)
-        temporary = path.with_name(f".{path.stem}.{os.getpid()}.{os.urandom(4).hex()}{_TEMPORARY_SUFFIX}")
+        if not self._is_trusted(path.parent):
+            return
+        name = f".{path.stem}.{_machine()}.{os.getpid()}.{os.urandom(4).hex()}{_TEMPORARY_SUFFIX}"
         data = _encode(key, payload)
         try:
             _make_private(path.parent)
-            _write_and_publish(temporary, path, data)
+            _write_and_publish(path.with_name(name), path, data)
         except OSError as error:
+            if error.errno in _IN_THE_WAY and self._directory.is_dir():
+                self._warn("in the way", f"cannot write {path}: {error.strerror}", "delete what is in its place")
+                return
             self._problem = f"cannot write to {self._directory}: {error.strerror or error}"
             self._warn("unwritable", self._problem, "kernels are compiled again in every process; set HIDET_CACHE_DIR")
             return
@@ -151,17 +161,21 @@ class KernelCache:
         self._unpruned = 0
         now = time.time()
         entries: list[tuple[float, int, str]] = []
-        freed = 0
+        freed = total = 0
         for item in self._files():
             try:
-                info = item.stat()
+                info = item.stat(follow_symlinks=False)
             except OSError:
                 continue
             if item.name.endswith(_ENTRY_SUFFIX):
                 entries.append((info.st_mtime, info.st_size, item.path))
-            elif item.name.endswith(_TEMPORARY_SUFFIX) and now - info.st_mtime > _ABANDONED_AFTER_S:
-                freed += info.st_size if _delete(item.path) else 0
-        total = sum(size for _, size, _ in entries)
+            elif not item.name.endswith(_TEMPORARY_SUFFIX):
+                continue
+            elif _is_abandoned(item.name, now - info.st_mtime) and _delete(item.path):
+                freed += info.st_size
+                continue
+            # What is being written counts, too.
+            total += info.st_size
         if total > self._size_cap:
             for _, size, path in sorted(entries):
                 if total <= self._size_cap * _PRUNE_TO:
@@ -177,16 +191,13 @@ class KernelCache:
 
     def status(self) -> CacheStatus:
         """Counts and sizes now."""
-        sizes = []
+        entries = size = 0
         for item in self._files():
-            if item.name.endswith(_ENTRY_SUFFIX):
-                try:
-                    sizes.append(item.stat().st_size)
-                except OSError:
-                    continue
-        return CacheStatus(
-            self._directory, len(sizes), sum(sizes), self._size_cap, self._hits, self._misses, self._problem
-        )
+            if item.name.endswith(_OWN_SUFFIXES):
+                with contextlib.suppress(OSError):
+                    size += item.stat(follow_symlinks=False).st_size
+                    entries += item.name.endswith(_ENTRY_SUFFIX)
+        return CacheStatus(self._directory, entries, size, self._size_cap, self._hits, self._misses, self._problem)
 
     def entries(self) -> Iterator[CacheEntry]:
         """All readable entries, in no particular order; only their headers are read."""
@@ -194,8 +205,8 @@ class KernelCache:
             if not item.name.endswith(_ENTRY_SUFFIX):
                 continue
             try:
-                with open(item.path, "rb") as file:
-                    info = os.fstat(file.fileno())
+                descriptor, info = open_private(item.path)
+                with open(descriptor, "rb") as file:
                     magic, _, header_size, _ = _PREFIX.unpack(file.read(_PREFIX.size))
                     if magic == _MAGIC and header_size <= info.st_size:
                         yield CacheEntry(
@@ -233,16 +244,30 @@ class KernelCache:
         if self._directory is None:
             return
         for shard in _list_directory(self._directory):
-            if len(shard.name) == 2 and shard.is_dir():
+            if len(shard.name) == 2 and shard.is_dir(follow_symlinks=False):
                 yield from _list_directory(shard.path)
+
+    def _is_trusted(self, shard: Path) -> bool:
+        """Whether nobody else may write to the directory, and to the part of it that is meant."""
+        assert self._directory is not None
+        reason, place = distrust_directory(self._directory, may_be_link=True), self._directory
+        if reason is None:
+            reason, place = distrust_directory(shard, may_be_link=False), shard
+        if reason is not None:
+            self._warn("distrusted", f"{place} of the kernel cache {reason}, so it is ignored", _advice(reason))
+        return reason is None
 
     def _read(self, path: Path, key: CacheKey) -> bytes | None:
         try:
-            with open(path, "rb") as file:
-                info = os.fstat(file.fileno())
-                if not _is_own(info):
-                    return None
-                payload = _decode(file.read(), key)
+            if not self._is_trusted(path.parent):
+                return None
+            descriptor, info = open_private(path)
+            with open(descriptor, "rb") as file:
+                # What a file says is as long as the file, or nothing of it is read.
+                prefix = file.read(_PREFIX.size)
+                is_whole = len(prefix) == _PREFIX.size and sum(_PREFIX.unpack(prefix)[2:], _PREFIX.size) == info.st_size
+                is_whole = is_whole and info.st_size <= max(self._size_cap, _LARGEST_ENTRY)
+                payload = _decode(prefix + file.read(), key) if is_whole else None
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -255,7 +280,7 @@ class KernelCache:
         if time.time() - info.st_mtime > _TOUCH_AFTER_S:
             # The time of last use is only a hint for pruning; a read-only directory still serves its entries.
             with contextlib.suppress(OSError):
-                os.utime(path)
+                os.utime(path, follow_symlinks=os.utime not in os.supports_follow_symlinks)
         return payload
 
     def _warn(self, kind: str, message: str, hint: str) -> None:
@@ -268,8 +293,8 @@ def open_cache(enabled: bool = True, size_cap: int = DEFAULT_SIZE_CAP, directory
     """The cache of this user; the same object for the same settings throughout a process.
 
     directory: None for HIDET_CACHE_DIR if set, else the platform's user cache directory. Entries are native code, so it
-    is ignored, with one warning, when another user owns it or anyone may write to it. With enabled=False nothing is
-    read or written.
+    is ignored, with one warning, when another user owns it or may write to it. With enabled=False nothing is read or
+    written.
     """
     if not enabled:
         return KernelCache(None, size_cap)
@@ -284,9 +309,10 @@ def _open_directory(override: str, size_cap: int) -> KernelCache:
         import platformdirs
 
         directory = platformdirs.user_cache_path("hidet")
-    problem = _distrust(directory)
-    if problem is not None:
-        warnings.warn(CacheWarning(problem, hint="set HIDET_CACHE_DIR to a directory of your own"), stacklevel=3)
+    reason = distrust_directory(directory, may_be_link=True)
+    if reason is not None:
+        problem = f"the kernel cache {directory} {reason}, so it is ignored"
+        warnings.warn(CacheWarning(problem, hint=_advice(reason)), stacklevel=3)
         return KernelCache(None, size_cap, problem=problem)
     return KernelCache(directory, size_cap)
 
@@ -338,23 +364,35 @@ def _make_private(directory: Path) -> None:
     directory.mkdir(mode=0o700, exist_ok=True)
 
 
-def _distrust(directory: Path) -> str | None:
-    """Why native code must not be loaded from `directory`; None if it may, or if the directory is still to be made."""
+def _advice(reason: str) -> str:
+    is_own = "can be written" in reason
+    return "chmod go-w takes the permission away" if is_own else "set HIDET_CACHE_DIR to a directory of your own"
+
+
+@functools.cache
+def _machine() -> str:
+    """A short name of this machine, for file systems that several share."""
+    return hashlib.blake2b(platform.node().encode(), digest_size=4).hexdigest()
+
+
+def _is_abandoned(name: str, age: float) -> bool:
+    """Whether the writer of a temporary file has died. age: seconds since it wrote last."""
+    _, _, machine, process, *_ = [*name.split("."), "", "", ""]
+    if age > _ABANDONED_AFTER_S or machine != _machine() or not process.isdigit():
+        return age > _ABANDONED_AFTER_S
+    return age > _DEAD_AFTER_S and not _is_alive(int(process))
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True
     try:
-        info = directory.stat()
-    except OSError:
-        return None
-    if not stat.S_ISDIR(info.st_mode):
-        return f"the kernel cache {directory} is not a directory"
-    if not _is_own(info):
-        return f"the kernel cache {directory} belongs to another user (id {info.st_uid}), so it is ignored"
-    if os.name == "posix" and info.st_mode & stat.S_IWOTH:
-        return f"the kernel cache {directory} can be written by anyone, so it is ignored"
-    return None
-
-
-def _is_own(info: os.stat_result) -> bool:
-    return os.name != "posix" or info.st_uid == os.geteuid()
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True  # of another user
+    return True
 
 
 def _list_directory(directory: Path | str) -> list[os.DirEntry[str]]:
