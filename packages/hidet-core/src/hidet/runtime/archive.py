@@ -140,7 +140,7 @@ class _Reader(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move to a place, which may lie after the end. OSError for one before the start."""
-        place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._memory.size}[whence]
+        place = offset + int({os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._memory.size}[whence])
         if place < 0:
             raise OSError(f"no place {place} in a file")
         self._place = place
@@ -148,7 +148,7 @@ class _Reader(io.RawIOBase):
 
     def tell(self) -> int:
         """The place."""
-        return int(self._place)
+        return self._place
 
     def readinto(self, buffer: Any) -> int:
         """What the base class makes all reading of."""
