@@ -20,7 +20,7 @@ from hidet.cpu.pool import pool_symbols
 from hidet.cpu.target import CpuTarget
 from hidet.cpu.toolchain import compile_object
 from hidet.dtypes import DType
-from hidet.errors import CompileError, OptionError
+from hidet.errors import ArtifactError, CompileError, LaunchError, OptionError
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
@@ -122,10 +122,43 @@ def test_code_for_an_older_machine_of_this_kind_runs_and_loads(tmp_path: Path) -
     assert np.array_equal(loaded(x), np.maximum(x, 0))
 
 
-def test_code_for_a_foreign_machine_is_refused_before_it_is_loaded() -> None:
+def test_a_graph_for_a_foreign_machine_is_compiled_and_saved_and_refused_here(tmp_path: Path) -> None:
+    """user-walk.md bug 5."""
     foreign = "neoverse-n1" if host_arch().isa == "x86_64" else "haswell"
-    with pytest.raises(CompileError, match="cannot run here: it is code for"):
-        hidet.compile(_rectifier(), target=f"cpu:{foreign}", options={"cache": False})
+    compiled = hidet.compile(_rectifier(), target=f"cpu:{foreign}", options={"cache": False})
+    x = np.ones(100, np.float32)
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=f"compiled for cpu:{foreign}, and cannot run here: .*it is code for"):
+            compiled(x)
+    assert compiled.report().kernels == 1
+    compiled.save(tmp_path / "foreign.hidet")
+    with pytest.raises(ArtifactError, match="cannot run here: it is code for"):
+        hidet.load(tmp_path / "foreign.hidet")
+
+
+def test_weights_are_packed_where_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """user-walk.md bug 5: what only that machine can compute is computed when the graph is loaded there."""
+    weights = np.random.default_rng(0).standard_normal((24, 40)).astype(np.float32)
+    builder = GraphBuilder(make_context("cpu").registry.operators)
+    x = builder.input(TensorType(dtypes.f32, (5, 40)))
+    graph = builder.build([builder.emit("linear", x, builder.constant(weights))])
+    given = np.random.default_rng(1).standard_normal((5, 40)).astype(np.float32)
+
+    def refuse(*_: object) -> None:
+        raise CompileError("not this machine")
+
+    machine = "x86-64-v2" if host_arch().isa == "x86_64" else "aarch64-generic"
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(CpuTarget, "load", refuse)
+        compiled = hidet.compile(graph, target=f"cpu:{machine}", options={"cache": False})
+        with pytest.raises(LaunchError, match="not this machine"):
+            compiled(given)
+        assert compiled.bundle.program.prepare is not None
+        compiled.save(tmp_path / "later.hidet")
+    loaded = hidet.load(tmp_path / "later.hidet")
+    for graph_there in (loaded, compiled):
+        assert np.allclose(graph_there(given), given @ weights.T, atol=1e-4)
+        assert graph_there.bundle.program.prepare is None, "packed when it was loaded"
 
 
 def test_features_that_this_machine_lacks_are_named() -> None:

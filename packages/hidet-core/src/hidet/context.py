@@ -107,12 +107,17 @@ def options_from(given: Options | Mapping[str, Any] | None) -> Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileContext:
-    """What one compilation depends on: the target, the plug-ins' specs, the options and the kernel cache."""
+    """What one compilation depends on: the target, the plug-ins' specs, the options and the kernel cache.
+
+    machine: the machine that the target was asked to make code for ("sm_90a", "haswell"), which need not be this one;
+    None where it is.
+    """
 
     target: Target
     registry: Registry
     options: Options = field(default_factory=Options)
     cache: KernelCache
+    machine: str | None = None
 
     def option(self, name: str) -> bool | int | float | str | None:
         """The value of a plug-in's option, its default where the user gave none. OptionError for an unknown one."""
@@ -140,4 +145,5 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
     made = make_target(machine) if machine else make_target()
     settings = option.current()
     cache = open_cache(enabled=chosen.cache and settings.cache, directory=settings.cache_dir)
-    return CompileContext(target=made, registry=registry, options=chosen, cache=cache)
+    named = machine if machine and not machine.isdigit() else None
+    return CompileContext(target=made, registry=registry, options=chosen, cache=cache, machine=named)

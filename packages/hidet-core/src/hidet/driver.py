@@ -6,12 +6,12 @@ import gc
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hidet import dims
 from hidet.context import CompileContext, Options, make_context, options_from
-from hidet.errors import HidetError, OptionError
+from hidet.errors import CompileError, HidetError, LaunchError, OptionError
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
 from hidet.graph.verify import subgraphs_of, verify_graph
@@ -25,6 +25,7 @@ from hidet.progress import CompileProgress
 from hidet.runtime.artifact import segment_symbols
 from hidet.runtime.bake import bake_prepared, needs_baking, with_own_constants
 from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
+from hidet.runtime.executor import SegmentFunction
 from hidet.runtime.module import CompiledModule
 from hidet.runtime.program import HostProgram
 from hidet.runtime.replay import REPLAY_AFTER
@@ -56,8 +57,9 @@ def compile(
 
     example_inputs: arguments of the model that give dtypes and shapes where the model does not (torch), in order or by
     name; None otherwise.
-    target: "cpu", "cuda:1", …; "auto" is the device that the model is on. Raises a HidetError naming the operator and
-    place that cannot be compiled.
+    target: "cpu", "cuda:1", …; "auto" is the device that the model is on. "cuda:sm_90a" and "cpu:haswell" name another
+    machine to compile for: what comes back can be saved and looked at; where it cannot run, calling it raises
+    LaunchError. Raises a HidetError naming the operator and place that cannot be compiled.
     """
     if isinstance(model, Graph):
         return compile_graph(model, make_context(target, options))
@@ -130,8 +132,6 @@ def _compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | Non
         units = compile_units(main_parts, prepare_parts, kernels_tell=ctx.target.device == "cpu")
     with clock("compile"):
         binaries, cached = compile_modules(units, ctx)
-    with clock("load"):
-        code = ctx.target.load(binaries, ctx.cache)
     bundle = CodeBundle(
         program=program,
         binaries=tuple(binaries),
@@ -141,11 +141,15 @@ def _compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | Non
         arch=ctx.target.arch,
         signature=signature,
     )
-    functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in segment_symbols(program)}
-    if needs_baking(program):
-        with clock("prepare"):
-            bundle = bake_prepared(bundle, functions, ctx.target.memory)
-    bundle = with_own_constants(bundle, [*lowering.constants, *prepare.constants])
+    given = [*lowering.constants, *prepare.constants]
+    loaded: _Loaded | None = None
+    try:
+        loaded = _load(bundle, ctx, clock)
+    except (CompileError, LaunchError):
+        # Code for a machine that a user has named need not run on this one.
+        if ctx.machine is None:
+            raise
+    bundle = with_own_constants(bundle if loaded is None else loaded.bundle, given)
     if ctx.options.verify:
         verify_program(bundle.program, bundle.constants, bundle.prepare_constants)
     report = CompileReport(
@@ -167,7 +171,40 @@ def _compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | Non
         uses=program_uses([scheduled for scheduled, _ in lowering.parts], ctx.registry),
     )
     replay_after = REPLAY_AFTER[ctx.options.mode]
-    return CompiledGraph(bundle, functions, report, code, ctx.target.memory, replay_after)
+    if loaded is not None:
+        return CompiledGraph(bundle, loaded.functions, report, loaded.code, ctx.target.memory, replay_after)
+
+    def load() -> CompiledGraph:
+        try:
+            late = _load(bundle, ctx, clock)
+        except (CompileError, LaunchError) as error:
+            raise LaunchError(
+                f"the graph is compiled for {ctx.target.name}:{ctx.machine}, and cannot run here: {error.message}",
+                hint="compiled.save(path) writes it to a file, which hidet.load(path) runs on such a machine",
+            ) from error
+        return CompiledGraph(late.bundle, late.functions, report, late.code, ctx.target.memory, replay_after)
+
+    return CompiledGraph(bundle, {}, report, load=load)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loaded:
+    """Code in memory, by symbol, and the bundle with what it prepared once and for all."""
+
+    bundle: CodeBundle
+    functions: Mapping[str, SegmentFunction]
+    code: object
+
+
+def _load(bundle: CodeBundle, ctx: CompileContext, clock: _Clock) -> _Loaded:
+    """Load code where it runs. CompileError or LaunchError where that is not here."""
+    with clock("load"):
+        code = ctx.target.load(bundle.binaries, ctx.cache)
+        functions = {symbol: code.function(symbol, ctx.options.threads) for symbol in segment_symbols(bundle.program)}
+    if needs_baking(bundle.program):
+        with clock("prepare"):
+            bundle = bake_prepared(bundle, functions, ctx.target.memory)
+    return _Loaded(bundle, functions, code)
 
 
 class _Lowering:

@@ -23,6 +23,7 @@ from hidet.plugins.specs import (
     ScheduleSpec,
     TargetSpec,
 )
+from hidet.plugins.wheels import model_hint, target_hint
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
@@ -119,7 +120,11 @@ class Registry:
 
     def target(self, name: str) -> TargetSpec:
         """The target called `name` or one of its aliases. Raises OptionError."""
-        return self._find(self.targets, "target", self.target_aliases.get(name, name), OptionError)
+        resolved = self.target_aliases.get(name, name)
+        if resolved in self.targets:
+            return self.targets[resolved]
+        hint = target_hint(name, [*self.targets, *self.target_aliases])
+        raise OptionError(f"target {name!r} is unknown", hint=self._with_disabled(hint))
 
     def option(self, name: str, others: Iterable[str] = ()) -> OptionSpec:
         """The option called `name`, namespace included.
@@ -183,7 +188,8 @@ class Registry:
             f"the path {os.fspath(model)!r}" if isinstance(model, str | os.PathLike) else f"an object of type {kind}"
         )
         known = "; ".join(f"{name!r} takes {spec.doc}" for name, spec in self.frontends.items()) or "none"
-        raise ImportFailed(f"no front-end accepts {given}; known front-ends: {known}", hint=self._disabled())
+        hint = self._with_disabled(model_hint(model))
+        raise ImportFailed(f"no front-end accepts {given}; known front-ends: {known}", hint=hint)
 
     def choose_schedule(self, task: object, candidates: Sequence[object], target: object) -> object | None:
         """The first choice that a plug-in makes for a task; None when all leave it to the cost model.
@@ -242,13 +248,12 @@ class Registry:
         found = table.get(name)
         if found is not None:
             return found
-        advice = [suggestion(name, [*table, *others])]
-        disabled = self._disabled()
-        if disabled is not None:
-            advice.append(disabled)
-        raise error(f"{kind} {name!r} is unknown", hint="; ".join(advice))
+        raise error(f"{kind} {name!r} is unknown", hint=self._with_disabled(suggestion(name, [*table, *others])))
 
-    def _disabled(self) -> str | None:
-        """The disabled plug-ins with their reasons, because one of them may have provided what is missing."""
+    def _with_disabled(self, advice: str | None) -> str | None:
+        """Advice, and the disabled plug-ins with their reasons: one of them may have provided what is missing."""
         reasons = [str(record.problems[0]) for record in self.plugins if record.status == "disabled"]
-        return "it may come from a disabled plug-in: " + "; ".join(reasons) if reasons else None
+        told = [] if advice is None else [advice]
+        if reasons:
+            told.append("it may come from a disabled plug-in: " + "; ".join(reasons))
+        return "; ".join(told) or None

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.errors import ArtifactError, CodegenError, CompileError, HidetError, OptionError, PluginError
 from hidet.runtime.archive import Archive, copy_bytes, map_file, sha256_of, unreadable, write_archive
+from hidet.runtime.bake import bake_prepared, needs_baking
 from hidet.runtime.encoding import decode_program, decode_signature, encode_program, encode_signature
 from hidet.runtime.identity import require_bound
 from hidet.runtime.program import HostProgram, NodeCounts, Segment, programs_of
@@ -262,6 +263,12 @@ def _load(name: str, memory: Any, verify: Verify, sha256: str | None) -> Compile
     )
     report = CompileReport(NodeCounts(), 0, modules=len(contents.binaries))
     before = weights.verify if verify == "lazy" and sha256 is None else None
+    if needs_baking(contents.program):
+        # It was compiled where its code does not run. Weights are read here, so they are checked before.
+        if before is not None:
+            weights.verify()
+            before = None
+        bundle = bake_prepared(bundle, functions, target.memory)
     replay_after = REPLAY_AFTER["default"]
     return CompiledGraph(bundle, functions, report, loaded, target.memory, replay_after, before_use=before)
 

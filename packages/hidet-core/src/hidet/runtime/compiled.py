@@ -80,6 +80,9 @@ class CodeBundle:
     signature: Signature | None = None
 
 
+_OF_LOADED_CODE = frozenset({"_check", "_code", "_executor", "_memory", "_parameters"})
+
+
 class CompiledGraph:
     """A callable model. Results are fresh tensors; several threads may call it at once."""
 
@@ -92,24 +95,37 @@ class CompiledGraph:
         memory: DeviceMemory | None = None,
         replay_after: int | None = None,
         before_use: Callable[[], None] | None = None,
+        load: Callable[[], CompiledGraph] | None = None,
     ) -> None:
         """memory: of the device the code runs on; None for the host. replay_after: how often a call runs there as it is
         before it is captured, to be replayed as one launch from then on; None captures none. before_use: called before
-        the graph is run or saved, until it has returned once; what it raises ends the call.
+        the graph is run or saved, until it has returned once; what it raises ends the call. load: makes the graph with
+        its code loaded, when it is first run; None where it is.
         """
         self.bundle = bundle
         self._before_use = before_use
         self._report = report
-        self._code = keep_alive
         program = bundle.program
         self.signature = bundle.signature or signature_of_inputs([given.name for given in program.inputs])
         self._direct = self.signature.direct(len(program.inputs))
+        if load is not None:
+            self._load = load
+            return
+        self._code = keep_alive
         self._check = ArgumentCheck(program, memory, self.signature)
         self._memory = memory
         self._executor = Executor(program, functions, bundle.constants, memory, replay_after)
         self._parameters = None
         if program.prepare is not None or any(given.is_parameter for given in program.inputs):
             self._parameters = ParameterSets(program, functions, bundle.prepare_constants, memory)
+
+    def __getattr__(self, name: str) -> Any:
+        """What only a graph has whose code is loaded: it is loaded when that is first asked for."""
+        load = self.__dict__.get("_load")
+        if load is None or name not in _OF_LOADED_CODE:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.__dict__.update(load().__dict__)
+        return self.__dict__[name]
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run on numpy arrays, or tensors of an installed front-end's framework, as the model was called; a graph is

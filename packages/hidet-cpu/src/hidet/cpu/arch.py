@@ -111,6 +111,11 @@ def host_arch() -> CpuArch:
     return _make_arch(llvm.get_host_cpu_name(), llvm.get_process_triple(), enabled, l1_bytes, l2_bytes)
 
 
+def common_machine() -> str:
+    """The name of a machine whose code all of this one's instruction set run that are not very old."""
+    return {"x86_64": "x86-64-v2", "aarch64": "aarch64-generic"}[host_arch().isa]
+
+
 def arch_from_text(text: str) -> CpuArch:
     """The CPU that `text` names: "host", or a known name and features to add or remove ("x86-64-v3,+avx512f,-fma").
 

@@ -167,7 +167,8 @@ def load_driver() -> Driver:
     else:
         raise LaunchError(
             "no CUDA driver was found on this machine",
-            hint="install NVIDIA's driver, or compile for target 'cpu'; 'cuda:sm_90a' makes code to look at",
+            hint="install NVIDIA's driver, or compile for target 'cpu'; target 'cuda:sm_90a' compiles without a GPU "
+            "what is saved and then loaded where one is",
         )
     return started(Driver(functools.cache(lambda name: library[name])))
 

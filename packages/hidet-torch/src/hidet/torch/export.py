@@ -34,7 +34,8 @@ _DATA = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 def import_module(model: Model, example_inputs: ExampleInputs | None, ctx: CompileContext) -> ModelGraph:
     """The graph of a module for arguments like these, in order or by name in a mapping, and how it is called.
 
-    Parameters and buffers become constants, over their own memory until the graph is compiled. Results are the tensors
+    Parameters and buffers become constants, over their own memory until the graph is compiled. A module that is on the
+    CPU as a whole may be compiled for another device, to which nothing of it is moved. Results are the tensors
     that the module returns, in order, containers flattened; what it writes to an input is in the caller's tensor.
     Raises ImportFailed without example inputs, which an exported program has itself, and for modules that update their
     buffers or parameters; UnsupportedOp, with the whole list, for operators that only torch can run.
@@ -46,7 +47,10 @@ def import_module(model: Model, example_inputs: ExampleInputs | None, ctx: Compi
     data = _bound_data(program)
     _write_back(program)
     name = type(model).__name__
-    imported = import_fx(program.graph_module, ctx, name=name, bound=data, plan=plan_own_outputs, is_guarded=False)
+    device = torch.device("cpu") if target_of_module(program, None) == "cpu" else None
+    imported = import_fx(
+        program.graph_module, ctx, name=name, bound=data, plan=plan_own_outputs, is_guarded=False, device=device
+    )
     if imported.eager:
         error = refusal(imported.eager)
         raise UnsupportedOp(error.message, hint="torch.compile(model, backend='hidet') runs such operators in torch")

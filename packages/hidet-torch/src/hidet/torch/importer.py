@@ -57,15 +57,17 @@ def import_fx(
     bound: Mapping[int, torch.Tensor] | None = None,
     plan: PlanOutputs = plan_outputs,
     is_guarded: bool = True,
+    device: torch.device | None = None,
 ) -> ImportedGraph:
     """Translate a graph of aten operators.
 
     gm: functional but for trailing `aten.copy_` to inputs; nodes carry `meta["val"]`. parameters: numbers of inputs
     that are weights. bound: data of inputs that become constants. plan: how results are returned. is_guarded: whether
-    dynamo's guards ensure what the model asserts of sizes of its arguments. Raises UnsupportedOp with the whole list
-    under `strict`, ImportFailed for devices and values that a graph cannot hold.
+    dynamo's guards ensure what the model asserts of sizes of its arguments. device: that tensors of `gm` are on; None
+    for the target's. Raises UnsupportedOp with the whole list under `strict`, ImportFailed for devices and values that
+    a graph cannot hold.
     """
-    return Importer(gm, ctx, parameters, name, bound or {}, plan, is_guarded).run()
+    return Importer(gm, ctx, parameters, name, bound or {}, plan, is_guarded, device).run()
 
 
 class Importer:
@@ -80,11 +82,12 @@ class Importer:
         bound: Mapping[int, torch.Tensor],
         plan: PlanOutputs,
         is_guarded: bool,
+        device: torch.device | None = None,
     ) -> None:
         self.gm = without_tokens(gm)
         self.ctx = ctx
         self.options = ctx.options
-        self.device = torch.device(ctx.target.device)
+        self.device = device or torch.device(ctx.target.device)
         self.sizes = SizeTable()
         self.builder = GraphBuilder(ctx.registry.operators, name)
         self.emitter = Emitter(self.builder)
@@ -122,7 +125,7 @@ class Importer:
 
         UnsupportedOp for what only a whole graph can hold.
         """
-        child = Importer(gm, self.ctx, frozenset(), builder.name, {}, self.plan, self.is_guarded)
+        child = Importer(gm, self.ctx, frozenset(), builder.name, {}, self.plan, self.is_guarded, self.device)
         child.sizes, child.symbols, child.eager, child.operands = self.sizes, self.symbols, self.eager, operands
         child.builder = builder
         child.emitter = self.emitter if builder is self.builder else Emitter(builder)

@@ -1,0 +1,53 @@
+"""What other wheels of the project offer, for hints alone: what to install where a name is missing.
+
+Nothing is looked up here to decide anything: a target, front-end or class that is registered is found without this
+table, and wheels of others need no row in it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable, Mapping
+
+from hidet.errors import suggestion
+
+_OF_TARGETS: Mapping[str, str] = {"cpu": "hidet-cpu", "llvm": "hidet-cpu", "cuda": "hidet-cuda"}
+_OF_SUFFIXES: Mapping[str, str] = {".onnx": "hidet-onnx"}
+_OF_PACKAGES: Mapping[str, str] = {"torch": "hidet-torch", "onnx": "hidet-onnx"}
+_MEANT: Mapping[str, str] = {"gpu": "cuda", "nvidia": "cuda", "x86": "cpu", "host": "cpu"}
+"""What people call targets elsewhere."""
+
+
+def target_hint(name: str, known: Iterable[str]) -> str:
+    """Advice for a target that nobody provides."""
+    targets = list(known)
+    meant = _MEANT.get(name.lower(), name)
+    lead = "" if meant == name else f"did you mean {meant!r}?"
+    if meant in targets:
+        return lead
+    wheel = _OF_TARGETS.get(meant)
+    if wheel is None:
+        return suggestion(name, targets)
+    return f"{lead} {_advice(wheel)}".strip()
+
+
+def model_hint(model: object) -> str | None:
+    """Advice for a model that no front-end takes; None where no wheel is known to take it."""
+    if isinstance(model, str | os.PathLike):
+        path = os.fspath(model)
+        wheel = next((wheel for suffix, wheel in _OF_SUFFIXES.items() if str(path).endswith(suffix)), None)
+    else:
+        packages = (kind.__module__.partition(".")[0] for kind in type(model).__mro__)
+        wheel = next((_OF_PACKAGES[package] for package in packages if package in _OF_PACKAGES), None)
+    return None if wheel is None else _advice(wheel)
+
+
+def _advice(wheel: str) -> str:
+    """To install a wheel, or what keeps one out that is installed."""
+    module = wheel.replace("-", ".", 1)
+    if importlib.util.find_spec(module) is None:
+        return f"pip install {wheel}"
+    selection = os.environ.get("HIDET_PLUGINS")
+    left_out = "" if selection is None else f": HIDET_PLUGINS={selection} may leave it out"
+    return f"{wheel} is installed, but not active{left_out} (see `hidet plugins`)"

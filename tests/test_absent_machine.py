@@ -1,0 +1,89 @@
+"""Compiling for a GPU that is not there: graphs, modules and ONNX models become files that are run elsewhere.
+
+user-walk.md bug 5, plugin-friction.md bug 8.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import hidet
+from hidet import dtypes
+from hidet.cli import main
+from hidet.context import make_context
+from hidet.cpu.arch import arch_from_text, common_machine, host_arch
+from hidet.errors import ArtifactError, LaunchError
+from hidet.graph import Graph, GraphBuilder, TensorType
+from hidet.runtime.compiled import CompiledGraph
+
+GPU = "cuda:sm_90a"
+X = np.ones((5, 16), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(index: int) -> None:
+        raise LaunchError("no CUDA driver was found on this machine")
+
+    monkeypatch.setattr("hidet.cuda.memory.device_at", absent)
+
+
+def product() -> Graph:
+    builder = GraphBuilder(make_context("cpu").registry.operators)
+    x = builder.input(TensorType(dtypes.f32, (5, 16)), "x")
+    weight = builder.constant(np.arange(128, dtype=np.float32).reshape(8, 16))
+    return builder.build([builder.emit("relu", builder.emit("linear", x, weight))])
+
+
+def check(compiled: CompiledGraph, path: Path) -> None:
+    """It can be looked at and saved; calling and loading it say what is missing, not to do what was just done."""
+    assert compiled.report().kernels >= 1
+    assert all(isinstance(constant, np.ndarray) for constant in compiled.bundle.constants)
+    with pytest.raises(LaunchError, match=f"compiled for {GPU}, and cannot run here: no CUDA driver") as caught:
+        compiled(X)
+    assert "hidet.load(path) runs on such a machine" in str(caught.value)
+    compiled.save(path)
+    with pytest.raises((LaunchError, ArtifactError), match="no CUDA driver"):
+        hidet.load(path)
+
+
+def test_a_graph_is_compiled_and_saved(tmp_path: Path) -> None:
+    check(hidet.compile(product(), target=GPU), tmp_path / "graph.hidet")
+
+
+def test_a_module_is_compiled_and_its_weights_stay_where_they_are(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)).eval()
+    compiled = hidet.compile(model, (torch.ones(5, 16),), target=GPU)
+    check(compiled, tmp_path / "module.hidet")
+    assert {parameter.device.type for parameter in model.parameters()} == {"cpu"}
+
+
+def test_onnx_models_are_compiled_from_the_shell(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [5, 16])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [5, 16])],
+    )
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    arguments = ["compile", str(tmp_path / "m.onnx"), "--target", GPU, "-o", str(tmp_path / "m.hidet")]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "m.hidet").stat().st_size > 0
+
+
+def test_a_target_of_this_machine_needs_its_device_at_once() -> None:
+    with pytest.raises(LaunchError, match="no CUDA driver"):
+        hidet.compile(product(), target="cuda")
+
+
+def test_host_code_for_an_absent_gpu_runs_on_most_processors() -> None:
+    arch = make_context(GPU).target.arch
+    assert f"host {arch_from_text(common_machine())}" in arch or common_machine() in arch
+    assert host_arch().name == common_machine() or host_arch().name not in arch
