@@ -90,6 +90,7 @@ _MODELS = {
     "apple-m1": _Model("aarch64", (*_ARM_V82, "fp16fml"), 128 * _KIB, 3072 * _KIB),
 }
 _LLVM_NAMES = {"aarch64-generic": "generic"}
+_COMMON = {"x86_64": "x86-64-v2", "aarch64": "aarch64-generic"}
 _DEFAULT_TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 
 
@@ -111,15 +112,10 @@ def host_arch() -> CpuArch:
     return _make_arch(llvm.get_host_cpu_name(), llvm.get_process_triple(), enabled, l1_bytes, l2_bytes)
 
 
-def common_machine() -> str:
-    """The name of a machine whose code all of this one's instruction set run that are not very old."""
-    return {"x86_64": "x86-64-v2", "aarch64": "aarch64-generic"}[host_arch().isa]
-
-
 def arch_from_text(text: str) -> CpuArch:
     """The CPU that `text` names: "host", or a known name and features to add or remove ("x86-64-v3,+avx512f,-fma").
 
-    A CPU of this machine's instruction set gets this machine's operating system, so that its code can run here; others
+    "common" is a machine whose code most processors with this one's instruction set run. A CPU of this machine's instruction set gets this machine's operating system, so that its code can run here; others
     are for Linux. Cache sizes are those of the named processor. Raises OptionError for an unknown name or a feature
     without sign.
     """
@@ -135,9 +131,10 @@ def arch_from_text(text: str) -> CpuArch:
         host = host_arch()
         enabled = {part[1:]: part[0] == "+" for part in host.features.split(",") if part}
         return _make_arch(host.name, host.triple, {**enabled, **wanted}, host.l1_bytes, host.l2_bytes)
+    name = _COMMON[host_arch().isa] if name == "common" else name
     model = _MODELS.get(name)
     if model is None:
-        raise OptionError(f"CPU {name!r} is unknown", hint=suggestion(name, ["host", *_MODELS], limit=20))
+        raise OptionError(f"CPU {name!r} is unknown", hint=suggestion(name, ["host", "common", *_MODELS], limit=20))
     enabled = {**dict.fromkeys(model.features, True), **wanted}
     llvm_name = _LLVM_NAMES.get(name, name)
     return _make_arch(llvm_name, _triple_for(model.isa), enabled, model.l1_bytes, model.l2_bytes)

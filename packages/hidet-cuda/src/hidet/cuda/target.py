@@ -92,11 +92,10 @@ class CudaTarget:
     def _host(self) -> Target:
         """The target that compiles host functions: for this processor, or, where code is made for a GPU that need not
         be here, for most of its kind. They launch kernels, and lose nothing by that."""
-        from hidet.cpu.arch import common_machine
         from hidet.plugins.host import load_registry
 
         make_target: Any = load_registry().target("cpu").resolve()
-        made: Target = make_target() if self._arch is None else make_target(common_machine())
+        made: Target = make_target() if self._arch is None else make_target("common")
         return made
 
     def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
