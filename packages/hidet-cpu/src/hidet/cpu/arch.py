@@ -115,9 +115,9 @@ def host_arch() -> CpuArch:
 def arch_from_text(text: str) -> CpuArch:
     """The CPU that `text` names: "host", or a known name and features to add or remove ("x86-64-v3,+avx512f,-fma").
 
-    "common" is a machine whose code most processors with this one's instruction set run. A CPU of this machine's instruction set gets this machine's operating system, so that its code can run here; others
-    are for Linux. Cache sizes are those of the named processor. Raises OptionError for an unknown name or a feature
-    without sign.
+    "common" is a machine whose code most processors with this one's instruction set run. A CPU of this machine's
+    instruction set gets this machine's operating system, so that its code can run here; others are for Linux.
+    Cache sizes are those of the named processor. Raises OptionError for an unknown name or a feature without sign.
     """
     name, *changes = (part.strip() for part in text.split(","))
     for change in changes:
