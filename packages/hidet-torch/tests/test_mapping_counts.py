@@ -143,3 +143,41 @@ def test_drawn_classes_follow_their_weights(check_import: Check) -> None:
     torch.testing.assert_close(shares, weights / 4, atol=0.03, rtol=0)
     few = torch.compile(lambda w: torch.multinomial(w, 2), backend="hidet", options={"strict": True})(weights)
     assert sorted(few.tolist()) == [1, 2]
+
+
+RUNS = torch.tensor([1.0, 1.0, 3.0, 1.0, 3.0, 3.0, 3.0])
+
+RARE: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "topk of a tensor without axes": (lambda x: torch.topk(x, 1), (torch.tensor(3.0),)),
+    "reflection in a batch of none": (lambda x: F.pad(x, (1, 1), mode="reflect"), (torch.ones(0, 3, 4),)),
+    **{
+        f"whole numbers pooled, {name}": (
+            lambda x, options=options: F.avg_pool2d(x, 3, 2, 1, **options),
+            (torch.arange(-40, 58).reshape(1, 2, 7, 7) * 37,),
+        )
+        for name, options in {
+            "padding counted": {},
+            "padding left out": {"count_include_pad": False},
+            "ceil": {"ceil_mode": True},
+            "divided by 7": {"divisor_override": 7},
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_forms_are_compiled(name: str, check_compiled: Check) -> None:
+    function, inputs = RARE[name]
+    check_compiled(function, *inputs, strict=True)
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1])
+def test_runs_of_equal_neighbours_are_found(dim: int | None, check_compiled: Check) -> None:
+    table = torch.stack([RUNS, RUNS + 1, RUNS])
+
+    def runs(x: torch.Tensor) -> Any:
+        return torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=dim)
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        check_compiled(runs, table, more=[(table[:, :3],)], strict=True)
+        check_compiled(torch.unique_consecutive, table.long(), strict=True)

@@ -102,7 +102,7 @@ def _decompose_stack(builder: GraphBuilder, inputs: Sequence[Value | None], attr
 
 
 def _reflected(place: Expr, extent: Dim, before: Dim, after: Dim) -> Expr:
-    if prove_le(extent, before) or prove_le(extent, after):
+    if (prove_le(extent, before) or prove_le(extent, after)) and (before != 0 or after != 0):
         raise ShapeError(f"operator pad cannot reflect {before} and {after} elements of an axis of extent {extent}")
     last = build.index(extent - 1)
     mirrored = build.select(place > last, last + last - place, place) if after != 0 else place

@@ -95,25 +95,27 @@ def unique(
     axis: int | None,
     *,
     is_sorted: bool = True,
+    adjacent: bool = False,
     count: Dim | None = None,
     defines: Dim | None = None,
 ) -> tuple[Value, Value, Value, Value]:
     """Distinct elements, or slices along an axis; for each the position of its first occurrence; for each element its
     number among them (flat, i64[n]); and how often each occurs.
 
-    is_sorted: ascending, NaN last; otherwise in the order of first occurrence. NaN differs from NaN.
+    is_sorted: ascending, NaN last; otherwise in the order of first occurrence. NaN differs from NaN. adjacent: only
+    equal neighbours are one, and nothing is sorted.
     """
     rank = x.tensor.rank
     if axis is None:
         rows = _flat(builder, x)
-        values, order = builder.emit_all("sort", [rows], {"axis": 0})
+        values, order = (rows, _in_place(builder, rows)) if adjacent else builder.emit_all("sort", [rows], {"axis": 0})
         starts = builder.emit("run_starts", values)
     else:
         cut = normalize_axis("unique", axis, rank)
         perm = (cut, *(n for n in range(rank) if n != cut))
         rows = x if cut == 0 else builder.emit("transpose", x, perm=perm)
         table = builder.emit("reshape", rows, shape=(x.tensor.shape[cut], product(rows.tensor.shape[1:])))
-        order = _order_of_rows(builder, table)
+        order = _in_place(builder, table) if adjacent else _order_of_rows(builder, table)
         starts = builder.emit("run_starts", builder.emit("index_select", table, order, axis=0))
     ends, found = counted(builder, starts, count, defines)
     first = builder.emit("pack", order, ends, count=found)
@@ -125,7 +127,7 @@ def unique(
     none = builder.emit("full", shape=(found,), value=0, dtype=dtypes.i64)
     ones = builder.emit("full", shape=(length,), value=1, dtype=dtypes.i64)
     counts = builder.emit("scatter", none, number, ones, axis=0, reduce="sum")
-    if not is_sorted:
+    if not (is_sorted or adjacent):
         turn = builder.emit("argsort", first, axis=0)
         place = builder.emit("argsort", turn, axis=0)
         first, counts = (builder.emit("index_select", part, turn, axis=0) for part in (first, counts))
@@ -134,6 +136,11 @@ def unique(
     if axis is not None and cut != 0:
         kept = builder.emit("transpose", kept, perm=tuple(sorted(range(rank), key=perm.__getitem__)))
     return kept, first, inverse, counts
+
+
+def _in_place(builder: GraphBuilder, table: Value) -> Value:
+    """The positions of rows, as they are."""
+    return builder.emit("arange", stop=table.tensor.shape[0], dtype=dtypes.i64)
 
 
 def _order_of_rows(builder: GraphBuilder, table: Value) -> Value:

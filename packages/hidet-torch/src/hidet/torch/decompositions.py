@@ -8,6 +8,7 @@ from typing import Any
 
 from hidet.torch import compat
 from hidet.torch.composed import composed
+from hidet.torch.foreach import foreach
 from hidet.torch.mapping import table
 
 # Would turn attention into products, a softmax and the masks of its safe variant, which nothing puts together again.
@@ -32,5 +33,5 @@ _FURTHER = (
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """Operator -> its decomposition."""
     handled = {*table(), *_KEPT_WHOLE}
-    rules = {**compat.core_decompositions(), **compat.decompositions_of(_FURTHER), **composed()}
+    rules = {**compat.core_decompositions(), **compat.decompositions_of(_FURTHER), **composed(), **foreach()}
     return {target: rule for target, rule in rules.items() if str(target) not in handled}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hidet import dtypes
 from hidet.dims import Dim
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter
@@ -54,15 +55,28 @@ def _avg_pool(axes: int) -> Handler:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Value:
-        pooled = e.emit(
-            "avg_pool",
-            _with_batch(e, x, axes),
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-            divisor_override=divisor_override,
-            **window(axes, kernel_size, stride, padding),
-        )
-        return e.reshape(pooled, e.result.shape)
+        def pool(images: Value, divisor: int | None) -> Value:
+            return e.emit(
+                "avg_pool",
+                images,
+                ceil_mode=ceil_mode,
+                count_include_pad=count_include_pad,
+                divisor_override=divisor,
+                **window(axes, kernel_size, stride, padding),
+            )
+
+        images, dtype = _with_batch(e, x, axes), x.tensor.dtype
+        if dtype.is_float:
+            return e.reshape(pool(images, divisor_override), e.result.shape)
+        # Whole numbers are summed, and their sum is divided towards zero.
+        images = e.cast(images, dtypes.f64)
+        sums = pool(images, 1)
+        if divisor_override is None:
+            ones = e.emit("full", shape=images.tensor.shape, value=1.0, dtype=dtypes.f64)
+            count = e.emit("round", e.emit("div", pool(ones, 1), pool(ones, None)))
+        else:
+            count = e.constant(float(divisor_override), dtypes.f64)
+        return e.reshape(e.cast(e.emit("trunc", e.emit("div", sums, count)), dtype), e.result.shape)
 
     return handle
 

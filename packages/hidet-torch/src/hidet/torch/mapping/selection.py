@@ -19,6 +19,7 @@ def handlers() -> Mapping[str, Handler]:
         "aten.masked_select.default": _masked_select,
         "aten._unique2.default": _unique,
         "aten.unique_dim.default": _unique_slices,
+        "aten.unique_consecutive.default": _runs,
     }
 
 
@@ -66,6 +67,21 @@ def _unique_slices(
     count, defines = _count(e, dim)
     values, _, inverse, counts = selection.unique(e.builder, x, dim, count=count, defines=defines)
     return e.own(values), e.own(inverse), e.own(counts)
+
+
+def _runs(
+    e: Emitter, x: Value, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Value | None, ...]:
+    """Of a tensor without axes, too, there is one. Results that are not asked for are empty, and unread."""
+    axis = None if x.tensor.rank == 0 else dim
+    count, defines = _count(e, axis or 0)
+    values, _, inverse, counts = selection.unique(e.builder, x, axis, adjacent=True, count=count, defines=defines)
+    shape = x.tensor.shape if dim is None else inverse.tensor.shape
+    return (
+        e.own(values),
+        e.emit("reshape", e.own(inverse), shape=shape) if return_inverse else None,
+        e.own(counts) if return_counts else None,
+    )
 
 
 def masked_index(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value:

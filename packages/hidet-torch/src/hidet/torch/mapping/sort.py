@@ -70,7 +70,9 @@ def _sorted(e: Emitter, x: Value, dim: int, descending: bool) -> tuple[Value, ..
 
 def _topk(e: Emitter, x: Value, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Value, ...]:
     if x.tensor.rank == 0:
-        raise UnsupportedOp("topk of a tensor without axes")
+        if k != 1:
+            raise UnsupportedOp(f"the {k} largest elements of a tensor without axes")
+        return x, e.constant(0, dtypes.i64)
     return e.emit_all("topk", (x,), {"k": k, "axis": dim, "largest": largest})
 
 

@@ -28,7 +28,7 @@ def observe(
     """Run a program on copies of its inputs. dtype: that all floating-point numbers are
     converted to, float32 or float64; None leaves them as they are. seed: of random operators.
 
-    The results in order; with `backward` the gradients of a fixed weighted sum of them; without it the tensors among
+    The results in order; with `backward` the gradients of a weighted sum of them; without it the tensors among
     the inputs, as the program left them. NotDifferentiableError where there is no gradient; else what it raises.
     """
     given = compat.map_leaves(_copied if dtype is None else partial(_converted, dtype), program.inputs)
@@ -43,7 +43,7 @@ def observe(
         made = [leaf for leaf in found if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
         if not made or not wanted:
             raise NotDifferentiableError
-        weights = [_weights(leaf, number) for number, leaf in enumerate(made)]
+        weights = [_weights(leaf, number, program.seed) for number, leaf in enumerate(made)]
         gradients = torch.autograd.grad(made, wanted, weights, allow_unused=True)
         return [*map(_detached, found), *gradients]
 
@@ -52,9 +52,9 @@ def _detached(leaf: Any) -> Any:
     return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
 
 
-def _weights(result: torch.Tensor, number: int) -> torch.Tensor:
+def _weights(result: torch.Tensor, number: int, seed: int) -> torch.Tensor:
     """What a result is multiplied by: the same numbers in every dtype, which bfloat16 can hold."""
-    generator = torch.Generator().manual_seed(number)
+    generator = torch.Generator().manual_seed(1000 * seed + number)
     values = torch.randint(-64, 64, result.shape, generator=generator) / 64.0
     return values.to(result.dtype)
 

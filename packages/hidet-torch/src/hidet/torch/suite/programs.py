@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy
@@ -37,10 +37,11 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One sample of one entry of a table."""
+    """One sample of one entry of a table. seed: what its values were drawn with."""
 
     run: Run
     inputs: Any
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class Group:
         numpy.random.seed(seed)
         random.seed(seed)
         make = {"op": _calls, "hop": _calls, "module": _modules, "optim": _optimizers}[self.database]
-        return list(make(self.info, torch_of(self.dtype), self.direction == "backward"))
+        made = make(self.info, torch_of(self.dtype), self.direction == "backward")
+        return [replace(program, seed=seed) for program in made]
 
 
 def torch_of(name: str) -> torch.dtype:
