@@ -142,6 +142,22 @@ def set_grad_enabled() -> Callable[..., Any]:
     return function
 
 
+def flex_attention_operator() -> Callable[..., Any]:
+    """What dynamo's graphs call for flex_attention."""
+    from torch._higher_order_ops.flex_attention import flex_attention
+
+    operator: Callable[..., Any] = flex_attention
+    return operator
+
+
+def flex_attention_parts(*arguments: Any) -> tuple[torch.Tensor, ...]:
+    """What that operator gives, by products and a softmax of torch."""
+    from torch._higher_order_ops.flex_attention import sdpa_dense
+
+    parts: tuple[torch.Tensor, ...] = sdpa_dense(*arguments)
+    return parts
+
+
 def core_decompositions() -> dict[Any, Callable[..., Any]]:
     """torch's decompositions into core aten operators."""
     from torch._decomp import core_aten_decompositions

@@ -1,17 +1,19 @@
-"""Functions that AOTAutograd takes apart although core has an operator for them: kept whole while it traces.
+"""What is called instead of some functions while AOTAutograd traces.
 
-Which kernel of its own torch has for attention depends on device, types, sizes and mask. Where there is none, products
-and a softmax in f32 are traced, which pass all scores through memory.
+Functions that it takes apart although core has an operator for them are kept whole. Which kernel of its own torch has
+for attention depends on device, types, sizes and mask. Where there is none, products and a softmax in f32 are traced,
+which pass all scores through memory. Others that it keeps, for a kernel of torch's own compiler, are taken apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 from hidet.torch import compat
+from hidet.torch.flex import flex_attention
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -22,14 +24,14 @@ _SCHEMA = (
 
 
 class KeepWhole(TorchFunctionMode):
-    """While it is active, calls of such functions become one operator each, unless autograd records them: it
-    differentiates their parts."""
+    """While it is active, such functions are called as they are to be traced: as one operator each, unless autograd
+    records them, because it differentiates their parts."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """`func` or what stands for it, on the arguments."""
-        return _STAND_INS.get(func, func)(*args, **(kwargs or {}))
+        return _stand_ins().get(func, func)(*args, **(kwargs or {}))
 
 
 def _attention(
@@ -74,7 +76,10 @@ def _operator() -> Callable[..., torch.Tensor]:
     return operator
 
 
-_STAND_INS: Mapping[Callable[..., Any], Callable[..., Any]] = {
-    functional.scaled_dot_product_attention: _attention,
-}
-"""Functions by what is called instead of them."""
+@cache
+def _stand_ins() -> Mapping[Callable[..., Any], Callable[..., Any]]:
+    """Functions by what is called instead of them."""
+    return {
+        functional.scaled_dot_product_attention: _attention,
+        compat.flex_attention_operator(): partial(flex_attention, _attention),
+    }

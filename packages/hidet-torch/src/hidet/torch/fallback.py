@@ -113,7 +113,9 @@ class _Template:
     def fill(self, argument: Any) -> Any:
         if isinstance(argument, fx.Node):
             return self._value(self.values[argument], _memory_format(argument.meta.get("val")))
-        if isinstance(argument, list | tuple):
+        if isinstance(argument, tuple):
+            return tuple(self.fill(item) for item in argument)
+        if isinstance(argument, list):
             return [self.fill(item) for item in argument]
         if isinstance(argument, dict):
             return {key: self.fill(item) for key, item in argument.items()}
@@ -193,8 +195,8 @@ class _EagerCall:
                 return tensor if layout is None else tensor.contiguous(memory_format=layout)
             if isinstance(argument, _Size):
                 return known[str(argument.dim)]
-            if isinstance(argument, list):
-                return [put_back(item) for item in argument]
+            if isinstance(argument, list | tuple):
+                return type(argument)(map(put_back, argument))
             if isinstance(argument, dict):
                 return {key: put_back(item) for key, item in argument.items()}
             return argument

@@ -24,6 +24,7 @@ def handlers() -> Mapping[str, Handler]:
         "aten.scatter_reduce.two": _scatter_reduce,
         "aten.index_put.default": _index_put,
         "aten._unsafe_index_put.default": _index_put,
+        "flex_lib.zeros_and_scatter.default": _sums_at,
         "aten.slice_scatter.default": _slice_scatter,
         "aten.select_scatter.default": _select_scatter,
         "aten.diagonal_scatter.default": _diagonal_scatter,
@@ -57,6 +58,12 @@ def _scatter_reduce(
     e: Emitter, x: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
     return _written(e, x, dim, index, src, reduce, include_self)
+
+
+def _sums_at(e: Emitter, shape: Sequence[Dim], indices: Sequence[Value | None], values: Value) -> Value:
+    """Gradient of reading at places, as functions of attention do."""
+    zeros = e.emit("full", shape=tuple(shape), value=0, dtype=values.tensor.dtype)
+    return _index_put(e, zeros, indices, values, accumulate=True)
 
 
 def _index_put(e: Emitter, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
