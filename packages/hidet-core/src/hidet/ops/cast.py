@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from hidet import dtypes
 from hidet.compute.definition import Definition, Operand, compute, single
 from hidet.dims import floordiv, mod, prove_equal
 from hidet.dtypes import DType
-from hidet.errors import DTypeError, ShapeError
+from hidet.errors import DTypeError, ShapeError, UnsupportedOp
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr
-from hidet.ops.rules import map_elements, require_dtype
+from hidet.ops.rules import map_elements, require_dtype, widen
+
+OutOfRange = Literal["nearest", "lowest"]
 
 
-def _cast(x: Operand, *, dtype: DType) -> Definition:
+def _cast(x: Operand, *, dtype: DType, out_of_range: OutOfRange) -> Definition:
     require_dtype("cast", x, "data")
     if dtype.is_host_only or (dtype != x.dtype and (dtype.is_complex or x.dtype.is_complex)):
         raise DTypeError(f"operator cast cannot convert {x.dtype} to {dtype}")
+    if out_of_range not in ("nearest", "lowest"):
+        raise UnsupportedOp(f"attribute out_of_range of cast is 'nearest' or 'lowest', got {out_of_range!r}")
+    if out_of_range == "lowest" and x.dtype.is_float and dtype.is_int and dtype.bits >= 8:
+        return map_elements("cast", (x,), lambda element: _or_lowest(widen(element), dtype))
     return map_elements("cast", (x,), lambda element: build.cast(element, dtype))
+
+
+def _or_lowest(x: Expr, dtype: DType) -> Expr:
+    """An f32 or f64 as an integer as x86 processors convert: through i32 or i64, whose lowest value stands for all that
+    they do not hold. Compilers for x86 take i64 for unsigned types, of which those below 16 bits are torch's choice."""
+    if dtype == dtypes.u64:
+        # The upper half is converted with its first value taken off.
+        is_upper = x >= 2.0**63
+        whole = _whole(build.select(is_upper, x - 2.0**63, x), dtypes.i64)
+        return build.cast(build.select(is_upper, build.binary("xor", whole, dtypes.i64.min), whole), dtype)
+    through = dtypes.i64 if dtype in (dtypes.i64, dtypes.u32, dtypes.u8) else dtypes.i32
+    return build.cast(_whole(x, through), dtype)
+
+
+def _whole(x: Expr, dtype: DType) -> Expr:
+    """A float truncated, or the lowest value of `dtype` where it is not in its range."""
+    end = 2.0 ** (dtype.bits - 1)
+    inside = build.logical_and(x >= -end, x < end)
+    return build.select(inside, build.cast(x, dtype), build.const(dtype.min, dtype))
 
 
 def _bitcast(x: Operand, *, dtype: DType) -> Definition:
@@ -76,10 +103,16 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="cast",
         inputs=("x",),
-        attributes=(Attribute("dtype", doc="the new DType"),),
+        attributes=(
+            Attribute("dtype", doc="the new DType"),
+            Attribute("out_of_range", "nearest", "what becomes of floats that the integer type has no value for"),
+        ),
         define=_cast,
         doc="x converted to another element type: floats are rounded to nearest even, floats to integers truncated "
-        "towards 0, anything to bool by comparing with 0. Element-wise; torch.Tensor.to.",
+        "towards 0, anything to bool by comparing with 0. Floats out of the range of an integer type become its "
+        "nearest value and NaN 0, where types below 32 bits take the low bits of i32; with out_of_range='lowest' the "
+        "lowest value, as on x86 processors (through i32, for u8, u32 and i64 through i64). Element-wise; "
+        "torch.Tensor.to.",
     ),
     OperatorSpec(
         name="bitcast",

@@ -6,6 +6,7 @@ that are not repeated: a reshape of a reshape is one reshape, a permutation that
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,15 +64,24 @@ class NodeFacts:
     fresh: Sequence[str] = ()
 
 
+def conversion_of(device: str) -> str:
+    """What torch makes of floats out of the range of an integer type, as attribute out_of_range of `cast`: what the
+    processor makes of them. device: "cpu", "cuda", …"""
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return "lowest" if device == "cpu" and is_x86 else "nearest"
+
+
 class Emitter:
     """Writes nodes into `builder`.
 
     facts: of the aten node being imported. data_sizes: names of symbols whose values nodes tell. size_values: graph
-    values that are sizes, by the names of their symbols: inputs, and numbers that were read.
+    values that are sizes, by the names of their symbols: inputs, and numbers that were read. out_of_range: attribute of
+    its casts, see `conversion_of`.
     """
 
-    def __init__(self, builder: GraphBuilder) -> None:
+    def __init__(self, builder: GraphBuilder, out_of_range: str = "nearest") -> None:
         self.builder = builder
+        self.out_of_range = out_of_range
         self.facts = NodeFacts()
         self.origins: dict[Value, Origin] = {}
         self.data_sizes: set[str] = set()
@@ -182,8 +192,10 @@ class Emitter:
         return self.constant(given, dtype)
 
     def cast(self, value: Value, dtype: DType) -> Value:
-        """`value` converted to `dtype`, itself when it is of that type."""
-        return value if value.tensor.dtype == dtype else self.emit("cast", value, dtype=dtype)
+        """`value` converted to `dtype`, itself when it is of that type; out of range as in eager mode."""
+        if value.tensor.dtype == dtype:
+            return value
+        return self.emit("cast", value, dtype=dtype, out_of_range=self.out_of_range)
 
     # --- views ---------------------------------------------------------------------------------------------------
 

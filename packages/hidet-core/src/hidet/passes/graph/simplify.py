@@ -104,7 +104,7 @@ def merge_casts(site: Site) -> Value | None:
     source = inner.inputs[0]
     if not holds_all(inner.outputs[0].tensor.dtype, source.tensor.dtype):
         return None
-    return site.emit("cast", source, dtype=site.node.attrs["dtype"])
+    return site.emit("cast", source, **site.node.attrs)
 
 
 def holds_all(wide: DType, narrow: DType) -> bool:
