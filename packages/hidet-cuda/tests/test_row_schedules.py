@@ -43,6 +43,28 @@ def test_results_of_every_element_are_right(name: str) -> None:
     assert_right(text, "cuda.rows", 4e-2 if "bf16" in text else 4e-3 if "f16" in text else 1e-4)
 
 
+LARGE_MEANS = {
+    "layer norm of a part of a warp": same("f32[3, 40]", "layer_norm(%x, eps=0.0)"),
+    "layer norm of a block": same("f32[3, 1000]", "layer_norm(%x, eps=0.0)"),
+    "layer norm of a row that is read again": same("f32[2, 20000]", "layer_norm(%x, eps=0.0)"),
+    "group norm of channels that are neighbours": same(
+        "f32[2, 16, 5, 4]{320, 1, 64, 16}", "group_norm(%x, groups=2, eps=0.0)"
+    ),
+    "group norm in steps": same("f32[1, 2, 100, 100]", "group_norm(%x, groups=1, eps=0.0)"),
+    "variance": graph("f32[5, 100]", "f32[5]", "var(%x, axes=[1], keepdim=False, correction=1)"),
+    "deviation of columns": graph("f32[70, 24]", "f32[24]", "std(%x, axes=[0], keepdim=False, correction=1)"),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_MEANS)
+def test_a_mean_that_is_large_beside_the_deviation_costs_no_digits(name: str) -> None:
+    """red-team.md finding 7."""
+    text = LARGE_MEANS[name]
+    shape = [int(extent) for extent in text[text.index("[") + 1 : text.index("]")].split(",")]
+    x = (np.random.default_rng(1).standard_normal(shape) + 1e6).astype(np.float32)
+    assert_right(text, "cuda.rows", 1e-6, {"x": x})
+
+
 FOLDS = {
     "sum": graph("f32[3, 70]", "f32[3]", "sum(%x, axes=[1], keepdim=False)"),
     "sum of columns": graph("f32[70, 3]", "f32[3]", "sum(%x, axes=[0], keepdim=False)"),

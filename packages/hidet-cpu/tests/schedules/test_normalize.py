@@ -44,13 +44,43 @@ def test_layer_norm_over_several_axes(rank: int) -> None:
     assert_compiles_right(lambda g, x, w: g.emit("layer_norm", x, w, rank=rank), *arrays)
 
 
-def test_a_large_mean_costs_no_more_digits_than_its_rounding() -> None:
-    x = random_array(5, 100) * np.float32(0.01) + np.float32(1000)
-    graph = build(lambda g, a: g.emit("layer_norm", a, rank=1, eps=0.0), [x])
+def _deviations(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     wide = x.astype(np.float64)
-    want = (wide - wide.mean(1, keepdims=True)) / wide.std(1, keepdims=True)
-    ulp_of_mean = 2.0**-14
-    assert np.abs(compile_graph(graph, context())(x) - want).max() < 1.5 * ulp_of_mean / 0.01
+    return (wide - wide.mean(axes, keepdims=True)) / wide.std(axes, keepdims=True)
+
+
+@pytest.mark.parametrize("ratio", [1e1, 1e3, 1e5, 1e6, -1e6])
+@pytest.mark.parametrize("deviation", [1.0, 1e-3, 300.0])
+def test_a_mean_that_is_large_beside_the_deviation_costs_no_digits(ratio: float, deviation: float) -> None:
+    """red-team.md finding 7."""
+    mean = ratio * deviation
+    rows, image = (
+        (random_array(*shape).astype(np.float64) * deviation + mean).astype(np.float32)
+        for shape in ((5, 1000), (2, 8, 10, 10))
+    )
+    last = np.ascontiguousarray(image.transpose(0, 2, 3, 1))
+    grouped = _deviations(image.reshape(2, 2, 400), (2,)).reshape(image.shape)
+    graph = build(
+        lambda g, x, y, z: (
+            g.emit("layer_norm", x, rank=1, eps=0.0),
+            g.emit("group_norm", y, groups=2, eps=0.0),
+            g.emit("instance_norm", y, eps=0.0),
+            g.emit("group_norm", _channels_first(g, z, 4), groups=2, eps=0.0),
+        ),
+        [rows, image, last],
+    )
+    compiled = compile_graph(graph, context())
+    assert compiled.report().nodes.fallback == 0
+    wanted = [_deviations(rows, (1,)), grouped, _deviations(image, (2, 3)), grouped]
+    for results in (compiled(rows, image, last), interpret(graph, [rows, image, last])):
+        for found, right in zip(results, wanted, strict=True):
+            assert np.abs(found - right).max() <= 1e-6 * np.abs(right).max()
+
+
+def test_rows_of_equal_elements_have_no_deviation() -> None:
+    x = np.repeat(np.float32([[0.1], [1e-3], [123456.7], [-3e7]]), 777, axis=1)
+    compiled = compile_graph(build(lambda g, a: g.emit("layer_norm", a, rank=1, eps=1e-5), [x]), context())
+    assert np.abs(compiled(x)).max() <= 1e-6
 
 
 def _channels_first(g: GraphBuilder, x: Value, rank: int) -> Value:

@@ -7,6 +7,7 @@ import pytest
 
 from hidet import dims, dtypes
 from hidet.context import make_context
+from hidet.cpu.testing import build, random_array
 from hidet.driver import compile_graph
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.interpret import interpret
@@ -170,3 +171,26 @@ def test_long_sums_keep_their_digits():
     np.testing.assert_allclose(got, x.astype(np.float64).sum(1), rtol=1e-7)
     _, (across,) = run(graph_of("sum", np.ascontiguousarray(x.T), axes=(0,)), np.ascontiguousarray(x.T))
     np.testing.assert_allclose(across, x.astype(np.float64).sum(1), rtol=2e-7)
+
+
+@pytest.mark.parametrize("ratio", [1e1, 1e3, 1e5, 1e6, -1e6])
+@pytest.mark.parametrize("shape", [(5, 1000), (7, 13), (100, 300), (2, 200_000)])
+def test_variances_keep_their_digits_where_the_mean_is_large(ratio: float, shape: tuple[int, ...]) -> None:
+    """red-team.md finding 7: along rows, along columns, and of rows that are cut into parts."""
+    x = (random_array(*shape).astype(np.float64) + ratio).astype(np.float32)
+    graph = build(
+        lambda g, a: (
+            *(v for axis in (0, 1) for v in g.emit_all("var_mean", [a], {"axes": (axis,), "correction": 1})),
+            g.emit("std", a, axes=(1,), correction=0),
+            g.emit("var", a, axes=(0, 1), correction=1),
+        ),
+        [x],
+    )
+    compiled = compile_graph(graph, CONTEXT)
+    assert compiled.report().nodes.fallback == 0
+    wide = x.astype(np.float64)
+    wanted = [wide.var(0, ddof=1), wide.mean(0), wide.var(1, ddof=1), wide.mean(1), wide.std(1), wide.var(ddof=1)]
+    # The reference adds up long rows in f32.
+    for results in (compiled(x), *([interpret(graph, [x])] if x.size < 100_000 else [])):
+        for found, right in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(found.astype(np.float64), right, rtol=1e-6)

@@ -1,7 +1,8 @@
 """Softmax and normalisations: statistics of rows, then an element-wise stage.
 
 Every definition is two or three stages; all but the last are row reductions. Statistics and arithmetic are in f32 for
-f16 and bf16. Deviations are taken from the mean in a second pass, which keeps their digits when the mean is large.
+f16 and bf16. Deviations are taken from the mean in a second pass, and corrected by what the mean lacks, which keeps
+their digits when the mean is large.
 """
 
 from __future__ import annotations
@@ -59,20 +60,30 @@ def _softmax(name: str, final: Callable[[Expr, Expr], Expr], x: Operand, *, axis
 
 def _deviation(
     outer: Sequence[Dim], extents: Sequence[Dim], element: Callable[[Sequence[Expr], Sequence[Expr]], Expr], eps: float
-) -> tuple[Compute, Compute]:
-    """Stages for the mean and for 1 / sqrt(variance + eps) of `element(outer axes, inner axes)` over the inner axes."""
+) -> tuple[Compute, Compute, Compute]:
+    """Stages for the mean, for how far it is off, and for 1 / sqrt(variance + eps), of
+    `element(outer axes, inner axes)` over the inner axes.
+
+    A mean that is large beside the deviation is rounded by a noticeable part of the deviation. What it lacks is the
+    average distance from it, whose square is too much in the average of squared distances.
+    """
     count = build.index(product(extents))
     mean = compute("mean", outer, lambda *axes: _average(extents, lambda r: element(axes, r), count))
 
+    def distance(axes: Sequence[Expr], r: Sequence[Expr]) -> Expr:
+        return element(axes, r) - mean.result[tuple(axes)]
+
+    rest = compute("rest", outer, lambda *axes: _average(extents, lambda r: distance(axes, r), count))
+
     def variance(axes: Sequence[Expr]) -> Expr:
         def squared(r: Sequence[Expr]) -> Expr:
-            distance = element(axes, r) - mean.result[tuple(axes)]
-            return distance * distance
+            return distance(axes, r) * distance(axes, r)
 
-        return _average(extents, squared, count)
+        off = rest.result[tuple(axes)]
+        return build.maximum(_average(extents, squared, count) - off * off, 0)
 
     scale = compute("inverse_deviation", outer, lambda *axes: build.unary("rsqrt", variance(axes) + eps))
-    return mean, scale
+    return mean, rest, scale
 
 
 def _average(extents: Sequence[Dim], element: Callable[[Sequence[Expr]], Expr], count: Expr) -> Expr:
@@ -113,16 +124,17 @@ def _layer_norm(
     dtype = require_same_dtype(name, operands)
     inner = _inner_shape(name, x, rank, weight, bias)
     split = x.rank - rank
-    mean, scale = _deviation(x.shape[:split], inner, lambda axes, r: widen(x[(*axes, *r)]), eps)
+    mean, rest, scale = _deviation(x.shape[:split], inner, lambda axes, r: widen(x[(*axes, *r)]), eps)
 
     def value(*axes: Expr) -> Expr:
         outer = axes[:split]
-        normal = (widen(x[axes]) - mean.result[outer]) * scale.result[outer]
+        unit = scale.result[outer]
+        normal = (widen(x[axes]) - mean.result[outer]) * unit - rest.result[outer] * unit
         return build.cast(_affine(normal, weight, bias, axes[split:]), dtype)
 
     stage = compute(name, x.shape, value)
     statistics = (mean.result, scale.result) if with_statistics else ()
-    return Definition(operands, (mean, scale, stage), (stage.result, *statistics))
+    return Definition(operands, (mean, rest, scale, stage), (stage.result, *statistics))
 
 
 def _rms_norm(x: Operand, weight: Operand | None = None, *, rank: int, eps: float | None) -> Definition:
@@ -183,16 +195,17 @@ def _group_norm(
     def element(axes: Sequence[Expr], r: Sequence[Expr]) -> Expr:
         return widen(x[(axes[0], axes[1] * width + r[0], *r[1:])])
 
-    mean, scale = _deviation((batch, count), (size, *space), element, eps)
+    mean, rest, scale = _deviation((batch, count), (size, *space), element, eps)
 
     def value(*axes: Expr) -> Expr:
         outer = (axes[0], axes[1] // width)
-        normal = (widen(x[axes]) - mean.result[outer]) * scale.result[outer]
+        unit = scale.result[outer]
+        normal = (widen(x[axes]) - mean.result[outer]) * unit - rest.result[outer] * unit
         return build.cast(_affine(normal, weight, bias, (axes[1],)), dtype)
 
     stage = compute(name, x.shape, value)
     statistics = (mean.result, scale.result) if with_statistics else ()
-    return Definition(operands, (mean, scale, stage), (stage.result, *statistics))
+    return Definition(operands, (mean, rest, scale, stage), (stage.result, *statistics))
 
 
 def _l2_normalize(x: Operand, *, axis: int, eps: float) -> Definition:

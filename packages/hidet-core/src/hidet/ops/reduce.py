@@ -94,6 +94,11 @@ def _require_elements(name: str, fold: Fold) -> None:
         )
 
 
+def _reduced_by(fold: Fold, value: Callable[[Sequence[Expr], Sequence[Expr]], Expr]) -> Callable[..., Expr]:
+    """The sum of `value(result's axes, folded axes)` as a function of the result's axes."""
+    return lambda *outer: reduce(SUM, fold.extents, lambda *r: value(outer, r))
+
+
 def _reduced(fold: Fold, combiner: Combiner, x: Operand, element: Callable[[Expr], Expr]) -> Callable[..., Expr]:
     """The result of folding `element(x)` as a function of the result's axes."""
     return lambda *outer: reduce(combiner, fold.extents, lambda *r: element(x[fold.place(outer, r)]))
@@ -203,7 +208,8 @@ def _variance(
 ) -> Definition:
     """Two passes: the mean, then squared distances from it, divided by count - correction (at least 0).
 
-    NaN for no elements, also where a negative correction leaves something to divide by.
+    The mean is rounded. What it lacks is the average distance from it, whose square is taken from that of the squared
+    distances. NaN for no elements, also where a negative correction leaves something to divide by.
     """
     require_dtype(name, x, "float")
     fold = fold_of(name, x, axes, keepdim)
@@ -212,12 +218,17 @@ def _variance(
     count = build.cast(fold.count, wide)
     mean = compute("mean", fold.result_shape, lambda *outer: total(*outer) / count)
 
-    def variance(*outer: Expr) -> Expr:
-        def squared(*r: Expr) -> Expr:
-            distance = widen(x[fold.place(outer, r)]) - mean.result[outer]
-            return distance * distance
+    def distance(outer: Sequence[Expr], r: Sequence[Expr]) -> Expr:
+        return widen(x[fold.place(outer, r)]) - mean.result[tuple(outer)]
 
-        value = reduce(SUM, fold.extents, squared) / build.maximum(count - number(correction, wide), 0)
+    average = _reduced_by(fold, distance)
+    rest = compute("rest", fold.result_shape, lambda *outer: average(*outer) / count)
+    squares = _reduced_by(fold, lambda outer, r: distance(outer, r) * distance(outer, r))
+
+    def variance(*outer: Expr) -> Expr:
+        off = rest.result[outer]
+        total = build.maximum(squares(*outer) - off * off * count, 0)
+        value = total / build.maximum(count - number(correction, wide), 0)
         if not isinstance(correction, DimExpr) and correction >= 0:
             return value
         return build.select(build.equal(fold.count, 0), build.const(math.nan, wide), value)
@@ -225,11 +236,11 @@ def _variance(
     formulas: dict[str, Callable[..., Expr]] = {
         "var": variance,
         "std": lambda *outer: build.unary("sqrt", variance(*outer)),
-        "mean": lambda *outer: mean.result[outer],
+        "mean": lambda *outer: mean.result[outer] + rest.result[outer],
     }
     rounded = {key: (lambda *outer, f=formula: build.cast(f(*outer), x.dtype)) for key, formula in formulas.items()}
     stages = tuple(compute(f"{name}_{key}", fold.result_shape, rounded[key]) for key in outputs)
-    return Definition((x,), (mean, *stages), tuple(stage.result for stage in stages))
+    return Definition((x,), (mean, rest, *stages), tuple(stage.result for stage in stages))
 
 
 def _logsumexp(x: Operand, *, axes: Sequence[int] | None, keepdim: bool) -> Definition:

@@ -7,7 +7,7 @@ everything fused into the anchor, as expressions of a few variables; each target
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Combiner, Compute, Operand
@@ -30,7 +30,8 @@ class Statistic:
     variable: stands for the result in later expressions. value: an expression of the row's held element and earlier
     statistics. function: what is applied to `value` before it is folded, to scalars and SIMD vectors alike; None folds
     `value` itself. total: stands for the folded value in `finish`, which gives the result. stored: whether the row from
-    then on holds what was folded, instead of what it held.
+    then on holds what was folded, instead of what it held. further: more results of the same fold, each as a variable
+    and what is made of the totals and of results before it.
     """
 
     variable: Var
@@ -41,6 +42,12 @@ class Statistic:
     function: Callable[[Expr], Expr] | None = None
     stored: bool = False
     beside: tuple[tuple[Expr, Var], ...] = ()
+    further: tuple[tuple[Var, Expr], ...] = ()
+
+    @property
+    def results(self) -> tuple[tuple[Var, Expr], ...]:
+        """All that is made of the totals."""
+        return ((self.variable, self.finish), *self.further)
 
     @property
     def values(self) -> tuple[Expr, ...]:
@@ -176,6 +183,41 @@ def _arithmetic_type(reduction: Reduce, source: Operand) -> DType:
     return types.pop() if len(types) == 1 and {id(node.a) for node in casts} == read else source.dtype
 
 
+def _folded_together(statistics: Sequence[Statistic]) -> tuple[Statistic, ...]:
+    """The statistics, neighbours as one where what the second folds does not depend on the first."""
+    made: list[Statistic] = []
+    for statistic in statistics:
+        if made and _may_join(made[-1], statistic):
+            made[-1] = _joined(made[-1], statistic)
+        else:
+            made.append(statistic)
+    return tuple(made)
+
+
+def _may_join(a: Statistic, b: Statistic) -> bool:
+    own = {variable for variable, _ in a.results}
+    is_plain = not any(s.stored or s.function is not None for s in (a, b))
+    return is_plain and not any(node in own for value in b.values for node in walk(value) if isinstance(node, Var))
+
+
+def _joined(a: Statistic, b: Statistic) -> Statistic:
+    count = len(a.values)
+
+    def identity(types: Sequence[DType]) -> tuple[Expr, ...]:
+        return (*a.combiner.identity(types[:count]), *b.combiner.identity(types[count:]))
+
+    def combine(left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
+        first = a.combiner.combine(left[:count], right[:count])
+        return (*first, *b.combiner.combine(left[count:], right[count:]))
+
+    return replace(
+        a,
+        combiner=Combiner(f"{a.combiner.name}_{b.combiner.name}", identity, combine),
+        beside=(*a.beside, (b.value, b.total), *b.beside),
+        further=(*a.further, *b.results),
+    )
+
+
 class _Reading:
     """Translates a definition: operands become the task's, statistics and elements become variables."""
 
@@ -214,7 +256,7 @@ class _Reading:
             element=build.cast(self._input(self.source, self.indices), self.held.dtype),
             held=self.held,
             count=self.count,
-            statistics=statistics,
+            statistics=_folded_together(statistics),
             outputs=tuple(
                 self._output(epilogue, tensor.type.element_strides, final)
                 for epilogue, tensor in zip(self.task.epilogues, self.task.outputs, strict=True)

@@ -18,7 +18,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hidet import dims
 from hidet.cpu.schedules.row_layout import Columns, Loop, RowLayout, RowMemory
-from hidet.cpu.schedules.row_loops import KEPT_BYTES, Content, assemble, composed, is_costly, is_worth_keeping
+from hidet.cpu.schedules.row_loops import (
+    KEPT_BYTES,
+    Content,
+    Folded,
+    applied,
+    assemble,
+    composed,
+    first_of,
+    is_costly,
+    is_worth_keeping,
+)
 from hidet.cpu.schedules.spans import Body, Span, sweep
 from hidet.dims import Dim
 from hidet.dtypes import DType
@@ -97,8 +107,11 @@ class _Kernel:
         self.keeps = fits if is_worth_keeping(program) else False
         # Whole vectors are read, also where a block ends within one.
         self.array = _local("kept", program.dtype, self.capacity + lanes)
+        # A statistic folds as many values as it has results: each total becomes the result beside it.
         self.totals = {
-            s.variable: _local(s.variable.name, s.total.dtype, MOST_COLUMNS + lanes) for s in program.statistics
+            variable: _local(variable.name, total.dtype, MOST_COLUMNS + lanes)
+            for s in program.statistics
+            for (variable, _), total in zip(s.results, s.totals, strict=True)
         }
         self.finished: list[Var] = []
 
@@ -122,11 +135,11 @@ class _Kernel:
             keep = keeps and (statistic.stored or number == 0)
             folded = functools.partial(self._folded, statistic, tuple(self.finished))
             stmts += [*self._fold(statistic, content, folded, keep), self._finish(statistic)]
-            self.finished.append(statistic.variable)
+            self.finished += [variable for variable, _ in statistic.results]
             if keep:
                 content = self._kept
             elif statistic.stored:
-                content = composed(folded, content)
+                content = composed(first_of(folded), content)
         return build.seq([*stmts, *(self._output(output, content) for output in self.program.outputs)])
 
     def _entry(self, variable: Var, span: Span) -> Expr:
@@ -150,50 +163,56 @@ class _Kernel:
     def _kept(self, span: Span) -> Expr:
         return build.load(self.array, self._position(span), lanes=span.lanes)
 
-    def _folded(self, statistic: Statistic, finished: Sequence[Var], span: Span, element: Expr) -> Expr | None:
+    def _folded(
+        self, statistic: Statistic, finished: Sequence[Var], span: Span, element: Expr
+    ) -> tuple[Expr, ...] | None:
         """What a statistic folds of an element."""
         bindings = {**self._bindings(span, finished), self.program.held: element}
-        value = self.memory.read(statistic.value, span, bindings)
-        return value if value is None or statistic.function is None else statistic.function(value)
+        return applied(statistic, [self.memory.read(value, span, bindings) for value in statistic.values])
 
-    def _fold(
-        self, statistic: Statistic, content: Content, folded: Callable[[Span, Expr], Expr | None], keep: bool
-    ) -> list[Stmt]:
-        """Statements that leave the totals of all columns in the statistic's array."""
-        dtype, combiner = statistic.total.dtype, statistic.combiner
-        identity = combiner.identity([dtype])[0]
-        array = self.totals[statistic.variable]
+    def _arrays(self, statistic: Statistic) -> list[Var]:
+        """Where a statistic has its totals, and then its results."""
+        return [self.totals[variable] for variable, _ in statistic.results]
 
-        def start(span: Span, _: int) -> list[Stmt]:
-            return [Store(array, (span.start - self.first,), build.broadcast(identity, span.lanes))]
+    def _fold(self, statistic: Statistic, content: Content, folded: Folded, keep: bool) -> list[Stmt]:
+        """Statements that leave the totals of all columns in the statistic's arrays."""
+        types, combiner = [total.dtype for total in statistic.totals], statistic.combiner
+        identities, arrays = combiner.identity(types), self._arrays(statistic)
 
-        def one(span: Span, total: Var) -> list[Stmt] | None:
-            """Fold one element of every column in a span into `total`."""
+        def starts(lanes: int) -> list[Expr]:
+            return [build.broadcast(identity, lanes) for identity in identities]
+
+        def store(span: Span, values: Sequence[Expr]) -> list[Stmt]:
+            place = span.start - self.first
+            return [Store(array, (place,), value) for array, value in zip(arrays, values, strict=True)]
+
+        def one(span: Span, totals: Sequence[Var]) -> list[Stmt] | None:
+            """Fold one element of every column in a span into `totals`."""
             element = Var("x", with_lanes(self.program.dtype, span.lanes))
-            loaded, value = content(span), folded(span, element)
-            if loaded is None or value is None:
+            loaded, values = content(span), folded(span, element)
+            if loaded is None or values is None:
                 return None
-            result = Var("value", value.type)
-            stmts: list[Stmt] = [Declare(element, loaded), Declare(result, value)]
+            results = [Var("value", value.type) for value in values]
+            stmts: list[Stmt] = [Declare(element, loaded), *map(Declare, results, values)]
             if keep:
-                kept = result if statistic.stored else element
+                kept = results[0] if statistic.stored else element
                 stmts.append(Store(self.array, (self._position(span),), kept, span.mask))
-            return [*stmts, Assign(total, combiner.combine([total], [result])[0])]
+            return [*stmts, *map(Assign, totals, combiner.combine(totals, results))]
 
         def several(before: Callable[[Stmt], Stmt]) -> Body:
             def body(span: Span, _: int) -> list[Stmt] | None:
-                total = Var("total", with_lanes(dtype, span.lanes))
-                stmts = one(span, total)
+                totals = [Var("total", with_lanes(dtype, span.lanes)) for dtype in types]
+                stmts = one(span, totals)
                 if stmts is None:
                     return None
-                place = span.start - self.first
-                together = combiner.combine([build.load(array, place, lanes=span.lanes)], [total])[0]
-                folds = before(build.seq(stmts))
-                return [Declare(total, build.broadcast(identity, span.lanes)), folds, Store(array, (place,), together)]
+                known = [build.load(array, span.start - self.first, lanes=span.lanes) for array in arrays]
+                together = store(span, combiner.combine(known, totals))
+                return [*map(Declare, totals, starts(span.lanes)), before(build.seq(stmts)), *together]
 
             return body
 
-        return [self._sweep(start), self._deep(2 if is_costly(statistic) else 8, several)]
+        start = self._sweep(lambda span, _: store(span, starts(span.lanes)))
+        return [start, self._deep(2 if is_costly(statistic) else 8, several)]
 
     def _deep(self, count: int, body: Callable[[Callable[[Stmt], Stmt]], Body]) -> Stmt:
         """Loops over the elements of a row around those over columns, `count` elements a step.
@@ -217,29 +236,49 @@ class _Kernel:
         return self._around(build.seq([main, rest]), self.layout.inner[:-1])
 
     def _finish(self, statistic: Statistic) -> Stmt:
-        """Turn totals into the statistic; columns of one row are folded first and get the same."""
-        array, combiner = self.totals[statistic.variable], statistic.combiner
+        """Turn totals into the statistic's results; columns of one row are folded first and get the same."""
+        arrays, combiner = self._arrays(statistic), statistic.combiner
         finished = tuple(self.finished)
 
+        def made(span: Span, bindings: dict[Var, Expr]) -> tuple[list[Stmt], list[Var]] | None:
+            """The results, each of which may use those before it."""
+            stmts: list[Stmt] = []
+            results = []
+            for variable, finish in statistic.results:
+                value = self.memory.read(finish, span, bindings)
+                if value is None:
+                    return None
+                result = Var(variable.name, value.type)
+                stmts.append(Declare(result, value))
+                results.append(result)
+                bindings = {**bindings, variable: result}
+            return stmts, results
+
         def body(span: Span, _: int) -> list[Stmt] | None:
-            total = self._entry(statistic.variable, span)
-            bindings = {**self._bindings(span, finished), statistic.total: total}
-            value = self.memory.read(statistic.finish, span, bindings)
-            return None if value is None else [Store(array, (span.start - self.first,), value)]
+            place = span.start - self.first
+            totals = [Var("total", with_lanes(t.dtype, span.lanes)) for t in statistic.totals]
+            loads = [build.load(array, place, lanes=span.lanes) for array in arrays]
+            found = made(span, {**self._bindings(span, finished), **dict(zip(statistic.totals, totals, strict=True))})
+            if found is None:
+                return None
+            stores = [Store(array, (place,), value) for array, value in zip(arrays, found[1], strict=True)]
+            return [*map(Declare, totals, loads), *found[0], *stores]
 
         if self.columns.width == 1:
             return self._sweep(body)
         group, column = build.size_var("group"), build.size_var("column")
         start = group * self.width
-        total = Var("total", statistic.total.dtype)
-        fold = combiner.combine([total], [build.load(array, start + column)])[0]
-        bindings = {**self._bindings(Span(group, start + self.first), finished), statistic.total: total}
-        result = Var(statistic.variable.name, statistic.variable.type)
+        totals = [Var("total", total.dtype) for total in statistic.totals]
+        fold = combiner.combine(totals, [build.load(array, start + column) for array in arrays])
+        bindings = self._bindings(Span(group, start + self.first), finished)
+        found = made(Span(group, group), {**bindings, **dict(zip(statistic.totals, totals, strict=True))})
+        assert found is not None, "one element is always read"
+        write = [Store(array, (start + column,), value) for array, value in zip(arrays, found[1], strict=True)]
         stmts = [
-            Declare(total, combiner.identity([total.dtype])[0]),
-            For(column, build.index(0), self.width, Assign(total, fold)),
-            Declare(result, self.memory.read(statistic.finish, Span(group, group), bindings)),
-            For(column, build.index(0), self.width, Store(array, (start + column,), result)),
+            *map(Declare, totals, combiner.identity([total.dtype for total in totals])),
+            For(column, build.index(0), self.width, build.seq(map(Assign, totals, fold))),
+            *found[0],
+            For(column, build.index(0), self.width, build.seq(write)),
         ]
         return For(group, build.index(0), self._groups(self.count), build.seq(stmts))
 

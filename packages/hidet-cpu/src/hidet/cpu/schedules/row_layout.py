@@ -109,7 +109,11 @@ def _columns(
 
 def expressions(program: RowProgram) -> tuple[Expr, ...]:
     """Every expression of the program that may access tensors."""
-    return (program.element, *(s.value for s in program.statistics), *(o.value for o in program.outputs))
+    return (
+        program.element,
+        *(value for s in program.statistics for value in s.values),
+        *(o.value for o in program.outputs),
+    )
 
 
 def _merge(

@@ -12,7 +12,7 @@ for the array are computed again in each loop.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hidet import dims
 from hidet.compute.definition import Combiner
@@ -67,6 +67,7 @@ def assemble(task: Task, memory: RowMemory, function: Function, grid: tuple[Dim,
 
 
 Content = Callable[[Span], "Expr | None"]
+Folded = Callable[[Span, Expr], "tuple[Expr, ...] | None"]
 
 
 class _Kernel:
@@ -105,16 +106,18 @@ class _Kernel:
         for number, statistic in enumerate(program.statistics):
             keep = keeps and (statistic.stored or number == 0)
             folded = functools.partial(self._folded, statistic, dict(bindings))
-            folds, total = self._fold(statistic, content, folded, keep)
+            folds, totals = self._fold(statistic, content, folded, keep)
+            stmts += folds
             here = Span(self.layout.inner[-1].var, self.layout.inner[-1].var)
-            finish = self.memory.read(statistic.finish, here, {**bindings, statistic.total: total})
-            result = Var(statistic.variable.name, statistic.variable.type)
-            stmts += [*folds, Declare(result, finish)]
-            bindings[statistic.variable] = result
+            known = dict(zip(statistic.totals, totals, strict=True))
+            for variable, value in statistic.results:
+                result = Var(variable.name, variable.type)
+                stmts.append(Declare(result, self.memory.read(value, here, {**bindings, **known})))
+                bindings[variable] = result
             if keep:
                 content = self._kept
             elif statistic.stored:
-                content = composed(folded, content)
+                content = composed(first_of(folded), content)
         return build.seq([*stmts, *(self._output(output, content, bindings) for output in program.outputs)])
 
     def _computed(self, value: Expr, bindings: Mapping[Var, Expr], span: Span) -> Expr | None:
@@ -125,41 +128,51 @@ class _Kernel:
         """Elements of the row from the local array."""
         return build.load(self.array, substitute(self.position, {span.var: span.start}), lanes=span.lanes)
 
-    def _folded(self, statistic: Statistic, bindings: Mapping[Var, Expr], span: Span, element: Expr) -> Expr | None:
+    def _folded(
+        self, statistic: Statistic, bindings: Mapping[Var, Expr], span: Span, element: Expr
+    ) -> tuple[Expr, ...] | None:
         """What a statistic folds of an element."""
-        value = self.memory.read(statistic.value, span, {**bindings, self.program.held: element})
-        return value if value is None or statistic.function is None else statistic.function(value)
+        read = [self.memory.read(v, span, {**bindings, self.program.held: element}) for v in statistic.values]
+        return applied(statistic, read)
 
     def _fold(
-        self, statistic: Statistic, content: Content, folded: Callable[[Span, Expr], Expr | None], keep: bool
-    ) -> tuple[list[Stmt], Expr]:
-        """Statements that fold a statistic over the row, and the total."""
-        dtype, combiner = statistic.total.dtype, statistic.combiner
-        identity = combiner.identity([dtype])[0]
-        partial: dict[int, Var] = {}
+        self, statistic: Statistic, content: Content, folded: Folded, keep: bool
+    ) -> tuple[list[Stmt], list[Expr]]:
+        """Statements that fold a statistic over the row, and its totals."""
+        types, combiner = [total.dtype for total in statistic.totals], statistic.combiner
+        identities = combiner.identity(types)
+        partial: dict[int, list[Var]] = {}
 
         def body(span: Span, number: int) -> list[Stmt] | None:
-            accumulator = partial.setdefault(number, Var(f"total{number}", with_lanes(dtype, span.lanes)))
+            fresh = [Var(f"total{number}", with_lanes(dtype, span.lanes)) for dtype in types]
+            accumulators = partial.setdefault(number, fresh)
             element = Var("x", with_lanes(self.program.dtype, span.lanes))
-            loaded, value = content(span), folded(span, element)
-            if loaded is None or value is None:
+            loaded, values = content(span), folded(span, element)
+            if loaded is None or values is None:
                 partial.clear()
                 return None
-            result = Var("value", value.type)
-            stmts: list[Stmt] = [Declare(element, loaded), Declare(result, value)]
+            results = [Var("value", value.type) for value in values]
+            stmts: list[Stmt] = [Declare(element, loaded), *map(Declare, results, values)]
             if keep:
                 place = substitute(self.position, {span.var: span.start})
-                stmts.append(Store(self.array, (place,), result if statistic.stored else element, span.mask))
-            counted = result if span.mask is None else build.select(span.mask, result, identity)
-            return [*stmts, Assign(accumulator, combiner.combine([accumulator], [counted])[0])]
+                stmts.append(Store(self.array, (place,), results[0] if statistic.stored else element, span.mask))
+            mask = span.mask
+            counted: Sequence[Expr] = results
+            if mask is not None:
+                counted = [build.select(mask, r, i) for r, i in zip(results, identities, strict=True)]
+            return [*stmts, *map(Assign, accumulators, combiner.combine(accumulators, counted))]
 
         loops = self._sweep(2 if is_costly(statistic) else 4, body)
-        start: list[Stmt] = [Declare(v, build.broadcast(identity, v.lanes)) for v in partial.values()]
-        vector: Expr = partial[0]
+        start: list[Stmt] = [
+            Declare(var, build.broadcast(identity, var.lanes))
+            for accumulators in partial.values()
+            for var, identity in zip(accumulators, identities, strict=True)
+        ]
+        vectors: Sequence[Expr] = partial[0]
         for number in range(1, len(partial)):
-            vector = combiner.combine([vector], [partial[number]])[0]
-        across, total = _fold_lanes(combiner, vector)
-        return [*start, loops, *across], total
+            vectors = combiner.combine(vectors, partial[number])
+        across, totals = _fold_lanes(combiner, vectors)
+        return [*start, loops, *across], totals
 
     def _output(self, output: RowOutput, content: Content, bindings: Mapping[Var, Expr]) -> Stmt:
         def body(span: Span, number: int) -> list[Stmt] | None:
@@ -195,17 +208,38 @@ def composed(outer: Callable[[Span, Expr], Expr | None], inner: Content) -> Cont
     return content
 
 
-def _fold_lanes(combiner: Combiner, value: Expr) -> tuple[list[Stmt], Expr]:
-    """Fold the lanes of a vector by halves. LLVM keeps the small arrays in registers."""
+def first_of(folded: Folded) -> Callable[[Span, Expr], Expr | None]:
+    """The first of the values that are folded."""
+
+    def first(span: Span, element: Expr) -> Expr | None:
+        values = folded(span, element)
+        return None if values is None else values[0]
+
+    return first
+
+
+def applied(statistic: Statistic, values: Sequence[Expr | None]) -> tuple[Expr, ...] | None:
+    """The values that a statistic folds, its function applied; None where one is not known."""
+    known = tuple(value for value in values if value is not None)
+    if len(known) < len(values):
+        return None
+    return known if statistic.function is None else (statistic.function(known[0]), *known[1:])
+
+
+def _fold_lanes(combiner: Combiner, values: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
+    """Fold the lanes of vectors by halves. LLVM keeps the small arrays in registers."""
     stmts: list[Stmt] = []
-    while value.lanes > 1:
-        half = value.lanes // 2
-        halves = Var("halves", BufferType(value.dtype, (build.index(value.lanes),), space="local"))
-        stmts += [Declare(halves), Store(halves, (build.index(0),), value)]
-        low, high = (build.load(halves, build.index(start), lanes=half) for start in (0, half))
-        value = combiner.combine([low], [high])[0]
-    total = Var("total", value.type)
-    return [*stmts, Declare(total, value)], total
+    while values[0].lanes > 1:
+        lanes = values[0].lanes
+        arrays = [Var("halves", BufferType(v.dtype, (build.index(lanes),), space="local")) for v in values]
+        stmts += map(Declare, arrays)
+        stmts += [Store(array, (build.index(0),), value) for array, value in zip(arrays, values, strict=True)]
+        low, high = (
+            [build.load(array, build.index(start), lanes=lanes // 2) for array in arrays] for start in (0, lanes // 2)
+        )
+        values = combiner.combine(low, high)
+    totals = [Var("total", value.type) for value in values]
+    return [*stmts, *map(Declare, totals, values)], list(totals)
 
 
 def is_worth_keeping(program: RowProgram) -> bool:
@@ -215,4 +249,6 @@ def is_worth_keeping(program: RowProgram) -> bool:
 
 def is_costly(statistic: Statistic) -> bool:
     """Whether folding an element takes more than a few operations, so that two vectors at a time fill the pipelines."""
-    return statistic.function is not None or any(isinstance(n, Unary) for n in walk(statistic.value))
+    return statistic.function is not None or any(
+        isinstance(n, Unary) for value in statistic.values for n in walk(value)
+    )

@@ -43,7 +43,7 @@ class RowRule:
         program = row_program(task, self.reworks.get(task.anchor.op.name))
         if program is None or program.dtype not in (dtypes.f32, dtypes.f64):
             return None
-        if any(statistic.beside for statistic in program.statistics):
+        if any(len(statistic.results) != len(statistic.values) for statistic in program.statistics):
             return None
         layout = row_layout(task, program)
         return None if layout is None else Match(task, _Found(program, layout))

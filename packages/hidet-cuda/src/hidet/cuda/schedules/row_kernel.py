@@ -232,10 +232,11 @@ class _RowKernel:
         stmts: list[Stmt] = [*map(Declare, totals), self._each_row(starts), self._sweep(fold, again=True)]
         stmts += self._exchange(combiner, totals)
         self.bindings.update(zip(statistic.totals, olds, strict=True))
-        result = registers(statistic.variable.name, statistic.variable.dtype, self.width)
-        finished = Store(result, (self.lane,), self.lowering.resolve(statistic.finish, self._at_lane(self.bindings)))
-        stmts += [Declare(result), self._each_row([finished])]
-        self.bindings[statistic.variable] = build.load(result, self.lane)
+        for variable, finish in statistic.results:
+            result = registers(variable.name, variable.dtype, self.width)
+            finished = Store(result, (self.lane,), self.lowering.resolve(finish, self._at_lane(self.bindings)))
+            stmts += [Declare(result), self._each_row([finished])]
+            self.bindings[variable] = build.load(result, self.lane)
         return stmts
 
     def _each_row(self, body: Sequence[Stmt]) -> Stmt:

@@ -144,7 +144,7 @@ def expressions(program: RowProgram) -> tuple[Expr, ...]:
     return (
         program.element,
         *(value for s in statistics for value in s.values),
-        *(s.finish for s in statistics),
+        *(finish for s in statistics for _, finish in s.results),
         *(o.value for o in program.outputs),
     )
 
@@ -173,7 +173,8 @@ def _with(program: RowProgram, fixed: Mapping[Var, Expr]) -> RowProgram:
 
     def statistic(s: Statistic) -> Statistic:
         beside = tuple((bound(value), total) for value, total in s.beside)
-        return replace(s, value=bound(s.value), finish=bound(s.finish), beside=beside)
+        further = tuple((variable, bound(finish)) for variable, finish in s.further)
+        return replace(s, value=bound(s.value), finish=bound(s.finish), beside=beside, further=further)
 
     def output(o: RowOutput) -> RowOutput:
         return replace(o, indices=tuple(map(bound, o.indices)), value=bound(o.value))

@@ -110,13 +110,13 @@ class _Split:
             parts = [self._tensor(f"parts{number}_{n}", total, shape) for n, total in enumerate(statistic.totals)]
             steps.append(RowStep(self._of_parts(statistic, parts)))
             results = [replace(o, value=substitute(o.value, self.known)) for o in rows] if is_last else []
-            if elements or not is_last:
-                whole = self._tensor(f"statistic{number}", statistic.variable, self.extents)
-                results.append(RowOutput(whole, contiguous_strides(self.extents), self.outer, statistic.variable, True))
-                steps.append(RowStep(self._of_rows(statistic, parts, results)))
-                self.known[statistic.variable] = whole[self.outer]
-            else:
-                steps.append(RowStep(self._of_rows(statistic, parts, results)))
+            wholes: dict[Var, Expr] = {}
+            for place, (variable, _) in enumerate(statistic.results if elements or not is_last else ()):
+                whole = self._tensor(f"statistic{number}_{place}", variable, self.extents)
+                results.append(RowOutput(whole, contiguous_strides(self.extents), self.outer, variable, True))
+                wholes[variable] = whole[self.outer]
+            steps.append(RowStep(self._of_rows(statistic, parts, results)))
+            self.known.update(wholes)
         if elements:
             steps.append(RowStep(self._of_elements(elements), self.is_there))
         return SplitRows(tuple(steps), tuple(self.between))
@@ -144,6 +144,7 @@ class _Split:
             finish=totals[0],
             stored=False,
             beside=tuple(zip(values[1:], totals[1:], strict=True)),
+            further=(),
         )
         where = self._ordered(self.part, self.outer)
         outputs = [
@@ -158,6 +159,8 @@ class _Split:
         first, *others = [tensor[self._ordered(number, self.outer)] for tensor in parts]
         beside = tuple((part, total) for part, (_, total) in zip(others, statistic.beside, strict=True))
         finish = substitute(statistic.finish, self.known)
+        further = tuple((variable, substitute(value, self.known)) for variable, value in statistic.further)
+        whole = replace(statistic, value=held, finish=finish, stored=False, beside=beside, further=further)
         return replace(
             self.program,
             outer=self.outer,
@@ -166,7 +169,7 @@ class _Split:
             inner_extents=(self.parts,),
             element=first,
             held=held,
-            statistics=(replace(statistic, value=held, finish=finish, stored=False, beside=beside),),
+            statistics=(whole,),
             outputs=tuple(outputs),
         )
 
