@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from hidet.torch.encoder import encoder_layer, multi_head_attention
 from torch import Tensor
 
 Number = bool | int | float
@@ -182,6 +183,8 @@ def _fractional_max_pool_backward(
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "aten._transformer_encoder_layer_fwd.default": encoder_layer,
+    "aten._native_multi_head_attention.default": multi_head_attention,
     "aten.addbmm.default": _addbmm,
     "aten._trilinear.default": _trilinear,
     "aten.median.default": _median,

@@ -16,6 +16,7 @@ from hidet.runtime.signature import ModelGraph
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
 from hidet.torch.calls import signature_of
+from hidet.torch.composed import composed
 from hidet.torch.fallback import refusal
 from hidet.torch.importer import import_fx
 from hidet.torch.mapping import table
@@ -119,9 +120,9 @@ def _no_tensor_twice() -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _decompositions() -> dict[Any, Any]:
-    """Everything that torch.export can take apart, but for what core has itself."""
+    """Everything that torch.export or `composed` can take apart, but for what core has itself."""
     handled = table()
-    everything = torch.export.default_decompositions()
+    everything = {**torch.export.default_decompositions(), **composed()}
     return {target: everything[target] for target in everything if str(target) not in handled}
 
 
