@@ -172,8 +172,7 @@ class _Builder:
             return InputSlot(None, size=type_.dim, name=value.name)
         slot = self.slot_of[value]
         if not isinstance(type_, TensorType) or type_.dtype.is_host_only:
-            shape = type_.shape if isinstance(type_, TensorType) else None
-            return InputSlot(None, name=value.name, host=ObjectSlot(slot, shape))
+            return InputSlot(None, name=value.name, host=self._host(value))
         tensor = TensorSlot(slot, type_.dtype, type_.shape, type_.element_strides)
         is_parameter, is_used = value in self.graph.parameters, slot in self.used_slots
         return InputSlot(tensor, is_parameter, name=value.name, is_used=is_used)
@@ -273,7 +272,8 @@ class _Builder:
 
     def _host(self, value: Value) -> ObjectSlot:
         known = self.slot_of.get(value)
-        return ObjectSlot(self._new_slot(value) if known is None else known)
+        shape = value.type.shape if isinstance(value.type, TensorType) else None
+        return ObjectSlot(self._new_slot(value) if known is None else known, shape)
 
     def _place(self, value: Value) -> Place:
         """Where a step finds a value."""
