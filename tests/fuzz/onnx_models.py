@@ -3,54 +3,29 @@
     python -m tests.fuzz.onnx_models --count 2000 --jobs 2
 
 Good ends are an error of hidet, and a run: one whose outputs agree with `onnx.reference` where that runs the model,
-too. Bad ends are other exceptions, wrong outputs, death of the process, more than LIMIT_SECONDS or LIMIT_BYTES.
+too. Bad ends are other exceptions, wrong outputs, death of the process, and more time or memory than
+`tests.fuzz.children` grants.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import random
-import resource
-import subprocess
-import sys
-import threading
 import warnings
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 
+from tests.fuzz.children import End, ends, report, serve
 from tests.fuzz.mutate import mutated
 
-LIMIT_SECONDS = 60.0
-LIMIT_BYTES = 6 << 30
-"""Of address space: what the process maps of Python, numpy and LLVM, and far more than any of the models needs."""
+MODULE = "tests.fuzz.onnx_models"
 
 MAX_ELEMENTS = 1 << 20
 """Inputs are not made larger than this, whatever a model declares."""
-
-GOOD = ("refused", "ran")
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """How one damaged model ended: in one of GOOD, or "uncaught", "wrong", "died", "hung". seed: makes it again."""
-
-    base: str
-    seed: int
-    kind: str
-    detail: str
-
-    @property
-    def is_good(self) -> bool:
-        """Whether that may happen."""
-        return self.kind in GOOD
 
 
 def base_models(count: int) -> list[tuple[str, bytes]]:
@@ -131,71 +106,11 @@ def _judged(data: bytes, inputs: Mapping[str, Any], outputs: Sequence[Any]) -> t
 # --- many models -----------------------------------------------------------------------------------------------------
 
 
-def ends(count: int, jobs: int, first_seed: int = 0) -> Iterator[End]:
+def run(count: int, jobs: int, first_seed: int = 0) -> list[End]:
     """Damage and run `count` models, `jobs` at a time."""
     bases = base_models(200)
     work = [(*bases[seed % len(bases)], seed) for seed in range(first_seed, first_seed + count)]
-    results: list[End] = []
-    threads = [threading.Thread(target=lambda part=work[job::jobs]: results.extend(_run(part))) for job in range(jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    yield from sorted(results, key=lambda end: end.seed)
-
-
-def _run(work: Sequence[tuple[str, bytes, int]]) -> Iterator[End]:
-    """Run models in a child process; one that dies or hangs is replaced."""
-    child: _Child | None = None
-    for base, model, seed in work:
-        child = child or _Child()
-        end = child.end_of(base, model, seed)
-        if end.kind in ("died", "hung"):
-            child = None
-        yield end
-    if child is not None:
-        child.stop()
-
-
-class _Child:
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.fuzz.onnx_models", "--child"]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-
-    def end_of(self, base: str, model: bytes, seed: int) -> End:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        timer = threading.Timer(LIMIT_SECONDS, self._process.kill)
-        timer.start()
-        try:
-            self._process.stdin.write(json.dumps([base, model.hex(), seed]) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        is_late = not timer.is_alive()
-        timer.cancel()
-        if line:
-            return End(**json.loads(line))
-        code = self.stop()
-        return End(base, seed, "hung" if is_late else "died", f"exit code {code}")
-
-    def stop(self) -> int:
-        """End the process; its exit code."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        code = self._process.wait()
-        self._process.stdout.close()
-        return code
-
-
-def _child() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
-    for line in sys.stdin:
-        base, model, seed = json.loads(line)
-        print(json.dumps(asdict(end_of(base, bytes.fromhex(model), seed))), flush=True)
+    return ends(MODULE, [(base, model.hex(), seed) for base, model, seed in work], jobs)
 
 
 def main() -> None:
@@ -203,19 +118,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0, dest="first_seed")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        _child()
+        serve(lambda base, model, seed: end_of(base, bytes.fromhex(model), seed))
         return
-    found = list(ends(arguments.count, arguments.jobs, arguments.first_seed))
-    for end in found:
-        if not end.is_good:
-            print(f"{end.kind:9}seed {end.seed} of {end.base}: {end.detail}")
-    print(", ".join(f"{count} {kind}" for kind, count in Counter(end.kind for end in found).most_common()))
-    if not all(end.is_good for end in found):
-        raise SystemExit(1)
+    report(run(arguments.count, arguments.jobs, arguments.seed))
 
 
 if __name__ == "__main__":

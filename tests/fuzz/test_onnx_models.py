@@ -6,14 +6,14 @@ import onnx
 import pytest
 
 from .mutate import mutated
-from .onnx_models import base_models, ends
+from .onnx_models import base_models, run
 
 COUNT = 200
 
 
 @pytest.mark.slow
 def test_damaged_models_are_refused_or_right() -> None:
-    found = list(ends(COUNT, jobs=2))
+    found = run(COUNT, jobs=2)
     assert len(found) == COUNT
     assert [end for end in found if not end.is_good] == []
     assert {end.kind for end in found} == {"refused", "ran"}

@@ -214,6 +214,8 @@ def test_packed_code_survives_and_damage_is_noticed() -> None:
     assert unpack(data) == module
     with pytest.raises(ArtifactError, match="no code of the CUDA target"):
         unpack(data[:-1])
+    with pytest.raises(ArtifactError, match="kernel k is in none of 1 cubins"):
+        unpack(pack(CompiledModule(b"host", (b"one",), module.kernels)))
 
 
 def test_an_architecture_that_is_none_is_refused() -> None:

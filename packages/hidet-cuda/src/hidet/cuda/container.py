@@ -61,6 +61,9 @@ def unpack(data: bytes) -> CompiledModule:
         if place != len(data):
             raise ValueError(f"{len(data)} bytes, expected {place}")
         kernels = tuple(KernelRecord(**record) for record in header["kernels"])
+        outside = [kernel.name for kernel in kernels if kernel.cubin not in range(len(parts) - 1)]
+        if outside:
+            raise ValueError(f"kernel {outside[0]} is in none of {len(parts) - 1} cubins")
         return CompiledModule(parts[0] or None, tuple(parts[1:]), kernels)
-    except (struct.error, ValueError, KeyError, TypeError, IndexError) as error:
+    except (struct.error, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise ArtifactError(f"this is no code of the CUDA target: {error}") from error
