@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from hidet.dims import Symbol, parse_dim, symbol
+from hidet.dims import Dim, Symbol, floordiv_unchecked, mod_unchecked, parse_dim, symbol
+from hidet.dims import text as dims_text
 from hidet.errors import ShapeError
 
 SYMBOLS = {"s0": Symbol("s0"), "s1": Symbol("s1", lower=1), "batch": symbol("batch", divisor=4)}
@@ -74,6 +77,28 @@ def test_malformed_text_is_refused_with_its_place(text: str, message: str) -> No
 def test_deeply_nested_text_is_refused() -> None:
     with pytest.raises(ShapeError, match="levels of nesting"):
         parse_dim("(" * 100_000 + "s0" + ")" * 100_000, SYMBOLS)
+
+
+def test_long_texts_are_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """red-team.md finding 13: a message about the whole text was made for each name in it."""
+
+    def made(*_: object) -> ShapeError:
+        raise AssertionError("a message is made")
+
+    monkeypatch.setattr(dims_text._Parser, "error", made)
+    assert parse_dim(" + ".join(["s0"] * 5000), SYMBOLS) == 5000 * parse_dim("s0", SYMBOLS)
+
+
+@pytest.mark.parametrize("divide", [floordiv_unchecked, mod_unchecked])
+def test_divisors_that_were_taken_to_be_positive_read_back(divide: Callable[[Dim, Dim], Dim]) -> None:
+    n, m = symbol("n"), symbol("m")
+    size = divide(n * m, m * m + n)
+    names = {"n": n, "m": m}
+    assert parse_dim(str(size), names, is_printed=True) == size
+    with pytest.raises(ShapeError, match="divisor must be positive"):
+        parse_dim(str(size), names)
+    with pytest.raises(ShapeError, match="divisor must be positive"):
+        parse_dim("floordiv(n, 0)", names, is_printed=True)
 
 
 def test_repr_shows_that_it_is_a_size() -> None:

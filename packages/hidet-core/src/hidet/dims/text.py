@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from hidet.dims.atom import Atom, Symbol
-from hidet.dims.divide import ceildiv, floordiv, mod
+from hidet.dims.divide import ceildiv, floordiv, floordiv_unchecked, mod, mod_unchecked
 from hidet.dims.expr import MAX_DEPTH, Dim, FloorDiv, Max, Min, Mod, Term, add, as_dim, multiply
 from hidet.dims.extrema import maximum, minimum
 from hidet.errors import ShapeError, suggestion
@@ -55,16 +55,22 @@ def _atom_text(atom: Atom) -> str:
 
 _TOKEN = re.compile(r"\s*(?:(?P<integer>\d+)|(?P<name>[^\W\d]\w*)|(?P<sign>//|[-+*%(),]))")
 _PAIRS: dict[str, Callable[[Dim, Dim], Dim]] = {"floordiv": floordiv, "ceildiv": ceildiv, "mod": mod}
+_PRINTED: dict[str, Callable[[Dim, Dim], Dim]] = {
+    # Of numbers it is known whether they are positive.
+    "floordiv": lambda a, b: floordiv(a, b) if isinstance(b, int) else floordiv_unchecked(a, b),
+    "mod": lambda a, b: mod(a, b) if isinstance(b, int) else mod_unchecked(a, b),
+}
 _CHAINS: dict[str, Callable[[Dim, Dim], Dim]] = {"min": minimum, "max": maximum}
 _PRODUCTS: dict[str, Callable[[Dim, Dim], Dim]] = {"*": multiply, "//": floordiv, "%": mod}
 
 
-def parse_dim(text: str, symbols: Mapping[str, Symbol | Dim]) -> Dim:
+def parse_dim(text: str, symbols: Mapping[str, Symbol | Dim], *, is_printed: bool = False) -> Dim:
     """The Dim that `text` describes; + - * // % and floordiv, ceildiv, mod, min, max of what `symbols` names.
 
+    is_printed: it is the text of a Dim, some of whose divisors were taken to be positive (`floordiv_unchecked`).
     Raises ShapeError with the column for text that is malformed, nests too deeply or names an unknown symbol.
     """
-    parser = _Parser(text, symbols)
+    parser = _Parser(text, symbols, is_printed)
     result = parser.sum(0)
     if parser.token:
         raise parser.error("an operator or the end")
@@ -74,8 +80,9 @@ def parse_dim(text: str, symbols: Mapping[str, Symbol | Dim]) -> Dim:
 class _Parser:
     """Recursive descent over one line; `token` is the current token, "" at the end."""
 
-    def __init__(self, text: str, symbols: Mapping[str, Symbol | Dim]) -> None:
+    def __init__(self, text: str, symbols: Mapping[str, Symbol | Dim], is_printed: bool) -> None:
         self.text = text
+        self.is_printed = is_printed
         self.symbols = symbols
         self.end = 0
         self.advance()
@@ -149,7 +156,7 @@ class _Parser:
         return as_dim(self.symbols[token])
 
     def call(self, name: str, depth: int) -> Dim:
-        combine = _PAIRS.get(name) or _CHAINS.get(name)
+        combine = (_PRINTED.get(name) if self.is_printed else None) or _PAIRS.get(name) or _CHAINS.get(name)
         if combine is None:
             raise self.error(f"an operator, since {name!r} is no function; functions: {', '.join([*_PAIRS, *_CHAINS])}")
         self.advance()

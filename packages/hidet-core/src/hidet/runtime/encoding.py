@@ -240,7 +240,7 @@ class _Decoder:
         self._find_call = find_call
 
     def dim(self, data: int | str) -> Dim:
-        return data if isinstance(data, int) else dims.parse_dim(data, self._symbols)
+        return data if isinstance(data, int) else dims.parse_dim(data, self._symbols, is_printed=True)
 
     def optional(self, data: int | str | None) -> Dim | None:
         return None if data is None else self.dim(data)
