@@ -99,12 +99,17 @@ def tells_of_tensor(node: fx.Node) -> bool:
 
 
 def used_numbers(gm: fx.GraphModule) -> tuple[frozenset[fx.Node], frozenset[fx.Node]]:
-    """The numbers that anything but an assertion has a use for, and those that assertions have."""
+    """The numbers that anything but an assertion has a use for, and those that assertions have.
+
+    Floats that only numbers are computed from are not among the former: Python computes them on the way.
+    """
     read, asserted = set[fx.Node](), set[fx.Node]()
     for node in reversed(gm.graph.nodes):
         name = operator_name(node.target) if node.op == "call_function" else ""
         if name == ASSERTION or node in asserted:
             asserted.update(filter(is_number, node.all_input_nodes))
-        if name != ASSERTION and name not in RANGE_CHECKS and not (is_number(node) and node not in read):
-            read.update(filter(is_number, node.all_input_nodes))
+        if name == ASSERTION or name in RANGE_CHECKS or (is_number(node) and node not in read):
+            continue
+        numbers = filter(is_number, node.all_input_nodes)
+        read.update(each for each in numbers if not (is_number(node) and isinstance(each.meta["val"], torch.SymFloat)))
     return frozenset(read), frozenset(asserted)

@@ -136,7 +136,7 @@ class Importer:
         returned = child._walk().args[0]
         if child.emitter.random_nodes != random:
             raise UnsupportedOp("random numbers inside of a branch or loop")
-        return [child._resolve(item) for item in (returned if isinstance(returned, tuple | list) else (returned,))]
+        return [child.resolve(item) for item in (returned if isinstance(returned, tuple | list) else (returned,))]
 
     def _walk(self) -> fx.Node:
         output: fx.Node | None = None
@@ -255,7 +255,7 @@ class Importer:
             source, number = node.args
             self.values[node] = self.values[source][number]  # type: ignore[index]  # a node and an int
             return
-        if is_number(node) and not (isinstance(node.meta["val"], torch.SymFloat) and name in self.handlers):
+        if is_number(node):
             # What assertions alone have a use for is computed with them, apart from what has to be read in its place.
             if node in self.read or (node in self.asserted and name == ELEMENT):
                 self.values[node] = import_number(self, node, name)
@@ -264,7 +264,7 @@ class Importer:
             import_check(self, node)
             return
         if name == "aten.copy_.default" or name in _IGNORED:
-            self.values[node] = self._resolve(node.args[0]) if name == "aten.copy_.default" else None
+            self.values[node] = self.resolve(node.args[0]) if name == "aten.copy_.default" else None
             return
         handler = self.handlers.get(name)
         types = self._result_types(node)
@@ -296,8 +296,8 @@ class Importer:
         self, node: fx.Node, handler: Handler, types: tuple[TensorType | None, ...], fresh: Sequence[str]
     ) -> Any:
         self.emitter.facts = NodeFacts(types, read_results(node), lambda: self._stored(node.args[0]), fresh)
-        args = [self._resolve(argument) for argument in node.args]
-        kwargs = {key: self._resolve(argument) for key, argument in node.kwargs.items()}
+        args = [self.resolve(argument) for argument in node.args]
+        kwargs = {key: self.resolve(argument) for key, argument in node.kwargs.items()}
         try:
             value = handler(self.emitter, *args, **kwargs)
         except TypeError as error:
@@ -310,7 +310,7 @@ class Importer:
         return value
 
     def _script(self, node: fx.Node, types: tuple[TensorType | None, ...]) -> Any:
-        arguments = [self._resolve(argument) for argument in node.args]
+        arguments = [self.resolve(argument) for argument in node.args]
         made = emit_script(self.emitter, getattr(node.target, SCRIPT), arguments, types, self.device.type)
         return made if isinstance(node.meta.get("val"), tuple | list) else made[0]
 
@@ -339,14 +339,16 @@ class Importer:
                 yield self.values[argument], (strides, offset)
             argument = argument.args[0] if argument.args else None
 
-    def _resolve(self, argument: Any) -> Any:
+    def resolve(self, argument: Any) -> Any:
         """An argument of an fx node as handlers take it."""
         if isinstance(argument, fx.Node):
+            if argument not in self.values and is_number(argument):
+                self.values[argument] = import_number(self, argument, operator_name(argument.target))
             return self.values[argument]
         if isinstance(argument, torch.SymInt):
             return self.sizes.dim(argument)
         if isinstance(argument, list | tuple):
-            return [self._resolve(item) for item in argument]
+            return [self.resolve(item) for item in argument]
         return argument
 
     def _call_eagerly(
@@ -402,7 +404,7 @@ class Importer:
         returned = output.args[0]
         assert isinstance(returned, Sequence)
         placeholders = [node for node in self.gm.graph.nodes if node.op == "placeholder"]
-        plan = self.plan(self.data_sizes, list(returned), self._resolve, placeholders)
+        plan = self.plan(self.data_sizes, list(returned), self.resolve, placeholders)
         values, types = list(plan.values), dict(plan.types)
         mutated: list[tuple[Value, int]] = []
         for number, source in self.mutations.items():

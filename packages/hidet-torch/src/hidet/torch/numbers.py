@@ -24,11 +24,16 @@ from hidet.graph import DimType, OperatorSpec, TensorType, Value
 from hidet.runtime.program import SymbolSource
 from hidet.torch.emitter import Number, Scalar
 from hidet.torch.fx_nodes import ELEMENT, identifier, is_number, operator_name, tells_of_tensor
+from hidet.torch.mapping.sizes import EXACT, ROUNDED_TO_NEAREST
 from hidet.torch.tensors import dtype_of
 from torch import fx
 
 if TYPE_CHECKING:
     from hidet.torch.importer import Importer
+
+
+Computation = tuple[list[fx.Node], Callable[..., Any]]
+"""What a number is computed from, and the function of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +64,7 @@ def import_number(importer: Importer, node: fx.Node, name: str) -> Dim | Scalar 
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, torch.SymFloat):
-        return Scalar(_computed(importer, node, name, None))
+        return _float(importer, node, name)
     size = importer.sizes.dim(value)
     if importer.data_sizes.fresh([size]):
         # Parts of it that are told by nobody need not be: it is computed whole.
@@ -95,12 +100,9 @@ def import_check(importer: Importer, node: fx.Node) -> None:
     if found is None:
         raise UnsupportedOp(f"{message}: the condition is made of what is no number")
     given, function = found
-    if importer.is_guarded and all(each.op == "placeholder" for each in given) and importer.operands is None:
+    if importer.is_guarded and _is_known_before(importer, found):
         return
-    for each in given:
-        if each not in importer.values:
-            importer.values[each] = import_number(importer, each, operator_name(each.target))
-    values = [importer.values[each] for each in given]
+    values = [importer.resolve(each) for each in given]
     _add_step(importer, str(message), values, _Check(function, str(message)), torch.bool, has_effect=True)
 
 
@@ -136,6 +138,29 @@ def _element(importer: Importer, node: fx.Node, value: Any) -> Dim | Scalar | Nu
     return _truth(importer, size) if isinstance(value, torch.SymBool) else size
 
 
+def _float(importer: Importer, node: fx.Node, name: str) -> Scalar:
+    """A float, which the graph computes where Python cannot do so before it runs, or would round the same.
+
+    Compiled code may round a product and a sum once, where Python rounds twice.
+    """
+    handler = importer.handlers.get(name)
+    if handler is not None and (_rounds_once(node, name) or not _is_known_before(importer, python_function(node))):
+        made: Scalar = handler(importer.emitter, *map(importer.resolve, node.args))
+        return made
+    return Scalar(_computed(importer, node, name, None))
+
+
+def _rounds_once(node: fx.Node, name: str) -> bool:
+    """Whether a float is computed from whole numbers by one operation that rounds to the nearest."""
+    floats = [each for each in node.all_input_nodes if isinstance(each.meta["val"], torch.SymFloat)]
+    return name in ROUNDED_TO_NEAREST and all(operator_name(each.target) in EXACT for each in floats)
+
+
+def _is_known_before(importer: Importer, found: Computation | None) -> bool:
+    """Whether arguments of the call alone have a part in a number."""
+    return importer.operands is None and found is not None and all(each.op == "placeholder" for each in found[0])
+
+
 def _truth(importer: Importer, size: Dim) -> Scalar | bool:
     """The bool that a size of 0 or 1 stands for."""
     return bool(size) if isinstance(size, int) else Scalar(importer.emitter.size(size, dtypes.boolean))
@@ -156,9 +181,9 @@ def _computed(importer: Importer, node: fx.Node, name: str, size: Dim | None) ->
     if found is None or found[0] == [node]:
         raise UnsupportedOp(f"{name} makes a number of what is neither a number nor an element of a tensor")
     given, function = found
-    if importer.operands is None and all(each.op == "placeholder" for each in given):
+    if _is_known_before(importer, found):
         return _add_argument(importer, node, given, function, size)
-    values = [importer.values[each] for each in given]
+    values = [importer.resolve(each) for each in given]
     return _add_step(importer, name, values, function, torch.float64 if size is None else torch.int64)
 
 
@@ -216,7 +241,7 @@ def _as_tensor(importer: Importer, name: str, number: Any) -> Value:
     raise UnsupportedOp(f"{name} makes a number of a tensor")
 
 
-def python_function(node: fx.Node) -> tuple[list[fx.Node], Callable[..., Any]] | None:
+def python_function(node: fx.Node) -> Computation | None:
     """What a number is computed from, and how: arguments of its graph and what nodes tell of tensors, in order, and a
     function of these. None where something else has a part in it."""
     needed, given = set[fx.Node](), set[fx.Node]()

@@ -30,6 +30,15 @@ _UNARY = {
     "math.ceil": "ceil",
 }
 
+EXACT = frozenset({"torch.sym_float", "torch.sym_max", "torch.sym_min", "operator.neg"})
+"""Operators whose result is one of their operands, whole numbers up to 2^53 and the sign apart."""
+
+ROUNDED_TO_NEAREST = EXACT | {
+    *("operator.add", "operator.sub", "operator.mul", "operator.truediv"),
+    *("math.sqrt", "torch._sym_sqrt", "torch.sym_sqrt"),
+}
+"""Operators whose result every machine rounds to the same float."""
+
 
 def handlers() -> Mapping[str, Handler]:
     """The handlers of this family."""
