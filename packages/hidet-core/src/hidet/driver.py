@@ -11,7 +11,7 @@ from typing import Any
 
 from hidet import dims
 from hidet.context import CompileContext, Options, make_context, options_from
-from hidet.errors import CompileError, HidetError, LaunchError, OptionError
+from hidet.errors import CompileError, HidetError, ImportFailed, LaunchError, OptionError
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
 from hidet.graph.verify import subgraphs_of, verify_graph
@@ -47,6 +47,7 @@ def compile(
     model: Any,
     example_inputs: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
+    dynamic_shapes: Any = None,
     target: str = "auto",
     options: Options | Mapping[str, Any] | None = None,
 ) -> CompiledGraph:
@@ -57,17 +58,22 @@ def compile(
 
     example_inputs: arguments of the model that give dtypes and shapes where the model does not (torch), in order or by
     name; None otherwise.
+    dynamic_shapes: which sizes of the example inputs may differ between calls, as `torch.export.export` takes it; None:
+    none may. ImportFailed for models that say so themselves (graphs, model files, exported programs).
     target: "cpu", "cuda:1", …; "auto" is the device that the model is on. "cuda:sm_90a" and "cpu:haswell" name another
     machine to compile for: what comes back can be saved and looked at; where it cannot run, calling it raises
     LaunchError. Raises a HidetError naming the operator and place that cannot be compiled.
     """
     if isinstance(model, Graph):
+        _refuse_dynamic_shapes(dynamic_shapes, "a graph")
         return compile_graph(model, make_context(target, options))
     chosen = options_from(options)
     frontend = load_registry().frontend_for(model)
+    if not frontend.dynamic_shapes:
+        _refuse_dynamic_shapes(dynamic_shapes, f"a model of front-end {frontend.name}")
     own = frontend.target_for(model, example_inputs) if target == "auto" else None
     ctx = make_context(own or target, chosen.following(frontend.options_followed()))
-    imported = _import(frontend, model, example_inputs, ctx)
+    imported = _import(frontend, model, example_inputs, ctx, dynamic_shapes)
     if isinstance(imported, Graph):
         return compile_graph(imported, ctx)
     return compile_graph(imported.graph, ctx, imported.signature)
@@ -276,9 +282,20 @@ def _bytes_of(values: Iterable[Value]) -> int:
     return sum(size for size in sizes if isinstance(size, int))
 
 
-def _import(frontend: FrontendSpec, model: Any, example_inputs: Any, ctx: CompileContext) -> Graph | ModelGraph:
+def _refuse_dynamic_shapes(dynamic_shapes: Any, what: str) -> None:
+    if dynamic_shapes is not None:
+        raise ImportFailed(
+            f"{what} was given with dynamic_shapes: it says itself which of its sizes differ between calls",
+            hint="leave dynamic_shapes out, and give the model symbolic sizes where it is made",
+        )
+
+
+def _import(
+    frontend: FrontendSpec, model: Any, example_inputs: Any, ctx: CompileContext, dynamic_shapes: Any
+) -> Graph | ModelGraph:
     import_model: Any = frontend.resolve()
-    imported = import_model(model, example_inputs, ctx)
+    named = {"dynamic_shapes": dynamic_shapes} if frontend.dynamic_shapes else {}
+    imported = import_model(model, example_inputs, ctx, **named)
     if not isinstance(imported, Graph | ModelGraph):
         raise HidetError(
             f"frontend {frontend.name} returned a {type(imported).__name__}, expected a Graph or a ModelGraph"

@@ -206,6 +206,8 @@ class FrontendSpec(LoadedSpec):
     (`hidet.runtime.adapter.CheckedAdapter`); None where the framework has no tensors of its own.
     target: names a function of a model and its example inputs that gives the target ("cuda:1") for the device they are
     on, asked where a user leaves the target open; None where models are on no device.
+    dynamic_shapes: whether the import function also takes `dynamic_shapes=`, which says as `torch.export.export` has it
+    what sizes of the example inputs may differ between calls.
     settings: names a function without arguments that gives options (`hidet.context.Options`) by name, as the framework
     is set at this moment; they count where a user leaves an option None. None where the framework sets nothing.
     """
@@ -215,6 +217,7 @@ class FrontendSpec(LoadedSpec):
     adapter: str | None = None
     target: str | None = None
     settings: str | None = None
+    dynamic_shapes: bool = False
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)

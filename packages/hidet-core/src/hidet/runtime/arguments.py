@@ -175,7 +175,11 @@ class ArgumentCheck:
             isinstance(wanted, int) and wanted != extent for wanted, extent in zip(slot.shape, found.shape, strict=True)
         ):
             wanted = ", ".join(map(str, slot.shape))
-            raise ShapeError(f"{self._place(number)} has shape {list(found.shape)}, expected [{wanted}]")
+            is_other_size = len(found.shape) == len(slot.shape)
+            raise ShapeError(
+                f"{self._place(number)} has shape {list(found.shape)}, expected [{wanted}]",
+                hint=(is_other_size and self._signature.size_hint) or None,
+            )
 
     def _symbol_values(self, arguments: Sequence[Any]) -> dict[str, int]:
         """Values of symbols by name. ShapeError for one that its symbol cannot have."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hidet.plugins.registry import Registry
     from hidet.runtime.compiled import CodeBundle, CompiledGraph
 
-FORMAT = 7
+FORMAT = 8
 _WEIGHTS = "weights.safetensors"
 _MANIFEST = "manifest.json"
 _PROGRAM = "program.json"

@@ -129,7 +129,7 @@ def encode_signature(signature: Signature | None) -> Json:
     if signature is None:
         return None
     parameters = [[p.name, _encode_form(p.form), p.is_optional] for p in signature.parameters]
-    return [parameters, signature.positional, signature.tensor_type]
+    return [parameters, signature.positional, signature.tensor_type, signature.size_hint]
 
 
 def decode_signature(data: Json) -> Signature | None:
@@ -137,9 +137,9 @@ def decode_signature(data: Json) -> Signature | None:
     if data is None:
         return None
     with _reading("signature"):
-        parameters, positional, tensor_type = data
+        parameters, positional, tensor_type, size_hint = data
         decoded = (Parameter(str(name), _decode_form(form), bool(optional)) for name, form, optional in parameters)
-        return Signature(tuple(decoded), int(positional), str(tensor_type))
+        return Signature(tuple(decoded), int(positional), str(tensor_type), str(size_hint))
 
 
 def _encode_form(form: Form) -> Json:

@@ -63,11 +63,13 @@ class Signature:
     """The parameters of a compiled model in order; the first `positional` of them may be passed by position.
 
     tensor_type: full name of the class of the results ("torch.Tensor") where no argument tells; "" for numpy arrays.
+    size_hint: what to do about arguments of other sizes, for messages; "" where there is nothing to say.
     """
 
     parameters: tuple[Parameter, ...]
     positional: int
     tensor_type: str = ""
+    size_hint: str = ""
 
     def arranged(self, given: Sequence[Any], named: Mapping[str, Any], count: int) -> list[Any]:
         """The `count` inputs of the graph, from what a caller passes. LaunchError for arguments that do not fit."""
