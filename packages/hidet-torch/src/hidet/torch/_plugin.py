@@ -33,6 +33,7 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             adapter="hidet.torch.tensors:TorchAdapter",
             target="hidet.torch.export:target_of_module",
             settings="hidet.torch.export:settings_of_torch",
+            dynamic_shapes=True,
             doc="torch.nn.Module or torch.export.ExportedProgram, captured whole with its parameters",
         )
     ]

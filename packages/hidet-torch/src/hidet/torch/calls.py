@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,13 +23,13 @@ _BY_POSITION = (
 
 
 def signature_of(
-    program: ExportedProgram, model: torch.nn.Module | ExportedProgram, inputs: Sequence[int]
+    program: ExportedProgram, model: torch.nn.Module | ExportedProgram, inputs: Sequence[int], size_hint: str = ""
 ) -> Signature:
     """The signature of a model that was captured as `program`.
 
     inputs: for each input of hidet's graph, the number of the program's input that it is. What the example leaves out
     is fixed to the module's default; where that is an object, it cannot be passed. ImportFailed for containers that
-    only torch can take apart.
+    only torch can take apart. size_hint: see `Signature`.
     """
     numbers = {argument: number for number, argument in enumerate(inputs)}
     leaves: Iterator[Form] = iter(
@@ -43,7 +44,7 @@ def signature_of(
     given = [_form(item, leaves, f"argument {number}") for number, item in enumerate(args.children())]
     named = {name: _form(item, leaves, name) for name, item in zip(kwargs.context, kwargs.children(), strict=True)}
     declared = _declared(program, len(given), named) if isinstance(model, ExportedProgram) else _parameters(model)
-    return _signature(declared, given, named)
+    return replace(_signature(declared, given, named), size_hint=size_hint)
 
 
 def _signature(declared: Iterable[inspect.Parameter], given: list[Form], named: dict[str, Form]) -> Signature:

@@ -181,10 +181,11 @@ def symbolic_expression(size: torch.SymInt | torch.SymBool) -> tuple[Any, Any]:
 def symbol_bounds(shape_env: Any, symbol: Any) -> tuple[int | None, int | None]:
     """Smallest and largest value of a symbol, None where there is none."""
     span = shape_env.var_to_range.get(symbol)
-    if span is None:
-        return None, None
-    lower = int(span.lower) if span.lower.is_Integer else None
-    upper = int(span.upper) if span.upper.is_Integer else None
+    return (None, None) if span is None else _ends(span)
+
+
+def _ends(span: Any) -> tuple[int | None, int | None]:
+    lower, upper = (int(end) if end.is_Integer else None for end in (span.lower, span.upper))
     return lower, upper
 
 
@@ -201,6 +202,19 @@ def expression_hint(shape_env: Any, expression: Any) -> int | None:
         values = shape_env.var_to_val
     hint = expression.xreplace({symbol: values[symbol] for symbol in expression.free_symbols if symbol in values})
     return int(hint) if hint.is_Integer else None
+
+
+def program_bounds(program: Any) -> dict[str, tuple[int | None, int | None]]:
+    """Smallest and largest value of each symbol of an exported program, None where there is none."""
+    return {str(symbol): _ends(span) for symbol, span in program.range_constraints.items()}
+
+
+def export_errors() -> tuple[type[Exception], ...]:
+    """What torch.export raises where it cannot do what its user asked for."""
+    from torch._dynamo.exc import UserError
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+    return UserError, ConstraintViolationError
 
 
 def known_divisible(shape_env: Any) -> list[tuple[Any, int]]:

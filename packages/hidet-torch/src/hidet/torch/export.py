@@ -29,33 +29,41 @@ ExampleInputs = Sequence[Any] | Mapping[str, Any] | torch.Tensor
 
 # What a graph cannot hold, by the name of its kind: not every torch has all kinds.
 _UPDATED = {"BUFFER_MUTATION": "buffer", "PARAMETER_MUTATION": "parameter"}
+_EXAMPLE_HINT = "sizes are fixed by the example inputs; pass dynamic_shapes=... to hidet.compile for sizes that differ"
+_PROGRAM_HINT = "sizes are fixed by the exported program; pass dynamic_shapes=... to torch.export.export"
 _DATA = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-def import_module(model: Model, example_inputs: ExampleInputs | None, ctx: CompileContext) -> ModelGraph:
+def import_module(
+    model: Model, example_inputs: ExampleInputs | None, ctx: CompileContext, dynamic_shapes: Any = None
+) -> ModelGraph:
     """The graph of a module for arguments like these, in order or by name in a mapping, and how it is called.
 
     Parameters and buffers become constants, over their own memory until the graph is compiled. A module that is on the
     CPU as a whole may be compiled for another device, to which nothing of it is moved. Results are the tensors
     that the module returns, in order, containers flattened; what it writes to an input is in the caller's tensor.
-    Raises ImportFailed without example inputs, which an exported program has itself, and for modules that update their
-    buffers or parameters; UnsupportedOp, with the whole list, for operators that only torch can run.
+    dynamic_shapes: as torch.export takes it; None where all sizes are those of the example.
+    Raises ImportFailed without example inputs, which an exported program has itself, for modules that update their
+    buffers or parameters, and for sizes that the module cannot leave open; UnsupportedOp, with the whole list, for
+    operators that only torch can run.
     """
     with torch.no_grad(), warnings.catch_warnings():
         # torch.export copies objects whose class it has deprecated itself.
         warnings.simplefilter("ignore", FutureWarning)
-        program = _exported(model, example_inputs).run_decompositions(_decompositions())
+        program = _exported(model, example_inputs, dynamic_shapes).run_decompositions(_decompositions())
     data = _bound_data(program)
     _write_back(program)
     name = type(model).__name__
+    bounds = compat.program_bounds(program)
     device = torch.device("cpu") if target_of_module(program, None) == "cpu" else None
     imported = import_fx(
-        program.graph_module, ctx, name=name, bound=data, plan=plan_own_outputs, is_guarded=False, device=device
+        program.graph_module, ctx, name=name, bound=data, plan=plan_own_outputs, bounds=bounds, device=device
     )
     if imported.eager:
         error = refusal(imported.eager)
         raise UnsupportedOp(error.message, hint="torch.compile(model, backend='hidet') runs such operators in torch")
-    return ModelGraph(_with_random_state(imported, ctx), signature_of(program, model, imported.inputs))
+    hint = _PROGRAM_HINT if isinstance(model, ExportedProgram) else _EXAMPLE_HINT
+    return ModelGraph(_with_random_state(imported, ctx), signature_of(program, model, imported.inputs, hint))
 
 
 def target_of_module(model: Model, example_inputs: ExampleInputs | None) -> str:
@@ -88,8 +96,13 @@ def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str
     return tuple(example_inputs), {}
 
 
-def _exported(model: Model, example_inputs: ExampleInputs | None) -> ExportedProgram:
+def _exported(model: Model, example_inputs: ExampleInputs | None, dynamic_shapes: Any) -> ExportedProgram:
     if isinstance(model, ExportedProgram):
+        if dynamic_shapes is not None:
+            raise ImportFailed(
+                "an exported program was given with dynamic_shapes: it has those that it was exported with",
+                hint="torch.export.export(model, args, dynamic_shapes=...)",
+            )
         if example_inputs is not None:
             raise ImportFailed(
                 "an exported program was given with example inputs: it is for those that it was exported with",
@@ -103,7 +116,15 @@ def _exported(model: Model, example_inputs: ExampleInputs | None) -> ExportedPro
         )
     # Of a tensor that is passed twice torch.export makes one input, and another call's second tensor would be ignored.
     args, kwargs = compat.map_tensors(_no_tensor_twice(), _arguments(example_inputs))
-    return torch.export.export(model, args, kwargs, strict=False)
+    try:
+        return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+    except compat.export_errors() as error:
+        if dynamic_shapes is None:
+            raise
+        raise ImportFailed(
+            f"torch.export refuses {type(model).__name__} with these dynamic_shapes: {error}",
+            hint="torch.export.Dim.AUTO leaves open what can be left open",
+        ) from error
 
 
 def _no_tensor_twice() -> Callable[[torch.Tensor], torch.Tensor]:

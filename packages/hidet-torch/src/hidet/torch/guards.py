@@ -6,7 +6,7 @@ functions are imported. No question is asked that could add a guard, since each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import lcm
 from typing import Any
 
@@ -22,7 +22,10 @@ _UNBOUNDED = 2**62
 class SizeTable:
     """The symbols of one graph, each made once, so that all sizes agree on its facts."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Mapping[str, tuple[int | None, int | None]] | None = None) -> None:
+        """bounds: smallest and largest value of symbols by name, None where there is none; those of torch's tracer
+        count where it is silent. A tracer leaves out sizes of 0 and 1 that the program takes all the same."""
+        self._bounds = bounds or {}
         self._symbols: dict[str, Dim] = {}
         self._made: dict[Any, Dim] = {}
 
@@ -110,7 +113,8 @@ class SizeTable:
     def _symbol(self, symbol: Any, shape_env: Any) -> Dim:
         known = self._symbols.get(symbol.name)
         if known is None:
-            lower, upper = compat.symbol_bounds(shape_env, symbol)
+            traced = compat.symbol_bounds(shape_env, symbol)
+            lower, upper = self._bounds.get(symbol.name, traced)
             divisors = [divisor for base, divisor in compat.known_divisible(shape_env) if base == symbol]
             if lower == 0 and compat.is_known_nonzero(shape_env, symbol):
                 lower = 1

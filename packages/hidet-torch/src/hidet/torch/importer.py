@@ -56,18 +56,18 @@ def import_fx(
     name: str = "main",
     bound: Mapping[int, torch.Tensor] | None = None,
     plan: PlanOutputs = plan_outputs,
-    is_guarded: bool = True,
+    bounds: Mapping[str, tuple[int | None, int | None]] | None = None,
     device: torch.device | None = None,
 ) -> ImportedGraph:
     """Translate a graph of aten operators.
 
     gm: functional but for trailing `aten.copy_` to inputs; nodes carry `meta["val"]`. parameters: numbers of inputs
-    that are weights. bound: data of inputs that become constants. plan: how results are returned. is_guarded: whether
-    dynamo's guards ensure what the model asserts of sizes of its arguments. device: that tensors of `gm` are on; None
-    for the target's. Raises UnsupportedOp with the whole list under `strict`, ImportFailed for devices and values that
-    a graph cannot hold.
+    that are weights. bound: data of inputs that become constants. plan: how results are returned. bounds: smallest and
+    largest values of symbols, of a graph for which nobody else ensures what it asserts of sizes; None: dynamo's guards
+    do. device: that tensors of `gm` are on; None for the target's. Raises UnsupportedOp with the whole list under
+    `strict`, ImportFailed for devices and values that a graph cannot hold.
     """
-    return Importer(gm, ctx, parameters, name, bound or {}, plan, is_guarded, device).run()
+    return Importer(gm, ctx, parameters, name, bound or {}, plan, bounds, device).run()
 
 
 class Importer:
@@ -81,14 +81,14 @@ class Importer:
         name: str,
         bound: Mapping[int, torch.Tensor],
         plan: PlanOutputs,
-        is_guarded: bool,
+        bounds: Mapping[str, tuple[int | None, int | None]] | None,
         device: torch.device | None = None,
     ) -> None:
         self.gm = without_tokens(gm)
         self.ctx = ctx
         self.options = ctx.options
         self.device = device or torch.device(ctx.target.device)
-        self.sizes = SizeTable()
+        self.sizes = SizeTable(bounds)
         self.builder = GraphBuilder(ctx.registry.operators, name)
         self.emitter = Emitter(self.builder, conversion_of(self.device.type))
         self.handlers: Mapping[str, Handler] = table()
@@ -103,7 +103,7 @@ class Importer:
         self.parameters = parameters
         self.bound = bound
         self.plan = plan
-        self.is_guarded = is_guarded
+        self.is_guarded = bounds is None
         self.read, self.asserted = used_numbers(self.gm)
         self.operands: Sequence[Any] | None = None
 
@@ -125,7 +125,8 @@ class Importer:
 
         UnsupportedOp for what only a whole graph can hold.
         """
-        child = Importer(gm, self.ctx, frozenset(), builder.name, {}, self.plan, self.is_guarded, self.device)
+        child = Importer(gm, self.ctx, frozenset(), builder.name, {}, self.plan, None, self.device)
+        child.is_guarded = self.is_guarded
         child.sizes, child.symbols, child.eager, child.operands = self.sizes, self.symbols, self.eager, operands
         child.builder = builder
         child.emitter = self.emitter if builder is self.builder else Emitter(builder, self.emitter.out_of_range)
