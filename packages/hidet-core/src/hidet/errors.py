@@ -53,6 +53,10 @@ class ShapeError(HidetError):
     """Shapes or dims do not fit together."""
 
 
+class SizeDivisionError(ShapeError, ZeroDivisionError):
+    """A size is divided by 0 for the sizes of a call; Python's own error for that, too."""
+
+
 class DTypeError(HidetError):
     """An element type is unknown, or does not fit where it is used."""
 

@@ -9,7 +9,7 @@ from hidet.dims.atom import Atom, Symbol
 from hidet.dims.divide import floordiv, floordiv_unchecked, mod, mod_unchecked
 from hidet.dims.expr import Dim, FloorDiv, Max, Min, Mod, add, as_dim, multiply
 from hidet.dims.extrema import maximum, minimum
-from hidet.errors import ShapeError, suggestion
+from hidet.errors import ShapeError, SizeDivisionError, suggestion
 
 T = TypeVar("T")
 
@@ -234,9 +234,10 @@ def compile_evaluator(dims: Sequence[Dim], names: Sequence[str]) -> Callable[[Se
 
 
 def _positive(divisor: int, dim: object) -> int:
-    """A divisor of the size `dim`. ShapeError when it is below 1."""
+    """A divisor of the size `dim`. ShapeError when it is below 1, SizeDivisionError when it is 0."""
     if divisor < 1:
-        raise ShapeError(f"{dim} divides by {divisor} for the sizes of this call: expected a positive number")
+        error = ShapeError if divisor else SizeDivisionError
+        raise error(f"{dim} divides by {divisor} for the sizes of this call: expected a positive number")
     return divisor
 
 
