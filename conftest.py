@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+from collections import Counter
+
+import pytest
 
 if importlib.util.find_spec("hypothesis") is not None:
     from hypothesis import HealthCheck, settings
@@ -18,3 +21,19 @@ def pytest_collection_finish() -> None:
     """Keep the tests themselves out of the cycle collector: with thousands of them, a collection takes seconds."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Skipped tests by reason, a line each: there are hundreds, for a handful of reasons."""
+    reports = terminalreporter.stats.get("skipped", [])
+    if not reports:
+        return
+    terminalreporter.section("skipped, by reason")
+    for reason, count in Counter(map(_reason, reports)).most_common():
+        terminalreporter.write_line(f"{count:5}  {reason}")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    found = report.longrepr
+    text = found[2] if isinstance(found, tuple) else str(found)
+    return text.removeprefix("Skipped: ").splitlines()[0]

@@ -1,14 +1,21 @@
-"""Python blocks in the documentation run. One that starts with `# path/name.py` is that file, others run in order."""
+"""Python blocks in the documentation run. One that starts with `# path/name.py` is that file, others run in order.
+
+Those of the README run each on its own, as somebody pastes it.
+"""
 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[1] / "docs"
+from hidet.plugins.host import discover
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FILE_NAME = re.compile(r"# ([\w/]+\.py)\n")
 
@@ -31,3 +38,44 @@ def test_examples_in_the_documentation_run(page: str, tmp_path: Path, monkeypatc
     for name in set(sys.modules) - loaded:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+README_BLOCKS = BLOCK.findall((ROOT / "README.md").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [n for n, block in enumerate(README_BLOCKS) if not FILE_NAME.match(block)])
+def test_a_block_of_the_readme_runs_as_it_is_pasted(number: int, tmp_path: Path) -> None:
+    """user-walk.md section 1: two of them ended in NameError."""
+    (tmp_path / "pasted.py").write_text(README_BLOCKS[number])
+    command = [sys.executable, "pasted.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip()
+
+
+def test_the_plugin_of_the_readme_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = [block for block in README_BLOCKS if FILE_NAME.match(block)]
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "_plugin.py").write_text(block)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        registry = discover("hidet.cpu._plugin,my_package._plugin")
+    finally:
+        for name in [name for name in sys.modules if name.startswith("my_package")]:
+            del sys.modules[name]
+    assert not [problem for record in registry.plugins for problem in record.problems]
+    assert registry.schedules_for("matmul", "cpu")[0].name == "mine.matmul"
+
+
+def test_the_readme_begins_with_how_to_install() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert readme.index("pip install hidet-torch") < readme.index("nox -s")
+
+
+@pytest.mark.parametrize("changelog", sorted(ROOT.glob("packages/*/CHANGELOG.md")), ids=lambda path: path.parent.name)
+def test_a_changelog_says_nothing_twice(changelog: Path) -> None:
+    """user-walk.md section 1: entries stood there two and three times, some with another end."""
+    entries = [" ".join(entry.split()) for entry in re.split(r"\n(?=- )", changelog.read_text())[1:]]
+    beginnings = [entry[:55] for entry in entries]
+    assert not [entry for entry in entries if beginnings.count(entry[:55]) > 1]

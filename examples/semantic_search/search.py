@@ -40,6 +40,11 @@ QUERIES = (
 LARGEST_DIFFERENCE = 1e-4
 """Elements of the vectors are at most 1; a difference above this means that something is wrong."""
 
+NEXT = (
+    'Next: model = torch.compile(model, backend="hidet") in a script of yours; README.md has the rest, and '
+    "examples/voice_activity does the same for an ONNX model."
+)
+
 Encode = Callable[[str], torch.Tensor]
 
 
@@ -71,6 +76,7 @@ def main(text: Path | None, queries: Sequence[str], top: int, backends: str) -> 
         f"all-MiniLM-L6-v2, {parameters / 1e6:.1f} M trained parameters, {torch.get_num_threads()} threads, "
         f"torch {torch.__version__}; {len(sentences)} sentences of {path.name}"
     )
+    _warn_of_load(console)
     with torch.no_grad(), _empty_caches(), _collected_reports(names) as reports:
         ready, failures = _prepare_all(console, model, names, sentences[0])
         if not ready:
@@ -84,6 +90,7 @@ def main(text: Path | None, queries: Sequence[str], top: int, backends: str) -> 
         _print_comparison(console, ready, failures, differences, _latencies(ready, sentences))
     if chosen.name == "hidet":
         _print_nodes(console, reports)
+        console.print(f"\n{NEXT}", markup=False, highlight=False)
     # A peer may be missing (Inductor needs a C++ compiler); the backend that was to do the search may not.
     if names[-1] in failures or max(differences.values()) > LARGEST_DIFFERENCE:
         sys.exit(1)
@@ -202,6 +209,19 @@ def _print_comparison(
     for name in failures:
         table.add_row(name, "-", "-", "-", "failed")
     console.print(table)
+
+
+def _warn_of_load(console: Console) -> None:
+    """Say where the machine is busy: threads that wait for their turn make the comparison say little."""
+    if not hasattr(os, "getloadavg"):
+        return
+    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    if load > 0.75 * cpus:
+        console.print(
+            f"This machine is busy (load {load:.1f} on {cpus} CPUs): latencies vary, and systems whose threads spin while "
+            "they wait, as torch's do, lose more than they would on an idle one.",
+            style="yellow",
+        )
 
 
 def _print_nodes(console: Console, reports: Sequence[CompileReport]) -> None:
