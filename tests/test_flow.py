@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+
 import numpy as np
 import pytest
 import torch
 
 import hidet
 from hidet.errors import DTypeError, HidetError, LaunchError, ShapeError, UnsupportedOp
+from hidet.plugins.host import load_registry
 
 CASES = {
     "sum of tensors": (lambda h, x, y: x + y, lambda x, y: x + y),
@@ -211,3 +215,39 @@ def test_tensors_stay_keys_and_have_a_truth_of_one_element():
     assert x in {x: 1}
     assert bool(hidet.ones([1])) and float(hidet.full([], 2.5)) == 2.5
     assert [float(element) for element in hidet.arange(3, dtype="float32")] == [0, 1, 2]
+
+
+def test_functions_of_operators_tell_what_they_take():
+    """plugin-friction.md bug 9, user-walk.md section 6."""
+    for name in dir(hidet.ops):
+        if name in load_registry().operators:
+            function = getattr(hidet.ops, name)
+            assert inspect.signature(function) is not None
+            assert inspect.getdoc(function) != inspect.getdoc(functools.partial)
+    assert hidet.ops.rms_norm.__doc__.startswith(load_registry().operators["rms_norm"].doc)
+    assert hidet.ops.rms_norm.__name__ == "rms_norm"
+    assert str(inspect.signature(hidet.ops.rms_norm)).startswith("(x, weight=None, /, *, ")
+    assert {"matmul", "softmax", "rms_norm", "relu", "conv2d"} <= set(dir(hidet.ops))
+
+
+@pytest.mark.parametrize(
+    ("holder", "name", "near"),
+    [(hidet.ops, "matmull", "matmul"), (hidet, "radn", "randn"), (hidet.option, "cachedir", "cache_dir")],
+)
+def test_a_misspelt_name_is_told_what_it_may_mean(holder, name, near):
+    """user-walk.md section 6."""
+    with pytest.raises(AttributeError, match=f"did you mean '{near}'"):
+        getattr(holder, name)
+
+
+def test_a_graph_of_symbolic_tensors_is_compiled_as_others_are():
+    """user-walk.md section 6: `hidet.compile` refused an object of hidet's own."""
+    x = hidet.symbol([2, 3])
+    graph = hidet.trace_from(hidet.ops.relu(x * 2.0))
+    compiled = hidet.compile(graph)
+    given = np.array([[1, -1, 2], [3, -4, 5]], np.float32)
+    assert np.array_equal(compiled(given), np.maximum(given * 2, 0))
+    assert repr(graph) == "<FlowGraph: 1 inputs, 2 operators, 1 outputs; print it to see them>"
+    assert "f32[2, 3]" in repr(compiled) and "kernels for cpu" in repr(compiled)
+    with pytest.raises(HidetError, match="it has inputs"):
+        hidet.compile(graph, (given,))

@@ -58,7 +58,7 @@ def test_the_command_line_loads_no_framework() -> None:
 
 def test_a_misspelt_public_name_is_an_attribute_error() -> None:
     code = "import hidet\ntry: hidet.complie\nexcept AttributeError as error: print(error)"
-    assert output_of(code) == "module 'hidet' has no attribute 'complie'"
+    assert output_of(code) == "module 'hidet' has no attribute 'complie'; did you mean 'compile'?"
 
 
 def test_a_missing_wheel_says_how_to_install_it() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hidet import dtypes
 from hidet.context import CompileContext, make_context
 from hidet.driver import compile_graph
 from hidet.errors import PluginError, PluginWarning
-from hidet.graph import Graph
+from hidet.graph import Graph, GraphBuilder, TensorType
 from hidet.graph.parser import parse_graph
 from hidet.passes.graph.fuse import fuse
 from hidet.schedule.select import ScheduledTask, select_schedules
@@ -299,3 +300,17 @@ def test_a_pass_that_cannot_be_imported_names_its_plugin(install: Install) -> No
         compile_graph(graph_of(SOFTMAX, ctx), ctx)
     told = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     assert str(ctx.registry.owners["passes", "mine.pass"]) in told
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_weights_are_not_packed_for_a_rule_that_takes_the_product_itself(install: Install, dtype: str) -> None:
+    """plugin-friction.md bug 5: the plug-in of the README was never asked for a product with weights."""
+    only_f32 = 'def match(self, task, target): return super().match(task, target) if "f32" in task.summary else None'
+    ctx = install('ops=("matmul", "linear")', only_f32)
+    builder = GraphBuilder(ctx.registry.operators)
+    kind = dtypes.dtype(dtype)
+    x = builder.input(TensorType(kind, (4, 16)), "x")
+    weight = builder.input(TensorType(kind, (16, 16)), "w", is_parameter=True)
+    product = builder.emit("matmul", builder.emit("linear", x, weight), weight)
+    rules = [use.rule for use in compile_graph(builder.build([product]), ctx).report().uses]
+    assert rules == (["mine.rule", "mine.rule"] if dtype == "f32" else ["cpu.matmul"] * len(rules))

@@ -214,3 +214,15 @@ def test_a_module_is_compiled_for_as_many_threads_as_torch_uses(monkeypatch: pyt
     hidet.compile(nn.ReLU(), (X,))
     hidet.compile(nn.ReLU(), (X,), options={"threads": 1})
     assert asked == [3, 1]
+
+
+def test_a_function_of_tensors_is_compiled_as_a_module_is() -> None:
+    """user-walk.md section 6."""
+
+    def scaled(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) * factor
+
+    x, factor = torch.randn(3, 4), torch.randn(4)
+    compiled = hidet.compile(scaled, (x, factor))
+    torch.testing.assert_close(compiled(x, factor), scaled(x, factor))
+    torch.testing.assert_close(compiled(x, factor=factor), scaled(x, factor))

@@ -93,7 +93,13 @@ else:
                     raise
                 raise AttributeError(f"hidet.{name} is not installed: pip install hidet-{name}") from None
         if name not in _LAZY:
-            raise AttributeError(f"module 'hidet' has no attribute {name!r}")
+            advice = ""
+            if not name.startswith("_"):
+                from hidet.errors import nearest_names
+
+                near = nearest_names(name, [*_LAZY, *_SATELLITES], limit=1)
+                advice = f"; did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"module 'hidet' has no attribute {name!r}{advice}")
         module, _, attribute = _LAZY[name].partition(":")
         value = importlib.import_module(module)
         return getattr(value, attribute) if attribute else value

@@ -53,7 +53,7 @@ def hidet_commands(cli: CommandTable) -> None:
 
 
 def hidet_frontends() -> Iterable[FrontendSpec]:
-    """Graphs in text form."""
+    """Graphs in text form, and graphs of symbolic tensors."""
     from hidet.plugins.specs import FrontendSpec
 
     return [
@@ -62,7 +62,15 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             accepts=lambda model: isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".hir"),
             load="hidet.graph.text_file:import_text",
             doc="a graph as hidet prints it: a path ending in .hir",
-        )
+        ),
+        FrontendSpec(
+            name="flow",
+            # Its module is imported where there is such an object.
+            accepts=lambda model: any(c.__module__ == "hidet.flow.graph" for c in type(model).__mro__),
+            load="hidet.flow.graph:import_flow_graph",
+            target="hidet.flow.graph:target_of_flow_graph",
+            doc="a hidet.FlowGraph, as hidet.trace_from gives",
+        ),
     ]
 
 

@@ -9,6 +9,8 @@ import os
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
+from hidet.errors import suggestion
+
 _HINTS = {
     "search_space": "schedules are chosen by a cost model",
     "parallel_build": "kernels are always compiled in parallel",
@@ -17,6 +19,9 @@ _HINTS = {
     "save_lower_ir": "pass options={'dump': directory}, or set HIDET_DUMP",
     "runtime_check": "arguments are always checked",
 }
+
+
+_NAMES = ("cache_dir", "get_cache_dir", "cache_operator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,5 +56,5 @@ def cache_operator(enabled: bool = True) -> None:
 
 
 def __getattr__(name: str) -> object:
-    hint = _HINTS.get(name)
-    raise AttributeError(f"hidet.option has no {name!r}" + (f": {hint}" if hint else ""))
+    hint = _HINTS.get(name) or suggestion(name, _NAMES)
+    raise AttributeError(f"hidet.option has no {name!r}: {hint}")

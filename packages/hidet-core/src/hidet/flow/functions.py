@@ -8,11 +8,12 @@ A name that stands in no table here is the operator of the graph IR of that name
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from inspect import Parameter, Signature
 from typing import Any
 
-from hidet.errors import ShapeError
+from hidet.errors import ShapeError, suggestion
 from hidet.flow.operation import apply, number_dtype
+from hidet.graph.operator import REQUIRED, OperatorSpec
 from hidet.plugins.host import load_registry
 from hidet.tensors import Tensor
 
@@ -24,10 +25,13 @@ def function(name: str) -> Callable[..., Any]:
     found = _FUNCTIONS.get(name)
     if found is not None:
         return found
-    operator = _OTHER_NAMES.get(name, name)
-    if operator not in load_registry().operators:
-        raise AttributeError(f"hidet.ops has no operator {name!r}")
-    return partial(_call, operator)
+    operator = load_registry().operators.get(_OTHER_NAMES.get(name, name))
+    if operator is None:
+        raise AttributeError(f"hidet.ops has no operator {name!r}; {suggestion(name, names())}")
+    known = _MADE.get(name)
+    if known is None or known[0] is not operator:
+        known = _MADE[name] = (operator, _made(name, operator))
+    return known[1]
 
 
 def names() -> list[str]:
@@ -35,10 +39,47 @@ def names() -> list[str]:
     return sorted({*_FUNCTIONS, *_OTHER_NAMES, *load_registry().operators})
 
 
-def _call(operator: str, *inputs: Any, **attributes: Any) -> Any:
-    """The only result, or a tuple of several."""
-    results = apply(operator, inputs, attributes)
-    return results[0] if len(results) == 1 else results
+_MADE: dict[str, tuple[OperatorSpec, Callable[..., Any]]] = {}
+
+
+def _made(name: str, operator: OperatorSpec) -> Callable[..., Any]:
+    """The function that applies an operator: its only result, or a tuple of several; `help` tells what it takes."""
+
+    def call(*inputs: Any, **attributes: Any) -> Any:
+        results = apply(operator.name, inputs, attributes)
+        return results[0] if len(results) == 1 else results
+
+    call.__name__ = call.__qualname__ = name
+    call.__module__ = "hidet.ops"
+    call.__doc__ = _documentation(operator)
+    call.__signature__ = _signature(operator)  # type: ignore[attr-defined]  # what `inspect.signature` reads
+    return call
+
+
+def _documentation(operator: OperatorSpec) -> str:
+    lines = [operator.doc or f"The operator {operator.name!r} of the graph IR."]
+    told = [attribute for attribute in operator.attributes if attribute.doc]
+    lines += ["", *[f"{attribute.name}: {attribute.doc}" for attribute in told]] if told else []
+    return "\n".join(lines)
+
+
+def _signature(operator: OperatorSpec) -> Signature:
+    """Inputs by position, None where they may be absent; attributes by name."""
+    optional = 0
+    for name in reversed(operator.inputs):
+        if not name.endswith(("?", "*")):
+            break
+        optional += 1
+    required = len(operator.inputs) - optional
+    parameters = []
+    for number, name in enumerate(operator.inputs):
+        kind = Parameter.VAR_POSITIONAL if name.endswith("*") else Parameter.POSITIONAL_ONLY
+        has_default = number >= required and kind is not Parameter.VAR_POSITIONAL
+        parameters.append(Parameter(name.rstrip("?*"), kind, default=None if has_default else Parameter.empty))
+    for attribute in operator.attributes:
+        default = Parameter.empty if attribute.default is REQUIRED else attribute.default
+        parameters.append(Parameter(attribute.name, Parameter.KEYWORD_ONLY, default=default))
+    return Signature(parameters)
 
 
 _OTHER_NAMES = {

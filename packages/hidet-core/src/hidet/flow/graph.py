@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hidet import tensors
 from hidet.context import make_context
 from hidet.driver import compile_graph
-from hidet.errors import LaunchError, ShapeError
+from hidet.errors import ImportFailed, LaunchError, ShapeError
 from hidet.flow.operation import Operation, call, device_of, type_of
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Value
@@ -21,7 +21,20 @@ from hidet.plugins.host import load_registry
 from hidet.tensors import Tensor
 
 if TYPE_CHECKING:
+    from hidet.context import CompileContext
     from hidet.runtime.compiled import CompiledGraph
+
+
+def import_flow_graph(model: FlowGraph, example_inputs: object, ctx: CompileContext) -> Graph:
+    """The graph of a `FlowGraph`, for `hidet.compile`. ImportFailed with example inputs: it has its own."""
+    if example_inputs is not None:
+        raise ImportFailed("a FlowGraph was given with example inputs: it has inputs", hint="hidet.compile(flow_graph)")
+    return model.graph
+
+
+def target_of_flow_graph(model: FlowGraph, example_inputs: object) -> str:
+    """The device of a `FlowGraph`'s tensors."""
+    return model.device
 
 
 def trace_from(tensor: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor] | None = None) -> FlowGraph:
@@ -146,6 +159,10 @@ class FlowGraph:
 
     def __str__(self) -> str:
         return str(self.graph)
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.inputs)} inputs, {len(self.nodes)} operators, {len(self.outputs)} outputs"
+        return f"<{type(self).__name__}: {counts}; print it to see them>"
 
 
 class OptimizedFlowGraph(FlowGraph):

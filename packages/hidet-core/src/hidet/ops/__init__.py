@@ -84,6 +84,11 @@ def __getattr__(name: str) -> Any:
     return import_module("hidet.flow.functions").function(name)
 
 
+def __dir__() -> list[str]:
+    names: list[str] = import_module("hidet.flow.functions").names()
+    return sorted({*globals(), *names})
+
+
 _ALSO_FUNCTIONS = frozenset(
     (
         *("attention", "batch_norm", "cast", "conv", "gather", "grid_sample", "interpolate", "matmul", "pack"),

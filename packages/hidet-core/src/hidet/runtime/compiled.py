@@ -127,6 +127,16 @@ class CompiledGraph:
         self.__dict__.update(load().__dict__)
         return self.__dict__[name]
 
+    def __repr__(self) -> str:
+        given = [
+            f"{i.name}: int"
+            if i.tensor is None
+            else f"{i.name}: {i.tensor.dtype.short}[{', '.join(map(str, i.tensor.shape))}]"
+            for i in self.bundle.program.inputs
+        ]
+        kernels = f"{self._report.kernels} kernels for {self.bundle.target}"
+        return f"<{type(self).__name__}({', '.join(given)}), {kernels}>"
+
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run on numpy arrays, or tensors of an installed front-end's framework, as the model was called; a graph is
         called with its inputs in order, or by their names.

@@ -341,6 +341,10 @@ class CompiledModule:
         self._load = load
         self._source = source
 
+    def __repr__(self) -> str:
+        names = ", ".join(function.name for function in self.ir_module.functions if function.kind != "device")
+        return f"<{type(self).__name__} with {names}>"
+
     @functools.cached_property
     def functions(self) -> dict[str, CompiledFunction]:
         """What Python may call, by name. The errors of the target where its code cannot run on this machine."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -13,11 +14,14 @@ HIDET_API = 1
 
 
 def is_module(model: object) -> bool:
-    """Whether `model` is a torch.nn.Module, or a torch.export.ExportedProgram. Where torch is not imported is none."""
+    """Whether `model` is a torch.nn.Module, a torch.export.ExportedProgram, or a function, in a process that has torch.
+
+    Where torch is not imported is none.
+    """
     torch = sys.modules.get("torch")
     exporter = sys.modules.get("torch.export")
     is_program = exporter is not None and isinstance(model, exporter.ExportedProgram)
-    return is_program or (torch is not None and isinstance(model, torch.nn.Module))
+    return is_program or (torch is not None and (isinstance(model, torch.nn.Module) or inspect.isfunction(model)))
 
 
 def hidet_frontends() -> Iterable[FrontendSpec]:
@@ -34,6 +38,6 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             target="hidet.torch.export:target_of_module",
             settings="hidet.torch.export:settings_of_torch",
             dynamic_shapes=True,
-            doc="torch.nn.Module or torch.export.ExportedProgram, captured whole with its parameters",
+            doc="torch.nn.Module, torch.export.ExportedProgram or a function of tensors, captured whole",
         )
     ]

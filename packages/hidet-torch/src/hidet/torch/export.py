@@ -24,7 +24,7 @@ from hidet.torch.outputs import plan_own_outputs
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-Model = torch.nn.Module | ExportedProgram
+Model = torch.nn.Module | ExportedProgram | Callable[..., Any]
 ExampleInputs = Sequence[Any] | Mapping[str, Any] | torch.Tensor
 
 # What a graph cannot hold, by the name of its kind: not every torch has all kinds.
@@ -37,7 +37,8 @@ _DATA = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 def import_module(
     model: Model, example_inputs: ExampleInputs | None, ctx: CompileContext, dynamic_shapes: Any = None
 ) -> ModelGraph:
-    """The graph of a module for arguments like these, in order or by name in a mapping, and how it is called.
+    """The graph of a module, or a function, for arguments like these, in order or by name in a mapping, and how it
+    is called.
 
     Parameters and buffers become constants, over their own memory until the graph is compiled. A module that is on the
     CPU as a whole may be compiled for another device, to which nothing of it is moved. Results are the tensors
@@ -47,6 +48,7 @@ def import_module(
     buffers or parameters, and for sizes that the module cannot leave open; UnsupportedOp, with the whole list, for
     operators that only torch can run.
     """
+    model = _as_module(model)
     with torch.no_grad(), warnings.catch_warnings():
         # torch.export copies objects whose class it has deprecated itself.
         warnings.simplefilter("ignore", FutureWarning)
@@ -68,6 +70,7 @@ def import_module(
 
 def target_of_module(model: Model, example_inputs: ExampleInputs | None) -> str:
     """The target for the device of a module's parameters, or of its inputs where it has none."""
+    model = _as_module(model)
     if isinstance(model, ExportedProgram):
         owned = [*model.state_dict.values(), *model.constants.values()]
         given = model.example_inputs
@@ -76,6 +79,19 @@ def target_of_module(model: Model, example_inputs: ExampleInputs | None) -> str:
         given = None if example_inputs is None else _arguments(example_inputs)
     tensors = (value for value in (*owned, *compat.leaves(given)) if isinstance(value, torch.Tensor))
     return next((str(value.device) for value in tensors if value.dim()), "cpu")
+
+
+class _FunctionModule(torch.nn.Module):
+    """A function as a module without parameters of its own."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        # What torch.export reads names and defaults of arguments from.
+        self.forward = function
+
+
+def _as_module(model: Model) -> torch.nn.Module | ExportedProgram:
+    return model if isinstance(model, torch.nn.Module | ExportedProgram) else _FunctionModule(model)
 
 
 def settings_of_torch() -> Mapping[str, Any]:
@@ -96,7 +112,9 @@ def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str
     return tuple(example_inputs), {}
 
 
-def _exported(model: Model, example_inputs: ExampleInputs | None, dynamic_shapes: Any) -> ExportedProgram:
+def _exported(
+    model: torch.nn.Module | ExportedProgram, example_inputs: ExampleInputs | None, dynamic_shapes: Any
+) -> ExportedProgram:
     if isinstance(model, ExportedProgram):
         if dynamic_shapes is not None:
             raise ImportFailed(

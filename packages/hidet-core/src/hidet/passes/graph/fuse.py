@@ -14,6 +14,7 @@ from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses, substitute
 from hidet.schedule.abilities import AbilityTable
+from hidet.schedule.claims import claims
 from hidet.schedule.group import Group, group_nodes
 from hidet.schedule.in_place import find_reuses
 from hidet.schedule.overwrite import copied_last, early_overwrites
@@ -21,6 +22,7 @@ from hidet.schedule.task import Alias, ForeignStep, Task, TaskGraph, TaskKey, Ta
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
+    from hidet.plugins.specs import ScheduleSpec
 
 
 def fuse(graph: Graph, ctx: CompileContext) -> TaskGraph:
@@ -31,6 +33,18 @@ def fuse(graph: Graph, ctx: CompileContext) -> TaskGraph:
     if early:
         task_graph = _cut(*copied_last(graph, early, ctx.registry.operators), abilities)
     return task_graph
+
+
+def foreign_rule_for(anchor: Node, ctx: CompileContext) -> ScheduleSpec | None:
+    """The rule that takes an anchor as it is, where that is no rule of hidet's own wheels; None where it is.
+
+    For passes that put operators of their own in the place of anchors: such a rule would never be asked.
+    """
+    if not ctx.registry.schedules_for(anchor.op.name, ctx.target.name)[0].is_foreign:
+        return None
+    types = {value: value.tensor for value in (*anchor.values, *anchor.outputs)}
+    claim = next(claims(_bare_task(anchor, types), ctx, []), None)
+    return claim.spec if claim is not None and claim.spec.is_foreign else None
 
 
 def _cut(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> TaskGraph:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hidet.cpu.schedules.gemm_tile import tile_shape
 from hidet.dims import DimExpr
@@ -16,6 +16,7 @@ from hidet.graph.builder import node_meaning
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.operator import OperatorSpec, is_foreign
 from hidet.ops.rules import arithmetic_dtype
+from hidet.passes.graph.fuse import foreign_rule_for
 from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class PackWeights:
                 continue
             # Equal nodes have the same definition.
             if id(node.definition) not in known:
-                known[id(node.definition)] = _rewrite(node, weight, ctx.target, ctx.registry.operators)
+                known[id(node.definition)] = _rewrite(node, weight, ctx)
             rewrite = known[id(node.definition)]
             if rewrite is None:
                 rewriter.keep(node)
@@ -94,14 +95,15 @@ def _is_steady(node: Node) -> bool:
     return not (node.op.is_random or node.op.has_effect or is_foreign(node))
 
 
-def _rewrite(node: Node, weight: Value, target: CpuTarget, operators: Mapping[str, OperatorSpec]) -> _Rewrite | None:
-    if any(isinstance(extent, DimExpr) for extent in weight.tensor.shape):
+def _rewrite(node: Node, weight: Value, ctx: CompileContext) -> _Rewrite | None:
+    """None where a weight has no fixed shape, and where a rule of another plug-in takes the operator as it is."""
+    if any(isinstance(extent, DimExpr) for extent in weight.tensor.shape) or foreign_rule_for(node, ctx) is not None:
         return None
-    lanes = tile_shape(target, arithmetic_dtype(weight.tensor.dtype)).lanes
+    lanes = tile_shape(cast("CpuTarget", ctx.target), arithmetic_dtype(weight.tensor.dtype)).lanes
     plan = _REWRITES[node.op.name](node, weight, lanes)
     if plan is None:
         return None
-    spec = operators[plan.op]
+    spec = ctx.registry.operators[plan.op]
     return _Rewrite(plan, (plan.pack, *plan.pack_attrs.items()), spec, spec.attrs(plan.attrs))
 
 
