@@ -218,8 +218,8 @@ def _warn_of_load(console: Console) -> None:
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
     if load > 0.75 * cpus:
         console.print(
-            f"This machine is busy (load {load:.1f} on {cpus} CPUs): latencies vary, and systems whose threads spin while "
-            "they wait, as torch's do, lose more than they would on an idle one.",
+            f"This machine is busy (load {load:.1f} on {cpus} CPUs): latencies vary, and systems whose threads spin "
+            "while they wait, as torch's do, lose more than they would on an idle one.",
             style="yellow",
         )
 
