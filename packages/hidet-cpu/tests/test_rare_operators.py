@@ -43,6 +43,15 @@ CASES: dict[str, tuple[str, tuple[Array | None, ...], dict[str, Any]]] = {
         )
         for by, dtype in (("sum", "float16"), ("mean", "float32"), ("max", "float64"), ("argmax", "float32"))
     },
+    **{
+        f"{name} of {dtype}": (name, (random_array(4, 9, dtype=dtype),), {})
+        for name, dtype in (("bessel_i1", "float32"), ("bessel_k0", "float64"), ("bessel_j1", "float16"))
+    },
+    **{
+        name: (name, (random_array(4, 9), np.arange(-1, 8, dtype=np.float32)), {})
+        for name in ("chebyshev_polynomial_u", "hermite_polynomial_he", "zeta")
+    },
+    "polygamma": ("polygamma", (random_array(4, 9, dtype="float64"),), {"n": 2}),
     "bitcast to bytes": ("bitcast", (random_array(3, 5),), {"dtype": dtypes.u8}),
     "bitcast to words": ("bitcast", (random_array(3, 8, dtype="float16"),), {"dtype": dtypes.i64}),
     "quantize to i4": ("quantize", (random_array(4, 16), SCALES), {"dtype": dtypes.i4}),

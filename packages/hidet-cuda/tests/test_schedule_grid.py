@@ -228,6 +228,20 @@ def mantissas(new: Builder, rows: int, columns: int) -> Value:
     return new.op("mul", mantissa, new.op("cast", exponent, dtype=new.dtype))
 
 
+def special(name: str) -> Callable[..., Value]:
+    """Of numbers between 0 and 1, where every function is finite."""
+    return lambda new, rows, columns: new.op(name, new.op("sigmoid", new(rows, columns)))
+
+
+def of_degrees(new: Builder, rows: int, columns: int) -> Value:
+    x, n = new(rows, columns), new.op("cast", new.index(columns), dtype=new.dtype)
+    total = new.op("chebyshev_polynomial_u", x, n)
+    for name in ("hermite_polynomial_he", "legendre_polynomial_p"):
+        total = new.op("add", total, new.op(name, x, n))
+    zeta = new.op("zeta", new.op("add", n, new.op("add", n, new.op("exp", x))), new.op("exp", x))
+    return new.op("add", total, new.op("nan_to_num", zeta, posinf=3.0))
+
+
 GRID: dict[str, Row] = {
     "matmul": Row(matmul, (136, 136, 40), (1024, 2048, 1024)),
     "matmul of odd sizes": Row(matmul, (133, 131, 37), (333, 555, 777)),
@@ -296,6 +310,12 @@ GRID: dict[str, Row] = {
     "place of the largest of bags": Row(bags("argmax"), (6, 24), (4096, 768), is_nest=True, dtypes=("f32",)),
     "elements split in bytes": Row(reinterpreted("i8"), (6, 24), (4096, 768), is_nest=True, dtypes=("f16", "f64")),
     "elements joined to words": Row(reinterpreted("i64"), (6, 24), (4096, 768), is_nest=True, dtypes=("f16", "i8")),
+    **{
+        name: Row(special(name), (6, 5), (1024, 512), dtypes=dtypes_)
+        for name, dtypes_ in (("bessel_i1e", ("f16", "f64")), ("bessel_k0", ("f32",)), ("bessel_y1", ("f32", "f64")))
+    },
+    **{name: Row(special(name), (6, 5), (1024, 512), dtypes=("f32",)) for name in ("airy_ai", "erfcx", "ndtri")},
+    "polynomials and zeta": Row(of_degrees, (6, 5), (1024, 512), is_nest=True, dtypes=("f32",)),
     "mantissas": Row(mantissas, (6, 24), (4096, 768), is_nest=True, dtypes=("f16", "f32", "f64")),
 }
 CASES = [(name, dtype) for name, row in GRID.items() for dtype in row.dtypes]

@@ -264,7 +264,9 @@ def test_an_updated_weight_is_seen_by_captured_calls() -> None:
 def test_operators_that_core_lacks_run_in_torch_on_the_gpu() -> None:
     x = torch.rand(8, device="cuda")
     with hidet.torch.collect_reports() as reports:
-        torch.testing.assert_close(compiled(lambda x: torch.i0(x * 2) + 1)(x), torch.i0(x * 2) + 1)
+        torch.testing.assert_close(
+            compiled(lambda x: torch.igamma(x.exp(), x.exp() * 2) + 1)(x), torch.igamma(x.exp(), x.exp() * 2) + 1
+        )
     assert [report.nodes.eager for report in reports] == [1]
 
 

@@ -91,6 +91,42 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 }
 
 
+SPECIAL = (
+    *("i0", "i0e", "i1", "i1e", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_i0"),
+    *("modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0"),
+    *("scaled_modified_bessel_k1", "spherical_bessel_j0", "airy_ai", "erfcx", "ndtri", "ndtr", "log_ndtr", "entr"),
+)
+OF_DEGREES = (
+    *(f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"),
+    *("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"),
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_special_functions_that_were_left_to_torch(check_import: Check, dtype: torch.dtype) -> None:
+    """defects.md, left to torch where others compile."""
+    x = (torch.linspace(-3, 9, 19) if dtype.is_floating_point else torch.arange(-3, 9)).to(dtype)
+    check_import(lambda x: tuple(getattr(torch.special, name)(x) for name in SPECIAL), x)
+    degrees = torch.arange(-1, 9)[:, None]
+    check_import(lambda x, n: tuple(getattr(torch.special, name)(x, n) for name in OF_DEGREES), x.clamp(-2, 2), degrees)
+    check_import(lambda x: tuple(getattr(torch.special, name)(x, 3) for name in OF_DEGREES), x)
+    check_import(lambda x: (torch.special.zeta(x, 2.5), torch.special.zeta(3, x), torch.special.zeta(x + 4, x)), x)
+    check_import(lambda x: tuple(torch.polygamma(n, x + 0.25) for n in range(4)), x)
+
+
+def test_gradients_of_special_functions_are_those_of_eager_mode() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        bessel = torch.special.i0(x) + torch.special.i1e(x) * torch.special.i0e(x) + torch.special.i1(x)
+        return bessel + torch.special.log_ndtr(x) + torch.special.erfcx(x) + torch.polygamma(1, x + 5)
+
+    found = []
+    for each in (function, torch.compile(function, backend="hidet", fullgraph=True, options={"strict": True})):
+        x = torch.linspace(-3, 3, 11).requires_grad_()
+        each(x).sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize(("function", "inputs"), CASES.values(), ids=CASES)
 def test_an_operator_that_was_left_to_torch(

@@ -1,6 +1,7 @@
 """The operators of core: what each one means, family by family, as data.
 
     unary, activation, binary, elementwise    one element in, one element out; numpy broadcasting
+    special                                   Bessel functions and the like, element by element
     reduce, scan, segment, sort               along axes
     matmul, conv, pool, normalize, attention  anchors: scheduled by rules, others fuse into them
     batch_norm                                is folded into what is before it
@@ -35,6 +36,7 @@ FAMILIES = (
     "activation",
     "binary",
     "elementwise",
+    "special",
     "reduce",
     "scan",
     "segment",

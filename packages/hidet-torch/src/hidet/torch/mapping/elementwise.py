@@ -35,6 +35,22 @@ _UNARY = {
     "fix": "trunc",
     "special_erfinv": "erfinv",
     "special_expit": "sigmoid",
+    "i0": "bessel_i0",
+    "special_modified_bessel_i0": "bessel_i0",
+    "special_modified_bessel_i1": "bessel_i1",
+    "special_modified_bessel_k0": "bessel_k0",
+    "special_modified_bessel_k1": "bessel_k1",
+    "special_scaled_modified_bessel_k0": "bessel_k0e",
+    "special_scaled_modified_bessel_k1": "bessel_k1e",
+    "special_i0e": "bessel_i0e",
+    "special_i1": "bessel_i1",
+    "special_i1e": "bessel_i1e",
+    **{
+        f"special_{name}": name
+        for name in (
+            *("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "spherical_bessel_j0", "airy_ai", "erfcx", "ndtri"),
+        )
+    },
 }
 
 # aten name -> core name: one tensor in, bool out
@@ -61,6 +77,14 @@ _BINARY = {
     "logaddexp2": ("logaddexp2", "default"),
     "xlogy": ("xlogy", "Tensor", "Scalar_Self", "Scalar_Other"),
     "special_xlog1py": ("xlog1py", "default", "self_scalar", "other_scalar"),
+    "special_zeta": ("zeta", "default", "self_scalar", "other_scalar"),
+    **{
+        f"special_{name}": (name, "default", "x_scalar", "n_scalar")
+        for name in (
+            *(f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"),
+            *("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"),
+        )
+    },
     "bitwise_and": ("bitwise_and", "Tensor", "Scalar", "Scalar_Tensor"),
     "bitwise_or": ("bitwise_or", "Tensor", "Scalar", "Scalar_Tensor"),
     "bitwise_xor": ("bitwise_xor", "Tensor", "Scalar", "Scalar_Tensor"),
@@ -273,6 +297,10 @@ def _angle(e: Emitter, x: Value) -> Value:
     return e.emit("where", e.emit("isnan", number), number, turned)
 
 
+def _polygamma(e: Emitter, n: int, x: Value) -> Value:
+    return e.emit("polygamma", e.cast(x, e.result.dtype), n=n)
+
+
 def _frexp(e: Emitter, x: Value) -> tuple[Value, ...]:
     return e.emit_all("frexp", (x,), {})
 
@@ -351,6 +379,7 @@ _SINGLE: dict[str, Handler] = {
     "aten.isclose.default": _isclose,
     "aten.angle.default": _angle,
     "aten.frexp.Tensor": _frexp,
+    "aten.polygamma.default": _polygamma,
     "aten.ldexp.Tensor": _ldexp,
     "aten._to_copy.default": to_copy,
     "prims.convert_element_type.default": _convert_type,
