@@ -26,6 +26,7 @@ from hidet.ops.rules import (
     same_extent,
     shape_text,
     widen,
+    without_offset,
 )
 
 
@@ -80,7 +81,7 @@ def _deviation(
             return distance(axes, r) * distance(axes, r)
 
         off = rest.result[tuple(axes)]
-        return build.maximum(_average(extents, squared, count) - off * off, 0)
+        return without_offset(_average(extents, squared, count), off * off)
 
     scale = compute("inverse_deviation", outer, lambda *axes: build.unary("rsqrt", variance(axes) + eps))
     return mean, rest, scale

@@ -48,6 +48,7 @@ from hidet.ops.rules import (
     shape_text,
     truth,
     widen,
+    without_offset,
 )
 
 
@@ -227,7 +228,7 @@ def _variance(
 
     def variance(*outer: Expr) -> Expr:
         off = rest.result[outer]
-        total = build.maximum(squares(*outer) - off * off * count, 0)
+        total = without_offset(squares(*outer), off * off * count)
         value = total / build.maximum(count - number(correction, wide), 0)
         if not isinstance(correction, DimExpr) and correction >= 0:
             return value

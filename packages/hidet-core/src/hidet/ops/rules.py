@@ -5,6 +5,7 @@ Every place where two sizes have to agree goes through `same_extent`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal
@@ -198,3 +199,10 @@ def wrap_index(index: Expr, extent: Dim, wraps: bool = True) -> Expr:
 def present(*operands: Operand | None) -> tuple[Operand, ...]:
     """The operands that are given, in order."""
     return tuple(operand for operand in operands if operand is not None)
+
+
+def without_offset(squares: Expr, offset: Expr) -> Expr:
+    """A sum or average of squared distances from a rounded mean without what its rounding adds, at least 0; itself
+    where it is infinite or NaN."""
+    corrected = build.maximum(squares - offset, 0)
+    return build.select(squares < math.inf, corrected, squares)

@@ -28,7 +28,7 @@ class ExpressionEmitter(MemoryEmitter):
         if widen_dtype(node.dtype) is not node.dtype:
             return self.value(node)
         a, b = self.value(node.a), self.value(node.b)
-        self.flags = "reassoc nsz contract "
+        self.flags = "reassoc contract "
         try:
             return emit_binary(self, node.op, a, b, node.a.type, None, wraps=True)
         finally:
