@@ -178,3 +178,16 @@ def test_python_dash_m_is_the_command() -> None:
     """user-walk.md section 3."""
     done = subprocess.run([sys.executable, "-m", "hidet", "--version"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout.startswith("hidet, version")
+
+
+def test_verbose_plugins_say_what_decides_between_schedules() -> None:
+    """plugin-friction.md section 2: "who takes softmax on cpu, and why not mine?"."""
+    lines = run("plugins", "-v").stdout.replace("\n  ", " ")
+    assert "fallback (priority -1000, *; prologue gather, epilogue element-wise): *" in lines
+
+
+def test_schedules_of_hidet_leave_room_above_them() -> None:
+    """plugin-friction.md section 2: priority 10 of the README's plug-in lost against a rule of the same."""
+    registry = host.discover()
+    own = [spec.priority for spec in registry.schedules.values() if not spec.is_foreign]
+    assert max(own) <= 10

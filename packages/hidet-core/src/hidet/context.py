@@ -24,7 +24,7 @@ class Options:
     """User options of one compilation.
 
     mode: as in torch.compile. On the CPU all modes are the same: a call is one function in any of them, and schedules
-        are chosen by a cost model.
+        are chosen by priority, and their parameters by a cost model.
     strict: refuse a model with operators that would run in the frontend's framework.
     freeze: parameters never change again: bake them in and release what only they needed.
     eager_random: random operators give the same numbers as eager execution, by running there.
@@ -33,7 +33,8 @@ class Options:
         (torch.backends.cuda.matmul.fp32_precision and torch.backends.cudnn.conv.fp32_precision), and is False without.
     threads: CPU threads; None follows the model's framework (torch.get_num_threads()) or the affinity mask.
     cache: use the kernel cache on disk.
-    verify: check the IR after every pass (always done at import and before code generation).
+    verify: check the IR after every pass. Graphs are always checked when they are compiled, and so is what schedules,
+        passes and rewrites of other wheels than hidet's make.
     check_bounds: functions of a module check every index of an array; a call raises LaunchError for the first access
         outside, on a device after it has waited for its work. Pointers have no extents and are not checked. None is
         True with HIDET_DEBUG=1. For debugging scripts: graphs refuse it.

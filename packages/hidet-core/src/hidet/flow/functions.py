@@ -114,7 +114,7 @@ def conv(
 
 
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
-    """Of the elements along an axis."""
+    """exp(x) divided by its sum along an axis: numbers from 0 to 1 whose sum there is 1."""
     return _one("softmax", x, axis=axis)
 
 
@@ -129,7 +129,7 @@ def gelu(x: Tensor, approximate: bool = False) -> Tensor:
 
 
 def clip(x: Tensor, min_val: float | None = None, max_val: float | None = None) -> Tensor:
-    """Between two numbers; None for no bound."""
+    """x, limited to lie between two numbers; None for no bound."""
     return _one("clamp", x, min=min_val, max=max_val)
 
 
@@ -145,47 +145,47 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_ca
 
 
 def layer_norm(x: Tensor, num_last_dims: int = 1, epsilon: float = 1e-5, accumulate_dtype: str = "float32") -> Tensor:
-    """Of the last dims, without weights; sums are kept in f32."""
+    """x, normalised along its last dims to mean 0 and variance 1, without weights; sums are kept in f32."""
     return _one("layer_norm", x, None, None, rank=num_last_dims, eps=epsilon)
 
 
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """Tensors behind each other along an axis."""
+    """The tensors, one behind the other along an axis."""
     return _one("concat", *tensors, axis=axis)
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """With its dims in another order; None is the reverse one."""
+    """x with its dims in another order; None is the reverse one."""
     return _one("transpose", x, perm=list(reversed(range(len(x.shape)))) if axes is None else list(axes))
 
 
 def reshape(x: Tensor, shape: Sequence[Any]) -> Tensor:
-    """With other extents; one of them may be -1."""
+    """x with other extents; one of them may be -1."""
     return _one("reshape", x, shape=list(shape))
 
 
 def squeeze(x: Tensor, dims: Numbers) -> Tensor:
-    """Without dims of extent 1."""
+    """x without dims of extent 1."""
     return _one("squeeze", x, axes=_listed(dims))
 
 
 def unsqueeze(x: Tensor, dims: Numbers) -> Tensor:
-    """With new dims of extent 1."""
+    """x with new dims of extent 1."""
     return _one("unsqueeze", x, axes=_listed(dims))
 
 
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """With several dims as one."""
+    """x with several dims as one."""
     return _one("flatten", x, start=start_dim, end=end_dim)
 
 
 def broadcast(x: Tensor, shape: Sequence[Any]) -> Tensor:
-    """With dims of extent 1 repeated."""
+    """x with dims of extent 1 repeated."""
     return _one("expand", x, shape=list(shape))
 
 
 def cast(x: Tensor, dtype: Any) -> Tensor:
-    """With elements of another type."""
+    """x with elements of another type."""
     return _one("cast", x, dtype=number_dtype(dtype))
 
 

@@ -3,7 +3,8 @@
 A plug-in module defines `HIDET_API = 1` and any of these functions, with any subset of the arguments shown: arguments
 may be added here later, and are never removed. Hooks that return specs are called once, when the registry is built;
 they must be cheap and import nothing heavy. A hook that raises is disabled with a warning, the rest of its plug-in
-stays active.
+stays active. Hooks are called one by one, in the order of ownership: none of pluggy's markers (`tryfirst`, wrappers, …)
+has an effect.
 """
 
 # Hook specifications have no bodies.
@@ -73,7 +74,7 @@ def hidet_options() -> Iterable[OptionSpec]:
 
 @hookspec(firstresult=True)
 def hidet_choose_schedule(task: object, candidates: Sequence[object], target: object) -> object | None:
-    """Choose among the candidates of a task; None leaves the choice to the next plug-in, last to the cost model.
+    """Choose among the candidates of a task; None leaves it to the next plug-in. Where all do, the first one is taken.
 
     Called once a task while compiling. task: hidet.schedule.Task; candidates: in the order of priority.
     """

@@ -192,7 +192,7 @@ class Registry:
         raise ImportFailed(f"no front-end accepts {given}; known front-ends: {known}", hint=hint)
 
     def choose_schedule(self, task: object, candidates: Sequence[object], target: object) -> object | None:
-        """The first choice that a plug-in makes for a task; None when all leave it to the cost model.
+        """The first choice that a plug-in makes for a task; None when all leave it to the order of priority.
 
         PluginError, which names the plug-in, for a choice that is none of the candidates.
         """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hidet.plugins.merge import SPEC_KINDS
 from hidet.plugins.registry import PluginRecord, Registry
+from hidet.plugins.specs import ScheduleSpec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +40,8 @@ def plugins_as_json(registry: Registry) -> list[dict[str, object]]:
 
 
 def print_plugins(registry: Registry, console: Console, *, is_verbose: bool) -> None:
-    """The table of plug-ins. is_verbose: also every spec's name, and the traceback of each problem."""
+    """The table of plug-ins. is_verbose: also every spec's name, with what decides between schedules and what
+    options take, and the traceback of each problem."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -81,4 +83,19 @@ def _print_details(registry: Registry, record: PluginRecord, console: Console, *
     for kind in record.counts or {}:
         names = [name for (owned, name), owner in registry.owners.items() if owned == kind and owner == record.owner]
         console.print(f"{record.owner.plugin} {kind}:", markup=False)
-        console.print(Padding(Text(", ".join(names)), (0, 0, 0, 2)))
+        if kind in ("schedules", "options"):
+            for name in names:
+                line = _schedule_line(registry.schedules[name]) if kind == "schedules" else _option_line(registry, name)
+                console.print(Padding(Text(line), (0, 0, 0, 2)))
+        else:
+            console.print(Padding(Text(", ".join(names)), (0, 0, 0, 2)))
+
+
+def _schedule_line(spec: ScheduleSpec) -> str:
+    joined = f"prologue {spec.prologue}, epilogue {spec.epilogue}"
+    return f"{spec.name} (priority {spec.priority}, {' '.join(spec.targets)}; {joined}): {' '.join(spec.ops)}"
+
+
+def _option_line(registry: Registry, name: str) -> str:
+    spec = registry.options[name]
+    return f"{name} ({spec.type.__name__}, default {spec.default!r}): {spec.doc}"

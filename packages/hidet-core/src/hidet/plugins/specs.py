@@ -112,7 +112,8 @@ class ScheduleSpec(LoadedSpec):
 
     ops: operators whose tasks it may match, `("*",)` for every one.
     targets: target names, `("*",)` for every one.
-    priority: rules are asked in falling priority, those of equal priority in order of registration.
+    priority: rules are asked in falling priority, those of equal priority in order of registration. Those of hidet's
+        own wheels have at most 10: 100 is asked before all of them.
     prologue: what it inlines into its reads: "none", "load" (element-wise producers, which read their own inputs where
         the task reads the result) or "gather" (producers with any index formula: flips, concatenations, embeddings).
     epilogue: what it applies before it stores: "none", or "element-wise": a chain of operators that read the anchor's
