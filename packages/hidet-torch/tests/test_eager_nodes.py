@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional as F
 
 from hidet.errors import FallbackWarning, LaunchError
@@ -106,6 +108,30 @@ def test_complex_numbers_are_moved_by_kernels_and_computed_with_by_torch(dtype: 
     assert torch.equal(torch.compile(moved, backend="hidet", options={"strict": True})(z), moved(z))
     with pytest.warns(FallbackWarning, match="aten.mul"):
         torch.testing.assert_close(torch.compile(converted, backend="hidet")(z), converted(z))
+
+
+def test_what_torch_refuses_is_refused() -> None:
+    """defects.md D2."""
+    with pytest.raises(NotImplementedError, match="adaptive_max_pool2d"):
+        torch.compile(nn.AdaptiveMaxPool2d(5), backend="hidet")(torch.ones(1, 3, 4, dtype=torch.long))
+
+
+def test_numbers_among_the_results_of_a_node_in_torch() -> None:
+    """A loop that carries a number returned None for it."""
+
+    def function(start: int, x: torch.Tensor) -> Any:
+        return while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, t * 2), (start, x))
+
+    def used(start: int, x: torch.Tensor) -> torch.Tensor:
+        count, y = function(start, x)
+        return y * count + count
+
+    for each in (function, used):
+        torch._dynamo.reset()
+        compiled = torch.compile(each, backend="hidet", dynamic=True)
+        for start, size in ((0, 3), (1, 5), (2, 4)):
+            made, expected = compiled(start, _random(size)), each(start, _random(size))
+            torch.testing.assert_close(made, expected)
 
 
 STRIDED: dict[str, Callable[..., Any]] = {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch._higher_order_ops.while_loop import while_loop
 
 import hidet
 import hidet.torch
@@ -61,6 +63,14 @@ TRUTHS: dict[str, Callable[[torch.Tensor], Any]] = {
     "the condition of a branch, of fractions": _chosen(lambda x: x.shape[0] / 2 > 3),
     "inside of a branch": lambda x: torch.cond(
         x.sum() > 20, lambda t: t * (t.shape[0] > 5), lambda t: t + (t.shape[0] / 2 > 2.2), (x,)
+    ),
+    "floats inside of a branch": lambda x: torch.cond(
+        x.sum() > 2, lambda t: t * (t.shape[0] * 0.1 - 0.5), lambda t: t * (t.shape[0] / 3), (x,)
+    ),
+    "the condition of a loop": lambda x: while_loop(
+        lambda i, t: (i < 3) & (t.shape[0] > 4),
+        lambda i, t: (i + 1, t * (t.shape[0] > 4) * 2),
+        (torch.tensor(0), x),
     ),
 }
 
@@ -187,3 +197,34 @@ def test_what_a_model_asserts_of_a_count() -> None:
         compiled = agree(function, (torch.tensor([0, 1, 3, 4, 2, 0, 0]),), fullgraph=True, strict=False)
         with pytest.raises(RuntimeError):
             compiled(torch.tensor([0, 0, 0, 0, 2, 0, 0]))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_gradients_with_a_truth_that_is_read(sign: int) -> None:
+    """defects.md C4: the forward pass leaves the truth for the backward pass."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        holds = (y > 0).all().item()
+        return torch.where(x > 0.5, x.sin() * holds, x) * y.sum().item()
+
+    ours, theirs = (X.clone().requires_grad_() for _ in range(2))
+    with torch._dynamo.config.patch(**SCALARS):
+        torch.compile(function, backend="hidet")(ours, torch.tensor([2.5 * sign])).sum().backward()
+    function(theirs, torch.tensor([2.5 * sign])).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_a_saved_program_compares_sizes(tmp_path: Path) -> None:
+    """defects.md W2: comparisons of whole sizes need no Python at the call."""
+
+    class Chooses(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return x * torch.sym_ite(x.shape[0] > 4, x.shape[0] * 2, x.shape[0] + 1), torch.full(
+                (2,), x.shape[0] % 2 == 0
+            )
+
+    compiled = hidet.compile(Chooses(), (X[:9],), dynamic_shapes=({0: torch.export.Dim("n")},))
+    compiled.save(tmp_path / "m.hidet")
+    loaded = hidet.load(tmp_path / "m.hidet")
+    for (x,) in CALLS:
+        assert _described(list(loaded(x))) == _described(list(Chooses()(x)))

@@ -204,7 +204,10 @@ class _EagerCall:
         with torch.no_grad():
             result = self._target(*map(put_back, self._args), **{k: put_back(v) for k, v in self._kwargs.items()})
         results = result if isinstance(result, tuple | list) else (result,)
-        returned = tuple(results[number] for number in self._kept) or (torch.tensor(True, device="cpu"),)
+        device = operands[0].device if operands else torch.device("cpu")
+        kept = [results[number] for number in self._kept]
+        tensors = [each if isinstance(each, torch.Tensor) else torch.tensor(each, device=device) for each in kept]
+        returned = tuple(tensors) or (torch.tensor(True, device="cpu"),)
         if self._strides:
             strides = [results[number].stride(axis) for number, axis in self._strides]
             returned += (torch.tensor(strides, device=results[self._strides[0][0]].device),)

@@ -38,11 +38,14 @@ from hidet.torch.fx_nodes import (
 )
 from hidet.torch.guards import SizeTable
 from hidet.torch.mapping import Handler, table
-from hidet.torch.numbers import ComputedNumber, import_argument, import_check, import_number
+from hidet.torch.numbers import ComputedNumber, import_argument, import_check, import_number, import_result
 from hidet.torch.outputs import PlanOutputs, plan_outputs
 from hidet.torch.script_nodes import SCRIPT, emit_script
 from hidet.torch.tensors import as_numpy, dtype_of
 from torch import fx
+
+# What a number that a node in torch returns is passed on as.
+_NUMBERS = {torch.SymInt: dtypes.i64, torch.SymFloat: dtypes.f64, torch.SymBool: dtypes.boolean}
 
 # Without a result of their own: checks that dynamo's guards have made already.
 _IGNORED = frozenset({"aten._assert_tensor_metadata.default", *RANGE_CHECKS})
@@ -254,7 +257,10 @@ class Importer:
         name = operator_name(node.target)
         if name == "operator.getitem":
             source, number = node.args
-            self.values[node] = self.values[source][number]  # type: ignore[index]  # a node and an int
+            made = self.values[source][number]  # type: ignore[index]  # a node and an int
+            if made is None and is_number(node):
+                raise ImportFailed(f"nothing makes the number {node}, a result of {source}", loc=self.builder.loc)
+            self.values[node] = made
             return
         if is_number(node):
             # What assertions alone have a use for is computed with them, apart from what has to be read in its place.
@@ -362,9 +368,16 @@ class Importer:
             raise UnsupportedOp(f"{name} makes a size that depends on data and is no extent of a result: {fresh}")
         # What nobody reads is left where it is: torch's shapes of such results need not be those it was traced with.
         read = read_results(node)
+        value = node.meta.get("val")
+        inferred = value if isinstance(value, tuple | list) else (value,)
+        numbers = {n: _NUMBERS[type(v)] for n, v in enumerate(inferred) if n in read and type(v) in _NUMBERS}
         types = tuple(
-            type_ if number in read or (type_ is not None and self.data_sizes.fresh(type_.shape)) else None
-            for number, type_ in enumerate(types)
+            TensorType(numbers[n], ())
+            if n in numbers
+            else type_
+            if n in read or (type_ is not None and self.data_sizes.fresh(type_.shape))
+            else None
+            for n, type_ in enumerate(types)
         )
         told = self._told_by_strides(node, types, [*fresh, *map(str, defines)])
         strides = tuple(told.values())
@@ -376,8 +389,15 @@ class Importer:
             # The layout of a result of the graph may be all that has a use for them.
             self.data_sizes.read_all(made[-1], list(told), is_checked=True)
         outputs = iter(made)
-        results = tuple(None if type_ is None else next(outputs) for type_ in types)
-        value = node.meta.get("val")
+        results: tuple[Any, ...] = tuple(None if type_ is None else next(outputs) for type_ in types)
+        results = tuple(
+            import_result(self, result, inferred[n])
+            if n in numbers
+            else inferred[n]
+            if isinstance(inferred[n], int | float)
+            else result
+            for n, result in enumerate(results)
+        )
         self.values[node] = results if isinstance(value, tuple | list) else results[0]
         self.eager.append(EagerNode(name, reason, loc))
 
@@ -392,7 +412,7 @@ class Importer:
         results = value if isinstance(value, tuple | list) else (value,)
         found: dict[Dim, tuple[int, int]] = {}
         for number, (result, type_) in enumerate(zip(results, types, strict=False)):
-            for axis, stride in enumerate(result.stride() if type_ is not None else ()):
+            for axis, stride in enumerate(result.stride() if type_ is not None and type_.rank else ()):
                 size = self.sizes.dim(stride)
                 if self.data_sizes.fresh([size]) == [str(size)] and str(size) not in known:
                     found.setdefault(size, (number, axis))

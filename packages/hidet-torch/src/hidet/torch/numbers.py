@@ -85,6 +85,17 @@ def import_argument(importer: Importer, node: fx.Node) -> Scalar | bool:
     return _truth(importer, size)
 
 
+def import_result(importer: Importer, made: Value, value: Any) -> Dim | Scalar:
+    """A number among the results of a node that runs in torch. value: what torch inferred of it."""
+    if not isinstance(value, torch.SymInt):
+        return Scalar(made)
+    size = importer.sizes.dim(value)
+    if importer.data_sizes.fresh([size]):
+        size = importer.sizes.own(value)
+        importer.data_sizes.read(made, size)
+    return size
+
+
 def import_check(importer: Importer, node: fx.Node) -> None:
     """What the model asserts of numbers, checked at every call unless something else ensures it.
 
@@ -144,7 +155,7 @@ def _float(importer: Importer, node: fx.Node, name: str) -> Scalar:
     Compiled code may round a product and a sum once, where Python rounds twice.
     """
     handler = importer.handlers.get(name)
-    if handler is not None and (_rounds_once(node, name) or not _is_known_before(importer, python_function(node))):
+    if handler is not None and (_rounds_once(node, name) or not _is_of_sizes(importer, python_function(node))):
         made: Scalar = handler(importer.emitter, *map(importer.resolve, node.args))
         return made
     return Scalar(_computed(importer, node, name, None))
@@ -154,6 +165,15 @@ def _rounds_once(node: fx.Node, name: str) -> bool:
     """Whether a float is computed from whole numbers by one operation that rounds to the nearest."""
     floats = [each for each in node.all_input_nodes if isinstance(each.meta["val"], torch.SymFloat)]
     return name in ROUNDED_TO_NEAREST and all(operator_name(each.target) in EXACT for each in floats)
+
+
+def _is_of_sizes(importer: Importer, found: Computation | None) -> bool:
+    """Whether sizes and numbers of the call alone have a part in a number of a graph that runs with torch at hand."""
+    return (
+        importer.is_guarded
+        and found is not None
+        and all(each.op == "placeholder" and isinstance(importer.resolve(each), int | DimExpr) for each in found[0])
+    )
 
 
 def _is_known_before(importer: Importer, found: Computation | None) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.dims import Dim
+from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter
 from hidet.torch.mapping import Handler
@@ -116,4 +117,6 @@ def _adaptive_avg_pool(e: Emitter, x: Value, output_size: Sequence[Dim]) -> Valu
 
 
 def _adaptive_max_pool(e: Emitter, x: Value, output_size: Sequence[Dim]) -> tuple[Value, ...]:
+    if not x.tensor.dtype.is_float:
+        raise UnsupportedOp(f"adaptive_max_pool of {x.tensor.dtype}, which torch refuses")
     return e.emit_all("adaptive_max_pool", (x,), {"size": tuple(output_size)})
