@@ -1,4 +1,7 @@
-"""Random graphs, compiled for the CPU, give what the interpreter gives: results, mutated inputs, and twice in a row."""
+"""Random graphs, compiled for the CPU, give what the interpreter gives: results, mutated inputs, twice in a row, and as
+copies, which go through what a file holds."""
+
+import copy
 
 import numpy as np
 import pytest
@@ -22,11 +25,11 @@ def check(seed, ctx):
     compiled = compile_graph(graph, ctx)
     written = {output: source for source, output in graph.mutates}
     kept = []
-    for round_ in range(2):
+    for round_, run in enumerate((compiled, compiled, copy.copy(compiled))):
         for extent in (3, 5) if seed % 3 == 0 else (3,):
             arguments = random_inputs(graph, seed + round_, {"s": extent})
             expected = interpret(graph, arguments, {"s": extent})
-            results = compiled(*arguments)
+            results = run(*arguments)
             returned = iter(results if isinstance(results, tuple) else (results,))
             ours = [arguments[written[n]] if n in written else next(returned) for n in range(len(expected))]
             kept.append((ours, expected))
