@@ -202,3 +202,17 @@ def that_wraps(c: f32[3]):
 )
 def test_an_access_that_may_not_be_made_is_not_refused(function):
     script(function)
+
+
+def test_expressions_that_share_their_parts_are_looked_at_once():
+    from hidet import dtypes
+    from hidet.ir import build
+    from hidet.ir.bounds import guarded_loads
+    from hidet.ir.expr import Var
+    from hidet.ir.types import BufferType
+
+    array = Var("a", BufferType(dtypes.f32, (build.index(4),)))
+    shared = build.load(array, 0)
+    for _ in range(60):
+        shared = shared + shared
+    assert len(list(guarded_loads(shared))) == 1

@@ -63,20 +63,35 @@ def is_inside(bounds: Sequence[IndexBound]) -> Expr:
     return build.logical_and(*(bound.inside for bound in bounds))
 
 
-def guarded_parts(node: Expr, guards: Guards = ()) -> Iterator[tuple[Expr, Guards]]:
-    """Every part of an expression, with the conditions under which it is evaluated; inner parts first."""
+def guarded_parts(root: Expr) -> Iterator[tuple[Expr, Guards]]:
+    """Every part of an expression, with the conditions under which it is evaluated; inner parts first. A part that
+    stands in several places is given once for each set of conditions."""
+    # Guards are kept, so that no other one gets their identity.
+    seen: dict[tuple[int, ...], Guards] = {}
+
+    def visit(node: Expr, guards: Guards) -> Iterator[tuple[Expr, Guards]]:
+        key = (id(node), *map(id, guards))
+        if key in seen:
+            return
+        seen[key] = guards
+        for child, own in _children(node):
+            yield from visit(child, guards if own is None else (*guards, own))
+        yield node, guards
+
+    return visit(root, ())
+
+
+def _children(node: Expr) -> Iterator[tuple[Expr, Expr | None]]:
+    """The parts that an expression is made of, and the condition under which each is evaluated; None for always."""
     if isinstance(node, Select) and node.condition.lanes == 1:
-        yield from guarded_parts(node.condition, guards)
-        yield from guarded_parts(node.a, (*guards, node.condition))
-        yield from guarded_parts(node.b, (*guards, build.unary("lnot", node.condition)))
+        yield node.condition, None
+        yield node.a, node.condition
+        yield node.b, build.unary("lnot", node.condition)
     elif isinstance(node, Binary) and node.op in ("land", "lor") and node.lanes == 1:
-        yield from guarded_parts(node.a, guards)
-        yield from guarded_parts(node.b, (*guards, node.a if node.op == "land" else build.unary("lnot", node.a)))
+        yield node.a, None
+        yield node.b, node.a if node.op == "land" else build.unary("lnot", node.a)
     else:
-        for child in node.children():
-            if isinstance(child, Expr):
-                yield from guarded_parts(child, guards)
-    yield node, guards
+        yield from ((child, None) for child in node.children() if isinstance(child, Expr))
 
 
 def guarded_loads(root: Expr) -> Iterator[tuple[Load, Guards]]:
