@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 import hidet.torch
 from hidet.context import make_context
-from hidet.errors import FallbackWarning, ImportFailed, OptionError, UnsupportedOp
+from hidet.errors import FallbackWarning, OptionError, UnsupportedOp
 from hidet.torch.backend import torch_options
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(3))
@@ -243,18 +243,6 @@ def test_a_graph_break_makes_two_graphs() -> None:
     with hidet.torch.collect_reports() as reports:
         assert torch.equal(torch.compile(function, backend="hidet")(X), (X + 1) * 2)
     assert len(reports) == 2
-
-
-def test_a_tensor_without_dense_memory_is_refused_by_name() -> None:
-    sparse = torch.eye(3).to_sparse()
-    from hidet.torch.backend import refuse_subclasses
-
-    class Labelled(torch.Tensor):
-        pass
-
-    labelled = torch.Tensor._make_subclass(Labelled, torch.randn(3))
-    with pytest.raises(ImportFailed, match="Labelled"):
-        refuse_subclasses([sparse, labelled])
 
 
 def test_a_python_scalar_stays_a_number() -> None:

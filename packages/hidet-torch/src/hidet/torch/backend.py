@@ -20,7 +20,7 @@ from hidet.torch.correctness import reporting
 from hidet.torch.decompositions import decompositions
 from hidet.torch.devices import CPU, devices_of, split_by_device
 from hidet.torch.export import settings_of_torch
-from hidet.torch.fallback import fallback_warning, refusal
+from hidet.torch.fallback import EagerNode, fallback_warning, refusal
 from hidet.torch.frozen import FrozenRunner
 from hidet.torch.fx_nodes import mutated_inputs
 from hidet.torch.importer import import_fx
@@ -44,15 +44,20 @@ def compile_fx(
     """The dynamo backend: a callable with the signature of `gm`.
 
     example_inputs: fake tensors and symbolic sizes; nothing is read from them. mode, options: what the user gave to
-    `torch.compile`; see `hidet.context.Options`. OptionError names an unknown option and the nearest valid one;
-    ImportFailed refuses tensor subclasses that torch cannot take apart.
+    `torch.compile`; see `hidet.context.Options`. OptionError names an unknown option and the nearest valid one. A graph
+    of tensors whose class only their own Python code understands runs in torch, with a warning.
     """
     if unknown:
         raise OptionError(f"backend hidet takes mode and options, got {', '.join(sorted(unknown))}")
-    refuse_subclasses(example_inputs)
     if prints_graphs():
         print(gm.graph)
     given = torch_options(mode, options)
+    foreign = foreign_classes(example_inputs)
+    if foreign:
+        if given.strict:
+            raise refusal(foreign)
+        warnings.warn(fallback_warning(foreign), stacklevel=2)
+        return gm.forward
     found = devices_of(gm, example_inputs)
     for device, what in found.items():
         if device.type not in ("cpu", "cuda"):
@@ -209,13 +214,18 @@ def _compile_imported(
     return runner
 
 
-def refuse_subclasses(example_inputs: Sequence[Any]) -> None:
-    """ImportFailed for a tensor subclass with data that only its own Python code understands."""
-    for number, value in enumerate(example_inputs):
-        plain = not isinstance(value, torch.Tensor) or type(value) in (torch.Tensor, torch.nn.Parameter)
-        if not (plain or compat.is_fake(value) or compat.is_traceable_subclass(value)):
-            raise ImportFailed(
-                f"argument {number} is a {type(value).__module__}.{type(value).__qualname__}, a tensor subclass that "
-                "cannot be taken apart into plain tensors",
-                hint="convert it to a plain tensor before the compiled function",
-            )
+def foreign_classes(example_inputs: Sequence[Any]) -> list[EagerNode]:
+    """What keeps a graph in torch: arguments of tensor subclasses that cannot be taken apart into plain tensors.
+
+    Results of operators on them have a class that their own Python code, or torch's for subclasses, decides on.
+    """
+    return [
+        EagerNode(
+            f"all that is computed with argument {number}",
+            f"{type(value).__module__}.{type(value).__qualname__} is a tensor subclass that cannot be taken apart",
+            None,
+        )
+        for number, value in enumerate(example_inputs)
+        if isinstance(value, torch.Tensor)
+        and not (compat.is_plain_class(type(value)) or compat.is_fake(value) or compat.is_traceable_subclass(value))
+    ]

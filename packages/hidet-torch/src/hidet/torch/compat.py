@@ -142,6 +142,12 @@ def set_grad_enabled() -> Callable[..., Any]:
     return function
 
 
+def calls_of_graphs() -> list[Callable[..., Any]]:
+    """Operators that call a graph with the arguments behind it, marked for torch's own compiler."""
+    higher_order = torch.ops.higher_order
+    return [higher_order.invoke_quant, higher_order.invoke_quant_packed]
+
+
 def flex_attention_operator() -> Callable[..., Any]:
     """What dynamo's graphs call for flex_attention."""
     from torch._higher_order_ops.flex_attention import flex_attention
@@ -217,6 +223,12 @@ def export_errors() -> tuple[type[Exception], ...]:
     return UserError, ConstraintViolationError
 
 
+def size_hint(size: torch.SymInt) -> int | None:
+    """The value that a size had when it was traced; None for one that depends on data."""
+    expression, shape_env = symbolic_expression(size)
+    return expression_hint(shape_env, expression)
+
+
 def known_divisible(shape_env: Any) -> list[tuple[Any, int]]:
     """Pairs (expression, divisor) that guards ensure."""
     found = []
@@ -270,6 +282,12 @@ def is_fake(value: object) -> bool:
     from torch._subclasses import FakeTensor
 
     return isinstance(value, FakeTensor)
+
+
+def is_plain_class(kind: type[torch.Tensor]) -> bool:
+    """Whether operators treat tensors of a class as torch.Tensor: results of theirs are plain."""
+    follows = kind.__torch_function__ in (torch.nn.Parameter.__torch_function__, torch._C._disabled_torch_function_impl)
+    return kind is torch.Tensor or (follows and kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__)
 
 
 def is_traceable_subclass(tensor: torch.Tensor) -> bool:

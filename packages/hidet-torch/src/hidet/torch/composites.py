@@ -56,6 +56,11 @@ def _attention(
     return whole
 
 
+def _call(graph: Callable[..., Any], *arguments: Any, **marks: Any) -> Any:
+    """A graph without the marks around it."""
+    return graph(*arguments)
+
+
 def _autocast(tensor: torch.Tensor | None) -> torch.Tensor | None:
     """What autocast makes of an operand of a product."""
     if tensor is None or not torch.is_autocast_enabled(tensor.device.type):
@@ -82,4 +87,5 @@ def _stand_ins() -> Mapping[Callable[..., Any], Callable[..., Any]]:
     return {
         functional.scaled_dot_product_attention: _attention,
         compat.flex_attention_operator(): partial(flex_attention, _attention),
+        **dict.fromkeys(compat.calls_of_graphs(), _call),
     }

@@ -37,7 +37,8 @@ from hidet.torch.fx_nodes import (
     used_numbers,
 )
 from hidet.torch.guards import SizeTable
-from hidet.torch.mapping import Handler, table
+from hidet.torch.kernels import lacks_kernel
+from hidet.torch.mapping import Handler, handlers_of_floats, table
 from hidet.torch.numbers import ComputedNumber, import_argument, import_check, import_number, import_result
 from hidet.torch.outputs import PlanOutputs, plan_outputs
 from hidet.torch.script_nodes import SCRIPT, emit_script
@@ -95,6 +96,7 @@ class Importer:
         self.builder = GraphBuilder(ctx.registry.operators, name)
         self.emitter = Emitter(self.builder, conversion_of(self.device.type))
         self.handlers: Mapping[str, Handler] = table()
+        self.of_floats = handlers_of_floats()
         self.values: dict[fx.Node, Any] = {}
         self.arguments: list[Value | None] = []
         self.symbols: dict[str, SymbolSource] = {}
@@ -278,6 +280,8 @@ class Importer:
         fresh = self.data_sizes.fresh([extent for type_ in types if type_ is not None for extent in type_.shape])
         if self.options.eager_random and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             self._call_eagerly(node, name, types, fresh, "option eager_random asks for torch's own random numbers")
+        elif handler in self.of_floats and lacks_kernel(node):
+            self._call_eagerly(node, name, types, fresh, "torch has no kernel of it for these element types")
         elif handler is None and name not in CONTROL and not hasattr(node.target, SCRIPT):
             self._call_eagerly(node, name, types, fresh, "no core operator is mapped to it")
         else:

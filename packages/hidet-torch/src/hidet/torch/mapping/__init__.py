@@ -41,6 +41,9 @@ FAMILIES = (
     ),
 )
 
+# Families of operators that torch has for floating-point types; for others it lacks some of their kernels.
+_OF_FLOATS = ("activation", "matmul", "conv", "pool", "normalize", "interpolate", "gradient")
+
 Handler = Callable[..., Any]
 
 
@@ -54,3 +57,13 @@ def table() -> Mapping[str, Handler]:
                 raise AssertionError(f"{name} has two handlers")
             found[name] = handler
     return found
+
+
+@cache
+def handlers_of_floats() -> frozenset[Handler]:
+    """The handlers of operators that torch may lack a kernel of for integers and booleans."""
+    return frozenset(
+        handler
+        for family in _OF_FLOATS
+        for handler in import_module(f"hidet.torch.mapping.{family}").handlers().values()
+    )
