@@ -183,8 +183,24 @@ def test_drawn_classes_follow_their_weights(check_import: Check) -> None:
 
 RUNS = torch.tensor([1.0, 1.0, 3.0, 1.0, 3.0, 3.0, 3.0])
 
+
+def size(x: torch.Tensor) -> tuple[int, ...]:
+    """Of results, which differs from axis to axis."""
+    return (2, 3, 4)[4 - x.dim() :]
+
+
 RARE: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "topk of a tensor without axes": (lambda x: torch.topk(x, 1), (torch.tensor(3.0),)),
+    **{
+        f"windows of {name} by given samples": (
+            lambda x, u, pool=pool: pool(x, 2, output_size=size(x), _random_samples=u),
+            (
+                torch.sin(torch.arange(float(2 * 7 * 6**axes)) * 1.3).reshape(2, *[6] * axes, 7),
+                torch.rand(1, 2, axes + 1),
+            ),
+        )
+        for name, pool, axes in (("images", F.fractional_max_pool2d, 1), ("volumes", F.fractional_max_pool3d, 2))
+    },
     "reflection in a batch of none": (lambda x: F.pad(x, (1, 1), mode="reflect"), (torch.ones(0, 3, 4),)),
     **{
         f"whole numbers pooled, {name}": (

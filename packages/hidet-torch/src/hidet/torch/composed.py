@@ -153,11 +153,11 @@ def _fractional_max_pool(
     last one ends with the image (Graham, "Fractional max-pooling", 2014)."""
     axes = len(kernel_size)
     lead, space = x.shape[:-axes], x.shape[-axes:]
-    # One sample an axis, the innermost axis first.
+    # One sample an axis: of images the innermost axis first, of volumes the outermost one.
     drawn = samples.reshape(*(lead if len(lead) == 2 else (1, *lead)), axes).reshape(*lead, axes)
     place: Tensor | None = None
     for axis, (extent, kernel, count) in enumerate(zip(space, kernel_size, output_size, strict=True)):
-        sample = drawn[..., axes - 1 - axis].unsqueeze(-1)
+        sample = drawn[..., axis if axes == 3 else axes - 1 - axis].unsqueeze(-1)
         number = torch.arange(count, dtype=samples.dtype, device=x.device)
         spread = (extent - kernel) / (count - 1) if count > 1 else 0.0
         start = ((number + sample) * spread).to(torch.int64) - (sample * spread).to(torch.int64)
