@@ -69,6 +69,9 @@ def _conv(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         _row("an expanded result", lambda x: (x[:1] * 2).expand(4, 6)),
         _row("one result twice", lambda x: (y := x * 2, y)),
         _row("a result and its clone", lambda x: (y := x * 2, y.clone())),
+        _row("a clone of a part of one row", lambda x: (x + 1)[:, 4:].clone(), X[:1]),
+        _row("a clone of a part of one row, and the rest", lambda x: ((y := x + 1)[:, 4:].clone(), y[:, :4]), X[:1]),
+        _row("a clone of a part, and views of it", lambda x: (y := (x + 1)[:, 4:].clone(), y[:, 1:], y.t()), X[:1]),
         _row("two clones of the input", lambda x: (x.clone(), x.clone())),
         _row(
             "a product twice, once as a view", lambda x: (x.t() @ x[:, 0], torch.mv(x.t(), x[:, 0]), (x + 1).t(), x + 1)

@@ -198,7 +198,9 @@ class _Planner:
         has_shape = same_shape(fact.region.shape, whole.tensor.shape)
         if fact.is_whole and has_shape and same_shape(fact.region.strides, self._strides(whole)):
             return OutputPlan("result", base.number)
-        return self._part("result", base.number, self._region_of(fact, whole))
+        # A copy of a part may be that part of what it is copied from, from an element on that is not the first.
+        begin = 0 if base.region is None else 0 - base.region.offset
+        return self._part("result", base.number, self._region_of(fact, whole, begin))
 
     def _region_of(self, fact: _Returned, whole: Value, begin: Dim = 0) -> Region:
         """Where a view lies in `whole`, whose first element is at `begin` of the storage.

@@ -113,7 +113,10 @@ def _run_case(name: str, sample: Callable[[int], Program | None], backward: bool
     left = tuple(sorted({*_left(reports), *map(_short_break, compat.graph_breaks())}))
     if is_same(found, expected):
         return Outcome(name, "right", left=left)
-    result, reason = _judge(sample, compiler, found, expected, backward)
+    try:
+        result, reason = _judge(sample, compiler, found, expected, backward)
+    except Exception as error:  # noqa: BLE001 - with other values, or in torch's own tracing
+        result, reason = "error", f"while judged, {type(error).__name__}: {first_lines(error)}"
     return Outcome(name, result, reason, left)
 
 
