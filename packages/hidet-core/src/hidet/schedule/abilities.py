@@ -68,7 +68,7 @@ class AbilityTable:
         offer = self._offers.get(anchor)
         if offer is None:
             # Equal nodes have the same definition, and mostly the same types. An entry keeps alive what its key counts.
-            equal = (anchor.definition or anchor, *[types[value] for value in (*anchor.values, *anchor.outputs)])
+            equal = (anchor.definition or anchor, *map(types.get, (*filter(None, anchor.inputs), *anchor.outputs)))
             same = tuple(map(id, equal))
             if same not in self._same:
                 if equal not in self._equal:

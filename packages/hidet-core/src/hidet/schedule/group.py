@@ -8,7 +8,7 @@ among itself. Views cost nothing: they become aliases with strides, or index ari
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hidet.compute.definition import Compute, Definition
@@ -67,7 +67,7 @@ class _Grouper:
         self.outputs = set(graph.outputs)
         self.order = {node: position for position, node in enumerate(graph.nodes)}
         self.foreign = foreign_nodes(graph)
-        self.injective = {node for node in graph.nodes if _is_injective(node)}
+        self.injective = _injective_nodes(graph)
         views = find_views(graph)
         prepared = () if graph.prepare is None else graph.prepare.results
         values = (*graph.inputs, *graph.constants, *prepared, *self.producer)
@@ -75,7 +75,7 @@ class _Grouper:
         self.types.update((value, place.type) for value, place in views.items())
         self.aliases = {value: Alias(place.root, place.offset) for value, place in views.items()}
         self.group_of = {node: Group(None, [node]) for node in alone}
-        self.free = free_nodes(graph)
+        self.free = free_nodes(graph, self.injective)
 
     def run(self) -> Grouping:
         for node in self.graph.nodes:
@@ -103,19 +103,20 @@ class _Grouper:
     def _anchor(self, node: Node) -> None:
         group = Group(node, [node])
         self.group_of[node] = group
-        if not self._has_neighbours(node):
+        values = node.values
+        if not self._has_neighbours(values, node.outputs):
             return
         prologue, epilogue = self.absorbs(node, self.types)
         if prologue != "none":
-            for value in node.values:
+            for value in values:
                 self._absorb_producer(value, node, group, only_elementwise=prologue == "load")
         if epilogue != "none" and len(node.outputs) == 1:
             self._absorb_consumers(node, group)
 
-    def _has_neighbours(self, anchor: Node) -> bool:
-        """Whether there is anything that could be joined to an anchor."""
-        near = [self.producer.get(value) for value in anchor.values]
-        for value in anchor.outputs:
+    def _has_neighbours(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> bool:
+        """Whether there is anything that could be joined to an anchor with these."""
+        near: list[Node | None] = [*map(self.producer.get, inputs)]
+        for value in outputs:
             near += self.readers.get(value, ())
         return not self.injective.isdisjoint(near)
 
@@ -210,8 +211,9 @@ class _Grouper:
                 wanted += _external(self._injective(node))
 
 
-def _is_injective(node: Node) -> bool:
-    return node.definition is not None and node.definition.is_injective and len(node.outputs) == 1
+def _injective_nodes(graph: Graph) -> set[Node]:
+    """Nodes with one result, each element of which is a formula of elements of the inputs."""
+    return {n for n in graph.nodes if n.definition is not None and n.definition.is_injective and len(n.outputs) == 1}
 
 
 def _external(group: Group) -> list[Value]:
@@ -261,7 +263,7 @@ def _is_zero(index: Expr) -> bool:
 _SMALL_CAST = 1 << 16
 
 
-def free_nodes(graph: Graph) -> set[Node]:
+def free_nodes(graph: Graph, injective: Set[Node]) -> set[Node]:
     """Nodes that cost next to nothing wherever they are computed, so that each of their readers may do it itself.
 
     Those are injective nodes on nothing (full, arange), views and casts of such, and casts of small inputs.
@@ -270,7 +272,7 @@ def free_nodes(graph: Graph) -> set[Node]:
     made: set[Value] = set()
     found: set[Node] = set()
     for node in graph.nodes:
-        if node.op.is_random or node.definition is None or not node.definition.is_injective or len(node.outputs) != 1:
+        if node not in injective or node.op.is_random:
             continue
         if node.op.name == "cast" and node.inputs[0] in stored:
             count = product(node.outputs[0].tensor.shape)
