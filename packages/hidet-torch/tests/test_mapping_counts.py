@@ -143,6 +143,16 @@ def test_counts_of_numbers_tell_their_own_size(check_compiled: Check) -> None:
         check_compiled(lambda n, w: torch.bincount(n, w, minlength=7), numbers, weights, strict=True)
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_slopes_are_drawn_in_training_alone(training: bool) -> None:
+    x = torch.linspace(-2, 2, 401)
+    ours = torch.compile(lambda x: F.rrelu(x, 0.25, 0.5, training), backend="hidet", options={"strict": True})(x)
+    slopes = ours[:200] / x[:200]
+    assert torch.equal(ours[200:], x[200:])
+    assert float(slopes.min()) >= 0.25 - 1e-6 and float(slopes.max()) <= 0.5 + 1e-6
+    assert (float(slopes.std()) > 0.05) is training
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_gradients_of_bags_are_those_of_eager_mode(mode: str) -> None:
     shares = SHARES.clone() if mode == "sum" else None

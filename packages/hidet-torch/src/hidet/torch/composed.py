@@ -138,6 +138,24 @@ def _normal(mean: Tensor | float = 0.0, std: Tensor | float = 1.0, *size: Any, *
     return torch.randn(shape, dtype=given[0].dtype, device=given[0].device) * std + mean
 
 
+def _rrelu(
+    x: Tensor,
+    noise: Tensor,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> Any:
+    """Negative elements times slopes that are drawn in training; and these slopes, 1 elsewhere."""
+    if generator is not None:
+        return NotImplemented
+    if not training:
+        return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise.clone()
+    slope = torch.rand(x.shape, dtype=x.dtype, device=x.device) * (upper - lower) + lower
+    slope = torch.where(x <= 0, slope, 1.0)
+    return x * slope, slope
+
+
 def _embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """Rows that are read, made no longer than `max_norm`."""
     rows = weight[indices.reshape(-1)]
@@ -194,6 +212,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten.put.default": _put,
     "aten.nonzero_static.default": _nonzero_static,
     "aten._pdist_forward.default": _distances,
+    "aten.rrelu_with_noise_functional.default": _rrelu,
     "aten.embedding_renorm.default": _embedding_renorm,
     "aten.normal.Tensor_Tensor": _normal,
     "aten.normal.Tensor_float": _normal,
