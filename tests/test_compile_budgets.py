@@ -18,6 +18,7 @@ from hidet.driver import compile_graph
 from hidet.graph import Graph, GraphBuilder, TensorType, Value, builder
 from hidet.graph.verify import verify_graph
 from hidet.ir.structural import structural_hash
+from hidet.ir.visit import walk
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.schedule import select, units
@@ -241,3 +242,15 @@ def test_resnet50_needs_at_most_twenty_five_kernels(ctx: CompileContext) -> None
     entry = zoo.MODELS["resnet50"]
     graph = run_graph_passes(import_module(entry.build(), entry.inputs(0), ctx).graph, ctx)
     assert len(select_schedules(fuse(graph, ctx), ctx).modules) <= 25
+
+
+def test_what_an_operator_reads_twice_at_one_place_is_one_expression(ctx: CompileContext) -> None:
+    """red-team.md finding 9: 24 times `equal(x, x)` and a cast were an expression of 2**24 terms."""
+    b = GraphBuilder(ctx.registry.operators)
+    value = b.input(TensorType(dtypes.f32, (4,)))
+    for _ in range(24):
+        value = b.emit("cast", b.emit("equal", value, value), dtype=dtypes.f32)
+    (task,) = fuse(b.build([value]), ctx).steps
+    assert isinstance(task, Task) and len(task.nodes) == 48
+    (result,) = task.epilogues
+    assert sum(1 for _ in walk(result.value)) < 200

@@ -101,7 +101,11 @@ class Deadlock(LaunchError):
     """Threads of a kernel wait for what no thread will do."""
 
 
-class DeviceOutOfMemory(LaunchError, MemoryError):
+class OutOfMemory(LaunchError, MemoryError):
+    """The host has too little memory for a result, or for what a call computes on the way; tells how much."""
+
+
+class DeviceOutOfMemory(OutOfMemory):
     """A device has too little free memory; the message tells how much was asked for and how much there is."""
 
 

@@ -6,7 +6,7 @@ from hidet import dtypes
 from hidet.graph import GraphBuilder, TensorType
 from hidet.ops import all_operators
 from hidet.schedule.abilities import NOTHING
-from hidet.schedule.group import MAX_INPUTS, group_nodes
+from hidet.schedule.group import MAX_COPIES, MAX_INPUTS, group_nodes
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 
@@ -45,3 +45,14 @@ def test_a_cast_that_several_nodes_of_a_group_read_is_computed_by_each() -> None
     assert [node.op.name for node in second.nodes] == ["cast", "neg", "exp", "mul"]
     seen = builder.build([both, wide])
     assert len(group_nodes(seen, lambda node, types: NOTHING).groups) == 3, "what is a result is stored"
+
+
+def test_copies_of_an_expression_do_not_multiply() -> None:
+    """red-team.md finding 9: twelve times `concat(x, x)` were one kernel that took two minutes to compile."""
+    builder = GraphBuilder(OPERATORS)
+    value = builder.input(TensorType(dtypes.f32, (4,)))
+    for _ in range(12):
+        value = builder.emit("concat", value, value, axis=0)
+    groups = group_nodes(builder.build([value]), lambda node, types: NOTHING).groups
+    assert [len(group.nodes) for group in groups] == [4, 4, 4]
+    assert all(max(group.copies.values()) == MAX_COPIES for group in groups)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hidet import dims, dtypes
 from hidet.ir import build
 from hidet.ir.expr import Var
-from hidet.ir.func import Function, Module
+from hidet.ir.func import APART, Function, Module
 from hidet.ir.printer import print_module
-from hidet.ir.stmt import Seq
+from hidet.ir.stmt import Invoke, Seq
 from hidet.ir.types import PointerType
 from hidet.ir.verify import verify_module
 from hidet.schedule.rule import Program
-from hidet.schedule.segment import Address, SegmentCode
+from hidet.schedule.segment import CALLS_A_FUNCTION, Address, SegmentCode
 
 ROWS = dims.symbol("rows")
 
@@ -71,3 +71,23 @@ def test_segments_are_known_by_what_they_call_with_what() -> None:
     ]
     assert len(set(same)) == 1
     assert len({*same, *other}) == 7
+
+
+def test_no_function_of_a_long_segment_is_long() -> None:
+    """red-team.md finding 9: LLVM took time that grew with the square of a function's length."""
+    count = 3 * CALLS_A_FUNCTION + 1
+    module = _segment(_program(64), *[((n, 0), (n + 1, 0)) for n in range(count)]).module()
+    verify_module(module)
+    bodies = {f.name: f.body.stmts if isinstance(f.body, Seq) else (f.body,) for f in module.functions}
+    assert max(map(len, bodies.values())) == CALLS_A_FUNCTION
+    *parts, whole = [function for function in module.functions if function.name != "main_call0"]
+    assert [str(call.function) for call in bodies["main"] if isinstance(call, Invoke)] == [f.name for f in parts]
+    called = [stmt for part in parts for stmt in bodies[part.name]]
+    assert len(called) == count and whole.name == module.entry == "main"
+    # A compiler that inlines the parts again, or the program into each place, would have a long function after all.
+    assert all(f.attributes == APART for f in module.functions if f is not whole)
+
+
+def test_a_program_that_is_called_once_may_be_inlined() -> None:
+    module = _segment(_program(64), ((0, 0), (1, 0))).module()
+    assert [f.attributes for f in module.functions] == [(), ()]

@@ -35,6 +35,9 @@ so that equal names mean equal functions, in every program.
 """
 
 
+APART = (("inline", False),)
+"""Attributes of a device or host function that stays a function, wherever it is called."""
+
 SIZES = "sizes"
 """Key of an attribute: the names of the last parameters, which are extents that callers take from shapes of tensors."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hidet.dtypes import DType, from_numpy
 from hidet.dtypes import dtype as dtype_of
 from hidet.errors import DTypeError, HidetError
+from hidet.runtime.memory import out_of_memory, require_memory
 from hidet.runtime.plan import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ class TensorAdapter(Protocol):
         """Whether each tensor's element zero is at the address that `places` has for it."""
 
     def empty(self, shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[Any, int]:
-        """A new uninitialised tensor and its address (aligned to 64 bytes where the library allows it)."""
+        """A new uninitialised tensor and its address (aligned to 64 bytes where the library allows it).
+
+        A MemoryError, or the library's own error, where there is no memory for it.
+        """
 
     def view(self, owner: Any, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: str) -> Any:
         """A tensor in the storage of `owner`, `offset` elements after its start."""
@@ -123,7 +127,12 @@ class NumpyAdapter:
             places = [stride * kind.itemsize for stride in strides]
             made = numpy.lib.stride_tricks.as_strided(numpy.empty(count, kind), shape, places)
             return made, self.pointer(made)
-        memory = numpy.empty(ALIGNMENT + count * kind.itemsize, numpy.uint8)
+        nbytes = count * kind.itemsize
+        require_memory(nbytes)
+        try:
+            memory = numpy.empty(ALIGNMENT + nbytes, numpy.uint8)
+        except (MemoryError, ValueError) as error:  # ValueError: more than an address can say
+            raise out_of_memory(nbytes) from error
         address = self.pointer(memory)
         start = -address % ALIGNMENT
         return _array(memory, shape, strides, start, kind), address + start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from hidet.graph.position import is_outside, position_error
 from hidet.loc import Loc
 from hidet.runtime.adapter import TensorAdapter
 from hidet.runtime.frame import Frame, Located, address_in, address_of, flag, located, row_major, tell
+from hidet.runtime.memory import require_memory
 from hidet.runtime.program import (
     Branch,
     HostProgram,
@@ -159,6 +161,9 @@ class _Stack:
         elif shape != self._shape:
             raise ShapeError(f"a loop makes results of shapes {self._shape} and {shape}, which cannot be stacked")
         if self._count is None:
+            if not frame.stream:
+                # The rows, which systems grant one by one until they end the process, and the stack of them.
+                require_memory(2 * (self._done + 1) * self._row_bytes())
             self._rows.append(value)
         else:
             if self._whole is None:
@@ -184,10 +189,11 @@ class _Stack:
         shape = (count, *self._shape)
         self._whole, self._address = frame.adapter.empty(shape, row_major(shape), self._place.dtype.name)
 
+    def _row_bytes(self) -> int:
+        return math.prod(self._shape) * self._place.dtype.nbytes
+
     def _put(self, value: Any, frame: Frame) -> None:
-        nbytes = self._place.dtype.nbytes
-        for extent in self._shape:
-            nbytes *= extent
+        nbytes = self._row_bytes()
         if nbytes:
             frame.memory.copy(self._address + self._done * nbytes, frame.adapter.pointer(value), nbytes)
 

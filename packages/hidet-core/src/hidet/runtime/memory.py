@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from hidet.dtypes import DType
+from hidet.errors import OutOfMemory
 from hidet.runtime.plan import ALIGNMENT
 
 Allocate = Callable[[int], tuple[object, int]]
@@ -16,6 +19,9 @@ Allocate = Callable[[int], tuple[object, int]]
 
 LARGE_ARENA = 1 << 20
 """Bytes from which an arena is mapped, so that its pages are huge where possible and go back when it is dropped."""
+
+SURELY_THERE = 1 << 28
+"""Bytes up to which nobody asks whether the machine has them."""
 
 
 class Memory(Protocol):
@@ -62,15 +68,42 @@ _INTEGERS: Mapping[str, Any] = {
 }
 
 
+def require_memory(nbytes: int) -> None:
+    """OutOfMemory for more bytes than the machine has, which the system may grant and end the process for later."""
+    if nbytes > SURELY_THERE and nbytes > _physical_memory():
+        raise out_of_memory(nbytes)
+
+
+def out_of_memory(nbytes: int) -> OutOfMemory:
+    """The error that `nbytes` of the host's memory cannot be had."""
+    return OutOfMemory(
+        f"{nbytes} bytes ({nbytes / 2**30:.1f} GiB) of memory are needed at once, and cannot be had",
+        hint="the sizes of the inputs, or elements of them that sizes are computed from, decide how much it is",
+    )
+
+
+@functools.cache
+def _physical_memory() -> int:
+    """Bytes of memory that the machine has; 2**63 where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 63
+
+
 def host_arena(nbytes: int) -> tuple[object, int]:
-    """Uninitialised memory and its address, a multiple of ALIGNMENT; (None, 0) for no bytes."""
+    """Uninitialised memory and its address, a multiple of ALIGNMENT; (None, 0) for no bytes. OutOfMemory."""
     if nbytes == 0:
         return None, 0
-    if nbytes < LARGE_ARENA or sys.platform == "win32":
-        small = ctypes.create_string_buffer(nbytes + ALIGNMENT)
-        return small, -(-ctypes.addressof(small) // ALIGNMENT) * ALIGNMENT
-    # Private, so that a forked child has a copy; Python's default would let both write to the same pages.
-    mapped = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    require_memory(nbytes)
+    try:
+        if nbytes < LARGE_ARENA or sys.platform == "win32":
+            small = ctypes.create_string_buffer(nbytes + ALIGNMENT)
+            return small, -(-ctypes.addressof(small) // ALIGNMENT) * ALIGNMENT
+        # Private, so that a forked child has a copy; Python's default would let both write to the same pages.
+        mapped = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (MemoryError, OSError, OverflowError, ValueError) as error:
+        raise out_of_memory(nbytes) from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         mapped.madvise(mmap.MADV_HUGEPAGE)
     view = ctypes.c_char.from_buffer(mapped)

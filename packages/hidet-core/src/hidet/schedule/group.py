@@ -25,6 +25,10 @@ from hidet.schedule.task import Alias
 MAX_NODES = 48
 MAX_INPUTS = 32
 
+MAX_COPIES = 8
+"""How often a kernel may compute a value that it reads at different places: each place is a copy of its expression, and
+copies multiply along a chain of such reads."""
+
 Absorbs = Callable[[Node, Mapping[Value, TensorType]], Abilities]
 """What may be joined to an anchor; it is given the types, with strides, of the values in memory."""
 
@@ -34,11 +38,13 @@ class Group:
     """A group under construction: its nodes in graph order and its anchor, if it has one.
 
     repeated: nodes among them that other groups compute as well; nobody reads them from this group's memory.
+    copies: of values that are inlined, in how many places; one for others.
     """
 
     anchor: Node | None
     nodes: list[Node] = field(default_factory=list)
     repeated: set[Node] = field(default_factory=set)
+    copies: dict[Value, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -160,8 +166,10 @@ class _Grouper:
                 continue
             if current in self.aliases and not self._continues(node, group):
                 continue
-            if _repeats_work(node, consumer, current) or not self._has_room(node, group):
+            copies = _copies(current, consumer, group)
+            if copies > MAX_COPIES or _repeats_work(node, consumer, current) or not self._has_room(node, group):
                 continue
+            group.copies[current] = copies
             group.nodes.append(node)
             self.group_of[node] = group
             stack.extend((v, node) for v in node.values)
@@ -229,6 +237,24 @@ def _reads_identically(reader: Node, value: Value) -> bool:
     assert reader.definition is not None
     present = [v for v in reader.inputs if v is not None]
     return _is_elementwise_in(reader.definition, tuple([n for n, v in enumerate(present) if v is value]))
+
+
+def _copies(value: Value, consumer: Node, group: Group) -> int:
+    """In how many places the group's code would compute `value`, inlined into `consumer`, which is one of its nodes."""
+    if consumer is group.anchor or consumer.definition is None:
+        return 1
+    present = [v for v in consumer.inputs if v is not None]
+    places = _places_read(consumer.definition, tuple([n for n, v in enumerate(present) if v is value]))
+    return places * group.copies.get(consumer.outputs[0], 1)
+
+
+@functools.lru_cache(maxsize=4096)
+def _places_read(definition: Definition, numbers: tuple[int, ...]) -> int:
+    """At how many places an injective definition reads the inputs of those numbers for one element of its result."""
+    stage = definition.stages[0]
+    assert isinstance(stage, Compute)
+    operands = {definition.inputs[number] for number in numbers}
+    return max(len({access.indices for access in accesses(stage.value) if access.operand in operands}), 1)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -7,20 +7,25 @@ however many tasks share a program.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
 from hidet import dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
-from hidet.ir.func import Function, Module
+from hidet.ir.func import APART, Function, Module
 from hidet.ir.stmt import Invoke, Stmt
 from hidet.ir.types import PointerType, element_dtype
 from hidet.schedule.rule import Program
 
 Address = tuple[int, Dim]
 """A slot of the table, and how many elements after the address in it a tensor starts."""
+
+CALLS_A_FUNCTION = 256
+"""A segment of more calls is written as several functions: what compilers do with one grows faster than its length."""
 
 Number = int | tuple[int]
 """A number that is known, or the slot of the table in which it is."""
@@ -33,7 +38,7 @@ class SegmentCode:
         self._symbol = symbol
         self._size_slot = size_slot
         self._table = _table()
-        self._calls: list[Stmt] = []
+        self._calls: list[Invoke] = []
         self._callers: dict[tuple[object, ...], Function] = {}
         self._programs: dict[str, None] = {}
         self._content: list[object] = [symbol]
@@ -53,9 +58,21 @@ class SegmentCode:
         self._content.append((caller.name, slots, offsets))
 
     def module(self) -> Module:
-        """The segment's function and those that it calls programs through."""
-        function = Function(self._symbol, (self._table,), build.seq(self._calls), kind="host")
-        return Module((*self._callers.values(), function), self._symbol, tuple(self._programs))
+        """The segment's function, its parts where it is long, and those that it calls programs through."""
+        starts = range(0, len(self._calls), CALLS_A_FUNCTION)
+        runs = [build.seq(self._calls[start : start + CALLS_A_FUNCTION]) for start in starts]
+        parts: list[Function] = []
+        body: Stmt = build.seq(self._calls)
+        if len(runs) > 1:
+            names = [f"{self._symbol}_part{number}" for number in range(len(runs))]
+            pairs = zip(names, runs, strict=True)
+            parts = [Function(name, (self._table,), run, kind="host", attributes=APART) for name, run in pairs]
+            body = build.seq([Invoke(name, (self._table,)) for name in names])
+        function = Function(self._symbol, (self._table,), body, kind="host")
+        uses = Counter(call.function for call in self._calls)
+        # A program that is called often would be copied to every place.
+        callers = [replace(f, attributes=APART) if uses[f.name] > 1 else f for f in self._callers.values()]
+        return Module((*callers, *parts, function), self._symbol, tuple(self._programs))
 
     def digest(self) -> str:
         """What the module is known by: that of all it is written from."""

@@ -24,7 +24,7 @@ from hidet.onnx.functions import Expansion, expansion_of
 from hidet.onnx.loader import LoadedModel, canonical_domain
 from hidet.onnx.mapping import Handler, find_handler, qualified_name
 from hidet.onnx.scope import Item, Scope
-from hidet.onnx.supported import require_supported
+from hidet.onnx.supported import every_node, require_supported
 from hidet.onnx.tensors import sparse_array, tensor_array
 from hidet.onnx.value_types import Absent, ArgumentType, EmptySequence, SizeNames, identifier, value_type
 
@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 MAX_NESTING = 64
 """Function bodies and sub-graphs inside each other."""
 
-MAX_NODES = 1 << 20
-"""Nodes of one import, those of unrolled loops and function bodies counted each time."""
+MAX_WRITTEN = 1 << 16
+"""Nodes of one import, those of unrolled loops and function bodies counted each time, beyond `MAX_TIMES` what the file
+holds."""
+
+MAX_TIMES = 16
+"""How often, on average, the nodes of a file are written: functions are called, and bodies of loops repeated."""
 
 MAX_SPARSE_BYTES = 1 << 30
 """Largest sparse initialiser that is made dense."""
@@ -81,13 +85,21 @@ def import_model(
 
 @dataclass(slots=True)
 class _Budget:
+    """held: nodes that the file holds. nodes: written so far. depth: of what is being written."""
+
+    held: int
     nodes: int = 0
     depth: int = 0
 
     def take(self) -> None:
         self.nodes += 1
-        if self.nodes > MAX_NODES:
-            raise ImportFailed(f"the model takes more than {MAX_NODES} nodes, loops and functions written out")
+        if self.nodes > MAX_WRITTEN + MAX_TIMES * self.held:
+            raise ImportFailed(
+                f"the model has {self.held} nodes, which become more than {self.nodes - 1} with loops and functions "
+                "written out",
+                hint="functions that call functions multiply; so do loops of a constant trip count whose values change "
+                "their number of axes",
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +172,8 @@ class _Importer:
         self.shapes = shapes
         self.values = values
         self.must_bind = must_bind
-        self.budget = _Budget()
+        parts = [model.proto.graph.node, *(function.node for function in model.functions.values())]
+        self.budget = _Budget(sum(1 for nodes in parts for _ in every_node(nodes)))
         self.sizes = SizeNames()
         self.builder = GraphBuilder(ctx.registry.operators, identifier(model.proto.graph.name) or "main")
         self.given: dict[Value, Any] = {}

@@ -256,6 +256,8 @@ def _inlined(node: Node, direct: Mapping[Value, Operand], computed: Mapping[Valu
     assert isinstance(stage, Compute)
     values = [v for v in node.inputs if v is not None]
     sources = dict(zip(definition.inputs, values, strict=True))
+    # What is read twice at one place is one expression: others multiply along a chain of operators.
+    made: dict[tuple[Value, tuple[Expr, ...]], Expr] = {}
 
     def replacement(access: Access) -> Expr | None:
         value = sources.get(access.operand)
@@ -264,6 +266,9 @@ def _inlined(node: Node, direct: Mapping[Value, Operand], computed: Mapping[Valu
         inner = computed.get(value)
         if inner is None:
             return direct[value][access.indices]
-        return substitute(inner.value, dict(zip(inner.axes, access.indices, strict=True)))
+        place = value, access.indices
+        if place not in made:
+            made[place] = substitute(inner.value, dict(zip(inner.axes, access.indices, strict=True)))
+        return made[place]
 
     return Compute(stage.result, stage.axes, replace_accesses(stage.value, replacement))

@@ -134,7 +134,13 @@ def _emit_host(function: Function, state: ModuleState, is_visible: bool) -> str:
     names = _unique(function.params)
     body = _emit_body(function, state, names)
     parameters = ["ptr %pool", *(p.replace("noalias ", "") for p in _listed(function, names))]
-    return _define(function, state, is_visible, "void", parameters, ["nounwind"], body)
+    return _define(function, state, is_visible, "void", parameters, [*_inlining(function), "nounwind"], body)
+
+
+def _inlining(function: Function) -> list[str]:
+    """What LLVM is told of attribute "inline": whether the function must be inlined, or must not be."""
+    attributes = dict(function.attributes)
+    return ["alwaysinline" if attributes["inline"] else "noinline"] if "inline" in attributes else []
 
 
 def _define(
@@ -168,7 +174,7 @@ def _emit_device(function: Function, state: ModuleState, is_visible: bool) -> st
     names = _unique(function.params)
     result = "void" if function.result is None else register_type(function.result)
     parameters = [p.replace("noalias ", "") for p in _listed(function, names)]
-    words = ["alwaysinline" if attributes["inline"] else "noinline"] if "inline" in attributes else []
+    words = _inlining(function)
     words += ["nounwind", "willreturn memory(none)"] if attributes.get("pure") else ["nounwind"]
     table = attributes.get("table")
     if isinstance(table, tuple):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import Function
+from hidet.ir.func import APART, Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
 from hidet.ir.types import BufferType, PointerType, VectorType
 from hidet.schedule.shared import share_functions
@@ -159,7 +159,7 @@ def _product_function(shape: TileShape, vectors: int) -> Function:
         parameters,
         build.seq([loop, Return(build.index(0))]),
         result=build.INDEX,
-        attributes=(("inline", False),),
+        attributes=APART,
     )
 
 

@@ -11,7 +11,7 @@ from hidet.cpu.schedules.gemm_tile import EDGE_ROWS, TileShape, multiply_add
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import Function
+from hidet.ir.func import APART, Function
 from hidet.ir.stmt import Assign, Declare, For, If, Return, Stmt, Store
 from hidet.ir.types import PointerType
 from hidet.schedule.shared import share_functions
@@ -98,5 +98,5 @@ def _tile_function(shape: TileShape, pixels: int, vectors: int) -> Function:
         body,
         "device",
         result=index,
-        attributes=(("inline", False),),
+        attributes=APART,
     )

@@ -19,7 +19,7 @@ from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Const, Expr, Var
-from hidet.ir.func import Function
+from hidet.ir.func import APART, Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
 from hidet.ir.types import PointerType, VectorType
 from hidet.schedule.shared import share_functions
@@ -184,7 +184,7 @@ def _tile_function(
         body,
         "device",
         result=index,
-        attributes=(("inline", False),),
+        attributes=APART,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.func import Function
+from hidet.ir.func import APART, Function
 from hidet.ir.stmt import Declare, Return, Stmt, Store
 from hidet.ir.types import PointerType, with_lanes
 from hidet.schedule.shared import share_functions
@@ -91,8 +91,8 @@ def square_function(lanes: int, source: DType, target: DType) -> Function:
     stores = [Store(places[1], (strides[1] * n,), build.cast(column, target)) for n, column in enumerate(columns)]
     body = build.seq([*stmts, *stores, Return(build.index(0))])
     parameters = (places[0], strides[0], places[1], strides[1])
-    name, kept = f"turn_{source.short}_{target.short}_{lanes}", (("inline", False),)
-    (shared,) = share_functions([Function(name, parameters, body, "device", result=build.INDEX, attributes=kept)])
+    name = f"turn_{source.short}_{target.short}_{lanes}"
+    (shared,) = share_functions([Function(name, parameters, body, "device", result=build.INDEX, attributes=APART)])
     return shared
 
 
