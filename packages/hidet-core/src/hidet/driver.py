@@ -11,6 +11,7 @@ from typing import Any
 
 from hidet import dims
 from hidet.context import CompileContext, Options, make_context, options_from
+from hidet.dims import Dim
 from hidet.errors import CompileError, HidetError, ImportFailed, LaunchError, OptionError
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
@@ -50,6 +51,8 @@ def compile(
     dynamic_shapes: Any = None,
     target: str = "auto",
     options: Options | Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> CompiledGraph:
     """Compile a graph, or a model that a frontend accepts (an nn.Module, a path to a model file).
 
@@ -62,18 +65,31 @@ def compile(
     none may. ImportFailed for models that say so themselves (graphs, model files, exported programs).
     target: "cpu", "cuda:1", …; "auto" is the device that the model is on. "cuda:sm_90a" and "cpu:haswell" name another
     machine to compile for: what comes back can be saved and looked at; where it cannot run, calling it raises
-    LaunchError. Raises a HidetError naming the operator and place that cannot be compiled.
+    LaunchError.
+    shapes, values: for models in files (ONNX), shapes of inputs by name in place of those that the model says, and
+    inputs that are built in with these elements, which the compiled graph takes no more.
+    Raises a HidetError naming the operator and place that cannot be compiled; `ShapeNeeded` and `ValueNeeded` name
+    inputs that need a shape, or elements.
     """
+    fixed = {name: given for name, given in (("shapes", shapes), ("values", values)) if given}
     if isinstance(model, Graph):
         _refuse_dynamic_shapes(dynamic_shapes, "a graph")
+        if fixed:
+            raise ImportFailed(f"{' and '.join(fixed)} are given for a graph, whose inputs say what they are")
         return compile_graph(model, make_context(target, options))
     chosen = options_from(options)
     frontend = load_registry().frontend_for(model)
     if not frontend.dynamic_shapes:
         _refuse_dynamic_shapes(dynamic_shapes, f"a model of front-end {frontend.name}")
+    if fixed and not frontend.fixes_inputs:
+        raise ImportFailed(
+            f"{' and '.join(fixed)} are given, which front-end {frontend.name} does not take",
+            hint="give example_inputs, or an exported program",
+        )
     own = frontend.target_for(model, example_inputs) if target == "auto" else None
     ctx = make_context(own or target, chosen.following(frontend.options_followed()))
-    imported = _import(frontend, model, example_inputs, ctx, dynamic_shapes)
+    named = {**fixed, **({"dynamic_shapes": dynamic_shapes} if frontend.dynamic_shapes else {})}
+    imported = _import(frontend, model, example_inputs, ctx, named)
     if isinstance(imported, Graph):
         return compile_graph(imported, ctx)
     return compile_graph(imported.graph, ctx, imported.signature)
@@ -291,10 +307,9 @@ def _refuse_dynamic_shapes(dynamic_shapes: Any, what: str) -> None:
 
 
 def _import(
-    frontend: FrontendSpec, model: Any, example_inputs: Any, ctx: CompileContext, dynamic_shapes: Any
+    frontend: FrontendSpec, model: Any, example_inputs: Any, ctx: CompileContext, named: Mapping[str, Any]
 ) -> Graph | ModelGraph:
     import_model: Any = frontend.resolve()
-    named = {"dynamic_shapes": dynamic_shapes} if frontend.dynamic_shapes else {}
     imported = import_model(model, example_inputs, ctx, **named)
     if not isinstance(imported, Graph | ModelGraph):
         raise HidetError(

@@ -45,6 +45,31 @@ class ImportFailed(HidetError):
     """A model could not be turned into a graph."""
 
 
+class ValueNeeded(ImportFailed):
+    """Elements of tensors have to be known before the model runs.
+
+    inputs: names of the model's inputs that they are computed from. shapes: names of inputs whose sizes, where the
+    model leaves them open, they are computed from. Both empty where they depend on something else. deciding: names of
+    inputs that decide whether the place is reached at all, by branches around it.
+    """
+
+    def __init__(
+        self, message: str, inputs: tuple[str, ...], shapes: tuple[str, ...] = (), hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.inputs = inputs
+        self.shapes = shapes
+        self.deciding: tuple[str, ...] = ()
+
+
+class ShapeNeeded(ImportFailed):
+    """The model does not say how many axes an input has. input: its name."""
+
+    def __init__(self, message: str, input_: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.input = input_
+
+
 class UnsupportedOp(HidetError):
     """An operator is not known, or not with these dtypes or attributes."""
 

@@ -211,6 +211,10 @@ class FrontendSpec(LoadedSpec):
     what sizes of the example inputs may differ between calls.
     settings: names a function without arguments that gives options (`hidet.context.Options`) by name, as the framework
     is set at this moment; they count where a user leaves an option None. None where the framework sets nothing.
+    fixes_inputs: whether the import function also takes `shapes` and `values` by keyword: shapes, and elements, of
+    inputs by name that the user fixes. It raises `ShapeNeeded` and `ValueNeeded` for those it cannot do without.
+    peers: other systems that run such models, for `hidet bench`: by name a function of the model, its arrays by name
+    and the number of threads, which gives a function without arguments that runs it once and returns its outputs.
     """
 
     accepts: Callable[[object], bool]
@@ -219,6 +223,8 @@ class FrontendSpec(LoadedSpec):
     target: str | None = None
     settings: str | None = None
     dynamic_shapes: bool = False
+    fixes_inputs: bool = False
+    peers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)
@@ -229,6 +235,9 @@ class FrontendSpec(LoadedSpec):
             named = getattr(self, name)
             if named is not None and not _matches(_LOAD, named):
                 raise _refuse(self, name, named, "'package.module:attribute', or None")
+        for name, named in self.peers.items():
+            if not _matches(_LOAD, named):
+                raise _refuse(self, f"peers[{name!r}]", named, "'package.module:attribute'")
 
     def target_for(self, model: object, example_inputs: object) -> str | None:
         """The target for a model; None where it is on no device. Raises PluginError when `target` cannot be loaded."""
@@ -245,6 +254,10 @@ class FrontendSpec(LoadedSpec):
         function: Any = _load(self, self.settings, lambda found: found)
         options: Mapping[str, Any] = function()
         return options
+
+    def resolve_peer(self, name: str) -> Any:
+        """The function that `peers` names. Raises PluginError when it cannot be loaded."""
+        return _load(self, self.peers[name], lambda found: found)
 
     def resolve_adapter(self) -> Any:
         """A new adapter. Raises PluginError when what `adapter` names cannot be loaded or made."""

@@ -30,6 +30,8 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             name="onnx",
             accepts=is_onnx_model,
             load="hidet.onnx.convert:import_for_compile",
+            fixes_inputs=True,
+            peers={"onnxruntime": "hidet.onnx.bench:onnxruntime_run"},
             doc="an ONNX model: a path ending in .onnx, or a ModelProto",
         )
     ]
@@ -43,5 +45,5 @@ def hidet_operators() -> Iterable[OperatorSpec]:
 
 
 def hidet_commands(cli: CommandTable) -> None:
-    """`hidet bench`."""
-    cli.add("bench", load="hidet.onnx.bench:bench", doc="Measure the latency of an ONNX model, beside ONNX Runtime.")
+    """`hidet check`."""
+    cli.add("check", load="hidet.onnx.check_command:check_model", doc="Say which operators of an ONNX model are known.")

@@ -25,7 +25,8 @@ class Contents:
     """Knowledge about the values of one graph.
 
     constants: the builder's. given: elements of inputs that may be used, which makes the graph right for these only.
-    used: those inputs of `given` that were. wanted: inputs whose elements were asked for and are not known.
+    used: those inputs of `given` that were. wanted: inputs whose elements were asked for and are not known. inputs:
+    names of the model's inputs.
     outer: for inputs of a sub-graph the value of the graph around it that they are, and what is known there.
     """
 
@@ -33,10 +34,21 @@ class Contents:
     given: Mapping[Value, Any] = field(default_factory=dict)
     used: set[Value] = field(default_factory=set)
     wanted: set[Value] = field(default_factory=set)
-    inputs: set[Value] = field(default_factory=set)
+    inputs: dict[Value, str] = field(default_factory=dict)
     producers: dict[Value, Node] = field(default_factory=dict)
     outer: dict[Value, tuple[Contents, Value]] = field(default_factory=dict)
     _known: dict[Value, Any] = field(default_factory=dict)
+
+    def around(self) -> list[Contents]:
+        """This knowledge and that about the graphs around."""
+        found: list[Contents] = []
+        waiting = [self]
+        while waiting:
+            current = waiting.pop()
+            if all(current is not other for other in found):
+                found.append(current)
+                waiting += [outer for outer, _ in current.outer.values()]
+        return found
 
     def note(self, nodes: Sequence[Node]) -> None:
         """Remember which nodes compute values."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hidet import dtypes
-from hidet.dims import Dim, DimExpr
+from hidet.dims import Dim, DimExpr, symbols
 from hidet.dtypes import DType
-from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.errors import ImportFailed, UnsupportedOp, ValueNeeded
 from hidet.graph import Graph, GraphBuilder, OperatorSpec, Value
-from hidet.graph.types import TensorType, same_shape
+from hidet.graph.symbols import symbols_of
+from hidet.graph.types import TensorType, dims_of, same_shape
 from hidet.onnx.contents import Contents
 
 Number = bool | int | float | complex
@@ -45,17 +46,40 @@ class NodeFacts:
         return output < len(self.wanted) and self.wanted[output]
 
 
-class ValueNeeded(ImportFailed):
-    """An operator needs the elements of a tensor to be known, and they are not.
+def value_needed(message: str, inputs: tuple[str, ...], shapes: tuple[str, ...] = ()) -> ValueNeeded:
+    """The error that elements, or sizes, of these inputs must be known, and how they are given."""
+    if not inputs and not shapes:
+        return ValueNeeded(message, ())
+    parts = [f"input {name!r}" for name in inputs] + [f"the sizes of input {name!r}" for name in shapes]
+    python = ["values={" + ", ".join(f"{name!r}: …" for name in inputs) + "}"] if inputs else []
+    python += ["shapes={" + ", ".join(f"{name!r}: (…)" for name in shapes) + "}"] if shapes else []
+    shell = [f"--value {name}=…" for name in inputs] + [f"--shape {name}=1x8" for name in shapes]
+    return ValueNeeded(
+        f"{message}; this is computed from {', '.join(parts)}",
+        inputs,
+        shapes,
+        hint=f"from_onnx and hidet.compile take {', '.join(python)}, the command line {' '.join(shell)}; OnnxRunner "
+        "takes what it is called with",
+    )
 
-    inputs: names of the graph inputs that they are computed from; empty when they depend on something else.
-    """
 
-    def __init__(self, message: str, inputs: tuple[str, ...]) -> None:
-        names = ", ".join(map(repr, inputs))
-        hint = f"bind it: from_onnx(model, values={{{inputs[0]!r}: array}})" if inputs else None
-        super().__init__(f"{message}; it is computed from input {names}" if inputs else message, hint=hint)
-        self.inputs = inputs
+def in_branch(error: ValueNeeded, deciding: tuple[str, ...]) -> ValueNeeded:
+    """The error of a branch that inputs `deciding` may choose or not."""
+    more = tuple(name for name in deciding if name not in (*error.inputs, *error.deciding))
+    if not more:
+        return error
+    names = ", ".join(map(repr, more))
+    flags = " ".join(f"--value {name}=…" for name in more)
+    values = ", ".join(f"{name!r}: …" for name in more)
+    made = ValueNeeded(
+        f"{error.message}; whether this branch is taken is computed from input {names}",
+        error.inputs,
+        error.shapes,
+        hint=f"{error.hint}; the branch is chosen by values={{{values}}}, {flags}",
+    )
+    made.deciding = (*error.deciding, *more)
+    made.loc = error.loc
+    return made
 
 
 class Emitter:
@@ -225,9 +249,19 @@ class Emitter:
     def value_needed(self, value: Value, what: str) -> ValueNeeded:
         """The error that says which inputs the elements of `value` come from."""
         self.known.of(value)
-        reached = _sources(value, self.known)
-        names = tuple(sorted(source.name for source in reached))
-        return ValueNeeded(f"{what} of {self.node.operator} must be known before the model runs", names)
+        message = f"{what} of {self.node.operator} must be known before the model runs"
+        return value_needed(message, *self.sources(value))
+
+    def sources(self, value: Value) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the model's inputs that a value is computed from: whose elements, and whose sizes, are not known."""
+        self.known.of(value)
+        values, shapes = _sources(value, self.known)
+        return tuple(sorted(values)), tuple(sorted(shapes))
+
+    def sizes_needed(self, value: Value, message: str) -> ValueNeeded:
+        """The error that says which inputs the open extents of `value` come from."""
+        names = {symbol.name for size in dims_of(value.type) for symbol in symbols(size)}
+        return value_needed(message, (), tuple(sorted(_inputs_of_sizes(names, self.known))))
 
     # --- views ---------------------------------------------------------------------------------------------------
 
@@ -268,10 +302,13 @@ class Emitter:
         return (*self._random_inputs, self._random_nodes - 1)
 
 
-def _sources(value: Value, known: Contents) -> set[Value]:
-    """The graph inputs that a value is computed from and whose elements are not known."""
-    found: set[Value] = set()
+def _sources(value: Value, known: Contents) -> tuple[set[str], set[str]]:
+    """Names of the model's inputs that a value is computed from: of those whose elements are not known, and of those
+    with sizes that are not."""
+    values: set[str] = set()
+    shapes: set[str] = set()
     seen: set[Value] = set()
+    open_sizes: set[str] = set()
     waiting = [value]
     while waiting:
         current = waiting.pop()
@@ -279,14 +316,27 @@ def _sources(value: Value, known: Contents) -> set[Value]:
             continue
         seen.add(current)
         if current in known.inputs and current not in known.given:
-            found.add(current)
+            values.add(known.inputs[current])
         if current in known.outer:
             around, source = known.outer[current]
-            found |= _sources(source, around)
+            more = _sources(source, around)
+            values |= more[0]
+            shapes |= more[1]
         node = known.producers.get(current)
         if node is not None:
             waiting += node.values
-    return found
+            open_sizes |= {symbol.name for symbol in symbols_of(tuple(node.attrs.values()))}
+    return values, (shapes | _inputs_of_sizes(open_sizes, known)) - values
 
 
-__all__ = ["Emitter", "NodeFacts", "Number", "ValueNeeded"]
+def _inputs_of_sizes(names: set[str], known: Contents) -> set[str]:
+    """Names of the model's inputs that have one of the symbols of these names among their extents."""
+    return {
+        name
+        for around in known.around()
+        for entry, name in around.inputs.items()
+        if not names.isdisjoint(symbol.name for size in dims_of(entry.type) for symbol in symbols(size))
+    }
+
+
+__all__ = ["Emitter", "NodeFacts", "Number", "in_branch", "value_needed"]

@@ -204,14 +204,14 @@ class _Importer:
         return self._finish(names, by_value, results)
 
     def _check_names(self, names: Sequence[str]) -> None:
-        for what, given in (("shape", self.shapes), ("value", self.values)):
+        for what, given in (("value", self.values), ("shape", self.shapes)):
             for name in given:
                 if name not in names:
                     raise ImportFailed(f"a {what} is given for {name!r}, which is no input: {', '.join(names)}")
 
     def _input(self, name: str, type_: ValueType) -> Value:
         value = self.builder.input(type_, identifier(name))
-        self.emitter.known.inputs.add(value)
+        self.emitter.known.inputs[value] = name
         if name in self.values and isinstance(type_, TensorType):
             self.given[value] = self.values[name]
         return value

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from hidet.context import CompileContext, Options, make_context
 from hidet.driver import compile_graph
-from hidet.errors import ImportFailed, ShapeError
+from hidet.errors import ImportFailed, ShapeError, ShapeNeeded, ValueNeeded
 from hidet.graph import TensorType
-from hidet.onnx.emitter import ValueNeeded
+from hidet.onnx.convert import declared_inputs, given_array
 from hidet.onnx.importer import ImportedModel, import_model
 from hidet.onnx.loader import load_model
-from hidet.onnx.value_types import ArgumentType, SizeNames, UnknownShape, type_of_argument, value_type
+from hidet.onnx.value_types import ArgumentType, SizeNames, type_of_argument, value_type
 
 if TYPE_CHECKING:
     from hidet.graph import Graph
@@ -58,44 +58,65 @@ class OnnxRunner:
         self._model = load_model(model)
         self._ctx: CompileContext = make_context(target, options)
         self._programs: tuple[_Program, ...] = ()
-        proto = self._model.proto.graph
-        held = {tensor.name for tensor in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
-        self.inputs: tuple[str, ...] = tuple(entry.name for entry in proto.input if entry.name not in held)
-        self.outputs: tuple[str, ...] = tuple(entry.name for entry in proto.output)
+        self._declared = declared_inputs(self._model)
+        self.inputs: tuple[str, ...] = tuple(self._declared)
+        self.outputs: tuple[str, ...] = tuple(entry.name for entry in self._model.proto.graph.output)
         self._is_general = True
         try:
             self._programs = (self._compile({}, {}, reads_sizes=False),)
-        except (ValueNeeded, UnknownShape):
+        except (ValueNeeded, ShapeNeeded):
             self._is_general = False
 
-    def __call__(self, arrays: Mapping[str, Any]) -> list[Any]:
-        """The outputs in the model's order, for inputs by name. ImportFailed names one that is missing or unknown."""
-        if set(arrays) != set(self.inputs):
-            raise ImportFailed(
-                f"the model takes inputs {', '.join(self.inputs) or 'none'}, got {', '.join(arrays) or 'none'}"
-            )
-        program = self._program(arrays)
-        results = program.compiled(*[arrays[name] for name in program.model.arguments])
-        return list(results) if isinstance(results, tuple) else [results]
+    def __call__(self, *inputs: Any, **named: Any) -> list[Any]:
+        """The outputs in the model's order.
+
+        Inputs are one mapping from name to array, or arrays in the model's order, or arrays by keyword. A Python number
+        stands for a tensor without axes, of the type that the model declares.
+        ImportFailed names an input that is missing or unknown, or what an input cannot be.
+        """
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping) and not named:
+            return self._call(inputs[0])
+        if len(inputs) > len(self.inputs):
+            raise ImportFailed(f"the model takes {len(self.inputs)} inputs, got {len(inputs)}", hint=self._usage())
+        by_place = dict(zip(self.inputs, inputs, strict=False))
+        twice = sorted(by_place.keys() & named.keys())
+        if twice:
+            raise ImportFailed(f"input {twice[0]!r} is given twice, in order and by name", hint=self._usage())
+        return self._call({**by_place, **named})
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """As a call, with inputs in the model's order."""
         if len(inputs) != len(self.inputs):
             raise ShapeError(f"the model takes {len(self.inputs)} inputs, got {len(inputs)}")
-        return self(dict(zip(self.inputs, inputs, strict=True)))
+        return self._call(dict(zip(self.inputs, inputs, strict=True)))
+
+    def _usage(self) -> str:
+        return "arrays by name: {" + ", ".join(f"{name!r}: array" for name in self.inputs) + "}, or in this order"
+
+    def _call(self, given: Mapping[str, Any]) -> list[Any]:
+        if given.keys() != set(self.inputs):
+            what = f"the model takes inputs {', '.join(self.inputs) or 'none'}, got {', '.join(given) or 'none'}"
+            raise ImportFailed(what, hint=self._usage())
+        arrays = given
+        # Numbers and lists of numbers; arrays of any library go through as they are.
+        plain = [name for name, value in given.items() if isinstance(value, bool | int | float | complex)]
+        if plain:
+            arrays = {**given, **{name: given_array(self._declared[name], given[name], name) for name in plain}}
+        program = self._program(arrays)
+        results = program.compiled(*[arrays[name] for name in program.model.arguments])
+        return list(results) if isinstance(results, tuple) else [results]
 
     @property
     def input_types(self) -> Mapping[str, TensorType | None]:
         """Type of each input by name; None where it is no tensor, or the model does not say how many axes it has."""
         types: dict[str, TensorType | None] = {}
         sizes = SizeNames()
-        for entry in self._model.proto.graph.input:
-            if entry.name in self.inputs:
-                try:
-                    type_ = value_type(entry.type, entry.name, sizes)
-                except UnknownShape:
-                    type_ = None
-                types[entry.name] = type_ if isinstance(type_, TensorType) else None
+        for name, declared in self._declared.items():
+            try:
+                type_ = value_type(declared, name, sizes)
+            except ShapeNeeded:
+                type_ = None
+            types[name] = type_ if isinstance(type_, TensorType) else None
         return types
 
     @property
@@ -125,8 +146,7 @@ class OnnxRunner:
 
     def _types(self, arrays: Mapping[str, Any]) -> dict[str, ArgumentType]:
         """Types of the inputs by what they are called with."""
-        declared = {entry.name: entry.type for entry in self._model.proto.graph.input}
-        return {name: type_of_argument(declared[name], value, name) for name, value in arrays.items()}
+        return {name: type_of_argument(self._declared[name], value, name) for name, value in arrays.items()}
 
     def _compile(
         self, types: Mapping[str, ArgumentType], values: Mapping[str, Any], reads_sizes: bool = True

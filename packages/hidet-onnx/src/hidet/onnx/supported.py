@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,8 +43,22 @@ def check(model: str | os.PathLike[str] | bytes | ModelProto) -> tuple[Unsupport
     return unsupported(load_model(model))
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The operators of a model. counts: nodes of each, by name, those in sub-graphs and functions counted once."""
+
+    counts: Mapping[str, int]
+    unsupported: tuple[Unsupported, ...]
+
+
 def unsupported(model: LoadedModel) -> tuple[Unsupported, ...]:
     """As `check`, of a model that is loaded."""
+    return survey(model).unsupported
+
+
+def survey(model: LoadedModel) -> Survey:
+    """All operators of a model."""
+    counts: Counter[str] = Counter()
     found: dict[tuple[str, int], list[str]] = {}
     parts: list[tuple[Iterable[NodeProto], Mapping[str, int]]] = [(model.proto.graph.node, model.opsets)]
     for function in model.functions.values():
@@ -53,10 +68,12 @@ def unsupported(model: LoadedModel) -> tuple[Unsupported, ...]:
         for node in every_node(nodes):
             domain = canonical_domain(node.domain)
             opset = opsets.get(domain, 0)
+            counts[qualified_name(domain, node.op_type)] += 1
             if not _is_known(model, domain, node, opset):
                 name = node.name or next((output for output in node.output if output), "")
                 found.setdefault((qualified_name(domain, node.op_type), opset), []).append(name)
-    return tuple(Unsupported(operator, opset, tuple(names)) for (operator, opset), names in sorted(found.items()))
+    missing = (Unsupported(operator, opset, tuple(names)) for (operator, opset), names in sorted(found.items()))
+    return Survey(counts, tuple(missing))
 
 
 def require_supported(model: LoadedModel) -> None:

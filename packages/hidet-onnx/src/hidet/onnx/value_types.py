@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hidet import dtypes
 from hidet.dims import Dim, symbol
 from hidet.dtypes import DType
-from hidet.errors import ImportFailed
+from hidet.errors import ImportFailed, ShapeNeeded
 from hidet.graph import DimType, TensorType
 from hidet.graph.types import OptionalType, SequenceType, ValueType
 
@@ -139,7 +139,7 @@ def value_type(
     if shape is not None:
         return TensorType(dtype, tuple(shape))
     if not tensor.HasField("shape"):
-        raise UnknownShape(name)
+        raise shape_needed(name)
     if len(tensor.shape.dim) > MAX_RANK:
         raise ImportFailed(f"input {name!r} has {len(tensor.shape.dim)} axes: expected at most {MAX_RANK}")
     extents: list[Dim] = []
@@ -184,15 +184,10 @@ def _type_of_list(shapes: Sequence[Sequence[int]], name: str, element: DType) ->
     return SequenceType(TensorType(element, tuple(common)))
 
 
-class UnknownShape(ImportFailed):
-    """The model does not say how many axes an input has.
-
-    input: its name.
-    """
-
-    def __init__(self, input_: str) -> None:
-        super().__init__(
-            f"the model does not say how many axes input {input_!r} has",
-            hint=f"give its shape: from_onnx(model, shapes={{{input_!r}: (...)}})",
-        )
-        self.input = input_
+def shape_needed(name: str) -> ShapeNeeded:
+    """The error that the model does not say how many axes an input has."""
+    return ShapeNeeded(
+        f"the model does not say how many axes input {name!r} has",
+        name,
+        hint=f"give its shape: from_onnx(model, shapes={{{name!r}: (...)}}), on the command line --shape {name}=1x8",
+    )

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from hidet import dtypes
 from hidet.dims import Dim, DimExpr, prove_equal
-from hidet.errors import DTypeError, HidetError, ImportFailed, ShapeError, UnsupportedOp
+from hidet.errors import DTypeError, HidetError, ImportFailed, ShapeError, UnsupportedOp, ValueNeeded
 from hidet.graph import TensorType, Value
 from hidet.graph.control import emit_if, emit_while
 from hidet.graph.types import OptionalType, SequenceType, ValueType
 from hidet.onnx.contents import Contents
-from hidet.onnx.emitter import Emitter, ValueNeeded
+from hidet.onnx.emitter import Emitter, in_branch, value_needed
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.mapping.sequence import empty_sequence
 from hidet.onnx.scope import Item
@@ -100,7 +100,17 @@ def _if(e: Emitter, condition: Value, *, then_branch: Body, else_branch: Body) -
     names = _captured(then_branch, else_branch)
     branches = [_closed(e, body.proto.name or "branch", (), names) for body in (then_branch, else_branch)]
     bodies = zip(branches, (then_branch, else_branch), strict=True)
-    results = [list(body.write(closed.emitter, (), closed.outer)) for closed, body in bodies]
+    try:
+        results = [list(body.write(closed.emitter, (), closed.outer)) for closed, body in bodies]
+    except ValueNeeded as error:
+        raise in_branch(error, e.sources(condition)[0]) from error
+    except (DTypeError, ImportFailed, ShapeError) as error:
+        # A branch that fits no such inputs may be one that is not taken for them.
+        sources = e.sources(condition)
+        if not any(sources):
+            raise
+        message = f"a branch of If cannot be imported ({error.message}), so its condition must be known"
+        raise value_needed(message, *sources) from error
     for places in zip(*map(range, map(len, results)), strict=False):
         _give_types(branches, results, places[0])
     graphs = [

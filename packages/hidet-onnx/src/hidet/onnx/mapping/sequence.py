@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hidet.dims import Dim, prove_equal
-from hidet.errors import DTypeError, ImportFailed, UnsupportedOp
+from hidet.errors import DTypeError, ImportFailed, UnsupportedOp, ValueNeeded
 from hidet.graph import TensorType, Value
 from hidet.graph.types import OptionalType, SequenceType, ValueType
-from hidet.onnx.emitter import Emitter, ValueNeeded
+from hidet.onnx.emitter import Emitter
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.scope import Item
 from hidet.onnx.value_types import EmptySequence, SizeNames, dtype_of, value_type

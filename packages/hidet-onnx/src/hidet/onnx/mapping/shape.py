@@ -8,7 +8,7 @@ from hidet import dims
 from hidet.dims import Dim, prove_equal
 from hidet.errors import ImportFailed
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter, ValueNeeded
+from hidet.onnx.emitter import Emitter
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.mapping.create import require_size
 from hidet.onnx.mapping.measured import measured_shape
@@ -93,7 +93,7 @@ def _squeeze(e: Emitter, x: Value, axes: Sequence[int] | None) -> Value:
     rank = x.tensor.rank
     if axes is None:
         if any(extent != 1 and prove_equal(extent, 1) is not False for extent in x.tensor.shape):
-            raise ValueNeeded(f"which axes of {x.type} have extent 1 must be known before the model runs", ())
+            raise e.sizes_needed(x, f"which axes of {x.type} have extent 1 must be known before the model runs")
         gone = tuple(axis for axis, extent in enumerate(x.tensor.shape) if extent == 1)
     else:
         gone = tuple(sorted({normal_axis(e, axis, rank) for axis in axes}))
