@@ -70,7 +70,7 @@ def test_random_inputs_need_a_shape_where_the_model_leaves_it_open(model: Path) 
     [
         (["-i", "z=3x4"], "no such input; the model takes x, y"),
         (["-i", "x=3x4", "-i", "x=3x4"], "input x is given twice"),
-        (["-i", "x=three"], "'three' is neither a .npy file nor a shape"),
+        (["-i", "x=three"], "'three' is neither a .npy file, a shape"),
         (["-i", "x=missing.npy"], "missing.npy is no readable .npy file"),
         (["-i", "x=3x5"], "x"),
         (["--option", "threds=2"], "option 'threds' is unknown"),

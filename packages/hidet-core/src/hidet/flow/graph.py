@@ -6,7 +6,7 @@ import functools
 import time
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from hidet import tensors
 from hidet.context import make_context
@@ -176,8 +176,17 @@ class OptimizedFlowGraph(FlowGraph):
         return "\n".join([str(shown).rstrip(), *(f"# kernel {n}: {names}" for n, names in enumerate(fused))])
 
 
-def optimize(graph: FlowGraph) -> FlowGraph:
-    """The graph as the compiler changes it, which running it does in any case: to look at it."""
+@overload
+def optimize(graph: FlowGraph) -> FlowGraph: ...
+@overload
+def optimize(graph: Graph) -> Graph: ...
+def optimize(graph: FlowGraph | Graph) -> FlowGraph | Graph:
+    """The graph as the compiler changes it, which running or compiling it does in any case: to look at it.
+
+    What front-ends import (`hidet.onnx.from_onnx`) is changed for the CPU.
+    """
+    if isinstance(graph, Graph):
+        return run_graph_passes(graph, make_context("cpu"))
     return OptimizedFlowGraph(graph.inputs, graph.outputs, graph.nodes)
 
 

@@ -8,6 +8,7 @@ among itself. Views cost nothing: they become aliases with strides, or index ari
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -166,7 +167,10 @@ class _Grouper:
                 continue
             if current in self.aliases and not self._continues(node, group):
                 continue
-            copies = _copies(current, consumer, group)
+            copies = group.copies.get(consumer.outputs[0], 1)
+            if consumer is not group.anchor:
+                is_read_once = consumer.inputs.count(current) == 1
+                copies *= _most_places(consumer.definition) if is_read_once else _places_read(consumer, current)
             if copies > MAX_COPIES or _repeats_work(node, consumer, current) or not self._has_room(node, group):
                 continue
             group.copies[current] = copies
@@ -239,21 +243,24 @@ def _reads_identically(reader: Node, value: Value) -> bool:
     return _is_elementwise_in(reader.definition, tuple([n for n, v in enumerate(present) if v is value]))
 
 
-def _copies(value: Value, consumer: Node, group: Group) -> int:
-    """In how many places the group's code would compute `value`, inlined into `consumer`, which is one of its nodes."""
-    if consumer is group.anchor or consumer.definition is None:
-        return 1
-    present = [v for v in consumer.inputs if v is not None]
-    places = _places_read(consumer.definition, tuple([n for n, v in enumerate(present) if v is value]))
-    return places * group.copies.get(consumer.outputs[0], 1)
-
-
 @functools.lru_cache(maxsize=4096)
-def _places_read(definition: Definition, numbers: tuple[int, ...]) -> int:
-    """At how many places an injective definition reads the inputs of those numbers for one element of its result."""
+def _most_places(definition: Definition | None) -> int:
+    """At how many places an injective definition reads one of its inputs, at most, for one element of its result."""
+    if definition is None:
+        return 1
     stage = definition.stages[0]
     assert isinstance(stage, Compute)
-    operands = {definition.inputs[number] for number in numbers}
+    places = {(access.operand, access.indices) for access in accesses(stage.value)}
+    return max(Counter([operand for operand, _ in places]).values(), default=1)
+
+
+def _places_read(consumer: Node, value: Value) -> int:
+    """At how many places an injective node reads `value` for one element of its result."""
+    assert consumer.definition is not None
+    present = [v for v in consumer.inputs if v is not None]
+    operands = {o for o, v in zip(consumer.definition.inputs, present, strict=True) if v is value}
+    stage = consumer.definition.stages[0]
+    assert isinstance(stage, Compute)
     return max(len({access.indices for access in accesses(stage.value) if access.operand in operands}), 1)
 
 

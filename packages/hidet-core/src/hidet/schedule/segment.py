@@ -69,7 +69,7 @@ class SegmentCode:
             parts = [Function(name, (self._table,), run, kind="host", attributes=APART) for name, run in pairs]
             body = build.seq([Invoke(name, (self._table,)) for name in names])
         function = Function(self._symbol, (self._table,), body, kind="host")
-        uses = Counter(call.function for call in self._calls)
+        uses = Counter([call.function for call in self._calls])
         # A program that is called often would be copied to every place.
         callers = [replace(f, attributes=APART) if uses[f.name] > 1 else f for f in self._callers.values()]
         return Module((*callers, *parts, function), self._symbol, tuple(self._programs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -14,10 +15,10 @@ HIDET_API = 1
 
 
 def is_module(model: object) -> bool:
-    """Whether `model` is a torch.nn.Module, a torch.export.ExportedProgram, or a function, in a process that has torch.
-
-    Where torch is not imported is none.
-    """
+    """Whether `model` is the path of a torch.export.ExportedProgram (.pt2) or, in a process that has torch, a
+    torch.nn.Module, an ExportedProgram, or a function."""
+    if isinstance(model, str | os.PathLike):
+        return os.fspath(model).endswith(".pt2")
     torch = sys.modules.get("torch")
     exporter = sys.modules.get("torch.export")
     is_program = exporter is not None and isinstance(model, exporter.ExportedProgram)
@@ -38,6 +39,8 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             target="hidet.torch.export:target_of_module",
             settings="hidet.torch.export:settings_of_torch",
             dynamic_shapes=True,
-            doc="torch.nn.Module, torch.export.ExportedProgram or a function of tensors, captured whole",
+            peers={"eager": "hidet.torch.files:run_eager"},
+            doc="torch.nn.Module, torch.export.ExportedProgram or a function of tensors, captured whole; "
+            "a path ending in .pt2, which torch.export.save wrote",
         )
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,13 +19,16 @@ from hidet.torch.assemble import ImportedGraph
 from hidet.torch.calls import signature_of
 from hidet.torch.composed import composed
 from hidet.torch.fallback import refusal
+from hidet.torch.files import load_program
 from hidet.torch.importer import import_fx
 from hidet.torch.mapping import table
 from hidet.torch.outputs import plan_own_outputs
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-Model = torch.nn.Module | ExportedProgram | Callable[..., Any]
+File = str | os.PathLike[str]
+"""A path of what `torch.export.save` wrote, which stands for the program."""
+Model = torch.nn.Module | ExportedProgram | Callable[..., Any] | File
 ExampleInputs = Sequence[Any] | Mapping[str, Any] | torch.Tensor
 
 # What a graph cannot hold, by the name of its kind: not every torch has all kinds.
@@ -91,6 +95,9 @@ class _FunctionModule(torch.nn.Module):
 
 
 def _as_module(model: Model) -> torch.nn.Module | ExportedProgram:
+    """A function as a module, a file as its program. ImportFailed for a file that holds none."""
+    if isinstance(model, str | os.PathLike):
+        return load_program(model)
     return model if isinstance(model, torch.nn.Module | ExportedProgram) else _FunctionModule(model)
 
 
