@@ -8,7 +8,7 @@ import torch
 
 from hidet import dtypes
 from hidet.errors import DTypeError
-from hidet.torch.tensors import TorchAdapter, as_numpy, dtype_of, torch_dtype, version_of
+from hidet.torch.tensors import TorchAdapter, as_numpy, dtype_of, torch_dtype
 
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
@@ -56,20 +56,6 @@ def test_foreign_memory_is_read_and_written_in_place(dtype: str) -> None:
 
 def test_foreign_memory_without_elements_is_an_empty_tensor() -> None:
     assert TorchAdapter.wrap(0, (0, 3), (3, 1), dtypes.f32.name).shape == (0, 3)
-
-
-def test_an_update_in_place_changes_the_version() -> None:
-    tensor = torch.zeros(2)
-    before = version_of(tensor)
-    assert version_of(tensor) == before
-    tensor.add_(1)
-    assert version_of(tensor) != before
-
-
-def test_tensors_that_count_no_versions_look_changed_each_time() -> None:
-    with torch.inference_mode():
-        tensor = torch.zeros(2)
-    assert version_of(tensor) != version_of(tensor)
 
 
 def test_memory_of_the_cpu_stays_there_whatever_the_default_device_is() -> None:

@@ -143,10 +143,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | Non
         program = with_size_checks(program, graph)
         prepare = _Lowering(ctx)
         if optimized.prepare is not None:
-            places = {value: number for number, value in enumerate(optimized.inputs)}
-            sources = tuple(places[value] for value in optimized.prepare.parameters)
-            prepared = prepare.graph(optimized.prepare.graph, "prepare")
-            program = replace(program, prepare=prepared, prepare_inputs=sources)
+            program = replace(program, prepare=prepare.graph(optimized.prepare.graph, "prepare"))
         parts = [*lowering.parts, *prepare.parts]
         warn_of_fallbacks([scheduled for scheduled, _ in parts], ctx.target.name)
         program, names = bind_program(program, ctx.target)

@@ -163,27 +163,28 @@ def test_mutation_pairs_must_name_an_input_once_and_an_output_of_its_type():
 def prepared():
     graph = simple()
     inner = GraphBuilder(OPERATORS, "prepare")
-    raw = inner.input(TensorType(f32, (8, 2)))
-    made = inner.build([inner.emit("neg", raw)])
+    made = inner.build([inner.emit("neg", inner.constant(np.ones((8, 2), np.float32)))])
     packed = Value("packed", TensorType(f32, (8, 2)))
     first = replace(graph.nodes[0], inputs=(graph.inputs[0], packed))
-    prepare = Prepare(made, (graph.inputs[1],), (packed,))
-    return replace(graph.with_nodes((first, *graph.nodes[1:])), prepare=prepare)
+    return replace(graph.with_nodes((first, *graph.nodes[1:])), prepare=Prepare(made, (packed,)))
 
 
 def test_a_prepare_graph_defines_values_of_the_main_graph():
     verify_graph(prepared())
 
 
-def test_a_prepare_graph_reads_parameters_alone_and_matches_their_types():
+def test_a_prepare_graph_has_no_inputs_and_results_of_their_types():
     graph = prepared()
-    x = graph.inputs[0]
-    with pytest.raises(VerifyError, match="%x has type"):
-        verify_graph(replace(graph, prepare=replace(graph.prepare, parameters=(x,))))
-    with pytest.raises(VerifyError, match="%w is no parameter"):
-        verify_graph(replace(graph, parameters=frozenset()))
-    with pytest.raises(VerifyError, match="0 parameters for 1 values"):
-        verify_graph(replace(graph, prepare=replace(graph.prepare, parameters=())))
+    inner = GraphBuilder(OPERATORS, "prepare")
+    with_input = inner.build([inner.emit("neg", inner.input(TensorType(f32, (8, 2))))])
+    with pytest.raises(VerifyError, match="1 inputs, expected none"):
+        verify_graph(replace(graph, prepare=replace(graph.prepare, graph=with_input)))
+    more = (*graph.prepare.results, Value("more", TensorType(f32, (8, 2))))
+    with pytest.raises(VerifyError, match="2 results for 1 values"):
+        verify_graph(replace(graph, prepare=replace(graph.prepare, results=more)))
+    turned = inner.build([inner.emit("neg", inner.constant(np.ones((2, 8), np.float32)))])
+    with pytest.raises(VerifyError, match="%packed has type"):
+        verify_graph(replace(graph, prepare=replace(graph.prepare, graph=turned)))
 
 
 def test_sub_graphs_are_checked_and_named_by_their_node():

@@ -4,24 +4,34 @@ import pytest
 
 from hidet.passes.graph.fold_conv_batch_norm import FoldConvBatchNorm
 
-PARAMETERS = "param %m: f64[4], param %positive: f64[4], param %g: f64[4], param %b: f64[4]"
+WEIGHT = "const %w: f64[4, 2, 1, 1] = [1.0, -2.0, 0.5, 3.0, 0.25, -1.0, 2.0, 1.5]"
+NORM = """const %m: f64[4] = [0.5, -1.0, 2.0, 0.25]
+          const %positive: f64[4] = [0.5, 1.0, 2.0, 0.25]
+          const %g: f64[4] = [1.5, -1.0, 2.0, 0.75]
+          const %b: f64[4] = [0.5, 1.0, -2.0, 0.25]"""
 
 
 def test_scale_goes_into_the_weight_and_shift_into_the_bias(becomes):
     becomes(
         FoldConvBatchNorm(),
         f"""
-        graph g(%x: f64[1, 2, 5, 5], param %w: f64[4, 2, 3, 3], param %c: f64[4], {PARAMETERS}):
-          %0: f64[1, 4, 5, 5] = conv(%x, %w, %c, padding=1)
+        graph g(%x: f64[1, 2, 5, 5]):
+          {WEIGHT}
+          const %c: f64[4] = [1.0, 2.0, 3.0, 4.0]
+          {NORM}
+          %0: f64[1, 4, 5, 5] = conv(%x, %w, %c)
           %1: f64[1, 4, 5, 5] = batch_norm(%0, %m, %positive, %g, %b, eps=0.001)
           return %1
         """,
         f"""
-        graph g(%x: f64[1, 2, 5, 5], param %w: f64[4, 2, 3, 3], param %c: f64[4], {PARAMETERS}):
+        graph g(%x: f64[1, 2, 5, 5]):
+          {WEIGHT}
+          const %c: f64[4] = [1.0, 2.0, 3.0, 4.0]
+          {NORM}
           %0: f64[4] = batch_norm_scale(%positive, %g, eps=0.001)
           %1: f64[4] = batch_norm_shift(%m, %0, %c, %b, dtype=f64)
-          %2: f64[4, 2, 3, 3] = scale_filters(%w, %0)
-          %3: f64[1, 4, 5, 5] = conv(%x, %2, %1, padding=1)
+          %2: f64[4, 2, 1, 1] = scale_filters(%w, %0)
+          %3: f64[1, 4, 5, 5] = conv(%x, %2, %1)
           return %3
         """,
     )
@@ -30,7 +40,9 @@ def test_scale_goes_into_the_weight_and_shift_into_the_bias(becomes):
 @pytest.mark.parametrize("absent", ["none, none", "%g, none", "none, %b"])
 def test_absent_weights_and_biases_count_as_one_and_zero(ctx, parse, same_result, absent):
     graph = parse(f"""
-        graph g(%x: f64[2, 3, 5], param %w: f64[4, 3, 1], {PARAMETERS}):
+        graph g(%x: f64[2, 2, 5]):
+          {WEIGHT.replace(", 1, 1]", ", 1]")}
+          {NORM}
           %0: f64[2, 4, 5] = conv(%x, %w, none)
           %1: f64[2, 4, 5] = batch_norm(%0, %m, %positive, {absent}, eps=0.001)
           return %1
@@ -41,10 +53,11 @@ def test_absent_weights_and_biases_count_as_one_and_zero(ctx, parse, same_result
 
 
 def test_statistics_in_f32_fold_into_half_precision_weights(ctx, parse):
-    statistics = "param %m: f32[4], param %positive: f32[4], param %g: f32[4], param %b: f32[4]"
     graph = parse(f"""
-        graph g(%x: bf16[1, 2, 5, 5], param %w: bf16[4, 2, 3, 3], {statistics}):
-          %0: bf16[1, 4, 5, 5] = conv(%x, %w, padding=1)
+        graph g(%x: bf16[1, 2, 5, 5]):
+          {WEIGHT.replace("f64", "bf16")}
+          {NORM.replace("f64", "f32")}
+          %0: bf16[1, 4, 5, 5] = conv(%x, %w)
           %1: bf16[1, 4, 5, 5] = batch_norm(%0, %m, %positive, %g, %b)
           return %1
     """)
@@ -57,15 +70,15 @@ def test_statistics_in_f32_fold_into_half_precision_weights(ctx, parse):
     [
         (
             [
-                "%0: f64[1, 4, 5, 5] = conv(%x, %w, padding=1)",
+                "%0: f64[1, 4, 5, 5] = conv(%x, %w)",
                 "%1: f64[1, 4, 5, 5] = batch_norm(%0, %m, %positive, %g, %b)",
             ],
             "%1, %0",
         ),
         (
             [
-                "%0: f64[4, 2, 3, 3] = mul(%w, %y)",
-                "%2: f64[1, 4, 5, 5] = conv(%x, %0, padding=1)",
+                "%0: f64[4, 2, 1, 1] = mul(%w, %y)",
+                "%2: f64[1, 4, 5, 5] = conv(%x, %0)",
                 "%1: f64[1, 4, 5, 5] = batch_norm(%2, %m, %positive, %g, %b)",
             ],
             "%1",
@@ -75,6 +88,17 @@ def test_statistics_in_f32_fold_into_half_precision_weights(ctx, parse):
 )
 def test_other_convolutions_are_left_alone(becomes, lines, result):
     body = "".join(f"          {line}\n" for line in lines)
-    inputs = f"%x: f64[1, 2, 5, 5], %y: f64[4, 2, 3, 3], param %w: f64[4, 2, 3, 3], {PARAMETERS}"
-    text = f"\n        graph g({inputs}):\n{body}          return {result}\n"
+    inputs = "%x: f64[1, 2, 5, 5], %y: f64[4, 2, 1, 1]"
+    text = f"\n        graph g({inputs}):\n          {WEIGHT}\n          {NORM}\n{body}          return {result}\n"
+    becomes(FoldConvBatchNorm(), text, text)
+
+
+def test_weights_that_may_change_between_calls_are_left_alone(becomes):
+    inputs = "param %m: f64[4], param %positive: f64[4], param %g: f64[4], param %b: f64[4]"
+    text = f"""
+        graph g(%x: f64[1, 2, 5, 5], param %w: f64[4, 2, 1, 1], {inputs}):
+          %0: f64[1, 4, 5, 5] = conv(%x, %w)
+          %1: f64[1, 4, 5, 5] = batch_norm(%0, %m, %positive, %g, %b)
+          return %1
+        """
     becomes(FoldConvBatchNorm(), text, text)

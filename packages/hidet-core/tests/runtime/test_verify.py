@@ -65,7 +65,7 @@ BRANCH = Branch("if", scalar(FLAG), SUB, SUB, (vector(MADE),))
 LOOP = Loop("while", SubProgram(BODY, (0, vector(X))), 5, scalar(FLAG), True, 1, (vector(MADE),))
 PREPARE = HostProgram(
     slots=2,
-    inputs=(InputSlot(vector(0, 3)),),
+    inputs=(),
     outputs=(OutputSlot(vector(1, 3), storage=12),),
     steps=(Segment("prepare"),),
 )
@@ -84,7 +84,6 @@ PROGRAM = HostProgram(
     stored=((WEIGHT, 8), (PREPARED, 12)),
     symbols=(SymbolSource("n", 0, 0),),
     prepare=PREPARE,
-    prepare_inputs=(1,),
     prepared=(PREPARED,),
     size_checks=(SizeCheck(N, 64, False, "x"),),
     number_checks=(NumberCheck(N, dtypes.i32, "x"),),
@@ -154,12 +153,9 @@ BROKEN: dict[str, tuple[HostProgram, str]] = {
     "a constant that is too small": (changed(stored=((WEIGHT, 12), (PREPARED, 12))), "has 8 bytes, expected 12"),
     "a constant of unknown size": (changed(stored=((PREPARED, 12),)), "has 8 bytes, expected None"),
     "no prepare program": (changed(prepare=None), "there is no prepare program"),
-    "too few inputs to prepare from": (changed(prepare_inputs=()), "takes 1 inputs, got 0"),
-    "prepared from what is no parameter": (changed(prepare_inputs=(0,)), "is prepared, but is no parameter"),
-    "prepared from nothing": (changed(prepare_inputs=(7,)), "number of an input that is prepared is 7"),
-    "prepared from another type": (
+    "prepared from inputs": (
         changed(prepare=replace(PREPARE, inputs=(InputSlot(vector(0, 4)),))),
-        "of another type than the prepare program takes",
+        "takes 1 inputs, expected none",
     ),
     "too little is prepared": (changed(stored=((WEIGHT, 8), (PREPARED, 16))), "has 12 bytes, expected 16"),
     "prepared memory of unknown size": (changed(stored=((WEIGHT, 8),)), "nothing tells how large"),

@@ -72,14 +72,13 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepare:
-    """Work on parameters alone, done once and again when one of them changes.
+    """Work on constants alone, done once and for all.
 
-    graph: its inputs are `parameters` of the main graph, in order. results: values of the main graph (neither inputs
-    nor constants of it) that its outputs provide, in order.
+    graph: has no inputs. results: values of the main graph (neither inputs nor constants of it) that its outputs
+    provide, in order.
     """
 
     graph: Graph
-    parameters: tuple[Value, ...]
     results: tuple[Value, ...]
 
 
@@ -87,9 +86,10 @@ class Prepare:
 class Graph:
     """A program on tensors.
 
-    inputs: what a caller passes, in order. parameters: those inputs that are weights, constant between calls.
-    outputs: what a caller gets. constants: data of values that no node computes. mutates: pairs (input, output):
-    the caller's input number is overwritten by that output. prepare: see `Prepare`; None when there is nothing.
+    inputs: what a caller passes, in order. parameters: those inputs that are weights, which are mostly the same tensors
+    as in the call before, with contents that may have changed. outputs: what a caller gets. constants: data of values
+    that no node computes. mutates: pairs (input, output): the caller's input number is overwritten by that output.
+    prepare: see `Prepare`; None when there is nothing.
     """
 
     name: str

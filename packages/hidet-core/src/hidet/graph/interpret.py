@@ -41,8 +41,7 @@ def interpret(graph: Graph, inputs: Sequence[Any], bindings: Mapping[str, int] |
     for value in graph.inputs:
         _check(value, arrays[value], sizes, f"input %{value.name}")
     if graph.prepare is not None:
-        weights = [arrays[value] for value in graph.prepare.parameters]
-        arrays.update(zip(graph.prepare.results, interpret(graph.prepare.graph, weights, sizes), strict=True))
+        arrays.update(zip(graph.prepare.results, interpret(graph.prepare.graph, [], sizes), strict=True))
     last_reader = {value: node for node in graph.nodes for value in (*node.values, *node.outputs)}
     kept = set(graph.outputs)
     for node in graph.nodes:

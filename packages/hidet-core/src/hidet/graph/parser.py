@@ -189,15 +189,10 @@ class _Body:
         results = [self.define(cursor)]
         while cursor.accept(","):
             results.append(self.define(cursor))
-        cursor.expect("from ")
-        parameters: list[Value] = []
-        while not cursor.at_end():
-            if parameters:
-                cursor.expect(",")
-            parameters.append(self.use(cursor))
+        cursor.finish()
         if len(line.below) != 1:
             raise cursor.error("one graph indented below")
-        self.prepare = Prepare(self.reader.graph(line.below[0], 0), tuple(parameters), tuple(results))
+        self.prepare = Prepare(self.reader.graph(line.below[0], 0), tuple(results))
 
     def _node(self, cursor: Cursor, line: _Line) -> None:
         outputs: list[Value] = []

@@ -4,10 +4,10 @@
     graph main(%x: f32[s0, 768], param %w: f32[768, 768]):
       const %c: f32[4] = [1.0, 2.0, 3.0, 4.0]
       const %d: f32[64, 64] = sha=9f86d081884c7d659a2feaa0c55ad015
-      prepare %p: f32[768, 768] from %w
-        graph prepare(%w: f32[768, 768]):
+      prepare %p: f32[64, 64]
+        graph prepare():
           ...
-      %4: f32[s0, 768] = matmul(%x, %p, trans_b=True)  # model.py:41 (fc1)
+      %4: f32[s0, 768] = matmul(%x, %w, trans_b=True)  # model.py:41 (fc1)
       %5: f32[2] = if(%c, then=@0, otherwise=@1)
         @0 graph taken():
           ...
@@ -116,7 +116,7 @@ class _GraphText:
             yield f"  const {self.typed(value)} = {self._constant(value)}"
         if graph.prepare is not None:
             results = ", ".join(map(self.typed, graph.prepare.results))
-            yield f"  prepare {results} from {', '.join(map(self.name, graph.prepare.parameters))}"
+            yield f"  prepare {results}"
             yield from (f"    {line}" for line in _GraphText(graph.prepare.graph, self.canonical).lines())
         for node in graph.nodes:
             yield from self._node(node)

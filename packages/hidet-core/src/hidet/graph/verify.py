@@ -4,7 +4,7 @@ values      defined once, before use, by an input, a constant, `prepare` or a no
 sizes       of data: defined once, by a node before which nothing has them
 nodes       as many inputs as the operator takes, its attributes complete, types as it infers them
 signature   parameters are inputs; a mutated input has the type of the output that replaces it
-sub-graphs  closed and valid themselves; `prepare` reads parameters alone
+sub-graphs  closed and valid themselves; `prepare` reads constants alone
 """
 
 from __future__ import annotations
@@ -223,15 +223,11 @@ def _check_prepare(graph: Graph, redefine: bool) -> None:
     assert prepare is not None
     where = f"prepare graph of {graph.name}"
     _check_closed(prepare.graph, where, None, redefine)
-    for given, needed, what in (
-        (prepare.parameters, prepare.graph.inputs, "parameters"),
-        (prepare.results, prepare.graph.outputs, "results"),
-    ):
-        if len(given) != len(needed):
-            raise VerifyError(f"{where}: {len(given)} {what} for {len(needed)} values of the graph")
-        for outer, inner in zip(given, needed, strict=True):
-            if not fits(outer.type, inner.type):
-                raise VerifyError(f"{where}: %{outer.name} has type {outer.type}, %{inner.name} inside {inner.type}")
-    for value in prepare.parameters:
-        if value not in graph.parameters:
-            raise VerifyError(f"{where}: %{value.name} is no parameter")
+    if prepare.graph.inputs:
+        raise VerifyError(f"{where}: it has {len(prepare.graph.inputs)} inputs, expected none")
+    given, needed = prepare.results, prepare.graph.outputs
+    if len(given) != len(needed):
+        raise VerifyError(f"{where}: {len(given)} results for {len(needed)} values of the graph")
+    for outer, inner in zip(given, needed, strict=True):
+        if not fits(outer.type, inner.type):
+            raise VerifyError(f"{where}: %{outer.name} has type {outer.type}, %{inner.name} inside {inner.type}")

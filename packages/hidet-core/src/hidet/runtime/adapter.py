@@ -96,9 +96,6 @@ class CheckedAdapter(TensorAdapter, Protocol):
     def stream_of(self, tensor: Any) -> int:
         """Handle of the stream in which the tensor's library works on its device now; 0 on the host."""
 
-    def version(self, tensor: Any) -> object:
-        """Something that differs from its earlier value if the tensor's values may have changed."""
-
     def laid_out(self, tensor: Any, strides: Sequence[int]) -> Any:
         """A copy of the tensor with these strides."""
 
@@ -222,20 +219,6 @@ class NumpyAdapter:
     def stream_of(self, tensor: Any) -> int:
         """None: arrays lie on the host."""
         return 0
-
-    def version(self, tensor: Any) -> object:
-        """A new object, unless nobody can write to the array: numpy does not count changes."""
-        import numpy
-
-        base = tensor
-        while isinstance(base, numpy.ndarray):
-            if base.flags.writeable:
-                return object()
-            base = base.base
-        try:
-            return None if base is None or memoryview(base).readonly else object()
-        except TypeError:
-            return object()  # memory of another library, which may write to it
 
     def laid_out(self, tensor: Any, strides: Sequence[int]) -> Any:
         """A copy."""

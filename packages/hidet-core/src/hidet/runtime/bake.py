@@ -1,4 +1,4 @@
-"""Preparing once and for all: when everything that `prepare` reads is constant, its results are constants too."""
+"""Preparing once and for all: `prepare` reads constants alone, so that its results are constants too."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def needs_baking(program: HostProgram) -> bool:
-    """Whether a prepare program, of this one or of one inside it, takes no arguments."""
-    return any(part.prepare is not None and not part.prepare.inputs for part in programs_of(program))
+    """Whether this program, or one inside it, has something to prepare."""
+    return any(part.prepare is not None for part in programs_of(program))
 
 
 def bake_prepared(
     bundle: CodeBundle, functions: Mapping[str, SegmentFunction], memory: DeviceMemory | None = None
 ) -> CodeBundle:
-    """The bundle with results of prepare programs that take no arguments in the place of the constants they alone read.
+    """The bundle with results of prepare programs in the place of the constants that they alone read.
 
-    A saved model then holds packed weights alone and has nothing to prepare when it is loaded. Programs inside steps
-    have no parameters, so that theirs never take arguments. memory: of the device the code runs on; None for the host.
+    A saved model then holds packed weights alone and has nothing to prepare when it is loaded. memory: of the device
+    the code runs on; None for the host.
     """
     store = list(bundle.constants)
 
@@ -35,7 +35,7 @@ def bake_prepared(
 
     program = map_subprograms(bundle.program, baked)
     kept = bundle.prepare_constants
-    if program.prepare is not None and not program.prepare.inputs:
+    if program.prepare is not None:
         program, kept = _baked(program, bundle.prepare_constants, store, functions, memory), ()
     return _without_unread(replace(bundle, program=program, constants=tuple(store), prepare_constants=kept))
 
@@ -48,7 +48,7 @@ def _baked(
     memory: DeviceMemory | None,
 ) -> HostProgram:
     """The program without its prepare program, whose constants are in `read`; results are added to `store`."""
-    assert program.prepare is not None and not program.prepare.inputs
+    assert program.prepare is not None
     executor = Executor(program.prepare, functions, read, memory)
     first = len(store)
     if memory is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hidet.runtime.adapter import NumpyAdapter, TensorAdapter
 from hidet.runtime.arguments import ArgumentCheck
 from hidet.runtime.executor import Executor, SegmentFunction
-from hidet.runtime.prepared import ParameterSets, Versions
+from hidet.runtime.parameter_sets import ParameterSets
 from hidet.runtime.program import HostProgram, NodeCounts
 from hidet.runtime.signature import Signature, signature_of_inputs
 
@@ -116,8 +116,8 @@ class CompiledGraph:
         self._memory = memory
         self._executor = Executor(program, functions, bundle.constants, memory, replay_after)
         self._parameters = None
-        if program.prepare is not None or any(given.is_parameter for given in program.inputs):
-            self._parameters = ParameterSets(program, functions, bundle.prepare_constants, memory)
+        if any(given.is_parameter for given in program.inputs):
+            self._parameters = ParameterSets(program)
 
     def __getattr__(self, name: str) -> Any:
         """What only a graph has whose code is loaded: it is loaded when that is first asked for."""
@@ -145,9 +145,7 @@ class CompiledGraph:
         tensors of the same library; a single one is returned bare. Arguments that lie otherwise in memory than the
         graph was compiled for are copied. On a device, tensors have to be there; arrays that share their memory
         (DLPack, CUDA array interface) give arrays of `hidet.cuda`. numpy arrays alone are copied there, and results
-        back, for which the call waits. ShapeError, DTypeError or LaunchError names the argument that does not fit. A
-        parameter that is a numpy array should be read-only (`flags.writeable = False`): numpy does not count changes,
-        so that what is computed from a writable one is computed at every call.
+        back, for which the call waits. ShapeError, DTypeError or LaunchError names the argument that does not fit.
         """
         if named or len(arguments) != self._direct:
             return self.call_on_inputs(self.signature.arranged(arguments, named, len(self.bundle.program.inputs)))
@@ -159,7 +157,7 @@ class CompiledGraph:
         if self._memory is not None and isinstance(adapter, NumpyAdapter):
             results = self._run_copied(arguments, self._memory)
         else:
-            results = self.run(arguments, adapter, adapter.version)
+            results = self.run(arguments, adapter)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _run_copied(self, arguments: Sequence[Any], memory: DeviceMemory) -> list[Any]:
@@ -168,7 +166,7 @@ class CompiledGraph:
             value if slot.tensor is None else memory.place(value)
             for value, slot in zip(arguments, self.bundle.program.inputs, strict=True)
         ]
-        results = self.run(placed, memory.adapter(), lambda _: object())
+        results = self.run(placed, memory.adapter())
         outputs = [output for output in self.bundle.program.outputs if output.mutates is None]
         for output in self.bundle.program.outputs:
             if output.mutates is not None:
@@ -177,24 +175,24 @@ class CompiledGraph:
             value if output.tensor is None else value.numpy() for value, output in zip(results, outputs, strict=True)
         ]
 
-    def run(self, arguments: Sequence[Any], adapter: TensorAdapter, versions: Versions | None = None) -> list[Any]:
-        """Run without checks on tensors of `adapter`'s library. `versions(tensor)` changes when a parameter does."""
+    def run(self, arguments: Sequence[Any], adapter: TensorAdapter) -> list[Any]:
+        """Run without checks on tensors of `adapter`'s library."""
         if self._before_use is not None:
             self._require_usable()
         parameters, executor = self._parameters, self._executor
         if parameters is None:
             return executor.run(arguments, adapter)
         if executor.may_guess:
-            # Whether parameters have changed is asked while the device works already. They rarely have, and what it
-            # did with those before is done again, in the same order of the same stream.
+            # Whether the parameters are the same tensors is asked while the device works already. They mostly are, and
+            # what it did with those before is done again otherwise, in the same order of the same stream.
             expected = parameters.expected()
             results = None if expected is None else executor.guess(arguments, adapter, expected)
             if expected is not None and results is not None:
-                if parameters.are_in(expected, arguments, adapter, versions):
+                if parameters.are_in(expected, arguments, adapter):
                     return results
                 parameters.expect_nothing()
         # Held until the call ends: another thread may replace the state with that of other parameters.
-        state = parameters.state(arguments, adapter, versions)
+        state = parameters.state(arguments, adapter)
         return executor.run(arguments, adapter, state)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -64,7 +64,6 @@ def encode_program(program: HostProgram) -> Json:
         "stored": [[slot, encoder.dim(nbytes)] for slot, nbytes in program.stored],
         "sources": [_source(s) for s in program.symbols],
         "prepare": None if program.prepare is None else encode_program(program.prepare),
-        "prepare_inputs": program.prepare_inputs,
         "prepared": program.prepared,
         "is_repeatable": program.is_repeatable,
         "size_checks": [
@@ -99,7 +98,6 @@ def decode_program(data: Json, find_call: FindCall) -> HostProgram:
             stored=tuple((int(slot), decoder.dim(nbytes)) for slot, nbytes in data["stored"]),
             symbols=_sources(data["sources"]),
             prepare=None if data["prepare"] is None else decode_program(data["prepare"], find_call),
-            prepare_inputs=tuple(data["prepare_inputs"]),
             prepared=tuple(data["prepared"]),
             is_repeatable=bool(data["is_repeatable"]),
             size_checks=tuple(

@@ -35,7 +35,7 @@ from hidet.runtime.stages import Stage, split_stages
 from hidet.runtime.symbol_values import symbol_reader
 
 if TYPE_CHECKING:
-    from hidet.runtime.prepared import ParameterState
+    from hidet.runtime.parameter_sets import ParameterState
     from hidet.target import DeviceMemory
 
 SegmentFunction = Callable[..., object]

@@ -39,8 +39,7 @@ def program_identity(program: HostProgram, target: str, arch: str) -> str:
 def prepare_identity(program: HostProgram, target: str, arch: str) -> str:
     """That of the prepare program of `program`, and of how the two go together."""
     assert program.prepare is not None
-    places = [program.prepare_inputs, program.prepared]
-    return _digest([target, arch, places, _relied_on(encode_program(program.prepare))])
+    return _digest([target, arch, program.prepared, _relied_on(encode_program(program.prepare))])
 
 
 def require_bound(program: HostProgram, target: str, arch: str) -> None:

@@ -238,11 +238,10 @@ class HostProgram:
 
     slots: length of the table. sizes: slots whose value is a size. stored: slots of constants and of what is prepared,
     and how many bytes steps may read there. symbols: sources of the symbols that sizes are made
-    of. prepare: the program that computes `prepared` slots from parameters, its inputs being the inputs numbered
-    `prepare_inputs`. size_checks: what code relies on and nobody could prove; checked once a shape class,
-    as `number_checks` are, which say that sizes fit integers that they are passed as.
-    is_repeatable: a call may be done again, after one with other parameters, and nothing tells that it was: it
-    overwrites no input, and what it asserts depends on no parameter.
+    of. prepare: the program that computes `prepared` slots from constants alone, once and for all. size_checks: what
+    code relies on and nobody could prove; checked once a shape class, as `number_checks` are, which say that sizes fit
+    integers that they are passed as. is_repeatable: a call may be done again, after one with other parameters, and
+    nothing tells that it was: it overwrites no input, and what it asserts depends on no parameter.
     """
 
     slots: int
@@ -255,7 +254,6 @@ class HostProgram:
     stored: tuple[tuple[int, Dim], ...] = ()
     symbols: tuple[SymbolSource, ...] = ()
     prepare: HostProgram | None = None
-    prepare_inputs: tuple[int, ...] = ()
     prepared: tuple[int, ...] = ()
     size_checks: tuple[SizeCheck, ...] = ()
     number_checks: tuple[NumberCheck, ...] = ()

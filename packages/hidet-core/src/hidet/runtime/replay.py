@@ -2,7 +2,7 @@
 
 Where all tensors of a call lie as they lay before, they are used there; they often do, since allocators hand out again
 what was freed. Otherwise the captured call has a place for each input and result: inputs are copied in and results out
-into fresh memory. Either way results stay valid after the next call. Parameters, prepared tensors and tensors that the
+into fresh memory. Either way results stay valid after the next call. Parameters and tensors that the
 call overwrites are always used where they lie; a call with others is another one.
 """
 
@@ -20,7 +20,7 @@ from hidet.runtime.program import HostProgram, TensorSlot
 from hidet.runtime.shape_class import Execution, ResolvedOutput, ShapeClass
 
 if TYPE_CHECKING:
-    from hidet.runtime.prepared import ParameterState
+    from hidet.runtime.parameter_sets import ParameterState
     from hidet.target import DeviceMemory, DeviceWork
 
 REPLAY_AFTER: Mapping[str, int | None] = {
@@ -77,7 +77,7 @@ class Call:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Where its parameters lie, and what was prepared from them."""
+        """Where its parameters lie."""
         return () if self.parameters is None else self.parameters.key
 
 

@@ -26,7 +26,7 @@ from hidet.runtime.program import (
 from hidet.runtime.stages import Stage
 
 if TYPE_CHECKING:
-    from hidet.runtime.prepared import ParameterState
+    from hidet.runtime.parameter_sets import ParameterState
 
 Resolve = Callable[[Dim], int]
 

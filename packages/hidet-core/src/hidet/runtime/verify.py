@@ -46,7 +46,7 @@ def verify_program(program: HostProgram, constants: Sequence[Any], prepare_const
     """VerifyError for a program that cannot be run on these arrays: its constants, and those of its prepare program."""
     _Verifier(program, constants).run()
     if program.prepare is None:
-        if program.prepared or program.prepare_inputs:
+        if program.prepared:
             _fail("slots are prepared, but there is no prepare program")
         return
     if program.prepare.prepare is not None:
@@ -400,15 +400,8 @@ class _Verifier:
 
 def _verify_prepare(program: HostProgram, prepare: HostProgram) -> None:
     """What a program prepares fits what its prepare program takes and makes."""
-    if len(program.prepare_inputs) != len(prepare.inputs):
-        _fail(f"the prepare program takes {len(prepare.inputs)} inputs, got {len(program.prepare_inputs)}")
-    for number, taken in zip(program.prepare_inputs, prepare.inputs, strict=True):
-        _require_between(number, 0, len(program.inputs) - 1, "the number of an input that is prepared")
-        given = program.inputs[number]
-        if not given.is_parameter or given.tensor is None or taken.tensor is None:
-            _fail(f"input {number} is prepared, but is no parameter")
-        if not _may_be_same(given.tensor, taken.tensor):
-            _fail(f"input {number} is of another type than the prepare program takes")
+    if prepare.inputs:
+        _fail(f"the prepare program takes {len(prepare.inputs)} inputs, expected none")
     if len(program.prepared) != len(prepare.outputs):
         _fail(f"the prepare program makes {len(prepare.outputs)} results, expected {len(program.prepared)}")
     stored = dict(program.stored)

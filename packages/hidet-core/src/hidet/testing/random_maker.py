@@ -60,12 +60,12 @@ class GraphMaker:
         self.values.append(value)
         return value
 
-    def constant(self, shape: Sequence[Dim]) -> Value:
-        """Constant data between -1 and 1."""
+    def constant(self, shape: Sequence[Dim], low: float = -1.0) -> Value:
+        """Constant data between `low` and 1."""
         import numpy
 
         generator = numpy.random.default_rng(self.rng.randrange(1 << 30))
-        data = generator.uniform(-1, 1, concrete_shape(shape, {}))
+        data = generator.uniform(low, 1, concrete_shape(shape, {}))
         value = self.builder.constant(numpy.round(data, 2).astype(self.dtype.numpy()), self.dtype)
         self.bounded.append(value)
         self.values.append(value)

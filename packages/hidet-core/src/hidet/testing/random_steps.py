@@ -180,14 +180,18 @@ def _convolved(m: GraphMaker) -> Value | None:
     if x is None or not all(isinstance(extent, int) for extent in x.tensor.shape[1:]):
         return None
     filters, channels = m.rng.choice((2, 4)), x.tensor.shape[1]
-    bias = m.steady((filters,)) if m.rng.random() < 0.5 else None
-    y = m.emit("conv", x, m.steady((filters, channels, 3, 3)), bias, padding=1, stride=m.rng.choice((1, 2)))
+    is_constant = m.rng.random() < 0.5
+    weight = m.constant if is_constant else m.parameter
+    bias = weight((filters,)) if m.rng.random() < 0.5 else None
+    y = m.emit("conv", x, weight((filters, channels, 3, 3)), bias, padding=1, stride=m.rng.choice((1, 2)))
     if m.rng.random() < 0.7:
         y = m.emit(
             "batch_norm",
             y,
-            *(m.parameter((filters,)), m.parameter((filters,), "positive"), m.parameter((filters,))),
-            m.parameter((filters,)) if m.rng.random() < 0.5 else None,
+            weight((filters,)),
+            m.constant((filters,), low=0.5) if is_constant else m.parameter((filters,), "positive"),
+            weight((filters,)),
+            weight((filters,)) if m.rng.random() < 0.5 else None,
             eps=1e-3,
         )
     return y

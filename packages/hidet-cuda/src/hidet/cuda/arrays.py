@@ -217,10 +217,6 @@ class ArrayAdapter:
         """hidet's current stream of the array's device."""
         return current_stream(tensor.on).handle
 
-    def version(self, tensor: DeviceArray) -> object:
-        """A new object: nobody counts changes of an array."""
-        return object()
-
     def laid_out(self, tensor: DeviceArray, strides: Sequence[int]) -> DeviceArray:
         """A copy with other strides, by way of the host."""
         made, _ = self.empty(tensor.shape, strides, tensor.dtype.name)

@@ -25,10 +25,6 @@ READ_ON_HOST: Mapping[str, tuple[tuple[int, ...], int]] = {
 """CUDA operators that read arguments through pointers of the host, although shape inference says that they are on the
 device: the numbers of these, and that of the argument for which nothing is read if it is 0 (seed, offset; dropout)."""
 
-# How often a tensor was updated in place; RuntimeError for tensors made in inference mode.
-version: Callable[[torch.Tensor], object] = attrgetter("_version")
-
-
 # The tensor whose memory a view is a part of, as autograd knows it; None for tensors that are no views.
 base: Callable[[torch.Tensor], torch.Tensor | None] = attrgetter("_base")
 

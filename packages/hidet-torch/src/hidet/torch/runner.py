@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from hidet.dims import Dim, DimExpr, compile_evaluator
 from hidet.runtime.compiled import CompiledGraph, CompileReport
-from hidet.runtime.prepared import item_getter
+from hidet.runtime.parameter_sets import item_getter
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
 from hidet.torch.outputs import OutputPlan
-from hidet.torch.tensors import DeviceAdapter, TorchAdapter, version_of
+from hidet.torch.tensors import DeviceAdapter, TorchAdapter
 
 Evaluate = Callable[[Sequence[int]], tuple[int, ...]]
 
@@ -31,8 +31,6 @@ class Runner:
         self._label = f"hidet::{imported.graph.name}"
         device = imported.device
         self._adapter = TorchAdapter() if device.type == "cpu" else DeviceAdapter(device)
-        # Cheaper than `version_of`, but fails on tensors made in inference mode.
-        self._versions: Callable[[torch.Tensor], object] = compat.version
         is_changed = imported.random_inputs or imported.numbers
         self._pick = item_getter(imported.inputs)
         self._takes_all = imported.inputs == tuple(range(imported.arguments)) and not is_changed
@@ -63,7 +61,7 @@ class Runner:
                 inputs[place] = inputs[place].to(self.imported.device)
             if self.imported.random_inputs:
                 inputs += _draw(self.imported.random_inputs, self.imported.device)
-            results = self._call(self._compiled, inputs)
+            results = self._compiled.run(inputs, self._adapter)
         if self._is_direct:
             args.clear()
             return results
@@ -71,16 +69,6 @@ class Runner:
         returned = [_make(plan, args, results, values) for plan in self._outputs]
         args.clear()
         return returned
-
-    def _call(self, compiled: CompiledGraph, inputs: list[Any]) -> list[Any]:
-        try:
-            return compiled.run(inputs, self._adapter, self._versions)
-        except RuntimeError as error:
-            # Raised while versions are read. What may have run before that may be done again.
-            if self._versions is version_of or "version counter" not in str(error):
-                raise
-        self._versions = version_of
-        return compiled.run(inputs, self._adapter, version_of)
 
 
 def _draw(count: int, device: torch.device) -> list[torch.Tensor]:

@@ -179,11 +179,6 @@ class TorchAdapter:
         return 0 if index < 0 else compat.current_stream(index)
 
     @staticmethod
-    def version(tensor: torch.Tensor) -> object:
-        """torch's count of in-place updates."""
-        return version_of(tensor)
-
-    @staticmethod
     def laid_out(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
         """A copy."""
         made = torch.empty_strided(tensor.shape, tuple(strides), dtype=tensor.dtype, device=tensor.device)
@@ -225,14 +220,3 @@ class _Bytes:
             "strides": None,
             "version": 3,
         }
-
-
-def version_of(tensor: torch.Tensor) -> object:
-    """Something that differs from its earlier value after an in-place update of `tensor`.
-
-    Tensors made under `torch.inference_mode` count no versions; they look changed at every call.
-    """
-    try:
-        return compat.version(tensor)
-    except RuntimeError:
-        return object()

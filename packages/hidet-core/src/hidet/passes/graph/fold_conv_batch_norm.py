@@ -20,7 +20,7 @@ _ANCHORS = ("conv", "linear")
 
 @dataclass(frozen=True)
 class FoldConvBatchNorm:
-    """Only where nobody else reads the convolution's result, and its weight is a parameter or constant.
+    """Only where nobody else reads the convolution's result, and its weight is a constant.
 
     The arithmetic on weights is ordinary nodes; `split-prepare` moves them out of the call.
     """
@@ -30,7 +30,7 @@ class FoldConvBatchNorm:
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """Match each batch norm against the producer of its input."""
         table, made = readers(graph), producers(graph)
-        steady = {*graph.parameters, *graph.constants}
+        steady = set(graph.constants)
         anchors: dict[Node, Node] = {}
         for node in graph.nodes:
             if node.op.name != "batch_norm":

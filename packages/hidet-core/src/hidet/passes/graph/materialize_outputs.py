@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class MaterializeOutputs:
     """Outputs that are copied:
 
-    - one that is, or is a view of, an input, a constant or something computed from parameters alone: the caller would
+    - one that is, or is a view of, an input, a constant or something computed from constants alone: the caller would
       get the memory of its own argument, or of what later calls read;
     - one that overwrites an input but is a view, shares memory with another output, or is laid out otherwise.
 
@@ -75,7 +75,7 @@ def _with_copies(graph: Graph, layouts: Sequence[TensorType | None], ctx: Compil
 def _roots(graph: Graph) -> tuple[dict[Value, Value], set[Value]]:
     """For results of views: whose memory they (may) lie in. And the values whose memory is not the caller's to keep."""
     roots: dict[Value, Value] = {}
-    given: set[Value] = {*graph.parameters, *graph.constants}
+    given = set(graph.constants)
     fixed = set(given)
     for node in graph.nodes:
         if node.op.kind == "view" and node.inputs[0] is not None:
@@ -84,7 +84,7 @@ def _roots(graph: Graph) -> tuple[dict[Value, Value], set[Value]]:
             fixed.update(node.outputs)
     foreign: set[Value] = {*graph.inputs, *graph.constants}
     returned = set(graph.outputs)
-    # Mostly all outputs depend on the call, and nothing has to be asked of the nodes on parameters.
+    # Mostly all outputs depend on the call, and nothing has to be asked of the nodes on constants.
     if fixed.isdisjoint([roots.get(value, value) for value in returned]):
         return roots, foreign
     steady = set(given)

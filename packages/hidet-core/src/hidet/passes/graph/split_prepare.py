@@ -1,4 +1,7 @@
-"""Moving work on parameters into the `prepare` graph, which runs once and again when a parameter changes."""
+"""Moving work on constants into the `prepare` graph, which runs once and for all.
+
+Work on parameters stays: nothing proves that nobody has written to them since the call before.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitPrepare:
-    """Nodes that depend on parameters and constants alone leave the main graph.
+    """Nodes that depend on constants alone leave the main graph.
 
     Views stay where they are read: they cost nothing there, while moving them would copy what they look at. So do nodes
     that make graph outputs, because prepared memory must not be handed out, and nodes without inputs, which fuse into
@@ -32,9 +35,7 @@ class SplitPrepare:
         """One walk in graph order finds the nodes, one more what the main graph still reads of them."""
         if graph.prepare is not None:
             return graph
-        mutated = {graph.inputs[position] for position, _ in graph.mutates}
-        given = (*graph.parameters, *graph.constants)
-        steady = {value for value in given if value not in mutated and isinstance(value.type, TensorType)}
+        steady = {value for value in graph.constants if isinstance(value.type, TensorType)}
         views: dict[Value, Place] = {}
         free: list[Node] = []
         moved: list[Node] = []
@@ -79,14 +80,13 @@ def _split(graph: Graph, candidates: Sequence[Node], main: tuple[Node, ...], res
         if node.op.has_effect or not needed.isdisjoint(node.outputs):
             nodes.append(node)
             needed.update(node.values)
-    inputs = tuple(value for value in graph.inputs if value in needed)
     prepare = Graph(
         name=f"{graph.name}_prepare",
-        inputs=inputs,
+        inputs=(),
         nodes=tuple(reversed(nodes)),
         outputs=results,
         constants={value: data for value, data in graph.constants.items() if value in needed},
     )
     read = {v for node in main for v in node.values} | set(graph.outputs)
     constants = {value: data for value, data in graph.constants.items() if value in read}
-    return replace(graph, nodes=main, constants=constants, prepare=Prepare(prepare, inputs, results))
+    return replace(graph, nodes=main, constants=constants, prepare=Prepare(prepare, results))

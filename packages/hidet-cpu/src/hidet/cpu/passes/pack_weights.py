@@ -1,6 +1,6 @@
-"""Packing of weights: products and convolutions by steady weights become operators that read packed ones.
+"""Packing of weights: products and convolutions by constant weights become operators that read packed ones.
 
-The packing is a node of its own, on parameters alone, so that `split-prepare` moves it out of the call.
+The packing is a node of its own, on constants alone, so that `split-prepare` moves it out of the call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PackWeights:
-    """Rewrites operators whose weight depends on parameters and constants alone and has a fixed shape."""
+    """Rewrites operators whose weight depends on constants alone and has a fixed shape."""
 
     name: ClassVar[str] = "cpu-pack-weights"
 
@@ -36,8 +36,7 @@ class PackWeights:
         from hidet.cpu.target import CpuTarget
 
         assert isinstance(ctx.target, CpuTarget)
-        mutated = {graph.inputs[position] for position, _ in graph.mutates}
-        steady = ({*graph.parameters, *graph.constants}) - mutated
+        steady = set(graph.constants)
         rewriter = GraphRewriter(graph, ctx.registry.operators)
         packed: dict[tuple[object, ...], Value] = {}
         known: dict[int, _Rewrite | None] = {}
@@ -91,7 +90,7 @@ class _Rewrite:
 
 
 def _is_steady(node: Node) -> bool:
-    """Whether a node on steady values gives the same result at every call, as far as parameters do not change."""
+    """Whether a node on steady values gives the same result at every call."""
     return not (node.op.is_random or node.op.has_effect or is_foreign(node))
 
 

@@ -65,9 +65,8 @@ class AlignedRows:
 
 
 def _steady(graph: Graph) -> set[Value]:
-    """Values that do not change from call to call: parameters that nobody overwrites, and what is prepared of them."""
-    mutated = {graph.inputs[position] for position, _ in graph.mutates}
-    steady = {*graph.parameters, *graph.constants} - mutated
+    """Values that do not change from call to call: constants, and what is prepared of them."""
+    steady = set(graph.constants)
     for node in graph.nodes:
         if steady.issuperset(node.values) and may_be_prepared(node):
             steady.update(node.outputs)
