@@ -1,6 +1,7 @@
 """Batch norm with given statistics, and the parts it falls into when it is folded into the convolution before it.
 
     (conv(x, w) + start - mean) * scale + bias  =  conv(x, scale_filters(w, scale)) + shift
+    batch_norm(x, ...)                          =  apply_batch_norm(x, scale, shift)
 
 An operator for each part keeps what is done to weights small: a model has as many batch norms as convolutions.
 """
@@ -98,6 +99,20 @@ def _scale_filters(filters: Operand, scale: Operand) -> Definition:
     return single((filters, scale), compute("scale_filters", filters.shape, value))
 
 
+def _apply(x: Operand, scale: Operand, shift: Operand) -> Definition:
+    require_dtype("apply_batch_norm", x, "float")
+    require_rank("apply_batch_norm", x, at_least=2)
+    _require_vectors("apply_batch_norm", scale, shift)
+    require_channel_parameters("apply_batch_norm", x, scale, shift)
+    wide = arithmetic_dtype(x.dtype)
+
+    def value(*axes: Expr) -> Expr:
+        moved = widen(x[axes]) * build.cast(scale[axes[1]], wide) + build.cast(shift[axes[1]], wide)
+        return build.cast(moved, x.dtype)
+
+    return single((x, scale, shift), compute("apply_batch_norm", x.shape, value))
+
+
 _EPS = Attribute("eps", 1e-5)
 
 SPECS: tuple[OperatorSpec, ...] = (
@@ -128,5 +143,11 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("filters", "scale"),
         define=_scale_filters,
         doc="filters[o, ...] * scale[o], in the type of filters. Floating-point types.",
+    ),
+    OperatorSpec(
+        name="apply_batch_norm",
+        inputs=("x", "scale", "shift"),
+        define=_apply,
+        doc="x[n, c, ...] * scale[c] + shift[c], in the type of x: a batch norm by vectors that are computed before.",
     ),
 )

@@ -53,6 +53,15 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="positions outside of their axis end a call with an error, before anything reads there",
         ),
         PassSpec(
+            name="cpu-split-batch-norm",
+            level="graph",
+            targets=("cpu",),
+            after=("fold-conv-batch-norm",),
+            before=("narrow-captures",),
+            load="hidet.cpu.passes.split_batch_norm:SplitBatchNorm",
+            doc="factors of batch norms are computed once a call",
+        ),
+        PassSpec(
             name="cpu-pack-weights",
             level="graph",
             targets=("cpu",),
