@@ -25,6 +25,7 @@ from hidet.cpu.schedules.conv_window import (
 )
 from hidet.cpu.schedules.gemm import BUFFER_ROWS, TABLE_ENTRIES, Gemm, RowTable, inside_pointer, launch_gemm
 from hidet.cpu.schedules.gemm_blocking import choose_blocking
+from hidet.cpu.schedules.gemm_columns import Columns, PackedColumns, StridedColumns, is_packed_on_the_way
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.gemm_tile import TILE_ROWS, TileShape, tile_shape
@@ -89,7 +90,6 @@ class ConvRule:
         shape = tile_shape(target, arithmetic_dtype(conv.image.type.dtype))
         builder = ProgramBuilder(match.task)
         source, windows, run = _image(builder, conv, shape)
-        packed = _filters(builder, conv, shape)
         inside = inside_pointer(source)
         sources = {source: inside}
         zeros = None
@@ -98,9 +98,6 @@ class ConvRule:
             launch_zeros(builder, outside, run)
             zeros = sources[outside] = inside_pointer(outside)
         table_rows = min(BUFFER_ROWS, TABLE_ENTRIES // windows.taps)
-        blocking = choose_blocking(
-            shape, target.cpu.l1_bytes, conv.groups, windows.rows, conv.filters, windows.taps, run, table_rows
-        )
 
         def fill(scope: KernelScope, table: RowTable, group: Expr) -> Stmt:
             start = inside if conv.groups == 1 else inside + group * parameter(scope, conv.channels, "channels")
@@ -109,11 +106,18 @@ class ConvRule:
             axes = (windows.batch, *((axis.result, axis.image_stride) for axis in windows.axes))
             return fill_matrix_rows(scope, table, start, axes)
 
-        def panel_offset(scope: KernelScope, group: Expr) -> Expr:
-            if conv.groups == 1:
-                return build.index(0)
-            panels = dims.ceildiv(conv.filters, shape.lanes) * shape.lanes * windows.taps * run
-            return group * parameter(scope, panels, "group_panels")
+        right = _filters(builder, conv, shape, windows, run)
+        blocking = choose_blocking(
+            shape,
+            target.cpu.l1_bytes,
+            conv.groups,
+            windows.rows,
+            conv.filters,
+            windows.taps,
+            run,
+            table_rows,
+            order=right.order,
+        )
 
         def place(scope: KernelScope, group: Expr) -> TilePlace:
             base = build.index(0) if conv.groups == 1 else group * parameter(scope, conv.filters, "filters")
@@ -127,8 +131,7 @@ class ConvRule:
             run=run,
             element=source.dtype,
             step=1,
-            packed=packed,
-            panel_problem_stride=panel_offset,
+            right=right,
             fill=fill,
             sources=sources,
             place=place,
@@ -202,13 +205,17 @@ def _image(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> tupl
     return copy, windows, conv.channels
 
 
-def _filters(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> Var:
+def _filters(builder: ProgramBuilder, conv: Convolution, shape: TileShape, windows: Windows, run: Dim) -> Columns:
     pointer = builder.pointers[conv.weight.operand]
-    if conv.is_packed:
-        return pointer
     panels = dims.ceildiv(conv.filters, shape.lanes) * shape.lanes
-    elements = panels * conv.groups * conv.channels * conv.windows.taps
-    packed = builder.scratch("packed", shape.dtype, elements)
+
+    def panel_offset(scope: KernelScope, group: Expr) -> Expr:
+        if conv.groups == 1:
+            return build.index(0)
+        return group * parameter(scope, panels * windows.taps * run, "group_panels")
+
+    if conv.is_packed:
+        return PackedColumns(pointer, panel_offset)
     strides = conv.weight.type.element_strides
     filters, depth = (conv.filters, strides[0]), (conv.channels, strides[1])
     groups = (conv.groups, strides[0] * conv.filters)
@@ -216,5 +223,14 @@ def _filters(builder: ProgramBuilder, conv: Convolution, shape: TileShape) -> Va
         filters, depth = (conv.filters, strides[1]), (conv.channels, strides[0])
         groups = (conv.groups, strides[0] * conv.channels)
     taps = list(zip([axis.taps for axis in conv.windows.axes], strides[2:], strict=True))
+    is_merged = windows.taps != conv.windows.taps
+    if is_packed_on_the_way(windows.rows, windows.taps) and not is_merged:
+
+        def offset(scope: KernelScope, group: Expr) -> Expr:
+            return build.index(0) if conv.groups == 1 else group * scope.size(groups[1], "group_stride")
+
+        return StridedColumns(pointer, offset, filters[1], tuple(taps), depth[1])
+    elements = panels * conv.groups * conv.channels * conv.windows.taps
+    packed = builder.scratch("packed", shape.dtype, elements)
     launch_pack_panels(builder, pointer, packed, [groups], filters, taps, depth, shape.lanes)
-    return packed
+    return PackedColumns(packed, panel_offset)

@@ -15,14 +15,24 @@ the arithmetic. All sizes are run-time parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Operand
 from hidet.cpu.schedules.gemm_blocking import Blocking
+from hidet.cpu.schedules.gemm_columns import (
+    ChunkPacker,
+    ChunkPlace,
+    Columns,
+    PackedReader,
+    PanelReader,
+    StridedColumns,
+    SumSizes,
+)
 from hidet.cpu.schedules.gemm_epilogue import Epilogue, FinishedTile, TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.gemm_tile import TileArguments, TileShape, choose_tile, tile_functions
+from hidet.cpu.schedules.gemv import launch_gemv, reads_in_place
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
@@ -54,12 +64,12 @@ FillTable = Callable[[KernelScope, RowTable, Expr], Stmt]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gemm:
-    """result[p, m, n] = sum over taps t and steps k of row(p, m, t)[k * step] * packed[p][n // lanes][t][k][n % lanes].
+    """result[p, m, n] = sum over taps t and steps k of row(p, m, t)[k * step] * right[p](n, t, k).
 
     problems: how many products of this size there are (batches, groups); p counts them.
     rows, columns, taps, run: extents of m, n, t, k.
     element, step: dtype of row elements, and their distance.
-    packed: pointer of the entry function; panels are contiguous, problems lie `panel_problem_stride` elements apart.
+    right: where the columns are; packed panels are contiguous.
     fill: writes the table of row addresses; it gets the scope for its sizes, the table, and p.
     sources: pointers that `fill` uses, in the entry function and in the kernel.
     place: how p, m and n stand for axes of the result; it gets the scope and p.
@@ -72,8 +82,7 @@ class Gemm:
     run: Dim
     element: DType
     step: Dim
-    packed: Var
-    panel_problem_stride: Callable[[KernelScope, Expr], Expr]
+    right: Columns
     fill: FillTable
     sources: Mapping[Var, Var]
     place: Callable[[KernelScope, Expr], TilePlace]
@@ -81,6 +90,9 @@ class Gemm:
 
 def launch_gemm(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShape, blocking: Blocking) -> None:
     """Add the kernel of `gemm` with the task's epilogues, and its launch."""
+    if reads_in_place(gemm):
+        launch_gemv(builder, task, gemm, shape)
+        return
     scope = KernelScope()
     pointers: dict[Operand, Var] = {}
     outer: list[Expr] = []
@@ -90,16 +102,15 @@ def launch_gemm(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShap
     for outside, inside in gemm.sources.items():
         scope.pointers.append(inside)
         outer.append(outside)
-    packed = scope.pointer("packed", shape.dtype)
-    outer.append(gemm.packed)
+    outer.append(gemm.right.pointer)
 
-    item = _Item(task, gemm, shape, blocking, scope, packed)
+    item = _Item(task, gemm, shape, blocking, scope)
     body = item.body(pointers)
     grid_vars = (item.problem, item.column_block, item.row_block)
     function = Function("gemm", scope.params, body, kind="kernel", grid_vars=grid_vars, attributes=(COMPACT,))
     groups = dims.ceildiv(gemm.columns, shape.columns)
     grid = (gemm.problems, dims.ceildiv(groups, blocking.groups), dims.ceildiv(gemm.rows, blocking.rows))
-    builder.add(tuple(item.functions.values()))
+    builder.add((*item.functions.values(), *item.reader.functions))
     builder.launch(function, outer, scope, grid, blocking.nanoseconds)
 
 
@@ -155,9 +166,7 @@ class _Sizes:
 class _Item:
     """The body of a work item: variables of its loops, and the statements of each loop around the next inner one."""
 
-    def __init__(
-        self, task: Task, gemm: Gemm, shape: TileShape, blocking: Blocking, scope: KernelScope, packed: Var
-    ) -> None:
+    def __init__(self, task: Task, gemm: Gemm, shape: TileShape, blocking: Blocking, scope: KernelScope) -> None:
         self.task, self.gemm, self.shape, self.scope = task, gemm, shape, scope
         self.problem, self.column_block, self.row_block = (
             build.size_var(name) for name in ("problem", "column_block", "row_block")
@@ -169,15 +178,26 @@ class _Item:
         self.table = Var("table", BufferType(dtypes.i64, (build.index(TABLE_ENTRIES),), space="local"))
         buffered = build.index(BUFFER_ROWS * shape.columns)
         self.buffer = Var("tiles", BufferType(shape.dtype, (buffered,), space="local"))
-        self.panel_stride = n.taps * n.run * shape.lanes
-        self.panels = packed + gemm.panel_problem_stride(scope, self.problem)
-        self.panel, self.ahead, self.ahead_tile = (Var(name, packed.type) for name in ("panel", "ahead", "ahead_tile"))
+        sizes = SumSizes(n.taps, n.run, n.chunk_taps, n.chunk_steps)
+        self.reader: PanelReader
+        if isinstance(gemm.right, StridedColumns):
+            self.reader = ChunkPacker(scope, gemm.right, shape, self.problem, sizes, n.columns, blocking.most_steps)
+        else:
+            self.reader = PackedReader(scope, gemm.right, shape, self.problem, sizes, n.ahead_tiles, n.ahead_step)
         self.first_row, self.rows, self.group_count = map(build.size_var, ("first_row", "rows", "groups"))
         self.number, self.group, self.chunk = map(build.size_var, ("group", "group", "chunk"))
         self.tile = build.size_var("tile")
         self.left_vectors, self.left_rows = map(build.size_var, ("left_vectors", "left_rows"))
         self.first_tap, self.first_step, self.buffer_start = map(
             build.size_var, ("first_tap", "first_step", "buffer_start")
+        )
+        self.here = ChunkPlace(
+            group=self.group,
+            vectors=self.left_vectors,
+            first_tap=self.first_tap,
+            first_step=self.first_step,
+            taps=build.minimum(n.chunk_taps, n.taps - self.first_tap),
+            steps=build.minimum(n.chunk_steps, n.run - self.first_step),
         )
 
     def body(self, pointers: Mapping[Operand, Var]) -> Stmt:
@@ -192,6 +212,7 @@ class _Item:
             [
                 Declare(self.table),
                 Declare(self.buffer),
+                *self.reader.declare(),
                 Declare(self.first_row, self.row_block * n.block_rows),
                 Declare(self.rows, build.minimum(n.block_rows, n.all_rows - self.first_row)),
                 Declare(self.group_count, _ceildiv(n.columns, self.shape.columns)),
@@ -210,14 +231,13 @@ class _Item:
                 Declare(
                     self.left_vectors, build.minimum(build.index(shape.vectors), vectors - self.group * shape.vectors)
                 ),
-                Declare(self.panel, self.panels + self.group * (self.panel_stride * shape.vectors)),
                 For(self.chunk, build.index(0), n.tap_chunks * n.step_chunks, self._chunk(epilogue)),
             ]
         )
 
     def _chunk(self, epilogue: Epilogue) -> Stmt:
         """One chunk of the sum for all tiles of rows, while what comes next is fetched."""
-        n, shape = self.n, self.shape
+        n = self.n
         # What comes next: the next chunk, the first one for the next rows, or for the next group.
         is_last_chunk = build.equal(self.chunk, n.tap_chunks * n.step_chunks - 1)
         is_last_block = self.first_row + self.rows >= n.all_rows
@@ -225,29 +245,29 @@ class _Item:
         next_chunk = build.select(is_last_chunk, build.index(0), self.chunk + 1)
         next_tap = build.binary("truncdiv", next_chunk, n.step_chunks) * n.chunk_taps
         next_step = build.binary("rem", next_chunk, n.step_chunks) * n.chunk_steps
-        next_panels = self.panels + build.select(is_last_chunk, next_group, self.group) * (
-            self.panel_stride * shape.vectors
+        following = replace(
+            self.here,
+            group=build.select(is_last_chunk, next_group, self.group),
+            first_tap=next_tap,
+            first_step=next_step,
         )
         one_tile = self._tile(is_last_chunk, epilogue)
         return build.seq(
             [
                 Declare(self.first_tap, build.binary("truncdiv", self.chunk, n.step_chunks) * n.chunk_taps),
                 Declare(self.first_step, build.binary("rem", self.chunk, n.step_chunks) * n.chunk_steps),
-                Declare(self.ahead, next_panels + (next_tap * n.run + next_step) * shape.lanes),
-                For(self.tile, build.index(0), _ceildiv(self.rows, shape.rows), one_tile),
+                *self.reader.begin(self.here, following),
+                For(self.tile, build.index(0), _ceildiv(self.rows, self.shape.rows), one_tile),
             ]
         )
 
     def _tile(self, is_last_chunk: Expr, epilogue: Epilogue) -> Stmt:
         """One tile of rows: its chunk, and after the last one the epilogue."""
         n, shape = self.n, self.shape
-        ahead_vector = build.binary("truncdiv", self.tile, n.ahead_tiles)
-        ahead_share = build.binary("rem", self.tile, n.ahead_tiles) * (n.chunk_taps * n.chunk_steps)
         return build.seq(
             [
                 Declare(self.left_rows, self.rows - self.tile * shape.rows),
                 Declare(self.buffer_start, self.tile * n.keep_apart),
-                Declare(self.ahead_tile, self.ahead + (ahead_vector * self.panel_stride + ahead_share * n.ahead_step)),
                 self._multiply(),
                 If(is_last_chunk, epilogue.store(self._finished())),
             ]
@@ -256,18 +276,19 @@ class _Item:
     def _multiply(self) -> Stmt:
         """One call of the function of the tile's size."""
         n = self.n
+        ahead, ahead_step = self.reader.ahead(self.tile)
         arguments = TileArguments(
             table=build.address(self.table, self.first_tap * n.block_rows + self.tile * self.shape.rows),
             table_stride=n.block_rows,
-            taps=build.minimum(n.chunk_taps, n.taps - self.first_tap),
+            taps=self.here.taps,
             first_step=self.first_step,
-            steps=build.minimum(n.chunk_steps, n.run - self.first_step),
+            steps=self.here.steps,
             step=n.step,
-            panel=self.panel + self.first_tap * n.run * self.shape.lanes,
-            panel_stride=self.panel_stride,
-            run=n.run,
-            ahead=self.ahead_tile - self.first_step * n.ahead_step,
-            ahead_step=n.ahead_step,
+            panel=self.reader.panel(self.here),
+            panel_stride=self.reader.vector_stride,
+            run=self.reader.run,
+            ahead=ahead - self.first_step * ahead_step,
+            ahead_step=ahead_step,
             buffer=build.address(self.buffer, self.buffer_start),
             continued=self.chunk > 0,
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from hidet import dims
 from hidet.cpu.schedules.gemm_tile import TileShape
+from hidet.cpu.schedules.pack import Order
 from hidet.dims import Dim
 
 # What a symbolic size without a hint is taken for.
@@ -25,6 +26,10 @@ _MOST_STEPS = 256
 # A work item: long enough to hide its start, short enough to balance a few dozen of them over the threads.
 _SHORTEST_NS, _LONGEST_NS = 20_000.0, 300_000.0
 _ITEMS = 16
+# Where work items pack columns: about how many there are to be, and tiles of rows that share a packed panel at least.
+_STRIDED_ITEMS, _FEWEST_TILES = 6, 6
+# Steps of a chunk that has all taps, for windows up to a size and for larger ones.
+_TAP_STEPS, _SMALL_WINDOW, _FEW_TAP_STEPS = 16, 15, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class Blocking:
     buffer_step: elements between the buffers of neighbouring tiles; 0 when one chunk is the whole sum.
     ahead_tiles, ahead_step: how the next chunk of the panel is fetched meanwhile: so many tiles share one vector's part
         of it, and at each step go on by so many elements.
+    most_steps: no chunk has more taps * steps.
     nanoseconds: estimated time of one work item.
     """
 
@@ -47,15 +53,26 @@ class Blocking:
     buffer_step: int
     ahead_tiles: int
     ahead_step: int
+    most_steps: int
     nanoseconds: int
 
 
 def choose_blocking(
-    shape: TileShape, l1_bytes: int, problems: Dim, rows: Dim, columns: Dim, taps: Dim, run: Dim, most_rows: int
+    shape: TileShape,
+    l1_bytes: int,
+    problems: Dim,
+    rows: Dim,
+    columns: Dim,
+    taps: Dim,
+    run: Dim,
+    most_rows: int,
+    *,
+    order: Order | None = None,
 ) -> Blocking:
     """Blocking of `problems` products of `rows` x `columns` over `taps` * `run` steps.
 
-    most_rows: rows that the tables of one work item have room for, at least one tile.
+    most_rows: rows that the tables of one work item have room for, at least one tile. order: how
+    columns lie that each work item packs for itself; None where they are packed.
     """
     tap_count, run_count = _known(taps), _known(run)
     row_tiles = _ceil(_known(rows), shape.rows)
@@ -71,13 +88,26 @@ def choose_blocking(
     item_ns = min(_LONGEST_NS, max(_SHORTEST_NS, total_ns / _ITEMS))
 
     most_tiles = max(1, most_rows // shape.rows)
-    tiles = max(1, min(most_tiles, round(item_ns / tile_ns), row_tiles))
+    wanted = round(item_ns / tile_ns)
+    if order is not None:
+        # Each work item packs its columns, in the time of less than a tile, so that few should share a group.
+        wanted = max(wanted, _FEWEST_TILES, row_tiles * _known(problems) * groups // _STRIDED_ITEMS)
+    tiles = max(1, min(most_tiles, wanted, row_tiles))
     blocks = _ceil(row_tiles, tiles)
     tiles = _ceil(row_tiles, blocks)
     column_ns = max(tiles * tile_ns, panel_ns if blocks == 1 else 0.0)
     item_groups = 1 if blocks > 1 and tiles < most_tiles else max(1, min(groups, int(item_ns / column_ns)))
 
-    chunk_taps, chunk_steps = _chunk(taps, run, min(_MOST_STEPS, int(l1_bytes * _L1_SHARE / step_bytes)))
+    most_steps = min(_MOST_STEPS, int(l1_bytes * _L1_SHARE / step_bytes))
+    if order == "taps":
+        # Steps of all taps are neighbours, of which whole squares are packed.
+        tap_steps = _TAP_STEPS if tap_count <= _SMALL_WINDOW else _FEW_TAP_STEPS
+        chunk_taps, chunk_steps = taps, dims.minimum(run, tap_steps)
+        most_steps = tap_count * tap_steps
+    else:
+        chunk_taps, chunk_steps = _chunk(taps, run, most_steps)
+        if order is not None and chunk_taps == 1 and run_count > most_steps >= shape.lanes:
+            chunk_steps = most_steps // shape.lanes * shape.lanes
     ahead_tiles = _ceil(tiles, shape.vectors)
     is_whole = chunk_taps == taps and chunk_steps == run
     return Blocking(
@@ -89,6 +119,7 @@ def choose_blocking(
         ahead_tiles=ahead_tiles,
         # With a single tile, fetching the next panel would only hold up this one.
         ahead_step=_ceil(shape.lanes, ahead_tiles) if tiles > 1 else 0,
+        most_steps=2 * _ceil(most_steps, 2),
         nanoseconds=max(1, int(item_groups * column_ns)),
     )
 

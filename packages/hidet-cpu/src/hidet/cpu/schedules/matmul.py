@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING
 from hidet import dims
 from hidet.cpu.schedules.gemm import BUFFER_ROWS, Gemm, RowTable, inside_pointer, launch_gemm
 from hidet.cpu.schedules.gemm_blocking import choose_blocking
+from hidet.cpu.schedules.gemm_columns import (
+    Columns,
+    PackedColumns,
+    ProblemOffset,
+    StridedColumns,
+    is_packed_on_the_way,
+)
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.schedules.gemm_tile import TileShape, tile_shape
@@ -74,14 +81,10 @@ class MatmulRule:
         shape = tile_shape(target, arithmetic_dtype(product.left.type.dtype))
         builder = ProgramBuilder(match.task)
         left, rows, step, batch_strides = _left_operand(builder, product, shape)
-        right, panel_strides = _right_operand(builder, product, shape)
         batch = [extent for extent, _, _ in product.batch]
         inside = inside_pointer(left)
         row_count = dims.product([extent for extent, _ in rows])
         problems = dims.product(batch)
-        blocking = choose_blocking(
-            shape, target.cpu.l1_bytes, problems, row_count, product.columns[0], 1, product.steps[0], BUFFER_ROWS
-        )
 
         def digits(scope: KernelScope, problem: Expr) -> list[Expr]:
             return decode(problem, [scope.size(n, "batch") if axis else None for axis, n in enumerate(batch)])
@@ -91,8 +94,10 @@ class MatmulRule:
             start = inside + build.flatten(digits(scope, problem), strides)
             return fill_matrix_rows(scope, table, start, rows)
 
-        def panel_offset(scope: KernelScope, problem: Expr) -> Expr:
-            return build.flatten(digits(scope, problem), [scope.size(s, "stride") for s in panel_strides])
+        def right_offset(scope: KernelScope, problem: Expr) -> Expr:
+            return build.flatten(digits(scope, problem), [scope.size(s, "stride") for s in right_strides])
+
+        right, right_strides = _right_operand(builder, product, shape, row_count, right_offset)
 
         def place(scope: KernelScope, problem: Expr) -> TilePlace:
             lead = len(batch)
@@ -100,6 +105,17 @@ class MatmulRule:
             fixed = dict(enumerate(digits(scope, problem)))
             return TilePlace(positions, lead + len(product.rows), build.index(0), fixed)
 
+        blocking = choose_blocking(
+            shape,
+            target.cpu.l1_bytes,
+            problems,
+            row_count,
+            product.columns[0],
+            1,
+            product.steps[0],
+            BUFFER_ROWS,
+            order=right.order,
+        )
         gemm = Gemm(
             problems=problems,
             rows=row_count,
@@ -108,8 +124,7 @@ class MatmulRule:
             run=product.steps[0],
             element=left.dtype,
             step=step,
-            packed=right,
-            panel_problem_stride=panel_offset,
+            right=right,
             fill=fill,
             sources={left: inside},
             place=place,
@@ -153,19 +168,24 @@ def _left_operand(
     return copy, rows, 1, strides[: len(batch)]
 
 
-def _right_operand(builder: ProgramBuilder, product: MatrixProduct, shape: TileShape) -> tuple[Var, tuple[Dim, ...]]:
-    """Pointer and batch strides of the packed right operand."""
+def _right_operand(
+    builder: ProgramBuilder, product: MatrixProduct, shape: TileShape, rows: Dim, offset: ProblemOffset
+) -> tuple[Columns, tuple[Dim, ...]]:
+    """The columns, and the batch strides that `offset` is to use."""
     pointer = builder.pointers[product.right.operand]
     if product.is_packed:
-        return pointer, ()
+        return PackedColumns(pointer, offset), ()
     depth, _, stride = product.steps
+    if is_packed_on_the_way(rows):
+        strides = tuple(right for _, _, right in product.batch)
+        return StridedColumns(pointer, offset, product.columns[1], (), stride), strides
     panels = dims.ceildiv(product.columns[0], shape.lanes) * depth * shape.lanes
     own = [(1 if right == 0 else extent, right) for extent, _, right in product.batch]
     packed = builder.scratch("packed", shape.dtype, dims.product([extent for extent, _ in own]) * panels)
     launch_pack_panels(builder, pointer, packed, own, product.columns, (), (depth, stride), shape.lanes)
-    strides = _dense([extent for extent, _ in own], panels)
-    return packed, tuple(
-        0 if right == 0 else stride for stride, (_, _, right) in zip(strides, product.batch, strict=True)
+    dense = _dense([extent for extent, _ in own], panels)
+    return PackedColumns(packed, offset), tuple(
+        0 if right == 0 else stride for stride, (_, _, right) in zip(dense, product.batch, strict=True)
     )
 
 

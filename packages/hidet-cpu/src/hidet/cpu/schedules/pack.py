@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from hidet import dims
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
@@ -16,6 +17,9 @@ from hidet.schedule.lowering import KernelScope
 
 Axis = tuple[Dim, Dim]
 """An extent and a stride in elements."""
+
+Order = Literal["steps", "taps", "columns", "any"]
+"""What lies next to each other in the right operand of a product: steps of a tap, taps of all steps, or columns."""
 
 # Elements that one work item copies, a few microseconds.
 _ITEM_ELEMENTS = 16384

@@ -96,6 +96,30 @@ def square_function(lanes: int, source: DType, target: DType) -> Function:
     return shared
 
 
+@functools.cache
+def panel_square_function(lanes: int, source: DType, target: DType, *, is_scattered: bool) -> Function:
+    """target[place(c) + r] = source[min(r, last), c], converted, for a square of `lanes` rows and columns.
+
+    Its parameters are the square's first element, the elements between rows, the number of the last row that is there,
+    the target's first element, and the place: elements between columns in the target, or, where it is_scattered, a
+    pointer to a number of elements for each column. Programs share it.
+    """
+    read, written = Var("source", PointerType(source)), Var("target", PointerType(target))
+    stride, last = Var("source_stride", build.INDEX), Var("last", build.INDEX)
+    place = Var("place", PointerType(build.INDEX, "local") if is_scattered else build.INDEX)
+    offsets = [build.minimum(build.index(row), last) * stride for row in range(lanes)]
+    stmts, columns = transpose_tile([build.load(read, offset, lanes=lanes) for offset in offsets])
+    places = [build.load(place, n) if is_scattered else place * n for n in range(lanes)]
+    stores = [Store(written, (at,), build.cast(column, target)) for at, column in zip(places, columns, strict=True)]
+    body = build.seq([*stmts, *stores, Return(build.index(0))])
+    name = f"pack_{source.short}_{target.short}_{lanes}{'_apart' if is_scattered else ''}"
+    function = Function(
+        name, (read, stride, last, written, place), body, "device", result=build.INDEX, attributes=(("inline", False),)
+    )
+    (shared,) = share_functions([function])
+    return shared
+
+
 def _steps(n: int, bits: int) -> list[tuple[int, tuple[list[int], list[int]]]]:
     """(distance between the vectors of a pair, lanes of the two vectors that replace them) of each step."""
     chunk = min(n, _CHUNK_BITS // bits)

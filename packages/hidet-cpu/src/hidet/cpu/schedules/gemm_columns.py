@@ -1,0 +1,324 @@
+"""Where `gemm` finds its columns: in panels that are packed already, or in memory of any order, packed on the way.
+
+Columns that are no constants are packed by each work item for itself, a chunk of the sum at a time, into memory of its
+own that stays in the first-level cache until all its rows are multiplied. Nothing is kept from one call to the next.
+A square of `lanes` columns and steps is transposed in registers, about a quarter of a cycle an element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from hidet import dims
+from hidet.cpu.schedules.gemm_tile import TileShape
+from hidet.cpu.schedules.pack import Axis, Order, axes_offset
+from hidet.cpu.schedules.transpose_tile import panel_square_function
+from hidet.dims import Dim
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.func import Function
+from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
+from hidet.ir.types import BufferType
+from hidet.schedule.lowering import KernelScope
+
+ProblemOffset = Callable[[KernelScope, Expr], Expr]
+"""Elements from the first problem's columns to those of a problem, by its number."""
+
+# Bytes that one access to memory brings into the cache.
+_LINE_BYTES = 64
+# More rows than this are several work items, which would all pack the same columns.
+_MOST_ROWS = 512
+# A chunk with all taps of more than these would not stay in the cache.
+_MOST_TAPS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedColumns:
+    """Panels [n // lanes][tap][k][n % lanes], those of a problem next to each other. pointer: of the entry function."""
+
+    pointer: Var
+    offset: ProblemOffset
+
+    @property
+    def order(self) -> None:
+        """No order to be packed."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StridedColumns:
+    """Element (n, *taps, k) lies at n * column + taps * their strides + k * step from where a problem's columns begin.
+
+    pointer: of the entry function; its elements are converted. taps: (extent, stride) of each axis of taps.
+    """
+
+    pointer: Var
+    offset: ProblemOffset
+    column: Dim
+    taps: tuple[Axis, ...]
+    step: Dim
+
+    @property
+    def order(self) -> Order:
+        """What lies next to each other, as far as that is known."""
+        count: Dim = 1
+        for extent, stride in reversed(self.taps):
+            if extent != 1 and stride != count:
+                count = 0
+            count = count * extent
+        if self.step == 1:
+            return "steps"
+        if count not in (0, 1) and self.step == count:
+            return "taps"
+        return "columns" if self.column == 1 else "any"
+
+
+Columns = PackedColumns | StridedColumns
+
+
+def is_packed_on_the_way(rows: Dim, taps: int = 1) -> bool:
+    """Whether columns that so many rows share are packed by each work item, instead of once before for all."""
+    count = rows if isinstance(rows, int) else dims.hint_value(rows)
+    return (count is None or count <= _MOST_ROWS) and taps <= _MOST_TAPS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SumSizes:
+    """How a sum is cut, as parameters of the kernel: all taps and steps, and those of a whole chunk."""
+
+    taps: Expr
+    run: Expr
+    chunk_taps: Expr
+    chunk_steps: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkPlace:
+    """A chunk of a column group: the group, the vectors that it has, and the part of the sum."""
+
+    group: Expr
+    vectors: Expr
+    first_tap: Expr
+    first_step: Expr
+    taps: Expr
+    steps: Expr
+
+
+class PanelReader(Protocol):
+    """How the kernel comes to the vectors of a chunk.
+
+    vector_stride: elements between the vectors of a step. run: steps between taps. functions: that it calls.
+    """
+
+    vector_stride: Expr
+    run: Expr
+    functions: tuple[Function, ...]
+
+    def declare(self) -> list[Stmt]:
+        """What a work item begins with."""
+
+    def begin(self, chunk: ChunkPlace, following: ChunkPlace) -> list[Stmt]:
+        """What precedes the multiplications of a chunk. following: the chunk to be fetched meanwhile."""
+
+    def panel(self, chunk: ChunkPlace) -> Expr:
+        """Where step 0 of the chunk's first tap lies, or would."""
+
+    def ahead(self, tile: Expr) -> tuple[Expr, Expr]:
+        """Where the tile with this number begins to fetch, and how many elements each step goes on."""
+
+
+class PackedReader:
+    """Reads packed panels where they are. ahead_*: see `Blocking`."""
+
+    def __init__(
+        self,
+        scope: KernelScope,
+        columns: PackedColumns,
+        shape: TileShape,
+        problem: Expr,
+        sizes: SumSizes,
+        ahead_tiles: Expr,
+        ahead_step: Expr,
+    ) -> None:
+        self.shape, self.sizes = shape, sizes
+        self.panels = scope.pointer("packed", shape.dtype) + columns.offset(scope, problem)
+        self.vector_stride = sizes.taps * sizes.run * shape.lanes
+        self.run = sizes.run
+        self.functions: tuple[Function, ...] = ()
+        self._ahead_tiles, self._ahead_step = ahead_tiles, ahead_step
+        self._next = Var("ahead", self.panels.type)
+
+    def declare(self) -> list[Stmt]:
+        """Nothing."""
+        return []
+
+    def begin(self, chunk: ChunkPlace, following: ChunkPlace) -> list[Stmt]:
+        """Where the following chunk lies."""
+        return [Declare(self._next, self.panel(following) + following.first_step * self.shape.lanes)]
+
+    def panel(self, chunk: ChunkPlace) -> Expr:
+        """In the group's panels."""
+        return (
+            self.panels
+            + chunk.group * (self.vector_stride * self.shape.vectors)
+            + chunk.first_tap * self.run * self.shape.lanes
+        )
+
+    def ahead(self, tile: Expr) -> tuple[Expr, Expr]:
+        """So many tiles share one vector's part of the chunk."""
+        vector = build.binary("truncdiv", tile, self._ahead_tiles)
+        share = build.binary("rem", tile, self._ahead_tiles) * (self.sizes.chunk_taps * self.sizes.chunk_steps)
+        return self._next + (vector * self.vector_stride + share * self._ahead_step), self._ahead_step
+
+
+class ChunkPacker:
+    """Packs chunks of strided columns into a buffer of the work item, [vector][tap][k][lane].
+
+    most: taps * steps of a chunk, at most.
+    """
+
+    def __init__(
+        self,
+        scope: KernelScope,
+        columns: StridedColumns,
+        shape: TileShape,
+        problem: Expr,
+        sizes: SumSizes,
+        column_count: Expr,
+        most: int,
+    ) -> None:
+        self.shape, self.columns, self.order = shape, columns, columns.order
+        self.scope, self.column_count = scope, column_count
+        self.chunk_taps, self.chunk_steps = sizes.chunk_taps, sizes.chunk_steps
+        self.run = sizes.chunk_steps
+        self.vector_stride = sizes.chunk_taps * sizes.chunk_steps * shape.lanes
+        self.source = scope.pointer("columns", columns.pointer.dtype)
+        self.start = columns.offset(scope, problem)
+        self._next = Var("ahead", self.source.type)
+        self.buffer = Var("panel_chunk", BufferType(shape.dtype, (build.index(most * shape.columns),), space="local"))
+        self.column_stride = scope.size(columns.column, "column_stride")
+        self.step_stride = scope.size(columns.step, "step_stride")
+        self.is_scattered = self.order == "taps"
+        self.places = Var("places", BufferType(build.INDEX, (build.index(most),), space="local"))
+        self.square: Function | None = None
+        if self.order in ("steps", "taps"):
+            self.square = panel_square_function(
+                shape.lanes, columns.pointer.dtype, shape.dtype, is_scattered=self.is_scattered
+            )
+        self.functions: tuple[Function, ...] = () if self.square is None else (self.square,)
+
+    def declare(self) -> list[Stmt]:
+        """The buffer, and where elements of squares go."""
+        stmts: list[Stmt] = [Declare(self.buffer)]
+        if self.is_scattered:
+            flat = build.size_var("flat")
+            step, tap = build.binary("truncdiv", flat, self.chunk_taps), build.binary("rem", flat, self.chunk_taps)
+            place = (tap * self.chunk_steps + step) * self.shape.lanes
+            stmts.append(Declare(self.places))
+            fill = Store(self.places, (flat,), place)
+            stmts.append(For(flat, build.index(0), self.chunk_taps * self.chunk_steps, fill))
+        return stmts
+
+    def begin(self, chunk: ChunkPlace, following: ChunkPlace) -> list[Stmt]:
+        """Fill the buffer."""
+        lanes = self.shape.lanes
+        vector, here, first, target = (build.size_var(name) for name in ("vector", "here", "first", "target"))
+        column = (chunk.group * self.shape.vectors + vector) * lanes
+        body = build.seq(
+            [
+                Declare(here, build.minimum(build.index(lanes), self.column_count - column)),
+                Declare(first, self.start + column * self.column_stride),
+                Declare(target, vector * self.vector_stride),
+                self._pack_vector(first, here, target, chunk),
+            ]
+        )
+        first_ahead = self.start + following.group * self.shape.columns * self.column_stride
+        place = first_ahead + self._tap(following.first_tap) + following.first_step * self.step_stride
+        return [
+            For(vector, build.index(0), chunk.vectors, body),
+            Declare(self._next, build.address(self.source, place)),
+        ]
+
+    def panel(self, chunk: ChunkPlace) -> Expr:
+        """The buffer, whose step 0 is the chunk's first one."""
+        return build.address(self.buffer, build.index(0)) - chunk.first_step * self.shape.lanes
+
+    def ahead(self, tile: Expr) -> tuple[Expr, Expr]:
+        """Tiles share out the cache lines that a chunk's steps lie in; each step fetches one column's line."""
+        line = max(1, _LINE_BYTES // self.columns.pointer.dtype.nbytes)
+        if self.order == "columns":
+            number = build.minimum(tile, build.index(self.shape.columns // line))
+            return self._next + number * line, self.step_stride
+        count = self.chunk_taps * self.chunk_steps
+        parts = build.binary("truncdiv", build.index(self.shape.columns - 1), count) + 1
+        number = build.minimum(
+            build.binary("truncdiv", tile, parts), build.binary("truncdiv", count, build.index(line))
+        )
+        part = build.binary("rem", tile, parts) * count * self.column_stride
+        return self._next + (number * line + part), self.column_stride
+
+    def _pack_vector(self, first: Expr, here: Expr, target: Expr, chunk: ChunkPlace) -> Stmt:
+        lanes = self.shape.lanes
+        if self.order == "taps":
+            # All taps of some steps are one run.
+            begin = first + chunk.first_step * self.step_stride
+            count = chunk.taps * chunk.steps
+            return self._squares(begin, here, target, count, self._slow(first, here, target, chunk))
+        if self.order == "steps":
+            tap = build.size_var("tap")
+            begin = first + self._tap(chunk.first_tap + tap) + chunk.first_step
+            place = target + tap * self.chunk_steps * lanes
+            one = ChunkPlace(
+                chunk.group, chunk.vectors, chunk.first_tap + tap, chunk.first_step, build.index(1), chunk.steps
+            )
+            squares = self._squares(begin, here, place, chunk.steps, self._slow(first, here, place, one))
+            return For(tap, build.index(0), chunk.taps, squares)
+        return self._slow(first, here, target, chunk)
+
+    def _squares(self, begin: Expr, here: Expr, target: Expr, count: Expr, otherwise: Stmt) -> Stmt:
+        """`count` neighbours of each column, a square at a time; the last square is moved back to end with them."""
+        lanes, square = self.shape.lanes, self.square
+        assert square is not None
+        number = build.size_var("number")
+        at = build.minimum(number, count - lanes)
+        place = build.address(self.places, at) if self.is_scattered else build.index(lanes)
+        there = target if self.is_scattered else target + at * lanes
+        arguments = (
+            build.address(self.source, begin + at),
+            self.column_stride,
+            here - 1,
+            build.address(self.buffer, there),
+            place,
+        )
+        turn = Evaluate(build.call(square.name, *arguments, type=build.INDEX))
+        squares = For(number, build.index(0), count, turn, step=lanes)
+        return If(count >= lanes, squares, otherwise)
+
+    def _slow(self, first: Expr, here: Expr, target: Expr, chunk: ChunkPlace) -> Stmt:
+        """Element by element, or by vectors where columns are neighbours."""
+        lanes = self.shape.lanes
+        tap, step, lane = (build.size_var(name) for name in ("tap", "step", "lane"))
+        begin = first + self._tap(chunk.first_tap + tap) + (chunk.first_step + step) * self.step_stride
+        element = build.load(self.source, begin + lane * self.column_stride)
+        place = target + (tap * self.chunk_steps + step) * lanes + lane
+        stored = Store(self.buffer, (place,), build.cast(element, self.shape.dtype))
+        one: Stmt = For(lane, build.index(0), here, stored, kind="vectorize")
+        rest = build.size_var("rest")
+        clear = Store(self.buffer, (place - lane + rest,), build.const(0, self.shape.dtype))
+        one = build.seq([one, For(rest, here, build.index(lanes) - here, clear)])
+        if self.order == "columns":
+            whole = build.cast(build.load(self.source, begin, lanes=lanes), self.shape.dtype)
+            at = target + (tap * self.chunk_steps + step) * lanes
+            body: Stmt = If(build.equal(here, lanes), Store(self.buffer, (at,), whole), one)
+        else:
+            body = one
+        return For(tap, build.index(0), chunk.taps, For(step, build.index(0), chunk.steps, body))
+
+    def _tap(self, number: Expr) -> Expr:
+        return axes_offset(self.scope, number, self.columns.taps) if self._has_taps else build.index(0)
+
+    @property
+    def _has_taps(self) -> bool:
+        return self.order != "taps" and any(extent != 1 for extent, _ in self.columns.taps)
