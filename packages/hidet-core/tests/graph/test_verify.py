@@ -182,6 +182,7 @@ def test_a_prepare_graph_has_no_inputs_and_results_of_their_types():
     more = (*graph.prepare.results, Value("more", TensorType(f32, (8, 2))))
     with pytest.raises(VerifyError, match="2 results for 1 values"):
         verify_graph(replace(graph, prepare=replace(graph.prepare, results=more)))
+    inner = GraphBuilder(OPERATORS, "prepare")
     turned = inner.build([inner.emit("neg", inner.constant(np.ones((2, 8), np.float32)))])
     with pytest.raises(VerifyError, match="%packed has type"):
         verify_graph(replace(graph, prepare=replace(graph.prepare, graph=turned)))
