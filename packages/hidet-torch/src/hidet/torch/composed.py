@@ -85,6 +85,12 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return torch.index_put(flat, (index.reshape(-1),), source.reshape(-1), accumulate).reshape(x.shape)
 
 
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    """torch's own makes a number of an index without axes, which depends on data."""
+    taken: Tensor = torch.ops.aten.index(x.reshape(-1), [index])
+    return taken
+
+
 def _nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """Each place that is not zero is written to its number, those after `size` of them, and the others, behind all."""
     chosen = (x != 0).reshape(-1)
@@ -210,6 +216,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten.nanmedian.dim": _nanmedian,
     "aten.index_reduce.default": _index_reduce,
     "aten.put.default": _put,
+    "aten.take.default": _take,
     "aten.nonzero_static.default": _nonzero_static,
     "aten._pdist_forward.default": _distances,
     "aten.rrelu_with_noise_functional.default": _rrelu,

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _selected(selection: Selection) -> str:
     dtypes = ", ".join(selection.dtypes)
-    most = f"at most {selection.most} cases" if selection.most else "every case"
+    most = f"{selection.most} or fewer cases" if selection.most else "every case"
     part = f", part {selection.part + 1} of {selection.parts}" if selection.parts > 1 else ""
     return (
         f"{most} of each entry in each of {dtypes}, {' and '.join(selection.directions)}, seed {selection.seed}{part}"

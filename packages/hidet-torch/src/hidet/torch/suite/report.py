@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -99,7 +100,7 @@ def coverage(outcomes: Sequence[Outcome], version: str, selected: str) -> str:
     failing = [outcome for outcome in outcomes if outcome.result in ("wrong", "error")]
     if failing:
         lines += ["", "## Cases that are wrong or fail", "", "| case | result | reason |", "|---|---|---|"]
-        lines += [f"| {o.name} | {o.result} | {o.reason.replace('|', '/')[:160]} |" for o in failing]
+        lines += [f"| {o.name} | {o.result} | {_cell(o.reason)} |" for o in failing]
     return "\n".join(lines) + "\n"
 
 
@@ -109,3 +110,8 @@ def _line(head: str, outcomes: Sequence[Outcome], percent: bool = True) -> str:
     wrong, errors = (sum(o.result == result for o in tried) or "" for result in ("wrong", "error"))
     whole = share(tried) if percent else sum(outcome.is_whole for outcome in tried)
     return f"| {head} | {len(tried)} | {right} | {wrong} | {errors} | {whole} |"
+
+
+def _cell(text: str) -> str:
+    """A reason, without the folders of this machine."""
+    return re.sub(r"/\S+/(?=[^/\s])", "", text).replace("|", "/")[:160]
