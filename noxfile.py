@@ -35,7 +35,7 @@ DIST = ROOT / "dist"
 
 TORCH = "torch==2.13.0"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-FUZZERS = ("artifacts", "onnx_models")
+FUZZERS = ("artifacts", "onnx_models", "onnx_trained")
 CUDA_REQUIREMENTS = ("nvidia", "cuda", "triton")
 # Installed without their dependencies: torchvision asks for the CUDA build of torch, and the packages that carry the
 # trained weights of MiniLM and silero-vad ask for sentence-transformers and torchaudio, not needed to read them.
