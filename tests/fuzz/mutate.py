@@ -147,4 +147,6 @@ def _value(old: Any, field: Any, source: random.Random) -> Any:
     if isinstance(old, float):
         return source.choice((0.0, -1.0, 1e30, float("nan"), float("inf"), old * 2))
     number = source.choice((*NUMBERS, old + 1, old - 1))
+    if field.type in (field.TYPE_UINT32, field.TYPE_UINT64):
+        return max(number, 0)
     return max(min(number, 2**31 - 1), -(2**31)) if field.type in (field.TYPE_INT32, field.TYPE_ENUM) else number
