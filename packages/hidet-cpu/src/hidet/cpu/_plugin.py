@@ -53,12 +53,12 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="positions outside of their axis end a call with an error, before anything reads there",
         ),
         PassSpec(
-            name="cpu-split-batch-norm",
+            name="split-batch-norm",
             level="graph",
             targets=("cpu",),
             after=("fold-conv-batch-norm",),
             before=("narrow-captures",),
-            load="hidet.cpu.passes.split_batch_norm:SplitBatchNorm",
+            load="hidet.passes.graph.split_batch_norm:SplitBatchNorm",
             doc="factors of batch norms are computed once a call",
         ),
         PassSpec(

@@ -18,6 +18,15 @@ def hidet_passes() -> Iterable[PassSpec]:
     """Checks of positions, layouts that kernels want, and what thread IR needs before it is CUDA C++."""
     return [
         PassSpec(
+            name="cuda-split-batch-norm",
+            level="graph",
+            targets=("cuda",),
+            after=("fold-conv-batch-norm",),
+            before=("narrow-captures",),
+            load="hidet.cuda.passes.split_batch_norm:SplitLargeBatchNorms",
+            doc="factors of batch norms of large tensors are computed once a call",
+        ),
+        PassSpec(
             name="cuda-patch-rows",
             level="graph",
             targets=("cuda",),
