@@ -17,7 +17,11 @@ from torch.nn import functional as F
 import hidet.torch
 from hidet.context import make_context
 from hidet.errors import FallbackWarning, OptionError, UnsupportedOp
+from hidet.torch import compat
 from hidet.torch.backend import torch_options
+from hidet.torch.composed import _FUNCTIONS as composed_functions
+from hidet.torch.decompositions import _FURTHER
+from hidet.torch.foreach import _FUNCTIONS as foreach_functions
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(3))
 
@@ -276,3 +280,9 @@ def test_several_threads_may_call_one_compiled_function() -> None:
 def test_importing_the_package_imports_no_torch() -> None:
     script = "import sys, hidet.torch, hidet.torch._plugin; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_every_operator_that_is_taken_apart_is_one_of_torchs() -> None:
+    """A torch that lacks some still works, so that nothing else would notice a misspelt name."""
+    names = [*_FURTHER, *composed_functions, *(f"aten._foreach_{name}" for name in foreach_functions)]
+    assert [name for name in names if name not in compat.operators_of(names)] == []

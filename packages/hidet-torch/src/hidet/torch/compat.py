@@ -5,8 +5,8 @@ Checked against torch 2.11 and 2.13; a name that moves is to be followed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from operator import attrgetter
 from typing import Any
@@ -140,8 +140,7 @@ def set_grad_enabled() -> Callable[..., Any]:
 
 def calls_of_graphs() -> list[Callable[..., Any]]:
     """Operators that call a graph with the arguments behind it, marked for torch's own compiler."""
-    higher_order = torch.ops.higher_order
-    return [higher_order.invoke_quant, higher_order.invoke_quant_packed]
+    return list(operators_of(("higher_order.invoke_quant", "higher_order.invoke_quant_packed")).values())
 
 
 def flex_attention_operator() -> Callable[..., Any]:
@@ -167,11 +166,21 @@ def core_decompositions() -> dict[Any, Callable[..., Any]]:
     return dict(core_aten_decompositions())
 
 
+def operators_of(names: Iterable[str]) -> dict[str, Any]:
+    """The operators of these names, "aten.add.Tensor" or "aten._foreach_add" with all its overloads, that this torch
+    has: every release adds some."""
+    found: dict[str, Any] = {}
+    for name in names:
+        with suppress(AttributeError):
+            found[name] = attrgetter(name)(torch.ops)
+    return found
+
+
 def decompositions_of(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
     """torch's decompositions of operators, by their names; those that this torch has none of are left out."""
     from torch._decomp import decomposition_table
 
-    operators = [attrgetter(name)(torch.ops) for name in names]
+    operators = operators_of(names).values()
     return {operator: decomposition_table[operator] for operator in operators if operator in decomposition_table}
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import prod
-from operator import attrgetter
 from typing import Any
 
 import torch
+from hidet.torch import compat
 from hidet.torch.encoder import encoder_layer, multi_head_attention
 from torch import Tensor
 
@@ -21,7 +21,7 @@ Number = bool | int | float
 @cache
 def composed() -> Mapping[Any, Callable[..., Any]]:
     """Operator -> function."""
-    return {attrgetter(name)(torch.ops): function for name, function in _FUNCTIONS.items()}
+    return {operator: _FUNCTIONS[name] for name, operator in compat.operators_of(_FUNCTIONS).items()}
 
 
 def _addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from hidet.torch import compat
 from torch import Tensor
 
 Number = bool | int | float
@@ -15,8 +16,9 @@ Number = bool | int | float
 def foreach() -> Mapping[Any, Callable[..., Any]]:
     """Operator -> a function that AOTAutograd traces instead of it."""
     found: dict[Any, Callable[..., Any]] = {}
-    for name, function in _FUNCTIONS.items():
-        packet = getattr(torch.ops.aten, f"_foreach_{name}")
+    packets = compat.operators_of(f"aten._foreach_{name}" for name in _FUNCTIONS)
+    for name, packet in packets.items():
+        function = _FUNCTIONS[name.removeprefix("aten._foreach_")]
         overloads = [overload for overload in packet.overloads() if not overload.endswith("out")]
         found |= {getattr(packet, overload): partial(_each, function) for overload in overloads}
     return found
