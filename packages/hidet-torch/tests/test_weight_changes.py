@@ -126,6 +126,10 @@ CHANGES: dict[str, Change] = {
 }
 
 
+ON_A_CPU = ("SGD, fused", "Adagrad, fused")
+"""torch 2.11 has no kernels of these for a device."""
+
+
 class Convolutions(nn.Module):
     """Convolutions whose batch norms could be folded, one depthwise, and a linear layer at the end."""
 
@@ -165,6 +169,8 @@ def _assert_no_change_is_missed(device: str, make: Callable[[], tuple[nn.Module,
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
     stale = []
     for name, change in CHANGES.items():
+        if device != "cpu" and name in ON_A_CPU:
+            continue
         with torch.no_grad():
             for _ in range(4):  # so that calls on a device are captured
                 before = compiled(x)

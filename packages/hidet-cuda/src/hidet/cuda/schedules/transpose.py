@@ -30,9 +30,8 @@ _ROWS = 8
 """Warps of a block."""
 _WORD = 4
 """Bytes that a thread moves at once: banks of shared memory are as wide."""
-_LEAST, _LEAST_READ = 16, 8
-"""Extents of the result's and of the operand's neighbours below which too much of a tile would be empty. Filters of
-3 x 3 have 9 taps, and read without a tile each line of memory as often."""
+_LEAST = 16
+"""Extents below which most of a tile would be empty."""
 _MOST = 4
 """Tensors that are turned at once."""
 
@@ -70,8 +69,7 @@ def turned_of(task: Task, points: Points) -> Turned | None:
         return None
     ((axis, reads),) = found.items()
     extents = dict(zip(points.axes, points.extents, strict=True))
-    is_small = extent_estimate(extents[axis]) < _LEAST_READ or extent_estimate(extents[last]) < _LEAST
-    if len(reads) > _MOST or is_small:
+    if len(reads) > _MOST or min(extent_estimate(extents[axis]), extent_estimate(extents[last])) < _LEAST:
         return None
     return Turned(points, axis, tuple(reads), _lanes(task, points, axis, reads))
 
