@@ -91,6 +91,11 @@ FOLDS = {
       %0: f16[1, 1], %1: f16[1, 1] = std_mean(%x, axes=[0, 1], keepdim=True, correction=1)
       return %0, %1
     """,
+    "moments of channels": """
+    graph g(%x: f32[4, 6, 9]):
+      %0: f32[6], %1: f32[6], %2: f32[6], %3: f32[6] = moments(%x, axes=[0, 2], keepdim=False)
+      return %0, %1, %2, %3
+    """,
     "log of a sum of exponentials": graph("f32[5, 100]", "f32[5]", "logsumexp(%x, axes=[1], keepdim=False)"),
     "any of bools": graph("bool[5, 100]", "bool[5, 1]", "any(%x, axes=[1], keepdim=True)"),
     "any of halves": graph("f16[5, 100]", "bool[5]", "any(%x, axes=[1], keepdim=False)"),

@@ -308,3 +308,29 @@ def test_absurd_sizes_are_refused(apply: Any) -> None:
             apply("DFT", {"x": random(1, 4, 1), "n": np.array(length)}, ("n",))
     with pytest.raises(ImportFailed, match="negative extent"):
         apply("RandomNormal", {}, shape=[2, -1])
+
+
+@pytest.mark.parametrize("ratio", [1e1, 1e6])
+def test_batch_norms_in_training_keep_their_digits_where_means_are_large(
+    make_model: Make, run: Run, ratio: float
+) -> None:
+    """red-team.md goal 5."""
+    names = ["x", "scale", "bias", "mean", "variance"]
+    node = helper.make_node("BatchNormalization", names, ["y", "m", "v"], training_mode=1, epsilon=1e-9)
+    random = np.random.default_rng(0)
+    x = (random.standard_normal((16, 3, 50)) + ratio).astype(np.float32)
+    parameters = [random.uniform(0.5, 2, 3).astype(np.float32) for _ in names[1:]]
+    arrays = dict(zip(names, [x, *parameters], strict=True))
+    model = make_model([node], {k: (a.dtype, a.shape) for k, a in arrays.items()}, ["y", "m", "v"], opset=15)
+    wide, (scale, bias, old_mean, old_variance) = (
+        x.astype(np.float64),
+        [p[:, None].astype(np.float64) for p in parameters],
+    )
+    mean, variance = (v[:, None] for v in (wide.mean((0, 2)), wide.var((0, 2))))
+    wanted = [
+        (wide - mean) / np.sqrt(variance + 1e-9) * scale + bias,
+        (0.9 * old_mean + 0.1 * mean)[:, 0],
+        (0.9 * old_variance + 0.1 * variance)[:, 0],
+    ]
+    for got, right in zip(run(model, **arrays), wanted, strict=True):
+        assert np.abs(got - right).max() <= 1e-6 * np.abs(right).max()

@@ -96,6 +96,18 @@ def test_channel_normalisations_agree_with_torch(
         assert_matches(apply("instance_norm", x, weight, bias), theirs, scale=16)
 
 
+@pytest.mark.parametrize("dtype", ("float32", "float64", "bfloat16"))
+def test_a_batch_norm_is_applied_by_vectors_that_are_computed_before(
+    dtype: str, apply: Any, make: Any, assert_matches: Any
+) -> None:
+    x = make((2, 3, 4, 5), dtype)
+    scale, shift, mean = (make((3,), "float32", seed=n) for n in range(3))
+    wide = [v.double()[:, None, None] for v in (scale, shift, mean)]
+    assert_matches(apply("apply_batch_norm", x, scale, shift), (x.double() * wide[0] + wide[1]).to(x.dtype), scale=8)
+    theirs = ((x.double() - wide[2]) * wide[0] + wide[1]).to(x.dtype)
+    assert_matches(apply("apply_batch_norm", x, scale, shift, mean), theirs, scale=8)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_batch_norm_is_a_scale_and_a_shift(dtype: str, apply: Any, make: Any, assert_matches: Any) -> None:
     """The parts in the order in which torch's batch norm of ones, per channel, can be taken apart."""

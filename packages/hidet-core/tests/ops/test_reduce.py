@@ -151,6 +151,28 @@ def test_variance_agrees_with_torch_in_f64(
                 assert_matches(mine, other.to(x.dtype), scale=8)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_moments_are_a_mean_what_it_lacks_and_both_variances(
+    dtype: str, apply_all: Any, make: Any, assert_matches: Any
+) -> None:
+    for shape, axes in (((3, 7), (1,)), ((2, 3, 5), (0, 2)), ((6,), None)):
+        x = make(shape, dtype)
+        mean, rest, variance, unbiased = apply_all("moments", x, axes=axes)
+        exact = x.double()
+        assert mean.dtype == (torch.float64 if dtype == "float64" else torch.float32)
+        assert_matches(mean + rest, torch.mean(exact, axes).to(mean.dtype), scale=8)
+        assert_matches(variance, torch.var(exact, axes, correction=0).to(mean.dtype), scale=8)
+        assert_matches(unbiased, torch.var(exact, axes).to(mean.dtype), scale=8)
+
+
+def test_what_a_mean_lacks_is_smaller_than_its_last_digit(apply_all: Any) -> None:
+    """red-team.md goal 5."""
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(0)) + 1e6
+    mean, rest, variance, _ = apply_all("moments", x)
+    assert abs(mean.double() + rest.double() - x.double().mean()) <= 1e-7
+    assert abs(variance.double() / x.double().var(correction=0) - 1) <= 1e-6
+
+
 @pytest.mark.parametrize("p", (0, 1, 2, 3.5, float("inf"), float("-inf"), -1))
 def test_norm_agrees_with_torch(p: float, apply: Any, make: Any, assert_matches: Any) -> None:
     for dtype in FLOATS:

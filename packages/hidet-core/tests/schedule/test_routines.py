@@ -122,6 +122,31 @@ def test_scalars_and_empty_tensors_are_sorted(x: Array) -> None:
     assert_same(run_fallback(graph, x), interpret(graph, [x]))
 
 
+@pytest.mark.parametrize("ratio", [1e1, 1e4, 1e6, -1e6])
+@pytest.mark.parametrize(
+    ("operator", "attrs"),
+    [
+        ("var", {"axes": (1,), "correction": 1}),
+        ("moments", {"axes": (1,)}),
+        ("layer_norm", {"rank": 1, "eps": 0.0}),
+        ("group_norm", {"groups": 1, "eps": 0.0}),
+    ],
+)
+def test_plain_loops_keep_the_digits_of_deviations_where_means_are_large(
+    operator: str, attrs: Mapping[str, Any], ratio: float
+) -> None:
+    """red-team.md goal 5, for targets that have no schedule of their own."""
+    x = (np.random.default_rng(0).standard_normal((3, 250)) + ratio).astype("f")
+    graph = graph_of(operator, x, attrs)
+    wide = graph_of(operator, x.astype(np.float64), attrs)
+    found = [np.asarray(a, np.float64) for a in run_fallback(graph, x)]
+    right = interpret(wide, [x.astype(np.float64)])
+    if operator == "moments":  # what a mean lacks is another number for another mean
+        found, right = [found[0] + found[1], *found[2:]], [right[0] + right[1], *right[2:]]
+    for a, b in zip(found, right, strict=True):
+        assert np.abs(a - b).max() <= 1e-6 * np.abs(b).max()
+
+
 @pytest.mark.parametrize("operator", ["kthvalue", "median"])
 def test_order_statistics_are_read_from_the_sorted_row(operator: str) -> None:
     x = elements("float32")

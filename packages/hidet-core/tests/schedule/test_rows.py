@@ -22,6 +22,7 @@ from hidet.schedule.rows import row_program
         ("sum", {"axes": (1,)}, True),
         ("var_mean", {"axes": (1,)}, True),
         ("std_mean", {"axes": (1,), "keepdim": True}, True),
+        ("moments", {"axes": (0,)}, True),
         ("cumsum", {"axis": 1}, False),
     ],
 )

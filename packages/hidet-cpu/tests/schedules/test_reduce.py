@@ -29,9 +29,10 @@ CASES = {
     "no rows": ((0, 5), (1,)),
 }
 FEW_CASES = ("along rows", "across rows", "several blocks", "no rows")
+FEW_OPERATORS = ("mean", "any", "all", "count_nonzero", "norm", "logsumexp")
 FOLDS = (
     *((op, case) for op in ("sum", "amax", "var_mean") for case in CASES),
-    *((op, case) for op in ("mean", "any", "all", "count_nonzero", "norm", "logsumexp", "std") for case in FEW_CASES),
+    *((op, case) for op in (*FEW_OPERATORS, "std", "moments") for case in FEW_CASES),
 )
 
 

@@ -3,6 +3,10 @@
     (conv(x, w) + start - mean) * scale + bias  =  conv(x, scale_filters(w, scale)) + shift
     batch_norm(x, ...)                          =  apply_batch_norm(x, scale, shift)
 
+With the statistics of x itself (`moments`), which are worth their digits:
+
+    batch_norm(x, ...)                          =  apply_batch_norm(x, scale, batch_norm_shift(rest, ...), mean)
+
 An operator for each part keeps what is done to weights small: a model has as many batch norms as convolutions.
 """
 
@@ -99,18 +103,21 @@ def _scale_filters(filters: Operand, scale: Operand) -> Definition:
     return single((filters, scale), compute("scale_filters", filters.shape, value))
 
 
-def _apply(x: Operand, scale: Operand, shift: Operand) -> Definition:
+def _apply(x: Operand, scale: Operand, shift: Operand, mean: Operand | None = None) -> Definition:
     require_dtype("apply_batch_norm", x, "float")
     require_rank("apply_batch_norm", x, at_least=2)
-    _require_vectors("apply_batch_norm", scale, shift)
-    require_channel_parameters("apply_batch_norm", x, scale, shift)
+    _require_vectors("apply_batch_norm", *present(scale, shift, mean))
+    require_channel_parameters("apply_batch_norm", x, scale, shift, mean)
     wide = arithmetic_dtype(x.dtype)
 
     def value(*axes: Expr) -> Expr:
-        moved = widen(x[axes]) * build.cast(scale[axes[1]], wide) + build.cast(shift[axes[1]], wide)
-        return build.cast(moved, x.dtype)
+        def parameter(operand: Operand) -> Expr:
+            return build.cast(operand[axes[1]], wide)
 
-    return single((x, scale, shift), compute("apply_batch_norm", x.shape, value))
+        centred = widen(x[axes]) if mean is None else widen(x[axes]) - parameter(mean)
+        return build.cast(centred * parameter(scale) + parameter(shift), x.dtype)
+
+    return single(present(x, scale, shift, mean), compute("apply_batch_norm", x.shape, value))
 
 
 _EPS = Attribute("eps", 1e-5)
@@ -146,8 +153,9 @@ SPECS: tuple[OperatorSpec, ...] = (
     ),
     OperatorSpec(
         name="apply_batch_norm",
-        inputs=("x", "scale", "shift"),
+        inputs=("x", "scale", "shift", "mean?"),
         define=_apply,
-        doc="x[n, c, ...] * scale[c] + shift[c], in the type of x: a batch norm by vectors that are computed before.",
+        doc="(x[n, c, ...] - mean[c]) * scale[c] + shift[c], in the type of x: a batch norm by vectors that are "
+        "computed before. Without a mean, which shift contains then, large means cost digits.",
     ),
 )

@@ -198,25 +198,14 @@ def _with_index(name: str, combiner: Combiner, x: Operand, *, axis: int, keepdim
     return Definition((x,), (value, position), (value.result, position.result))
 
 
-def _variance(
-    name: str,
-    outputs: Sequence[str],
-    x: Operand,
-    *,
-    axes: Sequence[int] | None,
-    keepdim: bool,
-    correction: float | DimExpr,
-) -> Definition:
-    """Two passes: the mean, then squared distances from it, divided by count - correction (at least 0).
+def _distances(fold: Fold, x: Operand) -> tuple[Compute, Compute, Callable[..., Expr]]:
+    """Two passes: stages for the mean and for what it lacks, and the sum of squared distances from the mean.
 
     The mean is rounded. What it lacks is the average distance from it, whose square is taken from that of the squared
-    distances. NaN for no elements, also where a negative correction leaves something to divide by.
+    distances.
     """
-    require_dtype(name, x, "float")
-    fold = fold_of(name, x, axes, keepdim)
-    wide = arithmetic_dtype(x.dtype)
     total = _reduced(fold, SUM, x, widen)
-    count = build.cast(fold.count, wide)
+    count = build.cast(fold.count, arithmetic_dtype(x.dtype))
     mean = compute("mean", fold.result_shape, lambda *outer: total(*outer) / count)
 
     def distance(outer: Sequence[Expr], r: Sequence[Expr]) -> Expr:
@@ -226,10 +215,48 @@ def _variance(
     rest = compute("rest", fold.result_shape, lambda *outer: average(*outer) / count)
     squares = _reduced_by(fold, lambda outer, r: distance(outer, r) * distance(outer, r))
 
-    def variance(*outer: Expr) -> Expr:
+    def squared(*outer: Expr) -> Expr:
         off = rest.result[outer]
-        total = without_offset(squares(*outer), off * off * count)
-        value = total / build.maximum(count - number(correction, wide), 0)
+        return without_offset(squares(*outer), off * off * count)
+
+    return mean, rest, squared
+
+
+def _moments(x: Operand, *, axes: Sequence[int] | None, keepdim: bool) -> Definition:
+    require_dtype("moments", x, "float")
+    fold = fold_of("moments", x, axes, keepdim)
+    count = build.cast(fold.count, arithmetic_dtype(x.dtype))
+    mean, rest, squares = _distances(fold, x)
+    variance = compute("variance", fold.result_shape, lambda *outer: squares(*outer) / count)
+
+    def unbiased(*outer: Expr) -> Expr:
+        return variance.result[outer] * (count / build.maximum(count - 1, 0))
+
+    stages = (mean, rest, variance, compute("unbiased", fold.result_shape, unbiased))
+    return Definition((x,), stages, tuple(stage.result for stage in stages))
+
+
+def _variance(
+    name: str,
+    outputs: Sequence[str],
+    x: Operand,
+    *,
+    axes: Sequence[int] | None,
+    keepdim: bool,
+    correction: float | DimExpr,
+) -> Definition:
+    """The sum of squared distances from the mean divided by count - correction (at least 0).
+
+    NaN for no elements, also where a negative correction leaves something to divide by.
+    """
+    require_dtype(name, x, "float")
+    fold = fold_of(name, x, axes, keepdim)
+    wide = arithmetic_dtype(x.dtype)
+    count = build.cast(fold.count, wide)
+    mean, rest, squares = _distances(fold, x)
+
+    def variance(*outer: Expr) -> Expr:
+        value = squares(*outer) / build.maximum(count - number(correction, wide), 0)
         if not isinstance(correction, DimExpr) and correction >= 0:
             return value
         return build.select(build.equal(fold.count, 0), build.const(math.nan, wide), value)
@@ -363,6 +390,14 @@ SPECS: tuple[OperatorSpec, ...] = (
             ("var_mean", ("var", "mean"), "Variance, and mean as second result,"),
             ("std_mean", ("std", "mean"), "Standard deviation, and mean as second result,"),
         )
+    ),
+    _spec(
+        "moments",
+        _moments,
+        "Over axes, four results in the arithmetic type: the mean m as it is rounded, the average of x - m, which "
+        "is what m lacks, the variance, and the unbiased one, which divides by the count - 1. Floating-point types.",
+        _AXES,
+        _KEEPDIM,
     ),
     _spec(
         "logsumexp",

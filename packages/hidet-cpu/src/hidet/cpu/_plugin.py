@@ -81,7 +81,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         (
             "reduce",
             "sum prod mean amax amin any all count_nonzero norm logsumexp argmax argmin max_with_index min_with_index "
-            "var std var_mean std_mean",
+            "var std var_mean std_mean moments",
             "reduce:ReduceRule",
             fused_both,
             "folds along or across rows, long rows in parts",

@@ -163,7 +163,8 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             name="cuda.rows",
             ops=(
                 *("sum", "prod", "mean", "amax", "amin", "any", "all", "count_nonzero", "norm", "logsumexp"),
-                *("argmax", "argmin", "max_with_index", "min_with_index", "var", "std", "var_mean", "std_mean"),
+                *("argmax", "argmin", "max_with_index", "min_with_index"),
+                *("var", "std", "var_mean", "std_mean", "moments"),
                 "adaptive_avg_pool",
                 *("softmax", "log_softmax", "layer_norm", "layer_norm_with_statistics", "rms_norm", "instance_norm"),
                 *("group_norm", "group_norm_with_statistics", "l2_normalize"),
@@ -217,7 +218,8 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             name="cuda.fold",
             ops=(
                 *("sum", "prod", "mean", "amax", "amin", "any", "all", "count_nonzero", "norm", "logsumexp"),
-                *("argmax", "argmin", "max_with_index", "min_with_index", "var", "std", "var_mean", "std_mean"),
+                *("argmax", "argmin", "max_with_index", "min_with_index"),
+                *("var", "std", "var_mean", "std_mean", "moments"),
                 *("softmax", "log_softmax", "layer_norm", "layer_norm_with_statistics", "rms_norm", "instance_norm"),
                 *("group_norm", "group_norm_with_statistics", "l2_normalize", "adaptive_avg_pool"),
             ),

@@ -66,7 +66,7 @@ class NodeFacts:
 
 def conversion_of(device: str) -> str:
     """What torch makes of floats out of the range of an integer type, as attribute out_of_range of `cast`: what the
-    processor makes of them. device: "cpu", "cuda", …"""
+    processor makes of them."""
     is_x86 = platform.machine().lower() in ("x86_64", "amd64")
     return "lowest" if device == "cpu" and is_x86 else "nearest"
 
@@ -75,13 +75,13 @@ class Emitter:
     """Writes nodes into `builder`.
 
     facts: of the aten node being imported. data_sizes: names of symbols whose values nodes tell. size_values: graph
-    values that are sizes, by the names of their symbols: inputs, and numbers that were read. out_of_range: attribute of
-    its casts, see `conversion_of`.
+    values that are sizes, by the names of their symbols: inputs, and numbers that were read. device: "cpu", "cuda", …:
+    where the model is; eager mode computes some operators in other types on a processor than on a GPU.
     """
 
-    def __init__(self, builder: GraphBuilder, out_of_range: str = "nearest") -> None:
+    def __init__(self, builder: GraphBuilder, device: str) -> None:
         self.builder = builder
-        self.out_of_range = out_of_range
+        self.device = device
         self.facts = NodeFacts()
         self.origins: dict[Value, Origin] = {}
         self.data_sizes: set[str] = set()
@@ -195,7 +195,7 @@ class Emitter:
         """`value` converted to `dtype`, itself when it is of that type; out of range as in eager mode."""
         if value.tensor.dtype == dtype:
             return value
-        return self.emit("cast", value, dtype=dtype, out_of_range=self.out_of_range)
+        return self.emit("cast", value, dtype=dtype, out_of_range=conversion_of(self.device))
 
     # --- views ---------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from hidet.torch.assemble import ImportedGraph, assemble
 from hidet.torch.control import CONTROL
 from hidet.torch.data_sizes import DataSizes
 from hidet.torch.effects import without_tokens
-from hidet.torch.emitter import Emitter, Layout, NodeFacts, conversion_of, same_shape
+from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
 from hidet.torch.fallback import EagerNode, eager_spec, handler_failure, refusal
 from hidet.torch.fx_nodes import (
     ASSERTION,
@@ -94,7 +94,7 @@ class Importer:
         self.device = device or torch.device(ctx.target.device)
         self.sizes = SizeTable(bounds)
         self.builder = GraphBuilder(ctx.registry.operators, name)
-        self.emitter = Emitter(self.builder, conversion_of(self.device.type))
+        self.emitter = Emitter(self.builder, self.device.type)
         self.handlers: Mapping[str, Handler] = table()
         self.of_floats = handlers_of_floats()
         self.values: dict[fx.Node, Any] = {}
@@ -134,7 +134,7 @@ class Importer:
         child.is_guarded = self.is_guarded
         child.sizes, child.symbols, child.eager, child.operands = self.sizes, self.symbols, self.eager, operands
         child.builder = builder
-        child.emitter = self.emitter if builder is self.builder else Emitter(builder, self.emitter.out_of_range)
+        child.emitter = self.emitter if builder is self.builder else Emitter(builder, self.emitter.device)
         child.emitter.data_sizes |= self.emitter.data_sizes
         random = child.emitter.random_nodes
         if mutated_inputs(gm):

@@ -38,6 +38,7 @@ _FOLLOWS = frozenset(
         "group_norm",
         "instance_norm",
         "batch_norm",
+        "apply_batch_norm",
         "copy",
     }
 )

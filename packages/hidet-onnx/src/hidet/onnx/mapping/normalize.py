@@ -123,19 +123,18 @@ def _batch_norm(
     if not training_mode:
         return (e.emit("batch_norm", x, mean, variance, scale, bias, eps=epsilon),)
     axes = (0, *range(2, x.tensor.rank))
-    wide = e.cast(x, dtypes.f32) if x.tensor.dtype.bits < 32 else x
-    own = e.emit_all("var_mean", (wide,), {"axes": axes, "keepdim": False, "correction": 0})
-    own_variance, own_mean = (
-        e.cast(part, given.tensor.dtype) for part, given in zip(own, (variance, mean), strict=True)
-    )
+    centre, rest, own_variance, _ = e.emit_all("moments", (x,), {"axes": axes, "keepdim": False})
+    factor = e.emit("batch_norm_scale", own_variance, scale, eps=epsilon)
+    # What the rounded mean lacks.
+    shift = e.emit("batch_norm_shift", rest, factor, None, bias, dtype=factor.tensor.dtype)
 
     def moved(old: Value, new: Value) -> Value:
         dtype = old.tensor.dtype
         kept = e.emit("mul", old, e.constant(momentum, dtype))
-        return e.emit("add", kept, e.emit("mul", new, e.constant(1 - momentum, dtype)))
+        return e.emit("add", kept, e.emit("mul", e.cast(new, dtype), e.constant(1 - momentum, dtype)))
 
-    result = e.emit("batch_norm", x, own_mean, own_variance, scale, bias, eps=epsilon)
-    return result, moved(mean, own_mean), moved(variance, own_variance)
+    result = e.emit("apply_batch_norm", x, factor, shift, centre)
+    return result, moved(mean, e.emit("add", centre, rest)), moved(variance, own_variance)
 
 
 def _stash(x: Value, stash_type: int) -> DType:

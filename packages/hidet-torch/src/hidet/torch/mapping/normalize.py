@@ -145,21 +145,26 @@ def _empty(e: Emitter, number: int) -> Value | None:
     return e.emit("full", shape=type_.shape, value=0, dtype=type_.dtype)
 
 
-def _batch_statistics(e: Emitter, x: Value, eps: float) -> tuple[Value, Value, Value, Value]:
-    """Biased variance, mean and 1 / sqrt(variance + eps) of each channel in the arithmetic type, and x in it."""
-    wide = dtypes.f32 if x.tensor.dtype in (dtypes.f16, dtypes.bf16) else x.tensor.dtype
-    source = e.cast(x, wide)
+def _by_statistics_of_batch(
+    e: Emitter, x: Value, weight: Value | None, bias: Value | None, eps: float
+) -> tuple[Value, Value, Value, Value]:
+    """The result of a norm in training, the mean, 1 / sqrt(variance + eps) and the unbiased variance of each channel.
+
+    All but the first are in the arithmetic type. What the rounded mean lacks goes into what is added to elements.
+    """
     axes = (0, *range(2, x.tensor.rank))
-    variance, mean = e.emit_all("var_mean", (source,), {"axes": axes, "keepdim": False, "correction": 0})
-    inverse = e.emit("rsqrt", e.emit("add", variance, e.constant(eps, wide)))
-    return variance, mean, inverse, source
+    mean, rest, variance, unbiased = e.emit_all("moments", (x,), {"axes": axes, "keepdim": False})
+    scale = e.emit("batch_norm_scale", variance, weight, eps=eps)
+    shift = e.emit("batch_norm_shift", rest, scale, None, bias, dtype=scale.tensor.dtype)
+    inverse = e.emit("batch_norm_scale", variance, eps=eps)
+    return e.emit("apply_batch_norm", x, scale, shift, mean), e.emit("add", mean, rest), inverse, unbiased
 
 
 def _batch_norm_no_stats(
     e: Emitter, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float, eps: float
 ) -> Results:
-    variance, mean, inverse, _ = _batch_statistics(e, x, eps)
-    return e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps), *_statistics(e, [mean, inverse])
+    output, mean, inverse, _ = _by_statistics_of_batch(e, x, weight, bias, eps)
+    return output, *_statistics(e, [mean, inverse])
 
 
 def _batch_norm_functional(
@@ -177,10 +182,7 @@ def _batch_norm_functional(
     if not training:
         output = e.emit("batch_norm", x, running_mean, running_var, weight, bias, eps=eps)
         return output, _empty(e, 1), _empty(e, 2), running_mean, running_var
-    variance, mean, inverse, source = _batch_statistics(e, x, eps)
-    output = e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps)
-    axes = (0, *range(2, x.tensor.rank))
-    unbiased = e.emit("var", source, axes=axes, keepdim=False, correction=1)
+    output, mean, inverse, unbiased = _by_statistics_of_batch(e, x, weight, bias, eps)
     moved = [_moved(e, old, new, momentum) for old, new in ((running_mean, mean), (running_var, unbiased))]
     return output, *_statistics(e, [mean, inverse]), *moved
 

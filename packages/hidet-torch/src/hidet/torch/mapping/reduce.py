@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
+from hidet import dtypes
 from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Number
@@ -91,8 +92,12 @@ def _variance(core: str) -> Handler:
         e: Emitter, x: Value, dim: Axes = None, *, correction: Number | None = None, keepdim: bool = False
     ) -> Value | tuple[Value, ...]:
         divisor = 1 if correction is None else correction
-        values = e.emit_all(core, (x,), {"axes": _axes(dim), "keepdim": keepdim, "correction": divisor})
-        return values[0] if len(values) == 1 else values
+        # Squares may be out of the range of a type that has their root; eager mode adds them up in f64 on a CPU alone.
+        is_wide = core in ("std", "std_mean") and e.device == "cpu"
+        source = e.cast(x, dtypes.f64) if is_wide else x
+        values = e.emit_all(core, (source,), {"axes": _axes(dim), "keepdim": keepdim, "correction": divisor})
+        found = tuple(e.cast(value, x.tensor.dtype) for value in values)
+        return found[0] if len(found) == 1 else found
 
     return handle
 
