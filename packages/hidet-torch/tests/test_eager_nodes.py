@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._higher_order_ops.while_loop import while_loop
-from torch.nn import functional as F
 
 from hidet.errors import FallbackWarning, LaunchError
 from hidet.torch.mapping import table
@@ -93,21 +92,6 @@ def test_a_result_of_another_shape_than_traced_is_an_error_that_names_the_node(h
 
     with pytest.raises(LaunchError, match=r"hidet_test_eager\.halved.*shape \[1, 3\], expected \[2, 3\]"):
         torch.compile(function, backend="hidet")(_random(2, 3))
-
-
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
-def test_complex_numbers_are_moved_by_kernels_and_computed_with_by_torch(dtype: torch.dtype) -> None:
-    z = torch.complex(_random(3, 4, dtype=torch.float64), _random(3, 4, dtype=torch.float64)).to(dtype)
-
-    def moved(z: torch.Tensor) -> torch.Tensor:
-        return F.pad(torch.cat([z, z.flip(0)]), (1, 2), value=2.5).t().contiguous()
-
-    def converted(z: torch.Tensor) -> torch.Tensor:
-        return (z.to(torch.complex128) * z[0]).abs()
-
-    assert torch.equal(torch.compile(moved, backend="hidet", options={"strict": True})(z), moved(z))
-    with pytest.warns(FallbackWarning, match="aten.mul"):
-        torch.testing.assert_close(torch.compile(converted, backend="hidet")(z), converted(z))
 
 
 def test_what_torch_refuses_is_refused() -> None:

@@ -25,7 +25,8 @@ class ImportedGraph:
     generator, 0 or 2: seed and offset.
     outputs: what to return. eager: nodes that run in torch. device: where all tensors are. numbers: inputs that are CPU
     tensors of rank 0, whatever the device. data_symbols: those in `outputs` that depend on data, and for each the
-    number of the result that is its value.
+    number of the result that is its value. complex_inputs, complex_results: inputs and results of `graph` that are
+    complex tensors of the caller, read as real ones with a last axis of 2.
     """
 
     graph: Graph
@@ -39,6 +40,8 @@ class ImportedGraph:
     numbers: tuple[int, ...] = ()
     data_symbols: tuple[tuple[str, int], ...] = ()
     computed: tuple[ComputedNumber, ...] = ()
+    complex_inputs: tuple[int, ...] = ()
+    complex_results: tuple[int, ...] = ()
 
 
 def needed_inputs(graph: Graph, mutated: Sequence[Value], last: Sequence[Value]) -> list[Value]:

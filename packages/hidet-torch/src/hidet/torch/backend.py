@@ -14,6 +14,7 @@ from hidet.driver import compile_graph
 from hidet.errors import ImportFailed, OptionError
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
+from hidet.torch.complex_parts import without_complex
 from hidet.torch.composites import KeepWhole
 from hidet.torch.config import compares_results, configured, prints_graphs
 from hidet.torch.correctness import reporting
@@ -177,6 +178,8 @@ def compile_aten(
 
     Parameters are recognised for inference only: there they are prepared once. Training changes them at every step.
     """
+    with compat.real_tensors():
+        gm = without_complex(gm)
     parameters = compat.static_input_indices() if role == "inference" else frozenset()
     if ctx.options.freeze and parameters:
         if check is not None:

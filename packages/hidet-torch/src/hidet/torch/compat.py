@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.autograd import profiler
+from torch.utils._python_dispatch import TorchDispatchMode
 
 INTEGER_RESULTS: Mapping[str, tuple[int, ...]] = {"aten._unique2.default": (1, 2)}
 """Numbers of results that are i64, although torch 2.11 infers the input's type for them."""
@@ -27,6 +28,10 @@ device: the numbers of these, and that of the argument for which nothing is read
 
 # The tensor whose memory a view is a part of, as autograd knows it; None for tensors that are no views.
 base: Callable[[torch.Tensor], torch.Tensor | None] = attrgetter("_base")
+
+
+DispatchMode: Any = TorchDispatchMode
+"""What is asked about every call of an operator while it is active."""
 
 
 def current_stream(device: int) -> int:
@@ -287,6 +292,18 @@ def is_fake(value: object) -> bool:
     from torch._subclasses import FakeTensor
 
     return isinstance(value, FakeTensor)
+
+
+def fake_mode_of(values: Sequence[Any]) -> AbstractContextManager[object]:
+    """The context in which the fake tensors among `values` were made."""
+    mode: AbstractContextManager[object] = next(value.fake_mode for value in values if is_fake(value))
+    return mode
+
+
+def shows_memory(operator: Any) -> bool:
+    """Whether an operator returns its argument's memory under another shape."""
+    returns = operator._schema.returns
+    return bool(returns) and all(each.alias_info is not None and not each.alias_info.is_write for each in returns)
 
 
 def is_plain_class(kind: type[torch.Tensor]) -> bool:

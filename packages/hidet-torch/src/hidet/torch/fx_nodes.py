@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import torch
-from hidet.errors import ImportFailed
+from hidet.errors import HidetError, ImportFailed
 from hidet.loc import Loc
 from hidet.torch import compat
 from torch import fx
@@ -21,6 +22,48 @@ ASSERTION = "aten._assert_scalar.default"
 
 RANGE_CHECKS = frozenset({"aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default"})
 """Operators that tell the range of a number, which its symbol has; it is checked where the number is read."""
+
+COMPLEX = "complex"
+"""Key in `meta` of a node that stands for a complex tensor of the caller's: that tensor. The node is real, with a last
+axis of 2 for the real and the imaginary parts."""
+
+
+class OnComplex:
+    """Calls an operator of torch on complex tensors that are passed, and returned, as real ones with a last axis of 2.
+
+    places: numbers of such tensors among the leaves of (args, kwargs). error: why no kernel computes it.
+    """
+
+    def __init__(self, operator: Any, places: frozenset[int], error: Exception) -> None:
+        self.__name__ = str(operator)
+        self.operator = operator
+        self.places = places
+        self.tags = getattr(operator, "tags", ())
+        self.reason = error.message if isinstance(error, HidetError) else f"{type(error).__name__}: {error}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the operator returns, read as real tensors."""
+        counter = count()
+
+        def given(leaf: Any) -> Any:
+            return torch.view_as_complex(leaf.contiguous()) if next(counter) in self.places else leaf
+
+        args, kwargs = compat.map_leaves(given, (args, kwargs))
+        return compat.map_tensors(as_real, self.operator(*args, **kwargs))
+
+
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """A complex tensor of pairs of f32 or f64 as a real one with a last axis of 2, others as they are. It is over the
+    same memory unless a conjugation is pending."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.dtype in _OF_PAIRS else tensor
+
+
+_OF_PAIRS = (torch.complex64, torch.complex128)
+
+
+def tensor_of_caller(node: fx.Node) -> Any:
+    """The fake of what the caller passes or gets for a node."""
+    return node.meta.get(COMPLEX, node.meta.get("val"))
 
 
 def mutated_inputs(gm: fx.GraphModule) -> dict[int, fx.Node]:
@@ -38,6 +81,8 @@ def mutated_inputs(gm: fx.GraphModule) -> dict[int, fx.Node]:
 
 def operator_name(target: Any) -> str:
     """The name that handlers are found by: "aten.add.Tensor", "operator.mul", "math.sqrt"."""
+    if isinstance(target, OnComplex):
+        target = target.operator
     if compat.is_operator(target):
         return str(target)
     module = getattr(target, "__module__", "") or ""

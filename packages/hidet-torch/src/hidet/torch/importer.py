@@ -26,14 +26,18 @@ from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
 from hidet.torch.fallback import EagerNode, eager_spec, handler_failure, refusal
 from hidet.torch.fx_nodes import (
     ASSERTION,
+    COMPLEX,
     ELEMENT,
     RANGE_CHECKS,
+    OnComplex,
+    as_real,
     identifier,
     is_number,
     location,
     mutated_inputs,
     operator_name,
     read_results,
+    tensor_of_caller,
     used_numbers,
 )
 from hidet.torch.guards import SizeTable
@@ -178,10 +182,12 @@ class Importer:
             self._constant(node, self.bound[number])
             return
         if isinstance(value, torch.Tensor):
-            type_ = self._tensor_type(value, f"input {node.name}")
+            type_ = self._tensor_type(value, tensor_of_caller(node).dim(), f"input {node.name}")
             if value.device != self.device:
                 self.scalars.add(number)
-            is_parameter = number in self.parameters and number not in self.mutations
+            # What is read as real is another tensor in every call.
+            is_stable = number not in self.mutations and COMPLEX not in node.meta
+            is_parameter = number in self.parameters and is_stable
             self.values[node] = self.builder.input(type_, identifier(node.name), is_parameter=is_parameter)
             for axis, extent in enumerate(type_.shape):
                 self._note_symbol(extent, number, axis)
@@ -231,11 +237,12 @@ class Importer:
         if compat.is_fake(data):
             raise ImportFailed(f"constant {node.name} has no data: it is a fake tensor")
         self._require_dense(data, f"constant {node.name}")
+        data = as_real(data) if COMPLEX in node.meta else data
         self.values[node] = self.builder.constant(as_numpy(data), name=identifier(node.name))
 
-    def _tensor_type(self, tensor: torch.Tensor, what: str) -> TensorType:
+    def _tensor_type(self, tensor: torch.Tensor, rank: int, what: str) -> TensorType:
         # A CPU tensor of rank 0 is a number, which torch takes on every device.
-        if tensor.device != self.device and not (tensor.device.type == "cpu" and tensor.dim() == 0):
+        if tensor.device != self.device and not (tensor.device.type == "cpu" and rank == 0):
             raise ImportFailed(
                 f"{what} is on device {tensor.device}, and the graph is compiled for {self.device}",
                 hint="move the model and its inputs to one device",
@@ -280,6 +287,8 @@ class Importer:
         fresh = self.data_sizes.fresh([extent for type_ in types if type_ is not None for extent in type_.shape])
         if self.options.eager_random and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             self._call_eagerly(node, name, types, fresh, "option eager_random asks for torch's own random numbers")
+        elif isinstance(node.target, OnComplex):
+            self._call_eagerly(node, name, types, fresh, node.target.reason)
         elif handler in self.of_floats and lacks_kernel(node):
             self._call_eagerly(node, name, types, fresh, "torch has no kernel of it for these element types")
         elif handler is None and name not in CONTROL and not hasattr(node.target, SCRIPT):
@@ -445,6 +454,7 @@ class Importer:
         random = [value for value in drawn if value in graph.inputs]
         inputs = tuple(numbers[value] for value in graph.inputs if value not in random)
         sources = tuple(self.symbols.values())
+        complexes = {number for number, node in enumerate(placeholders) if COMPLEX in node.meta}
         return ImportedGraph(
             graph,
             inputs,
@@ -457,6 +467,8 @@ class Importer:
             tuple(place for place, number in enumerate(inputs) if number in self.scalars),
             tuple(plan.symbols.items()),
             tuple(self.computed),
+            tuple(place for place, number in enumerate(inputs) if number in complexes),
+            tuple(plan.complex),
         )
 
     def _written(self, source: fx.Node, target: Value, outputs: Sequence[Value]) -> Value:

@@ -24,6 +24,7 @@ from hidet.graph.types import contiguous_strides, strides_of_order
 from hidet.torch import compat
 from hidet.torch.data_sizes import DataSizes
 from hidet.torch.emitter import Scalar, same_shape
+from hidet.torch.fx_nodes import COMPLEX, tensor_of_caller
 from hidet.torch.guards import SizeTable
 from hidet.torch.layout import memory_order
 from hidet.torch.tensors import dtype_of
@@ -58,12 +59,15 @@ class PlannedOutputs:
     """The outputs of the core graph, the types they must have, and what to return.
 
     symbols: those of sizes that depend on data among what to return, with the number of the output that tells each.
+    complex: numbers of outputs that are returned as complex tensors, whose last axis of 2 has real and imaginary parts.
+    Regions of these count complex elements.
     """
 
     values: list[Value] = field(default_factory=list)
     types: dict[Value, TensorType] = field(default_factory=dict)
     outputs: tuple[OutputPlan, ...] = ()
     symbols: dict[str, int] = field(default_factory=dict)
+    complex: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +133,10 @@ class _Planner:
         self.resolve = resolve
         self.plan = PlannedOutputs()
         self.owners: dict[Value, int] = {}
-        tensors = [(n, node.meta["val"]) for n, node in enumerate(arguments) if _is_tensor(node)]
+        tensors = [(n, tensor_of_caller(node)) for n, node in enumerate(arguments) if _is_tensor(node)]
         self.argument_offsets = {number: tensor.storage_offset() for number, tensor in tensors}
         self.argument_dtypes = {number: tensor.dtype for number, tensor in tensors}
-        self.arguments = {compat.storage_key(tensor): number for number, tensor in reversed(tensors)}
+        self.arguments = {_memory_key(tensor): number for number, tensor in reversed(tensors)}
         self.argument_values = {number: resolve(arguments[number]) for number, _ in tensors}
         self.argument_nodes = {node: number for number, node in enumerate(arguments)}
 
@@ -151,12 +155,12 @@ class _Planner:
     def _facts(self, item: Any) -> _Returned | None:
         if not isinstance(item, fx.Node) or not _is_tensor(item):
             return None
-        tensor = item.meta["val"]
+        tensor = tensor_of_caller(item)
         shape = self.sizes.shape(tensor.shape)
         region = Region(shape, self.sizes.shape(tensor.stride()), self.sizes.dim(tensor.storage_offset()))
         filled = prove_equal(self.sizes.dim(tensor.untyped_storage().nbytes()), product(shape) * tensor.element_size())
         is_whole = filled is True and region.offset == 0 and memory_order(shape, region.strides) is not None
-        return _Returned(item, region, compat.storage_key(tensor), is_whole, tensor.dtype)
+        return _Returned(item, region, _memory_key(tensor), is_whole, tensor.dtype)
 
     def _fixed(self, item: Any) -> OutputPlan:
         value = self.resolve(item)
@@ -192,6 +196,8 @@ class _Planner:
             begin = self.sizes.dim(self.argument_offsets[number])
             return self._part("argument", number, self._region_of(fact, self.argument_values[number], begin))
         base = bases.get(fact.storage)
+        if base is not None and base.number in self.plan.complex and fact.dtype.is_complex:
+            return self._part("result", base.number, fact.region)
         if base is None or self.plan.values[base.number].tensor.dtype != dtype_of(fact.dtype):
             return self._computed(fact)
         whole = self.plan.values[base.number]
@@ -220,6 +226,8 @@ class _Planner:
 
     def _computed(self, fact: _Returned) -> OutputPlan:
         """A result of the core graph, by itself or as the view that the core graph makes of it too."""
+        if COMPLEX in fact.node.meta:
+            return self._computed_complex(fact)
         value = self.resolve(fact.node)
         root = self.emitter.contents(value)
         if root in self.emitter.origins and self.owners.get(root, fact.storage) == fact.storage:
@@ -230,6 +238,15 @@ class _Planner:
                 return plan
         copied = self.emitter.emit("copy", value)
         return OutputPlan("result", self._add(copied, fact.region.strides, fact.storage))
+
+    def _computed_complex(self, fact: _Returned) -> OutputPlan:
+        """A real result whose last axis becomes the parts of complex elements."""
+        value = self.resolve(fact.node)
+        if value in self.owners or value not in self.emitter.origins or self.emitter.contents(value) is not value:
+            value = self.emitter.emit("copy", value)
+        number = self._add(value, (*(2 * stride for stride in fact.region.strides), 1), fact.storage)
+        self.plan.complex.append(number)
+        return OutputPlan("result", number)
 
     def _view_of_computed(self, value: Value, root: Value, fact: _Returned) -> OutputPlan | None:
         if not self._accepts(root, contiguous_strides(root.tensor.shape)):
@@ -270,6 +287,11 @@ class _Planner:
             if not same_shape(strides, contiguous_strides(value.tensor.shape)):
                 self.plan.types[value] = value.tensor.with_strides(strides)
         return self.plan.values.index(value)
+
+
+def _memory_key(tensor: torch.Tensor) -> int:
+    """A number that tensors share exactly when they lie in one storage and show it alike: a conjugate shows others."""
+    return 4 * compat.storage_key(tensor) + 2 * tensor.is_conj() + tensor.is_neg()
 
 
 def _is_tensor(node: fx.Node) -> bool:

@@ -11,6 +11,7 @@ from hidet.runtime.compiled import CompiledGraph, CompileReport
 from hidet.runtime.parameter_sets import item_getter
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
+from hidet.torch.fx_nodes import as_real
 from hidet.torch.outputs import OutputPlan
 from hidet.torch.tensors import DeviceAdapter, TorchAdapter
 
@@ -31,7 +32,7 @@ class Runner:
         self._label = f"hidet::{imported.graph.name}"
         device = imported.device
         self._adapter = TorchAdapter() if device.type == "cpu" else DeviceAdapter(device)
-        is_changed = imported.random_inputs or imported.numbers
+        is_changed = imported.random_inputs or imported.numbers or imported.complex_inputs
         self._pick = item_getter(imported.inputs)
         self._takes_all = imported.inputs == tuple(range(imported.arguments)) and not is_changed
         self._outputs = imported.outputs
@@ -59,9 +60,13 @@ class Runner:
             inputs = args if self._takes_all else list(self._pick(args))
             for place in self.imported.numbers:
                 inputs[place] = inputs[place].to(self.imported.device)
+            for place in self.imported.complex_inputs:
+                inputs[place] = as_real(inputs[place])
             if self.imported.random_inputs:
                 inputs += _draw(self.imported.random_inputs, self.imported.device)
             results = self._compiled.run(inputs, self._adapter)
+            for number in self.imported.complex_results:
+                results[number] = torch.view_as_complex(results[number])
         if self._is_direct:
             args.clear()
             return results
