@@ -76,6 +76,7 @@ def test_attention_with_dropout_in_a_checkpoint_has_the_gradient_of_its_forward(
     torch.testing.assert_close(gradient, result.detach().sum(-2)[..., None].expand_as(value), rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_is_computed_and_trained() -> None:
     """defects.md C2."""
     torch.manual_seed(0)
