@@ -12,9 +12,9 @@ from hidet.schedule.cost import element_count
 if TYPE_CHECKING:
     from hidet.context import CompileContext
 
-# Elements whose norms take as long as the launch of a kernel, about 1.3 us: the four operands and the root of a norm
-# cost 0.8 ps an element in the epilogue of a convolution (H200).
-_LEAST_ELEMENTS = 2 << 20
+# The four operands and the root of a norm cost 0.8 ps an element in the epilogue of a convolution, a small kernel
+# between two large ones 2 to 4 us (H200).
+_LEAST_ELEMENTS = 8 << 20
 
 
 @dataclass(frozen=True)
