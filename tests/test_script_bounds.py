@@ -123,6 +123,7 @@ def test_an_access_outside_names_array_index_extent_and_line(
     error = caught.value
     assert access in error.message
     assert f"index {index} of dim {dim} is outside of its {extent} elements" in error.message
+    assert "assertion" not in error.message
     assert error.loc.file == __file__
     assert LINES[error.loc.line - 1].endswith(line)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hidet.ir import build
-from hidet.ir.expr import Binary, Expr, Load, Select
+from hidet.ir.expr import Binary, Cast, Expr, Load, Select
 from hidet.ir.expr_text import print_expr
 from hidet.ir.stmt import Store
 from hidet.ir.types import BufferType
@@ -50,8 +50,9 @@ def bounds_of(access: Load | Store) -> tuple[IndexBound, ...]:
         return ()
     value_lanes = access.lanes if isinstance(access, Load) else access.value.lanes
     lanes = value_lanes if len(access.indices) == 1 and type_.lanes == 1 else 1
-    shown = access if isinstance(access, Load) else Load(access.buffer, access.indices, access.value.type)
-    text = print_expr(shown)
+    # As the user wrote them: indices of other types are converted.
+    written = tuple(index.a if isinstance(index, Cast) else index for index in access.indices)
+    text = f"{print_expr(access.buffer)}[{', '.join(map(print_expr, written))}]"
     return tuple(
         IndexBound(text, dim, index, index + (lanes - 1), extent)
         for dim, (index, extent) in enumerate(zip(access.indices, type_.shape, strict=True))

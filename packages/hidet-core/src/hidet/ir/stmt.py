@@ -134,8 +134,9 @@ class Evaluate(Stmt):
 
 @node
 class Assert(Stmt):
-    """The call ends here where `condition` is false. Each `{}` in `message` stands for the i64 of `values` in its
-    place, as it is then; at most `ASSERTED_VALUES`. A message without values is told as it is written."""
+    """The call ends here where `condition` is false, with an error that says `message`. Each `{}` in it stands for the
+    i64 of `values` in its place, as it is then; at most `ASSERTED_VALUES`. One without values is told as it is
+    written."""
 
     condition: Expr
     message: str

@@ -123,14 +123,14 @@ def checks_of(
             expected = substitute(extent_of(declared, sizes.__getitem__), values)
             terms = _Terms(known)
             is_equal = terms.are_equal(expected, actual)
-            problem = f"axis {axis} of {tensor.what} has"
+            place = f"axis {axis} of {tensor.what}"
             declaration = f"{tensor.parameter} is declared as {tensor.kind}"
             if is_equal is False:
                 raise ShapeError(
-                    f"{problem} extent {terms.text(actual)}, expected {terms.text(expected)}", hint=declaration
+                    f"{place} has extent {terms.text(actual)}, expected {terms.text(expected)}", hint=declaration
                 )
             if is_equal is None:
-                message = f"{problem} {shown_extent(declared)} elements: {declaration}"
+                message = f"{place} does not have {shown_extent(declared)} elements: {declaration}"
                 checks.append(Assert(build.binary("eq", expected, actual), message))
     return checks
 

@@ -133,7 +133,7 @@ class FunctionTranslator(AssignmentTranslator):
             if not test:
                 self.fail(node, f"assertion failed: {message}")
             return
-        self.stmts.append(s.Assert(operators.condition(test), message, self.place(node)))
+        self.stmts.append(s.Assert(operators.condition(test), f"assertion failed: {message}", self.place(node)))
 
     def expression(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant):

@@ -105,4 +105,4 @@ def _error(told: list[Any], kernel: str | None, values: tuple[int, ...]) -> Laun
     else:
         where = f"kernel {kernel}, function {function}"
     loc = None if file is None else Loc(file, line, column)
-    return LaunchError(f"in {where}: assertion failed: {fill_in(message, values[: sum(count)])}", loc=loc)
+    return LaunchError(f"in {where}: {fill_in(message, values[: sum(count)])}", loc=loc)
