@@ -16,6 +16,7 @@ from hidet.graph.graph import Value
 from hidet.graph.types import TensorType
 from hidet.plugins.host import load_registry
 from hidet.tensors import Tensor
+from hidet.tensors.tensor import is_array
 
 if TYPE_CHECKING:
     from hidet.dtypes import DType
@@ -73,8 +74,10 @@ def apply(name: str, inputs: Sequence[Any], attributes: Mapping[str, Any] | None
 def as_tensors(inputs: Sequence[Any]) -> list[Tensor | None]:
     """Tensors as they are; numbers as tensors of the type that they have beside the first tensor, on its device.
 
-    A condition, as `where` has, says nothing about types where there are other tensors.
+    A condition, as `where` has, says nothing about types where there are other tensors. Arrays of other libraries are
+    tensors over their memory.
     """
+    inputs = [tensors.asarray(x) if is_array(x) else x for x in inputs]
     given = [tensor for tensor in inputs if isinstance(tensor, Tensor)]
     first = min(given, key=lambda tensor: tensor.dtype.is_bool, default=None)
     return [x if x is None or isinstance(x, Tensor) else _number(x, first) for x in inputs]

@@ -255,9 +255,15 @@ def _operator(name: str) -> Callable[..., Tensor]:
     return found
 
 
+def is_array(other: Any) -> bool:
+    """Whether an object is an array of another library that may stand for a tensor. Numpy's are not: their arithmetic
+    takes tensors, and gives numpy arrays."""
+    return not isinstance(other, Tensor) and hasattr(other, "__dlpack__") and not hasattr(other, "__array_ufunc__")
+
+
 def _arithmetic(operator: str, is_reflected: bool) -> Callable[[Tensor, Any], Any]:
     def compute(self: Tensor, other: Any) -> Any:
-        if not isinstance(other, Tensor | bool | int | float):
+        if not isinstance(other, Tensor | bool | int | float) and not is_array(other):
             return NotImplemented
         pair = (other, self) if is_reflected else (self, other)
         return _operator(operator)(*pair)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+import hidet
 import torch
 from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.driver import compile_graph
@@ -32,6 +33,9 @@ from hidet.torch.training import NeedsJointGraph, WaitingGraph, may_wait, record
 from torch import fx
 
 Role = Literal["inference", "forward", "backward"]
+
+# Of all modules torch.compile loads this one before it traces a function, which may call others of hidet.
+compat.leave_untraced(hidet, "torch")
 
 
 def compile_fx(

@@ -5,10 +5,12 @@ Checked against torch 2.11 and 2.13; a name that moves is to be followed here.
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from operator import attrgetter
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -404,3 +406,12 @@ def forget_graph_breaks() -> None:
     from torch._dynamo.utils import counters
 
     counters["graph_break"].clear()
+
+
+def leave_untraced(package: ModuleType, *but: str) -> None:
+    """Let dynamo run the functions of a package's modules instead of tracing into them. but: modules that it traces."""
+    from torch._dynamo import trace_rules
+
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name not in but:
+            trace_rules.add(f"{package.__name__}.{module.name}")
