@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import hidet
+from hidet.cli import main
 from hidet.plugins.host import discover
 
 ROOT = Path(__file__).parents[1]
@@ -79,3 +81,24 @@ def test_a_changelog_says_nothing_twice(changelog: Path) -> None:
     entries = [" ".join(entry.split()) for entry in re.split(r"\n(?=- )", changelog.read_text())[1:]]
     beginnings = [entry[:55] for entry in entries]
     assert not [entry for entry in entries if beginnings.count(entry[:55]) > 1]
+
+
+def test_everything_that_runs_a_saved_model_says_that_it_is_native_code(capsys: pytest.CaptureFixture[str]) -> None:
+    """red-team.md finding 5: it stood in a private module alone."""
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    shown = {
+        "hidet run --help": capsys.readouterr().out,
+        "hidet.load": hidet.load.__doc__,
+        "README.md": (ROOT / "README.md").read_text(),
+        "packages/hidet-core/README.md": (ROOT / "packages/hidet-core/README.md").read_text(),
+    }
+    for where, text in shown.items():
+        assert re.search(r"native code\b.*\bonly what\s+you trust", text, re.DOTALL | re.IGNORECASE), where
+    assert (DOCS / "security.md").exists()
+
+
+def test_a_saved_model_needs_the_wheel_of_its_target() -> None:
+    """user-walk.md bug 8: the page said that no compiler has to be installed."""
+    page = (DOCS / "optimize-onnx-model.md").read_text()
+    assert re.search(r"hidet-core and hidet-cpu are installed, such a file runs", page)

@@ -7,6 +7,7 @@ that say the same thing.
 from __future__ import annotations
 
 import os
+import warnings
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,9 +34,16 @@ class DynamoConfig:
     """Each method changes one setting and returns the object, so that calls can be chained."""
 
     def search_space(self, level: int = 2) -> DynamoConfig:
-        """0: schedules by a cost model. 1, 2: what mode "max-autotune" of torch.compile does."""
+        """1, 2: what mode "max-autotune" of torch.compile does. Schedules are chosen by a model of the machine whatever
+        the level is, which a UserWarning says."""
         if level not in (0, 1, 2):
             raise OptionError(f"search_space is 0, 1 or 2, got {level!r}")
+        if level:
+            warnings.warn(
+                f"search_space({level}) measures no schedules: a model of the machine chooses them. It is mode "
+                '"max-autotune" of torch.compile, which makes CUDA graphs of calls',
+                stacklevel=2,
+            )
         return self._set(space=level)
 
     def use_tensor_core(self, flag: bool = True) -> DynamoConfig:
