@@ -242,7 +242,7 @@ def _minimised(made: Program, kind: str, until: float) -> Program:
             made = fewer
     text = "\n".join((*made.statements, *made.results))
     kept = tuple(layer for layer in made.layers if layer.partition(" ")[0] + "(" in text)
-    return replace(made, layers=kept)
+    return replace(made, layers=kept, changes=made.changes if kept else ())
 
 
 def _compared(made: Program, backend: str) -> tuple[str, str]:

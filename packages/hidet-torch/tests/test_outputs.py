@@ -118,6 +118,9 @@ PLACES: dict[str, Any] = {
     "of a slice of a slice": lambda x: x[1:][:, 3:].as_strided((3, 3), (20, 2)) * 1,
     "of a tensor that is repeated": lambda x: x[0].expand(3, 20).as_strided((2, 5), (20, 2)) * 1,
     "of a transpose": lambda x: x.t().as_strided((2, 2), (1, 1)) * 1,
+    "no elements, behind the end": lambda x: (x[:0].cos().t() + 1).as_strided((0,), (1,), 200) * 1,
+    "no elements, of a slice with gaps": lambda x: x[:, ::2].as_strided((0,), (1,), 200) * 1,
+    "no elements, written": lambda x: torch.as_strided_scatter(x[:, ::2], x[:0, 0], (0,), (1,), 200) * 1,
     "windows of a slice": lambda x: x[:, 1:].as_strided((x.shape[0] - 1, 2), (20, 1), 0) * 2,
 }
 

@@ -115,6 +115,8 @@ def _as_strided_scatter(
     stride: Sequence[Dim],
     storage_offset: Dim | None = None,
 ) -> Value:
+    if 0 in size:
+        return x
     place = eager_places(e, size, stride, storage_offset, through_views=False)
     if place.order != tuple(range(x.tensor.rank)):
         raise UnsupportedOp("as_strided_scatter into a tensor that is not row-major")

@@ -165,15 +165,13 @@ def eager_places(
     e: Emitter, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None, through_views: bool = True
 ) -> Stored:
     """The tensor with all elements that an as_strided takes: the node's first argument or, through views, what this is
-    a view of. ImportFailed for elements of the storage that are in no tensor of the graph."""
+    a view of; at least one element. ImportFailed for elements of the storage that are in no tensor of the graph."""
     offset: Dim | None = storage_offset
     found: list[Stored] = []
     for x, (layout, begin) in e.facts.stored():
         offset = begin if offset is None else offset
         order, start = memory_order(x.tensor.shape, layout), offset - begin
-        is_inside = 0 in size or (
-            prove_le(0, start) is True and prove_lt(start + last_place(size, stride), product(x.tensor.shape))
-        )
+        is_inside = prove_le(0, start) is True and prove_lt(start + last_place(size, stride), product(x.tensor.shape))
         if order is not None and is_inside is not False:
             found.append(Stored(x, order, start))
             if is_inside:
@@ -194,6 +192,8 @@ def _as_strided(
     e: Emitter, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
 ) -> Value:
     """The strides are those of eager mode, where `x` may be a permutation of its storage; that is undone first."""
+    if 0 in size:
+        return e.emit("full", shape=tuple(size), value=0, dtype=x.tensor.dtype)
     place = eager_places(e, size, stride, storage_offset)
     stored = e.transpose(place.tensor, place.order)
     if place.start == 0 and len(size) == stored.tensor.rank:
