@@ -9,6 +9,7 @@
     create, random, cast                      new tensors, element types
     interpolate, resample, region, detect     resampling, regions of images
     linear_algebra, number_theory             matrices as a whole, common divisors
+    fourier                                   Fourier transforms
     quantize                                  integers and small floats with scales
     pack, selection                           results whose number depends on data
     sequence, text                            lists, optional values, strings: on the host
@@ -71,6 +72,7 @@ FAMILIES = (
     "detect",
     "linear_algebra",
     "number_theory",
+    "fourier",
 )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from hidet.errors import UnsupportedOp
 from hidet.torch import compat
+from hidet.torch.fourier import transform, transform_of_real, transform_to_real
 from torch import Tensor
 
 PARTS: Mapping[Any, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
@@ -503,6 +504,18 @@ def _fill(dtype: torch.dtype, x: Complex, value: Any) -> Complex:
     return _full_like(dtype, x, value)
 
 
+def _fft(_: Any, z: Complex, dim: Sequence[int], normalization: int, forward: bool) -> Complex:
+    return _complex_of(transform((z.real, z.imaginary), dim, normalization, forward))
+
+
+def _fft_of_real(_: Any, x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Complex:
+    return _complex_of(transform_of_real(x, dim, normalization, onesided))
+
+
+def _fft_to_real(_: Any, z: Complex, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Tensor:
+    return transform_to_real((z.real, z.imaginary), dim, normalization, last_dim_size)
+
+
 _TESTS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "isnan": torch.logical_or,
     "isinf": torch.logical_or,
@@ -582,4 +595,7 @@ _SINGLE: Mapping[str, Function] = {
     "aten.ones_like.default": _ones_like,
     "aten.fill.Scalar": _fill,
     "aten.logical_not.default": _logical_not,
+    "aten._fft_c2c.default": _fft,
+    "aten._fft_r2c.default": _fft_of_real,
+    "aten._fft_c2r.default": _fft_to_real,
 }

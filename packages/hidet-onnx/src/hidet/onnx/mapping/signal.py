@@ -1,9 +1,4 @@
-"""Fourier transforms, windows and mel filters.
-
-A transform of length n is a product with the n-by-n matrix of its factors where n is small or prime, else made of
-transforms of two lengths whose product n is (Cooley and Tukey, "An algorithm for the machine calculation of complex
-Fourier series", 1965), all of them matrix products.
-"""
+"""Fourier transforms, windows and mel filters."""
 
 from __future__ import annotations
 
@@ -14,19 +9,12 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.dims import Dim
-from hidet.dtypes import DType
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.graph import Value
 from hidet.onnx.emitter import Emitter
 from hidet.onnx.mapping import Handler, Key
 from hidet.onnx.value_types import dtype_of
-
-# Up to this length one product is cheaper than the passes over memory that splitting it costs.
-_MOST_DIRECT = 64
-# A transform of prime length takes a matrix of its square.
-_LARGEST_PRIME = 4096
-# Longer transforms are refused: their factors alone would fill gigabytes.
-_LONGEST = 1 << 24
+from hidet.ops.fourier import require_length
 
 
 def handlers() -> Mapping[Key, Handler]:
@@ -50,88 +38,13 @@ class Complex:
     imaginary: Value | None
 
 
-def _factors(n: int, rows: int, columns: int, sign: int, dtype: DType) -> tuple[Any, Any]:
-    """Real and imaginary parts of e ** (sign * 2 pi i j k / n), [rows, columns]."""
-    import numpy
-
-    # The product is reduced before it becomes an angle, which keeps all digits of it.
-    turns = (numpy.outer(numpy.arange(rows), numpy.arange(columns)) % n) / n
-    angle = sign * 2 * math.pi * turns
-    return numpy.cos(angle).astype(dtype.numpy()), numpy.sin(angle).astype(dtype.numpy())
-
-
-def _product(e: Emitter, x: Complex, cosine: Any, sine: Any) -> Complex:
-    """x[..., n] times the complex matrix [n, m]."""
-    c, s = e.array(cosine), e.array(sine)
-    real, imaginary = e.emit("matmul", x.real, c), e.emit("matmul", x.real, s)
-    if x.imaginary is None:
-        return Complex(real, imaginary)
-    return Complex(
-        e.emit("sub", real, e.emit("matmul", x.imaginary, s)),
-        e.emit("add", imaginary, e.emit("matmul", x.imaginary, c)),
-    )
-
-
-def _times(e: Emitter, x: Complex, cosine: Any, sine: Any) -> Complex:
-    """x, element by element times complex numbers."""
-    c, s = e.array(cosine), e.array(sine)
-    real, imaginary = e.emit("mul", x.real, c), e.emit("mul", x.real, s)
-    if x.imaginary is None:
-        return Complex(real, imaginary)
-    return Complex(
-        e.emit("sub", real, e.emit("mul", x.imaginary, s)),
-        e.emit("add", imaginary, e.emit("mul", x.imaginary, c)),
-    )
-
-
 def _each(x: Complex, change: Any) -> Complex:
     return Complex(change(x.real), None if x.imaginary is None else change(x.imaginary))
 
 
-def _split(n: int) -> int:
-    """The divisor of `n` nearest to its root, or `n` itself where it is small or prime."""
-    if n <= _MOST_DIRECT:
-        return n
-    best = max(d for d in range(1, math.isqrt(n) + 1) if n % d == 0)
-    return n if best == 1 else best
-
-
-def _largest_factor(n: int) -> int:
-    """The largest prime factor of `n`, or more than `_LARGEST_PRIME` for what is too long to be split."""
-    if n > _LONGEST:
-        return n
-    divisor, largest = 2, 1
-    while n > 1:
-        if n % divisor:
-            divisor += 1 if divisor * divisor <= n else n - divisor
-        else:
-            n, largest = n // divisor, divisor
-    return largest
-
-
 def fourier(e: Emitter, x: Complex, n: int, kept: int, sign: int) -> Complex:
     """The transform of x[..., n], its first `kept` frequencies; not divided by n. sign: -1 forwards, 1 back."""
-    if x.real.tensor.rank == 1:
-        row = fourier(e, _each(x, lambda v: e.unsqueeze(v, (0,))), n, kept, sign)
-        return _each(row, lambda v: e.emit("select", v, axis=0, index=0))
-    dtype = x.real.tensor.dtype
-    first = _split(n)
-    if first == n:
-        return _product(e, x, *_factors(n, n, kept, sign, dtype))
-    second = n // first
-    *batch, _ = x.real.tensor.shape
-    # Element second * a + b; frequency c + first * d.
-    grid = _each(x, lambda v: e.transpose(e.reshape(v, (*batch, first, second)), _swapped(len(batch))))
-    inner = fourier(e, grid, first, first, sign)  # [..., b, c]
-    turned = _times(e, inner, *_factors(n, second, first, sign, dtype))
-    columns = _each(turned, lambda v: e.transpose(v, _swapped(len(batch))))  # [..., c, b]
-    outer = fourier(e, columns, second, second, sign)  # [..., c, d]
-    whole = _each(outer, lambda v: e.reshape(e.transpose(v, _swapped(len(batch))), (*batch, n)))
-    return whole if kept == n else _each(whole, lambda v: _first(e, v, kept))
-
-
-def _swapped(batch: int) -> tuple[int, ...]:
-    return (*range(batch), batch + 1, batch)
+    return Complex(*e.emit_all("fourier", (x.real, x.imaginary), {"n": n, "kept": kept, "sign": sign}))
 
 
 def _first(e: Emitter, x: Value, count: Dim) -> Value:
@@ -199,34 +112,15 @@ def _length(e: Emitter, length: Value | None, default: Dim) -> int:
         raise UnsupportedOp(f"{e.node.operator} of symbolic length {n}", hint="fix the signal's length on import")
     if n < 1:
         raise ImportFailed(f"{e.node.operator} of length {n}: expected at least 1")
-    if _largest_factor(n) > _LARGEST_PRIME:
-        raise UnsupportedOp(f"{e.node.operator} of length {n}, which has a prime factor above {_LARGEST_PRIME}")
+    require_length(n)
     return n
 
 
 def _real_inverse(e: Emitter, x: Complex, n: int) -> Value:
-    """The real signal of length n of the frequencies 0 to n / 2 in x[..., n / 2 + 1].
-
-    The others mirror them, so each counts twice, but for the first and, of an even n, the last; cut or padded as numpy
-    does it.
-    """
-    import numpy
-
-    if x.real.tensor.rank == 1:
-        row = _real_inverse(e, _each(x, lambda v: e.unsqueeze(v, (0,))), n)
-        return e.emit("select", row, axis=0, index=0)
-    dtype = x.real.tensor.dtype
-    bins = n // 2 + 1
-    x = _each(x, lambda v: _resized(e, v, bins))
-    weights = numpy.full(bins, 2 / n)
-    weights[0] = 1 / n
-    if n % 2 == 0:
-        weights[-1] = 1 / n
-    cosine, sine = (
-        e.array((part * weights[:, None]).astype(dtype.numpy())) for part in _factors(n, bins, n, 1, dtypes.f64)
-    )
-    real = e.emit("matmul", x.real, cosine)
-    return real if x.imaginary is None else e.emit("sub", real, e.emit("matmul", x.imaginary, sine))
+    """The real signal of length n of the frequencies 0 to n / 2 in x[..., n / 2 + 1], cut or padded as in numpy."""
+    x = _each(x, lambda v: _resized(e, v, n // 2 + 1))
+    signal = e.emit("fourier", x.real, x.imaginary, n=n, kept=n, sign=1, mirrored=True)
+    return e.emit("mul", signal, e.constant(1 / n, signal.tensor.dtype))
 
 
 def _moved(e: Emitter, x: Value, axis: int, to: int) -> Value:

@@ -15,6 +15,7 @@ that nobody may read is None. It raises a HidetError for a case that core cannot
     create, random             constants, ranges, random numbers
     sizes                      numbers computed from sizes
     selection                  results whose number depends on data
+    fourier                    Fourier transforms
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ FAMILIES = (
         "random",
         "sizes",
         "selection",
+        "fourier",
     ),
 )
 
