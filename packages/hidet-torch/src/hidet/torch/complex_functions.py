@@ -3,43 +3,38 @@
 Each function is called as `function(dtype, *args, **kwargs)` with the arguments of its operator, complex tensors being
 `Complex`, and the type of the parts of its first result, None where that is real. It returns what the operator does,
 and raises for what it does not know, which runs in torch.
-
-A real operand has no imaginary part: it is not multiplied with zeros, as in the mixed arithmetic of C (ISO C, Annex G).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 from hidet.errors import UnsupportedOp
 from hidet.torch import compat
+from hidet.torch.complex_numbers import (
+    ELEMENTARY,
+    PARTS,
+    Complex,
+    Operand,
+    angle_of,
+    complex_of,
+    in_one_shape,
+    inverse,
+    inverse_root,
+    operand,
+    product,
+    quotient,
+    size_of,
+    square_root,
+    sum_of,
+)
 from hidet.torch.fourier import transform, transform_of_real, transform_to_real
 from torch import Tensor
 
-PARTS: Mapping[Any, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-"""Types of the parts of complex types that are computed with."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Complex:
-    """A complex tensor as two real ones of the same shape and type."""
-
-    real: Tensor
-    imaginary: Tensor
-
-    def each(self, change: Callable[[Tensor], Tensor]) -> Complex:
-        """Both parts changed alike."""
-        return Complex(change(self.real), change(self.imaginary))
-
-
 Function = Callable[..., Any]
-# A real operand is (part, None).
-_Operand = tuple[Any, Any]
 
 
 @cache
@@ -48,7 +43,7 @@ def functions() -> Mapping[str, Function]:
     found: dict[str, Function] = {}
     for name, (function, *overloads) in _ARITHMETIC.items():
         found |= {f"aten.{name}.{overload}": function for overload in overloads}
-    found |= {f"aten.{name}.default": _unary(function) for name, function in _UNARY.items()}
+    found |= {f"aten.{name}.default": _unary(function) for name, function in ELEMENTARY.items()}
     found |= {f"aten.{name}.default": _test(name, function) for name, function in _TESTS.items()}
     found |= _SINGLE
     return found
@@ -117,79 +112,24 @@ def on_parts(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> A
 # --- arithmetic ------------------------------------------------------------------------------------------------------
 
 
-def _operand(given: Any, dtype: torch.dtype) -> _Operand:
-    """Parts in the type of the result; None for the imaginary part of what is real."""
-    if isinstance(given, Complex):
-        return given.real.to(dtype), given.imaginary.to(dtype)
-    if isinstance(given, Tensor):
-        return given.to(dtype), None
-    return (given.real, given.imag) if isinstance(given, complex) else (given, None)
-
-
-def _whole(real: Any, imaginary: Any) -> Complex:
-    """Parts in one shape."""
-    # torch annotates its function by none.
-    broadcast: Function = torch.broadcast_tensors
-    return Complex(*broadcast(real, imaginary))
-
-
-def _product(a: _Operand, b: _Operand) -> _Operand:
-    (p, q), (r, s) = a, b
-    if q is None and s is None:
-        return p * r, None
-    if q is None or s is None:
-        return p * r, p * s if q is None else q * r
-    return p * r - q * s, p * s + q * r
-
-
-def _sum(a: _Operand, b: _Operand, sign: int = 1) -> _Operand:
-    (p, q), (r, s) = a, b
-    if sign < 0:
-        r, s = -r, None if s is None else -s
-    return p + r, s if q is None else q if s is None else q + s
-
-
-def _quotient(a: _Operand, b: _Operand) -> _Operand:
-    """The divisor is scaled by its larger part, so that no square overflows."""
-    (p, q), (r, s) = a, b
-    if s is None:
-        return p / r, None if q is None else q / r
-    if not isinstance(r, Tensor):
-        scale = max(abs(r), abs(s))
-        if not 0 < scale < math.inf:
-            raise UnsupportedOp(f"division by {complex(r, s)}")
-    else:
-        scale = torch.maximum(r.abs(), s.abs())
-    u, v = r / scale, s / scale
-    square = r * u + s * v
-    if q is None:
-        return p * u / square, -p * v / square
-    return (p * u + q * v) / square, (q * u - p * v) / square
-
-
-def _complex_of(value: _Operand) -> Complex:
-    real, imaginary = value
-    return _whole(real, torch.zeros_like(real) if imaginary is None else imaginary)
-
-
 def _mul(dtype: torch.dtype, a: Any, b: Any) -> Complex:
-    return _complex_of(_product(_operand(a, dtype), _operand(b, dtype)))
+    return complex_of(product(operand(a, dtype), operand(b, dtype)))
 
 
 def _div(dtype: torch.dtype, a: Any, b: Any, *, rounding_mode: str | None = None) -> Complex:
     if rounding_mode is not None:
         raise UnsupportedOp(f"complex division with rounding_mode={rounding_mode!r}")
-    return _complex_of(_quotient(_operand(a, dtype), _operand(b, dtype)))
+    return complex_of(quotient(operand(a, dtype), operand(b, dtype)))
 
 
 def _add(dtype: torch.dtype, a: Any, b: Any, alpha: Any = 1) -> Complex:
-    other = _operand(b, dtype)
-    return _complex_of(_sum(_operand(a, dtype), other if alpha == 1 else _product(other, _operand(alpha, dtype))))
+    other = operand(b, dtype)
+    return complex_of(sum_of(operand(a, dtype), other if alpha == 1 else product(other, operand(alpha, dtype))))
 
 
 def _sub(dtype: torch.dtype, a: Any, b: Any, alpha: Any = 1) -> Complex:
-    other = _operand(b, dtype)
-    return _complex_of(_sum(_operand(a, dtype), other if alpha == 1 else _product(other, _operand(alpha, dtype)), -1))
+    other = operand(b, dtype)
+    return complex_of(sum_of(operand(a, dtype), other if alpha == 1 else product(other, operand(alpha, dtype)), -1))
 
 
 def _rsub(dtype: torch.dtype, a: Any, b: Any, alpha: Any = 1) -> Complex:
@@ -197,25 +137,25 @@ def _rsub(dtype: torch.dtype, a: Any, b: Any, alpha: Any = 1) -> Complex:
 
 
 def _addcmul(dtype: torch.dtype, x: Any, a: Any, b: Any, *, value: Any = 1) -> Complex:
-    product = _product(_operand(a, dtype), _operand(b, dtype))
-    return _complex_of(_sum(_operand(x, dtype), product if value == 1 else _product(product, _operand(value, dtype))))
+    found = product(operand(a, dtype), operand(b, dtype))
+    return complex_of(sum_of(operand(x, dtype), found if value == 1 else product(found, operand(value, dtype))))
 
 
 def _addcdiv(dtype: torch.dtype, x: Any, a: Any, b: Any, *, value: Any = 1) -> Complex:
-    quotient = _quotient(_operand(a, dtype), _operand(b, dtype))
-    return _complex_of(_sum(_operand(x, dtype), quotient if value == 1 else _product(quotient, _operand(value, dtype))))
+    found = quotient(operand(a, dtype), operand(b, dtype))
+    return complex_of(sum_of(operand(x, dtype), found if value == 1 else product(found, operand(value, dtype))))
 
 
 def _matmul(name: str) -> Function:
     operator = getattr(torch, name)
 
     def function(dtype: torch.dtype, a: Any, b: Any) -> Complex:
-        return _complex_of(_matrix_product(operator, _operand(a, dtype), _operand(b, dtype)))
+        return complex_of(_matrix_product(operator, operand(a, dtype), operand(b, dtype)))
 
     return function
 
 
-def _matrix_product(operator: Function, a: _Operand, b: _Operand) -> _Operand:
+def _matrix_product(operator: Function, a: Operand, b: Operand) -> Operand:
     (p, q), (r, s) = a, b
     if q is None or s is None:
         return operator(p, r), operator(p, s) if q is None else operator(q, r)
@@ -226,13 +166,13 @@ def _addmm(name: str) -> Function:
     operator = getattr(torch, name)
 
     def function(dtype: torch.dtype, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Complex:
-        product = _matrix_product(operator, _operand(a, dtype), _operand(b, dtype))
+        found = _matrix_product(operator, operand(a, dtype), operand(b, dtype))
         if alpha != 1:
-            product = _product(product, _operand(alpha, dtype))
+            found = product(found, operand(alpha, dtype))
         if beta == 0:
-            return _complex_of(product)
-        scaled = _operand(x, dtype) if beta == 1 else _product(_operand(x, dtype), _operand(beta, dtype))
-        return _complex_of(_sum(scaled, product))
+            return complex_of(found)
+        scaled = operand(x, dtype) if beta == 1 else product(operand(x, dtype), operand(beta, dtype))
+        return complex_of(sum_of(scaled, found))
 
     return function
 
@@ -247,16 +187,16 @@ def _not_equal(_: Any, a: Any, b: Any) -> Tensor:
     return _equal(_, a, b).logical_not()
 
 
-def _of_common_type(a: Any, b: Any) -> tuple[_Operand, _Operand]:
+def _of_common_type(a: Any, b: Any) -> tuple[Operand, Operand]:
     types = [x.real.dtype for x in (a, b) if isinstance(x, Complex)]
     types += [x.dtype for x in (a, b) if isinstance(x, Tensor) and x.is_floating_point() and x.dim()]
     wide = torch.float64 if torch.float64 in types else torch.float32
-    return _operand(a, wide), _operand(b, wide)
+    return operand(a, wide), operand(b, wide)
 
 
 def _where(dtype: torch.dtype, condition: Tensor, x: Any, y: Any) -> Complex:
-    (p, q), (r, s) = _operand(x, dtype), _operand(y, dtype)
-    return _whole(
+    (p, q), (r, s) = operand(x, dtype), operand(y, dtype)
+    return in_one_shape(
         torch.where(condition, p, r), torch.where(condition, 0.0 if q is None else q, 0.0 if s is None else s).to(dtype)
     )
 
@@ -277,140 +217,27 @@ def _unary(function: Callable[[Complex], Any]) -> Function:
     return handle
 
 
-def _abs(z: Complex) -> Tensor:
-    return torch.hypot(z.real, z.imaginary)
-
-
-def _angle(z: Complex) -> Tensor:
-    return torch.atan2(z.imaginary, z.real)
-
-
-def _sgn(z: Complex) -> Complex:
-    size = _abs(z)
-    return z.each(lambda part: torch.where(size == 0, 0.0, part / size))
-
-
-def _conj(z: Complex) -> Complex:
-    return Complex(z.real, -z.imaginary)
-
-
-def _square(z: Complex) -> Complex:
-    return _complex_of(_product((z.real, z.imaginary), (z.real, z.imaginary)))
-
-
-def _reciprocal(z: Complex) -> Complex:
-    return _complex_of(_quotient((1.0, None), (z.real, z.imaginary)))
-
-
-def _sqrt(z: Complex) -> Complex:
-    """The part that is a sum is computed by a root, the other one by a division, without cancellation."""
-    larger = torch.sqrt(_abs(z) * 0.5 + z.real.abs() * 0.5)
-    smaller = torch.where(larger == 0, z.imaginary, z.imaginary / (2 * larger))
-    is_right = z.real >= 0
-    return Complex(
-        torch.where(is_right, larger, smaller.abs()), torch.where(is_right, smaller, larger.copysign(z.imaginary))
-    )
-
-
-def _rsqrt(z: Complex) -> Complex:
-    return _reciprocal(_sqrt(z))
-
-
-def _exp(z: Complex) -> Complex:
-    size = z.real.exp()
-    return Complex(
-        torch.where(z.imaginary == 0, size, size * z.imaginary.cos()),
-        torch.where(z.imaginary == 0, z.imaginary, size * z.imaginary.sin()),
-    )
-
-
-def _exp2(z: Complex) -> Complex:
-    return _exp(z.each(lambda part: part * math.log(2)))
-
-
-def _log_size(z: Complex) -> Tensor:
-    """log(|z|), near 1 without cancellation."""
-    a, b = z.real.abs(), z.imaginary.abs()
-    large, small = torch.maximum(a, b), torch.minimum(a, b)
-    is_near = (large > 0.5) & (large < 1.5)
-    near = torch.where(is_near, (large - 1) * (large + 1) + small * small, 0.0)
-    return torch.where(is_near, 0.5 * near.log1p(), _abs(z).log())
-
-
-def _log(z: Complex) -> Complex:
-    return Complex(_log_size(z), _angle(z))
-
-
-def _logarithm(base: float) -> Callable[[Complex], Complex]:
-    return lambda z: _log(z).each(lambda part: part * (1 / math.log(base)))
-
-
-def _sinh(z: Complex) -> Complex:
-    a, b = z.real, z.imaginary
-    return Complex(a.sinh() * b.cos(), a.cosh() * b.sin())
-
-
-def _cosh(z: Complex) -> Complex:
-    a, b = z.real, z.imaginary
-    return Complex(a.cosh() * b.cos(), a.sinh() * b.sin())
-
-
-def _tanh(z: Complex) -> Complex:
-    """Kahan, "Branch cuts for complex elementary functions", 1987; where the hyperbolic sine would overflow, +-1 and
-    the first term of what is left."""
-    a, b = z.real, z.imaginary
-    is_far = a.abs() > 20
-    inner = torch.where(is_far, 0.0, a)
-    sine, tangent = inner.sinh(), b.tan()
-    slope = 1 + tangent * tangent
-    below = 1 + slope * sine * sine
-    far = 4 * b.sin() * b.cos() * (-2 * a.abs()).exp()
-    return Complex(
-        torch.where(is_far, a.sign(), slope * torch.sqrt(1 + sine * sine) * sine / below),
-        torch.where(is_far, far, tangent / below),
-    )
-
-
-def _turned(function: Callable[[Complex], Complex]) -> Callable[[Complex], Complex]:
-    """f(z) = -i g(i z): the sine and the tangent by their hyperbolic kin."""
-
-    def handle(z: Complex) -> Complex:
-        found = function(Complex(-z.imaginary, z.real))
-        return Complex(found.imaginary, -found.real)
-
-    return handle
-
-
-def _cos(z: Complex) -> Complex:
-    return _cosh(Complex(-z.imaginary, z.real))
-
-
-def _sigmoid(z: Complex) -> Complex:
-    grown = _exp(z.each(torch.neg))
-    return _reciprocal(Complex(grown.real + 1, grown.imaginary))
-
-
 def _polar_parts(size: Any, angle: Any) -> Complex:
-    return _whole(size * torch.cos(angle), size * torch.sin(angle))
+    return in_one_shape(size * torch.cos(angle), size * torch.sin(angle))
 
 
 def _power(dtype: torch.dtype, base: Any, exponent: Any) -> Complex:
     if isinstance(base, Complex) and not isinstance(exponent, Tensor | Complex):
         z = base.each(lambda part: part.to(dtype))
         if exponent in (0.5, -0.5):
-            return _sqrt(z) if exponent > 0 else _rsqrt(z)
+            return square_root(z) if exponent > 0 else inverse_root(z)
         if exponent in (-3, -2, -1, 1, 2, 3):
             found = z
             for _ in range(abs(int(exponent.real)) - 1):
                 found = _mul(dtype, found, z)
-            return found if exponent.real > 0 else _reciprocal(found)
+            return found if exponent.real > 0 else inverse(found)
         if exponent == 0:
             return Complex(torch.ones_like(z.real), torch.zeros_like(z.real))
-    (p, q), (c, d) = _operand(base, dtype), _operand(exponent, dtype)
+    (p, q), (c, d) = operand(base, dtype), operand(exponent, dtype)
     if not isinstance(p, Tensor):
         p, q = (None if part is None else torch.full((), part, dtype=dtype, device=c.device) for part in (p, q))
     z = Complex(p, torch.zeros_like(p) if q is None else q)
-    size, angle = _abs(z), _angle(z)
+    size, angle = size_of(z), angle_of(z)
     if d is None:
         found = _polar_parts(size**c, angle * c)
     else:
@@ -434,7 +261,7 @@ def _view_as_real(_: Any, z: Complex) -> Tensor:
 
 
 def _from_parts(dtype: torch.dtype, real: Tensor, imaginary: Tensor) -> Complex:
-    return _whole(real.to(dtype), imaginary.to(dtype))
+    return in_one_shape(real.to(dtype), imaginary.to(dtype))
 
 
 def _polar(dtype: torch.dtype, size: Tensor, angle: Tensor) -> Complex:
@@ -446,21 +273,21 @@ def _to_copy(part: Any, x: Any, *, dtype: torch.dtype | None = None, **layout: A
         raise UnsupportedOp("complex numbers on their way to another device")
     if part is None:
         return x.real.to(dtype)
-    return _complex_of(_operand(x, part)).each(torch.clone)
+    return complex_of(operand(x, part)).each(torch.clone)
 
 
 def _norm(_: Any, x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(_abs(x), order, dim, keepdim, dtype=dtype)
+    norm: Tensor = torch.linalg.vector_norm(size_of(x), order, dim, keepdim, dtype=dtype)
     return norm
 
 
 def _cat(dtype: torch.dtype, tensors: Sequence[Any], dim: int = 0) -> Complex:
-    parts = [_complex_of(_operand(x, dtype)) for x in tensors]
+    parts = [complex_of(operand(x, dtype)) for x in tensors]
     return Complex(torch.cat([z.real for z in parts], dim), torch.cat([z.imaginary for z in parts], dim))
 
 
 def _stack(dtype: torch.dtype, tensors: Sequence[Any], dim: int = 0) -> Complex:
-    parts = [_complex_of(_operand(x, dtype)) for x in tensors]
+    parts = [complex_of(operand(x, dtype)) for x in tensors]
     return Complex(torch.stack([z.real for z in parts], dim), torch.stack([z.imaginary for z in parts], dim))
 
 
@@ -505,11 +332,11 @@ def _fill(dtype: torch.dtype, x: Complex, value: Any) -> Complex:
 
 
 def _fft(_: Any, z: Complex, dim: Sequence[int], normalization: int, forward: bool) -> Complex:
-    return _complex_of(transform((z.real, z.imaginary), dim, normalization, forward))
+    return complex_of(transform((z.real, z.imaginary), dim, normalization, forward))
 
 
 def _fft_of_real(_: Any, x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Complex:
-    return _complex_of(transform_of_real(x, dim, normalization, onesided))
+    return complex_of(transform_of_real(x, dim, normalization, onesided))
 
 
 def _fft_to_real(_: Any, z: Complex, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Tensor:
@@ -531,31 +358,6 @@ def _test(name: str, joined: Callable[[Tensor, Tensor], Tensor]) -> Function:
 def _logical_not(_: Any, z: Complex) -> Tensor:
     return (z.real == 0) & (z.imaginary == 0)
 
-
-_UNARY: Mapping[str, Callable[[Complex], Any]] = {
-    "abs": _abs,
-    "angle": _angle,
-    "sgn": _sgn,
-    "_conj": _conj,
-    "_conj_physical": _conj,
-    "conj_physical": _conj,
-    "square": _square,
-    "reciprocal": _reciprocal,
-    "sqrt": _sqrt,
-    "rsqrt": _rsqrt,
-    "exp": _exp,
-    "exp2": _exp2,
-    "log": _log,
-    "log2": _logarithm(2),
-    "log10": _logarithm(10),
-    "sinh": _sinh,
-    "cosh": _cosh,
-    "tanh": _tanh,
-    "sin": _turned(_sinh),
-    "tan": _turned(_tanh),
-    "cos": _cos,
-    "sigmoid": _sigmoid,
-}
 
 # Function and overloads.
 _ARITHMETIC: Mapping[str, tuple[Any, ...]] = {

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from hidet.errors import UnsupportedOp
 from hidet.torch import compat
-from hidet.torch.complex_functions import PARTS, Complex, applies_to_parts, functions, on_parts
+from hidet.torch.complex_functions import applies_to_parts, functions, on_parts
+from hidet.torch.complex_numbers import PARTS, Complex
 from hidet.torch.decompositions import decompositions
 from hidet.torch.fx_nodes import COMPLEX, OnComplex, operator_name
 from torch import fx
