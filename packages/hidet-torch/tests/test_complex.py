@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from hidet.errors import FallbackWarning
 from hidet.testing.numerics import Sample, check_output
+from hidet.torch import collect_reports
 
 Function = Callable[..., Any]
 STRICT = {"strict": True}
@@ -217,3 +218,11 @@ def test_rotary_embeddings_by_view_as_complex(dtype: torch.dtype) -> None:
     got = torch.compile(_rotate, backend="hidet", options=STRICT)(q, k, turns)
     for result, want in zip(got, _rotate(q, k, turns), strict=True):
         torch.testing.assert_close(result, want)
+
+
+def test_rotary_embeddings_are_one_kernel_a_tensor() -> None:
+    q, k, turns = torch.randn(2, 10, 4, 16), torch.randn(2, 10, 2, 16), _complex(10, 8)
+    with collect_reports() as reports:
+        torch.compile(_rotate, backend="hidet", options=STRICT)(q, k, turns)
+    (report,) = reports
+    assert report.tasks == 2, str(report)

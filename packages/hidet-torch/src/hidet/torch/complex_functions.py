@@ -89,6 +89,9 @@ def on_parts(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> A
         raise UnsupportedOp("a complex result of a real operand")
     # The parts of what torch can view have other strides where we computed them.
     target = torch.reshape if name in ("aten.view.default", "aten._unsafe_view.default") else operator
+    if target is torch.reshape and args[0].pairs is not None:
+        # The pairs often lie in one piece, of which this is a view; either part alone would be copied.
+        return Complex.of(torch.reshape(args[0].pairs, (*args[1], 2)))
     if kwargs.get("dtype") is not None:
         kwargs = {**kwargs, "dtype": PARTS[kwargs["dtype"]]}
 
@@ -253,7 +256,7 @@ def _power(dtype: torch.dtype, base: Any, exponent: Any) -> Complex:
 
 
 def _view_as_complex(_: Any, x: Tensor) -> Complex:
-    return Complex(x.select(-1, 0), x.select(-1, 1))
+    return Complex.of(x)
 
 
 def _view_as_real(_: Any, z: Complex) -> Tensor:

@@ -20,10 +20,19 @@ PARTS: Mapping[Any, torch.dtype] = {torch.complex64: torch.float32, torch.comple
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Complex:
-    """A complex tensor as two real ones of the same shape and type."""
+    """A complex tensor as two real ones of the same shape and type.
+
+    pairs: the tensor with a last axis of 2 that they are read from; None where they are computed.
+    """
 
     real: Tensor
     imaginary: Tensor
+    pairs: Tensor | None = None
+
+    @staticmethod
+    def of(pairs: Tensor) -> Complex:
+        """What a real tensor with a last axis of 2 holds."""
+        return Complex(pairs.select(-1, 0), pairs.select(-1, 1), pairs)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Complex:
         """Both parts changed alike."""

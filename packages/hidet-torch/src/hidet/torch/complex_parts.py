@@ -174,7 +174,7 @@ class _Rewriter:
 
     def _parts_of(self, whole: torch.Tensor) -> Complex:
         with self.recorder:
-            return Complex(whole.select(-1, 0), whole.select(-1, 1))
+            return Complex.of(whole)
 
     def _returned(self, node: fx.Node) -> fx.Node:
         if node in self.inputs:
