@@ -174,7 +174,6 @@ class _Item:
         self.n = n = _Sizes.of(scope, gemm, blocking)
         self.counts = _vector_counts(gemm.columns, shape)
         is_even = all(dims.divisibility(d) % 2 == 0 for d in (gemm.run, blocking.steps))
-        self.functions = tile_functions(shape, gemm.element, n.step, 2 if is_even else 1, self.counts)
         self.table = Var("table", BufferType(dtypes.i64, (build.index(TABLE_ENTRIES),), space="local"))
         buffered = build.index(BUFFER_ROWS * shape.columns)
         self.buffer = Var("tiles", BufferType(shape.dtype, (buffered,), space="local"))
@@ -184,6 +183,15 @@ class _Item:
             self.reader = ChunkPacker(scope, gemm.right, shape, self.problem, sizes, n.columns, blocking.most_steps)
         else:
             self.reader = PackedReader(scope, gemm.right, shape, self.problem, sizes, n.ahead_tiles, n.ahead_step)
+        self.functions = tile_functions(
+            shape,
+            gemm.element,
+            n.step,
+            2 if is_even else 1,
+            self.counts,
+            self.reader.panel_type,
+            self.reader.ahead_type,
+        )
         self.first_row, self.rows, self.group_count = map(build.size_var, ("first_row", "rows", "groups"))
         self.number, self.group, self.chunk = map(build.size_var, ("group", "group", "chunk"))
         self.tile = build.size_var("tile")

@@ -20,7 +20,7 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
-from hidet.ir.types import BufferType
+from hidet.ir.types import BufferType, PointerType
 from hidet.schedule.lowering import KernelScope
 
 ProblemOffset = Callable[[KernelScope, Expr], Expr]
@@ -109,9 +109,12 @@ class ChunkPlace:
 class PanelReader(Protocol):
     """How the kernel comes to the vectors of a chunk.
 
-    vector_stride: elements between the vectors of a step. run: steps between taps. functions: that it calls.
+    panel_type, ahead_type: of pointers to the vectors, and to what is fetched. vector_stride: elements between the
+    vectors of a step. run: steps between taps. functions: that it calls.
     """
 
+    panel_type: PointerType
+    ahead_type: PointerType
     vector_stride: Expr
     run: Expr
     functions: tuple[Function, ...]
@@ -144,6 +147,7 @@ class PackedReader:
     ) -> None:
         self.shape, self.sizes = shape, sizes
         self.panels = scope.pointer("packed", shape.dtype) + columns.offset(scope, problem)
+        self.panel_type = self.ahead_type = PointerType(shape.dtype)
         self.vector_stride = sizes.taps * sizes.run * shape.lanes
         self.run = sizes.run
         self.functions: tuple[Function, ...] = ()
@@ -193,6 +197,8 @@ class ChunkPacker:
         self.scope, self.column_count = scope, column_count
         self.chunk_taps, self.chunk_steps = sizes.chunk_taps, sizes.chunk_steps
         self.run = sizes.chunk_steps
+        self.panel_type = PointerType(shape.dtype, "local")
+        self.ahead_type = PointerType(columns.pointer.dtype)
         self.vector_stride = sizes.chunk_taps * sizes.chunk_steps * shape.lanes
         self.source = scope.pointer("columns", columns.pointer.dtype)
         self.start = columns.offset(scope, problem)
@@ -299,26 +305,27 @@ class ChunkPacker:
     def _slow(self, first: Expr, here: Expr, target: Expr, chunk: ChunkPlace) -> Stmt:
         """Element by element, or by vectors where columns are neighbours."""
         lanes = self.shape.lanes
-        tap, step, lane = (build.size_var(name) for name in ("tap", "step", "lane"))
+        tap, step, lane, rest = (build.size_var(name) for name in ("tap", "step", "lane", "rest"))
         begin = first + self._tap(chunk.first_tap + tap) + (chunk.first_step + step) * self.step_stride
+        at = target + (tap * self.chunk_steps + step) * lanes
         element = build.load(self.source, begin + lane * self.column_stride)
-        place = target + (tap * self.chunk_steps + step) * lanes + lane
-        stored = Store(self.buffer, (place,), build.cast(element, self.shape.dtype))
-        one: Stmt = For(lane, build.index(0), here, stored, kind="vectorize")
-        rest = build.size_var("rest")
-        clear = Store(self.buffer, (place - lane + rest,), build.const(0, self.shape.dtype))
-        one = build.seq([one, For(rest, here, build.index(lanes) - here, clear)])
+        stored = Store(self.buffer, (at + lane,), build.cast(element, self.shape.dtype))
+        clear = Store(self.buffer, (at + rest,), build.const(0, self.shape.dtype))
+        one: Stmt = build.seq(
+            [
+                For(lane, build.index(0), here, stored, kind="vectorize"),
+                For(rest, here, build.index(lanes) - here, clear),
+            ]
+        )
         if self.order == "columns":
             whole = build.cast(build.load(self.source, begin, lanes=lanes), self.shape.dtype)
-            at = target + (tap * self.chunk_steps + step) * lanes
             body: Stmt = If(build.equal(here, lanes), Store(self.buffer, (at,), whole), one)
         else:
             body = one
         return For(tap, build.index(0), chunk.taps, For(step, build.index(0), chunk.steps, body))
 
     def _tap(self, number: Expr) -> Expr:
-        return axes_offset(self.scope, number, self.columns.taps) if self._has_taps else build.index(0)
-
-    @property
-    def _has_taps(self) -> bool:
-        return self.order != "taps" and any(extent != 1 for extent, _ in self.columns.taps)
+        if self.order == "taps":
+            return number
+        has_taps = any(extent != 1 for extent, _ in self.columns.taps)
+        return axes_offset(self.scope, number, self.columns.taps) if has_taps else build.index(0)

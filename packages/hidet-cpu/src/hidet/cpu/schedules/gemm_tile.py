@@ -122,16 +122,22 @@ def choose_tile(shape: TileShape, rows: Expr, vectors: Expr, counts: Sequence[in
 
 
 def tile_functions(
-    shape: TileShape, element: DType, step: Expr, unroll: int, counts: Sequence[int]
+    shape: TileShape,
+    element: DType,
+    step: Expr,
+    unroll: int,
+    counts: Sequence[int],
+    panel: PointerType,
+    ahead: PointerType,
 ) -> dict[tuple[int, int], Function]:
     """A function for every tile of `counts` vectors; see `TileArguments`.
 
     element: dtype of the rows. step: 1 where that is known. unroll: steps that a whole tile does at once; `steps` is a
-    multiple of it.
+    multiple of it. panel, ahead: types of the pointers to packed vectors and to what is fetched.
     """
     known_step = step.value if isinstance(step, Const) and isinstance(step.value, int) else None
     groups = {
-        count: _tile_group(shape, count, element, known_step, unroll if count == shape.vectors else 1)
+        count: _tile_group(shape, count, element, known_step, unroll if count == shape.vectors else 1, panel, ahead)
         for count in counts
     }
     return {
@@ -143,20 +149,33 @@ def tile_functions(
 
 @functools.cache
 def _tile_group(
-    shape: TileShape, vectors: int, element: DType, known_step: int | None, unroll: int
+    shape: TileShape,
+    vectors: int,
+    element: DType,
+    known_step: int | None,
+    unroll: int,
+    panel: PointerType,
+    ahead: PointerType,
 ) -> tuple[Function, ...]:
     """The functions for tiles of so many vectors, highest first; `unroll` is for the whole tile."""
     heights = (shape.rows, *EDGE_ROWS)
     return share_functions(
         [
-            _tile_function(shape, rows, vectors, element, known_step, unroll if rows == shape.rows else 1)
+            _tile_function(shape, rows, vectors, element, known_step, unroll if rows == shape.rows else 1, panel, ahead)
             for rows in heights
         ]
     )
 
 
 def _tile_function(
-    shape: TileShape, rows: int, vectors: int, element: DType, known_step: int | None, unroll: int
+    shape: TileShape,
+    rows: int,
+    vectors: int,
+    element: DType,
+    known_step: int | None,
+    unroll: int,
+    panel: PointerType,
+    ahead: PointerType,
 ) -> Function:
     index, pointer = build.INDEX, PointerType(shape.dtype)
     arguments = TileArguments(
@@ -166,10 +185,10 @@ def _tile_function(
         first_step=Var("first_step", index),
         steps=Var("steps", index),
         step=Var("stride", index),
-        panel=Var("panel", pointer),
+        panel=Var("panel", panel),
         panel_stride=Var("panel_stride", index),
         run=Var("run", index),
-        ahead=Var("ahead", pointer),
+        ahead=Var("ahead", ahead),
         ahead_step=Var("ahead_step", index),
         buffer=Var("buffer", PointerType(shape.dtype, "local")),
         continued=Var("continued", dtypes.boolean),
@@ -200,7 +219,7 @@ def _multiply(
 
     tap, step = build.size_var("tap"), build.size_var("step")
     pointers = [Var(f"row{i}", PointerType(element)) for i in range(rows)]
-    panel, ahead = Var("panel_tap", PointerType(shape.dtype)), Var("ahead_tap", PointerType(shape.dtype))
+    panel, ahead = Var("panel_tap", arguments.panel.type), Var("ahead_tap", arguments.ahead.type)
     taps: list[Stmt] = [
         Declare(pointer, Bitcast(build.load(arguments.table, tap * arguments.table_stride + i), pointer.type))
         for i, pointer in enumerate(pointers)

@@ -101,10 +101,10 @@ def panel_square_function(lanes: int, source: DType, target: DType, *, is_scatte
     """target[place(c) + r] = source[min(r, last), c], converted, for a square of `lanes` rows and columns.
 
     Its parameters are the square's first element, the elements between rows, the number of the last row that is there,
-    the target's first element, and the place: elements between columns in the target, or, where it is_scattered, a
-    pointer to a number of elements for each column. Programs share it.
+    the target's first element, which is the caller's own memory, and the place: elements between columns in the target,
+    or, where it is_scattered, a pointer to a number of elements for each column. Programs share it.
     """
-    read, written = Var("source", PointerType(source)), Var("target", PointerType(target))
+    read, written = Var("source", PointerType(source)), Var("target", PointerType(target, "local"))
     stride, last = Var("source_stride", build.INDEX), Var("last", build.INDEX)
     place = Var("place", PointerType(build.INDEX, "local") if is_scattered else build.INDEX)
     offsets = [build.minimum(build.index(row), last) * stride for row in range(lanes)]
