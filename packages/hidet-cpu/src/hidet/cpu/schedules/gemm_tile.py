@@ -177,7 +177,7 @@ def _tile_function(
     panel: PointerType,
     ahead: PointerType,
 ) -> Function:
-    index, pointer = build.INDEX, PointerType(shape.dtype)
+    index = build.INDEX
     arguments = TileArguments(
         table=Var("table", PointerType(index, "local")),
         table_stride=Var("table_stride", index),
