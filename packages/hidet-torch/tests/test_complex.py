@@ -226,3 +226,11 @@ def test_rotary_embeddings_are_one_kernel_a_tensor() -> None:
         torch.compile(_rotate, backend="hidet", options=STRICT)(q, k, turns)
     (report,) = reports
     assert report.tasks == 2, str(report)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_complex_numbers_of_half_precision_are_left_to_torch() -> None:
+    z = _complex(3, 4).to(torch.complex32)
+    with pytest.warns(FallbackWarning, match="complex32 beside other complex types"):
+        got = torch.compile(lambda z: z.to(torch.complex64) * 2, backend="hidet")(z)
+    assert torch.equal(got, z.to(torch.complex64) * 2)

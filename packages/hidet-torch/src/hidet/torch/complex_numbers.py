@@ -48,6 +48,8 @@ def operand(given: Any, dtype: torch.dtype) -> Operand:
     if isinstance(given, Complex):
         return given.real.to(dtype), given.imaginary.to(dtype)
     if isinstance(given, Tensor):
+        if given.is_complex():
+            raise UnsupportedOp(f"{given.dtype} beside other complex types")
         return given.to(dtype), None
     return (given.real, given.imag) if isinstance(given, complex) else (given, None)
 
