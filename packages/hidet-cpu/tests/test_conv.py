@@ -62,6 +62,22 @@ def test_windows_of_every_kind_are_right(
     check(image, weight, order, **attrs)
 
 
+@pytest.mark.parametrize(
+    ("image", "weight", "attrs"),
+    [
+        ((2, 3, 9), (2, 3, 2), {"dilation": 2}),
+        ((1, 2, 6), (18, 2, 3), {"dilation": 2, "padding": 1}),
+        ((1, 4, 6, 5), (6, 2, 2, 2), {"groups": 2}),
+    ],
+    ids=["1d", "more filters than lanes", "groups"],
+)
+def test_filters_shorter_than_a_vector_that_are_arguments_are_read_tap_by_tap(
+    image: tuple[int, ...], weight: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    """Found by tests/fuzz/torch_programs.py, seed 429."""
+    check(image, weight, FIRST, parameters=(), **attrs)
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_groups_are_products_of_their_own(order: str) -> None:
     check((2, 12, 9, 8), (18, 4, 3, 3), order, groups=3, padding=((1, 0), (2, 1)))
