@@ -43,15 +43,26 @@ def context() -> CompileContext:
 
 
 def build(
-    make: Make, arrays: Sequence[Array], types: Sequence[TensorType | None] = (), parameters: Sequence[int] = ()
+    make: Make,
+    arrays: Sequence[Array],
+    types: Sequence[TensorType | None] = (),
+    parameters: Sequence[int] = (),
+    *,
+    is_frozen: bool = False,
 ) -> Graph:
-    """The graph of `make(builder, *inputs)`; `types` replace those of the arrays, `parameters` are input numbers."""
+    """The graph of `make(builder, *inputs)`; `types` replace those of the arrays, `parameters` are input numbers.
+
+    is_frozen: parameters are constants, and no inputs.
+    """
     builder = GraphBuilder(context().registry.operators)
     inputs = []
     for number, array in enumerate(arrays):
         given = types[number] if number < len(types) else None
         type_ = given or TensorType(from_numpy(array.dtype), array.shape)
-        inputs.append(builder.input(type_, f"x{number}", is_parameter=number in parameters))
+        if is_frozen and number in parameters and given is None:
+            inputs.append(builder.constant(array, type_.dtype))
+        else:
+            inputs.append(builder.input(type_, f"x{number}", is_parameter=number in parameters))
     made = make(builder, *inputs)
     return builder.build(made if isinstance(made, tuple) else [made])
 
@@ -65,9 +76,14 @@ def assert_compiles_right(
 ) -> None:
     """The compiled graph gives what the definition says, and no operator runs on the fallback nest.
 
-    terms: length of the longest sum; rounding errors of random data grow with its root.
+    Parameters are tried as inputs and as constants, which are prepared. terms: length of the longest sum; rounding
+    errors of random data grow with its root.
     """
     assert_graph_is_right(build(make, arrays, types, parameters), arrays, terms)
+    if parameters:
+        frozen = build(make, arrays, types, parameters, is_frozen=True)
+        bound = [array for number, array in enumerate(arrays) if f"x{number}" in {v.name for v in frozen.inputs}]
+        assert_graph_is_right(frozen, bound, terms)
 
 
 def assert_graph_is_right(graph: Graph, arrays: Sequence[Array], terms: int = 256) -> None:
