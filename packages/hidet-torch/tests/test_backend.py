@@ -231,6 +231,20 @@ def test_elements_of_a_storage_outside_of_the_tensor_are_refused(
         torch.compile(function, backend="hidet")(x)
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize("after", [lambda x: x, torch.neg], ids=["at once", "after another operator"])
+def test_elements_of_a_storage_whose_order_is_not_known_are_refused(
+    after: Callable[[torch.Tensor], torch.Tensor], dynamic: bool
+) -> None:
+    """Torch traces this floor division as row-major; eager mode makes a transposed tensor."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return after(x.t() // (x.abs() + 1)).as_strided((3, 2), (1, 1), 1) + 1
+
+    with pytest.raises(BackendCompilerFailed, match="as_strided takes elements of a storage that may lie outside"):
+        torch.compile(function, backend="hidet", dynamic=dynamic)(torch.arange(9.0).view(3, 3))
+
+
 @pytest.mark.parametrize("x", [torch.ones(3), torch.ones(3, 4)], ids=["rows without axes", "rows"])
 def test_vmap(x: torch.Tensor) -> None:
     """red-team.md finding 6."""

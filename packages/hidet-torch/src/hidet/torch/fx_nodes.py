@@ -158,3 +158,29 @@ def used_numbers(gm: fx.GraphModule) -> tuple[frozenset[fx.Node], frozenset[fx.N
         numbers = filter(is_number, node.all_input_nodes)
         read.update(each for each in numbers if not (is_number(node) and isinstance(each.meta["val"], torch.SymFloat)))
     return frozenset(read), frozenset(asserted)
+
+
+def tells_eager_strides(node: fx.Node) -> bool:
+    """Whether the strides that torch traced a tensor with are those of eager mode.
+
+    Torch infers some operators through decompositions: pointwise ones where sizes are symbolic, others, such as floor
+    division, always. These may choose another order of axes than the kernels if operands lie in different orders.
+    """
+    waiting, seen = [node], {node}
+    while waiting:
+        found = waiting.pop()
+        result = found.meta.get("val")
+        operands = [each.meta.get("val") for each in found.all_input_nodes]
+        tensors = [each for each in operands if isinstance(each, torch.Tensor) and each.dim() > 0]
+        if torch.Tag.pointwise in getattr(found.target, "tags", ()):
+            is_inferred = any(isinstance(extent, torch.SymInt) for each in tensors for extent in each.shape)
+        else:
+            tensors = [each for each in tensors if str(each.shape) == str(getattr(result, "shape", None))]
+            is_inferred = True
+        layouts = {(str(tuple(each.shape)), str(each.stride())) for each in tensors}
+        if is_inferred and len(layouts) > 1 and not all(each.is_contiguous() for each in tensors):
+            return False
+        fresh = [each for each in found.all_input_nodes if each not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return True

@@ -37,6 +37,7 @@ from hidet.torch.fx_nodes import (
     mutated_inputs,
     operator_name,
     read_results,
+    tells_eager_strides,
     tensor_of_caller,
     used_numbers,
 )
@@ -350,6 +351,8 @@ class Importer:
         """A tensor and what it is a view of, each with its strides and storage offset."""
         given = argument.meta["val"]
         key = compat.storage_key(given)
+        if not tells_eager_strides(argument):
+            return
         while isinstance(argument, fx.Node):
             tensor = argument.meta.get("val")
             if isinstance(tensor, torch.Tensor):
