@@ -181,7 +181,7 @@ def test_a_thousand_lengths_keep_a_bounded_number_of_arenas(ctx: CompileContext)
     assert compiled._executor.shape_classes == MAX_SHAPE_CLASSES
 
 
-def test_a_dropped_graph_frees_its_code_arenas_and_prepared_weights(ctx: CompileContext) -> None:
+def test_a_dropped_graph_frees_its_code_its_arenas_and_what_it_knows_of_weights(ctx: CompileContext) -> None:
     compiled = compile_graph(_two_layers(ctx, is_parameter=True), ctx)
     weights = _weights(0)
     compiled(_rows(0, 5), *weights)
@@ -190,7 +190,7 @@ def test_a_dropped_graph_frees_its_code_arenas_and_prepared_weights(ctx: Compile
         weakref.ref(compiled),
         weakref.ref(compiled._code),
         weakref.ref(compiled._executor._first.classes[5,].free[0].arena),
-        weakref.ref(compiled._parameters.sets[0].owners[0]),
+        weakref.ref(compiled._parameters.sets[0]),
     ]
     del compiled
     assert [part() for part in parts] == [None] * len(parts), "freed at once, without the cycle collector"
@@ -345,14 +345,16 @@ def test_an_error_in_a_pass_names_the_pass(ctx: CompileContext, monkeypatch: pyt
     monkeypatch.setattr(EliminateDead, "run", fail)
     with pytest.raises(ValueError, match="of its own making") as caught:
         compile_graph(_large_sum(ctx), ctx)
-    assert "while running graph pass 'eliminate-dead'" in caught.value.__notes__
+    assert any(note.startswith("while running graph pass 'eliminate-dead'") for note in caught.value.__notes__)
 
 
 def test_a_pass_that_returns_no_graph_is_named(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:
     from hidet.passes.graph.eliminate_dead import EliminateDead
 
     monkeypatch.setattr(EliminateDead, "run", lambda self, graph, ctx: None)
-    with pytest.raises(PluginError, match="graph pass 'eliminate-dead' returned a NoneType, expected a Graph"):
+    with pytest.raises(
+        PluginError, match="returned a NoneType, expected a Graph\nwhile running graph pass 'eliminate-dead'"
+    ):
         compile_graph(_large_sum(ctx), ctx)
 
 

@@ -204,7 +204,10 @@ def end_of(base: str, content: str, seed: int) -> End:
     """Write the program of a seed and compare its calls."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = program(seed)
+        try:
+            made = program(seed)
+        except RuntimeError as error:
+            return End(base, seed, "refused", f"while it is written, by eager mode: {str(error)[:100]}")
         found = _judged(made)
         if found[0] in ("ran", "refused"):
             return End(base, seed, *found)

@@ -34,7 +34,7 @@ def test_accesses_inside_change_nothing():
         ("a[t * 268435456] = 1.0", 1, r"a\[.*\]: index 268435456 of dim 0 is outside of its 32 elements"),
         ("a[0 - t * 1073741824 * 8] = 1.0", 1, r"a\[.*\]: index -8589934592 of dim 0 is outside of its 32 elements"),
         ("x: f32 = a[t * 2]", 16, r"a\[t \* 2\]"),
-        ("x: f32x4 = load(a, [t * 4], f32x4)", 8, r"load\(a.*: index 35 of dim 0 is outside of its 32 elements"),
+        ("x: f32x4 = load(a, [t * 4], f32x4)", 8, r"a\[t \* 4\]: index 35 of dim 0 is outside of its 32 elements"),
         (
             "s: f32[2, 4] @ shared\ns[t // 16, t % 16 // 3] = 1.0",
             12,

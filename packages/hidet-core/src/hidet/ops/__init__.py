@@ -95,7 +95,18 @@ def __dir__() -> list[str]:
 
 _ALSO_FUNCTIONS = frozenset(
     (
-        *("attention", "batch_norm", "cast", "conv", "gather", "grid_sample", "interpolate", "matmul", "pack"),
+        *(
+            "attention",
+            "batch_norm",
+            "cast",
+            "conv",
+            "fourier",
+            "gather",
+            "grid_sample",
+            "interpolate",
+            "matmul",
+            "pack",
+        ),
         *("quantize", "resample", "reshape", "scan", "scatter", "sort"),
     )
 )
