@@ -42,7 +42,7 @@ class ObjectSlot:
 class InputSlot:
     """One argument of a call: a tensor, a host value, or with neither a plain integer, whose value is `size`.
 
-    is_used: whether steps or results find the tensor in its slot; not, where only the prepare program reads it.
+    is_used: whether steps or results find the tensor in its slot; not, where nothing reads it.
     """
 
     tensor: TensorSlot | None
