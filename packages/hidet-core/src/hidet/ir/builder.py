@@ -1,0 +1,140 @@
+"""Writes the body of a function statement by statement, in the order in which it runs; blocks are `with` statements.
+
+    k = IRBuilder()
+    item = k.let("item", block * 128 + thread)
+    with k.if_(item < count):
+        total = k.let("total", zero)
+        with k.for_range("step", steps) as step:
+            k.assign(total, total + build.load(x, item * steps + step))
+        k.store(y, item, total)
+    function = Function("row_sums", params, k.body, "kernel", (block,))
+
+Expressions are values of Python: nothing is computed before a statement uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from hidet.dtypes import DType
+from hidet.errors import VerifyError
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.stmt import Assign, Break, Declare, Evaluate, For, If, LoopKind, Stmt, Store, While
+from hidet.ir.types import BufferType, MemorySpace
+
+
+class IRBuilder:
+    """The statements of one function, or of a part of it, under construction."""
+
+    def __init__(self) -> None:
+        self._blocks: list[list[Stmt]] = [[]]
+
+    @property
+    def body(self) -> Stmt:
+        """All statements so far, as one. VerifyError inside of an open block."""
+        if len(self._blocks) != 1:
+            raise VerifyError("a block of the builder is still open", hint="ask for the body behind its `with`")
+        return build.seq(self._blocks[0])
+
+    def emit(self, *stmts: Stmt) -> None:
+        """Add finished statements."""
+        self._blocks[-1].extend(stmts)
+
+    def let(self, name: str, value: Expr) -> Var:
+        """A new variable with a first value, of whose type it is."""
+        var = Var(name, value.type)
+        self.declare(var, value)
+        return var
+
+    def let_each(self, name: str, values: Iterable[Expr]) -> list[Var]:
+        """New variables `name`0, `name`1, … with these first values."""
+        return [self.let(f"{name}{number}", value) for number, value in enumerate(values)]
+
+    def array(self, name: str, dtype: DType, *shape: Expr | int, space: MemorySpace = "register") -> Var:
+        """A new array with undefined elements. space: a thread's registers, or a block's shared memory."""
+        var = Var(name, BufferType(dtype, tuple(map(build.index, shape)), space=space))
+        self.declare(var)
+        return var
+
+    def declare(self, var: Var, value: Expr | None = None) -> None:
+        """Introduce a variable that exists already, for the rest of the block."""
+        self.emit(Declare(var, value))
+
+    def assign(self, var: Var, value: Expr) -> None:
+        """Give a variable another value."""
+        self.emit(Assign(var, value))
+
+    def assign_each(self, variables: Sequence[Var], values: Sequence[Expr]) -> None:
+        """One value for each variable, one behind the other."""
+        for var, value in zip(variables, values, strict=True):
+            self.assign(var, value)
+
+    def store(self, buffer: Expr, index: Expr | int, value: Expr) -> None:
+        """Write an element of a pointer or a buffer of one axis; a vector writes as many as it has lanes."""
+        self.emit(Store(buffer, (build.index(index),), value))
+
+    def store_each(self, buffers: Sequence[Expr], index: Expr | int, values: Sequence[Expr]) -> None:
+        """Write one value to each buffer, at the same index."""
+        for buffer, value in zip(buffers, values, strict=True):
+            self.store(buffer, index, value)
+
+    def run(self, call: Expr) -> None:
+        """Make a call for its effect."""
+        self.emit(Evaluate(call))
+
+    @contextmanager
+    def for_range(
+        self, name: str, extent: Expr | int, start: Expr | int = 0, step: int = 1, kind: LoopKind = "serial"
+    ) -> Iterator[Var]:
+        """A loop over start, start + step, … below start + extent; gives its index, an i64."""
+        var = build.size_var(name)
+        with self.loop(var, extent, start, step, kind):
+            yield var
+
+    @contextmanager
+    def loop(
+        self, var: Var, extent: Expr | int, start: Expr | int = 0, step: int = 1, kind: LoopKind = "serial"
+    ) -> Iterator[None]:
+        """The same over a variable that expressions name already."""
+        with self._block() as stmts:
+            yield
+        self.emit(For(var, build.index(start), build.index(extent), build.seq(stmts), step, kind))
+
+    @contextmanager
+    def while_(self, condition: Expr) -> Iterator[None]:
+        """A loop as long as a condition holds."""
+        with self._block() as stmts:
+            yield
+        self.emit(While(condition, build.seq(stmts)))
+
+    @contextmanager
+    def if_(self, condition: Expr) -> Iterator[None]:
+        """Statements that run where a condition holds."""
+        with self._block() as stmts:
+            yield
+        self.emit(If(condition, build.seq(stmts)))
+
+    @contextmanager
+    def else_(self) -> Iterator[None]:
+        """Statements that run where the condition of the `if_` right before does not hold. VerifyError elsewhere."""
+        before = self._blocks[-1][-1:]
+        if not before or not isinstance(before[0], If) or before[0].otherwise is not None:
+            raise VerifyError("else_ stands right behind the block of an if_")
+        with self._block() as stmts:
+            yield
+        self._blocks[-1][-1] = If(before[0].condition, before[0].then, build.seq(stmts), before[0].loc)
+
+    def break_(self) -> None:
+        """Leave the innermost loop."""
+        self.emit(Break())
+
+    @contextmanager
+    def _block(self) -> Iterator[list[Stmt]]:
+        stmts: list[Stmt] = []
+        self._blocks.append(stmts)
+        try:
+            yield stmts
+        finally:
+            self._blocks.pop()
