@@ -74,6 +74,16 @@ def shared(name: str, dtype: DType, count: int) -> Var:
     return Var(name, BufferType(dtype, (build.index(count),), space="shared"))
 
 
+def thread_in_block() -> Expr:
+    """This thread's number in its block."""
+    return build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)
+
+
+def block_number() -> Expr:
+    """This block's number in the grid."""
+    return build.cast(intrinsic_call("cuda.block_idx.x"), dtypes.i64)
+
+
 def barrier() -> Stmt:
     """All threads of a block wait for each other."""
     return Evaluate(intrinsic_call("cuda.syncthreads"))

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from hidet import dims, dtypes
 from hidet.compute.definition import SUM, Routine, Scatter
 from hidet.cuda.schedules.digit_tile import BITS, THREADS, DigitTile, digit_of, each_element
-from hidet.cuda.schedules.exchange import WARP, barrier, shared, sum_before
+from hidet.cuda.schedules.exchange import WARP, barrier, block_number, shared, sum_before, thread_in_block
 from hidet.cuda.schedules.lanes import registers
 from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
-from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk, block_number, thread_in_block
+from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk
 from hidet.cuda.schedules.sort_kernels import Record
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics.call import intrinsic_call
 from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
@@ -208,7 +209,7 @@ class RadixPasses:
             return
         kernel = self._scan = RowKernel(self.nest, self.stage, self.rows)
         counts, totals = kernel.memory(self._counts), kernel.memory(self._totals)
-        thread, lane, item, value = (build.size_var(name) for name in ("thread", "lane", "item", "value"))
+        lane, value = build.size_var("lane"), build.size_var("value")
         tiles, carry = kernel.size(self.tiles), Var("carry", dtypes.i32)
         size = tiles * THREADS
         walk = ChunkWalk(
@@ -216,25 +217,22 @@ class RadixPasses:
             SUM,
             [carry],
             lane,
-            read=lambda tile: ([], kernel.load(counts, value * tiles + tile, size)),
-            write=lambda tile, before: kernel.store(counts, value * tiles + tile, size, before),
+            read=lambda k, tile: kernel.load(counts, value * tiles + tile, size),
+            write=lambda k, tile, before: k.emit(*kernel.store(counts, value * tiles + tile, size, before)),
             exclusive=True,
             is_turned=False,
         )
-        whole = kernel.store(totals, value, build.index(THREADS), [carry])
-        inside = [
-            *kernel.row_of(item, THREADS, value),
-            Declare(carry, build.const(0, dtypes.i32)),
-            *walk.statements(build.index(0), tiles),
-            If(build.equal(lane, 0), build.seq(whole)),
-        ]
-        body = [
-            Declare(thread, thread_in_block()),
-            Declare(lane, thread % WARP),
-            Declare(item, block_number() * warps + thread // WARP),
-            If(item < kernel.size(values), build.seq(inside)),
-        ]
-        kernel.launch(body, values, warps, _SCAN_THREADS)
+        k = IRBuilder()
+        thread = k.let("thread", thread_in_block())
+        k.declare(lane, thread % WARP)
+        item = k.let("item", block_number() * warps + thread // WARP)
+        with k.if_(item < kernel.size(values)):
+            k.emit(*kernel.row_of(item, THREADS, value))
+            k.declare(carry, build.const(0, dtypes.i32))
+            walk.emit(k, build.index(0), tiles)
+            with k.if_(build.equal(lane, 0)):
+                k.emit(*kernel.store(totals, value, build.index(THREADS), [carry]))
+        kernel.launch([k.body], values, warps, _SCAN_THREADS)
 
     def _move(
         self, kernel: RowKernel, source: Records | None, target: Records | None, shift: Expr, wanted: Dim

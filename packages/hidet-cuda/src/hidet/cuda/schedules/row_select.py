@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Routine, Scatter
-from hidet.cuda.schedules.exchange import WARP, barrier, shared, sum_before
+from hidet.cuda.schedules.exchange import WARP, barrier, block_number, shared, sum_before, thread_in_block
 from hidet.cuda.schedules.lanes import registers
 from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
-from hidet.cuda.schedules.scan_kernel import block_number, thread_in_block
 from hidet.cuda.schedules.sort_kernels import MOST, SPAN, Tile, bitonic_sort, greatest, is_less, tile_memory
 from hidet.dims import Dim
 from hidet.ir import build

@@ -11,10 +11,10 @@ import sys
 
 from hidet import dtypes
 from hidet.compute.definition import Routine, Scatter
+from hidet.cuda.schedules.exchange import block_number, thread_in_block
 from hidet.cuda.schedules.row_radix import RadixPasses, most_in_tile, order_in_tile
 from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
 from hidet.cuda.schedules.row_select import MOST_SELECTED, write_selected
-from hidet.cuda.schedules.scan_kernel import block_number, thread_in_block
 from hidet.cuda.schedules.sort_kernels import SPAN, Tile, bitonic_sort, greatest, threads_of, tile_memory
 from hidet.dims import Dim
 from hidet.ir import build

@@ -13,20 +13,22 @@ Folds of f32 run in f32: rounding errors add up along a chunk and from chunk to 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from hidet import dims
 from hidet.compute.definition import Operand
-from hidet.cuda.schedules.exchange import WARP
+from hidet.cuda.schedules.exchange import WARP, block_number, thread_in_block
 from hidet.cuda.schedules.point_kernel import digits, word_for
 from hidet.cuda.schedules.program import ProgramBuilder
-from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk, block_number, thread_in_block
+from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk
 from hidet.dims import Dim
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, If, Launch, Stmt, Store
+from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses
 from hidet.schedule.affine import affine_offset
 from hidet.schedule.cost import element_count, extent_estimate
@@ -187,9 +189,14 @@ class _Kernel:
         """Where an element lies."""
         return build.flatten(indices, [self.scope.size(stride, "stride") for stride in strides])
 
-    def walk(self, start: Expr, end: Expr, writes: bool) -> list[Stmt]:
+    def begin(self, k: IRBuilder) -> None:
+        """Nothing is folded yet."""
+        for var, start in zip(self.carry, self.program.combiner.identity([v.dtype for v in self.carry]), strict=True):
+            k.declare(var, start)
+
+    def walk(self, k: IRBuilder, start: Expr, end: Expr, writes: bool) -> None:
         """Along the row; results are written on the way or only folded."""
-        return ChunkWalk(
+        ChunkWalk(
             self.chunks,
             self.program.combiner,
             self.carry,
@@ -198,59 +205,47 @@ class _Kernel:
             write=self._written() if writes else None,
             exclusive=self.program.exclusive,
             is_turned=self.is_turned,
-        ).statements(start, end)
+        ).emit(k, start, end)
 
     def _position(self, step: Expr) -> Expr:
         return self.length - 1 - step if self.program.reverse else step
 
-    def _read(self, step: Expr) -> tuple[Sequence[Stmt], Sequence[Expr]]:
+    def _read(self, k: IRBuilder, step: Expr) -> Sequence[Expr]:
         bindings = {self.program.along: self._position(step)}
-        return [], [self.lowering.resolve(value, bindings) for value in self.program.values]
+        return [self.lowering.resolve(value, bindings) for value in self.program.values]
 
-    def _written(self) -> Callable[[Expr, Sequence[Expr]], Sequence[Stmt]]:
+    def _written(self) -> Callable[[IRBuilder, Expr, Sequence[Expr]], None]:
         program = self.program
         places = [[self.scope.size(stride, "stride") for stride in output.strides] for output in program.outputs]
 
-        def write(step: Expr, folded: Sequence[Expr]) -> list[Stmt]:
+        def write(k: IRBuilder, step: Expr, folded: Sequence[Expr]) -> None:
             position = self._position(step)
             bindings: dict[Var, Expr] = {program.along: position}
             for variable, value in zip(program.running, folded, strict=True):
                 bindings[variable] = build.cast(value, variable.dtype)
             indices = [position if axis is program.along else axis for axis in program.axes]
-            return [
-                Store(
-                    self.pointers[output.result],
-                    (build.flatten(indices, strides),),
-                    self.lowering.resolve(output.value, bindings),
-                )
-                for output, strides in zip(program.outputs, places, strict=True)
-            ]
+            for output, strides in zip(program.outputs, places, strict=True):
+                offset = build.flatten(indices, strides)
+                k.store(self.pointers[output.result], offset, self.lowering.resolve(output.value, bindings))
 
         return write
 
-    def launch(self, axes: Sequence[Var], extents: Sequence[Dim], body: Sequence[Stmt]) -> Launch:
+    def launch(self, axes: Sequence[Var], extents: Sequence[Dim], body: Callable[[IRBuilder], None]) -> Launch:
         """An item for every value of the axes; those of whole blocks have blocks of their own."""
         shared = self.chunks.threads
         threads = max(shared, _SHARED_BLOCK) if shared <= WARP else shared
         teams = threads // shared
         items = dims.product(extents)
-        thread, item = build.size_var("thread"), build.size_var("item")
-        word = word_for(items)
-        number = Var("number", word)
-        inside = [
-            Declare(number, build.cast(item, word)),
-            *digits(number, [self.scope.size(extent, "outer") for extent in extents], axes),
-            *body,
-        ]
-        count = self.scope.size(items, "items")
-        stmts: list[Stmt] = [
-            Declare(thread, thread_in_block()),
-            Declare(self.member, thread % shared),
-            Declare(item, block_number() * teams + thread // shared),
-            # Whole warps leave together where a warp has a row.
-            If(item < count, build.seq(inside)) if teams > 1 else build.seq(inside),
-        ]
-        function = Function(self.builder.name(), self.scope.params, build.seq(stmts), kind="kernel")
+        k = IRBuilder()
+        thread = k.let("thread", thread_in_block())
+        k.declare(self.member, thread % shared)
+        item = k.let("item", block_number() * teams + thread // shared)
+        # Whole warps leave together where a warp has a row.
+        with k.if_(item < self.scope.size(items, "items")) if teams > 1 else nullcontext():
+            number = k.let("number", build.cast(item, word_for(items)))
+            k.emit(*digits(number, [self.scope.size(extent, "outer") for extent in extents], axes))
+            body(k)
+        function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel")
         blocks = (self.builder.size(items) + (teams - 1)) // teams
         return self.builder.launch(function, self.outer, self.scope.arguments, (blocks,), threads)
 
@@ -265,9 +260,11 @@ def _rows(
     """Whole rows. is_turned: whether steps run against the axis, where the program does not say so itself."""
     turned = program.reverse if is_turned is None else is_turned
     kernel = _Kernel(builder, memory, program, chunks, turned, _results(program))
-    starts = program.combiner.identity([var.dtype for var in kernel.carry])
-    begin = [Declare(var, start) for var, start in zip(kernel.carry, starts, strict=True)]
-    body = [*begin, *kernel.walk(build.index(0), kernel.length, writes=True)]
+
+    def body(k: IRBuilder) -> None:
+        kernel.begin(k)
+        kernel.walk(k, build.index(0), kernel.length, writes=True)
+
     return kernel.launch(program.outer, program.outer_extents, body)
 
 
@@ -277,15 +274,15 @@ def _totals(
     """What each part of a row folds to."""
     kernel = _Kernel(builder, memory, program, plan.chunks, program.reverse, between)
     part = build.size_var("part")
-    starts = program.combiner.identity([var.dtype for var in kernel.carry])
-    begin = [Declare(var, start) for var, start in zip(kernel.carry, starts, strict=True)]
-    walk = kernel.walk(*_ends(kernel, plan, part), writes=False)
     indices = (part, *program.outer)
-    stores = [
-        Store(kernel.pointers[tensor], (kernel.place(tensor, indices, memory.strides[tensor]),), total)
-        for tensor, total in zip(between, kernel.carry, strict=True)
-    ]
-    body = [*begin, *walk, If(build.equal(kernel.member, 0), build.seq(stores))]
+
+    def body(k: IRBuilder) -> None:
+        kernel.begin(k)
+        kernel.walk(k, *_ends(kernel, plan, part), writes=False)
+        with k.if_(build.equal(kernel.member, 0)):
+            for tensor, total in zip(between, kernel.carry, strict=True):
+                k.store(kernel.pointers[tensor], kernel.place(tensor, indices, memory.strides[tensor]), total)
+
     return kernel.launch(indices, between[0].shape, body)
 
 
@@ -296,11 +293,13 @@ def _parts(
     kernel = _Kernel(builder, memory, program, plan.chunks, program.reverse, [*_results(program), *between])
     part = build.size_var("part")
     indices = (part, *program.outer)
-    begin = [
-        Declare(var, build.load(kernel.pointers[t], kernel.place(t, indices, memory.strides[t])))
-        for var, t in zip(kernel.carry, between, strict=True)
-    ]
-    body = [*begin, *kernel.walk(*_ends(kernel, plan, part), writes=True)]
+
+    def body(k: IRBuilder) -> None:
+        for carry, tensor in zip(kernel.carry, between, strict=True):
+            offset = kernel.place(tensor, indices, memory.strides[tensor])
+            k.declare(carry, build.load(kernel.pointers[tensor], offset))
+        kernel.walk(k, *_ends(kernel, plan, part), writes=True)
+
     return kernel.launch(indices, between[0].shape, body)
 
 

@@ -7,20 +7,22 @@ for what it writes along the other axis: from the tile         neighbours in the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from hidet import dims, dtypes
-from hidet.cuda.schedules.exchange import barrier, shared
+from hidet import dims
+from hidet.cuda.schedules.exchange import barrier, thread_in_block
 from hidet.cuda.schedules.lanes import is_aligned, paths, replaced, step_along
 from hidet.cuda.schedules.point_kernel import PointMemory, digits, store_lanes, word_for
 from hidet.cuda.schedules.point_layout import Points
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Expr, Reduce, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.stmt import Declare, For, If, Launch, Stmt, Store
+from hidet.ir.stmt import Launch, Store
 from hidet.ir.visit import accesses
 from hidet.schedule.cost import element_count, extent_estimate
 from hidet.schedule.task import Task
@@ -115,7 +117,6 @@ class _TileKernel:
         # Rows of an odd number of words: neighbours along either axis lie in different banks.
         self.row = self.side + self.lanes
         self.axis, self.last = turned.axis, turned.points.axes[-1]
-        self.tiles = [shared(f"tile{n}", access.dtype, self.side * self.row) for n, access in enumerate(turned.reads)]
         self.column, self.warp = build.size_var("column"), build.size_var("warp")
         self.starts = {axis: build.size_var(f"{axis.name}_start") for axis in (self.axis, self.last)}
         scope = self.memory.scope
@@ -131,59 +132,54 @@ class _TileKernel:
             *(sizes[axis] for axis in others),
             *(dims.ceildiv(sizes[axis], self.side) for axis in (self.axis, self.last)),
         ]
-        numbers = [build.size_var("row_tile"), build.size_var("column_tile")]
         word = word_for(dims.product(counts))
-        block = Var("block", word)
-        thread = build.size_var("thread")
-        stmts: list[Stmt] = [
-            Declare(block, build.cast(intrinsic_call("cuda.block_idx.x"), word)),
-            *digits(block, [scope.size(count, "count") for count in counts], [*others, *numbers]),
-            *(
-                Declare(self.starts[axis], number * self.side)
-                for axis, number in zip((self.axis, self.last), numbers, strict=True)
-            ),
-            Declare(thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
-            Declare(self.column, (thread % _WARP) * self.lanes),
-            Declare(self.warp, thread // _WARP),
-            *(Declare(tile) for tile in self.tiles),
-            *(self._fill(access, tile) for access, tile in zip(self.turned.reads, self.tiles, strict=True)),
-            barrier(),
-            self._write(),
+        k, numbers = IRBuilder(), [build.size_var("row_tile"), build.size_var("column_tile")]
+        block = k.let("block", build.cast(intrinsic_call("cuda.block_idx.x"), word))
+        k.emit(*digits(block, [scope.size(count, "count") for count in counts], [*others, *numbers]))
+        for axis, number in zip((self.axis, self.last), numbers, strict=True):
+            k.declare(self.starts[axis], number * self.side)
+        thread = k.let("thread", thread_in_block())
+        k.declare(self.column, (thread % _WARP) * self.lanes)
+        k.declare(self.warp, thread // _WARP)
+        tiles = [
+            k.array(f"tile{n}", access.dtype, self.side * self.row, space="shared")
+            for n, access in enumerate(self.turned.reads)
         ]
-        function = Function(self.builder.name(), scope.params, build.seq(stmts), kind="kernel")
-        arguments = scope.arguments
-        return self.builder.launch(
-            function, self.memory.outer, arguments, (self.builder.size(dims.product(counts)),), _WARP * _ROWS
-        )
+        for access, tile in zip(self.turned.reads, tiles, strict=True):
+            self._fill(k, access, tile)
+        k.emit(barrier())
+        self._write(k, tiles)
+        function = Function(self.builder.name(), scope.params, k.body, kind="kernel")
+        blocks = self.builder.size(dims.product(counts))
+        return self.builder.launch(function, self.memory.outer, scope.arguments, (blocks,), _WARP * _ROWS)
 
-    def _sweep(self, along: Var, across: Var, body: Sequence[Stmt], row: Var) -> Stmt:
-        """Go through the tile, a warp along one axis, the warps across the other; `row` counts the latter."""
-        step = build.size_var("step")
-        inside = build.logical_and(across < self.extents[across], along < self.extents[along])
-        here: list[Stmt] = [
-            Declare(row, self.warp + step * _ROWS),
-            Declare(across, self.starts[across] + row),
-            Declare(along, self.starts[along] + self.column),
-            If(inside, build.seq(body)),
-        ]
-        return For(step, build.index(0), build.index(self.side // _ROWS), build.seq(here), kind="unroll")
+    @contextmanager
+    def _sweep(self, k: IRBuilder, along: Var, across: Var) -> Iterator[Var]:
+        """Go through the tile, a warp along one axis, the warps across the other; gives the number of the latter."""
+        with k.for_range("step", self.side // _ROWS, kind="unroll") as step:
+            row = k.let("row", self.warp + step * _ROWS)
+            k.declare(across, self.starts[across] + row)
+            k.declare(along, self.starts[along] + self.column)
+            with k.if_(build.logical_and(across < self.extents[across], along < self.extents[along])):
+                yield row
 
-    def _fill(self, access: Access, tile: Var) -> Stmt:
+    def _fill(self, k: IRBuilder, access: Access, tile: Var) -> None:
         """Read along the operand's neighbours."""
-        reader, row = self.memory.reader(self.axis, self.lanes), build.size_var("row")
-        reads = reader.read([access], self.axis, self.memory.fixed)
-        place = (self.column + reader.lane) * self.row + row
-        stores = reader.each([Store(tile, (place,), reads.values[0])])
-        return self._sweep(self.axis, self.last, [*reads.declarations, *reads.loads, stores], row)
+        reader = self.memory.reader(self.axis, self.lanes)
+        with self._sweep(k, self.axis, self.last) as row:
+            reads = reader.read([access], self.axis, self.memory.fixed)
+            k.emit(*reads.declarations, *reads.loads)
+            k.emit(reader.each([Store(tile, ((self.column + reader.lane) * self.row + row,), reads.values[0])]))
 
-    def _write(self) -> Stmt:
+    def _write(self, k: IRBuilder, tiles: Sequence[Var]) -> None:
         """Compute along the result's neighbours."""
-        reader, row = self.memory.reader(self.last, self.lanes), build.size_var("row")
-        place: Expr = row * self.row + self.column + reader.lane
+        reader = self.memory.reader(self.last, self.lanes)
         turned: dict[Expr, Var] = {access: Var("turned", access.dtype) for access in self.turned.reads}
-        bindings = dict(self.memory.fixed)
-        for variable, tile in zip(turned.values(), self.tiles, strict=True):
-            bindings[variable] = build.load(tile, place)
-        reads = reader.read([replaced(self.points.value, turned)], self.last, bindings)
-        stores = store_lanes(reader, self.memory.result, self.memory.place(self.last, self.last), reads.values[0])
-        return self._sweep(self.last, self.axis, [*reads.declarations, *reads.loads, *stores], row)
+        value, bindings = replaced(self.points.value, turned), dict(self.memory.fixed)
+        with self._sweep(k, self.last, self.axis) as row:
+            for variable, tile in zip(turned.values(), tiles, strict=True):
+                bindings[variable] = build.load(tile, row * self.row + self.column + reader.lane)
+            reads = reader.read([value], self.last, bindings)
+            k.emit(*reads.declarations, *reads.loads)
+            offset = self.memory.place(self.last, self.last)
+            k.emit(*store_lanes(reader, self.memory.result, offset, reads.values[0]))
