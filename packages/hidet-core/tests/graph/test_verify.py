@@ -147,6 +147,15 @@ def test_constant_data_of_another_shape_is_refused():
         verify_graph(replace(graph, constants={wrong: data}))
 
 
+def test_a_constant_with_strides_of_its_own_is_refused():
+    b = GraphBuilder(OPERATORS, "main")
+    c = b.constant(np.zeros((2, 3), np.float32), name="c")
+    graph = b.build([b.emit("relu", c)])
+    wrong = Value("c", TensorType(f32, (2, 3), (1, 2)))
+    with pytest.raises(VerifyError, match=r"has strides; constants are row-major"):
+        verify_graph(replace(graph, constants={wrong: graph.constants[c]}))
+
+
 def test_mutation_pairs_must_name_an_input_once_and_an_output_of_its_type():
     b = GraphBuilder(OPERATORS, "main")
     x = b.input(X, "x")

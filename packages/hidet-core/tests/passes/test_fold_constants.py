@@ -130,3 +130,15 @@ def test_views_of_constants_have_the_elements_that_their_definitions_say(ctx, na
     (found,) = FoldConstants().values(graph, graph.outputs).values()
     np.testing.assert_array_equal(found.numpy(), evaluate(node.definition, [table])[0])
     assert found.numpy().flags.c_contiguous
+
+
+def test_a_result_with_strides_of_its_own_is_no_constant(ctx, parse):
+    """Seeds 101853, 102569, 108125 of tests.fuzz.torch_programs: constants are row-major, this result is not."""
+    graph = parse("""
+        graph g(%x: f32[2, 1]{4, 1}):
+          const %a: f32[2, 1] = [3.0, 4.0]
+          %0: f32[2, 1]{4, 1} = neg(%a)
+          return %0
+          mutates 0 <- 0
+    """)
+    assert FoldConstants().run(graph, ctx) is graph

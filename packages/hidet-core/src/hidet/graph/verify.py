@@ -190,6 +190,10 @@ def _check_signature(graph: Graph) -> None:
         shape = getattr(constant.data, "shape", None)
         if not isinstance(value.type, TensorType) or (shape is not None and tuple(shape) != value.type.shape):
             raise VerifyError(f"graph {graph.name}: constant %{value.name} of type {value.type} has shape {shape}")
+        if not value.type.is_contiguous:
+            raise VerifyError(
+                f"graph {graph.name}: constant %{value.name} of type {value.type} has strides; constants are row-major"
+            )
 
 
 def _check_mutates(graph: Graph) -> None:

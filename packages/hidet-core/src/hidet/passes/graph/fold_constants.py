@@ -75,10 +75,11 @@ class FoldConstants:
             return False
         if node.definition is None and node.op.evaluate is None:
             return False
-        return not depends_on_sizes(node) and all(self._is_small(value) for value in node.outputs)
+        return not depends_on_sizes(node) and all(self._fits(value) for value in node.outputs)
 
-    def _is_small(self, value: Value) -> bool:
-        if not isinstance(value.type, TensorType):
+    def _fits(self, value: Value) -> bool:
+        """Constants are row-major: a result of the graph that has other strides is made at run time."""
+        if not isinstance(value.type, TensorType) or not value.type.is_contiguous:
             return False
         count = dims.product(value.type.shape)
         return not isinstance(count, DimExpr) and count * value.type.dtype.nbytes <= self.max_bytes
