@@ -231,18 +231,33 @@ def test_elements_of_a_storage_outside_of_the_tensor_are_refused(
         torch.compile(function, backend="hidet")(x)
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
-@pytest.mark.parametrize("after", [lambda x: x, torch.neg], ids=["at once", "after another operator"])
-def test_elements_of_a_storage_whose_order_is_not_known_are_refused(
-    after: Callable[[torch.Tensor], torch.Tensor], dynamic: bool
-) -> None:
+def _of_a_quotient(x: torch.Tensor) -> torch.Tensor:
     """Torch traces this floor division as row-major; eager mode makes a transposed tensor."""
+    return (x.t() // (x.abs() + 1)).as_strided((3, 2), (1, 1), 1) + 1
 
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return after(x.t() // (x.abs() + 1)).as_strided((3, 2), (1, 1), 1) + 1
 
-    with pytest.raises(BackendCompilerFailed, match="as_strided takes elements of a storage that may lie outside"):
-        torch.compile(function, backend="hidet", dynamic=dynamic)(torch.arange(9.0).view(3, 3))
+def _of_a_quotient_by_a_column(x: torch.Tensor) -> torch.Tensor:
+    return (x.t() // (x[:, :1].abs() + 1)).neg().as_strided((3, 2), (1, 1), 1)
+
+
+def _of_a_product(x: torch.Tensor) -> torch.Tensor:
+    return torch.einsum("...i,oi->...o", -0.25 - x[:1].t(), x[:, :1]).as_strided((2, 3), (1, 1))
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize("function", [_of_a_quotient, _of_a_quotient_by_a_column, _of_a_product])
+def test_a_graph_that_asks_where_elements_of_a_computed_tensor_lie_runs_in_torch(
+    function: Callable[[torch.Tensor], torch.Tensor], dynamic: bool
+) -> None:
+    """Seeds 590 and 106929 of tests.fuzz.torch_programs."""
+    x = torch.arange(9.0).view(3, 3)
+    compiled = torch.compile(function, backend="hidet", dynamic=dynamic)
+    with pytest.warns(FallbackWarning, match=r"the whole graph \(1x\) at .*as_strided takes elements"):
+        assert torch.equal(compiled(x), function(x))
+    torch._dynamo.reset()
+    strict = torch.compile(function, backend="hidet", dynamic=dynamic, options={"strict": True})
+    with pytest.raises(BackendCompilerFailed, match="as_strided takes elements of a storage"):
+        strict(x)
 
 
 @pytest.mark.parametrize("x", [torch.ones(3), torch.ones(3, 4)], ids=["rows without axes", "rows"])

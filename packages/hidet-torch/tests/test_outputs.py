@@ -135,6 +135,57 @@ def test_as_strided_takes_elements_of_what_a_tensor_is_a_view_of(
     check_compiled(function, x, more=[(torch.arange(120.0).view(6, 20),)], dynamic=dynamic, strict=True)
 
 
+def _written_part(x: torch.Tensor) -> torch.Tensor:
+    x.copy_(x * 2)
+    return x.tensor_split(2, -1)[-1]
+
+
+def _written_diagonal(x: torch.Tensor) -> torch.Tensor:
+    diagonal = x.diagonal(-1, 1, 0)
+    x.copy_(x + 1)
+    return diagonal.view(diagonal.shape[0], -1)
+
+
+def _written_window(x: torch.Tensor) -> torch.Tensor:
+    window = x[x.shape[0] // 2 : -1 : 2, x.shape[1] // 2 : 100]
+    window.mul_(window)
+    return window
+
+
+def _part_set(x: torch.Tensor) -> torch.Tensor:
+    x[torch.tensor([0]), 3] = -1
+    return x.view(x.shape[0], -1)
+
+
+@pytest.mark.parametrize("layout", [lambda x: x, lambda x: x[1:], lambda x: x[::2], lambda x: x.t()])
+@pytest.mark.parametrize("function", [_written_part, _written_diagonal, _written_window, _part_set])
+def test_a_view_of_an_argument_that_is_written_is_a_view_of_it(function: Any, layout: Any) -> None:
+    """Seeds 103815, 106398, 104129, 102692, 101189: symbolic sizes, elements from the argument's first on."""
+    compiled = torch.compile(function, backend="hidet", dynamic=True)
+    for extent in (8, 6):
+        given, other = (layout(torch.arange(float(extent * 10)).view(extent, 10)) for _ in range(2))
+        result, right = compiled(given), function(other)
+        assert torch.equal(result, right)
+        assert torch.equal(given, other)
+        assert (result.stride(), result.storage_offset()) == (right.stride(), right.storage_offset())
+        assert result.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(8, 1)[1:],
+        lambda: torch.ones(4, 8).t(),
+        lambda: torch.ones(3, 4, 1).transpose(0, 1)[:, :, 0],
+    ],
+)
+def test_a_diagonal_is_filled_in_any_layout(make: Any) -> None:
+    """Seeds 106643, 109023, 101076."""
+    given, right = make(), make().fill_diagonal_(2)
+    torch.compile(lambda x: x.fill_diagonal_(2), backend="hidet")(given)
+    assert torch.equal(given, right)
+
+
 def test_a_result_stays_valid_after_the_next_call() -> None:
     compiled = torch.compile(lambda x: x * 2, backend="hidet")
     first = compiled(X)

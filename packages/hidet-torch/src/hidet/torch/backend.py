@@ -22,7 +22,7 @@ from hidet.torch.correctness import reporting
 from hidet.torch.decompositions import decompositions
 from hidet.torch.devices import CPU, devices_of, split_by_device
 from hidet.torch.export import settings_of_torch
-from hidet.torch.fallback import EagerNode, fallback_warning, refusal
+from hidet.torch.fallback import EagerNode, NeedsTorch, fallback_warning, refusal
 from hidet.torch.frozen import FrozenRunner
 from hidet.torch.fx_nodes import mutated_inputs
 from hidet.torch.importer import import_fx
@@ -59,10 +59,7 @@ def compile_fx(
     given = torch_options(mode, options)
     foreign = foreign_classes(example_inputs)
     if foreign:
-        if given.strict:
-            raise refusal(foreign)
-        warnings.warn(fallback_warning(foreign), stacklevel=2)
-        return gm.forward
+        return _run_in_torch(gm, foreign, given)
     found = devices_of(gm, example_inputs)
     for device, what in found.items():
         if device.type not in ("cpu", "cuda"):
@@ -157,18 +154,31 @@ def compile_with_aot(
 ) -> Callable[..., Any]:
     """Compile a dynamo graph for inference, or forward and backward where gradients are recorded.
 
-    check: looks at the imported inference graph and may raise before it is compiled.
+    check: looks at the imported inference graph and may raise before it is compiled. A graph that asks how tensors lie
+    in their storages, where torch does not tell, runs in torch, with a warning; UnsupportedOp under `strict`.
     """
-    with KeepWhole():
-        return compat.run_aot(
-            gm,
-            example_inputs,
-            inference_compiler=partial(compile_aten, ctx=ctx, role="inference", check=check),
-            forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
-            backward_compiler=partial(compile_aten, ctx=ctx, role="backward"),
-            decompositions=decompositions(),
-            before_partition=partial(fix_random_numbers, keep=ctx.options.eager_random),
-        )
+    try:
+        with KeepWhole():
+            return compat.run_aot(
+                gm,
+                example_inputs,
+                inference_compiler=partial(compile_aten, ctx=ctx, role="inference", check=check),
+                forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
+                backward_compiler=partial(compile_aten, ctx=ctx, role="backward"),
+                decompositions=decompositions(),
+                before_partition=partial(fix_random_numbers, keep=ctx.options.eager_random),
+            )
+    except NeedsTorch as error:
+        return _run_in_torch(gm, error.nodes(), ctx.options)
+
+
+def _run_in_torch(gm: fx.GraphModule, nodes: Sequence[EagerNode], options: Options) -> Callable[..., Any]:
+    """The graph itself, with a warning that names what keeps it in torch. UnsupportedOp under `strict`."""
+    if options.strict:
+        raise refusal(nodes)
+    warnings.warn(fallback_warning(nodes), stacklevel=2)
+    compat.count("eager_nodes", len(nodes))
+    return gm.forward
 
 
 def compile_aten(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from hidet import dtypes
 from hidet.dims import Dim, DimExpr, Symbol, compile_evaluator, symbols
-from hidet.errors import FallbackWarning, UnsupportedOp
+from hidet.errors import FallbackWarning, ImportFailed, UnsupportedOp
 from hidet.graph import Attribute, OperatorSpec, TensorType, Value
 from hidet.loc import Loc
 from hidet.torch import compat
@@ -31,6 +31,14 @@ class EagerNode:
     name: str
     reason: str
     loc: Loc | None
+
+
+class NeedsTorch(ImportFailed):
+    """A graph that only torch runs as eager mode does, whole: a node of it asks how tensors lie in their storages."""
+
+    def nodes(self) -> list[EagerNode]:
+        """The graph, as what runs in torch."""
+        return [EagerNode("the whole graph", self.message, self.loc)]
 
 
 @dataclass(frozen=True, slots=True)

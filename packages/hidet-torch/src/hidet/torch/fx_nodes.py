@@ -3,6 +3,7 @@ reads them."""
 
 from __future__ import annotations
 
+import operator
 import re
 from functools import lru_cache
 from itertools import count
@@ -160,27 +161,58 @@ def used_numbers(gm: fx.GraphModule) -> tuple[frozenset[fx.Node], frozenset[fx.N
     return frozenset(read), frozenset(asserted)
 
 
-def tells_eager_strides(node: fx.Node) -> bool:
-    """Whether the strides that torch traced a tensor with are those of eager mode.
+class EagerStrides:
+    """Whether the strides that torch traced tensors with are those of eager mode; each node is looked at once.
 
-    Torch infers some operators through decompositions: pointwise ones where sizes are symbolic, others, such as floor
-    division, always. These may choose another order of axes than the kernels if operands lie in different orders.
+    Torch infers many operators otherwise than the kernels lay their results if an operand is not row-major, be it in an
+    axis of one element. What row-major operands alone make is row-major in both; views are the same views in both.
     """
-    waiting, seen = [node], {node}
-    while waiting:
-        found = waiting.pop()
-        result = found.meta.get("val")
-        operands = [each.meta.get("val") for each in found.all_input_nodes]
-        tensors = [each for each in operands if isinstance(each, torch.Tensor) and each.dim() > 0]
-        if torch.Tag.pointwise in getattr(found.target, "tags", ()):
-            is_inferred = any(isinstance(extent, torch.SymInt) for each in tensors for extent in each.shape)
-        else:
-            tensors = [each for each in tensors if str(each.shape) == str(getattr(result, "shape", None))]
-            is_inferred = True
-        layouts = {(str(tuple(each.shape)), str(each.stride())) for each in tensors}
-        if is_inferred and len(layouts) > 1 and not all(each.is_contiguous() for each in tensors):
-            return False
-        fresh = [each for each in found.all_input_nodes if each not in seen]
-        seen.update(fresh)
-        waiting += fresh
-    return True
+
+    def __init__(self) -> None:
+        self._known: dict[fx.Node, bool] = {}
+
+    def are_known(self, node: fx.Node) -> bool:
+        """Of a node whose result is a tensor."""
+        waiting = [node]
+        while waiting:
+            found = waiting[-1]
+            operands = [each for each in found.all_input_nodes if _has_strides(each)]
+            fresh = [each for each in operands if each not in self._known]
+            if fresh and found not in self._known:
+                waiting += fresh
+                continue
+            waiting.pop()
+            self._known[found] = _are_sources(found, operands) or (
+                all(self._known[each] for each in operands) and _keeps_strides(found, operands)
+            )
+        return self._known[node]
+
+
+def _has_strides(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return not isinstance(value, torch.Tensor) or (value.dim() > 0 and not is_number(node))
+
+
+def _are_sources(node: fx.Node, operands: list[fx.Node]) -> bool:
+    """Whether a node's strides follow from nothing: arguments, new tensors, copies that are asked to be row-major."""
+    is_row_major = node.kwargs.get("memory_format") is torch.contiguous_format
+    return node.op in ("placeholder", "get_attr") or not operands or is_row_major
+
+
+def _keeps_strides(node: fx.Node, operands: list[fx.Node]) -> bool:
+    """Whether eager mode lays a node's results as torch infers, where it does so for the operands."""
+    schema = getattr(node.target, "_schema", None)
+    is_view = schema is not None and schema.returns and schema.returns[0].alias_info
+    return bool(is_view) or node.target is operator.getitem or all(map(_is_row_major, operands))
+
+
+def _is_row_major(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return False
+    strides, running = [], 1
+    for extent in reversed(value.shape):
+        strides.insert(0, running)
+        running = running * extent
+    # Symbolic extents are compared as text: asking whether they are equal would make a guard.
+    return list(map(str, value.stride())) == list(map(str, strides))

@@ -29,6 +29,7 @@ from hidet.torch.fx_nodes import (
     COMPLEX,
     ELEMENT,
     RANGE_CHECKS,
+    EagerStrides,
     OnComplex,
     as_real,
     identifier,
@@ -37,7 +38,6 @@ from hidet.torch.fx_nodes import (
     mutated_inputs,
     operator_name,
     read_results,
-    tells_eager_strides,
     tensor_of_caller,
     used_numbers,
 )
@@ -116,6 +116,7 @@ class Importer:
         self.is_guarded = bounds is None
         self.read, self.asserted = used_numbers(self.gm)
         self.operands: Sequence[Any] | None = None
+        self.eager_strides = EagerStrides()
 
     @property
     def data_sizes(self) -> DataSizes:
@@ -351,7 +352,7 @@ class Importer:
         """A tensor and what it is a view of, each with its strides and storage offset."""
         given = argument.meta["val"]
         key = compat.storage_key(given)
-        if not tells_eager_strides(argument):
+        if not self.eager_strides.are_known(argument):
             return
         while isinstance(argument, fx.Node):
             tensor = argument.meta.get("val")
@@ -441,7 +442,7 @@ class Importer:
         returned = output.args[0]
         assert isinstance(returned, Sequence)
         placeholders = [node for node in self.gm.graph.nodes if node.op == "placeholder"]
-        plan = self.plan(self.data_sizes, list(returned), self.resolve, placeholders)
+        plan = self.plan(self.data_sizes, list(returned), self.resolve, placeholders, self.mutations)
         values, types = list(plan.values), dict(plan.types)
         mutated: list[tuple[Value, int]] = []
         for number, source in self.mutations.items():

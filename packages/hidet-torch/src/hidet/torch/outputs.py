@@ -12,7 +12,7 @@ Results get their eager strides by giving the value that type, where a computed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -81,18 +81,30 @@ class _Returned:
     dtype: torch.dtype
 
 
+Written = Mapping[int, fx.Node]
+"""What arguments are overwritten with, by their numbers."""
+
+
 def plan_outputs(
-    known: DataSizes, returned: Sequence[Any], resolve: Callable[[Any], Any], arguments: Sequence[fx.Node]
+    known: DataSizes,
+    returned: Sequence[Any],
+    resolve: Callable[[Any], Any],
+    arguments: Sequence[fx.Node],
+    written: Written,
 ) -> PlannedOutputs:
     """Decide how each returned thing is made. `arguments` are the placeholders; copies are emitted where needed."""
-    return _Planner(known, resolve, arguments).run(returned)
+    return _Planner(known, resolve, arguments, written).run(returned)
 
 
-PlanOutputs = Callable[[DataSizes, Sequence[Any], Callable[[Any], Any], Sequence[fx.Node]], PlannedOutputs]
+PlanOutputs = Callable[[DataSizes, Sequence[Any], Callable[[Any], Any], Sequence[fx.Node], Written], PlannedOutputs]
 
 
 def plan_own_outputs(
-    known: DataSizes, returned: Sequence[Any], resolve: Callable[[Any], Any], arguments: Sequence[fx.Node]
+    known: DataSizes,
+    returned: Sequence[Any],
+    resolve: Callable[[Any], Any],
+    arguments: Sequence[fx.Node],
+    written: Written,
 ) -> PlannedOutputs:
     """Every returned tensor a result of its own; what is no tensor is left out.
 
@@ -126,7 +138,9 @@ def _order(item: Any, sizes: SizeTable) -> tuple[int, ...] | None:
 
 
 class _Planner:
-    def __init__(self, known: DataSizes, resolve: Callable[[Any], Any], arguments: Sequence[fx.Node]) -> None:
+    def __init__(
+        self, known: DataSizes, resolve: Callable[[Any], Any], arguments: Sequence[fx.Node], written: Written
+    ) -> None:
         self.known = known
         self.emitter = known.emitter
         self.sizes = known.sizes
@@ -139,6 +153,8 @@ class _Planner:
         self.arguments = {_memory_key(tensor): number for number, tensor in reversed(tensors)}
         self.argument_values = {number: resolve(arguments[number]) for number, _ in tensors}
         self.argument_nodes = {node: number for number, node in enumerate(arguments)}
+        whole = {number: node for number, node in written.items() if node.meta["val"].storage_offset() == 0}
+        self.written = {_memory_key(node.meta["val"]): (number, node) for number, node in whole.items()}
 
     def run(self, returned: Sequence[Any]) -> PlannedOutputs:
         facts = [self._facts(item) for item in returned]
@@ -195,6 +211,10 @@ class _Planner:
         if number is not None and self.argument_dtypes[number] == fact.dtype:
             begin = self.sizes.dim(self.argument_offsets[number])
             return self._part("argument", number, self._region_of(fact, self.argument_values[number], begin))
+        if fact.storage in self.written:
+            plan = self._view_of_written(fact, *self.written[fact.storage])
+            if plan is not None:
+                return plan
         base = bases.get(fact.storage)
         if base is not None and base.number in self.plan.complex and fact.dtype.is_complex:
             return self._part("result", base.number, fact.region)
@@ -207,6 +227,20 @@ class _Planner:
         # A copy of a part may be that part of what it is copied from, from an element on that is not the first.
         begin = 0 if base.region is None else 0 - base.region.offset
         return self._part("result", base.number, self._region_of(fact, whole, begin))
+
+    def _view_of_written(self, fact: _Returned, number: int, source: fx.Node) -> OutputPlan | None:
+        """A view of what an argument is overwritten with, as that view of the argument.
+
+        torch makes views of arguments anew by the sizes, strides and offsets of what a backend returns.
+        """
+        if self.argument_dtypes[number] != fact.dtype:
+            return None
+        strides = self.argument_values[number].tensor.element_strides
+        if same_shape(self.sizes.shape(source.meta["val"].stride()), strides):
+            return self._part("argument", number, self._region_of(fact, self.resolve(source)))
+        value, whole = self.resolve(fact.node), self.resolve(source)
+        region = self._region_in(value, whole, strides) if self.emitter.contents(value) is whole else None
+        return None if region is None else self._part("argument", number, region)
 
     def _region_of(self, fact: _Returned, whole: Value, begin: Dim = 0) -> Region:
         """Where a view lies in `whole`, whose first element is at `begin` of the storage.
@@ -257,14 +291,14 @@ class _Planner:
         number = self._add(root, contiguous_strides(root.tensor.shape), fact.storage)
         return self._part("result", number, region)
 
-    def _region_in(self, value: Value, root: Value) -> Region | None:
-        """Where `value` lies in `root`; None where a view needs a copy."""
+    def _region_in(self, value: Value, root: Value, strides: Sequence[Dim] | None = None) -> Region | None:
+        """Where `value` lies in `root`; None where a view needs a copy. strides: of `root`, None for those it gets."""
         if value is root:
-            return Region(root.tensor.shape, self._strides(root), 0)
+            return Region(root.tensor.shape, self._strides(root) if strides is None else tuple(strides), 0)
         origin = self.emitter.origins[value]
         source = origin.inputs[0]
         assert source is not None
-        outer = self._region_in(source, root)
+        outer = self._region_in(source, root, strides)
         rule = self.emitter.builder.operators[origin.op].view
         if outer is None or rule is None:
             return None

@@ -8,6 +8,7 @@ from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Operand
+from hidet.torch.layout import inverse
 from hidet.torch.mapping import Handler
 from hidet.torch.mapping.move import positions
 from hidet.torch.mapping.view import eager_places, from_front, slice_attributes
@@ -118,9 +119,9 @@ def _as_strided_scatter(
     if 0 in size:
         return x
     place = eager_places(e, size, stride, storage_offset, through_views=False)
-    if place.order != tuple(range(x.tensor.rank)):
-        raise UnsupportedOp("as_strided_scatter into a tensor that is not row-major")
-    return e.emit("as_strided_scatter", x, src, shape=tuple(size), strides=tuple(stride), offset=place.start)
+    stored = e.transpose(x, place.order)
+    written = e.emit("as_strided_scatter", stored, src, shape=tuple(size), strides=tuple(stride), offset=place.start)
+    return e.transpose(written, inverse(place.order))
 
 
 def _masked_scatter(e: Emitter, x: Value, mask: Value, source: Value) -> Value:

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from hidet.dims import Dim, bounds, last_place, maximum, minimum, product, prove_le, prove_lt
-from hidet.errors import ImportFailed
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, same_shape
+from hidet.torch.fallback import NeedsTorch
 from hidet.torch.layout import inverse, memory_order
 from hidet.torch.mapping import Handler
 from hidet.torch.tensors import dtype_of
@@ -165,7 +165,7 @@ def eager_places(
     e: Emitter, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None, through_views: bool = True
 ) -> Stored:
     """The tensor with all elements that an as_strided takes: the node's first argument or, through views, what this is
-    a view of; at least one element. ImportFailed for elements of the storage that are in no tensor of the graph."""
+    a view of; at least one element. NeedsTorch for elements of the storage that are in no tensor of the graph."""
     offset: Dim | None = storage_offset
     found: list[Stored] = []
     for x, (layout, begin) in e.facts.stored():
@@ -181,7 +181,7 @@ def eager_places(
     if found:
         # What all the others are views of; a call checks that the elements are in it.
         return found[-1]
-    raise ImportFailed(
+    raise NeedsTorch(
         "as_strided takes elements of a storage that may lie outside of the tensor it is called on",
         loc=e.builder.loc,
         hint="call it on the whole tensor, or leave it out of the compiled function (torch.compiler.disable)",
