@@ -231,6 +231,37 @@ def test_elements_of_a_storage_outside_of_the_tensor_are_refused(
         torch.compile(function, backend="hidet")(x)
 
 
+def test_a_graph_of_written_arguments_that_runs_in_torch_has_its_gradients() -> None:
+    """Seeds 100620 and 101178: an argument that is written, and another over the same memory, under gradients."""
+
+    def function(x: torch.Tensor, part: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        x.index_fill_(0, torch.tensor([0]), 0)
+        return (part.double() @ weight).sin()
+
+    def arguments() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        x = torch.tensor([[1, 0, 1], [1, 1, 0], [0, 1, 1], [1, 1, 1]]).bool().transpose(0, 1)
+        return x, x[..., :2], torch.arange(1.0, 7.0, dtype=torch.float64).view(2, 3).requires_grad_()
+
+    compiled = torch.compile(function, backend="hidet")
+    given, others = arguments(), arguments()
+    with pytest.warns(FallbackWarning, match="the whole graph"):
+        result = compiled(*given)
+    right = function(*others)
+    (result.sum() * 2).backward()
+    (right.sum() * 2).backward()
+    assert torch.equal(result, right)
+    assert torch.equal(given[0], others[0])
+    torch.testing.assert_close(given[2].grad, others[2].grad)
+
+
+def test_a_graph_that_aot_autograd_cannot_trace_runs_in_torch() -> None:
+    """Its own error: the diagonal of a slice with gaps is more than the storage of the functional copy has."""
+    given, right = torch.arange(64.0).view(8, 8)[::2], torch.arange(64.0).view(8, 8)[::2].fill_diagonal_(2)
+    with pytest.warns(FallbackWarning, match="AOTAutograd cannot trace it: as_strided_scatter"):
+        torch.compile(lambda x: x.fill_diagonal_(2), backend="hidet")(given)
+    assert torch.equal(given, right)
+
+
 def _of_a_quotient(x: torch.Tensor) -> torch.Tensor:
     """Torch traces this floor division as row-major; eager mode makes a transposed tensor."""
     return (x.t() // (x.abs() + 1)).as_strided((3, 2), (1, 1), 1) + 1

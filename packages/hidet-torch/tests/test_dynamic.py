@@ -335,3 +335,25 @@ def test_a_size_that_only_a_custom_operator_tells_is_that_of_its_result() -> Non
         for n in (8, 10):
             x = R(n)
             assert torch.equal(compiled(x), torch.cat([(x * 2)[: int(n * 0.75)], x]))
+
+
+def _of_a_window(x: torch.Tensor) -> torch.Tensor:
+    return F.max_pool2d(x * 2, 2) - x.argmin().expand(2, x.shape[0] - 2)
+
+
+def _of_a_diagonal(x: torch.Tensor) -> torch.Tensor:
+    rows = x[0, 0, :, :1].expand(2, -1, -1)
+    padded = torch.logaddexp(F.pad(rows, (1, 1), mode="replicate"), rows.square())
+    return torch.addcmul(padded[:, :2].diagonal(1, 2, 0), padded[:, :2], padded[:, :2], value=0.5)
+
+
+def _of_a_repeated_axis(x: torch.Tensor) -> torch.Tensor:
+    return x.reshape(-1).as_strided((2, 3), (0, 1))[torch.tensor([-2])]
+
+
+@pytest.mark.parametrize("function", [_of_a_window, _of_a_diagonal, _of_a_repeated_axis])
+def test_an_extent_that_guards_make_one_broadcasts(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Seeds 101232, 108243 and 108945 of tests.fuzz.torch_programs."""
+    x = torch.arange(144.0).view(6, 2, 4, 3)
+    compiled = torch.compile(function, backend="hidet", dynamic=True)
+    torch.testing.assert_close(compiled(x), function(x))

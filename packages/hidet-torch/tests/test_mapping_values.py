@@ -433,3 +433,17 @@ def test_a_gpu_computes_what_eager_mode_does_there(
         except AssertionError as error:
             wrong[name] = str(error).splitlines()[0]
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool]
+)
+def test_the_median_of_no_elements_is_torchs(dtype: torch.dtype) -> None:
+    """Seed 101241 of tests.fuzz.torch_programs."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.median(), x.nanmedian()
+
+    x = torch.zeros(2, 0, 3, dtype=dtype)
+    for result, right in zip(torch.compile(function, backend="hidet")(x), function(x), strict=True):
+        torch.testing.assert_close(result, right, equal_nan=True)

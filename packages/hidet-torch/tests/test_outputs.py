@@ -171,6 +171,42 @@ def test_a_view_of_an_argument_that_is_written_is_a_view_of_it(function: Any, la
         assert result.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
 
 
+def _flat_grid(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    grid = torch.meshgrid(x[0, :4], x[1, :3], indexing="ij")[0]
+    return grid, grid.transpose(-2, -2)
+
+
+SHARED: dict[str, Any] = {
+    "windows and some of them": lambda x: ((w := torch.atan2(x, x.abs() + 1).unfold(-2, 1, 3))[:-1:2], w),
+    "a repeated tensor": lambda x: ((v := torch.tensor([1, x.shape[1] - 2, 2]).expand(2, 3)), v.view_as(v)),
+    "a new axis and a transpose": lambda x: ((v := x.fmod(2)[:3:3, None]).type_as(v), v.swapaxes(1, 0)),
+    "a part of several": lambda x: ((v := x.cummax(1).values.unbind(-1)[-1]).view_as(v), v),
+    "a grid": _flat_grid,
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize("layout", [lambda x: x, lambda x: x.t()])
+@pytest.mark.parametrize("function", SHARED.values(), ids=SHARED)
+def test_views_of_what_is_not_returned_share_memory(function: Any, layout: Any, dynamic: bool) -> None:
+    """Seeds 100255, 101949, 103048, 103992, 106534 and 109531."""
+    x = layout(torch.arange(48.0).view(8, 6))
+    results, right = torch.compile(function, backend="hidet", dynamic=dynamic)(x), function(x)
+    for result, other in zip(results, right, strict=True):
+        torch.testing.assert_close(result, other)
+        assert result.stride() == other.stride()
+    first, second = (result.untyped_storage().data_ptr() for result in results)
+    assert first == second
+
+
+def test_a_detached_view_of_a_result_has_no_gradient() -> None:
+    """Seed 103088."""
+    compiled = torch.compile(lambda x: ((y := x.sin()).detach().reshape(6, 1), y), backend="hidet")
+    detached, result = compiled(torch.ones(6, requires_grad=True))
+    assert (detached.requires_grad, result.requires_grad) == (False, True)
+    assert detached.untyped_storage().data_ptr() == result.untyped_storage().data_ptr()
+
+
 @pytest.mark.parametrize(
     "make",
     [

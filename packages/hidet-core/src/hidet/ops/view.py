@@ -384,6 +384,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         kind="view",
         define=_as_strided,
         view=_as_strided_view,
+        reads_parts=True,
         doc="Elements offset + sum(index * stride) of x laid out row-major, as torch.as_strided; any element type.",
     ),
 )

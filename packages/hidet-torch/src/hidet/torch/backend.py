@@ -22,7 +22,7 @@ from hidet.torch.correctness import reporting
 from hidet.torch.decompositions import decompositions
 from hidet.torch.devices import CPU, devices_of, split_by_device
 from hidet.torch.export import settings_of_torch
-from hidet.torch.fallback import EagerNode, NeedsTorch, fallback_warning, refusal
+from hidet.torch.fallback import EagerNode, NeedsTorch, fallback_warning, refusal, refused_by_torch
 from hidet.torch.frozen import FrozenRunner
 from hidet.torch.fx_nodes import mutated_inputs
 from hidet.torch.importer import import_fx
@@ -104,8 +104,23 @@ def _compile_on(
     device: torch.device, gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options
 ) -> Callable[..., Any]:
     ctx = make_context(str(device), options)
-    run = _compile_dynamo(gm, example_inputs, ctx)
-    return reporting(gm, run, partial(compile_with_aot, ctx=ctx)) if compares_results() else run
+    run = _or_in_torch(_compile_dynamo, gm, example_inputs, ctx)
+    if not compares_results():
+        return run
+    return reporting(gm, run, partial(_or_in_torch, compile_with_aot, ctx=ctx))
+
+
+def _or_in_torch(
+    compile_graph_of: Callable[[fx.GraphModule, Sequence[Any], CompileContext], Callable[..., Any]],
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    ctx: CompileContext,
+) -> Callable[..., Any]:
+    """What a graph compiles to, or the graph itself where only torch runs it as eager mode does."""
+    try:
+        return compile_graph_of(gm, example_inputs, ctx)
+    except NeedsTorch as error:
+        return _run_in_torch(gm, error.nodes(), ctx.options)
 
 
 def _compile_dynamo(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext) -> Callable[..., Any]:
@@ -123,7 +138,7 @@ def _compile_waiting(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: Com
         inference = compile_with_aot(gm, example_inputs, ctx, check=require_repeatable)
 
     def joint_backend(inner: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return compile_with_aot(inner, inputs, ctx)
+        return _or_in_torch(compile_with_aot, inner, inputs, ctx)
 
     def compile_joint() -> Callable[..., Any]:
         # Tracing anew gives the joint graph guards of its own, which sizes that change need.
@@ -154,8 +169,8 @@ def compile_with_aot(
 ) -> Callable[..., Any]:
     """Compile a dynamo graph for inference, or forward and backward where gradients are recorded.
 
-    check: looks at the imported inference graph and may raise before it is compiled. A graph that asks how tensors lie
-    in their storages, where torch does not tell, runs in torch, with a warning; UnsupportedOp under `strict`.
+    check: looks at the imported inference graph and may raise before it is compiled. NeedsTorch for a graph that
+    AOTAutograd cannot trace, or that asks how tensors lie in their storages where torch does not tell.
     """
     try:
         with KeepWhole():
@@ -168,8 +183,11 @@ def compile_with_aot(
                 decompositions=decompositions(),
                 before_partition=partial(fix_random_numbers, keep=ctx.options.eager_random),
             )
-    except NeedsTorch as error:
-        return _run_in_torch(gm, error.nodes(), ctx.options)
+    except (AssertionError, RuntimeError) as error:
+        refused = refused_by_torch(error)
+        if refused is None:
+            raise
+        raise refused from error
 
 
 def _run_in_torch(gm: fx.GraphModule, nodes: Sequence[EagerNode], options: Options) -> Callable[..., Any]:

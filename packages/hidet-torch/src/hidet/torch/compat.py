@@ -9,6 +9,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
+from importlib import import_module
 from operator import attrgetter
 from types import ModuleType
 from typing import Any
@@ -220,6 +221,15 @@ def expression_hint(shape_env: Any, expression: Any) -> int | None:
         values = shape_env.var_to_val
     hint = expression.xreplace({symbol: values[symbol] for symbol in expression.free_symbols if symbol in values})
     return int(hint) if hint.is_Integer else None
+
+
+def is_guarded_one(shape_env: Any, expression: Any) -> bool:
+    """Whether guards so far ensure that an expression of sizes is 1, as they do where torch has broadcast an axis."""
+    sympy = import_module("sympy")
+
+    if expression_hint(shape_env, expression) != 1:
+        return False
+    return bool(shape_env._maybe_evaluate_static(sympy.Eq(expression, 1)) == sympy.true)
 
 
 def program_bounds(program: Any) -> dict[str, tuple[int | None, int | None]]:

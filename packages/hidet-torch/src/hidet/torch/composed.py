@@ -50,7 +50,25 @@ def _trilinear(
 
 
 def _median(x: Tensor) -> Tensor:
+    if _has_nothing(x):
+        return x.new_full((), _of_nothing(x.dtype))
     return x.flatten().median(0).values
+
+
+def _has_nothing(x: Tensor) -> bool:
+    """Whether a tensor surely has no elements; asking a symbolic extent would add a guard."""
+    extents: Sequence[object] = x.shape
+    return any(type(extent) is int and extent == 0 for extent in extents)
+
+
+def _of_nothing(dtype: torch.dtype) -> float | int:
+    """What torch gives as the median of no elements: NaN, or what it converts that to."""
+    if dtype.is_floating_point:
+        return float("nan")
+    if dtype == torch.bool:
+        return 1
+    # The processor converts to 32 bits at least, and narrow types keep the low ones.
+    return torch.iinfo(dtype).min if dtype.itemsize >= 4 else 0
 
 
 def _nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -65,6 +83,8 @@ def _nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tens
 
 
 def _nanmedian_of_all(x: Tensor) -> Tensor:
+    if _has_nothing(x):
+        return x.new_full((), _of_nothing(x.dtype))
     return _nanmedian(x.flatten(), 0)[0]
 
 

@@ -239,6 +239,20 @@ class Emitter:
             origin = self.origins.get(value)
         return value
 
+    def as_inferred(self, value: Any) -> Any:
+        """What a handler made; extents that torch's guards make numbers are these numbers, so that they broadcast."""
+        if isinstance(value, tuple):
+            return tuple(self._with_numbers(got, number) for number, got in enumerate(value))
+        return self._with_numbers(value, 0)
+
+    def _with_numbers(self, value: Any, number: int) -> Any:
+        want = self.results[number] if number < len(self.results) else None
+        if not isinstance(value, Value) or want is None or len(want.shape) != value.tensor.rank:
+            return value
+        pairs = list(zip(value.tensor.shape, want.shape, strict=True))
+        is_told = any(isinstance(got, DimExpr) and extent == 1 for got, extent in pairs)
+        return self.reshape(value, want.shape) if is_told else value
+
     def require_inferred(self, value: Any) -> None:
         """UnsupportedOp unless a handler made what torch infers; else the handler is wrong, and eager mode is right."""
         made = value if isinstance(value, tuple) else (value,)

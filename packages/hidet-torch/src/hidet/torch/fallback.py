@@ -41,6 +41,17 @@ class NeedsTorch(ImportFailed):
         return [EagerNode("the whole graph", self.message, self.loc)]
 
 
+def refused_by_torch(error: Exception) -> NeedsTorch | None:
+    """What to raise where AOTAutograd refuses to trace a graph; None where hidet has failed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    is_of_torch = Path(torch.__file__).parent in Path(frames[-1].filename).parents
+    # Classes below these are hidet's errors, and dynamo's ways to begin again.
+    if type(error) not in (AssertionError, RuntimeError) or not is_of_torch:
+        return None
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return NeedsTorch(f"torch's AOTAutograd cannot trace it: {reason}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Operand:
     """Stands in an argument list for tensor number `number`; `is_number`: pass its element.

@@ -210,7 +210,8 @@ def _is_row_major(node: fx.Node) -> bool:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return False
-    strides, running = [], 1
+    strides: list[Any] = []
+    running: Any = 1
     for extent in reversed(value.shape):
         strides.insert(0, running)
         running = running * extent

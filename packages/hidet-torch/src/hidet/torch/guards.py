@@ -63,6 +63,8 @@ class SizeTable:
             raise _NoDim
         if expression.is_Symbol:
             return self._symbol(expression, shape_env)
+        if compat.is_guarded_one(shape_env, expression):
+            return 1
         try:
             return self._composed(expression, shape_env)
         except _NoDim:

@@ -329,7 +329,7 @@ class Importer:
                 raise
             raise UnsupportedOp(f"the number {varying[0]}, which differs between calls, has to be known") from error
         self.emitter.require_inferred(value)
-        return value
+        return self.emitter.as_inferred(value)
 
     def _script(self, node: fx.Node, types: tuple[TensorType | None, ...]) -> Any:
         arguments = [self.resolve(argument) for argument in node.args]

@@ -12,6 +12,7 @@ Results get their eager strides by giving the value that type, where a computed 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -158,9 +159,13 @@ class _Planner:
 
     def run(self, returned: Sequence[Any]) -> PlannedOutputs:
         facts = [self._facts(item) for item in returned]
+        computed = [fact for fact in facts if fact is not None and fact.storage not in self.arguments]
+        count = Counter(fact.storage for fact in computed)
         bases: dict[int, OutputPlan] = {}
-        for fact in facts:
-            if fact is not None and fact.is_whole and fact.storage not in self.arguments and fact.storage not in bases:
+        # Views that share memory are views of what owns it, which nobody may have asked for.
+        owners = [self._owner(fact) for fact in computed if count[fact.storage] > 1 and not fact.is_whole]
+        for fact in (*computed, *(owner for owner in owners if owner is not None)):
+            if fact.is_whole and fact.storage not in bases:
                 bases[fact.storage] = self._computed(fact)
         self.plan.outputs = tuple(
             self._fixed(item) if fact is None else self._tensor(fact, bases)
@@ -177,6 +182,20 @@ class _Planner:
         filled = prove_equal(self.sizes.dim(tensor.untyped_storage().nbytes()), product(shape) * tensor.element_size())
         is_whole = filled is True and region.offset == 0 and memory_order(shape, region.strides) is not None
         return _Returned(item, region, _memory_key(tensor), is_whole, tensor.dtype)
+
+    def _owner(self, fact: _Returned) -> _Returned | None:
+        """The tensor that a returned one is a view of; None where no node makes the whole of it."""
+        node = fact.node
+        while node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
+            source = node.args[0]
+            # One of several results (split, unbind) is a view of what these are made of.
+            if isinstance(source.meta.get("val"), tuple | list) and source.args and isinstance(source.args[0], fx.Node):
+                source = source.args[0]
+            if not _is_tensor(source) or _memory_key(tensor_of_caller(source)) != fact.storage:
+                break
+            node = source
+        found = self._facts(node)
+        return found if found is not None and found.is_whole and COMPLEX not in node.meta else None
 
     def _fixed(self, item: Any) -> OutputPlan:
         value = self.resolve(item)

@@ -92,6 +92,9 @@ def _make(plan: OutputPlan, args: Sequence[Any], results: Sequence[Any], sizes: 
         return tensor
     shape = [_value(extent, sizes) for extent in plan.region.shape]
     strides = [_value(stride, sizes) for stride in plan.region.strides]
+    if plan.source == "result":
+        # Autograd would take a view of another result for one that has a gradient wherever that one has.
+        tensor = tensor.detach()
     return tensor.as_strided(shape, strides, tensor.storage_offset() + _value(plan.region.offset, sizes))
 
 
