@@ -8,14 +8,19 @@ from __future__ import annotations
 import contextlib
 import json
 import resource
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-LIMIT_SECONDS = 60.0
+LIMIT_SECONDS = 90
+"""Of CPU time, which a busy machine does not stretch."""
+LIMIT_WAITING = 900.0
+"""Seconds of wall time until a case counts as waiting for ever."""
 LIMIT_BYTES = 6 << 30
 """Of address space: what a process maps of Python, numpy and LLVM, and far more than any of the cases needs."""
 
@@ -53,11 +58,14 @@ def ends(module: str, work: Sequence[Work], jobs: int) -> list[End]:
     return sorted(results, key=lambda end: end.seed)
 
 
-def serve(end_of: Callable[[str, str, int], End]) -> None:
-    """What a child does: a case a line."""
-    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+def serve(end_of: Callable[[str, str, int], End], *, has_device: bool = False) -> None:
+    """What a child does: a case a line. has_device: a driver maps far more addresses than a process has memory."""
+    if not has_device:
+        resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
+        end = int(time.process_time()) + LIMIT_SECONDS
+        resource.setrlimit(resource.RLIMIT_CPU, (end, resource.RLIM_INFINITY))
         print(json.dumps(asdict(end_of(*json.loads(line)))), flush=True)
 
 
@@ -95,7 +103,7 @@ class _Child:
 
     def end_of(self, base: str, content: str, seed: int) -> End:
         assert self._process.stdin is not None and self._process.stdout is not None
-        timer = threading.Timer(LIMIT_SECONDS, self._process.kill)
+        timer = threading.Timer(LIMIT_WAITING, self._process.kill)
         timer.start()
         try:
             self._process.stdin.write(json.dumps([base, content, seed]) + "\n")
@@ -108,7 +116,8 @@ class _Child:
         if line:
             return End(**json.loads(line))
         code = self.stop()
-        return End(base, seed, "hung" if is_late else "died", f"exit code {code}")
+        is_hung = is_late or code == -signal.SIGXCPU
+        return End(base, seed, "hung" if is_hung else "died", f"exit code {code}")
 
     def stop(self) -> int:
         """End the process; its exit code."""

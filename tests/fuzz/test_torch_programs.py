@@ -14,7 +14,7 @@ SEEDS = tuple(range(1003, 1007))
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_program_does_what_it_does_in_eager_mode(seed: int) -> None:
-    end = end_of("torch", "", seed)
+    end = end_of("torch on cpu", "cpu", seed)
     assert end.is_good, end.detail
 
 
@@ -67,6 +67,6 @@ def test_a_program_that_does_something_else_is_found(kind: str, monkeypatch: pyt
 
     monkeypatch.setattr(torch, "compile", wrong)
     monkeypatch.setattr(torch_programs, "SECONDS_OF_MINIMISING", 0.0)
-    found = [end_of("torch", "", seed) for seed in range(12)]
+    found = [end_of("torch on cpu", "cpu", seed) for seed in range(12)]
     assert sum(end.kind == ("uncaught" if kind == "error" else "wrong") for end in found) > 1
     assert all("torch.compile(model" in end.detail for end in found if not end.is_good)

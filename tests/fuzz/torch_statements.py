@@ -333,7 +333,8 @@ def _reduced(w: Writer, name: str) -> Made:
             f"{v}.max({a}).values",
             f"{v}.min({a}, keepdim=True)[0]",
             f"{v}.sort({a}, descending={w.source.choice((True, False))}).values",
-            f"{v}.topk(2, {a}).values",
+            # Which of equal elements is among the largest is no promise, and gradients show it.
+            f"{v}.topk(2, {a}).values" if not torch.is_grad_enabled() else f"{v}.amax({a})",
             f"{v}.median()",
             f"{v}.cummax({a}).values",
             f"{v}.logcumsumexp({a})",

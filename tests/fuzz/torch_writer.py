@@ -34,14 +34,18 @@ PRELUDE = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n
 )
 PRELUDE += '''
 AUTOCAST = True
+DEVICE = torch.get_default_device().type
 
 
 def data(seed, shape, dtype):
     """Small multiples of a quarter, small integers, or truths."""
-    source = torch.Generator().manual_seed(seed)
+    source = torch.Generator("cpu").manual_seed(seed)
     if dtype.is_floating_point:
-        return (torch.randint(-8, 9, shape, generator=source) / 4).to(dtype)
-    return torch.randint(*((0, 2) if dtype == torch.bool else (0, 6)), shape, generator=source).to(dtype)
+        drawn = torch.randint(-8, 9, shape, generator=source, device="cpu") / 4
+    else:
+        last = 2 if dtype == torch.bool else 6
+        drawn = torch.randint(0, last, shape, generator=source, device="cpu")
+    return drawn.to(DEVICE, dtype)
 
 
 def filled(seed, layer):
@@ -265,7 +269,7 @@ def run_text(text: str, names: Names, is_wide: bool, autocasts: bool) -> None:
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if is_wide else default)
     try:
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocasts):
+        with torch.autocast(names["DEVICE"], torch.bfloat16, enabled=autocasts):
             exec(text, names)
     finally:
         torch.set_default_dtype(default)
