@@ -94,9 +94,11 @@ def restrided(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[...
 
 
 def _with_strides(result: Any, fake: Any) -> Any:
-    """A tensor without gaps in the order of axes that the fake one has; others as they are."""
-    if not isinstance(fake, torch.Tensor) or result.stride() == fake.stride() or 0 in result.stride():
+    """A tensor without gaps in the order of axes that the fake one has; repeated axes stay repeated."""
+    if not isinstance(fake, torch.Tensor) or result.stride() == fake.stride():
         return result
     strides = [stride if isinstance(stride, int) else stride.node.hint for stride in fake.stride()]
+    once = result[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
     order = sorted(range(result.dim()), key=lambda axis: -strides[axis])
-    return torch.empty_permuted(result.shape, order, dtype=result.dtype, device=result.device).copy_(result)
+    copy = torch.empty_permuted(once.shape, order, dtype=result.dtype, device=result.device).copy_(once)
+    return copy.expand(result.shape)

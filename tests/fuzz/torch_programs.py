@@ -206,19 +206,23 @@ Compile = Callable[[Any], Any]
 
 def end_of(base: str, content: str, seed: int) -> End:
     """Write the program of a seed and compare its calls on the device that `content` names."""
-    if content != "cpu":
-        torch.set_default_device(content)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            # On the host, which refuses positions outside of a tensor; a GPU ends the process.
             made = program(seed)
         except RuntimeError as error:
             return End(base, seed, "refused", f"while it is written, by eager mode: {str(error)[:100]}")
-        found = _judged(made)
-        if found[0] in ("ran", "refused"):
-            return End(base, seed, *found)
-        small = _minimised(made, found[0], time.monotonic() + SECONDS_OF_MINIMISING)
-        return End(base, seed, found[0], f"{_judged(small)[1]}\n{small.script()}")
+        if content != "cpu":
+            torch.set_default_device(content)
+        try:
+            found = _judged(made)
+            if found[0] in ("ran", "refused"):
+                return End(base, seed, *found)
+            small = _minimised(made, found[0], time.monotonic() + SECONDS_OF_MINIMISING)
+            return End(base, seed, found[0], f"{_judged(small)[1]}\n{small.script()}")
+        finally:
+            torch.set_default_device(None)
 
 
 def _judged(made: Program) -> tuple[str, str]:

@@ -262,6 +262,25 @@ def test_a_graph_that_aot_autograd_cannot_trace_runs_in_torch() -> None:
     assert torch.equal(given, right)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.as_strided((2, 3), (0, 1)).clamp(-1, 1).cumprod(0),
+        lambda x: (torch.xlogy(x, x.abs() + 1)).as_strided((4, 2), (1, 1), 2).select(1, 1),
+    ],
+)
+def test_gradients_through_overlapping_elements_of_a_storage(
+    function: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """Seeds 303546 and 300033."""
+    given, other = (torch.linspace(-2, 2, 32).view(8, 4).requires_grad_() for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        torch.compile(function, backend="hidet")(given).sum().backward()
+    function(other).sum().backward()
+    torch.testing.assert_close(given.grad, other.grad)
+
+
 def _of_a_quotient(x: torch.Tensor) -> torch.Tensor:
     """Torch traces this floor division as row-major; eager mode makes a transposed tensor."""
     return (x.t() // (x.abs() + 1)).as_strided((3, 2), (1, 1), 1) + 1

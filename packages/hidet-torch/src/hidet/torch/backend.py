@@ -179,7 +179,7 @@ def compile_with_aot(
                 example_inputs,
                 inference_compiler=partial(compile_aten, ctx=ctx, role="inference", check=check),
                 forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
-                backward_compiler=partial(compile_aten, ctx=ctx, role="backward"),
+                backward_compiler=partial(_compile_backward, ctx=ctx),
                 decompositions=decompositions(),
                 before_partition=partial(fix_random_numbers, keep=ctx.options.eager_random),
             )
@@ -197,6 +197,14 @@ def _run_in_torch(gm: fx.GraphModule, nodes: Sequence[EagerNode], options: Optio
     warnings.warn(fallback_warning(nodes), stacklevel=2)
     compat.count("eager_nodes", len(nodes))
     return gm.forward
+
+
+def _compile_backward(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: CompileContext) -> Callable[..., Any]:
+    """A backward graph; in torch where only torch runs it, because its forward is compiled, and used, by then."""
+    try:
+        return compile_aten(gm, example_inputs, ctx, "backward")
+    except NeedsTorch as error:
+        return compat.boxed(_run_in_torch(gm, error.nodes(), ctx.options))
 
 
 def compile_aten(

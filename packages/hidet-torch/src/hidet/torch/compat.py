@@ -128,6 +128,15 @@ def run_aot(
     return compiled
 
 
+def boxed(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable as AOTAutograd takes it: with all arguments in one list, which it empties."""
+    from torch._functorch.aot_autograd import make_boxed_func
+
+    # The function has no annotations.
+    make: Callable[[Callable[..., Any]], Callable[..., Any]] = make_boxed_func
+    return make(run)
+
+
 def static_input_indices() -> frozenset[int]:
     """Which inputs of the graph being compiled are parameters or buffers of modules; empty outside of dynamo."""
     context = torch._guards.TracingContext.try_get()
