@@ -122,7 +122,16 @@ PLACES: dict[str, Any] = {
     "no elements, of a slice with gaps": lambda x: x[:, ::2].as_strided((0,), (1,), 200) * 1,
     "no elements, written": lambda x: torch.as_strided_scatter(x[:, ::2], x[:0, 0], (0,), (1,), 200) * 1,
     "windows of a slice": lambda x: x[:, 1:].as_strided((x.shape[0] - 1, 2), (20, 1), 0) * 2,
+    "of means of a transpose": lambda x: x.t().cos().mean(0, keepdim=True).as_strided((1, 5), (5, 1)) * 2,
+    "of a product of a transpose": lambda x: (x.cos().t() @ x).as_strided((20, 20), (1, 20)) * 2,
+    "of what a permuted copy was written to": lambda x: _transposed_copy(x.t().cos()) * 2,
 }
+
+
+def _transposed_copy(x: torch.Tensor) -> torch.Tensor:
+    """How flex_attention lays its result as its query."""
+    made = x.new_empty(x.shape).as_strided(x.shape, (1, x.shape[0]))
+    return made.copy_(x)
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "symbolic"])

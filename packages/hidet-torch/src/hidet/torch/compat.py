@@ -130,11 +130,14 @@ def run_aot(
 
 def boxed(run: Callable[..., Any]) -> Callable[..., Any]:
     """A callable as AOTAutograd takes it: with all arguments in one list, which it empties."""
-    from torch._functorch.aot_autograd import make_boxed_func
 
-    # The function has no annotations.
-    make: Callable[[Callable[..., Any]], Callable[..., Any]] = make_boxed_func
-    return make(run)
+    def run_boxed(args: list[Any]) -> Any:
+        given = tuple(args)
+        args.clear()
+        return run(*given)
+
+    mark_boxed(run_boxed)
+    return run_boxed
 
 
 def static_input_indices() -> frozenset[int]:

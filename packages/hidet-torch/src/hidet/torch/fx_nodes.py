@@ -176,7 +176,7 @@ class EagerStrides:
         waiting = [node]
         while waiting:
             found = waiting[-1]
-            operands = [each for each in found.all_input_nodes if _has_strides(each)]
+            operands = [each for each in _layout_operands(found) if _has_strides(each)]
             fresh = [each for each in operands if each not in self._known]
             if fresh and found not in self._known:
                 waiting += fresh
@@ -188,22 +188,52 @@ class EagerStrides:
         return self._known[node]
 
 
+def _layout_operands(node: fx.Node) -> list[fx.Node]:
+    """The operands on whose strides those of a node's results depend."""
+    if node.op in ("placeholder", "get_attr") or operator_name(node.target) in ALWAYS_ROW_MAJOR:
+        return []
+    return node.all_input_nodes[:1] if operator_name(node.target) in LIKE_FIRST else node.all_input_nodes
+
+
 def _has_strides(node: fx.Node) -> bool:
     value = node.meta.get("val")
     return not isinstance(value, torch.Tensor) or (value.dim() > 0 and not is_number(node))
 
 
 def _are_sources(node: fx.Node, operands: list[fx.Node]) -> bool:
-    """Whether a node's strides follow from nothing: arguments, new tensors, copies that are asked to be row-major."""
-    is_row_major = node.kwargs.get("memory_format") is torch.contiguous_format
-    return node.op in ("placeholder", "get_attr") or not operands or is_row_major
+    """Whether a node's strides follow from nothing: arguments, new tensors, what is row-major however operands lie."""
+    return not operands or node.kwargs.get("memory_format") is torch.contiguous_format
+
+
+ALWAYS_ROW_MAJOR = frozenset(
+    f"aten.{name}"
+    for name in (
+        *(
+            "new_empty.default",
+            "new_full.default",
+            "new_ones.default",
+            "new_zeros.default",
+            "mm.default",
+            "bmm.default",
+        ),
+        *("all.dim", "amax.default", "amin.default", "any.dim", "mean.dim", "prod.dim_int", "sum.dim_IntList"),
+    )
+)
+"""Operators whose results are row-major in eager mode however their operands lie: their kernels ask for such memory."""
+
+LIKE_FIRST = frozenset(
+    f"aten.{name}.default"
+    for name in ("as_strided_scatter", "copy", "diagonal_scatter", "select_scatter", "slice_scatter")
+)
+"""Operators whose results lie as the first operand does: in eager mode they wrote into it, before AOTAutograd."""
 
 
 def _keeps_strides(node: fx.Node, operands: list[fx.Node]) -> bool:
     """Whether eager mode lays a node's results as torch infers, where it does so for the operands."""
     schema = getattr(node.target, "_schema", None)
     is_view = schema is not None and schema.returns and schema.returns[0].alias_info
-    return bool(is_view) or node.target is operator.getitem or all(map(_is_row_major, operands))
+    is_like_operands = bool(is_view) or node.target is operator.getitem or operator_name(node.target) in LIKE_FIRST
+    return is_like_operands or all(map(_is_row_major, operands))
 
 
 def _is_row_major(node: fx.Node) -> bool:
