@@ -15,6 +15,7 @@ from hidet.errors import CompileError
 from hidet.ir import build
 from hidet.ir.expr import Var
 from hidet.ir.func import Function, Module
+from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.stmt import Declare, Store
 from hidet.ir.types import BufferType, PointerType
@@ -22,7 +23,7 @@ from hidet.loc import Loc
 
 
 def source(text: str, arch: int = 80) -> str:
-    module: Module = parse_module(textwrap.dedent(text))
+    module: Module = parse_module(textwrap.dedent(text), INTRINSICS)
     return emit_module(module, arch).text
 
 
@@ -79,7 +80,7 @@ def test_a_kernel_reads_like_one_written_by_hand() -> None:
 
 
 def test_it_compiles_without_headers() -> None:
-    cubin = compile_cubin(emit_module(parse_module(SQUARE), 80), "sm_80")
+    cubin = compile_cubin(emit_module(parse_module(SQUARE, INTRINSICS), 80), "sm_80")
     assert list(cubin.usage) == ["square"]
     assert cubin.usage["square"].spill_bytes == 0
 
@@ -138,7 +139,7 @@ def test_a_value_used_twice_is_computed_once() -> None:
 
 
 def emit_shared_square() -> str:
-    module = parse_module(ONE_LOAD)
+    module = parse_module(ONE_LOAD, INTRINSICS)
     function = module.functions[0]
     store = function.body
     assert isinstance(store, Store)
@@ -167,7 +168,7 @@ def test_arithmetic_of_data_wraps_and_that_of_indices_does_not() -> None:
 
 
 def test_an_error_of_the_compiler_names_the_place_in_the_script() -> None:
-    good = emit_module(parse_module(ONE_LOAD), 80)
+    good = emit_module(parse_module(ONE_LOAD, INTRINSICS), 80)
     line = next(n for n, text in enumerate(good.text.split("\n"), 1) if "x[i] = " in text)
     wrong = CudaSource(good.text.replace("x[i] = ", "y[i] = "), good.kernels, {line: Loc("model.py", 7, 3)})
     with pytest.raises(CompileError, match="undefined") as caught:

@@ -15,6 +15,7 @@ from hidet.cuda.failures import AskedLaunch, launch_hint
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver
 from hidet.errors import CodegenError, DeviceLost, LaunchError
+from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.target import CompileJob
 
@@ -36,7 +37,9 @@ def script(fake: FakeDriver, name: str = "k", grid: int = 2, threads: int = 64, 
     """A host function that launches one kernel."""
     text = SCRIPT.format(grid=grid, threads=threads, shared=shared)
     target = CudaTarget("sm_80")
-    module = parse_module(textwrap.dedent(text).replace('"k"', f'"{name}"').replace("def k(", f"def {name}("))
+    module = parse_module(
+        textwrap.dedent(text).replace('"k"', f'"{name}"').replace("def k(", f"def {name}("), INTRINSICS
+    )
     (binary,) = target.compile([CompileJob("job", module)])
     return target.load([binary]).function("main", None)
 
@@ -190,7 +193,7 @@ def main(x: ~f32):
 
 def greedy(elements: int, options: str = "") -> CompileJob:
     text = textwrap.dedent(GREEDY).replace("{elements}", str(elements)).replace("{options}", options)
-    return CompileJob("job", parse_module(text))
+    return CompileJob("job", parse_module(text, INTRINSICS))
 
 
 @pytest.mark.parametrize(("arch", "limit"), [("sm_80", 166912), ("sm_89", 101376), ("sm_90a", 232448)])

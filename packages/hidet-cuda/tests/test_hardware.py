@@ -7,7 +7,7 @@ import pytest
 from hidet import dtypes
 from hidet.cuda.codegen.hardware.builtin import BUILTINS
 from hidet.cuda.codegen.hardware.ptx import unknown_names
-from hidet.cuda.codegen.hardware.table import is_spelled
+from hidet.cuda.codegen.hardware.table import spelling_of
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.errors import CodegenError
@@ -15,9 +15,8 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.intrinsics import FAMILIES, INTRINSICS
-from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.intrinsics.signature import Immediate, Intrinsic, Parameter, Value
+from hidet.ir.intrinsic import Immediate, Intrinsic, Parameter, Value
+from hidet.ir.intrinsics import GROUPS, INTRINSICS, intrinsic_call
 from hidet.ir.types import BufferType, PointerType, element_dtype, with_lanes
 
 ARCHITECTURES = ((80, "sm_80"), (89, "sm_89"), (90, "sm_90a"))
@@ -75,7 +74,7 @@ def module(rows: list[tuple[Intrinsic, dtypes.DType | None]]) -> Module:
 
 
 def test_every_intrinsic_is_spelled() -> None:
-    assert [name for name, row in INTRINSICS.items() if not is_spelled(row)] == []
+    assert [name for name, row in INTRINSICS.items() if spelling_of(row) is None] == []
 
 
 def test_nothing_else_is_spelled() -> None:
@@ -83,14 +82,14 @@ def test_nothing_else_is_spelled() -> None:
     assert [name for name in BUILTINS if f"cuda.{name}" not in INTRINSICS] == []
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", GROUPS)
 @pytest.mark.parametrize(("arch", "name"), ARCHITECTURES)
 def test_a_family_compiles_without_spills(family, arch, name) -> None:
     rows = [
         (row, dtype)
-        for row in FAMILIES[family].values()
+        for row in GROUPS[family].values()
         if row.arch <= arch
-        and not (row.family == "wgmma" and row.matrix is not None and row.matrix.n not in WGMMA_COLUMNS)
+        and not (row.group == "wgmma" and row.matrix is not None and row.matrix.n not in WGMMA_COLUMNS)
         for dtype in choices(row)
     ]
     if not rows:

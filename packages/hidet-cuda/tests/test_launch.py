@@ -19,6 +19,7 @@ from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver, Launch
 from hidet.driver import compile_graph
 from hidet.errors import ArtifactError, CodegenError, DeviceLost, FallbackWarning, LaunchError, OptionError
 from hidet.graph.parser import parse_graph
+from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.lang import attrs, f32, i32
@@ -147,7 +148,7 @@ def launch_script(options: str, architecture: str = "sm_80") -> tuple[FakeDriver
 
     fake = FakeDriver(on_launch=look)
     made = target(fake, architecture)
-    module = parse_module(SCRIPT.replace(", {options}", options).replace("i = grid()", "i, j = grid()"))
+    module = parse_module(SCRIPT.replace(", {options}", options).replace("i = grid()", "i, j = grid()"), INTRINSICS)
     (binary,) = made.compile([CompileJob("job", module)])
     code = made.load([binary])
     code.function("main", None)(4096, 9)
@@ -200,12 +201,13 @@ def test_a_launch_over_a_grid_alone_becomes_one_index_a_thread() -> None:
             def main(x: ~f32, m: i64, n: i64):
                 launch("k", [m, n], [x, n])
             """
-        )
+        ),
+        INTRINSICS,
     )
     text = print_module(block_launches(module))
     assert 'launch("k", [(m * n + 127) // 128], [x, n, m, n], block=[128])' in text
     assert "if item < extent0 * extent1:" in text
-    assert block_launches(parse_module(text)) is not None
+    assert block_launches(parse_module(text, INTRINSICS)) is not None
 
 
 def test_packed_code_survives_and_damage_is_noticed() -> None:

@@ -13,6 +13,7 @@ from hidet.cuda.passes.overlapped_launches import OVERLAPPED, overlapped_launche
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.ir.func import Module
+from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.ir.structural import structural_hash
@@ -36,7 +37,7 @@ def main(x: ~f32):
 
 def module(options: str = "", before: str = "") -> Module:
     text = textwrap.dedent(TEXT).replace("{options}", options)
-    return parse_module(text.replace("    x[i] = 1.0", f"{before}    x[i] = 1.0"))
+    return parse_module(text.replace("    x[i] = 1.0", f"{before}    x[i] = 1.0"), INTRINSICS)
 
 
 def launched(arch: str, options: str = "", before: str = "") -> Launch:
@@ -62,7 +63,7 @@ def test_a_kernel_waits_before_anything_else_and_lets_the_next_one_start() -> No
         text.index(part) for part in ("cuda.grid_dependency_wait", "cuda.grid_dependency_launch", "x[i] = 1.0")
     )
     assert wait < allow < store
-    assert print_module(parse_module(text)) == text
+    assert print_module(parse_module(text, INTRINSICS)) == text
     assert structural_hash(overlapped_launches(made)) == structural_hash(made)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
+    from hidet.ir.intrinsic import IntrinsicFamily
     from hidet.plugins.specs import CommandTable, FrontendSpec, PassSpec, ScheduleSpec
 
 HIDET_API = 1
@@ -18,6 +19,15 @@ def hidet_operators() -> Iterable[OperatorSpec]:
     from hidet.ops import all_operators
 
     return all_operators()
+
+
+def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
+    """Those of every target, and of NVIDIA's GPUs."""
+    from hidet.ir.common_intrinsics import COMMON
+    from hidet.ir.intrinsics.family import CUDA
+    from hidet.ir.tensor_map import TENSOR_MAPS
+
+    return [COMMON, CUDA, TENSOR_MAPS]
 
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:

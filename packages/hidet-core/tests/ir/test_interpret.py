@@ -9,6 +9,7 @@ from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
+from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 
 
@@ -26,10 +27,12 @@ def floats(*values):
 
 
 def test_a_launch_with_threads_runs_its_kernel_once_a_thread():
-    module = program(
+    module = parse_module(
+        'module(entry="main")\n'
         "@kernel\ndef k(p: ~f32):\n    b = grid()\n    t: i64 = cast(call('cuda.thread_idx.x', type=i32), i64)\n"
         "    p[b * 32 + t] = cast(b * 100 + t, f32)\n"
-        "@host\ndef main(p: ~f32):\n    launch('k', [2], [p], block=[32])\n"
+        "@host\ndef main(p: ~f32):\n    launch('k', [2], [p], block=[32])\n",
+        INTRINSICS,
     )
     out = np.zeros(64, np.float32)
     run_module(module, [out])

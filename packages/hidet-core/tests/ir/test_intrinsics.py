@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hidet.dtypes import f16, f32, i32, i64, u32
 from hidet.errors import VerifyError
 from hidet.ir import stmt as s
-from hidet.ir.expr import Const, Var
+from hidet.ir.expr import Call, Const, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.intrinsics import FAMILIES, INTRINSICS, PREFIX, find_intrinsic
-from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.intrinsics.signature import ElementsOf, SameAs
+from hidet.ir.intrinsic import ElementsOf, SameAs
+from hidet.ir.intrinsics import GROUPS, INTRINSICS, PREFIX, find_intrinsic, intrinsic_call
+from hidet.ir.intrinsics.family import CUDA
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.ir.types import BufferType, PointerType, VectorType
@@ -26,18 +28,19 @@ def buffer(name: str, dtype, count: int, space) -> Var:
     return Var(name, BufferType(dtype, (Const(count, i64),), space=space))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_holds_rows_of_its_own_name(family) -> None:
-    for name, row in FAMILIES[family].items():
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_holds_rows_of_its_own_name(group) -> None:
+    for name, row in GROUPS[group].items():
         assert row.name == name
-        assert row.family == family
+        assert row.group == group
+        assert row.family is CUDA
         assert name.startswith(PREFIX)
         assert row.doc
         assert row.ptx
 
 
-def test_names_are_unique_over_all_families() -> None:
-    assert len(INTRINSICS) == sum(map(len, FAMILIES.values()))
+def test_names_are_unique_over_all_groups() -> None:
+    assert len(INTRINSICS) == sum(map(len, GROUPS.values()))
 
 
 def test_parameters_of_a_row_have_distinct_names_and_results_name_one_of_them() -> None:
@@ -72,7 +75,7 @@ def test_a_call_without_value_survives_printing_and_parsing() -> None:
     kernel = Function("f", (), s.Evaluate(intrinsic_call("cuda.syncthreads")), kind="kernel")
     entry = Function("main", (), s.Launch("f", (Const(1, i64),), (), block=(Const(32, i64),)), kind="host")
     text = print_module(Module((kernel, entry), "main"))
-    assert print_module(parse_module(text)) == text
+    assert print_module(parse_module(text, INTRINSICS)) == text
 
 
 SHARED = buffer("tile", f32, 32, "shared")
@@ -98,9 +101,16 @@ def test_a_wrong_call_says_what_is_expected(name, arguments, message) -> None:
 
 def test_the_verifier_refuses_a_call_of_the_wrong_type() -> None:
     call = intrinsic_call("cuda.thread_idx.x")
-    wrong = type(call)(call.callee, (), i64)
+    wrong = replace(call, type=i64)
     with pytest.raises(VerifyError, match="has type i64, it gives i32"):
         verify_function(device(s.Evaluate(wrong)))
+
+
+@pytest.mark.parametrize("name", ["cuda.thread_idx.w", "acme.popcount"])
+def test_the_verifier_refuses_a_dotted_name_that_no_wheel_has(name) -> None:
+    call = Call(name, (), i32)
+    with pytest.raises(VerifyError, match=f"{name} is neither a function of the module nor an intrinsic"):
+        verify_function(device(s.Evaluate(call)))
 
 
 def test_names_with_several_rows_explain_each() -> None:

@@ -10,6 +10,7 @@ from hidet.errors import VerifyError
 from hidet.ir import build
 from hidet.ir import expr as e
 from hidet.ir import stmt as s
+from hidet.ir.common_intrinsics import fma
 from hidet.ir.func import Function, Module
 from hidet.ir.parser import parse_expr, parse_function, parse_module
 from hidet.ir.printer import print_expr, print_function, print_module, print_stmt
@@ -94,7 +95,7 @@ CASES = {
     "load(p + i, [0])": e.Load(binary("add", P, K), (const(0, i64),), f32),
     "address(q, i)": e.AddressOf(Q, (K,), PointerType(dtypes.bf16, "shared")),
     "address(q, i, type=~i8)": e.AddressOf(Q, (K,), PointerType(dtypes.i8)),
-    'call("fma", x, y, x, type=f32)': e.Call("fma", (X, Y, X), f32),
+    'call("fma", x, y, x, type=f32)': fma(X, Y, X),
     "broadcast(x, 8)": e.Broadcast(X, VectorType(f32, 8)),
     "extract(v, 3)": e.Extract(V, 3, f32),
     "shuffle(v, v, [0, 8, 3])": e.Shuffle(V, V, (0, 8, 3), VectorType(f32, 3)),

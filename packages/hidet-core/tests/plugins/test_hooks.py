@@ -40,6 +40,18 @@ def test_hook_operators(install_plugin) -> None:
     assert discover("swirl").operator("swirl").inputs == ("x",)
 
 
+def test_hook_intrinsics(install_plugin) -> None:
+    install_plugin(
+        "acme",
+        """
+        from hidet.ir.intrinsic import IntrinsicFamily
+        def hidet_intrinsics():
+            yield IntrinsicFamily(name="acme", load="acme_rows:ROWS")
+        """,
+    )
+    assert discover("acme").intrinsics["acme"].load == "acme_rows:ROWS"
+
+
 def test_hook_schedules(install_plugin) -> None:
     install_plugin(
         "fast",

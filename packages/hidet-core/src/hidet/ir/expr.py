@@ -8,7 +8,7 @@
           | Cast(a, type) | Bitcast(a, type)
           | Load(buffer, indices)                memory read; lanes > 1 reads consecutive elements
           | AddressOf(buffer, indices)
-          | Call(callee, arguments)              an intrinsic or a function of the module, by name
+          | Call(callee, arguments, intrinsic)   an intrinsic, or a function of the module by name
           | Broadcast(a, lanes) | Extract(a, lane) | Shuffle(a, b, picked)
     and only inside compute definitions:
           | Access(operand, indices)             element of an operand tensor
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hidet.compute.definition import Combiner, Operand
     from hidet.dims import DimExpr
     from hidet.dtypes import DType
+    from hidet.ir.intrinsic import Intrinsic
 
 Number = bool | int | float | complex
 
@@ -214,12 +215,14 @@ class AddressOf(Expr):
 class Call(Expr):
     """Call of an intrinsic or of a function of the same module.
 
-    The type of a call that gives no value is None; such a call stands in `Evaluate` only.
+    intrinsic: what it calls, `callee` being its name; None for functions. The type of a call that gives no value is
+    None; such a call stands in `Evaluate` only.
     """
 
     callee: str
     arguments: tuple[Expr, ...]
     type: Type
+    intrinsic: Intrinsic | None = None
 
 
 @node

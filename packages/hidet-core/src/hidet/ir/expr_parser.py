@@ -12,7 +12,9 @@ from hidet.dims import Symbol, parse_dim
 from hidet.dtypes import DType
 from hidet.errors import HidetError, VerifyError, suggestion
 from hidet.ir import expr as e
+from hidet.ir.common_intrinsics import ROWS
 from hidet.ir.expr_text import address_type, element_type
+from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.python_operators import PYTHON_OPERATORS
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, MemorySpace, PointerType, Type, VectorType, with_lanes
@@ -29,13 +31,15 @@ def parse_expr(
     variables: Sequence[e.Var] = (),
     operands: Sequence[Operand] = (),
     symbols: Sequence[Symbol] = (),
+    intrinsics: Mapping[str, Intrinsic] = ROWS,
 ) -> e.Expr:
-    """The expression that `print_expr` printed, over the given variables, operands and symbols, found by their names.
+    """The expression that `print_expr` printed, over the given variables, operands, symbols and intrinsics, found by
+    their names.
 
     Raises VerifyError with line and column for text that is malformed or names something else.
     """
     scope: dict[str, Any] = {**{var.name: var for var in variables}, **{operand.name: operand for operand in operands}}
-    parser = ExprParser(scope, {symbol.name: symbol for symbol in symbols})
+    parser = ExprParser(scope, {symbol.name: symbol for symbol in symbols}, intrinsics)
     return parser.expr(parse_python(text, "eval").body)
 
 
@@ -54,11 +58,17 @@ def fail(node: ast.AST, message: str, hint: str | None = None) -> NoReturn:
 
 
 class ExprParser:
-    """Expressions over the names in `scope`: variables, and in compute definitions operands."""
+    """Expressions over the names in `scope`: variables, and in compute definitions operands.
 
-    def __init__(self, scope: dict[str, Any], symbols: Mapping[str, Symbol]) -> None:
+    intrinsics: by name, those that calls may name.
+    """
+
+    def __init__(
+        self, scope: dict[str, Any], symbols: Mapping[str, Symbol], intrinsics: Mapping[str, Intrinsic]
+    ) -> None:
         self.scope = scope
         self.symbols = symbols
+        self.intrinsics = intrinsics
 
     # --- types -------------------------------------------------------------------------------------------------------
 
@@ -106,6 +116,12 @@ class ExprParser:
         return found
 
     # --- expressions -------------------------------------------------------------------------------------------------
+
+    def called(self, args: list[ast.expr], keywords: _Arguments) -> e.Call:
+        """A call of an intrinsic or, where none has the name, of a function."""
+        name = string(args[0])
+        arguments = tuple(map(self.expr, args[1:]))
+        return e.Call(name, arguments, self.result_type(keywords["type"]), self.intrinsics.get(name))
 
     def expr(self, node: ast.expr) -> e.Expr:
         """An expression."""
@@ -304,9 +320,7 @@ _CALLS: dict[str, Callable[[ExprParser, ast.Call, list[ast.expr], _Arguments], e
     "bitcast": lambda parser, node, args, keywords: e.Bitcast(parser.expr(args[0]), parser.type(args[1])),
     "load": lambda parser, node, args, keywords: parser.load(args, keywords),
     "address": ExprParser.address,
-    "call": lambda parser, node, args, keywords: e.Call(
-        string(args[0]), tuple(map(parser.expr, args[1:])), parser.result_type(keywords["type"])
-    ),
+    "call": lambda parser, node, args, keywords: parser.called(args, keywords),
     "broadcast": lambda parser, node, args, keywords: _broadcast(parser.expr(args[0]), string(args[1], int)),
     "extract": lambda parser, node, args, keywords: _extract(parser.expr(args[0]), string(args[1], int)),
     "shuffle": lambda parser, node, args, keywords: _shuffle(parser.expr(args[0]), parser.expr(args[1]), args[2]),

@@ -15,11 +15,10 @@ import numpy as np
 
 from hidet.errors import LaunchError, UnsupportedOp, suggestion
 from hidet.ir import stmt as s
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Call, Expr, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.interpret_expr import INTRINSICS, ExprInterpreter, Intrinsics, bind, undefined
+from hidet.ir.interpret_expr import ExprInterpreter, bind, undefined
 from hidet.ir.memory import AddressSpace, Buffer, Pointer, block_of, dense_strides, fresh_block
-from hidet.ir.polls import POLL
 from hidet.ir.print_format import python_format
 from hidet.ir.simulator.launch import run_launch
 from hidet.ir.simulator.team import Geometry
@@ -34,7 +33,6 @@ def run_module(
     entry: str | None = None,
     linked: Sequence[Module] = (),
     reachable: Sequence[np.ndarray[Any, Any]] = (),
-    intrinsics: Intrinsics = INTRINSICS,
     traffic: Traffic | None = None,
 ) -> Any:
     """Run the entry function, or the one called `entry`, and return what it returns (None for nothing).
@@ -43,13 +41,12 @@ def run_module(
         for a null pointer), numbers for scalars, arrays of rank 1 for vectors.
     linked: modules whose functions may be launched, invoked and called as well.
     reachable: further arrays whose addresses (`array.ctypes.data`) the program may find in tables.
-    intrinsics: meaning of calls that name no function: values in, value out.
     traffic: counts how launches with blocks of threads use shared and global memory; None counts nothing.
     Raises LaunchError naming function and statement for reads and writes outside memory, failed assertions and
     arguments that do not fit.
     """
     functions = {function.name: function for part in (*linked, module) for function in part.functions}
-    machine = _Machine(functions, intrinsics, traffic)
+    machine = _Machine(functions, traffic)
     for number, array in enumerate(reachable):
         machine.space.add(block_of(f"reachable {number}", array))
     name = module.entry if entry is None else entry
@@ -79,9 +76,8 @@ class _ReturnValue(_Leave):
 class _Machine:
     """The functions of a program and its memory."""
 
-    def __init__(self, functions: dict[str, Function], intrinsics: Intrinsics, traffic: Traffic | None) -> None:
+    def __init__(self, functions: dict[str, Function], traffic: Traffic | None) -> None:
         self.functions = functions
-        self.intrinsics = intrinsics
         self.traffic = traffic
         self.space = AddressSpace()
 
@@ -106,16 +102,19 @@ class _Machine:
         """Run a function on values of its parameters, kernels for one index of the grid."""
         return _Frame(self, function).run(arguments, grid)
 
-    def call(self, name: str, arguments: Sequence[Any]) -> Any:
+    def call(self, node: Call, arguments: Sequence[Any]) -> Any:
         """The result of a function or intrinsic."""
-        if name in self.functions:
-            return self.run(self.functions[name], arguments, ())
-        if name == POLL:
-            return None
-        if name not in self.intrinsics:
-            known = [*self.functions, *self.intrinsics]
-            raise UnsupportedOp(f"{name!r} is neither a function nor an intrinsic", hint=suggestion(name, known))
-        return self.intrinsics[name](*arguments)
+        row, name = node.intrinsic, node.callee
+        if row is not None:
+            meaning = row.family.meaning(name)
+            if not callable(meaning):
+                raise UnsupportedOp(f"{name} has no meaning outside of launches with blocks of threads")
+            return meaning(*arguments)
+        if name not in self.functions:
+            raise UnsupportedOp(
+                f"{name!r} is neither a function nor an intrinsic", hint=suggestion(name, self.functions)
+            )
+        return self.run(self.functions[name], arguments, ())
 
     def function(self, name: str) -> Function:
         """A function to launch or invoke."""
@@ -244,8 +243,7 @@ class _Frame:
             grid, block, cluster = (self._extents(part) for part in (node.grid, node.block, node.cluster))
             shared_bytes = 0 if node.shared_bytes is None else self.expr.index(node.shared_bytes)
             machine, geometry = self.machine, Geometry(grid, block, cluster, shared_bytes)
-            space, intrinsics = machine.space, machine.intrinsics
-            run_launch(machine.functions, kernel, arguments, geometry, space, intrinsics, machine.traffic)
+            run_launch(machine.functions, kernel, arguments, geometry, machine.space, machine.traffic)
             return
         ranges = [range(self.expr.index(extent)) for extent in node.grid]
         for index in product(*ranges):

@@ -22,9 +22,9 @@ Array = np.ndarray[Any, Any]
 
 
 class Caller(Protocol):
-    """Whoever runs functions and knows intrinsics."""
+    """Whoever runs functions."""
 
-    def call(self, name: str, arguments: Sequence[Any]) -> Any:
+    def call(self, node: e.Call, arguments: Sequence[Any]) -> Any:
         """The result of a function of the module, or of an intrinsic."""
 
 
@@ -141,7 +141,7 @@ class ExprInterpreter:
         return self.place(node.buffer, node.indices)
 
     def call(self, node: e.Call) -> Any:
-        result = self.caller.call(node.callee, [self.value(argument) for argument in node.arguments])
+        result = self.caller.call(node, [self.value(argument) for argument in node.arguments])
         if isinstance(result, Pointer) or result is None:
             return result
         return np.asarray(result).astype(node.dtype.numpy(), copy=False)
@@ -196,13 +196,17 @@ def _tensor_map(callee: str, pointer: Pointer, *numbers: Array) -> Pointer:
     return Pointer(block_of("tensor map", described.words()), 0, dtypes.u64)
 
 
-Intrinsics = Mapping[str, Callable[..., Any]]
-
-# Meaning of the intrinsics that every target knows: "fma" is computed in f64 and then rounded.
-INTRINSICS: Intrinsics = {
+COMMON_MEANINGS: Mapping[str, Callable[..., Any]] = {
     "fma": lambda a, b, c: (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(a.dtype),
-    **{name: partial(_tensor_map, name) for name in (TENSOR_MAP, COLUMNS_MAP)},
+    "prefetch": lambda place: None,
+    "poll": lambda: None,
 }
+"""Meanings of `hidet.ir.common_intrinsics`: "fma" is computed in f64 and then rounded."""
+
+MAP_MEANINGS: Mapping[str, Callable[..., Any]] = {
+    name: partial(_tensor_map, name) for name in (TENSOR_MAP.name, COLUMNS_MAP.name)
+}
+"""Meanings of the intrinsics of `hidet.ir.tensor_map`."""
 
 _CASES: dict[type, Callable[[ExprInterpreter, Any], Any]] = {
     e.Var: ExprInterpreter.var,

@@ -10,9 +10,11 @@ from hidet import dtypes
 from hidet.dims import Symbol
 from hidet.errors import VerifyError
 from hidet.ir import stmt as s
+from hidet.ir.common_intrinsics import ROWS
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.expr_parser import ExprParser, elements, fail, parse_expr, parse_python, string
 from hidet.ir.func import Function, FunctionKind, Module
+from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.printer import LOOPS
 from hidet.ir.structural import structural_equal
 from hidet.ir.types import Type
@@ -21,24 +23,30 @@ _LOOP_KINDS = {text: kind for kind, text in LOOPS.items()}
 _FUNCTION_KINDS: dict[str, FunctionKind] = {"kernel": "kernel", "device": "device", "host": "host"}
 
 
-def parse_module(text: str) -> Module:
-    """The module that `print_module` printed. VerifyError with line and column for text that it would not print."""
+def parse_module(text: str, intrinsics: Mapping[str, Intrinsic] = ROWS) -> Module:
+    """The module that `print_module` printed. VerifyError with line and column for text that it would not print.
+
+    intrinsics: those that calls may name, `registry.intrinsic_rows()` for those of all wheels. Functions of the module
+    come first.
+    """
     tree = parse_python(text, "exec")
     if not tree.body or _called(tree.body[0]) != "module":
         raise VerifyError('program text must start with module(entry="...")')
     head = {keyword.arg: keyword.value for keyword in tree.body[0].value.keywords}
     symbols, definitions = _split(tree.body[1:])
-    functions = tuple(_FunctionParser(symbols).function(node) for node in definitions)
+    own = {node.name for node in definitions}
+    called = {name: row for name, row in intrinsics.items() if name not in own}
+    functions = tuple(_FunctionParser(symbols, called).function(node) for node in definitions)
     externals = tuple(string(name) for name in elements(head["externals"])) if "externals" in head else ()
     return Module(functions, string(head["entry"]) if "entry" in head else "", externals)
 
 
-def parse_function(text: str) -> Function:
+def parse_function(text: str, intrinsics: Mapping[str, Intrinsic] = ROWS) -> Function:
     """The function that `print_function` printed. VerifyError with line and column for text that it would not print."""
     symbols, definitions = _split(parse_python(text, "exec").body)
     if len(definitions) != 1:
         raise VerifyError(f"program text has {len(definitions)} functions, expected one")
-    return _FunctionParser(symbols).function(definitions[0])
+    return _FunctionParser(symbols, intrinsics).function(definitions[0])
 
 
 def _called(node: ast.stmt) -> str | None:
@@ -73,9 +81,9 @@ def _symbol(name: str, node: ast.expr) -> Symbol:
 class _FunctionParser:
     """One function: a name stands for one variable throughout, as the printer has it."""
 
-    def __init__(self, symbols: Mapping[str, Symbol]) -> None:
+    def __init__(self, symbols: Mapping[str, Symbol], intrinsics: Mapping[str, Intrinsic]) -> None:
         self.scope: dict[str, Any] = {}
-        self.exprs = ExprParser(self.scope, symbols)
+        self.exprs = ExprParser(self.scope, symbols, intrinsics)
 
     def function(self, node: ast.FunctionDef) -> Function:
         kind, name, attributes = self._decorator(node)

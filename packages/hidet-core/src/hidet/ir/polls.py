@@ -4,7 +4,7 @@
     for i in range(n):                  the same, where its body has loops of its own or leaves it
     for i in range(n), innermost        cut into parts of `PART` turns with polls between: its body stays as it is
 
-A function counts the turns of all its loops together. What a poll does is the target's affair (`POLL`).
+A function counts the turns of all its loops together. What a poll (the intrinsic `POLL`) does is the target's affair.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from dataclasses import replace
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
+from hidet.ir.common_intrinsics import POLL
 from hidet.ir.expr import Call, Const, Var
 from hidet.ir.func import Function, Module
+from hidet.ir.intrinsic_call import call_intrinsic
 from hidet.ir.visit import has_statement, statements, walk
-
-POLL = "poll"
-"""Name of a call, without arguments or value, that ends the call of the host where a signal's handler says so."""
 
 TURNS = 4096
 PART = 1 << 16
@@ -92,7 +91,7 @@ class _Polling:
 
 
 def _poll() -> s.Stmt:
-    return s.Evaluate(Call(POLL, (), None))  # type: ignore[arg-type]  # it gives no value
+    return s.Evaluate(call_intrinsic(POLL))
 
 
 def _turns(loop: s.For) -> float:

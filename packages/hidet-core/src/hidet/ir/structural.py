@@ -22,6 +22,7 @@ from hidet.dtypes import DType
 from hidet.errors import VerifyError
 from hidet.ir.expr import Const, Var
 from hidet.ir.func import Function, Module
+from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Assert, Seq
 from hidet.ir.types import BufferType, PointerType, VectorType
@@ -198,6 +199,7 @@ _ENCODERS: dict[type, Callable[[_Scope, Any], str]] = {
     BufferType: _Scope.buffer,
     DimExpr: lambda scope, value: f"<{structural_key(value)}>",
     Function: _Scope.function,
+    Intrinsic: lambda scope, value: value.name,
     **dict.fromkeys((Module, Definition, Compute, Scan, Scatter, Routine), _Scope.record),
 }
 

@@ -2,11 +2,11 @@
 
 Host code makes a map where it launches a kernel. The argument of the launch is one of the calls
 
-    tensor_map(pointer, rank, swizzle, *sizes, *strides, *box)
-    tensor_map_im2col(pointer, rank, swizzle, *sizes, *strides, channels, pixels, *lower, *upper, *steps)
+    cuda.tensor_map(pointer, rank, swizzle, *sizes, *strides, *box)
+    cuda.tensor_map_im2col(pointer, rank, swizzle, *sizes, *strides, channels, pixels, *lower, *upper, *steps)
 
-of type ~u64@constant, for a parameter that is an array of `MAP_WORDS` words in constant space. They are no intrinsics
-of kernels: the interpreter and the target that compiles host code know them.
+of type ~u64@constant, for a parameter that is an array of `MAP_WORDS` words in constant space. They are intrinsics of
+host code, which the target takes out of it where it makes the launch.
 """
 
 from __future__ import annotations
@@ -17,11 +17,36 @@ from dataclasses import dataclass
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir.expr import Call, Const, Expr
+from hidet.ir.intrinsic import Intrinsic, IntrinsicFamily, Memory, Rest, table
+from hidet.ir.intrinsic_call import call_intrinsic
 from hidet.ir.types import BufferType, PointerType
 
-TENSOR_MAP = "tensor_map"
-COLUMNS_MAP = "tensor_map_im2col"
 MAP_WORDS = 16
+
+TENSOR_MAPS = IntrinsicFamily(
+    name="cuda.tensor_map",
+    doc="tensor maps of sm_90, made by host code",
+    load="hidet.ir.tensor_map:ROWS",
+    meanings="hidet.ir.interpret_expr:MAP_MEANINGS",
+)
+
+
+def _row(name: str, doc: str) -> Intrinsic:
+    return Intrinsic(
+        name=name,
+        family=TENSOR_MAPS,
+        group="tensor map",
+        doc=doc,
+        ptx="tensormap",
+        parameters=(Memory("pointer", ("global",)), Rest("numbers", (dtypes.i64,))),
+        result=PointerType(dtypes.u64, "constant"),
+        arch=90,
+    )
+
+
+TENSOR_MAP = _row("cuda.tensor_map", "a map of boxes of a tensor")
+COLUMNS_MAP = _row("cuda.tensor_map_im2col", "a map of columns of pixels")
+ROWS = table(TENSOR_MAP, COLUMNS_MAP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +88,12 @@ class MapRequest:
             numbers = (*self.box, columns.pixels, *columns.lower, *columns.upper, *columns.steps)
         first = map(build.index, (len(self.sizes), self.swizzle))
         arguments = (self.pointer, *first, *self.sizes, *self.strides, *map(build.index, numbers))
-        name = TENSOR_MAP if columns is None else COLUMNS_MAP
-        return Call(name, arguments, PointerType(dtypes.u64, "constant"))
+        return call_intrinsic(TENSOR_MAP if columns is None else COLUMNS_MAP, *arguments)
 
 
 def map_request(node: Expr) -> MapRequest | None:
     """What an argument of a launch asks for; None when it is no tensor map."""
-    if not isinstance(node, Call) or node.callee not in (TENSOR_MAP, COLUMNS_MAP):
+    if not isinstance(node, Call) or node.callee not in ROWS:
         return None
     pointer, *leading = node.arguments[:3]
     rank, swizzle = map(_constant, leading)
@@ -81,7 +105,7 @@ def map_request(node: Expr) -> MapRequest | None:
 
 def split_map_numbers(callee: str, rank: int, numbers: Sequence[int]) -> tuple[tuple[int, ...], PixelColumns | None]:
     """The box and the columns that the numbers after the strides are, in a call of `callee`."""
-    if callee == TENSOR_MAP:
+    if callee == TENSOR_MAP.name:
         return tuple(numbers), None
     channels, pixels, *corners = numbers
     space = rank - 2

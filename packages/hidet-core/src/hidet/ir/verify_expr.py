@@ -10,9 +10,8 @@ from hidet.dtypes import DType
 from hidet.errors import VerifyError
 from hidet.ir import expr as e
 from hidet.ir.expr_text import Names, type_text
-from hidet.ir.func import Function
-from hidet.ir.intrinsics import PREFIX
-from hidet.ir.intrinsics.call import check_intrinsic
+from hidet.ir.func import SYMBOL, Function
+from hidet.ir.intrinsic_call import check_intrinsic
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, lanes_of, with_lanes
 
@@ -199,10 +198,16 @@ def _address(node: e.AddressOf, functions: Functions) -> None:
 
 
 def _call(node: e.Call, functions: Functions) -> None:
+    if node.intrinsic is not None:
+        check_intrinsic(node)
+        return
     function = functions.get(node.callee)
     if function is None:
-        if node.callee.startswith(PREFIX):
-            check_intrinsic(node)
+        _require(
+            "." not in node.callee or node.callee.startswith(SYMBOL),
+            "{} is neither a function of the module nor an intrinsic of an installed wheel",
+            node.callee,
+        )
         return
     _require(
         function.kind == "device", "{} is a {} function; only device functions are called", node.callee, function.kind

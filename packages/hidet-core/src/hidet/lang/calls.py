@@ -13,9 +13,10 @@ from hidet import dtypes
 from hidet.errors import HidetError, ScriptError
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr
+from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.scalar_ops import UNARY_OPS
 from hidet.lang import operators
-from hidet.lang.cuda import IntrinsicFunction
+from hidet.lang.intrinsics import IntrinsicFunction
 from hidet.lang.layout import Layout
 from hidet.lang.mapping import TaskMapping
 from hidet.lang.operand import unwrapped, wrapped
@@ -116,6 +117,8 @@ def apply(
     call_script = getattr(function, "call_from_script", None)
     if call_script is not None:
         return call_script(translator, arguments, keywords)
+    if isinstance(function, Intrinsic):
+        function = IntrinsicFunction(function)
     if isinstance(function, IntrinsicFunction):
         return function(*arguments, **keywords)
     meaning = _runtime_meaning(function)

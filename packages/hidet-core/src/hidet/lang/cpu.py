@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Call, Expr, Load
+from hidet.ir.common_intrinsics import fma
+from hidet.ir.expr import Expr, Load
 from hidet.ir.types import VectorType
 from hidet.lang import operators
 from hidet.lang.values import Primitive
@@ -47,7 +48,7 @@ def _of_width(lanes: int) -> dict[str, Callable[..., Any]]:
         return build.broadcast(build.load(_pointer(pointer), 0), lanes)
 
     def fmadd(translator: ExpressionTranslator, a: Any, b: Any, c: Any) -> Expr:
-        return Call("fma", tuple(operators.convert(x, type_, "a vector") for x in (a, b, c)), type_)
+        return fma(*(operators.convert(x, type_, "a vector") for x in (a, b, c)))
 
     def binary(op: str) -> Callable[..., Any]:
         return lambda translator, a, b: operators.binary(op, a, b)

@@ -17,8 +17,7 @@ from typing import Any
 
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Expr, Load, Var
-from hidet.ir.intrinsics import INTRINSICS
-from hidet.ir.intrinsics.signature import Effect
+from hidet.ir.intrinsic import Effect
 from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, Type
 from hidet.ir.visit import walk
@@ -65,9 +64,8 @@ def changes_of(roots: Sequence[IRNode], effect: Callable[[Call], Effect]) -> Cha
 
 
 def intrinsic_effect(call: Call) -> Effect:
-    """What a call does that is none of a script: what the table of intrinsics says. Other names are arithmetic."""
-    row = INTRINSICS.get(call.callee)
-    return "pure" if row is None else row.effect
+    """What a call does that is none of a script: what its intrinsic says."""
+    return "pure" if call.intrinsic is None else call.intrinsic.effect
 
 
 class Evaluation:

@@ -9,8 +9,9 @@ from hidet import dtypes
 from hidet.errors import DTypeError, ScriptError, ShapeError
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Bitcast, Call, Expr, Load, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.common_intrinsics import fma
+from hidet.ir.expr import Bitcast, Expr, Load, Var
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.print_format import check_format
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, MemorySpace, PointerType, VectorType, with_lanes
@@ -210,7 +211,7 @@ def _extract(translator: ExpressionTranslator, vector: Any, lane: object) -> Exp
 def _fma(translator: ExpressionTranslator, a: Any, b: Any, c: Any) -> Expr:
     first, second = operators.unify(a, b)
     first, third = operators.unify(first, c)
-    return Call("fma", (first, operators.unify(second, third)[0], third), third.type)
+    return fma(first, operators.unify(second, third)[0], third)
 
 
 def _bitcast(translator: ExpressionTranslator, value: Any, type: Any) -> Expr:

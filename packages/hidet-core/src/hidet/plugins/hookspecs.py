@@ -19,6 +19,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
+    from hidet.ir.intrinsic import IntrinsicFamily
     from hidet.plugins.specs import (
         CommandTable,
         FrontendSpec,
@@ -35,6 +36,11 @@ hookspec = pluggy.HookspecMarker("hidet")
 @hookspec
 def hidet_operators() -> Iterable[OperatorSpec]:
     """New operators: signature, shape rule and compute definition, never an implementation for one target."""
+
+
+@hookspec
+def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
+    """New operations of the hardware that programs call: their signatures, meanings and spellings by target."""
 
 
 @hookspec

@@ -43,6 +43,7 @@ from hidet.plugins.specs import (
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
+    from hidet.ir.intrinsic import IntrinsicFamily
 
 CALLBACK_HOOKS = ("hidet_choose_schedule", "hidet_pass_done", "hidet_kernel_built")
 HOOK_NAMES = (*(f"hidet_{kind}" for kind in SPEC_KINDS), *CALLBACK_HOOKS)
@@ -217,6 +218,7 @@ def _registry(
     return Registry(
         # The classes of these two live in the compiler; `merge` only saw that they have names.
         operators=cast("Mapping[str, OperatorSpec]", MappingProxyType(tables.by_kind["operators"])),
+        intrinsics=cast("Mapping[str, IntrinsicFamily]", MappingProxyType(tables.by_kind["intrinsics"])),
         schedules=_table(tables, "schedules", ScheduleSpec),
         rewrites=_table(tables, "rewrites", RewriteSpec),
         passes=_table(tables, "passes", PassSpec),

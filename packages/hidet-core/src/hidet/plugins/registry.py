@@ -27,6 +27,7 @@ from hidet.plugins.wheels import model_hint, target_hint
 
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
+    from hidet.ir.intrinsic import Intrinsic, IntrinsicFamily
 
 Spec = TypeVar("Spec")
 
@@ -94,6 +95,7 @@ class Registry:
     """
 
     operators: Mapping[str, OperatorSpec]
+    intrinsics: Mapping[str, IntrinsicFamily]
     schedules: Mapping[str, ScheduleSpec]
     rewrites: Mapping[str, RewriteSpec]
     passes: Mapping[str, PassSpec]
@@ -117,6 +119,17 @@ class Registry:
     def operator(self, name: str) -> OperatorSpec:
         """The operator called `name`. Raises UnsupportedOp."""
         return self._find(self.operators, "operator", name, UnsupportedOp)
+
+    def intrinsic_rows(self) -> Mapping[str, Intrinsic]:
+        """The intrinsics of all families by name, for reading programs as text. PluginError for a table that cannot be
+        loaded, and for a name that two families have."""
+        rows: dict[str, Intrinsic] = {}
+        for family in self.intrinsics.values():
+            for name, row in family.resolve().items():
+                other = rows.setdefault(name, row)
+                if other is not row:
+                    raise PluginError(f"intrinsic {name!r} is of two families: {other.family.name}, {family.name}")
+        return rows
 
     def target(self, name: str) -> TargetSpec:
         """The target called `name` or one of its aliases. Raises OptionError."""

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from hidet.ir.common_intrinsics import ROWS
 from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
+from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.verify import verify_module
 from hidet.lang.function import ScriptFunction
@@ -31,12 +33,13 @@ def kernel_module(
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     shape = f"block={list(block)}" + (f", cluster={list(cluster)}" if cluster else "")
     shape += f", shared_bytes={shared_bytes}" if shared_bytes else ""
-    module = parse_module(
+    text = (
         f'module(entry="main")\n\n{functions}\n\n@kernel\ndef kernel({parameters}):\n'
         '    t: i64 = cast(call("cuda.thread_idx.x", type=i32), i64)\n'
         '    b: i64 = cast(call("cuda.block_idx.x", type=i32), i64)\n'
         f'{lines}\n\n@host\ndef main({parameters}):\n    launch("kernel", {list(grid)}, [{names}], {shape})\n'
     )
+    module = parse_module(text, {**ROWS, **INTRINSICS})
     verify_module(module)
     return module
 

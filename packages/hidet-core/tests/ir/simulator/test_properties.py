@@ -11,7 +11,7 @@ from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.types import PointerType, VectorType
 from hidet.ir.visit import rewrite
 from hidet.testing.launches import run_kernel

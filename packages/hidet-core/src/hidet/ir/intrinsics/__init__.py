@@ -1,16 +1,18 @@
-"""Operations of the hardware as data: one table for every name that a program may call and no module defines.
+"""The intrinsics of NVIDIA's GPUs, a file a group.
 
-    name        "cuda.…"; other names without a function are left to the targets that know them
-    signature   parameters, result, effect, least architecture: `hidet.ir.intrinsics.signature`
-    meaning     numpy, in the interpreter of launches
+    signature   parameters, result, effect, least architecture: here
+    meaning     numpy, in the interpreter of launches: `hidet.ir.simulator.semantics`
     spelling    in the code generator of the target
 
-`intrinsic_call` builds a call with its type; `hidet.ir.verify_expr` checks calls against the table.
+`intrinsic_call` builds a call with its type.
 """
 
 from __future__ import annotations
 
 from hidet.errors import VerifyError, suggestion
+from hidet.ir.expr import Call, Expr
+from hidet.ir.intrinsic import Intrinsic
+from hidet.ir.intrinsic_call import call_intrinsic
 from hidet.ir.intrinsics.atomic import ATOMIC
 from hidet.ir.intrinsics.barrier import BARRIER
 from hidet.ir.intrinsics.bits import BITS
@@ -19,7 +21,6 @@ from hidet.ir.intrinsics.copy import COPY
 from hidet.ir.intrinsics.index import INDEX
 from hidet.ir.intrinsics.math import MATH
 from hidet.ir.intrinsics.mma import MMA
-from hidet.ir.intrinsics.signature import Intrinsic
 from hidet.ir.intrinsics.sync import SYNC
 from hidet.ir.intrinsics.tma import TMA
 from hidet.ir.intrinsics.warp import WARP
@@ -28,7 +29,7 @@ from hidet.ir.intrinsics.wgmma import WGMMA
 PREFIX = "cuda."
 """What the names of all rows begin with."""
 
-FAMILIES: dict[str, dict[str, Intrinsic]] = {
+GROUPS: dict[str, dict[str, Intrinsic]] = {
     "index": INDEX,
     "sync": SYNC,
     "warp": WARP,
@@ -43,7 +44,7 @@ FAMILIES: dict[str, dict[str, Intrinsic]] = {
     "bits": BITS,
 }
 
-INTRINSICS: dict[str, Intrinsic] = {name: row for family in FAMILIES.values() for name, row in family.items()}
+INTRINSICS: dict[str, Intrinsic] = {name: row for group in GROUPS.values() for name, row in group.items()}
 """Every row by name."""
 
 
@@ -53,3 +54,8 @@ def find_intrinsic(name: str) -> Intrinsic:
     if row is None:
         raise VerifyError(f"intrinsic {name!r} is unknown", hint=suggestion(name, INTRINSICS))
     return row
+
+
+def intrinsic_call(name: str, *arguments: Expr | bool | int | float, lanes: int = 1) -> Call:
+    """A call of the intrinsic `name`; see `hidet.ir.intrinsic_call.call_intrinsic`. VerifyError where there is none."""
+    return call_intrinsic(find_intrinsic(name), *arguments, lanes=lanes)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hidet.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32, u64
-from hidet.ir.intrinsics.signature import ElementsOf, Intrinsic, Memory, SameAs, Value, table
+from hidet.ir.intrinsic import ElementsOf, Intrinsic, Memory, SameAs, Value, table
+from hidet.ir.intrinsics.family import CUDA
 from hidet.ir.types import MemorySpace
 
 _SPACES: tuple[MemorySpace, ...] = ("global", "shared")
@@ -31,7 +32,8 @@ ATOMIC = table(
     *(
         Intrinsic(
             name=f"cuda.atomic_{name}",
-            family="atomic",
+            family=CUDA,
+            group="atomic",
             doc=f"replace old = *place by {doc}, unordered with other accesses, and give old",
             ptx="atom",
             parameters=(_place(dtypes), Value("value", dtypes, group="value")),
@@ -43,7 +45,8 @@ ATOMIC = table(
     *(
         Intrinsic(
             name=f"cuda.reduce_{name}_at",
-            family="atomic",
+            family=CUDA,
+            group="atomic",
             doc=f"replace old = *place by {doc}, unordered with other accesses",
             ptx="red",
             parameters=(_place(dtypes), Value("value", dtypes, group="value")),
@@ -54,7 +57,8 @@ ATOMIC = table(
     ),
     Intrinsic(
         name="cuda.atomic_compare_exchange",
-        family="atomic",
+        family=CUDA,
+        group="atomic",
         doc="replace old = *place by value where it equals expected, and give old",
         ptx="atom",
         parameters=(
@@ -67,7 +71,8 @@ ATOMIC = table(
     ),
     Intrinsic(
         name="cuda.atomic_add_release",
-        family="atomic",
+        family=CUDA,
+        group="atomic",
         doc="as cuda.atomic_add; earlier accesses of this thread are visible to who acquires the result",
         ptx="atom",
         parameters=(_place(_COUNTERS), Value("value", _COUNTERS, group="value")),
@@ -76,7 +81,8 @@ ATOMIC = table(
     ),
     Intrinsic(
         name="cuda.load_acquire",
-        family="atomic",
+        family=CUDA,
+        group="atomic",
         doc="*place; later accesses of this thread see what was released before the value was written",
         ptx="ld",
         parameters=(Memory("place", ("global",), _COUNTERS),),
@@ -85,7 +91,8 @@ ATOMIC = table(
     ),
     Intrinsic(
         name="cuda.store_release",
-        family="atomic",
+        family=CUDA,
+        group="atomic",
         doc="write value; earlier accesses of this thread are visible to who acquires it",
         ptx="st",
         parameters=(Memory("place", ("global",), _COUNTERS, group="value"), Value("value", _COUNTERS, group="value")),
@@ -94,7 +101,8 @@ ATOMIC = table(
     *(
         Intrinsic(
             name=f"cuda.reduce_add_x{lanes}_at",
-            family="atomic",
+            family=CUDA,
+            group="atomic",
             doc=f"add {lanes} f32 values to {lanes} neighbours, each unordered with other accesses",
             ptx="red",
             parameters=(

@@ -7,7 +7,8 @@ the next phase begins at once, with the same count. `parity` is that of a phase:
 from __future__ import annotations
 
 from hidet.dtypes import boolean, i32, u32, u64
-from hidet.ir.intrinsics.signature import Effect, Intrinsic, Memory, Result, Value, table
+from hidet.ir.intrinsic import Effect, Intrinsic, Memory, Result, Value, table
+from hidet.ir.intrinsics.family import CUDA
 
 _BARRIER = Memory("barrier", ("shared",), (u64,), nbytes=8)
 _BYTES = Value("bytes", (i32,))
@@ -19,7 +20,8 @@ def _barrier(
 ) -> Intrinsic:
     return Intrinsic(
         name=f"cuda.{name}",
-        family="barrier",
+        family=CUDA,
+        group="barrier",
         doc=doc,
         ptx=ptx,
         parameters=(_BARRIER, *parameters),

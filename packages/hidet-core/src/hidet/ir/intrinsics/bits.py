@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from hidet.dtypes import i32, i64, u32, u64
-from hidet.ir.intrinsics.signature import Immediate, Intrinsic, Parameter, Result, SameAs, Value, table
+from hidet.ir.intrinsic import Immediate, Intrinsic, Parameter, Result, SameAs, Value, table
+from hidet.ir.intrinsics.family import CUDA
 
 
 def _bits(name: str, doc: str, ptx: str, *parameters: Parameter, result: Result) -> Intrinsic:
-    return Intrinsic(name=f"cuda.{name}", family="bits", doc=doc, ptx=ptx, parameters=parameters, result=result)
+    return Intrinsic(
+        name=f"cuda.{name}", family=CUDA, group="bits", doc=doc, ptx=ptx, parameters=parameters, result=result
+    )
 
 
 def _word(name: str) -> Value:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from hidet.dtypes import f32, u16, u32
-from hidet.ir.intrinsics.signature import Intrinsic, Memory, Result, Value, table
+from hidet.ir.intrinsic import Intrinsic, Memory, Result, Value, table
+from hidet.ir.intrinsics.family import CUDA
 
 _PAIR = (Value("low", (f32,)), Value("high", (f32,)))
 
 
 def _convert(name: str, doc: str, *parameters: Value, result: Result, arch: int = 80) -> Intrinsic:
     return Intrinsic(
-        name=f"cuda.{name}", family="convert", doc=doc, ptx="cvt", parameters=parameters, result=result, arch=arch
+        name=f"cuda.{name}",
+        family=CUDA,
+        group="convert",
+        doc=doc,
+        ptx="cvt",
+        parameters=parameters,
+        result=result,
+        arch=arch,
     )
 
 
@@ -25,7 +33,8 @@ CONVERT = table(
     *(
         Intrinsic(
             name=f"cuda.unpack_{short}_{to}",
-            family="convert",
+            family=CUDA,
+            group="convert",
             doc=f"eight {short} of a word as four words of two {to}, the lowest bits first",
             ptx="lop3",
             parameters=(Memory("target", ("register", "local"), (u32,), nbytes=16), Value("a", (u32,))),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hidet.dtypes import bf16, f16, i32, i64, u8, u32, u64
-from hidet.ir.intrinsics.signature import ElementsOf, Immediate, Intrinsic, Memory, SameAs, Value, table
+from hidet.ir.intrinsic import ElementsOf, Immediate, Intrinsic, Memory, SameAs, Value, table
+from hidet.ir.intrinsics.family import CUDA
 from hidet.ir.types import PointerType
 
 _GLOBAL = Memory("source", ("global",))
@@ -24,7 +25,8 @@ COPY = table(
     *(
         Intrinsic(
             name=f"cuda.{name}",
-            family="copy",
+            family=CUDA,
+            group="copy",
             doc=doc,
             ptx=ptx,
             parameters=(_GLOBAL,),
@@ -36,7 +38,8 @@ COPY = table(
     *(
         Intrinsic(
             name=f"cuda.{name}",
-            family="copy",
+            family=CUDA,
+            group="copy",
             doc=doc,
             ptx="st",
             parameters=(Memory("target", ("global",), group="value"), Value("value", (), _LANES, group="value")),
@@ -47,7 +50,8 @@ COPY = table(
     *(
         Intrinsic(
             name=f"cuda.copy_async_{nbytes}",
-            family="copy",
+            family=CUDA,
+            group="copy",
             doc=f"copy {nbytes} bytes to shared memory in the background; those from the i32 `valid` on become zero",
             ptx="cp.async",
             parameters=(
@@ -61,14 +65,16 @@ COPY = table(
     ),
     Intrinsic(
         name="cuda.copy_async_commit",
-        family="copy",
+        family=CUDA,
+        group="copy",
         doc="the copies this thread has started since the last commit become a group",
         ptx="cp.async.commit_group",
         effect="writes",
     ),
     Intrinsic(
         name="cuda.copy_async_wait",
-        family="copy",
+        family=CUDA,
+        group="copy",
         doc="wait until at most `groups` of this thread's latest groups are unfinished; the others are visible to it",
         ptx="cp.async.wait_group",
         parameters=(Immediate("groups", 0, 63),),
@@ -76,14 +82,16 @@ COPY = table(
     ),
     Intrinsic(
         name="cuda.copy_async_wait_all",
-        family="copy",
+        family=CUDA,
+        group="copy",
         doc="wait until all copies of this thread are finished and visible to it",
         ptx="cp.async.wait_all",
         effect="waits",
     ),
     Intrinsic(
         name="cuda.copy_async_arrive",
-        family="copy",
+        family=CUDA,
+        group="copy",
         doc="arrive at the mbarrier once the copies this thread has started are finished; the count expects it",
         ptx="cp.async.mbarrier.arrive",
         parameters=(Memory("barrier", ("shared",), (u64,), nbytes=8),),
@@ -92,7 +100,8 @@ COPY = table(
     *(
         Intrinsic(
             name=f"cuda.load_matrix_x{count}{'_transposed' if transposed else ''}",
-            family="copy",
+            family=CUDA,
+            group="copy",
             doc=f"{count} 8x8 matrices of 2-byte elements, row r of matrix i at the address of lane 8 i + r"
             f"{', transposed' if transposed else ''}",
             ptx="ldmatrix",
@@ -109,7 +118,8 @@ COPY = table(
     *(
         Intrinsic(
             name=f"cuda.store_matrix_x{count}{'_transposed' if transposed else ''}",
-            family="copy",
+            family=CUDA,
+            group="copy",
             doc=f"write {count} 8x8 matrices of 2-byte elements, row r of matrix i to the address of lane 8 i + r"
             f"{', transposed' if transposed else ''}",
             ptx="stmatrix",
@@ -126,7 +136,8 @@ COPY = table(
     ),
     Intrinsic(
         name="cuda.prefetch_l2",
-        family="copy",
+        family=CUDA,
+        group="copy",
         doc="bring a cache line into the second-level cache",
         ptx="prefetch",
         parameters=(Memory("source", ("global",)),),
@@ -135,7 +146,8 @@ COPY = table(
     *(
         Intrinsic(
             name=f"cuda.cache_policy_{name}",
-            family="copy",
+            family=CUDA,
+            group="copy",
             doc=doc,
             ptx="createpolicy",
             result=u64,
@@ -147,7 +159,8 @@ COPY = table(
     ),
     Intrinsic(
         name="cuda.shared_address",
-        family="copy",
+        family=CUDA,
+        group="copy",
         doc="the address in the window of shared memory, in bytes, as descriptors hold it",
         ptx="cvta",
         parameters=(Memory("place", ("shared",)),),
@@ -155,7 +168,8 @@ COPY = table(
     ),
     Intrinsic(
         name="cuda.dynamic_shared_memory",
-        family="copy",
+        family=CUDA,
+        group="copy",
         doc="the shared memory that the launch asks for beyond what the kernel declares, from a byte on",
         ptx="State Spaces: .shared",
         parameters=(Value("offset", (i32, i64)),),
@@ -163,7 +177,8 @@ COPY = table(
     ),
     Intrinsic(
         name="cuda.map_to_block",
-        family="copy",
+        family=CUDA,
+        group="copy",
         doc="the address of the same place in the shared memory of the cluster's block number `rank`",
         ptx="mapa",
         parameters=(Memory("place", ("shared",)), Value("rank", (i32,))),
@@ -172,7 +187,8 @@ COPY = table(
     ),
     Intrinsic(
         name="cuda.load_cluster",
-        family="copy",
+        family=CUDA,
+        group="copy",
         doc="read shared memory of a block of the cluster, at an address that cuda.map_to_block gave",
         ptx="ld",
         parameters=(Memory("source", ("shared",)),),
@@ -182,7 +198,8 @@ COPY = table(
     ),
     Intrinsic(
         name="cuda.store_cluster",
-        family="copy",
+        family=CUDA,
+        group="copy",
         doc="write shared memory of a block of the cluster, at an address that cuda.map_to_block gave",
         ptx="st",
         parameters=(Memory("target", ("shared",), group="value"), Value("value", (), _LANES, group="value")),

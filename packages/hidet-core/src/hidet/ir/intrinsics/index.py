@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hidet.dtypes import i32, u32, u64
-from hidet.ir.intrinsics.signature import Intrinsic, table
+from hidet.ir.intrinsic import Intrinsic, table
+from hidet.ir.intrinsics.family import CUDA
 
 _AXES = ("x", "y", "z")
 
@@ -20,13 +21,22 @@ _REGISTERS = (
 
 INDEX = table(
     *(
-        Intrinsic(name=f"cuda.{name}.{axis}", family="index", doc=doc.format(axis), ptx=f"{ptx}", result=i32, arch=arch)
+        Intrinsic(
+            name=f"cuda.{name}.{axis}",
+            family=CUDA,
+            group="index",
+            doc=doc.format(axis),
+            ptx=f"{ptx}",
+            result=i32,
+            arch=arch,
+        )
         for name, ptx, doc, arch in _REGISTERS
         for axis in _AXES
     ),
     Intrinsic(
         name="cuda.block_rank_in_cluster",
-        family="index",
+        family=CUDA,
+        group="index",
         doc="rank of the block in its cluster",
         ptx="%cluster_ctarank",
         result=i32,
@@ -34,16 +44,25 @@ INDEX = table(
     ),
     Intrinsic(
         name="cuda.cluster_size",
-        family="index",
+        family=CUDA,
+        group="index",
         doc="blocks of a cluster",
         ptx="%cluster_nctarank",
         result=i32,
         arch=90,
     ),
-    Intrinsic(name="cuda.lane_idx", family="index", doc="index of the thread in its warp", ptx="%laneid", result=i32),
+    Intrinsic(
+        name="cuda.lane_idx",
+        family=CUDA,
+        group="index",
+        doc="index of the thread in its warp",
+        ptx="%laneid",
+        result=i32,
+    ),
     Intrinsic(
         name="cuda.sm_idx",
-        family="index",
+        family=CUDA,
+        group="index",
         doc="the multiprocessor the thread runs on, which may change",
         ptx="%smid",
         result=u32,
@@ -51,7 +70,8 @@ INDEX = table(
     ),
     Intrinsic(
         name="cuda.clock",
-        family="index",
+        family=CUDA,
+        group="index",
         doc="a counter of the multiprocessor's clock",
         ptx="%clock64",
         result=u64,
@@ -59,7 +79,8 @@ INDEX = table(
     ),
     Intrinsic(
         name="cuda.global_timer",
-        family="index",
+        family=CUDA,
+        group="index",
         doc="nanoseconds on a clock that all multiprocessors share",
         ptx="%globaltimer",
         result=u64,

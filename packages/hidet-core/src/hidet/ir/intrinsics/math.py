@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from hidet.dtypes import DType, bf16, f16, f32, f64, i32, u32
-from hidet.ir.intrinsics.signature import Intrinsic, Result, SameAs, Value, table
+from hidet.ir.intrinsic import Intrinsic, Result, SameAs, Value, table
+from hidet.ir.intrinsics.family import CUDA
 
 
 def _math(name: str, doc: str, ptx: str, *parameters: Value, result: Result) -> Intrinsic:
-    return Intrinsic(name=f"cuda.{name}", family="math", doc=doc, ptx=ptx, parameters=parameters, result=result)
+    return Intrinsic(
+        name=f"cuda.{name}", family=CUDA, group="math", doc=doc, ptx=ptx, parameters=parameters, result=result
+    )
 
 
 def _same(*names: str, dtypes: tuple[DType, ...]) -> tuple[Value, ...]:

@@ -7,7 +7,8 @@ mma.m16n8k16" and its neighbours), packed into 32-bit words; they may be declare
 from __future__ import annotations
 
 from hidet.dtypes import DType, bf16, f8e4m3, f8e5m2, f16, f32, f64, i8, i32, tf32, u8, u32
-from hidet.ir.intrinsics.signature import Intrinsic, MatrixShape, Memory, table
+from hidet.ir.intrinsic import Intrinsic, MatrixShape, Memory, table
+from hidet.ir.intrinsics.family import CUDA
 from hidet.ir.types import MemorySpace
 
 _REGISTERS: tuple[MemorySpace, ...] = ("register", "local")
@@ -50,7 +51,8 @@ def _mma(shape: MatrixShape, arch: int) -> Intrinsic:
 
     return Intrinsic(
         name=matrix_name("mma", shape),
-        family="mma",
+        family=CUDA,
+        group="mma",
         doc=f"d = a b + d: [{shape.m}, {shape.k}] {shape.a} times [{shape.k}, {shape.n}] {shape.b}",
         ptx="mma",
         parameters=(

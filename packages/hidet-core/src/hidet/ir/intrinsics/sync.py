@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hidet.dtypes import boolean, i32, u32
-from hidet.ir.intrinsics.signature import Immediate, Intrinsic, Value, table
+from hidet.ir.intrinsic import Immediate, Intrinsic, Value, table
+from hidet.ir.intrinsics.family import CUDA
 
 _PREDICATE = Value("predicate", (boolean,))
 # Named barriers are numbered 0 to 15; 0 is the one of cuda.syncthreads.
@@ -13,7 +14,8 @@ _NAMED = (Immediate("barrier", 0, 15), Immediate("threads", 32, 1024, 32))
 def _block(name: str, doc: str, *, counts: bool = False) -> Intrinsic:
     return Intrinsic(
         name=name,
-        family="sync",
+        family=CUDA,
+        group="sync",
         doc=doc,
         ptx="bar, barrier",
         parameters=(_PREDICATE,) if counts else (),
@@ -28,7 +30,8 @@ def _waits(
 ) -> Intrinsic:
     return Intrinsic(
         name=name,
-        family="sync",
+        family=CUDA,
+        group="sync",
         doc=doc,
         ptx=ptx,
         parameters=parameters,
@@ -116,11 +119,14 @@ SYNC = table(
         arch=90,
     ),
     _waits("cuda.nanosleep", "suspend the thread for about that long", "nanosleep", Value("nanoseconds", (u32,))),
-    Intrinsic(name="cuda.trap", family="sync", doc="abort the launch with an error", ptx="trap", effect="writes"),
+    Intrinsic(
+        name="cuda.trap", family=CUDA, group="sync", doc="abort the launch with an error", ptx="trap", effect="writes"
+    ),
     *(
         Intrinsic(
             name=f"cuda.register_{verb}",
-            family="sync",
+            family=CUDA,
+            group="sync",
             doc=f"{verb} the registers of each thread of the warp group to `registers`",
             ptx="setmaxnreg",
             parameters=(Immediate("registers", 24, 256, 8),),

@@ -7,7 +7,8 @@ fastest axis first, and may lie outside the tensor: reads give zero there and wr
 from __future__ import annotations
 
 from hidet.dtypes import bf16, f16, f32, i32, u16, u32, u64
-from hidet.ir.intrinsics.signature import Effect, Immediate, Intrinsic, Memory, Parameter, Value, table
+from hidet.ir.intrinsic import Effect, Immediate, Intrinsic, Memory, Parameter, Value, table
+from hidet.ir.intrinsics.family import CUDA
 
 _MAP = Memory("map", ("constant", "global"), (u64,), align=64, nbytes=128)
 _TARGET = Memory("target", ("shared",), align=128)
@@ -28,7 +29,8 @@ def _tma(
 ) -> Intrinsic:
     return Intrinsic(
         name=f"cuda.{name}",
-        family="tma",
+        family=CUDA,
+        group="tma",
         doc=doc,
         ptx=ptx,
         parameters=parameters,

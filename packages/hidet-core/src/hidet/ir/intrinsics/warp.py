@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hidet.dtypes import bf16, boolean, f16, f32, f64, i32, i64, u32, u64
-from hidet.ir.intrinsics.signature import Immediate, Intrinsic, Parameter, Result, SameAs, Value, table
+from hidet.ir.intrinsic import Immediate, Intrinsic, Parameter, Result, SameAs, Value, table
+from hidet.ir.intrinsics.family import CUDA
 
 _MASK = Value("mask", (u32,))
 _MOVED = Value("value", (i32, u32, i64, u64, f16, bf16, f32, f64), group="value")
@@ -15,7 +16,8 @@ _WIDTH = Immediate("width", 1, 32)
 def _warp(name: str, doc: str, ptx: str, *parameters: Parameter, result: Result) -> Intrinsic:
     return Intrinsic(
         name=f"cuda.{name}",
-        family="warp",
+        family=CUDA,
+        group="warp",
         doc=doc,
         ptx=ptx,
         parameters=parameters,
@@ -79,7 +81,8 @@ WARP = table(
     _warp("active_mask", "the lanes that execute this together, a bit each", "activemask", result=u32),
     Intrinsic(
         name="cuda.elect",
-        family="warp",
+        family=CUDA,
+        group="warp",
         doc="true in exactly one thread of mask",
         ptx="elect.sync",
         parameters=(_MASK,),

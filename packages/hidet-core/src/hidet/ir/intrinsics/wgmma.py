@@ -8,8 +8,9 @@ second operand lies in shared memory and is named by a descriptor, the first in 
 from __future__ import annotations
 
 from hidet.dtypes import DType, bf16, boolean, f8e4m3, f8e5m2, f16, f32, i8, i32, tf32, u8, u64
+from hidet.ir.intrinsic import Immediate, Intrinsic, MatrixShape, Memory, Parameter, Value, table
+from hidet.ir.intrinsics.family import CUDA
 from hidet.ir.intrinsics.mma import fragment_dtypes, matrix_name
-from hidet.ir.intrinsics.signature import Immediate, Intrinsic, MatrixShape, Memory, Parameter, Value, table
 
 _FLOAT_COLUMNS = tuple(range(8, 257, 8))
 _INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))
@@ -50,7 +51,8 @@ def _wgmma(shape: MatrixShape, from_registers: bool) -> Intrinsic:
     source = "registers" if from_registers else "shared memory"
     return Intrinsic(
         name=matrix_name("wgmma_registers" if from_registers else "wgmma", shape),
-        family="wgmma",
+        family=CUDA,
+        group="wgmma",
         doc=f"start d = a b, plus d where accumulate: [64, {shape.k}] {shape.a} from {source} "
         f"times [{shape.k}, {shape.n}] {shape.b}",
         ptx="wgmma.mma_async",
@@ -66,7 +68,8 @@ def _wgmma(shape: MatrixShape, from_registers: bool) -> Intrinsic:
 def _order(name: str, doc: str, ptx: str, *parameters: Parameter) -> Intrinsic:
     return Intrinsic(
         name=name,
-        family="wgmma",
+        family=CUDA,
+        group="wgmma",
         doc=doc,
         ptx=ptx,
         parameters=parameters,

@@ -94,7 +94,9 @@ class Activation:
         function = self.launch.program.functions.get(node.callee)
         if function is not None:
             return (yield from Activation(self.launch, self.team, function).run(arguments, lanes))
-        meaning = self.launch.program.meaning(node.callee)
+        if node.intrinsic is None:
+            raise UnsupportedOp(f"{node.callee!r} is neither a function nor an intrinsic")
+        meaning = self.launch.program.meaning(node.intrinsic)
         site = Site(self, lanes, node)
         if not meaning.waits:
             return meaning.function(site, *arguments)

@@ -9,13 +9,11 @@ import numpy as np
 
 from hidet.errors import LaunchError
 from hidet.ir.func import Function
-from hidet.ir.interpret_expr import Intrinsics
 from hidet.ir.memory import AddressSpace, Buffer, Pointer
 from hidet.ir.simulator.activation import Activation
 from hidet.ir.simulator.lanes import everyone
 from hidet.ir.simulator.memory import View
 from hidet.ir.simulator.program import Program
-from hidet.ir.simulator.semantics import MEANINGS
 from hidet.ir.simulator.strand import Strand
 from hidet.ir.simulator.team import Geometry, Team
 from hidet.ir.simulator.traffic import Traffic
@@ -32,13 +30,12 @@ def run_launch(
     arguments: Sequence[Any],
     geometry: Geometry,
     space: AddressSpace,
-    plain: Intrinsics,
     traffic: Traffic | None = None,
 ) -> None:
     """Run `kernel` for every thread; a launch of no blocks does nothing.
 
     arguments: as the interpreter of host functions has them: numbers, vectors, `Pointer`, `Buffer`.
-    space: where addresses in tables lead. plain: intrinsics that every target knows. traffic: counts uses of memory;
+    space: where addresses in tables lead. traffic: counts uses of memory;
     None counts nothing.
 
     Blocks run in lockstep as far as they may; those that synchronise over global memory all at once.
@@ -47,7 +44,7 @@ def run_launch(
     _check(kernel, geometry)
     if not geometry.blocks:
         return
-    program = Program(functions, MEANINGS, plain)
+    program = Program(functions)
     outside = GlobalMemory(space, traffic)
     values = [_value(argument, outside) for argument in arguments]
     together, alone = _wave_blocks(program, kernel, geometry)

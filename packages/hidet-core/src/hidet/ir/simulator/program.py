@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hidet.errors import UnsupportedOp, suggestion
+from hidet.errors import UnsupportedOp
 from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.func import Function
-from hidet.ir.interpret_expr import Intrinsics
+from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.node import IRNode
 from hidet.ir.simulator.meaning import Meaning, simple
 from hidet.ir.visit import walk
@@ -17,11 +17,11 @@ _ACROSS_BLOCKS = ("cuda.threadfence", "cuda.threadfence_system", "cuda.load_acqu
 
 
 class Program:
-    """Functions and intrinsics by name. `plain`: intrinsics of every target, arrays in, array out."""
+    """Functions by name, and what the intrinsics that they call mean."""
 
-    def __init__(self, functions: Mapping[str, Function], meanings: Mapping[str, Meaning], plain: Intrinsics) -> None:
+    def __init__(self, functions: Mapping[str, Function]) -> None:
         self.functions = functions
-        self._meanings = {**{name: simple(function) for name, function in plain.items()}, **meanings}
+        self._meanings: dict[str, Meaning] = {}
         self._waits: dict[int, bool] = {}
         self._calls: dict[int, list[e.Call]] = {}
         self._reads: dict[int, bool] = {}
@@ -29,12 +29,12 @@ class Program:
 
     def _waiting_names(self) -> frozenset[str]:
         """Callees that may wait: intrinsics, and functions that call one."""
-        waiting = {name for name, meaning in self._meanings.items() if meaning.waits}
-        waiting |= {name for name, function in self.functions.items() if self._asks(function)}
-        calls = {
-            name: {node.callee for node in walk(function.body) if isinstance(node, e.Call)}
-            for name, function in self.functions.items()
-        }
+        waiting = {name for name, function in self.functions.items() if self._asks(function)}
+        calls: dict[str, set[str]] = {}
+        for name, function in self.functions.items():
+            nodes = [node for node in walk(function.body) if isinstance(node, e.Call)]
+            calls[name] = {node.callee for node in nodes}
+            waiting |= {n.callee for n in nodes if n.intrinsic is not None and self.meaning(n.intrinsic).waits}
         while True:
             more = {name for name, callees in calls.items() if name not in waiting and callees & waiting}
             if not more:
@@ -44,12 +44,14 @@ class Program:
     def _asks(self, function: Function) -> bool:
         return any(isinstance(node, s.While) and self.reads_memory(node) for node in walk(function.body))
 
-    def meaning(self, name: str) -> Meaning:
-        """What an intrinsic does. UnsupportedOp for an unknown one."""
-        found = self._meanings.get(name)
+    def meaning(self, row: Intrinsic) -> Meaning:
+        """What an intrinsic does. UnsupportedOp where its wheel does not say so."""
+        found = self._meanings.get(row.name)
         if found is None:
-            known = [*self.functions, *self._meanings]
-            raise UnsupportedOp(f"{name!r} is neither a function nor an intrinsic", hint=suggestion(name, known))
+            given = row.family.meaning(row.name)
+            if given is None:
+                raise UnsupportedOp(f"nothing says what the intrinsic {row.name} computes; only a target knows it")
+            found = self._meanings[row.name] = given if isinstance(given, Meaning) else simple(given)
         return found
 
     def waits(self, node: IRNode) -> bool:

@@ -32,7 +32,7 @@ from hidet.lang.cuda.library import (
     this_cluster,
 )
 from hidet.lang.cuda.mma_config import MmaConfig
-from hidet.lang.cuda.rows import OTHER_NAMES, IntrinsicFunction, IntrinsicGroup, find_row, row_names
+from hidet.lang.cuda.rows import OTHER_NAMES, IntrinsicGroup, find_row, row_names
 from hidet.lang.cuda.tensor_maps import TensorMap, tensor_map, tensor_map_im2col
 from hidet.lang.cuda.wgmma_config import WgmmaConfig, make_wgmma_desc, matrix_address, wgmma_async
 
@@ -55,7 +55,6 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "OTHER_NAMES",
-    "IntrinsicFunction",
     "IntrinsicGroup",
     "MmaConfig",
     "TensorMap",

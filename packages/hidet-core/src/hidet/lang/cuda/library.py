@@ -10,7 +10,8 @@ from hidet.ir.expr import Expr
 from hidet.ir.intrinsics import PREFIX
 from hidet.lang import operators
 from hidet.lang.cuda.mma_config import MmaConfig
-from hidet.lang.cuda.rows import IntrinsicFunction, find_row
+from hidet.lang.cuda.rows import find_row
+from hidet.lang.intrinsics import IntrinsicFunction
 from hidet.lang.operand import Operand, unwrapped
 from hidet.lang.values import Primitive
 

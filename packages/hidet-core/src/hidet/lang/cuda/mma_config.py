@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hidet.dtypes import DType
+from hidet.ir.intrinsic import MatrixShape
 from hidet.ir.intrinsics.mma import MMA, matrix_name
-from hidet.ir.intrinsics.signature import MatrixShape
 from hidet.lang.cuda.product_config import ProductConfig
 from hidet.lang.mapping import TaskMapping, column_repeat, column_spatial, repeat, spatial
 

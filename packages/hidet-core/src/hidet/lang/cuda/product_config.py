@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hidet.dtypes import DType
-from hidet.ir.intrinsics.signature import MatrixShape
+from hidet.ir.intrinsic import MatrixShape
 
 
 @dataclass(frozen=True, slots=True)

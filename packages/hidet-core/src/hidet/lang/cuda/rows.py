@@ -5,17 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hidet import dtypes
-from hidet.dtypes import DType
 from hidet.errors import DTypeError, suggestion
-from hidet.ir.expr import Call, Expr
+from hidet.ir.intrinsic import Intrinsic
+from hidet.ir.intrinsic_call import call_intrinsic
 from hidet.ir.intrinsics import INTRINSICS, PREFIX
-from hidet.ir.intrinsics.call import intrinsic_call
-from hidet.ir.intrinsics.signature import Immediate, Intrinsic, Memory, Parameter, Value
-from hidet.ir.types import element_dtype
-from hidet.lang import operators
-from hidet.lang.operand import unwrapped
-from hidet.lang.values import TensorValue
+from hidet.lang.intrinsics import IntrinsicFunction
 
 OTHER_NAMES = {
     "threadIdx": "thread_idx",
@@ -61,61 +55,9 @@ _PARAMETER_NAMES = {"src_lane": ("lane",), "var": ("value",), "addr": ("place", 
 """Names of arguments as earlier versions have them, and what rows call them."""
 
 _DEFAULTS: dict[str, dict[str, int]] = {
-    "mask": dict.fromkeys(("cuda.syncwarp",), 0xFFFFFFFF),
-    "width": dict.fromkeys(("cuda.shuffle", "cuda.shuffle_up", "cuda.shuffle_down", "cuda.shuffle_xor"), 32),
+    "cuda.syncwarp": {"mask": 0xFFFFFFFF},
+    **{f"cuda.shuffle{way}": {"width": 32} for way in ("", "_up", "_down", "_xor")},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class IntrinsicFunction:
-    """One row of the table as a function of scripts."""
-
-    row: Intrinsic
-
-    @property
-    def doc(self) -> str:
-        """What it takes and does, and which instruction of the PTX ISA manual it is."""
-        names = ", ".join(parameter.name for parameter in self.row.parameters)
-        return f"{self.row.name}({names}): {self.row.doc}. PTX: {self.row.ptx}."
-
-    @property
-    def is_register(self) -> bool:
-        """Whether its name alone is a value, as `threadIdx.x` is."""
-        return self.row.family == "index" and self.row.name.count(".") == 2
-
-    def __call__(self, *arguments: Any, lanes: int = 1, **keywords: Any) -> Any:
-        """The call as an expression; `lanes`: of a result whose width the call chooses, as of a vector load.
-
-        Arguments may be named as the row names its parameters. VerifyError or DTypeError when they do not fit.
-        """
-        given = [_argument(unwrapped(argument)) for argument in (*arguments, *self._named(len(arguments), keywords))]
-        for parameter in self.row.parameters[len(given) :]:
-            default = _DEFAULTS.get(parameter.name, {}).get(self.row.name)
-            if default is None:
-                break
-            given.append(default)
-        dtype = _group_dtype(self.row, given)
-        pairs = zip(self.row.parameters, given, strict=False)
-        converted = [_converted(self.row, parameter, value, dtype) for parameter, value in pairs]
-        return intrinsic_call(self.row.name, *converted, *given[len(converted) :], lanes=lanes)
-
-    def _named(self, position: int, keywords: dict[str, Any]) -> list[Any]:
-        """Arguments given by name, in order. DTypeError for names of no further parameter, and gaps between them."""
-        names = [parameter.name for parameter in self.row.parameters[position:]]
-        by_name = {
-            next((own for own in _PARAMETER_NAMES.get(name, ()) if own in names), name): value
-            for name, value in keywords.items()
-        }
-        unknown = [name for name in by_name if name not in names]
-        if unknown:
-            raise DTypeError(
-                f"{self.row.name} takes no further argument {unknown[0]!r}", hint=suggestion(unknown[0], names)
-            )
-        given = names[: len(by_name)]
-        missing = [name for name in given if name not in by_name]
-        if missing:
-            raise DTypeError(f"{self.row.name} needs a value for {missing[0]}")
-        return [by_name[name] for name in given]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +70,7 @@ class IntrinsicGroup:
     def doc(self) -> str:
         """What each row takes and does, a line a row."""
         rows = [row for name, row in INTRINSICS.items() if name.startswith(f"{self.name}.")]
-        return "\n".join(IntrinsicFunction(row).doc for row in rows)
+        return "\n".join(_function(row).doc for row in rows)
 
     def __getattr__(self, name: str) -> Any:
         return find_row(f"{self.name}.{name}")
@@ -144,50 +86,23 @@ class IntrinsicGroup:
             names = ", ".join(parameter.name for parameter in ranks[0].parameters)
             least, most = (len(row.parameters) for row in (ranks[0], ranks[-1]))
             raise DTypeError(f"{self.name} got {len(arguments)} arguments, expected {least} ({names}) to {most}")
-        return IntrinsicFunction(found[0])(*arguments)
+        return _function(found[0])(*arguments)
 
     def __dir__(self) -> list[str]:
         rows = [row[len(self.name) + 1 :] for row in INTRINSICS if row.startswith(f"{self.name}.")]
         return sorted({row.split(".")[0] for row in rows})
 
 
-def _argument(value: Any) -> Any:
-    if isinstance(value, TensorValue):
-        return value.start()
-    return operators.as_expr(value) if isinstance(value, Expr) else value
-
-
-def _group_dtype(row: Intrinsic, given: list[Any]) -> DType | None:
-    """The element type of the arguments that must agree, from the first one that is an expression."""
-    for parameter, value in zip(row.parameters, given, strict=False):
-        if isinstance(parameter, Memory | Value) and parameter.group and isinstance(value, Expr):
-            return element_dtype(value.type)
-    return None
-
-
-def _converted(row: Intrinsic, parameter: Parameter, value: Any, group_dtype: DType | None) -> Any:
-    """Numbers get the type that the parameter asks for; integers convert to the only one it takes."""
-    if isinstance(parameter, Immediate | Memory):
-        if isinstance(parameter, Immediate) and not isinstance(value, Expr | int):
-            raise DTypeError(f"{parameter.name} of {row.name} is {value!r}, expected a constant")
-        return value
-    what = f"{parameter.name} of {row.name}"
-    target = group_dtype if parameter.group else parameter.dtypes[0] if len(parameter.dtypes) == 1 else None
-    if target is None:
-        return operators.as_expr(value)
-    if target is dtypes.boolean:
-        return operators.condition(value)
-    if not isinstance(value, Expr) or (value.lanes == 1 and value.type != target):
-        return operators.convert(value, target, what)
-    return value
+def _function(row: Intrinsic) -> IntrinsicFunction:
+    return IntrinsicFunction(row, _DEFAULTS.get(row.name, {}), _PARAMETER_NAMES)
 
 
 def find_row(name: str) -> Any:
     """The row called `name`, or the rows that begin with it. AttributeError where there is none."""
     row = INTRINSICS.get(name)
     if row is not None:
-        function = IntrinsicFunction(row)
-        return Call(row.name, (), row.result) if function.is_register else function  # type: ignore[arg-type]  # i32
+        is_register = row.group == "index" and name.count(".") == 2
+        return call_intrinsic(row) if is_register else _function(row)
     if any(known.startswith(f"{name}.") for known in INTRINSICS):
         return IntrinsicGroup(name)
     plain = name.removeprefix(PREFIX)

@@ -18,7 +18,8 @@ from hidet.ir.intrinsics.mma import matrix_name
 from hidet.ir.intrinsics.wgmma import WGMMA
 from hidet.lang import operators
 from hidet.lang.cuda.product_config import ProductConfig
-from hidet.lang.cuda.rows import IntrinsicFunction, find_row
+from hidet.lang.cuda.rows import find_row
+from hidet.lang.intrinsics import IntrinsicFunction
 from hidet.lang.mapping import TaskMapping, column_repeat, repeat, spatial
 from hidet.lang.operand import unwrapped
 

@@ -19,7 +19,7 @@ from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.bounds import Guards, IndexBound, bounds_of, guarded_loads, is_inside
 from hidet.ir.func import Function, Module
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.node import IRNode
 from hidet.ir.types import PointerType
 from hidet.ir.visit import rewrite, walk

@@ -11,7 +11,7 @@ from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.visit import substitute, walk
 from hidet.tile.layout import CHUNK_BYTES, LINE_CHUNKS
 from hidet.tile.lower.fragment import Threads

@@ -9,7 +9,7 @@ from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.visit import substitute
 from hidet.tile.lower.fragment import ALL_LANES, Fragment, Threads, place
 from hidet.tile.statements import Fill, Map, WhenAny

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Load, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.types import BufferType, VectorType
 from hidet.ir.visit import substitute
 from hidet.tile import statements as t

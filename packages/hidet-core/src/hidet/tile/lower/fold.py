@@ -10,7 +10,7 @@ from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.types import BufferType
 from hidet.tile.lower.elementwise import each
 from hidet.tile.lower.fragment import ALL_LANES, LANES, Fragment, Threads, place

@@ -7,7 +7,7 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.fragment import Threads, block_threads
 from hidet.tile.lower.order import tile_indices

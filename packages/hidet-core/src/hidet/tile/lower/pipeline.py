@@ -17,7 +17,7 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Bitcast, Const, Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.tensor_map import MapRequest, map_type
 from hidet.ir.types import PointerType
 from hidet.ir.visit import substitute, walk

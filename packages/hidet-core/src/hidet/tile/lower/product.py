@@ -16,10 +16,9 @@ from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Expr, Var
-from hidet.ir.intrinsics import INTRINSICS
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsic import MatrixShape
+from hidet.ir.intrinsics import INTRINSICS, intrinsic_call
 from hidet.ir.intrinsics.mma import matrix_name
-from hidet.ir.intrinsics.signature import MatrixShape
 from hidet.ir.types import BufferType
 from hidet.tile.lower.fragment import Fragment, Threads
 from hidet.tile.statements import Mma

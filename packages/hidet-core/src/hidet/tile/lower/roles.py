@@ -13,7 +13,7 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
 from hidet.tile.lower.copy import box_copy, is_in_background

@@ -6,7 +6,7 @@ from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.types import BufferType
 from hidet.tile.lower.fragment import ALL_LANES, Threads
 

@@ -11,7 +11,7 @@ from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Const, Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.types import BufferType, PointerType
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel

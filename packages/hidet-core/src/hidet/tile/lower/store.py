@@ -13,7 +13,7 @@ from collections.abc import Callable
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Const, Expr, Load, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.types import BufferType, VectorType
 from hidet.tile.layout import CHUNK_BYTES, SharedLayout
 from hidet.tile.lower.elementwise import Element, each

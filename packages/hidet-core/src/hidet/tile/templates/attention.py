@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.tile.kernel import TileKernel
 from hidet.tile.statements import Load, TileStmt, fill, load, map, mma, reduce, ring, store, when, when_any
 from hidet.tile.tensors import Computed, GTensor, RTile, STile

@@ -107,7 +107,7 @@ class Evaluation(LineEmitter):
         """Whether evaluating `node` reads memory or calls a function that may."""
 
         def reads(n: e.Expr) -> bool:
-            return isinstance(n, e.Load) or (isinstance(n, e.Call) and not self.module.is_pure(n.callee))
+            return isinstance(n, e.Load) or (isinstance(n, e.Call) and not self.module.is_pure(n))
 
         return self._contains(node, reads, self._reading)
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from hidet.cpu.failures import INTERRUPTED, NOTE_FAILURE, NOTE_VALUES, RAISED
 from hidet.ir import stmt as s
+from hidet.ir.common_intrinsics import POLL
 from hidet.ir.expr import Call
 from hidet.ir.func import Function
 from hidet.ir.node import IRNode
-from hidet.ir.polls import POLL
 from hidet.ir.visit import has_statement, statements, walk
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def polls_signals(functions: Sequence[Function]) -> bool:
 def _polls(body: s.Stmt) -> bool:
     """Whether there is a poll; they are statements of their own."""
     return any(
-        isinstance(n, s.Evaluate) and isinstance(n.expr, Call) and n.expr.callee == POLL for n in statements(body)
+        isinstance(n, s.Evaluate) and isinstance(n.expr, Call) and n.expr.intrinsic is POLL for n in statements(body)
     )
 
 

@@ -155,7 +155,7 @@ class FunctionEmitter(ExpressionEmitter):
         for n in walk(body):
             if type(n) in _NOT_VECTORISED or (isinstance(n, s.For) and n.kind != "unroll"):
                 return False
-            if isinstance(n, Call) and not self.module.is_inline(n.callee):
+            if isinstance(n, Call) and not self.module.is_inline(n):
                 return False
             if isinstance(n, Load) and any(map(_repeats, n.indices)):
                 return False

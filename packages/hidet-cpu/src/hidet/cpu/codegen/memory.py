@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hidet.cpu.codegen.arithmetic import emit_fma
 from hidet.cpu.codegen.evaluation import Evaluation
+from hidet.cpu.codegen.intrinsics import emit_intrinsic
 from hidet.cpu.codegen.spelling import is_widened_in_memory, memory_type, register_type, suffix_of
 from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir import expr as e
 from hidet.ir.func import SYMBOL
-from hidet.ir.intrinsics import PREFIX
-from hidet.ir.polls import POLL
 from hidet.ir.types import BufferType, PointerType, VectorType
 
 
@@ -66,17 +64,10 @@ class MemoryEmitter(Evaluation):
 
     def _call(self, node: e.Call) -> str:
         arguments = [self.value(a) for a in node.arguments]
-        if node.callee == "fma":
-            return emit_fma(self, arguments, node.type)
-        if node.callee == "prefetch":
-            return self._prefetch(arguments[0])
-        if node.callee == POLL:
-            self.leave_where_told()
-            return "poison"
+        if node.intrinsic is not None:
+            return emit_intrinsic(self, arguments, node)
         if node.callee.startswith(SYMBOL):
             return self._symbol(node.callee.removeprefix(SYMBOL))
-        if node.callee.startswith(PREFIX):
-            raise CodegenError(f"{node.callee} is an operation of a GPU, which a CPU does not have")
         typed = [(register_type(a.type), text) for a, text in zip(node.arguments, arguments, strict=True)]
         return self.module.call(self, node.callee, typed, node.type)
 
@@ -84,12 +75,6 @@ class MemoryEmitter(Evaluation):
         """The address of something that is linked, as an i64."""
         self.module.declarations[name] = f"@{name} = external global i64"
         return self.instruction(f"ptrtoint ptr @{name} to i64")
-
-    def _prefetch(self, pointer: str) -> str:
-        """Ask for a cache line to be read into the second-level cache; any address is allowed. The result is unused."""
-        self.module.declare("llvm.prefetch.p0", "void", ("ptr", "i32", "i32", "i32"))
-        self.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
-        return "0"
 
 
 def _dense(shape: Sequence[e.Expr]) -> tuple[e.Expr, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hidet.cpu.codegen.failing import FAILURE, checked_name, failing_functions, polls_signals, tells_values
 from hidet.cpu.codegen.spelling import register_type
+from hidet.ir.expr import Call
 from hidet.ir.types import Type
 
 if TYPE_CHECKING:
@@ -46,17 +47,22 @@ class ModuleState:
         if name not in self.functions:
             self.declare(name, "void", ("ptr", "i64", "i64"))
 
-    def is_pure(self, callee: str) -> bool:
-        """Whether a call only computes: an arithmetic intrinsic, or a function of this module that says so."""
-        function = self.functions.get(callee)
-        return callee == "fma" or (function is not None and ("pure", True) in function.attributes)
+    def is_pure(self, call: Call) -> bool:
+        """Whether a call only computes: a pure intrinsic, or a function of this module that says so."""
+        if call.intrinsic is not None:
+            return call.intrinsic.effect == "pure"
+        function = self.functions.get(call.callee)
+        return function is not None and ("pure", True) in function.attributes
 
-    def is_inline(self, callee: str) -> bool:
-        """Whether a call becomes instructions: an intrinsic, or a function that is always inlined and has no loops."""
-        function = self.functions.get(callee)
-        if callee in self.failing:
+    def is_inline(self, call: Call) -> bool:
+        """Whether a call becomes instructions and leaves no loop: an intrinsic that does not wait, or a function that
+        is always inlined and has no loops."""
+        if call.intrinsic is not None:
+            return call.intrinsic.effect != "waits"
+        function = self.functions.get(call.callee)
+        if call.callee in self.failing:
             return False
-        return callee in ("fma", "prefetch") or (function is not None and ("inline", True) in function.attributes)
+        return function is not None and ("inline", True) in function.attributes
 
     def metadata(self, text: str) -> str:
         """Add a metadata node and return its reference."""

@@ -12,13 +12,13 @@ from hidet.cpu.math.steps import (
     Steps,
     absolute,
     copysign,
-    fma,
     like,
     polynomial,
     power_of_two,
     square_root,
 )
 from hidet.ir import build
+from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Expr
 
 # erfc is below half an ulp of 1 from here on.

@@ -14,7 +14,6 @@ from hidet.cpu.math.steps import (
     copysign,
     either,
     flip_sign,
-    fma,
     is_nan,
     like,
     polynomial,
@@ -23,6 +22,7 @@ from hidet.cpu.math.steps import (
     square_root,
 )
 from hidet.ir import build
+from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Expr
 
 _TAN_EIGHTH = math.tan(math.pi / 8)

@@ -15,7 +15,6 @@ from hidet.cpu.math.steps import (
     as_bits,
     copysign,
     fast_two_sum,
-    fma,
     from_bits,
     like,
     polynomial,
@@ -24,6 +23,7 @@ from hidet.cpu.math.steps import (
     shift_right,
 )
 from hidet.ir import build
+from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Expr
 
 

@@ -19,7 +19,6 @@ from hidet.cpu.math.steps import (
     both,
     either,
     fast_two_sum,
-    fma,
     is_nan,
     is_odd,
     like,
@@ -31,6 +30,7 @@ from hidet.cpu.math.steps import (
     two_sum,
 )
 from hidet.ir import build
+from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Assign, Declare, While
 

@@ -14,7 +14,6 @@ from hidet.cpu.math.steps import (
     both,
     copysign,
     either,
-    fma,
     from_bits,
     is_nan,
     like,
@@ -23,6 +22,7 @@ from hidet.cpu.math.steps import (
     shift_right,
 )
 from hidet.ir import build
+from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Assign, Declare, If, While
 

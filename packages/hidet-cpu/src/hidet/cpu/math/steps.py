@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from hidet.cpu.math.format import Format
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Bitcast, Const, Expr, Number, Var
 from hidet.ir.stmt import Declare, Stmt
 from hidet.ir.types import with_lanes
@@ -43,11 +44,6 @@ def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
     for coefficient in reversed(coefficients[:-1]):
         result = result * x + coefficient
     return result
-
-
-def fma(a: Expr, b: Expr, c: Expr) -> Expr:
-    """a * b + c, rounded once."""
-    return build.call("fma", a, b, c, type=with_lanes(a.dtype, a.lanes))
 
 
 def as_bits(x: Expr, dtype: DType) -> Expr:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dtypes
+from hidet.cpu.codegen.intrinsics import spelling_of
 from hidet.errors import CodegenError
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Expr, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.intrinsics import PREFIX
 from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, PointerType
 from hidet.ir.visit import located_calls, rewrite, statements
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _AXES = "xyz"
 _PLACES = ("thread_idx", "block_dim", "block_idx", "grid_dim")
-INDICES = tuple(f"{PREFIX}{name}.{axis}" for name in _PLACES for axis in _AXES)
+INDICES = tuple(f"cuda.{name}.{axis}" for name in _PLACES for axis in _AXES)
 """What a kernel may ask of a GPU and still run here."""
 
 
@@ -64,9 +64,9 @@ def _check_operations(functions: Mapping[str, Function], name: str) -> None:
     called = dict.fromkeys(call.callee for call, _ in calls if call.callee in functions)
     inner = [pair for callee in called for pair in located_calls(functions[callee].body)]
     for call, loc in [*(pair for pair in calls if pair[0].callee not in INDICES), *inner]:
-        if call.callee.startswith(PREFIX):
+        if call.intrinsic is not None and spelling_of(call.intrinsic) is None:
             raise CodegenError(
-                f"{call.callee} is an operation of a GPU, which a CPU does not have",
+                f"{call.callee} is an intrinsic of {call.intrinsic.family.name}, which a CPU does not have",
                 loc=loc,
                 hint="run_module (hidet.ir.interpret) simulates a GPU",
             )
@@ -77,7 +77,7 @@ def _looping(function: Function) -> list[Function]:
 
     The kernel gets addresses as numbers: tensors of a user may overlap, which pointers of kernels must not.
     """
-    indices = {name: Var(name.removeprefix(PREFIX).replace(".", "_"), dtypes.i32) for name in INDICES}
+    indices = {name: Var(name.partition(".")[2].replace(".", "_"), dtypes.i32) for name in INDICES}
     body = rewrite(function.body, lambda n: indices.get(n.callee) if isinstance(n, Call) else None)
     one = Function(f"{function.name}.thread", (*function.params, *indices.values()), body)
     numbers = tuple(Var(v.name, dtypes.i64 if _is_memory(v) else v.type) for v in function.params)

@@ -19,6 +19,7 @@ from hidet.cpu.schedules.gemm_program import parameter
 from hidet.cpu.schedules.transpose_tile import fold_lanes, sum_lanes
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Assign, Declare, For, Stmt, Store
@@ -296,7 +297,7 @@ class _Decode:
         return build.broadcast(build.const(0, self.dtype), self.lanes)
 
     def _add_product(self, total: Var, a: Expr, b: Expr) -> Stmt:
-        return Assign(total, build.call("fma", a, b, total, type=self.vector))
+        return Assign(total, fma(a, b, total))
 
     def _read(self, pointer: Expr, place: Expr, mask: Expr | None) -> Expr:
         return build.cast(build.load(pointer, place, lanes=self.lanes, mask=mask), self.dtype)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import APART, Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
@@ -179,5 +180,5 @@ def _step(
         element = Var("factor", shape.vector)
         stmts.append(Declare(element, build.broadcast(build.load(pointer, step * step_stride), shape.lanes)))
         for acc, var in zip(row, column, strict=True):
-            stmts.append(Assign(acc, build.call("fma", element, var, acc, type=shape.vector)))
+            stmts.append(Assign(acc, fma(element, var, acc)))
     return build.seq(stmts)

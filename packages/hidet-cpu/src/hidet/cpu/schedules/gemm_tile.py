@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.common_intrinsics import PREFETCH, fma
 from hidet.ir.expr import Bitcast, Const, Expr, Var
 from hidet.ir.func import APART, Function
+from hidet.ir.intrinsic_call import call_intrinsic
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
 from hidet.ir.types import PointerType, VectorType
 from hidet.schedule.shared import share_functions
@@ -229,7 +231,7 @@ def _multiply(
     steps: list[Stmt] = []
     for unrolled in range(unroll):
         k = step + unrolled
-        steps.append(Evaluate(build.call("prefetch", ahead + k * arguments.ahead_step, type=build.INDEX)))
+        steps.append(Evaluate(call_intrinsic(PREFETCH, ahead + k * arguments.ahead_step)))
         steps += _multiply_step(shape, accumulators, pointers, stride, panel, arguments.panel_stride, k)
     taps.append(For(step, arguments.first_step, arguments.steps, build.seq(steps), step=unroll))
     stmts.append(For(tap, build.index(0), arguments.taps, build.seq(taps)))
@@ -260,4 +262,4 @@ def _multiply_step(
 
 def multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
     """a * b + c, rounded once where the type is floating."""
-    return build.call("fma", a, b, c, type=c.type) if c.dtype.is_float else a * b + c
+    return fma(a, b, c) if c.dtype.is_float else a * b + c

@@ -32,7 +32,6 @@ from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir import expr as e
 from hidet.ir.func import Function
-from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of
 
 _LAZY = ("land", "lor")
@@ -128,7 +127,7 @@ class ExpressionEmitter:
         """Whether evaluating the expression touches memory or does something else that must not happen in vain."""
         known = self._reads.get(id(node))
         if known is None:
-            if isinstance(node, e.Load) or (isinstance(node, e.Call) and not self._is_pure(node.callee)):
+            if isinstance(node, e.Load) or (isinstance(node, e.Call) and not self._is_pure(node)):
                 known = True
             else:
                 known = any(self.reads(child) for child in node.children() if isinstance(child, e.Expr))
@@ -136,11 +135,10 @@ class ExpressionEmitter:
             self._reads[id(node)] = known
         return known
 
-    def _is_pure(self, callee: str) -> bool:
-        row = INTRINSICS.get(callee)
-        if row is not None:
-            return row.effect == "pure"
-        function = self.functions.get(callee)
+    def _is_pure(self, node: e.Call) -> bool:
+        if node.intrinsic is not None:
+            return node.intrinsic.effect == "pure"
+        function = self.functions.get(node.callee)
         return function is not None and ("pure", True) in function.attributes
 
     def wraps(self, node: e.Expr) -> bool:

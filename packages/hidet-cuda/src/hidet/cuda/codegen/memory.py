@@ -11,7 +11,7 @@ from hidet.cuda.codegen.spelling import element_type, literal, type_name
 from hidet.cuda.codegen.text import SUM, Text, call, cast, choice, infix
 from hidet.errors import CodegenError
 from hidet.ir import expr as e
-from hidet.ir.intrinsics import INTRINSICS
+from hidet.ir.common_intrinsics import FMA
 from hidet.ir.types import BufferType, PointerType, Type, lanes_of
 
 
@@ -81,15 +81,15 @@ class MemoryEmitter(ExpressionEmitter):
         return cast(type_name(node.type), pointer)
 
     def _call(self, node: e.Call) -> Text:
-        function = self.functions.get(node.callee)
-        if function is not None:
-            return call(function.name, *[self.value(a) for a in node.arguments])
-        if node.callee == "fma":
+        if node.intrinsic is FMA:
             return self._lanewise(node, node.arguments, lambda *abc: self.fma(node.dtype, *abc))
-        if node.callee in INTRINSICS:
+        if node.intrinsic is not None:
             arguments = [a.a if isinstance(a, e.Cast) and isinstance(a.a, e.Const) else a for a in node.arguments]
-            return spell_intrinsic(self, INTRINSICS[node.callee], arguments, node.type)
-        raise CodegenError(f"{node.callee} is neither a function of the module nor an operation that CUDA has")
+            return spell_intrinsic(self, node.intrinsic, arguments, node.type)
+        function = self.functions.get(node.callee)
+        if function is None:
+            raise CodegenError(f"{node.callee} is neither a function of the module nor an intrinsic")
+        return call(function.name, *[self.value(a) for a in node.arguments])
 
 
 MemoryEmitter.cases = {

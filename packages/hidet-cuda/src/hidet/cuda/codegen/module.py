@@ -20,7 +20,6 @@ from hidet.errors import CodegenError
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Const, Expr, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.types import BufferType, PointerType, VectorType, element_dtype
 from hidet.ir.visit import located_calls, walk
 from hidet.loc import Loc
@@ -93,7 +92,7 @@ def emit_module(module: Module, arch: int) -> CudaSource:
 def check_architecture(function: Function, arch: int) -> None:
     """CodegenError for the first intrinsic of `function` that the architecture does not have."""
     for call, loc in located_calls(function.body):
-        row = INTRINSICS.get(call.callee)
+        row = call.intrinsic
         if row is None:
             continue
         if row.arch > arch or (row.is_arch_specific and arch // 10 != row.arch // 10):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hidet.dtypes import DType
 from hidet.ir import expr as e
-from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.types import element_dtype
 
 
@@ -28,8 +27,7 @@ def is_natural(node: e.Expr, naturals: set[e.Var]) -> bool:
         more = element_dtype(node.type).bits - node.a.dtype.bits
         return is_natural(node.a, naturals) and (more > 0 or (more == 0 and node.a.dtype.kind != "uint"))
     if isinstance(node, e.Call):
-        row = INTRINSICS.get(node.callee)
-        return row is not None and row.family == "index"
+        return node.intrinsic is not None and node.intrinsic.group == "index"
     if isinstance(node, e.Binary):
         both = is_natural(node.a, naturals) and is_natural(node.b, naturals)
         if node.op in ("add", "mul", "floordiv", "min", "and", "shr"):

@@ -10,7 +10,7 @@ from hidet import dtypes
 from hidet.ir import build
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Declare, If, Launch, Stmt
 from hidet.ir.visit import rewrite, walk

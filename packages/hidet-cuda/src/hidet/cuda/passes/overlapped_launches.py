@@ -9,7 +9,7 @@ from hidet.cuda.arch import capability_of
 from hidet.ir import build
 from hidet.ir.expr import Call
 from hidet.ir.func import Function, Module
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Evaluate
 from hidet.ir.visit import walk
 

@@ -10,7 +10,7 @@ from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.schedule.attention_problem import AttentionProblem, Placement
 from hidet.schedule.lowering import KernelScope
 from hidet.tile.lower.fragment import ALL_LANES

@@ -13,7 +13,7 @@ from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.tile.tensors import GTensor

@@ -17,7 +17,7 @@ from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Load, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType, with_lanes
 from hidet.tile import statements as t

@@ -19,7 +19,7 @@ from hidet.cuda.schedules.sort_kernels import Record, greatest, tile_memory
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
 
 BITS = 8

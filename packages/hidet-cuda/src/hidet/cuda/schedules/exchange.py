@@ -9,7 +9,7 @@ from hidet.compute.definition import Combiner
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType
 from hidet.schedule.lowering import folded

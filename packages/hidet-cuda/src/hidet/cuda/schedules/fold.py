@@ -15,7 +15,7 @@ from hidet.cuda.schedules.exchange import WARP, fold_lanes, fold_warps
 from hidet.ir import build
 from hidet.ir.expr import Expr, Reduce, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Declare, For, If, Launch, Stmt
 from hidet.ir.visit import accesses, has_reduce, walk
 from hidet.schedule.affine import affine_offset, as_dim

@@ -14,7 +14,7 @@ from hidet.errors import ScheduleError
 from hidet.ir import build
 from hidet.ir.expr import Const, Expr, Reduce, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Declare, For, If, Launch, Stmt, Store
 from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering

@@ -21,7 +21,7 @@ from hidet.cuda.schedules.row_layout import SIDE, RowLayout, Strides, expression
 from hidet.ir import build
 from hidet.ir.expr import Access, Cast, Const, Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Declare, For, If, Launch, Stmt, Store
 from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering, folded

@@ -27,7 +27,7 @@ from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
 from hidet.schedule.fallback import NestBuilder
 

@@ -25,7 +25,7 @@ from hidet.cuda.schedules.sort_kernels import MOST, SPAN, Tile, bitonic_sort, gr
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store, While
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.fallback import NestBuilder

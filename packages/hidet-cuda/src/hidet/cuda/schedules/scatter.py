@@ -17,7 +17,7 @@ from hidet.dims import Dim
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Evaluate, If, Stmt
 from hidet.schedule.fallback import FallbackRule, Items, NestBuilder, StageScope
 from hidet.schedule.rule import Match, Params, Program

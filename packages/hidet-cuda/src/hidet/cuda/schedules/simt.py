@@ -18,7 +18,7 @@ from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType, VectorType
 from hidet.tile.lower.gather import GatheredRows, gathered_rows

@@ -21,7 +21,7 @@ from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Expr, Reduce, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics.call import intrinsic_call
+from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Launch, Store
 from hidet.ir.visit import accesses
 from hidet.schedule.cost import element_count, extent_estimate

@@ -8,8 +8,8 @@ import numpy as np
 
 from hidet import dtypes
 from hidet.dtypes import DType
+from hidet.ir.intrinsic import MatrixShape
 from hidet.ir.intrinsics.mma import MMA as ROWS
-from hidet.ir.intrinsics.signature import MatrixShape
 from hidet.ir.simulator.bits import to_bytes
 from hidet.ir.simulator.lanes import spread
 from hidet.ir.simulator.meaning import Meaning, Site

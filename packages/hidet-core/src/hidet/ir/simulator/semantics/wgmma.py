@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hidet.ir.intrinsics.signature import MatrixShape
+from hidet.ir.intrinsic import MatrixShape
 from hidet.ir.intrinsics.wgmma import WGMMA as ROWS
 from hidet.ir.simulator.bits import from_bytes, to_bytes
 from hidet.ir.simulator.clocks import NEVER

@@ -15,7 +15,7 @@ from hidet.cuda.codegen.prelude import Piece
 from hidet.cuda.codegen.spelling import scalar_type
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
-from hidet.ir.intrinsics.signature import Immediate, Intrinsic, Memory, Value
+from hidet.ir.intrinsic import Immediate, Intrinsic, Memory, Value
 
 _CONSTRAINTS = {
     dtypes.boolean: "r",
@@ -83,7 +83,7 @@ def assembly_piece(row: Intrinsic, name: str, assembly: Assembly) -> Piece:
     head = f"template <{', '.join(templates)}> " if templates else ""
     signature = f"{head}__device__ __forceinline__ {result} {name}({', '.join(parameters)}) {{"
     volatile = "" if row.effect == "pure" else " volatile"
-    clobber = "" if row.effect == "pure" or row.family == "mma" else ' : "memory"'
+    clobber = "" if row.effect == "pure" or row.group == "mma" else ' : "memory"'
     body = f'asm{volatile}("{ptx}" : {", ".join(operands.outputs)} : {", ".join(operands.inputs)}{clobber});'
     lines = [signature, *(f"  {line}" for line in before)]
     if result != "void":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hidet import dtypes
 from hidet.cuda.codegen.hardware.assembly import Assembly
 from hidet.dtypes import DType
+from hidet.ir.intrinsic import Immediate, Intrinsic, MatrixShape
 from hidet.ir.intrinsics import INTRINSICS
-from hidet.ir.intrinsics.signature import Immediate, Intrinsic, MatrixShape
 
 _PTX_TYPES: dict[DType, str] = {
     dtypes.f16: "f16",
@@ -203,7 +203,7 @@ _REGISTERS = {
 def assembly_of(row: Intrinsic) -> Assembly | None:
     """The PTX of an intrinsic; None for those that are spelled otherwise."""
     if row.matrix is not None:
-        return (_mma if row.family == "mma" else _wgmma)(row, row.matrix)
+        return (_mma if row.group == "mma" else _wgmma)(row, row.matrix)
     if row.name.startswith("cuda.wgmma_results"):
         return Assembly("", updates=("d",))
     if row.name.startswith("cuda.tensor_load"):

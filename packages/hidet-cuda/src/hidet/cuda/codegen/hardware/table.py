@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hidet.cuda.codegen.hardware.assembly import assembly_piece, function_name
-from hidet.cuda.codegen.hardware.builtin import BUILTINS
+from hidet.cuda.codegen.hardware.assembly import Assembly, assembly_piece, function_name
+from hidet.cuda.codegen.hardware.builtin import BUILTINS, Spell
 from hidet.cuda.codegen.hardware.ptx import assembly_of
 from hidet.cuda.codegen.text import Text, call
 from hidet.errors import CodegenError
 from hidet.ir.expr import Const
-from hidet.ir.intrinsics.signature import Immediate, Intrinsic
+from hidet.ir.intrinsic import Immediate, Intrinsic
 
 if TYPE_CHECKING:
     from hidet.cuda.codegen.expression import ExpressionEmitter
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 def spell_intrinsic(emitter: ExpressionEmitter, row: Intrinsic, arguments: list[Expr], type_: Type) -> Text:
     """A call of `row`. CodegenError when the target has no spelling for it."""
-    spelled = BUILTINS.get(row.name.removeprefix("cuda."))
-    if spelled is not None:
-        return spelled(emitter, arguments, [emitter.value(a) for a in arguments], type_)
-    assembly = assembly_of(row)
+    assembly = spelling_of(row)
     if assembly is None:
-        raise CodegenError(f"intrinsic {row.name} has no CUDA spelling")
+        raise CodegenError(f"intrinsic {row.name} of {row.family.name} has no CUDA spelling")
+    if not isinstance(assembly, Assembly):
+        return assembly(emitter, arguments, [emitter.value(a) for a in arguments], type_)
     name = function_name(row)
     emitter.prelude.add(assembly_piece(row, name, assembly))
     values: list[Text] = []
@@ -40,6 +39,11 @@ def spell_intrinsic(emitter: ExpressionEmitter, row: Intrinsic, arguments: list[
     return call(head, *values)
 
 
-def is_spelled(row: Intrinsic) -> bool:
-    """Whether the target has a spelling for an intrinsic."""
-    return row.name.removeprefix("cuda.") in BUILTINS or assembly_of(row) is not None
+def spelling_of(row: Intrinsic) -> Spell | Assembly | None:
+    """How a call is written: a function that writes CUDA C++, or PTX. None for what the target does not have.
+
+    Families of other wheels name a table of these as `spellings={"cuda": ...}`.
+    """
+    own = BUILTINS.get(row.name.removeprefix("cuda.")) or assembly_of(row)
+    given: Spell | Assembly | None = own or row.family.spelling("cuda", row.name)
+    return given

@@ -1,4 +1,4 @@
-"""Building calls of intrinsics, and checking them against their rows."""
+"""Building calls of intrinsics, and checking them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import MemorySpaceError, VerifyError
 from hidet.ir.expr import Call, Cast, Const, Expr
-from hidet.ir.intrinsics import find_intrinsic
-from hidet.ir.intrinsics.signature import ElementsOf, Immediate, Intrinsic, Memory, Parameter, SameAs, Value
+from hidet.ir.intrinsic import ElementsOf, Immediate, Intrinsic, Memory, Parameter, Rest, SameAs, Value
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of, with_lanes
 
 
-def intrinsic_call(name: str, *arguments: Expr | bool | int | float, lanes: int = 1) -> Call:
-    """A call of the intrinsic `name`, with the type that follows from its row.
+def call_intrinsic(row: Intrinsic, *arguments: Expr | bool | int | float, lanes: int = 1) -> Call:
+    """A call of `row`, with the type that follows from the arguments.
 
     Python numbers take the type of their parameter. lanes: of a result whose width the call chooses (a vector load).
     VerifyError when the arguments do not fit.
     """
-    row = find_intrinsic(name)
     _check_count(row, arguments)
-    given = [_converted(parameter, a, row) for parameter, a in zip(row.parameters, arguments, strict=True)]
+    given = [_converted(parameter, a, row) for parameter, a in zip(_parameters(row, arguments), arguments, strict=True)]
     checked_arguments(row, given)
     type_ = _result_type(row, given, lanes)
     # A call without result has no type; it stands in `Evaluate` only.
-    return Call(name, tuple(given), type_)  # type: ignore[arg-type]
+    return Call(row.name, tuple(given), type_, row)  # type: ignore[arg-type]
 
 
 def check_intrinsic(node: Call) -> None:
-    """Raise VerifyError unless `node` is a right call of an intrinsic."""
-    row = find_intrinsic(node.callee)
+    """Raise VerifyError unless `node`, which holds an intrinsic, is a right call of it."""
+    row = node.intrinsic
+    assert row is not None
+    if node.callee != row.name:
+        raise VerifyError(f"a call of {node.callee} holds the intrinsic {row.name}")
     _check_count(row, node.arguments)
     checked_arguments(row, node.arguments)
     given: Type | None = node.type
@@ -44,13 +45,13 @@ def check_intrinsic(node: Call) -> None:
 def checked_arguments(row: Intrinsic, arguments: Sequence[Expr]) -> None:
     """Raise VerifyError unless each argument fits its parameter and arguments of one group agree."""
     groups: dict[str, tuple[str, DType]] = {}
-    for parameter, argument in zip(row.parameters, arguments, strict=True):
+    for parameter, argument in zip(_parameters(row, arguments), arguments, strict=True):
         if isinstance(parameter, Memory):
             _check_space(row, parameter, argument.type)
         problem = _CHECKS[type(parameter)](parameter, argument)
         if problem is not None:
             raise VerifyError(f"{parameter.name} of {row.name} is {problem}")
-        if isinstance(parameter, Immediate) or not parameter.group:
+        if isinstance(parameter, Immediate | Rest) or not parameter.group:
             continue
         dtype = element_dtype(argument.type)
         first = groups.setdefault(parameter.group, (parameter.name, dtype))
@@ -61,9 +62,17 @@ def checked_arguments(row: Intrinsic, arguments: Sequence[Expr]) -> None:
 
 
 def _check_count(row: Intrinsic, arguments: Sequence[object]) -> None:
-    if len(arguments) != len(row.parameters):
+    if len(arguments) != len(_parameters(row, arguments)):
         names = ", ".join(p.name for p in row.parameters) or "nothing"
         raise VerifyError(f"{row.name} takes {len(row.parameters)} arguments ({names}), got {len(arguments)}")
+
+
+def _parameters(row: Intrinsic, arguments: Sequence[object]) -> tuple[Parameter, ...]:
+    """One parameter an argument: a last one that takes any number of them is repeated."""
+    own = row.parameters
+    if not own or not isinstance(own[-1], Rest):
+        return own
+    return (*own[:-1], *[own[-1]] * (len(arguments) - len(own) + 1))
 
 
 def _converted(parameter: Parameter, argument: Expr | bool | int | float, row: Intrinsic) -> Expr:
@@ -81,6 +90,12 @@ def _listed(types: Sequence[object], most: int = 8) -> str:
     return ", ".join(map(str, types[:most])) + (", ..." if len(types) > most else "")
 
 
+def _rest_problem(parameter: Rest, argument: Expr) -> str | None:
+    if argument.type in parameter.dtypes:
+        return None
+    return f"{argument.type}, expected {_listed(parameter.dtypes)}"
+
+
 def _value_problem(parameter: Value, argument: Expr) -> str | None:
     type_ = argument.type
     expected = _listed(parameter.dtypes) or "a value"
@@ -88,7 +103,7 @@ def _value_problem(parameter: Value, argument: Expr) -> str | None:
         return f"{type_}, expected {expected}"
     if parameter.dtypes and element_dtype(type_) not in parameter.dtypes:
         return f"{type_}, expected {expected}"
-    if lanes_of(type_) not in parameter.lanes:
+    if parameter.lanes and lanes_of(type_) not in parameter.lanes:
         return f"{type_}, expected {_listed(parameter.lanes)} lanes"
     return None
 
@@ -129,6 +144,7 @@ _CHECKS: Mapping[type, Callable[[Any, Expr], str | None]] = {
     Value: _value_problem,
     Immediate: _immediate_problem,
     Memory: _memory_problem,
+    Rest: _rest_problem,
 }
 
 

@@ -1,0 +1,52 @@
+"""How intrinsics are written in LLVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from hidet.cpu.codegen.arithmetic import emit_fma
+from hidet.errors import CodegenError
+from hidet.ir.intrinsic import Intrinsic
+
+if TYPE_CHECKING:
+    from hidet.cpu.codegen.memory import MemoryEmitter
+    from hidet.ir.expr import Call
+
+Spelling = Callable[["MemoryEmitter", Sequence[str], "Call"], str]
+"""Of the emitter, the arguments as LLVM values, and the call: writes instructions, gives the LLVM value of the result,
+"poison" where there is none. Families of other wheels name a table of these as `spellings={"cpu": ...}`."""
+
+
+def spelling_of(row: Intrinsic) -> Spelling | None:
+    """How an intrinsic is written; None for one that a CPU does not have."""
+    found: Spelling | None = SPELLINGS.get(row.name) or row.family.spelling("cpu", row.name)
+    return found
+
+
+def emit_intrinsic(emitter: MemoryEmitter, arguments: Sequence[str], node: Call) -> str:
+    """The result of a call of an intrinsic. CodegenError for one that a CPU does not have."""
+    assert node.intrinsic is not None
+    spelling = spelling_of(node.intrinsic)
+    if spelling is None:
+        raise CodegenError(f"{node.callee} is an intrinsic of {node.intrinsic.family.name}, which a CPU does not have")
+    return spelling(emitter, arguments, node)
+
+
+def _prefetch(emitter: MemoryEmitter, arguments: Sequence[str], node: Call) -> str:
+    """Into the second-level cache."""
+    emitter.module.declare("llvm.prefetch.p0", "void", ("ptr", "i32", "i32", "i32"))
+    emitter.line(f"call void @llvm.prefetch.p0(ptr {arguments[0]}, i32 0, i32 2, i32 1)")
+    return "poison"
+
+
+def _poll(emitter: MemoryEmitter, arguments: Sequence[str], node: Call) -> str:
+    emitter.leave_where_told()
+    return "poison"
+
+
+SPELLINGS: dict[str, Spelling] = {
+    "fma": lambda emitter, arguments, node: emit_fma(emitter, list(arguments), node.type),
+    "prefetch": _prefetch,
+    "poll": _poll,
+}
