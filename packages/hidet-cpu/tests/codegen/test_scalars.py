@@ -161,6 +161,24 @@ def test_float_operations_are_those_of_numpy(dtype, lanes, compiled, elementwise
         assert_same(kernels(op, x, y), apply_binary(op, x, y, row.output))
 
 
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_the_sign_of_a_number_rounded_twice_is_copied(lanes, compiled, elementwise):
+    """Random program 305188: LLVM rounded such a number once more, by a function that nothing defines."""
+
+    def rounded(x):
+        for dtype in (dtypes.f32, dtypes.f16, dtypes.f32):
+            x = build.cast(x, dtype)
+        return x
+
+    def copied(x):
+        return build.cast(build.binary("copysign", rounded(x) * rounded(x), rounded(x)), dtypes.f16)
+
+    x, _ = floats(dtypes.f64)
+    kernels = compiled({"sign": elementwise(copied, (dtypes.f64,), dtypes.f16)}, lanes)
+    size = x.astype(np.float32).astype(np.float16).astype(np.float32)
+    assert_same(kernels("sign", x), np.copysign(size * size, size).astype(np.float16))
+
+
 @pytest.mark.parametrize("op", ["neg", "abs", "sqrt", "floor", "ceil", "round", "trunc", "isnan", "isinf", "isfinite"])
 def test_float_functions_with_instructions_are_exact(op, compiled, elementwise):
     rows = {

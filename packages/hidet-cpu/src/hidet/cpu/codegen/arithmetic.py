@@ -158,8 +158,25 @@ def _float_binary(emit: LineEmitter, op: str, a: str, b: str, type_: Type) -> st
         name = f"llvm.{op}imum.{intrinsic_suffix(type_)}"
         return emit.intrinsic(name, [(llvm, a), (llvm, b)], llvm, "nsz " + flags.replace("nsz ", ""))
     if op == "copysign":
-        return emit.intrinsic(f"llvm.copysign.{intrinsic_suffix(type_)}", [(llvm, a), (llvm, b)], llvm)
+        return _copysign(emit, a, b, type_)
     raise CodegenError(f"scalar operation {op} on floats reached code generation; expand_math must replace it")
+
+
+def _copysign(emit: LineEmitter, a: str, b: str, type_: Type) -> str:
+    """The size of `a` with the sign of `b`.
+
+    Not llvm.copysign: where `b` was rounded from f64 to f16 on its way, LLVM takes the sign of the f64 and rounds that
+    to the f16 of the result, by a call of `__truncdfhf2`, which nothing defines.
+    """
+    llvm, words = (
+        register_type(type_),
+        with_lanes(dtypes.i32 if element_dtype(type_).bits == 32 else dtypes.i64, lanes_of(type_)),
+    )
+    integer = register_type(words)
+    size = emit.intrinsic(f"llvm.fabs.{intrinsic_suffix(type_)}", [(llvm, a)], llvm)
+    bits = emit.instruction(f"bitcast {llvm} {b} to {integer}")
+    is_below = emit.instruction(f"icmp slt {integer} {bits}, {emit.constant(0, words)}")
+    return emit.select(is_below, emit.instruction(f"fneg {llvm} {size}"), size, type_)
 
 
 def clamp_to_constant(emit: LineEmitter, op: str, x: str, bound: str, type_: Type) -> str:
