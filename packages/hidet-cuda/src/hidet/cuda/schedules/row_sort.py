@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 
-from hidet import dtypes
 from hidet.compute.definition import Routine, Scatter
 from hidet.cuda.schedules.exchange import block_number, thread_in_block
 from hidet.cuda.schedules.row_radix import RadixPasses, most_in_tile, order_in_tile
@@ -18,8 +17,9 @@ from hidet.cuda.schedules.row_select import MOST_SELECTED, write_selected
 from hidet.cuda.schedules.sort_kernels import SPAN, Tile, bitonic_sort, greatest, threads_of, tile_memory
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Var
-from hidet.ir.stmt import Assign, Declare, If, Stmt
+from hidet.ir.stmt import Declare
 from hidet.schedule.fallback import NestBuilder
 
 _SHORT = 1024
@@ -67,37 +67,28 @@ def _order_short(
     teams = threads // half_tile
     count, ends, items = kernel.size(length), kernel.size(wanted), kernel.size(rows.count)
     kept_count = build.index(0) if target is None else kernel.size(target.count)
-    thread, item, number, member = (build.size_var(name) for name in ("thread", "item", "number", "member"))
-    is_there = Var("is_there", dtypes.boolean)
-    parts = tile_memory(rows.parts, elements * teams)
+    k, parts = IRBuilder(), tile_memory(rows.parts, elements * teams)
+    k.emit(*map(Declare, parts))
+    thread = k.let("thread", thread_in_block())
+    member = k.let("member", thread % half_tile)
+    item = k.let("item", block_number() * teams + thread // half_tile)
+    is_there = k.let("is_there", item < items)
+    k.emit(*kernel.row_of(build.minimum(item, items - 1), 1, build.size_var("number")))
     tile = Tile(parts, elements, (thread // half_tile) * elements, member)
-    load: list[Stmt] = []
-    store: list[Stmt] = []
+    places: list[Var] = []
     for half in range(2):
-        place = build.size_var(f"place{half}")
-        record = [Var(f"record{half}_{n}", dtype) for n, dtype in enumerate(rows.parts)]
-        read = rows.record(kernel, place)
-        present = [Assign(var, build.cast(value, var.dtype)) for var, value in zip(record, read, strict=True)]
-        load += [
-            Declare(place, member + half * half_tile),
-            *(Declare(v, x) for v, x in zip(record, greatest(rows.parts), strict=True)),
-            If(build.logical_and(is_there, place < count), build.seq(present)),
-            *tile.store(place, record),
-        ]
-        if kept is None:
-            written = kernel.finish(place, tile.load(place))
-        else:
-            written = kernel.store(kept, place, kept_count, tile.load(place))
-        store.append(If(build.logical_and(is_there, place < ends), build.seq(written)))
-    body = [
-        *map(Declare, parts),
-        Declare(thread, thread_in_block()),
-        Declare(member, thread % half_tile),
-        Declare(item, block_number() * teams + thread // half_tile),
-        Declare(is_there, item < items),
-        *kernel.row_of(build.minimum(item, items - 1), 1, number),
-        *load,
-        *bitonic_sort(tile),
-        *store,
-    ]
-    kernel.launch(body, rows.count, teams, threads)
+        place = k.let(f"place{half}", member + half * half_tile)
+        record = k.let_each(f"record{half}_", greatest(rows.parts))
+        with k.if_(build.logical_and(is_there, place < count)):
+            for var, value in zip(record, rows.record(kernel, place), strict=True):
+                k.assign(var, build.cast(value, var.dtype))
+        k.emit(*tile.store(place, record))
+        places.append(place)
+    k.emit(*bitonic_sort(tile))
+    for place in places:
+        with k.if_(build.logical_and(is_there, place < ends)):
+            if kept is None:
+                k.emit(*kernel.finish(place, tile.load(place)))
+            else:
+                k.emit(*kernel.store(kept, place, kept_count, tile.load(place)))
+    kernel.launch([k.body], rows.count, teams, threads)
