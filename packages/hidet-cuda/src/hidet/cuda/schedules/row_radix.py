@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import SUM, Routine, Scatter
-from hidet.cuda.schedules.digit_tile import BITS, THREADS, DigitTile, digit_of, each_element
-from hidet.cuda.schedules.exchange import WARP, barrier, block_number, shared, sum_before, thread_in_block
-from hidet.cuda.schedules.lanes import registers
+from hidet.cuda.schedules.digit_tile import BITS, THREADS, DigitTile, digit_of
+from hidet.cuda.schedules.exchange import WARP, barrier, block_number, sum_before, thread_in_block
 from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
 from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk
 from hidet.cuda.schedules.sort_kernels import Record
@@ -28,7 +27,6 @@ from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics import intrinsic_call
-from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
 from hidet.schedule.fallback import NestBuilder
 
 _TILE_BYTES = 32 << 10
@@ -53,60 +51,54 @@ def order_in_tile(
     """
     kernel = RowKernel(nest, stage, rows)
     kept = None if target is None else kernel.memory(target)
-    thread, number, step = (build.size_var(name) for name in ("thread", "number", "pass"))
-    place, element = build.size_var("place"), build.size_var("element")
+    k, thread = IRBuilder(), build.size_var("thread")
     tile = DigitTile(rows.parts, -(-length // THREADS), thread)
     low, high = rows.order_bits
     passes = -(-(high - low) // BITS)
-    # Digits of a word leave registers for a third block.
-    shift = Var("shift", dtypes.u32 if low >= 32 else dtypes.u64)
     count, ends = kernel.size(rows.length), kernel.size(wanted)
+    k.emit(*tile.declare())
+    k.declare(thread, thread_in_block())
+    k.emit(*kernel.row_of(block_number(), 1, build.size_var("number")))
+    k.emit(*tile.read(lambda place: rows.record(kernel, place), count))
+    with k.for_range("pass", passes) as step:
+        # Digits of a word leave registers for a third block.
+        shift = k.let("shift", build.cast(step * BITS + low % 32, dtypes.u32 if low >= 32 else dtypes.u64))
+        k.emit(*tile.put_in_order(shift))
+        with k.if_(step < passes - 1):
+            k.emit(*tile.read_back())
     if kept is None or target is None:
-        written = _results(kernel, tile, count, lambda slot: slot, ends)
+        _write_results(k, kernel, tile, count, lambda slot: slot, ends)
     else:
-        store = kernel.store(kept, place, kernel.size(target.count), tile.load(place))
-        here = Declare(place, element * THREADS + thread)
-        written = [each_element(element, tile.each, [here, If(place < ends, build.seq(store))])]
-    one_pass = [
-        Declare(shift, build.cast(step * BITS + low % 32, shift.dtype)),
-        *tile.put_in_order(shift),
-        If(step < passes - 1, build.seq(tile.read_back())),
-    ]
-    body = [
-        *tile.declare(),
-        Declare(thread, thread_in_block()),
-        *kernel.row_of(block_number(), 1, number),
-        *tile.read(lambda place: rows.record(kernel, place), count),
-        For(step, build.index(0), build.index(passes), build.seq(one_pass)),
-        *written,
-    ]
-    kernel.launch(body, rows.count, 1, THREADS)
+        kept_count = kernel.size(target.count)
+        with k.for_range("element", tile.each, kind="unroll") as element:
+            place = k.let("place", element * THREADS + thread)
+            with k.if_(place < ends):
+                k.emit(*kernel.store(kept, place, kept_count, tile.load(place)))
+    kernel.launch([k.body], rows.count, 1, THREADS)
 
 
-def _results(
-    kernel: RowKernel, tile: DigitTile, count: Expr, place: Callable[[Expr], Expr], wanted: Expr
-) -> list[Stmt]:
+def _write_results(
+    k: IRBuilder, kernel: RowKernel, tile: DigitTile, count: Expr, place: Callable[[Expr], Expr], wanted: Expr
+) -> None:
     """Write what the results have for the first `count` records of a tile in shared memory, where it is wanted.
 
     place: in the row, of the record at a place of the tile. What is written is read before, for several records: every
     read would wait for the write before it otherwise.
     """
-    slot, element, here, last, group = (build.size_var(name) for name in ("slot", "element", "here", "last", "group"))
-    values = kernel.rows.results(kernel, tile.load(slot))
-    held = [registers(f"result{n}", value.dtype, _AT_ONCE) for n, value in enumerate(values)]
-    at = (group + element) * THREADS + tile.thread
-    read = [Store(array, (element,), value) for array, value in zip(held, values, strict=True)]
-    write = kernel.rows.write(kernel, here, [build.load(array, element) for array in held])
-    move = [Declare(here, place(slot)), If(here < wanted, build.seq(write))]
-    body = [
-        *map(Declare, held),
-        each_element(element, _AT_ONCE, [Declare(slot, build.minimum(at, last)), *read]),
-        each_element(element, _AT_ONCE, [Declare(slot, at), If(slot <= last, build.seq(move))]),
-    ]
-    return [
-        Declare(last, build.minimum(count, tile.elements) - 1),
-        For(group, build.index(0), build.index(tile.each), build.seq(body), step=_AT_ONCE),
-    ]
+    last = k.let("last", build.minimum(count, tile.elements) - 1)
+    with k.for_range("group", tile.each, step=_AT_ONCE) as group:
+        slot = build.size_var("slot")
+        values = kernel.rows.results(kernel, tile.load(slot))
+        held = [k.array(f"result{n}", value.dtype, _AT_ONCE) for n, value in enumerate(values)]
+        with k.for_range("element", _AT_ONCE, kind="unroll") as element:
+            k.declare(slot, build.minimum((group + element) * THREADS + tile.thread, last))
+            k.store_each(held, element, values)
+        with k.for_range("element", _AT_ONCE, kind="unroll") as element:
+            slot = k.let("slot", (group + element) * THREADS + tile.thread)
+            with k.if_(slot <= last):
+                here = k.let("here", place(slot))
+                with k.if_(here < wanted):
+                    k.emit(*kernel.rows.write(kernel, here, [build.load(array, element) for array in held]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,39 +158,39 @@ class RadixPasses:
             changed = dict(zip(known.memory, memory, strict=True))
             known.kernel.launch_again(self.rows.count * self.tiles, 1, THREADS, changed, {known.shift: shift})
             return
-        kernel = RowKernel(self.nest, self.stage, self.rows)
+        kernel, k = RowKernel(self.nest, self.stage, self.rows), IRBuilder()
         place = kernel.scope.argument(shift, "shift")
         self._added[key] = _PassKernel(kernel, memory, place)
         at = build.cast(place, dtypes.u64)
-        body = self._count(kernel, source, at) if what == "count" else self._move(kernel, source, target, at, wanted)
-        kernel.launch(body, self.rows.count * self.tiles, 1, THREADS)
+        if what == "count":
+            self._count(k, kernel, source, at)
+        else:
+            self._move(k, kernel, source, target, at, wanted)
+        kernel.launch([k.body], self.rows.count * self.tiles, 1, THREADS)
 
-    def _count(self, kernel: RowKernel, source: Records | None, shift: Expr) -> list[Stmt]:
+    def _count(self, k: IRBuilder, kernel: RowKernel, source: Records | None, shift: Expr) -> None:
         """Count the values of the digit in a tile: a value a thread tells how many it has."""
         (table,) = kernel.memory(self._counts)
-        thread, number, position = (build.size_var(name) for name in ("thread", "tile", "position"))
-        element, counts = build.size_var("element"), shared("values", dtypes.i32, THREADS)
         count, tiles = kernel.size(self.rows.length), kernel.size(self.tiles)
-        held = [registers(f"held{n}", dtype, self.each) for n, dtype in enumerate(self.rows.parts[:1])]
-        record = self._source(kernel, source, count)(position)
-        place = build.size_var("place")
-        here = Declare(place, (number * self.each + element) * THREADS + thread)
-        there = Declare(position, build.minimum(place, count - 1))
-        first = Store(held[0], (element,), build.cast(record[0], held[0].dtype))
-        digit = build.cast(digit_of([build.load(held[0], element)], shift), dtypes.i64)
-        one = build.const(1, dtypes.i32)
-        add = Evaluate(intrinsic_call("cuda.reduce_add_at", build.address(counts, digit), one))
-        return [
-            *map(Declare, (counts, *held)),
-            Declare(thread, thread_in_block()),
-            *kernel.row_of(block_number(), self.tiles, number),
-            Store(counts, (thread,), build.const(0, dtypes.i32)),
-            barrier(),
-            each_element(element, self.each, [here, there, first]),
-            each_element(element, self.each, [here, If(place < count, add)]),
-            barrier(),
-            *kernel.store((table,), thread * tiles + number, tiles * THREADS, [build.load(counts, thread)]),
-        ]
+        read, number = self._source(kernel, source, count), build.size_var("tile")
+        counts = k.array("values", dtypes.i32, THREADS, space="shared")
+        held = k.array("held0", self.rows.parts[0], self.each)
+        thread = k.let("thread", thread_in_block())
+        k.emit(*kernel.row_of(block_number(), self.tiles, number))
+        k.store(counts, thread, build.const(0, dtypes.i32))
+        k.emit(barrier())
+        with k.for_range("element", self.each, kind="unroll") as element:
+            place = k.let("place", (number * self.each + element) * THREADS + thread)
+            position = k.let("position", build.minimum(place, count - 1))
+            k.store(held, element, build.cast(read(position)[0], held.dtype))
+        with k.for_range("element", self.each, kind="unroll") as element:
+            place = k.let("place", (number * self.each + element) * THREADS + thread)
+            with k.if_(place < count):
+                digit = build.cast(digit_of([build.load(held, element)], shift), dtypes.i64)
+                one = build.const(1, dtypes.i32)
+                k.run(intrinsic_call("cuda.reduce_add_at", build.address(counts, digit), one))
+        k.emit(barrier())
+        k.emit(*kernel.store((table,), thread * tiles + number, tiles * THREADS, [build.load(counts, thread)]))
 
     def _launch_scan(self) -> None:
         """For each value, how many records of the tiles before a tile have it, and how many of all."""
@@ -235,46 +227,39 @@ class RadixPasses:
         kernel.launch([k.body], values, warps, _SCAN_THREADS)
 
     def _move(
-        self, kernel: RowKernel, source: Records | None, target: Records | None, shift: Expr, wanted: Dim
-    ) -> list[Stmt]:
+        self, k: IRBuilder, kernel: RowKernel, source: Records | None, target: Records | None, shift: Expr, wanted: Dim
+    ) -> None:
         """Write the records of a tile to their places."""
-        thread, number, first = (build.size_var(name) for name in ("thread", "tile", "first"))
-        slot, place, element = (build.size_var(name) for name in ("slot", "place", "element"))
         count, tiles = kernel.size(self.rows.length), kernel.size(self.tiles)
+        thread, number = build.size_var("thread"), build.size_var("tile")
         tile = DigitTile(self.rows.parts, self.each, thread)
-        bases = shared("bases", dtypes.i32, THREADS)
         read = self._source(kernel, source, count)
         kept = None if target is None else kernel.memory(target)
         (before,) = kernel.load(kernel.memory(self._counts), thread * tiles + number, tiles * THREADS)
         (total,) = kernel.load(kernel.memory(self._totals), thread, build.index(THREADS))
-        own = Var("of_value", dtypes.i32)
-        sums, smaller = sum_before(own, tile.totals, THREADS, thread)
-        base = smaller + before - build.load(tile.starts, thread)
+        k.emit(*tile.declare())
+        bases = k.array("bases", dtypes.i32, THREADS, space="shared")
+        k.declare(thread, thread_in_block())
+        k.emit(*kernel.row_of(block_number(), self.tiles, number))
+        first = k.let("first", number * tile.elements)
+        k.emit(*tile.read(lambda place: read(first + place), count - first))
+        k.emit(*tile.put_in_order(shift))
+        sums, smaller = sum_before(k.let("of_value", total), tile.totals, THREADS, thread)
+        k.emit(*sums)
+        k.store(bases, thread, smaller + before - build.load(tile.starts, thread))
+        k.emit(barrier())
 
         def moved(slot: Expr) -> Expr:
             digit = build.cast(digit_of(tile.load(slot), shift), dtypes.i64)
             return slot + build.cast(build.load(bases, digit), dtypes.i64)
 
         if kept is None:
-            written = _results(kernel, tile, count - first, moved, kernel.size(wanted))
-        else:
-            store = [Declare(place, moved(slot)), *kernel.store(kept, place, count, tile.load(slot))]
-            here = Declare(slot, element * THREADS + thread)
-            written = [each_element(element, tile.each, [here, If(first + slot < count, build.seq(store))])]
-        return [
-            *tile.declare(),
-            Declare(bases),
-            Declare(thread, thread_in_block()),
-            *kernel.row_of(block_number(), self.tiles, number),
-            Declare(first, number * tile.elements),
-            *tile.read(lambda place: read(first + place), count - first),
-            *tile.put_in_order(shift),
-            Declare(own, total),
-            *sums,
-            Store(bases, (thread,), base),
-            barrier(),
-            *written,
-        ]
+            _write_results(k, kernel, tile, count - first, moved, kernel.size(wanted))
+            return
+        with k.for_range("element", tile.each, kind="unroll") as element:
+            slot = k.let("slot", element * THREADS + thread)
+            with k.if_(first + slot < count):
+                k.emit(*kernel.store(kept, k.let("place", moved(slot)), count, tile.load(slot)))
 
     def _source(self, kernel: RowKernel, source: Records | None, count: Expr) -> Callable[[Expr], Record]:
         """What is at a position of the row."""
