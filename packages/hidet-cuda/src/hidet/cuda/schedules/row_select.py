@@ -14,19 +14,20 @@ rows are few, several blocks take parts of one, and the first of their first rec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Routine, Scatter
 from hidet.cuda.schedules.exchange import WARP, barrier, block_number, shared, sum_before, thread_in_block
-from hidet.cuda.schedules.lanes import registers
 from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
 from hidet.cuda.schedules.sort_kernels import MOST, SPAN, Tile, bitonic_sort, greatest, is_less, tile_memory
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics import intrinsic_call
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store, While
+from hidet.ir.stmt import Declare
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.fallback import NestBuilder
 
@@ -121,63 +122,57 @@ class _Selection:
         self.low = [Var(f"low{n}", dtypes.u64) for n in range(len(rows.parts))]
         self.last = [Var(f"last{n}", dtypes.u64) for n in range(len(rows.parts))]
         self.digit = Var("digit", dtypes.i32)
-        self.shift, self.bits = Var("shift", dtypes.u64), Var("bits", dtypes.u64)
         self.before, self.inside = Var("before", dtypes.i32), Var("inside", dtypes.i32)
 
     def add(self, part: Dim, target: Records | None) -> None:
         """Add the kernel, a block for every `part` records of a row. target: where the first records of each part go,
         followed by greatest ones where the part has fewer; None for results."""
-        kernel, rows = self.kernel, self.rows
+        kernel, rows, k = self.kernel, self.rows, IRBuilder()
         kept = None if target is None else kernel.memory(target)
         parts = 1 if target is None else dims.ceildiv(self.extent, part)
-        number, member = build.size_var("part"), build.size_var("member")
-        tile = Tile(tile_memory(rows.parts, self.tile_elements), self.tile_elements, build.index(0), member)
-        each = kernel.size(part)
-        if kept is None or target is None:
-            written = kernel.finish(member, tile.load(member))
-        else:
-            written = kernel.store(kept, number * self.wanted + member, kernel.size(target.count), tile.load(member))
-        body = [
-            *map(Declare, (*tile.parts, self.counts, self.found, self.totals)),
-            Declare(self.thread, thread_in_block()),
-            Declare(member, self.thread),
-            *kernel.row_of(block_number(), parts, number),
-            Declare(self.start, number * each),
-            Declare(self.end, build.minimum(self.start + each, self.count)),
-            *self._search(),
-            *self._collect(tile),
-            If(member < self.wanted, build.seq(written)),
-        ]
-        kernel.launch(body, rows.count * parts, 1, self.threads)
+        number, each = build.size_var("part"), kernel.size(part)
+        memory = tile_memory(rows.parts, self.tile_elements)
+        k.emit(*map(Declare, (*memory, self.counts, self.found, self.totals)))
+        k.declare(self.thread, thread_in_block())
+        member = k.let("member", self.thread)
+        k.emit(*kernel.row_of(block_number(), parts, number))
+        k.declare(self.start, number * each)
+        k.declare(self.end, build.minimum(self.start + each, self.count))
+        self._search(k)
+        tile = Tile(memory, self.tile_elements, build.index(0), member)
+        self._collect(k, tile)
+        with k.if_(member < self.wanted):
+            if kept is None or target is None:
+                k.emit(*kernel.finish(member, tile.load(member)))
+            else:
+                place = number * self.wanted + member
+                k.emit(*kernel.store(kept, place, kernel.size(target.count), tile.load(member)))
+        kernel.launch([k.body], rows.count * parts, 1, self.threads)
 
     # --- finding the last record -----------------------------------------------------------------------------------
 
-    def _search(self) -> list[Stmt]:
+    def _search(self, k: IRBuilder) -> None:
         """Find a record that fits a tile together with all before it, `wanted` or more of them."""
+        k.declare(self.before, _i32(0))
+        k.declare(self.inside, build.cast(self.end - self.start, dtypes.i32))
+        k.declare(self.digit, _i32(0))
+        for low in self.low:
+            k.declare(low, build.const(0, dtypes.u64))
+        for last in self.last:
+            k.declare(last, build.const(dtypes.u64.max, dtypes.u64))
         is_many = self.before + self.inside > self.tile_elements
-        bin_ = build.size_var("value")
-        clear = For(
-            bin_, self.thread, (1 << _DIGIT) - self.thread, Store(self.counts, (bin_,), _i32(0)), step=self.threads
-        )
-        step = [
-            Declare(self.shift, self._of_digit(lambda digit: digit.shift)),
-            Declare(self.bits, self._of_digit(lambda digit: digit.bits)),
-            clear,
-            barrier(),
-            self._each_record(self._counted),
-            barrier(),
-            *self._choose(),
-            barrier(),
-            *self._narrow(),
-        ]
-        return [
-            Declare(self.before, _i32(0)),
-            Declare(self.inside, build.cast(self.end - self.start, dtypes.i32)),
-            Declare(self.digit, _i32(0)),
-            *(Declare(low, build.const(0, dtypes.u64)) for low in self.low),
-            *(Declare(last, build.const(dtypes.u64.max, dtypes.u64)) for last in self.last),
-            While(build.logical_and(is_many, self.digit < len(self.digits)), build.seq(step)),
-        ]
+        with k.while_(build.logical_and(is_many, self.digit < len(self.digits))):
+            shift = k.let("shift", self._of_digit(lambda digit: digit.shift))
+            bits = k.let("bits", self._of_digit(lambda digit: digit.bits))
+            with k.for_range("value", (1 << _DIGIT) - self.thread, self.thread, self.threads) as value:
+                k.store(self.counts, value, _i32(0))
+            k.emit(barrier())
+            with self._each_record(k) as record:
+                self._count(k, record, shift, bits)
+            k.emit(barrier())
+            self._choose(k)
+            k.emit(barrier())
+            self._narrow(k, shift)
 
     def _of_digit(self, what: Callable[[_Digit], int]) -> Expr:
         """A property of the digit whose turn it is."""
@@ -186,124 +181,99 @@ class _Selection:
             value = build.select(build.equal(self.digit, number), build.const(what(digit), dtypes.u64), value)
         return value
 
-    def _counted(self, record: Sequence[Expr]) -> list[Stmt]:
+    def _count(self, k: IRBuilder, record: Sequence[Expr], shift: Expr, bits: Expr) -> None:
         """Count a record that has the bits known so far; those of others differ above the digit, too."""
         words = [build.cast(part, dtypes.u64) for part in record]
         values = [
-            build.binary("shr", build.binary("xor", word, low), self.shift)
+            build.binary("shr", build.binary("xor", word, low), shift)
             for word, low in zip(words, self.low, strict=True)
         ]
-        value, one = Var("value", dtypes.u64), build.const(1, dtypes.u64)
         which = values[0]
         if len(values) == 2:
             is_same = build.equal(words[0], self.low[0])
             nothing = build.const(dtypes.u64.max, dtypes.u64)
             which = build.select(self._is_first_part(), values[0], build.select(is_same, values[1], nothing))
-        place = build.address(self.counts, build.cast(value, dtypes.i64))
-        count = Evaluate(intrinsic_call("cuda.reduce_add_at", place, _i32(1)))
-        return [Declare(value, which), If(value < build.binary("shl", one, self.bits), count)]
+        value = k.let("value", which)
+        with k.if_(value < build.binary("shl", build.const(1, dtypes.u64), bits)):
+            place = build.address(self.counts, build.cast(value, dtypes.i64))
+            k.run(intrinsic_call("cuda.reduce_add_at", place, _i32(1)))
 
     def _is_first_part(self) -> Expr:
         return self.digit < sum(digit.part == 0 for digit in self.digits)
 
-    def _choose(self) -> list[Stmt]:
+    def _choose(self, k: IRBuilder) -> None:
         """Set what is found: the value that record number `wanted` has."""
         each = (1 << _DIGIT) // self.threads
-        own, value = Var("own", dtypes.i32), build.size_var("value")
-        first = self.thread * each
+        own, first = k.let("own", _i32(0)), self.thread * each
+        with k.for_range("value", each, kind="unroll") as value:
+            k.assign(own, own + build.load(self.counts, first + value))
         before, running = sum_before(own, self.totals, self.threads, self.thread)
-        here = Var("here", dtypes.i32)
-        rank = self.rank - self.before
-        is_found = build.logical_and(running < rank, rank <= running + here)
-        stores = [
-            Store(self.found, (build.index(n),), x)
-            for n, x in enumerate((build.cast(first + value, dtypes.i32), running, here))
-        ]
-        walk = [
-            Declare(here, build.load(self.counts, first + value)),
-            If(is_found, build.seq(stores)),
-            Assign(running, running + here),
-        ]
-        return [
-            Declare(own, _i32(0)),
-            self._unrolled(value, each, [Assign(own, own + build.load(self.counts, first + value))]),
-            *before,
-            self._unrolled(value, each, walk),
-        ]
+        k.emit(*before)
+        with k.for_range("value", each, kind="unroll") as value:
+            here, rank = k.let("here", build.load(self.counts, first + value)), self.rank - self.before
+            with k.if_(build.logical_and(running < rank, rank <= running + here)):
+                for n, found in enumerate((build.cast(first + value, dtypes.i32), running, here)):
+                    k.store(self.found, n, found)
+            k.assign(running, running + here)
 
-    def _narrow(self) -> list[Stmt]:
+    def _narrow(self, k: IRBuilder, shift: Expr) -> None:
         """Know the digit that was found, and what it leaves."""
-        one = build.const(1, dtypes.u64)
-        rest = build.binary("shl", one, self.shift) - 1
-        value = build.binary("shl", build.cast(build.load(self.found, 0), dtypes.u64), self.shift)
-        known = [
-            build.seq([Assign(low, build.binary("or", low, value)), Assign(last, build.binary("or", low, rest))])
-            for low, last in zip(self.low, self.last, strict=True)
-        ]
-        return [
-            known[0] if len(known) == 1 else If(self._is_first_part(), known[0], known[1]),
-            Assign(self.before, self.before + build.load(self.found, 1)),
-            Assign(self.inside, build.load(self.found, 2)),
-            Assign(self.digit, self.digit + 1),
-        ]
+        rest = build.binary("shl", build.const(1, dtypes.u64), shift) - 1
+        value = build.binary("shl", build.cast(build.load(self.found, 0), dtypes.u64), shift)
+
+        def know(part: int) -> None:
+            k.assign(self.low[part], build.binary("or", self.low[part], value))
+            k.assign(self.last[part], build.binary("or", self.low[part], rest))
+
+        if len(self.low) == 1:
+            know(0)
+        else:
+            with k.if_(self._is_first_part()):
+                know(0)
+            with k.else_():
+                know(1)
+        k.assign(self.before, self.before + build.load(self.found, 1))
+        k.assign(self.inside, build.load(self.found, 2))
+        k.assign(self.digit, self.digit + 1)
 
     # --- putting what was found in order ---------------------------------------------------------------------------
 
-    def _collect(self, tile: Tile) -> list[Stmt]:
+    def _collect(self, k: IRBuilder, tile: Tile) -> None:
         """Fill the tile with all records up to the last one, and put it in order."""
-        slot, place = Var("slot", dtypes.i32), build.size_var("place")
-        depth, records = build.size_var("depth"), Var("records", dtypes.i32)
-
-        def collected(record: Sequence[Expr]) -> list[Stmt]:
+        with k.if_(build.equal(self.thread, 0)):
+            k.store(self.found, 3, _i32(0))
+        k.emit(barrier())
+        with self._each_record(k) as record:
             words = [build.cast(part, dtypes.u64) for part in record]
-            take = [
-                Declare(slot, intrinsic_call("cuda.atomic_add", build.address(self.found, build.index(3)), _i32(1))),
-                *tile.store(build.cast(slot, dtypes.i64), record),
-            ]
-            return [If(build.unary("lnot", is_less(self.last, words)), build.seq(take))]
-
-        full = build.binary("shl", build.index(1), depth)
+            with k.if_(build.unary("lnot", is_less(self.last, words))):
+                slot = k.let("slot", intrinsic_call("cuda.atomic_add", build.address(self.found, 3), _i32(1)))
+                k.emit(*tile.store(build.cast(slot, dtypes.i64), record))
+        records = k.let("records", self.before + self.inside)
         highest = build.cast(build.maximum(records, self.rank) - 1, dtypes.u32)
         zeros = build.cast(intrinsic_call("cuda.leading_zeros", highest), dtypes.i64)
-        return [
-            If(build.equal(self.thread, 0), Store(self.found, (build.index(3),), _i32(0))),
-            barrier(),
-            self._each_record(collected),
-            Declare(records, self.before + self.inside),
-            Declare(depth, build.maximum(32 - zeros, SPAN.bit_length() - 1)),
-            For(
-                place,
-                build.cast(records, dtypes.i64) + self.thread,
-                full - build.cast(records, dtypes.i64) - self.thread,
-                build.seq(tile.store(place, greatest(self.rows.parts))),
-                step=self.threads,
-            ),
-            *bitonic_sort(tile, depth),
-        ]
+        depth = k.let("depth", build.maximum(32 - zeros, SPAN.bit_length() - 1))
+        count, full = build.cast(records, dtypes.i64), build.binary("shl", build.index(1), depth)
+        with k.for_range("place", full - count - self.thread, count + self.thread, self.threads) as place:
+            k.emit(*tile.store(place, greatest(self.rows.parts)))
+        k.emit(*bitonic_sort(tile, depth))
 
-    def _each_record(self, work: Callable[[Sequence[Expr]], list[Stmt]]) -> Stmt:
+    @contextmanager
+    def _each_record(self, k: IRBuilder) -> Iterator[list[Expr]]:
         """Do something with every record of the part of the row; several are read at once."""
         each = _AT_ONCE // self.threads
-        chunk, element = build.size_var("chunk"), build.size_var("element")
-        held = [registers(f"held{n}", dtype, each) for n, dtype in enumerate(self.rows.parts)]
-        place, last = build.size_var("place"), build.size_var("last")
-        here = Declare(place, chunk + element * self.threads + self.thread)
-        keep = [
-            Store(array, (element,), build.cast(value, array.dtype))
-            for array, value in zip(held, self.record, strict=True)
-        ]
-        done = work([build.load(array, element) for array in held])
-        body = [
-            *map(Declare, held),
-            # Reading the last one instead of none takes no branch, which every read would wait for.
-            self._unrolled(element, each, [here, Declare(self.place, build.minimum(place, last)), *keep]),
-            self._unrolled(element, each, [here, If(place < self.end, build.seq(done))]),
-        ]
-        walk = For(chunk, self.start, self.end - self.start, build.seq(body), step=_AT_ONCE)
-        return build.seq([Declare(last, self.end - 1), walk])
-
-    def _unrolled(self, var: Var, extent: int, body: Sequence[Stmt]) -> Stmt:
-        return For(var, build.index(0), build.index(extent), build.seq(body), kind="unroll")
+        last = k.let("last", self.end - 1)
+        with k.for_range("chunk", self.end - self.start, self.start, _AT_ONCE) as chunk:
+            held = [k.array(f"held{n}", dtype, each) for n, dtype in enumerate(self.rows.parts)]
+            with k.for_range("element", each, kind="unroll") as element:
+                place = k.let("place", chunk + element * self.threads + self.thread)
+                # Reading the last one instead of none takes no branch, which every read would wait for.
+                k.declare(self.place, build.minimum(place, last))
+                for array, value in zip(held, self.record, strict=True):
+                    k.store(array, element, build.cast(value, array.dtype))
+            with k.for_range("element", each, kind="unroll") as element:
+                place = k.let("place", chunk + element * self.threads + self.thread)
+                with k.if_(place < self.end):
+                    yield [build.load(array, element) for array in held]
 
 
 def _i32(value: int) -> Expr:
