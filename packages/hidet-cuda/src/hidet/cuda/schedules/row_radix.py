@@ -56,16 +56,16 @@ def order_in_tile(
     low, high = rows.order_bits
     passes = -(-(high - low) // BITS)
     count, ends = kernel.size(rows.length), kernel.size(wanted)
-    k.emit(*tile.declare())
+    tile.declare(k)
     k.declare(thread, thread_in_block())
     k.emit(*kernel.row_of(block_number(), 1, build.size_var("number")))
-    k.emit(*tile.read(lambda place: rows.record(kernel, place), count))
+    tile.read(k, lambda place: rows.record(kernel, place), count)
     with k.for_range("pass", passes) as step:
         # Digits of a word leave registers for a third block.
         shift = k.let("shift", build.cast(step * BITS + low % 32, dtypes.u32 if low >= 32 else dtypes.u64))
-        k.emit(*tile.put_in_order(shift))
+        tile.put_in_order(k, shift)
         with k.if_(step < passes - 1):
-            k.emit(*tile.read_back())
+            tile.read_back(k)
     if kept is None or target is None:
         _write_results(k, kernel, tile, count, lambda slot: slot, ends)
     else:
@@ -237,13 +237,13 @@ class RadixPasses:
         kept = None if target is None else kernel.memory(target)
         (before,) = kernel.load(kernel.memory(self._counts), thread * tiles + number, tiles * THREADS)
         (total,) = kernel.load(kernel.memory(self._totals), thread, build.index(THREADS))
-        k.emit(*tile.declare())
+        tile.declare(k)
         bases = k.array("bases", dtypes.i32, THREADS, space="shared")
         k.declare(thread, thread_in_block())
         k.emit(*kernel.row_of(block_number(), self.tiles, number))
         first = k.let("first", number * tile.elements)
-        k.emit(*tile.read(lambda place: read(first + place), count - first))
-        k.emit(*tile.put_in_order(shift))
+        tile.read(k, lambda place: read(first + place), count - first)
+        tile.put_in_order(k, shift)
         sums, smaller = sum_before(k.let("of_value", total), tile.totals, THREADS, thread)
         k.emit(*sums)
         k.store(bases, thread, smaller + before - build.load(tile.starts, thread))
