@@ -247,15 +247,15 @@ class _Selection:
             words = [build.cast(part, dtypes.u64) for part in record]
             with k.if_(build.unary("lnot", is_less(self.last, words))):
                 slot = k.let("slot", intrinsic_call("cuda.atomic_add", build.address(self.found, 3), _i32(1)))
-                k.emit(*tile.store(build.cast(slot, dtypes.i64), record))
+                tile.store(k, build.cast(slot, dtypes.i64), record)
         records = k.let("records", self.before + self.inside)
         highest = build.cast(build.maximum(records, self.rank) - 1, dtypes.u32)
         zeros = build.cast(intrinsic_call("cuda.leading_zeros", highest), dtypes.i64)
         depth = k.let("depth", build.maximum(32 - zeros, SPAN.bit_length() - 1))
         count, full = build.cast(records, dtypes.i64), build.binary("shl", build.index(1), depth)
         with k.for_range("place", full - count - self.thread, count + self.thread, self.threads) as place:
-            k.emit(*tile.store(place, greatest(self.rows.parts)))
-        k.emit(*bitonic_sort(tile, depth))
+            tile.store(k, place, greatest(self.rows.parts))
+        bitonic_sort(k, tile, depth)
 
     @contextmanager
     def _each_record(self, k: IRBuilder) -> Iterator[list[Expr]]:

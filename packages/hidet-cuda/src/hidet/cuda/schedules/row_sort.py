@@ -82,9 +82,9 @@ def _order_short(
         with k.if_(build.logical_and(is_there, place < count)):
             for var, value in zip(record, rows.record(kernel, place), strict=True):
                 k.assign(var, build.cast(value, var.dtype))
-        k.emit(*tile.store(place, record))
+        tile.store(k, place, record)
         places.append(place)
-    k.emit(*bitonic_sort(tile))
+    bitonic_sort(k, tile)
     for place in places:
         with k.if_(build.logical_and(is_there, place < ends)):
             if kept is None:

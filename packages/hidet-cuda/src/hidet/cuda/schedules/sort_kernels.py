@@ -10,14 +10,16 @@ compares two records a step. Where both lie in the 64 records of one warp, warps
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.cuda.schedules.exchange import WARP, barrier, shared, warp_barrier
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store, While
+from hidet.ir.stmt import If
 
 Record = Sequence[Expr]
 
@@ -48,9 +50,9 @@ class Tile:
         """A record."""
         return [build.load(part, self.start + place) for part in self.parts]
 
-    def store(self, place: Expr, record: Record) -> list[Stmt]:
+    def store(self, k: IRBuilder, place: Expr, record: Record) -> None:
         """Set a record."""
-        return [Store(part, (self.start + place,), value) for part, value in zip(self.parts, record, strict=True)]
+        k.store_each(self.parts, self.start + place, record)
 
 
 def tile_memory(types: Sequence[DType], elements: int) -> tuple[Var, ...]:
@@ -70,46 +72,36 @@ def greatest(types: Sequence[DType]) -> list[Expr]:
     return [build.const(dtype.max, dtype) for dtype in types]
 
 
-def bitonic_sort(tile: Tile, depth: Expr | None = None) -> list[Stmt]:
+def bitonic_sort(k: IRBuilder, tile: Tile, depth: Expr | None = None) -> None:
     """Order a tile that every warp of the block has filled; all threads of the block take part, and see the result.
 
     depth: the logarithm of how many records are there, at least SPAN; None where the tile is full.
     """
     levels = build.index(tile.elements.bit_length() - 1) if depth is None else depth
-    level, member = build.size_var("level"), Var("pair", dtypes.i32)
-    reach, run, low = (Var(name, dtypes.i32) for name in ("reach", "run", "low"))
     one = build.const(1, dtypes.i32)
-    inside = build.binary("and", member, build.binary("shl", one, reach) - 1)
-    above = build.binary("shr", member, reach)
-    places = [build.cast(place, dtypes.i64) for place in (low, low + build.binary("shl", one, reach))]
-    a = [Var(f"a{n}", part.dtype) for n, part in enumerate(tile.parts)]
-    b = [Var(f"b{n}", part.dtype) for n, part in enumerate(tile.parts)]
-    is_down = build.binary("ne", build.binary("and", low, run), 0)
-    swap = build.seq([*tile.store(places[0], b), *tile.store(places[1], a)])
-    # The next step is one of half the reach, or the first of the next level.
-    following = build.select(reach > 0, reach - 1, build.cast(level + 1, dtypes.i32))
-    meets_others = build.maximum(reach, following) >= SPAN.bit_length() - 1
-    compare = build.seq(
-        [
-            *(Declare(var, value) for var, value in zip(a, tile.load(places[0]), strict=True)),
-            *(Declare(var, value) for var, value in zip(b, tile.load(places[1]), strict=True)),
-            If(build.binary("ne", is_less(b, a), is_down), swap),
-        ]
-    )
-    is_there = build.cast(low, dtypes.i64) < build.binary("shl", build.index(1), levels)
-    step = [
-        Declare(low, build.binary("or", build.binary("shl", above, reach + 1), inside)),
-        compare if depth is None else If(is_there, compare),
-        If(meets_others, barrier(), warp_barrier()) if tile.elements > SPAN else warp_barrier(),
-        Assign(reach, reach - 1),
-    ]
-    steps = [
-        Declare(reach, build.cast(level, dtypes.i32)),
-        Declare(run, build.binary("shl", one, reach + 1)),
-        While(reach >= 0, build.seq(step)),
-    ]
-    sweep = For(level, build.index(0), levels, build.seq(steps))
-    return [Declare(member, build.cast(tile.member, dtypes.i32)), barrier(), sweep, barrier()]
+    member = k.let("pair", build.cast(tile.member, dtypes.i32))
+    k.emit(barrier())
+    with k.for_range("level", levels) as level:
+        reach = k.let("reach", build.cast(level, dtypes.i32))
+        run = k.let("run", build.binary("shl", one, reach + 1))
+        with k.while_(reach >= 0):
+            inside = build.binary("and", member, build.binary("shl", one, reach) - 1)
+            above = build.binary("shl", build.binary("shr", member, reach), reach + 1)
+            low = k.let("low", build.binary("or", above, inside))
+            is_there = build.cast(low, dtypes.i64) < build.binary("shl", build.index(1), levels)
+            with nullcontext() if depth is None else k.if_(is_there):
+                places = [build.cast(place, dtypes.i64) for place in (low, low + build.binary("shl", one, reach))]
+                a, b = (k.let_each(name, tile.load(place)) for name, place in zip("ab", places, strict=True))
+                is_down = build.binary("ne", build.binary("and", low, run), 0)
+                with k.if_(build.binary("ne", is_less(b, a), is_down)):
+                    tile.store(k, places[0], b)
+                    tile.store(k, places[1], a)
+            # The next step is one of half the reach, or the first of the next level.
+            following = build.select(reach > 0, reach - 1, build.cast(level + 1, dtypes.i32))
+            meets_others = build.maximum(reach, following) >= SPAN.bit_length() - 1
+            k.emit(If(meets_others, barrier(), warp_barrier()) if tile.elements > SPAN else warp_barrier())
+            k.assign(reach, reach - 1)
+    k.emit(barrier())
 
 
 def threads_of(tile_elements: int) -> int:
