@@ -100,7 +100,7 @@ class _Ordered:
         rows = Rows(
             *(self.outer, self.others, self.count, (dtypes.u64,), (32, 64), self._record),
             results=lambda kernel, record: [],
-            write=lambda kernel, place, values: [],
+            write=lambda k, kernel, place, values: None,
         )
         records = in_order(self.nest, self.stage, rows)
         opened = self.nest.opened(self.stage)

@@ -58,7 +58,7 @@ def order_in_tile(
     count, ends = kernel.size(rows.length), kernel.size(wanted)
     tile.declare(k)
     k.declare(thread, thread_in_block())
-    k.emit(*kernel.row_of(block_number(), 1, build.size_var("number")))
+    kernel.row_of(k, block_number(), 1, "number")
     tile.read(k, lambda place: rows.record(kernel, place), count)
     with k.for_range("pass", passes) as step:
         # Digits of a word leave registers for a third block.
@@ -73,8 +73,8 @@ def order_in_tile(
         with k.for_range("element", tile.each, kind="unroll") as element:
             place = k.let("place", element * THREADS + thread)
             with k.if_(place < ends):
-                k.emit(*kernel.store(kept, place, kept_count, tile.load(place)))
-    kernel.launch([k.body], rows.count, 1, THREADS)
+                kernel.store(k, kept, place, kept_count, tile.load(place))
+    kernel.launch(k.body, rows.count, 1, THREADS)
 
 
 def _write_results(
@@ -98,7 +98,7 @@ def _write_results(
             with k.if_(slot <= last):
                 here = k.let("here", place(slot))
                 with k.if_(here < wanted):
-                    k.emit(*kernel.rows.write(kernel, here, [build.load(array, element) for array in held]))
+                    kernel.rows.write(k, kernel, here, [build.load(array, element) for array in held])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,17 +166,17 @@ class RadixPasses:
             self._count(k, kernel, source, at)
         else:
             self._move(k, kernel, source, target, at, wanted)
-        kernel.launch([k.body], self.rows.count * self.tiles, 1, THREADS)
+        kernel.launch(k.body, self.rows.count * self.tiles, 1, THREADS)
 
     def _count(self, k: IRBuilder, kernel: RowKernel, source: Records | None, shift: Expr) -> None:
         """Count the values of the digit in a tile: a value a thread tells how many it has."""
         (table,) = kernel.memory(self._counts)
         count, tiles = kernel.size(self.rows.length), kernel.size(self.tiles)
-        read, number = self._source(kernel, source, count), build.size_var("tile")
+        read = self._source(kernel, source, count)
         counts = k.array("values", dtypes.i32, THREADS, space="shared")
         held = k.array("held0", self.rows.parts[0], self.each)
         thread = k.let("thread", thread_in_block())
-        k.emit(*kernel.row_of(block_number(), self.tiles, number))
+        number = kernel.row_of(k, block_number(), self.tiles, "tile")
         k.store(counts, thread, build.const(0, dtypes.i32))
         k.emit(barrier())
         with k.for_range("element", self.each, kind="unroll") as element:
@@ -190,7 +190,7 @@ class RadixPasses:
                 one = build.const(1, dtypes.i32)
                 k.run(intrinsic_call("cuda.reduce_add_at", build.address(counts, digit), one))
         k.emit(barrier())
-        k.emit(*kernel.store((table,), thread * tiles + number, tiles * THREADS, [build.load(counts, thread)]))
+        kernel.store(k, (table,), thread * tiles + number, tiles * THREADS, [build.load(counts, thread)])
 
     def _launch_scan(self) -> None:
         """For each value, how many records of the tiles before a tile have it, and how many of all."""
@@ -201,49 +201,47 @@ class RadixPasses:
             return
         kernel = self._scan = RowKernel(self.nest, self.stage, self.rows)
         counts, totals = kernel.memory(self._counts), kernel.memory(self._totals)
-        lane, value = build.size_var("lane"), build.size_var("value")
-        tiles, carry = kernel.size(self.tiles), Var("carry", dtypes.i32)
+        tiles, k = kernel.size(self.tiles), IRBuilder()
         size = tiles * THREADS
-        walk = ChunkWalk(
-            Chunks(WARP, _SCAN_EACH),
-            SUM,
-            [carry],
-            lane,
-            read=lambda k, tile: kernel.load(counts, value * tiles + tile, size),
-            write=lambda k, tile, before: k.emit(*kernel.store(counts, value * tiles + tile, size, before)),
-            exclusive=True,
-            is_turned=False,
-        )
-        k = IRBuilder()
         thread = k.let("thread", thread_in_block())
-        k.declare(lane, thread % WARP)
+        lane = k.let("lane", thread % WARP)
         item = k.let("item", block_number() * warps + thread // WARP)
         with k.if_(item < kernel.size(values)):
-            k.emit(*kernel.row_of(item, THREADS, value))
-            k.declare(carry, build.const(0, dtypes.i32))
-            walk.emit(k, build.index(0), tiles)
+            value = kernel.row_of(k, item, THREADS, "value")
+            carry = k.let("carry", build.const(0, dtypes.i32))
+            ChunkWalk(
+                Chunks(WARP, _SCAN_EACH),
+                SUM,
+                [carry],
+                lane,
+                read=lambda k, tile: kernel.load(counts, value * tiles + tile, size),
+                write=lambda k, tile, before: kernel.store(k, counts, value * tiles + tile, size, before),
+                exclusive=True,
+                is_turned=False,
+            ).emit(k, build.index(0), tiles)
             with k.if_(build.equal(lane, 0)):
-                k.emit(*kernel.store(totals, value, build.index(THREADS), [carry]))
-        kernel.launch([k.body], values, warps, _SCAN_THREADS)
+                kernel.store(k, totals, value, build.index(THREADS), [carry])
+        kernel.launch(k.body, values, warps, _SCAN_THREADS)
 
     def _move(
         self, k: IRBuilder, kernel: RowKernel, source: Records | None, target: Records | None, shift: Expr, wanted: Dim
     ) -> None:
         """Write the records of a tile to their places."""
         count, tiles = kernel.size(self.rows.length), kernel.size(self.tiles)
-        thread, number = build.size_var("thread"), build.size_var("tile")
+        thread = build.size_var("thread")
         tile = DigitTile(self.rows.parts, self.each, thread)
         read = self._source(kernel, source, count)
         kept = None if target is None else kernel.memory(target)
-        (before,) = kernel.load(kernel.memory(self._counts), thread * tiles + number, tiles * THREADS)
-        (total,) = kernel.load(kernel.memory(self._totals), thread, build.index(THREADS))
+        counts, totals = kernel.memory(self._counts), kernel.memory(self._totals)
         tile.declare(k)
         bases = k.array("bases", dtypes.i32, THREADS, space="shared")
         k.declare(thread, thread_in_block())
-        k.emit(*kernel.row_of(block_number(), self.tiles, number))
+        number = kernel.row_of(k, block_number(), self.tiles, "tile")
         first = k.let("first", number * tile.elements)
         tile.read(k, lambda place: read(first + place), count - first)
         tile.put_in_order(k, shift)
+        (before,) = kernel.load(counts, thread * tiles + number, tiles * THREADS)
+        (total,) = kernel.load(totals, thread, build.index(THREADS))
         sums, smaller = sum_before(k.let("of_value", total), tile.totals, THREADS, thread)
         k.emit(*sums)
         k.store(bases, thread, smaller + before - build.load(tile.starts, thread))
@@ -259,7 +257,7 @@ class RadixPasses:
         with k.for_range("element", tile.each, kind="unroll") as element:
             slot = k.let("slot", element * THREADS + thread)
             with k.if_(first + slot < count):
-                k.emit(*kernel.store(kept, k.let("place", moved(slot)), count, tile.load(slot)))
+                kernel.store(k, kept, k.let("place", moved(slot)), count, tile.load(slot))
 
     def _source(self, kernel: RowKernel, source: Records | None, count: Expr) -> Callable[[Expr], Record]:
         """What is at a position of the row."""

@@ -12,9 +12,10 @@ from hidet.cuda.schedules.sort_kernels import Record
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, Launch, Stmt, Store
+from hidet.ir.stmt import Launch, Stmt
 from hidet.schedule.fallback import NestBuilder, StageScope
 
 
@@ -32,8 +33,7 @@ class Rows:
 
     parts: types of the parts of a record. order_bits: the bits of the first part that order records, from the first to
     before the second; those that agree there are in the order of their positions. record: the one at a position of the
-    row, in a kernel. results: what the results have where a record belongs. write: statements that set it at a place of
-    the row.
+    row, in a kernel. results: what the results have where a record belongs. write: sets it at a place of the row.
     """
 
     outer: tuple[Var, ...]
@@ -43,7 +43,7 @@ class Rows:
     order_bits: tuple[int, int]
     record: Callable[[RowKernel, Expr], Sequence[Expr]]
     results: Callable[[RowKernel, Record], Sequence[Expr]]
-    write: Callable[[RowKernel, Expr, Sequence[Expr]], list[Stmt]]
+    write: Callable[[IRBuilder, RowKernel, Expr, Sequence[Expr]], None]
 
     @property
     def count(self) -> Dim:
@@ -70,36 +70,33 @@ class RowKernel:
         self.opened.outer.extend(records.parts)
         return tuple(self.scope.pointer(part.name, part.dtype) for part in records.parts)
 
-    def row_of(self, item: Expr, extent: Dim, inner: Var) -> list[Stmt]:
-        """The row of an item, and its place among the `extent` items of that row."""
+    def row_of(self, k: IRBuilder, item: Expr, extent: Dim, name: str) -> Var:
+        """Find the row of an item; gives its place, called `name`, among the `extent` items of that row."""
         word = word_for(self.rows.count * extent)
-        number, row = Var("number", word), Var("row_number", word)
         each = build.cast(self.size(extent), word)
-        return [
-            Declare(number, build.cast(item, word)),
-            Declare(row, number // each),
-            Declare(inner, build.cast(number % each, dtypes.i64)),
-            Declare(self.row, build.cast(row, dtypes.i64)),
-            *digits(row, [self.size(other) for other in self.rows.others], self.rows.outer),
-        ]
+        number = k.let("number", build.cast(item, word))
+        row = k.let("row_number", number // each)
+        inner = k.let(name, build.cast(number % each, dtypes.i64))
+        k.declare(self.row, build.cast(row, dtypes.i64))
+        k.emit(*digits(row, [self.size(other) for other in self.rows.others], self.rows.outer))
+        return inner
 
     def load(self, records: Sequence[Var], place: Expr, count: Expr) -> list[Expr]:
         """A record of the row."""
         return [build.load(part, self.row * count + place) for part in records]
 
-    def store(self, records: Sequence[Var], place: Expr, count: Expr, record: Record) -> list[Stmt]:
+    def store(self, k: IRBuilder, records: Sequence[Var], place: Expr, count: Expr, record: Record) -> None:
         """Set a record of the row."""
-        at = self.row * count + place
-        return [Store(part, (at,), value) for part, value in zip(records, record, strict=True)]
+        k.store_each(records, self.row * count + place, record)
 
-    def finish(self, place: Expr, record: Record) -> list[Stmt]:
+    def finish(self, k: IRBuilder, place: Expr, record: Record) -> None:
         """Set what the results have at a place of the row, to which a record belongs."""
-        return self.rows.write(self, place, self.rows.results(self, record))
+        self.rows.write(k, self, place, self.rows.results(self, record))
 
-    def launch(self, body: Sequence[Stmt], items: Dim, per_block: int, threads: int) -> None:
+    def launch(self, body: Stmt, items: Dim, per_block: int, threads: int) -> None:
         """Add the kernel, and its launch."""
         self.name = f"kernel{len(self.nest.functions)}"
-        self.nest.functions.append(Function(self.name, self.scope.params, build.seq(body), kind="kernel"))
+        self.nest.functions.append(Function(self.name, self.scope.params, body, kind="kernel"))
         self.launch_again(items, per_block, threads, {}, {})
 
     def launch_again(

@@ -130,12 +130,12 @@ class _Selection:
         kernel, rows, k = self.kernel, self.rows, IRBuilder()
         kept = None if target is None else kernel.memory(target)
         parts = 1 if target is None else dims.ceildiv(self.extent, part)
-        number, each = build.size_var("part"), kernel.size(part)
+        each = kernel.size(part)
         memory = tile_memory(rows.parts, self.tile_elements)
         k.emit(*map(Declare, (*memory, self.counts, self.found, self.totals)))
         k.declare(self.thread, thread_in_block())
         member = k.let("member", self.thread)
-        k.emit(*kernel.row_of(block_number(), parts, number))
+        number = kernel.row_of(k, block_number(), parts, "part")
         k.declare(self.start, number * each)
         k.declare(self.end, build.minimum(self.start + each, self.count))
         self._search(k)
@@ -143,11 +143,11 @@ class _Selection:
         self._collect(k, tile)
         with k.if_(member < self.wanted):
             if kept is None or target is None:
-                k.emit(*kernel.finish(member, tile.load(member)))
+                kernel.finish(k, member, tile.load(member))
             else:
                 place = number * self.wanted + member
-                k.emit(*kernel.store(kept, place, kernel.size(target.count), tile.load(member)))
-        kernel.launch([k.body], rows.count * parts, 1, self.threads)
+                kernel.store(k, kept, place, kernel.size(target.count), tile.load(member))
+        kernel.launch(k.body, rows.count * parts, 1, self.threads)
 
     # --- finding the last record -----------------------------------------------------------------------------------
 

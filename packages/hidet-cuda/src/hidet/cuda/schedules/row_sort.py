@@ -73,7 +73,7 @@ def _order_short(
     member = k.let("member", thread % half_tile)
     item = k.let("item", block_number() * teams + thread // half_tile)
     is_there = k.let("is_there", item < items)
-    k.emit(*kernel.row_of(build.minimum(item, items - 1), 1, build.size_var("number")))
+    kernel.row_of(k, build.minimum(item, items - 1), 1, "number")
     tile = Tile(parts, elements, (thread // half_tile) * elements, member)
     places: list[Var] = []
     for half in range(2):
@@ -88,7 +88,7 @@ def _order_short(
     for place in places:
         with k.if_(build.logical_and(is_there, place < ends)):
             if kept is None:
-                k.emit(*kernel.finish(place, tile.load(place)))
+                kernel.finish(k, place, tile.load(place))
             else:
-                k.emit(*kernel.store(kept, place, kept_count, tile.load(place)))
-    kernel.launch([k.body], rows.count, teams, threads)
+                kernel.store(k, kept, place, kept_count, tile.load(place))
+    kernel.launch(k.body, rows.count, teams, threads)

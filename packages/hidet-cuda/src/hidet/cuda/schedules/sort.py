@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter
+from hidet.compute.definition import Compute, Routine, Scan, Scatter
 from hidet.cuda.schedules.row_records import RowKernel, Rows
 from hidet.cuda.schedules.row_sort import write_first
 from hidet.cuda.schedules.sort_kernels import Record
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr
-from hidet.ir.stmt import Stmt
 from hidet.schedule.fallback import FallbackRule, NestBuilder
 from hidet.schedule.routines.sort_record import RecordFormat
 from hidet.schedule.rule import Match, Params, Program
@@ -84,10 +84,6 @@ class _Elements:
         values = self.routine.results[:-1]
         return [*(self._element(kernel, position) for _ in values), position]
 
-    def _write(self, kernel: RowKernel, place: Expr, values: Sequence[Expr]) -> list[Stmt]:
-        return [
-            self._set(kernel, *pair) for pair in zip(self.routine.results, [place] * len(values), values, strict=True)
-        ]
-
-    def _set(self, kernel: RowKernel, result: Operand, place: Expr, value: Expr) -> Stmt:
-        return self.nest.store(result, kernel.opened.pointers, kernel.scope, self._at(place), value)
+    def _write(self, k: IRBuilder, kernel: RowKernel, place: Expr, values: Sequence[Expr]) -> None:
+        for result, value in zip(self.routine.results, values, strict=True):
+            k.emit(self.nest.store(result, kernel.opened.pointers, kernel.scope, self._at(place), value))
