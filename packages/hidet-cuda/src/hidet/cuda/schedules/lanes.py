@@ -8,6 +8,7 @@ is read under that condition, which has to be the same for all positions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from hidet import dims
@@ -16,6 +17,7 @@ from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Binary, Const, Expr, Load, Reduce, Select, Size, Unary, Var
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Declare, For, If, Stmt, Store
@@ -237,6 +239,10 @@ class LaneReader:
             here[variable] = build.load(part, slot * width)
         made = [self.lowering.resolve(replaced(value, known), there) for value in values]
         return Reads(declarations, loads, made)
+
+    def each_lane(self, k: IRBuilder) -> AbstractContextManager[None]:
+        """Do something for every neighbour."""
+        return k.loop(self.lane, self.lanes, kind="unroll") if isinstance(self.lane, Var) else nullcontext()
 
     def each(self, body: Sequence[Stmt]) -> Stmt:
         """Do something for every neighbour."""
