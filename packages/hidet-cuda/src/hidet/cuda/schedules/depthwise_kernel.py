@@ -16,20 +16,22 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.cuda.schedules.depthwise_plan import Depthwise, taps_of
-from hidet.cuda.schedules.lanes import LaneReader, registers
+from hidet.cuda.schedules.lanes import LaneReader
 from hidet.cuda.schedules.point_kernel import digits, store_lanes, thread_number, word_for
 from hidet.cuda.schedules.product import WindowAxis
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, For, If, Launch, Stmt, Store
+from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses, walk
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
@@ -43,10 +45,6 @@ class _Held:
 
     seen: Var
     filters: Var
-
-    def declared(self) -> list[Stmt]:
-        """Their declarations."""
-        return [Declare(self.seen), Declare(self.filters)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,11 +65,10 @@ class _Line:
 class _Column:
     """A column of the image under a tile.
 
-    offset: from the first column under the tile. place: where it lies in a row. is_there: whether it lies inside of the
-    image. uses: pairs of a pixel of the tile, and the tap that it has over this column.
+    place: where it lies in a row. is_there: whether it lies inside of the image. uses: pairs of a pixel of the tile,
+    and the tap that it has over this column.
     """
 
-    offset: int
     place: Var
     is_there: Var
     uses: tuple[tuple[int, int], ...]
@@ -142,7 +139,6 @@ class DepthwiseKernel:
         self.outer = [builder.pointers[operand] for operand in (*operands, self.epilogue.result)]
         shape = dict(zip(self.epilogue.axes, conv.output.shape, strict=True))
         self.image_axis, self.channel = self.epilogue.axes[:2]
-        self.first_channel = build.size_var("first_channel")
         # A line has no rows; their axis is one of its own then.
         self.row, self.column = (build.size_var("row"), *self.epilogue.axes[2:])[-2:]
         is_last = conv.output.element_strides[1] == 1
@@ -151,15 +147,6 @@ class DepthwiseKernel:
         self.writer = self.reader if is_last else LaneReader(self.lowering, strides, shape, self.column, conv.run)
         self.word = _place_type(conv)
         self.sizes = _Sizes.of(self.scope, conv, self.word)
-        names = ("first_row", "first_column", "first_line")
-        self.first_row, self.first_column, self.first_line = (Var(name, self.word) for name in names)
-        self.totals = registers("totals", conv.total.dtype, conv.rows * conv.pixels * conv.lanes)
-        across = conv.window[1]
-        uses = _uses(across, conv.pixels)
-        self.columns = [
-            _Column(offset, Var("place", self.word), Var("column_there", dtypes.boolean), pairs)
-            for offset, pairs in uses.items()
-        ]
 
     def launch(self) -> Launch:
         """The kernel, and its launch."""
@@ -182,137 +169,139 @@ class DepthwiseKernel:
             tile_number, vector_number = tile * wide + patch_tile, vector * deep + patch_vector
             inside = [tile_number < scope.size(tiles, "tiles"), vector_number < scope.size(vectors, "vectors")]
         items = dims.product([count for _, count in (*counts, *inner)])
-        item = Var("item", word_for(items * conv.lanes))
+        word, axes = word_for(items * conv.lanes), [axis for axis, _ in (*counts, *inner)]
         extents = [*(scope.size(count, "extent") for _, count in counts), *(build.index(count) for _, count in inner)]
-        work: list[Stmt] = [
-            Declare(self.first_channel, vector_number * conv.lanes),
-            Declare(self.first_row, self._number(down_tile) * conv.rows),
-            Declare(self.first_column, self._number(tile_number) * conv.pixels),
-            Declare(self.first_line, self.first_row * down.step - down.before),
-            Declare(self.totals),
-            self._zeros(),
-            *self._places(),
-            *(self._tile() if conv.is_kept else self._row()),
-            self._finish(),
-        ]
-        own = build.seq(work)
-        numbers = digits(item, extents, [axis for axis, _ in (*counts, *inner)])
-        body = build.seq([*numbers, If(build.logical_and(*inside), own) if inside else own])
-        total = build.cast(scope.size(items, "items"), item.dtype)
-        whole = build.seq([Declare(item, thread_number(item.dtype, _THREADS)), If(item < total, body)])
-        function = Function(self.builder.name(), scope.params, whole, kind="kernel")
+        total, k = build.cast(scope.size(items, "items"), word), IRBuilder()
+        item = k.let("item", thread_number(word, _THREADS))
+        with k.if_(item < total):
+            k.emit(*digits(item, extents, axes))
+            with k.if_(build.logical_and(*inside)) if inside else nullcontext():
+                self.first_channel = k.let("first_channel", vector_number * conv.lanes)
+                self.first_row = k.let("first_row", self._number(down_tile) * conv.rows)
+                self.first_column = k.let("first_column", self._number(tile_number) * conv.pixels)
+                self.first_line = k.let("first_line", self.first_row * down.step - down.before)
+                self._compute(k)
+        function = Function(self.builder.name(), scope.params, k.body, kind="kernel")
         blocks = (self.builder.size(items) + (_THREADS - 1)) // _THREADS
         return self.builder.launch(function, self.outer, scope.arguments, (blocks,), _THREADS)
+
+    def _compute(self, k: IRBuilder) -> None:
+        """A tile of the result."""
+        conv = self.conv
+        count, zero = conv.rows * conv.pixels * conv.lanes, build.const(0, conv.total.dtype)
+        self.totals = k.array("totals", conv.total.dtype, count)
+        with k.for_range("number", count, kind="unroll") as number:
+            k.store(self.totals, number, zero)
+        self.columns = list(self._find_columns(k))
+        if conv.is_kept:
+            self._sum_tile(k)
+        else:
+            self._sum_row(k)
+        self._finish(k)
 
     def _number(self, index: Expr) -> Expr:
         """An index as part of a place."""
         return build.cast(index, self.word)
 
-    def _zeros(self) -> Stmt:
-        number, zero = build.size_var("number"), build.const(0, self.totals.dtype)
-        count = self.conv.rows * self.conv.pixels * self.conv.lanes
-        return For(number, build.index(0), build.index(count), Store(self.totals, (number,), zero), kind="unroll")
-
-    def _places(self) -> Iterator[Stmt]:
+    def _find_columns(self, k: IRBuilder) -> Iterator[_Column]:
         """Where the columns under the tile lie in a row.
 
         What lies outside is read at the edge and not used, because threads would wait at a branch.
         """
         across, width, stride = self.conv.window[1], self.sizes.width, self.sizes.image[-1]
         first = self.first_column * across.step
-        for column in self.columns:
-            own, is_positive = first + (column.offset - across.before), column.offset >= across.before
-            yield Declare(column.is_there, _inside(own, width, is_positive))
-            yield Declare(column.place, _clamped(own, width, is_positive) * stride)
+        for offset, uses in _uses(across, self.conv.pixels).items():
+            own, is_positive = first + (offset - across.before), offset >= across.before
+            is_there = k.let("column_there", _inside(own, width, is_positive))
+            yield _Column(k.let("place", _clamped(own, width, is_positive) * stride), is_there, uses)
 
-    def _held(self, rows: int, filter_rows: int) -> _Held:
+    def _hold(self, k: IRBuilder, rows: int, filter_rows: int) -> _Held:
         """Room for rows of the image and of the filter."""
         conv = self.conv
-        seen = registers("seen", conv.image.type.dtype, rows * len(self.columns) * conv.lanes)
+        seen = k.array("seen", conv.image.type.dtype, rows * len(self.columns) * conv.lanes)
         count = filter_rows * taps_of(conv.window[1]) * conv.lanes
-        return _Held(seen, registers("filters", conv.total.dtype, count))
+        return _Held(seen, k.array("filters", conv.total.dtype, count))
 
-    def _tile(self) -> Iterator[Stmt]:
+    def _sum_tile(self, k: IRBuilder) -> None:
         """The sums of all rows, with the whole filter in registers."""
         conv, down = self.conv, self.conv.window[0]
         uses = _uses(down, conv.rows)
         # A tile of one row waits for memory, not for arithmetic: it asks for all rows before it uses the first one.
         slots = 2 if conv.rows > 1 else len(uses)
-        held = self._held(slots, taps_of(down))
+        held = self._hold(k, slots, taps_of(down))
         lines = [
             _Line(build.index(below), Var("is_there", dtypes.boolean), number % slots, adds)
             for number, (below, adds) in enumerate(uses.items())
         ]
-        yield from held.declared()
-        yield from (self._filter_row(held, build.index(tap), tap) for tap in range(taps_of(down)))
+        for tap in range(taps_of(down)):
+            self._read_filter(k, held, build.index(tap), tap)
         for line in lines[: slots - 1]:
-            yield from self._read(held, line)
+            self._read(k, held, line)
         for number, line in enumerate(lines):
             for following in lines[number + slots - 1 : number + slots]:
-                yield from self._read(held, following)
-            yield self._products(held, line)
+                self._read(k, held, following)
+            self._multiply(k, held, line)
 
-    def _row(self) -> Iterator[Stmt]:
+    def _sum_row(self, k: IRBuilder) -> None:
         """The sums of one row, with a row of the filter in registers."""
-        down, held, tap = self.conv.window[0], self._held(1, 1), build.size_var("row_tap")
-        line = _Line(tap * down.spread, Var("is_there", dtypes.boolean), 0, ((0, 0),))
-        body = [*held.declared(), self._filter_row(held, tap, 0), *self._read(held, line), self._products(held, line)]
-        yield For(tap, build.index(0), build.index(taps_of(down)), build.seq(body))
+        down = self.conv.window[0]
+        with k.for_range("row_tap", taps_of(down)) as tap:
+            held = self._hold(k, 1, 1)
+            line = _Line(tap * down.spread, Var("is_there", dtypes.boolean), 0, ((0, 0),))
+            self._read_filter(k, held, tap, 0)
+            self._read(k, held, line)
+            self._multiply(k, held, line)
 
     def _total(self, row: int, pixel: int) -> Expr:
         """Where the sum of a result is kept, for the reader's lane."""
         return (row * self.conv.pixels + pixel) * self.conv.lanes + self.reader.lane
 
-    def _filter_row(self, held: _Held, tap: Expr, slot: int) -> Stmt:
+    def _read_filter(self, k: IRBuilder, held: _Held, tap: Expr, slot: int) -> None:
         """Row `tap` of the filter, into row `slot` of the held ones."""
-        lanes, taps, column = self.conv.lanes, taps_of(self.conv.window[1]), build.size_var("column_tap")
-        place = _place(map(self._number, (self.first_channel, tap, column)), self.sizes.filter)
+        lanes, taps = self.conv.lanes, taps_of(self.conv.window[1])
         weight = self.pointers[self.conv.weight.operand]
-        narrow = registers("narrow", weight.dtype, lanes)
-        own = (column + slot * taps) * lanes + self.reader.lane
-        body = [
-            Declare(narrow),
-            Store(narrow, (build.index(0),), build.load(weight, _index(place), lanes=lanes)),
-            self.reader.each([Store(held.filters, (own,), self._wide(build.load(narrow, self.reader.lane)))]),
-        ]
-        return For(column, build.index(0), build.index(taps), build.seq(body), kind="unroll")
+        with k.for_range("column_tap", taps, kind="unroll") as column:
+            narrow = k.array("narrow", weight.dtype, lanes)
+            place = _place(map(self._number, (self.first_channel, tap, column)), self.sizes.filter)
+            k.store(narrow, 0, build.load(weight, _index(place), lanes=lanes))
+            with self.reader.each_lane(k):
+                own = (column + slot * taps) * lanes + self.reader.lane
+                k.store(held.filters, own, self._wide(build.load(narrow, self.reader.lane)))
 
-    def _read(self, held: _Held, line: _Line) -> Iterator[Stmt]:
+    def _read(self, k: IRBuilder, held: _Held, line: _Line) -> None:
         """What a row of the image has under the tile."""
-        conv, height, start = self.conv, self.sizes.height, Var("start", self.word)
-        down, own = conv.window[0], self.first_line + self._number(line.below)
+        conv, height, down = self.conv, self.sizes.height, self.conv.window[0]
+        own = self.first_line + self._number(line.below)
         is_positive = isinstance(line.below, Const) and int(line.below.value) >= down.before  # type: ignore[arg-type]  # an int
-        yield Declare(line.is_there, _inside(own, height, is_positive))
+        k.declare(line.is_there, _inside(own, height, is_positive))
         there = (*map(self._number, (self.image_axis, self.first_channel)), _clamped(own, height, is_positive))
-        yield Declare(start, _place(there, self.sizes.image[:3]))
+        start = k.let("start", _place(there, self.sizes.image[:3]))
         for number, column in enumerate(self.columns):
             value = build.load(self.pointers[conv.image.operand], _index(start + column.place), lanes=conv.lanes)
-            yield Store(held.seen, (build.index(self._slot(line, number)),), value)
+            k.store(held.seen, self._slot(line, number), value)
 
     def _slot(self, line: _Line, number: int) -> int:
         """Where column `number` of a row is held."""
         return (line.slot * len(self.columns) + number) * self.conv.lanes
 
-    def _products(self, held: _Held, line: _Line) -> Stmt:
+    def _multiply(self, k: IRBuilder, held: _Held, line: _Line) -> None:
         """The products of a row, added to what has its pixels under a tap."""
         lanes, lane, taps = self.conv.lanes, self.reader.lane, taps_of(self.conv.window[1])
-        products: list[Stmt] = []
-        for number, column in enumerate(self.columns):
-            read, value = Var("read", self.totals.dtype), Var("value", self.totals.dtype)
-            # Widened first: a choice between finished numbers is no branch.
-            products.append(Declare(read, self._wide(build.load(held.seen, self._slot(line, number) + lane))))
-            products.append(Declare(value, build.select(column.is_there, read, build.const(0, value.dtype))))
-            for row, filter_row in line.adds:
-                for pixel, tap in column.uses:
-                    factor = build.load(held.filters, (filter_row * taps + tap) * lanes + lane)
-                    total = self._total(row, pixel)
-                    products.append(Store(self.totals, (total,), build.load(self.totals, total) + value * factor))
-        return If(line.is_there, self.reader.each(products))
+        with k.if_(line.is_there), self.reader.each_lane(k):
+            for number, column in enumerate(self.columns):
+                # Widened first: a choice between finished numbers is no branch.
+                read = k.let("read", self._wide(build.load(held.seen, self._slot(line, number) + lane)))
+                value = k.let("value", build.select(column.is_there, read, build.const(0, read.dtype)))
+                for row, filter_row in line.adds:
+                    for pixel, tap in column.uses:
+                        factor = build.load(held.filters, (filter_row * taps + tap) * lanes + lane)
+                        total = self._total(row, pixel)
+                        k.store(self.totals, total, build.load(self.totals, total) + value * factor)
 
     def _wide(self, value: Expr) -> Expr:
         return build.cast(value, self.totals.dtype)
 
-    def _finish(self) -> Stmt:
+    def _finish(self, k: IRBuilder) -> None:
         """What is made of the sums, for those pixels of the tile that are there."""
         conv, writer = self.conv, self.writer
         tile_row, piece, lane = build.size_var("tile_row"), build.size_var("piece"), build.size_var("own_lane")
@@ -333,26 +322,23 @@ class DepthwiseKernel:
         stores = store_lanes(writer, self.result, _index(_place(axes, self.sizes.result)), reads.values[0])
         # What is the same for all pixels, such as a bias, is read once, and no branch is around its use.
         varies = any(axis in walk(conv.value) for axis in (self.row, self.column))
-        reading, made = [*reads.declarations, *reads.loads], [] if varies else stores[:-1]
+        reading = [*reads.declarations, *reads.loads]
         checks = [row < self.sizes.rows] if conv.rows > 1 else []
         checks += [column < self.sizes.columns] if conv.pixels > conv.run else []
-        stored = build.seq([*reading, *stores] if varies else stores[-1:])
-        body = [*made, If(build.logical_and(*checks), stored) if checks else stored]
-        if is_last:
-            body.insert(0, Declare(self.column, _index(column)))
-        pieces = For(piece, build.index(0), build.index(conv.pixels // conv.run), build.seq(body), kind="unroll")
-        tile = For(
-            tile_row,
-            build.index(0),
-            build.index(conv.rows),
-            build.seq([Declare(self.row, _index(row)), pieces]),
-            kind="unroll",
-        )
-        whole = tile if varies else build.seq([*reading, tile])
-        if is_last:
-            return whole
-        channels = build.seq([Declare(self.channel, self.first_channel + lane), whole])
-        return For(lane, build.index(0), build.index(conv.lanes), channels, kind="unroll")
+        with nullcontext() if is_last else k.loop(lane, conv.lanes, kind="unroll"):
+            if not is_last:
+                k.declare(self.channel, self.first_channel + lane)
+            if not varies:
+                k.emit(*reading)
+            with k.loop(tile_row, conv.rows, kind="unroll"):
+                k.declare(self.row, _index(row))
+                with k.loop(piece, conv.pixels // conv.run, kind="unroll"):
+                    if is_last:
+                        k.declare(self.column, _index(column))
+                    if not varies:
+                        k.emit(*stores[:-1])
+                    with k.if_(build.logical_and(*checks)) if checks else nullcontext():
+                        k.emit(*([*reading, *stores] if varies else stores[-1:]))
 
 
 def _place(numbers: Iterable[Expr], strides: Sequence[Expr]) -> Expr:
