@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hidet import dims, dtypes
 from hidet.cuda.schedules.depthwise_plan import Depthwise, taps_of
 from hidet.cuda.schedules.lanes import LaneReader
-from hidet.cuda.schedules.point_kernel import digits, store_lanes, thread_number, word_for
+from hidet.cuda.schedules.point_kernel import digits, gathered, store_lanes, thread_number, word_for
 from hidet.cuda.schedules.product import WindowAxis
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
@@ -174,7 +174,7 @@ class DepthwiseKernel:
         total, k = build.cast(scope.size(items, "items"), word), IRBuilder()
         item = k.let("item", thread_number(word, _THREADS))
         with k.if_(item < total):
-            k.emit(*digits(item, extents, axes))
+            digits(k, item, extents, axes)
             with k.if_(build.logical_and(*inside)) if inside else nullcontext():
                 self.first_channel = k.let("first_channel", vector_number * conv.lanes)
                 self.first_row = k.let("first_row", self._number(down_tile) * conv.rows)
@@ -319,7 +319,7 @@ class DepthwiseKernel:
         axes = [self._number(self.image_axis), self._number(channel), row, column]
         if len(self.sizes.result) == 3:
             del axes[2]
-        stores = store_lanes(writer, self.result, _index(_place(axes, self.sizes.result)), reads.values[0])
+        place, value = _index(_place(axes, self.sizes.result)), reads.values[0]
         # What is the same for all pixels, such as a bias, is read once, and no branch is around its use.
         varies = any(axis in walk(conv.value) for axis in (self.row, self.column))
         reading = [*reads.declarations, *reads.loads]
@@ -336,9 +336,13 @@ class DepthwiseKernel:
                     if is_last:
                         k.declare(self.column, _index(column))
                     if not varies:
-                        k.emit(*stores[:-1])
+                        value = gathered(k, writer, self.result.dtype, value)
                     with k.if_(build.logical_and(*checks)) if checks else nullcontext():
-                        k.emit(*([*reading, *stores] if varies else stores[-1:]))
+                        if varies:
+                            k.emit(*reading)
+                            store_lanes(k, writer, self.result, place, value)
+                        else:
+                            k.store(self.result, place, value)
 
 
 def _place(numbers: Iterable[Expr], strides: Sequence[Expr]) -> Expr:

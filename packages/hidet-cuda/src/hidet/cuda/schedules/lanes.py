@@ -20,7 +20,7 @@ from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Binary, Const, Expr, Load, Reduce, Select, Size, Unary, Var
 from hidet.ir.node import IRNode
-from hidet.ir.stmt import Declare, For, If, Stmt, Store
+from hidet.ir.stmt import Declare, If, Stmt, Store
 from hidet.ir.types import BufferType
 from hidet.ir.visit import walk
 from hidet.schedule.affine import as_dim
@@ -243,12 +243,6 @@ class LaneReader:
     def each_lane(self, k: IRBuilder) -> AbstractContextManager[None]:
         """Do something for every neighbour."""
         return k.loop(self.lane, self.lanes, kind="unroll") if isinstance(self.lane, Var) else nullcontext()
-
-    def each(self, body: Sequence[Stmt]) -> Stmt:
-        """Do something for every neighbour."""
-        if not isinstance(self.lane, Var):
-            return build.seq(body)
-        return For(self.lane, build.index(0), build.index(self.lanes), build.seq(body), kind="unroll")
 
     def _shared_conditions(self, values: Sequence[Expr]) -> list[Expr]:
         """Conditions on the axis that are the same for all neighbours, so that one answer serves them."""

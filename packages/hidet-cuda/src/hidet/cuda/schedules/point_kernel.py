@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from math import prod
 
 from hidet import dims, dtypes
-from hidet.cuda.schedules.lanes import LaneReader, paths, registers, replaced
+from hidet.cuda.schedules.lanes import LaneReader, paths, replaced
 from hidet.cuda.schedules.point_layout import Points
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Const, Expr, Reduce, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics import intrinsic_call
-from hidet.ir.stmt import Declare, For, If, Launch, Stmt, Store
+from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
@@ -46,19 +49,16 @@ def word_for(count: Dim) -> DType:
     return dtypes.u32 if upper is not None and upper < 1 << 31 else dtypes.u64
 
 
-def digits(item: Expr, extents: Sequence[Expr], axes: Sequence[Var]) -> list[Stmt]:
-    """Each axis' index from the number of an item, which is a u32 or u64; the last axis counts fastest."""
-    stmts: list[Stmt] = []
-    rest = item
+def digits(k: IRBuilder, item: Expr, extents: Sequence[Expr], axes: Sequence[Var]) -> None:
+    """Find each axis' index from the number of an item, which is a u32 or u64; the last axis counts fastest."""
     for number in range(len(axes) - 1, 0, -1):
-        extent, above = build.cast(extents[number], rest.dtype), Var(f"above{number}", rest.dtype)
-        stmts += [
-            # Told to be positive, it is divided by without a test for zero.
-            Declare(above, rest // build.maximum(extent, 1)),
-            Declare(axes[number], build.cast(rest - above * extent, dtypes.i64)),
-        ]
-        rest = above
-    return [*stmts, *([Declare(axes[0], build.cast(rest, dtypes.i64))] if axes else [])]
+        extent = build.cast(extents[number], item.dtype)
+        # Told to be positive, it is divided by without a test for zero.
+        above = k.let(f"above{number}", item // build.maximum(extent, 1))
+        k.declare(axes[number], build.cast(item - above * extent, dtypes.i64))
+        item = above
+    if axes:
+        k.declare(axes[0], build.cast(item, dtypes.i64))
 
 
 def thread_number(word: DType, threads: int) -> Expr:
@@ -67,13 +67,19 @@ def thread_number(word: DType, threads: int) -> Expr:
     return block * threads + thread
 
 
-def store_lanes(reader: LaneReader, pointer: Var, place: Expr, value: Expr) -> list[Stmt]:
+def store_lanes(k: IRBuilder, reader: LaneReader, pointer: Var, place: Expr, value: Expr) -> None:
     """Write the reader's neighbours, which are neighbours in memory as well, from `place` on."""
+    k.store(pointer, place, gathered(k, reader, pointer.dtype, value))
+
+
+def gathered(k: IRBuilder, reader: LaneReader, dtype: DType, value: Expr) -> Expr:
+    """The values of the reader's neighbours as one of type `dtype`."""
     if reader.lanes == 1:
-        return [Store(pointer, (place,), value)]
-    made = registers("made", pointer.dtype, reader.lanes)
-    whole = build.load(made, 0, lanes=reader.lanes)
-    return [Declare(made), reader.each([Store(made, (reader.lane,), value)]), Store(pointer, (place,), whole)]
+        return value
+    made = k.array("made", dtype, reader.lanes)
+    with reader.each_lane(k):
+        k.store(made, reader.lane, value)
+    return build.load(made, 0, lanes=reader.lanes)
 
 
 class PointMemory:
@@ -120,43 +126,42 @@ class _PointKernel:
         counts = [*points.extents[:-1], dims.ceildiv(points.extents[-1], lanes)] if points.axes else []
         items = dims.product(counts)
         word = word_for(items * lanes)
-        item, first = Var("item", word), build.size_var("first")
         numbers = [*points.axes[:-1], build.size_var("vector")] if points.axes else []
         extents = [self.scope.size(count, "extent") for count in counts]
-        stmts = digits(item, extents, numbers)
-        stmts.append(Declare(first, numbers[-1] * lanes if numbers else build.index(0)))
-        total = build.cast(self.scope.size(items, "items"), word)
-        body = build.seq([*stmts, self._body(first)])
-        whole = build.seq([Declare(item, thread_number(word, _THREADS)), If(item < total, body)])
-        function = Function(self.builder.name(), self.scope.params, whole, kind="kernel")
+        total, k = build.cast(self.scope.size(items, "items"), word), IRBuilder()
+        item = k.let("item", thread_number(word, _THREADS))
+        with k.if_(item < total):
+            digits(k, item, extents, numbers)
+            self._write(k, k.let("first", numbers[-1] * lanes if numbers else build.index(0)))
+        function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel")
         blocks = (self.builder.size(items) + (_THREADS - 1)) // _THREADS
         return self.builder.launch(function, self.memory.outer, self.scope.arguments, (blocks,), _THREADS)
 
-    def _body(self, first: Var) -> Stmt:
+    def _write(self, k: IRBuilder, first: Var) -> None:
         """All lanes of a thread; the last one of a flat range may have fewer, one by one."""
         points, lanes = self.points, self.lanes
         if lanes == 1 or dims.divisibility(points.extents[-1]) % lanes == 0:
-            return self._elements(first, lanes)
+            self._write_lanes(k, first, lanes)
+            return
         count = self.scope.size(points.extents[-1], "count")
-        place = build.size_var("place")
-        rest = For(place, first, count - first, self._elements(place, 1))
-        return If(first + lanes <= count, self._elements(first, lanes), rest)
+        with k.if_(first + lanes <= count):
+            self._write_lanes(k, first, lanes)
+        with k.else_(), k.for_range("place", count - first, first) as place:
+            self._write_lanes(k, place, 1)
 
-    def _elements(self, first: Var, lanes: int) -> Stmt:
+    def _write_lanes(self, k: IRBuilder, first: Var, lanes: int) -> None:
         points = self.points
         # A result of one element has no axis.
         axis = points.axes[-1] if points.axes else first
         reader = self.memory.reader(axis, lanes)
-        stmts, (value,) = self._values(reader, [points.value], first, self.memory.fixed)
-        return build.seq([*stmts, *store_lanes(reader, self.memory.result, self.memory.place(axis, first), value)])
+        (value,) = self._read(k, reader, [points.value], first, self.memory.fixed)
+        store_lanes(k, reader, self.memory.result, self.memory.place(axis, first), value)
 
-    def _values(
-        self, reader: LaneReader, values: Sequence[Expr], first: Expr, bindings: Mapping[Var, Expr]
-    ) -> tuple[list[Stmt], list[Expr]]:
-        """Statements that read and fold, and the values of lane number `reader.lane`."""
-        stmts: list[Stmt] = []
-        folded: dict[Expr, Var] = {}
-        results = dict(bindings)
+    def _read(
+        self, k: IRBuilder, reader: LaneReader, values: Sequence[Expr], first: Expr, bindings: Mapping[Var, Expr]
+    ) -> list[Expr]:
+        """Read and fold; gives the values of lane number `reader.lane`."""
+        folded, results = dict[Expr, Var](), dict(bindings)
         known: dict[tuple[Var, ...], list[Var]] = {}
         for node, reached in paths(values).items():
             if not isinstance(node, Reduce):
@@ -164,35 +169,29 @@ class _PointKernel:
             if () not in reached:
                 raise ScheduleError("a reduction under a condition may read what is not there")
             if node.axes not in known:
-                known[node.axes] = self._fold(reader, node, first, bindings, stmts)
+                known[node.axes] = self._fold(k, reader, node, first, bindings)
             folded[node] = Var("folded", node.dtype)
             results[folded[node]] = build.load(known[node.axes][node.result], reader.lane)
         reads = reader.read([replaced(value, folded) for value in values], first, results)
-        return [*stmts, *reads.declarations, *reads.loads], reads.values
+        k.emit(*reads.declarations, *reads.loads)
+        return reads.values
 
     def _fold(
-        self, reader: LaneReader, node: Reduce, first: Expr, bindings: Mapping[Var, Expr], stmts: list[Stmt]
+        self, k: IRBuilder, reader: LaneReader, node: Reduce, first: Expr, bindings: Mapping[Var, Expr]
     ) -> list[Var]:
-        """Fold for every lane, and the arrays with the results."""
+        """Fold for every lane; gives the arrays with the results."""
         types = [value.dtype for value in node.values]
-        totals = [registers(f"total{n}", dtype, reader.lanes) for n, dtype in enumerate(types)]
-        lane = reader.lane
-        starts = [
-            Store(total, (lane,), start) for total, start in zip(totals, node.combiner.identity(types), strict=True)
-        ]
-        stmts += [Declare(total) for total in totals]
-        stmts.append(reader.each(starts))
-        inner, values = self._values(reader, node.values, first, bindings)
-        fresh = [Var(f"next{n}", dtype) for n, dtype in enumerate(types)]
-        combined = node.combiner.combine([build.load(total, lane) for total in totals], values)
-        fold: list[Stmt] = [Declare(var, value) for var, value in zip(fresh, combined, strict=True)]
-        fold += [Store(total, (lane,), var) for total, var in zip(totals, fresh, strict=True)]
-        body = build.seq([*inner, reader.each(fold)])
-        taps = 1
-        for axis, extent in reversed(list(zip(node.axes, node.extents, strict=True))):
-            bound = self.lowering.resolve(extent, bindings)
-            taps = taps * int(bound.value) if isinstance(bound, Const) else _UNROLLED + 1  # type: ignore[arg-type]  # an extent
-            kind = "unroll" if taps <= _UNROLLED else "serial"
-            body = For(axis, build.index(0), bound, body, kind=kind)  # type: ignore[arg-type]  # a LoopKind
-        stmts.append(body)
+        totals = [k.array(f"total{n}", dtype, reader.lanes) for n, dtype in enumerate(types)]
+        with reader.each_lane(k):
+            k.store_each(totals, reader.lane, node.combiner.identity(types))
+        bounds = [self.lowering.resolve(extent, bindings) for extent in node.extents]
+        taps = [int(bound.value) if isinstance(bound, Const) else _UNROLLED + 1 for bound in bounds]  # type: ignore[arg-type]  # extents
+        with ExitStack() as loops:
+            for n, (axis, bound) in enumerate(zip(node.axes, bounds, strict=True)):
+                is_short = isinstance(bound, Const) and prod(taps[n:]) <= _UNROLLED
+                loops.enter_context(k.loop(axis, bound, kind="unroll" if is_short else "serial"))
+            values = self._read(k, reader, node.values, first, bindings)
+            with reader.each_lane(k):
+                olds = [build.load(total, reader.lane) for total in totals]
+                k.store_each(totals, reader.lane, k.let_each("next", node.combiner.combine(olds, values)))
         return totals

@@ -106,7 +106,7 @@ class _RowKernel:
         item = k.let("item", block_number() * teams + self.team if teams > 1 else block_number())
         own = build.minimum(item, items - 1) if teams > 1 else item
         number = k.let("number", build.cast(own, word_for(layout.items)))
-        k.emit(*digits(number, extents, axes))
+        digits(k, number, extents, axes)
         if teams > 1:
             self.is_mine = k.let("is_mine", item < items)
         self.walker = self.member
@@ -179,7 +179,7 @@ class _RowKernel:
         if len(axes) == 1:
             k.declare(axes[0], place)
         else:
-            k.emit(*digits(k.let("number", build.cast(place, word_for(layout.reads))), extents, axes))
+            digits(k, k.let("number", build.cast(place, word_for(layout.reads))), extents, axes)
         if not layout.is_side_by_side:
             k.declare(self.first, axes[-1] * layout.lanes)
 
@@ -280,7 +280,7 @@ class _RowKernel:
         k.emit(*reads.declarations, *reads.loads)
         for output, value in zip(outputs, reads.values, strict=True):
             place = self._place(output, {self.layout.axis: self.first})
-            k.emit(*store_lanes(self.reader, self.results[output.result], place, value))
+            store_lanes(k, self.reader, self.results[output.result], place, value)
 
     def _place(self, output: RowOutput, bindings: Mapping[Var, Expr]) -> Expr:
         """Where an element of a result lies."""

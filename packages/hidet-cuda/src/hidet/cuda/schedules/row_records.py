@@ -78,7 +78,7 @@ class RowKernel:
         row = k.let("row_number", number // each)
         inner = k.let(name, build.cast(number % each, dtypes.i64))
         k.declare(self.row, build.cast(row, dtypes.i64))
-        k.emit(*digits(row, [self.size(other) for other in self.rows.others], self.rows.outer))
+        digits(k, row, [self.size(other) for other in self.rows.others], self.rows.outer)
         return inner
 
     def load(self, records: Sequence[Var], place: Expr, count: Expr) -> list[Expr]:

@@ -243,7 +243,7 @@ class _Kernel:
         # Whole warps leave together where a warp has a row.
         with k.if_(item < self.scope.size(items, "items")) if teams > 1 else nullcontext():
             number = k.let("number", build.cast(item, word_for(items)))
-            k.emit(*digits(number, [self.scope.size(extent, "outer") for extent in extents], axes))
+            digits(k, number, [self.scope.size(extent, "outer") for extent in extents], axes)
             body(k)
         function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel")
         blocks = (self.builder.size(items) + (teams - 1)) // teams

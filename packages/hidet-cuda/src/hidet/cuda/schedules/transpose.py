@@ -22,7 +22,7 @@ from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Expr, Reduce, Var
 from hidet.ir.func import Function
 from hidet.ir.intrinsics import intrinsic_call
-from hidet.ir.stmt import Launch, Store
+from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses
 from hidet.schedule.cost import element_count, extent_estimate
 from hidet.schedule.task import Task
@@ -135,7 +135,7 @@ class _TileKernel:
         word = word_for(dims.product(counts))
         k, numbers = IRBuilder(), [build.size_var("row_tile"), build.size_var("column_tile")]
         block = k.let("block", build.cast(intrinsic_call("cuda.block_idx.x"), word))
-        k.emit(*digits(block, [scope.size(count, "count") for count in counts], [*others, *numbers]))
+        digits(k, block, [scope.size(count, "count") for count in counts], [*others, *numbers])
         for axis, number in zip((self.axis, self.last), numbers, strict=True):
             k.declare(self.starts[axis], number * self.side)
         thread = k.let("thread", thread_in_block())
@@ -169,7 +169,8 @@ class _TileKernel:
         with self._sweep(k, self.axis, self.last) as row:
             reads = reader.read([access], self.axis, self.memory.fixed)
             k.emit(*reads.declarations, *reads.loads)
-            k.emit(reader.each([Store(tile, ((self.column + reader.lane) * self.row + row,), reads.values[0])]))
+            with reader.each_lane(k):
+                k.store(tile, (self.column + reader.lane) * self.row + row, reads.values[0])
 
     def _write(self, k: IRBuilder, tiles: Sequence[Var]) -> None:
         """Compute along the result's neighbours."""
@@ -181,5 +182,4 @@ class _TileKernel:
                 bindings[variable] = build.load(tile, row * self.row + self.column + reader.lane)
             reads = reader.read([value], self.last, bindings)
             k.emit(*reads.declarations, *reads.loads)
-            offset = self.memory.place(self.last, self.last)
-            k.emit(*store_lanes(reader, self.memory.result, offset, reads.values[0]))
+            store_lanes(k, reader, self.memory.result, self.memory.place(self.last, self.last), reads.values[0])
