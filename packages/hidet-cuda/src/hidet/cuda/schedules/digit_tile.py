@@ -113,9 +113,7 @@ class DigitTile:
             here = k.let("here", build.load(self._counts, place))
             k.store(self._counts, place, own)
             k.assign(own, own + here)
-        stmts, before = sum_before(own, self.totals, THREADS, self.thread)
-        k.emit(*stmts)
-        k.store(self.starts, self.thread, before)
+        k.store(self.starts, self.thread, sum_before(k, own, self.totals, THREADS, self.thread))
 
     def _move(self, k: IRBuilder, shift: Expr) -> None:
         with k.for_range("element", self.each, kind="unroll") as element:

@@ -2,71 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hidet import dtypes
 from hidet.compute.definition import Combiner
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics import intrinsic_call
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
+from hidet.ir.stmt import Evaluate, Stmt
 from hidet.ir.types import BufferType
 from hidet.schedule.lowering import folded
 
 WARP = 32
 
 
-def fold_lanes(combiner: Combiner, accumulators: Sequence[Var], lanes: int) -> Iterator[Stmt]:
+def fold_lanes(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], lanes: int) -> None:
     """Fold over neighbouring `lanes` threads of a warp, a power of two; all of them have the result."""
     distance = lanes // 2
     while distance:
-        others = [Var(f"other{n}", var.dtype) for n, var in enumerate(accumulators)]
-        for other, var in zip(others, accumulators, strict=True):
-            yield Declare(other, moved("xor", var, distance))
-        yield from folded(combiner, accumulators, others)
+        others = k.let_each("other", [moved("xor", var, distance) for var in accumulators])
+        k.emit(*folded(combiner, accumulators, others))
         distance //= 2
 
 
-def fold_warps(combiner: Combiner, accumulators: Sequence[Var], warps: int, thread: Expr) -> Iterator[Stmt]:
+def fold_warps(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], warps: int, thread: Expr) -> None:
     """Fold over the warps of a block, whose lanes agree already; all threads have the result.
 
     thread: its number in the block. Memory is written once, so that a kernel may do this for one item alone.
     """
     if warps == 1:
         return
-    tiles = [shared(f"parts{n}", var.dtype, warps) for n, var in enumerate(accumulators)]
-    for tile in tiles:
-        yield Declare(tile)
-    stores = [Store(tile, (thread // WARP,), var) for tile, var in zip(tiles, accumulators, strict=True)]
-    yield If(build.equal(thread % WARP, 0), build.seq(stores))
-    yield barrier()
-    for tile, var in zip(tiles, accumulators, strict=True):
-        yield Assign(var, build.load(tile, 0))
+    tiles = [k.array(f"parts{n}", var.dtype, warps, space="shared") for n, var in enumerate(accumulators)]
+    with k.if_(build.equal(thread % WARP, 0)):
+        k.store_each(tiles, thread // WARP, accumulators)
+    k.emit(barrier())
+    k.assign_each(accumulators, [build.load(tile, 0) for tile in tiles])
     for warp in range(1, warps):
-        yield from folded(combiner, accumulators, [build.load(tile, warp) for tile in tiles])
+        k.emit(*folded(combiner, accumulators, [build.load(tile, warp) for tile in tiles]))
 
 
-def sum_before(value: Expr, totals: Var, threads: int, thread: Expr) -> tuple[list[Stmt], Var]:
+def sum_before(k: IRBuilder, value: Expr, totals: Var, threads: int, thread: Expr) -> Var:
     """What the threads of a block before this one have together, an i32 each; all of them take part.
 
     thread: its number in the block. totals: shared memory of one i32 for each warp, which nobody reads any more.
     """
-    lane, warp, other = build.cast(thread % WARP, dtypes.i32), build.size_var("warp"), build.size_var("other")
-    total, before = Var("total", dtypes.i32), Var("before", dtypes.i32)
-    stmts: list[Stmt] = [Declare(warp, thread // WARP), Declare(total, value)]
+    lane = build.cast(thread % WARP, dtypes.i32)
+    warp, total = k.let("warp", thread // WARP), k.let("total", value)
     for distance in (1, 2, 4, 8, 16):
-        below = Var("below", dtypes.i32)
-        stmts.append(Declare(below, moved("up", total, distance)))
-        stmts.append(If(lane >= distance, Assign(total, total + below)))
-    earlier = If(other < warp, Assign(before, before + build.load(totals, other)))
-    stmts += [
-        If(build.equal(lane, WARP - 1), Store(totals, (warp,), total)),
-        barrier(),
-        Declare(before, total - value),
-        For(other, build.index(0), build.index(threads // WARP), earlier, kind="unroll"),
-    ]
-    return stmts, before
+        below = k.let("below", moved("up", total, distance))
+        with k.if_(lane >= distance):
+            k.assign(total, total + below)
+    with k.if_(build.equal(lane, WARP - 1)):
+        k.store(totals, warp, total)
+    k.emit(barrier())
+    before = k.let("before", total - value)
+    with k.for_range("other", threads // WARP, kind="unroll") as other, k.if_(other < warp):
+        k.assign(before, before + build.load(totals, other))
+    return before
 
 
 def shared(name: str, dtype: DType, count: int) -> Var:

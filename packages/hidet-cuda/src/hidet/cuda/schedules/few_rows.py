@@ -78,7 +78,7 @@ def few_rows_kernel(
     for row, sums in enumerate(totals):
         for column, lanes in enumerate(sums):
             total = k.let("total", functools.reduce(operator.add, [build.extract(lanes, n) for n in range(part)]))
-            k.emit(*fold_lanes(SUM, [total], WARP))
+            fold_lanes(k, SUM, [total], WARP)
             with k.if_(build.logical_and(build.equal(lane, 0), first + column < c.columns)):
                 value = epilogue(total, build.index(row), first + column)
                 k.store(c.pointer, c.row_stride * row + (first + column), value)

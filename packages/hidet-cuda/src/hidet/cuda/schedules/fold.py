@@ -6,17 +6,20 @@ threads that each fold a part and then exchange what they have, in the same orde
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
-from hidet import dims, dtypes
+from hidet import dims
 from hidet.compute.definition import Compute, Operand
 from hidet.cuda.passes.block_launches import decode_item
-from hidet.cuda.schedules.exchange import WARP, fold_lanes, fold_warps
+from hidet.cuda.schedules.exchange import WARP, block_number, fold_lanes, fold_warps, thread_in_block
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Reduce, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics import intrinsic_call
-from hidet.ir.stmt import Declare, For, If, Launch, Stmt
+from hidet.ir.stmt import If, Launch, Stmt
 from hidet.ir.visit import accesses, has_reduce, walk
 from hidet.schedule.affine import affine_offset, as_dim
 from hidet.schedule.fallback import FallbackRule, Items, NestBuilder
@@ -138,22 +141,15 @@ class _FoldNest(NestBuilder):
             return
         threads = max(items.lanes, _THREADS)
         extents = [build.size_var(f"extent{n}") for n in range(len(grid))]
-        thread, item, total = build.size_var("thread"), build.size_var("item"), build.index(1)
-        count: Expr = total
-        wanted: Expr = total
-        for extent, given in zip(extents, grid, strict=True):
-            count, wanted = count * extent, wanted * given
-        per_block = threads // items.lanes
-        block = build.cast(intrinsic_call("cuda.block_idx.x"), dtypes.i64)
-        body = build.seq([*decode_item(function.grid_vars, extents, item), function.body])
-        stmts: list[Stmt] = [
-            Declare(thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
-            Declare(items.lane, thread % items.lanes),
-            Declare(item, block * per_block + thread // items.lanes),
-            # Whole warps leave together; a block that shares an item has one for certain.
-            If(item < count, body) if per_block > 1 else body,
-        ]
-        kernel = Function(function.name, (*function.params, *extents), build.seq(stmts), kind="kernel")
+        count, wanted = (functools.reduce(operator.mul, sizes, build.index(1)) for sizes in (extents, grid))
+        per_block, k = threads // items.lanes, IRBuilder()
+        thread = k.let("thread", thread_in_block())
+        k.declare(items.lane, thread % items.lanes)
+        item = k.let("item", block_number() * per_block + thread // items.lanes)
+        # Whole warps leave together; a block that shares an item has one for certain.
+        with k.if_(item < count) if per_block > 1 else nullcontext():
+            k.emit(*decode_item(function.grid_vars, extents, item), function.body)
+        kernel = Function(function.name, (*function.params, *extents), k.body, kind="kernel")
         self.functions.append(kernel)
         blocks = (wanted + (per_block - 1)) // per_block
         self.launches.append(Launch(kernel.name, (blocks,), (*arguments, *grid), block=(build.index(threads),)))
@@ -180,14 +176,12 @@ class _SharedFold(Lowering):
         """Each thread takes every lanes-th index, then the threads' accumulators are folded together."""
         if self.lanes == 1 or self._depth > 1:
             return super().loops(node, accumulators, body)
-        if len(node.axes) == 1:
-            loop: Stmt = For(node.axes[0], self.lane, node.extents[0] - self.lane, body, step=self.lanes)
-        else:
-            place, count = build.size_var("place"), build.index(1)
-            total: Expr = count
-            for extent in node.extents:
-                total = total * extent
-            inner = build.seq([*decode_item(node.axes, node.extents, place), body])
-            loop = For(place, self.lane, total - self.lane, inner, step=self.lanes)
-        within = fold_lanes(node.combiner, accumulators, WARP)
-        return [loop, *within, *fold_warps(node.combiner, accumulators, self.lanes // WARP, self.lane)]
+        k, count = IRBuilder(), functools.reduce(operator.mul, node.extents)
+        place = node.axes[0] if len(node.axes) == 1 else build.size_var("place")
+        with k.loop(place, count - self.lane, self.lane, self.lanes):
+            if len(node.axes) > 1:
+                k.emit(*decode_item(node.axes, node.extents, place))
+            k.emit(body)
+        fold_lanes(k, node.combiner, accumulators, WARP)
+        fold_warps(k, node.combiner, accumulators, self.lanes // WARP, self.lane)
+        return [k.body]

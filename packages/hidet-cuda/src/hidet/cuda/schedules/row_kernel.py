@@ -230,8 +230,8 @@ class _RowKernel:
             return
         if not layout.is_side_by_side:
             whole = k.let_each("whole", [build.load(total, 0) for total in totals])
-            k.emit(*fold_lanes(combiner, whole, min(layout.threads, WARP)))
-            k.emit(*fold_warps(combiner, whole, max(1, layout.threads // WARP), self.member))
+            fold_lanes(k, combiner, whole, min(layout.threads, WARP))
+            fold_warps(k, combiner, whole, max(1, layout.threads // WARP), self.member)
             k.store_each(totals, self.lane, whole)
             return
         count = layout.threads * self.width * SIDE

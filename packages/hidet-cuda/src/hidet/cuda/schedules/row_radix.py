@@ -242,8 +242,7 @@ class RadixPasses:
         tile.put_in_order(k, shift)
         (before,) = kernel.load(counts, thread * tiles + number, tiles * THREADS)
         (total,) = kernel.load(totals, thread, build.index(THREADS))
-        sums, smaller = sum_before(k.let("of_value", total), tile.totals, THREADS, thread)
-        k.emit(*sums)
+        smaller = sum_before(k, k.let("of_value", total), tile.totals, THREADS, thread)
         k.store(bases, thread, smaller + before - build.load(tile.starts, thread))
         k.emit(barrier())
 

@@ -207,8 +207,7 @@ class _Selection:
         own, first = k.let("own", _i32(0)), self.thread * each
         with k.for_range("value", each, kind="unroll") as value:
             k.assign(own, own + build.load(self.counts, first + value))
-        before, running = sum_before(own, self.totals, self.threads, self.thread)
-        k.emit(*before)
+        running = sum_before(k, own, self.totals, self.threads, self.thread)
         with k.for_range("value", each, kind="unroll") as value:
             here, rank = k.let("here", build.load(self.counts, first + value)), self.rank - self.before
             with k.if_(build.logical_and(running < rank, rank <= running + here)):
