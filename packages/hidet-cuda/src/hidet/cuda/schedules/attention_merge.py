@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
+from hidet.cuda.schedules.exchange import thread_in_block
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics import intrinsic_call
-from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
+from hidet.ir.stmt import Launch
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.tile.tensors import GTensor
 
@@ -60,45 +61,30 @@ def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Pa
     scope = heads.scope
     totals, logarithms = (scope.pointer(name, _F32) for name in ("totals", "logarithms"))
     parts, width = scope.size(partial.parts, "parts"), build.index(problem.width)
-    number, row, column, first = (build.size_var(name) for name in ("number", "row", "column", "first"))
-    blocks = numbered(number, [*heads.axes(), (row, heads.rows)])
-    largest, total, norm = (Var(name, _F32) for name in ("largest", "total", "norm"))
-    zero = build.const(0, _F32)
-    stores: list[Stmt] = [
-        Store(
-            heads.base(problem.out, "out"),
-            (heads.row_offset(problem.out, "out", row) + column * heads.inner(problem.out, "out"),),
-            build.cast(build.select(build.equal(norm, 0.0), zero, total / norm), problem.out.dtype),
+    k, number, row, zero = IRBuilder(), build.size_var("number"), build.size_var("row"), build.const(0, _F32)
+    for var, value in numbered(number, [*heads.axes(), (row, heads.rows)]):
+        k.declare(var, value)
+    column = k.let("column", thread_in_block())
+    first = k.let("first", _head_number(heads) * parts * heads.rows + row)
+    largest = k.let("largest", build.const(-math.inf, _F32))
+    total, norm = k.let("total", zero), k.let("norm", zero)
+    with k.if_(column < width):
+        _add_parts(
+            k,
+            parts,
+            lambda part: build.load(logarithms, first + part * heads.rows),
+            lambda part: build.load(totals, (first + part * heads.rows) * width + column),
+            (largest, total, norm),
         )
-    ]
-    if problem.logsumexp is not None:
+        place = heads.row_offset(problem.out, "out", row) + column * heads.inner(problem.out, "out")
+        result = build.select(build.equal(norm, 0.0), zero, total / norm)
+        k.store(heads.base(problem.out, "out"), place, build.cast(result, problem.out.dtype))
         lse = problem.logsumexp
-        at = heads.row_offset(lse, "logsumexp", row)
-        write = Store(heads.base(lse, "logsumexp"), (at,), _shift(largest) + build.unary("log", norm))
-        stores.append(If(build.equal(column, 0), write))
-    body = [
-        *[Declare(var, value) for var, value in blocks],
-        Declare(column, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)),
-        Declare(first, _head_number(heads) * parts * heads.rows + row),
-        Declare(largest, build.const(-math.inf, _F32)),
-        Declare(total, zero),
-        Declare(norm, zero),
-        If(
-            column < width,
-            build.seq(
-                [
-                    _summed(
-                        parts,
-                        lambda part: build.load(logarithms, first + part * heads.rows),
-                        lambda part: build.load(totals, (first + part * heads.rows) * width + column),
-                        (largest, total, norm),
-                    ),
-                    *stores,
-                ]
-            ),
-        ),
-    ]
-    function = Function(builder.name(), scope.params, build.seq(body), kind="kernel", grid_vars=(number,))
+        if lse is not None:
+            with k.if_(build.equal(column, 0)):
+                logarithm = _shift(largest) + build.unary("log", norm)
+                k.store(heads.base(lse, "logsumexp"), heads.row_offset(lse, "logsumexp", row), logarithm)
+    function = Function(builder.name(), scope.params, k.body, kind="kernel", grid_vars=(number,))
     pointers = [builder.pointers[place.tensor.operand] for name, place in problem.tensors().items() if name in _RESULTS]
     count = dims.product(head_extents(problem, stacked=stacked)) * row_count(problem, stacked=stacked)
     threads = -(-problem.width // 32) * 32
@@ -106,31 +92,34 @@ def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Pa
     return builder.launch(function, given, scope.arguments, (builder.size(count),), threads)
 
 
-def _summed(
-    parts: Expr, logarithm: Callable[[Expr], Expr], result: Callable[[Expr], Expr], sums: tuple[Var, Var, Var]
-) -> For:
+def _add_parts(
+    k: IRBuilder,
+    parts: Expr,
+    logarithm: Callable[[Expr], Expr],
+    result: Callable[[Expr], Expr],
+    sums: tuple[Var, Var, Var],
+) -> None:
     """Fold all parts into the largest logarithm, the sum of results and that of weights, as a running softmax."""
     largest, total, norm = sums
-    turn = build.size_var("turn")
-    new, shift, less = (Var(name, _F32) for name in ("new", "shift", "less"))
-    logs, results = ([Var(f"{name}{n}", _F32) for n in range(_TOGETHER)] for name in ("log", "result"))
-    body: list[Stmt] = []
-    # Several parts at once, so that their loads are on their way together.
-    for names, read, otherwise in ((logs, logarithm, -math.inf), (results, result, 0)):
-        for n, name in enumerate(names):
-            part, value = turn * _TOGETHER + n, Var("value", _F32)
-            body.append(Declare(value, read(build.minimum(part, parts - 1))))
-            body.append(Declare(name, build.select(part < parts, value, build.const(otherwise, _F32))))
-    body.append(Declare(new, largest))
-    body += [Assign(new, build.maximum(new, log)) for log in logs]
-    body.append(Declare(shift, _shift(new)))
-    body.append(Declare(less, build.unary("exp", largest - shift)))
-    body += [Assign(total, total * less), Assign(norm, norm * less), Assign(largest, new)]
-    for log, part_result in zip(logs, results, strict=True):
-        weight = Var("weight", _F32)
-        body.append(Declare(weight, build.unary("exp", log - shift)))
-        body += [Assign(norm, norm + weight), Assign(total, total + weight * part_result)]
-    return For(turn, build.index(0), (parts + (_TOGETHER - 1)) // _TOGETHER, build.seq(body))
+    with k.for_range("turn", (parts + (_TOGETHER - 1)) // _TOGETHER) as turn:
+
+        def read(name: str, of_part: Callable[[Expr], Expr], otherwise: float) -> Iterator[Var]:
+            for n in range(_TOGETHER):
+                part = turn * _TOGETHER + n
+                value = k.let("value", of_part(build.minimum(part, parts - 1)))
+                yield k.let(f"{name}{n}", build.select(part < parts, value, build.const(otherwise, _F32)))
+
+        # Several parts at once, so that their loads are on their way together.
+        logs, results = list(read("log", logarithm, -math.inf)), list(read("result", result, 0))
+        new = k.let("new", largest)
+        for log in logs:
+            k.assign(new, build.maximum(new, log))
+        shift = k.let("shift", _shift(new))
+        less = k.let("less", build.unary("exp", largest - shift))
+        k.assign_each((total, norm, largest), (total * less, norm * less, new))
+        for log, part_result in zip(logs, results, strict=True):
+            weight = k.let("weight", build.unary("exp", log - shift))
+            k.assign_each((norm, total), (norm + weight, total + weight * part_result))
 
 
 def _shift(largest: Expr) -> Expr:
