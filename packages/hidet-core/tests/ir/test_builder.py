@@ -19,6 +19,7 @@ def test_statements_stand_in_the_order_in_which_they_were_written() -> None:
     x, n, k = Var("x", PointerType(dtypes.f32)), build.size_var("n"), IRBuilder()
     sums = k.array("sums", dtypes.f32, 2)
     k.store_each([sums, sums], 0, [build.const(0, dtypes.f32)] * 2)
+    k.store(k.array("table", dtypes.f32, 2, 3), (1, n), build.const(0, dtypes.f32))
     with k.for_range("row", n, start=1, step=2) as row:
         total, _ = k.let_each("value", [build.load(x, row), build.load(x, row + 1)])
         with k.if_(row > 4):
@@ -34,6 +35,8 @@ def test_statements_stand_in_the_order_in_which_they_were_written() -> None:
         "    sums: f32[2] @ register\n"
         "    sums[0] = 0.0\n"
         "    sums[0] = 0.0\n"
+        "    table: f32[2, 3] @ register\n"
+        "    table[1, n] = 0.0\n"
         "    for row in range(n, start=1, step=2):\n"
         "        value0: f32 = x[row]\n"
         "        value1: f32 = x[row + 1]\n"

@@ -71,9 +71,11 @@ class IRBuilder:
         for var, value in zip(variables, values, strict=True):
             self.assign(var, value)
 
-    def store(self, buffer: Expr, index: Expr | int, value: Expr) -> None:
-        """Write an element of a pointer or a buffer of one axis; a vector writes as many as it has lanes."""
-        self.emit(Store(buffer, (build.index(index),), value))
+    def store(self, buffer: Expr, index: Expr | int | tuple[Expr | int, ...], value: Expr) -> None:
+        """Write an element of a pointer or a buffer, at one index for each of its axes; a vector writes as many as it
+        has lanes."""
+        indices = index if isinstance(index, tuple) else (index,)
+        self.emit(Store(buffer, tuple(map(build.index, indices)), value))
 
     def store_each(self, buffers: Sequence[Expr], index: Expr | int, values: Sequence[Expr]) -> None:
         """Write one value to each buffer, at the same index."""

@@ -11,6 +11,7 @@ users may start anywhere, and copies in the background may not.
 from __future__ import annotations
 
 import functools
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -23,9 +24,10 @@ from hidet.cuda.schedules.attention_tiles import tensor_core_launches
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.errors import ScheduleError
 from hidet.ir import build
-from hidet.ir.expr import Bitcast, Expr, Var
+from hidet.ir.builder import IRBuilder
+from hidet.ir.expr import Bitcast, Expr
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, If, Launch, Stmt, Store
+from hidet.ir.stmt import If, Launch
 from hidet.schedule.attention_problem import AttentionProblem, attention_problem
 from hidet.schedule.rule import Match, Params, Program, SearchSpace
 from hidet.schedule.task import Task
@@ -99,12 +101,11 @@ def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem, capability:
     tiles = simt_tiles(problem, capability)
     heads = HeadScope(problem, tuple(problem.tensors()), stacked=False)
     scope, wide = heads.scope, problem.compute
-    number, row_block, row_blocks, first = (
-        build.size_var(name) for name in ("number", "row_block", "row_blocks", "first_row")
-    )
-    values: list[tuple[Var, Expr]] = [(row_blocks, (heads.rows + (tiles.rows - 1)) // tiles.rows)]
-    values += numbered(number, [*heads.axes(), (row_block, row_blocks)])
-    values.append((first, (row_blocks - 1 - row_block if problem.is_causal else row_block) * tiles.rows))
+    number, row_block, k = build.size_var("number"), build.size_var("row_block"), IRBuilder()
+    row_blocks = k.let("row_blocks", (heads.rows + (tiles.rows - 1)) // tiles.rows)
+    for var, value in numbered(number, [*heads.axes(), (row_block, row_blocks)]):
+        k.declare(var, value)
+    first = k.let("first_row", (row_blocks - 1 - row_block if problem.is_causal else row_block) * tiles.rows)
 
     def matrix(name: str, columns: int) -> GTensor | Computed:
         found = heads.matrix(name, columns)
@@ -119,10 +120,11 @@ def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem, capability:
         matrix("v", problem.width),
         problem.depth,
         problem.width,
-        lambda row, column, values: _stored(heads, row, column, values, is_aligned=is_aligned),
-        None if problem.logsumexp is None else lambda row, value: _stored_logarithm(heads, row, value),
+        lambda k, row, column, values: _store(k, heads, row, column, values, is_aligned=is_aligned),
+        None if problem.logsumexp is None else lambda k, row, value: _store_logarithm(k, heads, row, value),
     )
-    body = simt_attention(
+    simt_attention(
+        k,
         work,
         tiles,
         problem.scale,
@@ -130,11 +132,10 @@ def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem, capability:
         visible=heads.visible(build.index(0)),
         is_causal=problem.is_causal,
     )
-    declared = [Declare(var, value) for var, value in values]
     function = Function(
         builder.name(),
         scope.params,
-        build.seq([*declared, *body]),
+        k.body,
         kind="kernel",
         grid_vars=(number,),
         attributes=(("min_blocks", simt_blocks(problem, tiles, capability) if is_aligned else 1),),
@@ -144,27 +145,25 @@ def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem, capability:
     return builder.launch(function, pointers, scope.arguments, (builder.size(count),), tiles.threads)
 
 
-def _stored(heads: HeadScope, row: Expr, column: Expr, values: Expr, *, is_aligned: bool) -> Stmt:
-    """What writes neighbours of a row of the result, as far as they lie inside: at once, where memory takes them so."""
+def _store(k: IRBuilder, heads: HeadScope, row: Expr, column: Expr, values: Expr, *, is_aligned: bool) -> None:
+    """Write neighbours of a row of the result, as far as they lie inside: at once, where memory takes them so."""
     problem, place, lanes = heads.problem, heads.problem.out, values.lanes
     base, width = heads.base(place, "out"), problem.width
     start = heads.row_offset(place, "out", row) + column * heads.inner(place, "out")
-    elements = [build.extract(values, n) for n in range(lanes)] if lanes > 1 else [values]
-    apart = build.seq(
-        If(
-            column + n < width,
-            Store(base, (start + n * heads.inner(place, "out"),), build.cast(element, place.dtype)),
-        )
-        for n, element in enumerate(elements)
-    )
-    at_once = is_aligned and place.inner == 1 and alignment(place) >= lanes * place.dtype.nbytes
-    if lanes == 1 or not at_once or place.dtype != values.dtype:
-        return apart
-    return If(column + lanes <= width, Store(base, (start,), values), apart)
+    is_wide = is_aligned and place.inner == 1 and alignment(place) >= lanes * place.dtype.nbytes
+    at_once = lanes > 1 and is_wide and place.dtype == values.dtype
+    if at_once:
+        with k.if_(column + lanes <= width):
+            k.store(base, start, values)
+    with k.else_() if at_once else nullcontext():
+        for n in range(lanes):
+            with k.if_(column + n < width):
+                element = build.extract(values, n) if lanes > 1 else values
+                k.store(base, start + n * heads.inner(place, "out"), build.cast(element, place.dtype))
 
 
-def _stored_logarithm(heads: HeadScope, row: Expr, value: Expr) -> Stmt:
+def _store_logarithm(k: IRBuilder, heads: HeadScope, row: Expr, value: Expr) -> None:
     place = heads.problem.logsumexp
     assert place is not None
     offset = heads.row_offset(place, "logsumexp", row)
-    return Store(heads.base(place, "logsumexp"), (offset,), build.cast(value, place.dtype))
+    k.store(heads.base(place, "logsumexp"), offset, build.cast(value, place.dtype))

@@ -10,16 +10,17 @@ that neither needs a second buffer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hidet import dtypes
+from hidet.cuda.schedules.exchange import barrier, thread_in_block
 from hidet.dtypes import DType
 from hidet.ir import build
-from hidet.ir.expr import Expr, Load, Var
+from hidet.ir.builder import IRBuilder
+from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics import intrinsic_call
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, Store
-from hidet.ir.types import BufferType, with_lanes
+from hidet.ir.types import BufferType
 from hidet.tile import statements as t
 from hidet.tile.lower.copy import box_copy
 from hidet.tile.lower.fragment import ALL_LANES, block_threads
@@ -63,7 +64,7 @@ class Rows:
     """What a block computes: rows of a head from `first` on.
 
     queries, keys, values: matrices of the type of the sums. depth, width: extents of a row of keys and of values.
-    store(row, column, values), store_logsumexp(row, value): what becomes of neighbouring results, for rows inside.
+    store(k, row, column, values), store_logsumexp(k, row, value): write neighbouring results, for rows inside.
     """
 
     first: Expr
@@ -72,15 +73,22 @@ class Rows:
     values: GTensor | Computed
     depth: int
     width: int
-    store: Callable[[Expr, Expr, Expr], Stmt]
-    store_logsumexp: Callable[[Expr, Expr], Stmt] | None
+    store: Callable[[IRBuilder, Expr, Expr, Expr], None]
+    store_logsumexp: Callable[[IRBuilder, Expr, Expr], None] | None
 
 
 def simt_attention(
-    work: Rows, tiles: SimtTiles, scale: float, *, score: Score | None, visible: Visible | None, is_causal: bool
-) -> list[Stmt]:
-    """The statements of a block: softmax(scale * queries keys^T) values; rows without any key are zero."""
-    return list(_Block(work, tiles, scale, score, visible, is_causal).stmts())
+    k: IRBuilder,
+    work: Rows,
+    tiles: SimtTiles,
+    scale: float,
+    *,
+    score: Score | None,
+    visible: Visible | None,
+    is_causal: bool,
+) -> None:
+    """What a block does: softmax(scale * queries keys^T) values; rows without any key are zero."""
+    _Block(work, tiles, scale, score, visible, is_causal).emit(k)
 
 
 def _pitch(extent: int, dtype: DType) -> int:
@@ -98,11 +106,10 @@ class _Tile:
     def place(self, row: Expr, column: Expr) -> Expr:
         return row * self.tile.columns + column
 
-    def read(self, row: Expr, column: Expr, lanes: int) -> tuple[Stmt, list[Expr]]:
-        """The declaration of neighbours in a row, and the elements."""
-        group = Var(self.tile.name[-1], with_lanes(self.tile.dtype, lanes))
-        declared = Declare(group, build.load(self.buffer, self.place(row, column), lanes=lanes))
-        return declared, [build.extract(group, n) for n in range(lanes)] if lanes > 1 else [group]
+    def read(self, k: IRBuilder, row: Expr, column: Expr, lanes: int) -> list[Expr]:
+        """Neighbours in a row, read at once."""
+        group = k.let(self.tile.name[-1], build.load(self.buffer, self.place(row, column), lanes=lanes))
+        return [build.extract(group, n) for n in range(lanes)] if lanes > 1 else [group]
 
 
 class _Block:
@@ -157,20 +164,20 @@ class _Block:
     def number(self, value: float) -> Expr:
         return build.const(value, self.dtype)
 
-    def stmts(self) -> Iterator[Stmt]:
+    def emit(self, k: IRBuilder) -> None:
         work, keys = self.work, self.tiles.keys
-        yield Declare(self.threads.thread, build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64))
-        yield Declare(self.row, self.threads.thread // self.tiles.columns)
-        yield Declare(self.column, self.threads.thread % self.tiles.columns)
+        k.declare(self.threads.thread, thread_in_block())
+        k.declare(self.row, self.threads.thread // self.tiles.columns)
+        k.declare(self.column, self.threads.thread % self.tiles.columns)
         for tile in (self.tile_q, self.tile_k, self.tile_v, self.tile_w):
-            yield Declare(tile.buffer)
+            k.declare(tile.buffer)
         for held in (self.scores, self.totals, self.most, self.weight):
-            yield Declare(held)
-        yield from self.fill(self.totals, self.column_count, 0)
-        yield from self.fill(self.most, 1, -math.inf)
-        yield from self.fill(self.weight, 1, 0)
-        step, first_key, seen = (build.size_var(name) for name in ("step", "first_key", "seen"))
-        copies = [
+            k.declare(held)
+        self.fill(k, self.totals, self.column_count, 0)
+        self.fill(k, self.most, 1, -math.inf)
+        self.fill(k, self.weight, 1, 0)
+        step, start = build.size_var("step"), build.index(0)
+        queries, first_keys, values = copies = [
             box_copy(t.load(tile.tile, source, row, 0), tile.buffer, self.threads, step)
             for tile, source, row in (
                 (self.tile_q, work.queries, work.first),
@@ -178,142 +185,121 @@ class _Block:
                 (self.tile_v, work.values, step * keys),
             )
         ]
-        queries, first_keys, values = copies
         for copy in copies:
-            yield from copy.before
-        yield queries.start({}, build.index(0))
-        yield first_keys.start({step: build.index(0)}, build.index(0))
+            k.emit(*copy.before)
+        k.emit(queries.start({}, start), first_keys.start({step: start}, start))
         last = build.minimum(work.keys.rows, work.first + self.tiles.rows) if self.is_causal else work.keys.rows
-        yield Declare(seen, last)
-        later = first_keys.start({step: step + 1}, build.index(0))
-        body = [
-            Declare(first_key, step * keys),
-            *_arrived(),
-            values.start({}, build.index(0)),
-            *self.fill(self.scores, self.key_count, 0),
-            self.score_keys(),
-            *_arrived(),
-            If(first_key + keys < seen, later),
-            *[stmt for i in range(self.row_count) for stmt in self.weigh(i, first_key)],
-            Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES)),
-            self.sum_values(),
-        ]
-        yield For(step, build.index(0), (seen + (keys - 1)) // keys, build.seq(body))
-        yield from _arrived()
+        seen = k.let("seen", last)
+        with k.loop(step, (seen + (keys - 1)) // keys):
+            first_key = k.let("first_key", step * keys)
+            _wait(k)
+            k.emit(values.start({}, start))
+            self.fill(k, self.scores, self.key_count, 0)
+            self.score_keys(k)
+            _wait(k)
+            with k.if_(first_key + keys < seen):
+                k.emit(first_keys.start({step: step + 1}, start))
+            for i in range(self.row_count):
+                self.weigh(k, i, first_key)
+            k.run(intrinsic_call("cuda.syncwarp", ALL_LANES))
+            self.sum_values(k)
+        _wait(k)
         for i in range(self.row_count):
-            yield from self.finish(i)
+            self.finish(k, i)
 
-    def fill(self, held: Var, columns: int, value: float) -> Iterator[Stmt]:
+    def fill(self, k: IRBuilder, held: Var, columns: int, value: float) -> None:
         for i in range(self.row_count):
             for j in range(columns):
-                yield self.set(held, i, j, self.number(value))
+                k.store(held, (i, j), self.number(value))
 
-    def set(self, held: Var, i: int, j: int, value: Expr) -> Stmt:
-        return Store(held, (build.index(i), build.index(j)), value)
-
-    def score_keys(self) -> Stmt:
+    def score_keys(self, k: IRBuilder) -> None:
         """Products of the block's queries with the keys of a step, a chunk of their rows a turn."""
-        turn = build.size_var("turn")
-        at = turn * self.chunk
-        body: list[Stmt] = []
-        right: list[list[Expr]] = []
-        for j in range(self.key_count):
-            declared, elements = self.tile_k.read(self.key_of(j), at, self.chunk)
-            body.append(declared)
-            right.append(elements)
-        for i in range(self.row_count):
-            declared, left = self.tile_q.read(self.row_of(i), at, self.chunk)
-            body.append(declared)
-            for j, elements in enumerate(right):
-                body += [self.add(self.scores, i, j, x * y) for x, y in zip(left, elements, strict=True)]
-        return For(turn, build.index(0), build.index(-(-self.work.depth // self.chunk)), build.seq(body))
+        with k.for_range("turn", -(-self.work.depth // self.chunk)) as turn:
+            at = turn * self.chunk
+            right = [self.tile_k.read(k, self.key_of(j), at, self.chunk) for j in range(self.key_count)]
+            for i in range(self.row_count):
+                left = self.tile_q.read(k, self.row_of(i), at, self.chunk)
+                for j, elements in enumerate(right):
+                    for x, y in zip(left, elements, strict=True):
+                        self.add(k, self.scores, i, j, x * y)
 
-    def sum_values(self) -> Stmt:
+    def sum_values(self, k: IRBuilder) -> None:
         """Add the values of a step by their weights, a chunk of which is read a turn."""
-        turn = build.size_var("turn")
-        at = turn * self.chunk
-        body: list[Stmt] = []
-        right: list[list[Expr]] = []
-        for n in range(self.chunk):
-            right.append([])
-            for group in range(self.column_count // self.lanes):
-                declared, elements = self.tile_v.read(at + n, self.column_of(group), self.lanes)
-                body.append(declared)
-                right[n] += elements
-        for i in range(self.row_count):
-            declared, left = self.tile_w.read(self.row_of(i), at, self.chunk)
-            body.append(declared)
-            for x, values in zip(left, right, strict=True):
-                body += [self.add(self.totals, i, j, x * y) for j, y in enumerate(values)]
-        return For(turn, build.index(0), build.index(self.tiles.keys // self.chunk), build.seq(body))
+        firsts = [self.column_of(group) for group in range(self.column_count // self.lanes)]
+        with k.for_range("turn", self.tiles.keys // self.chunk) as turn:
+            at = turn * self.chunk
+            right = [
+                [value for first in firsts for value in self.tile_v.read(k, at + n, first, self.lanes)]
+                for n in range(self.chunk)
+            ]
+            for i in range(self.row_count):
+                left = self.tile_w.read(k, self.row_of(i), at, self.chunk)
+                for x, values in zip(left, right, strict=True):
+                    for j, y in enumerate(values):
+                        self.add(k, self.totals, i, j, x * y)
 
-    def add(self, held: Var, i: int, j: int, value: Expr) -> Stmt:
-        return self.set(held, i, j, build.load(held, i, j) + value)
+    def add(self, k: IRBuilder, held: Var, i: int, j: int, value: Expr) -> None:
+        k.store(held, (i, j), build.load(held, i, j) + value)
 
-    def weigh(self, i: int, first_key: Expr) -> Iterator[Stmt]:
+    def weigh(self, k: IRBuilder, i: int, first_key: Expr) -> None:
         """Row i: scores become weights, which other threads read; what was summed before is scaled."""
-        row = self.work.first + self.row_of(i)
-        largest, shift, less, total = (Var(name, self.dtype) for name in ("largest", "shift", "less", "total"))
-        limit = Var("limit", dtypes.i32)
-        end = self.work.keys.rows
+        row, end = self.work.first + self.row_of(i), self.work.keys.rows
         if self.is_causal:
             end = build.minimum(end, row + 1)
         # Bounded by what matters, the number of keys that the row sees fits into 32 bits.
         bounded = build.maximum(build.minimum(end - first_key, self.tiles.keys), 0)
-        yield Declare(limit, build.cast(bounded, dtypes.i32))
-        yield Declare(largest, build.load(self.most, i, 0))
+        limit = k.let("limit", build.cast(bounded, dtypes.i32))
+        largest = k.let("largest", build.load(self.most, i, 0))
         for j in range(self.key_count):
             value = build.load(self.scores, i, j) * self.scale
             value = value if self.score is None else self.score(value, row, first_key, self.key_of(j))
             is_seen = build.cast(self.key_of(j), dtypes.i32) < limit
             if self.visible is not None:
                 is_seen = build.logical_and(is_seen, self.visible(row, first_key, self.key_of(j)))
-            yield self.set(self.scores, i, j, build.select(is_seen, value, self.number(-math.inf)))
-            yield Assign(largest, build.maximum(largest, build.load(self.scores, i, j)))
-        yield from self.folded("max", largest)
+            k.store(self.scores, (i, j), build.select(is_seen, value, self.number(-math.inf)))
+            k.assign(largest, build.maximum(largest, build.load(self.scores, i, j)))
+        self.fold(k, "max", largest)
         # A row that has seen no key: its weights are then 0, not NaN.
-        yield Declare(shift, build.select(build.equal(largest, -math.inf), self.number(0), largest))
-        yield Declare(less, build.unary("exp", build.load(self.most, i, 0) - shift))
-        yield self.set(self.most, i, 0, largest)
-        yield Declare(total, build.load(self.weight, i, 0) * less)
+        shift = k.let("shift", build.select(build.equal(largest, -math.inf), self.number(0), largest))
+        less = k.let("less", build.unary("exp", build.load(self.most, i, 0) - shift))
+        k.store(self.most, (i, 0), largest)
+        total = k.let("total", build.load(self.weight, i, 0) * less)
         for j in range(self.key_count):
-            weight = Var("weight", self.dtype)
-            yield Declare(weight, build.unary("exp", build.load(self.scores, i, j) - shift))
-            yield Assign(total, total + weight)
-            yield Store(self.tile_w.buffer, (self.tile_w.place(self.row_of(i), self.key_of(j)),), weight)
-        yield self.set(self.weight, i, 0, total)
+            weight = k.let("weight", build.unary("exp", build.load(self.scores, i, j) - shift))
+            k.assign(total, total + weight)
+            k.store(self.tile_w.buffer, self.tile_w.place(self.row_of(i), self.key_of(j)), weight)
+        k.store(self.weight, (i, 0), total)
         for j in range(self.column_count):
-            yield self.set(self.totals, i, j, build.load(self.totals, i, j) * less)
+            k.store(self.totals, (i, j), build.load(self.totals, i, j) * less)
 
-    def finish(self, i: int) -> Iterator[Stmt]:
+    def finish(self, k: IRBuilder, i: int) -> None:
         """Row i: its sum over the threads, and its results."""
-        row, total, inverse = Var("own_row", dtypes.i64), Var("sum", self.dtype), Var("inverse", self.dtype)
-        yield Declare(total, build.load(self.weight, i, 0))
-        yield from self.folded("add", total)
-        yield Declare(inverse, self.number(1) / total)
+        total = k.let("sum", build.load(self.weight, i, 0))
+        self.fold(k, "add", total)
+        inverse = k.let("inverse", self.number(1) / total)
         for j in range(self.column_count):
             value = build.load(self.totals, i, j) * inverse
-            yield self.set(self.totals, i, j, build.select(build.equal(total, 0.0), self.number(0), value))
-        stores: list[Stmt] = []
-        for group in range(self.column_count // self.lanes):
-            place = (build.index(i), build.index(group * self.lanes))
-            values = Load(self.totals, place, with_lanes(self.dtype, self.lanes))
-            stores.append(self.work.store(row, self.column_of(group), values))
-        if self.work.store_logsumexp is not None:
-            logarithm = build.load(self.most, i, 0) + build.unary("log", total)
-            stores.append(If(build.equal(self.column, 0), self.work.store_logsumexp(row, logarithm)))
-        yield Declare(row, self.work.first + self.row_of(i))
-        yield If(row < self.work.queries.rows, build.seq(stores))
+            k.store(self.totals, (i, j), build.select(build.equal(total, 0.0), self.number(0), value))
+        row = k.let("own_row", self.work.first + self.row_of(i))
+        with k.if_(row < self.work.queries.rows):
+            for group in range(self.column_count // self.lanes):
+                values = build.load(self.totals, i, group * self.lanes, lanes=self.lanes)
+                self.work.store(k, row, self.column_of(group), values)
+            if self.work.store_logsumexp is not None:
+                with k.if_(build.equal(self.column, 0)):
+                    logarithm = build.load(self.most, i, 0) + build.unary("log", total)
+                    self.work.store_logsumexp(k, row, logarithm)
 
-    def folded(self, op: str, value: Var) -> Iterator[Stmt]:
+    def fold(self, k: IRBuilder, op: str, value: Var) -> None:
         """Fold a variable over the threads of a row."""
         distance = self.tiles.columns // 2
         while distance:
             other = intrinsic_call("cuda.shuffle_xor", ALL_LANES, value, distance, 32)
-            yield Assign(value, build.binary(op, value, other))
+            k.assign(value, build.binary(op, value, other))
             distance //= 2
 
 
-def _arrived() -> tuple[Stmt, Stmt]:
-    """All copies have arrived, and all threads have read what was there before the next ones."""
-    return Evaluate(intrinsic_call("cuda.copy_async_wait_all")), Evaluate(intrinsic_call("cuda.syncthreads"))
+def _wait(k: IRBuilder) -> None:
+    """Until all copies have arrived, and all threads have read what was there before the next ones."""
+    k.run(intrinsic_call("cuda.copy_async_wait_all"))
+    k.emit(barrier())
