@@ -143,6 +143,21 @@ def test_hook_frontends(install_plugin) -> None:
     assert discover("recipes").frontend_for(frozenset()).name == "recipe"
 
 
+def test_hook_handlers(install_plugin) -> None:
+    install_plugin(
+        "translator",
+        """
+        from hidet.plugins import HandlerSpec
+        def hidet_handlers():
+            for version in (1, 4):
+                yield HandlerSpec(frontend="onnx", operator="acme.Swirl", since_version=version, load="json:loads")
+        """,
+    )
+    registry = discover("translator")
+    assert [spec.since_version for spec in registry.handlers_for("onnx")["acme.Swirl"]] == [4, 1]
+    assert registry.handlers_for("torch") == {}
+
+
 def test_hook_commands(install_plugin) -> None:
     install_plugin(
         "shout",

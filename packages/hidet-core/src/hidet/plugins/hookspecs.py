@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hidet.plugins.specs import (
         CommandTable,
         FrontendSpec,
+        HandlerSpec,
         OptionSpec,
         PassSpec,
         RewriteSpec,
@@ -66,6 +67,11 @@ def hidet_targets() -> Iterable[TargetSpec]:
 @hookspec
 def hidet_frontends() -> Iterable[FrontendSpec]:
     """Importers of foreign models, chosen by `accepts`."""
+
+
+@hookspec
+def hidet_handlers() -> Iterable[HandlerSpec]:
+    """What operators of foreign models are written as: one spec an operator, beside a front-end's own table."""
 
 
 @hookspec

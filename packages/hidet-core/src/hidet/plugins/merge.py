@@ -15,6 +15,7 @@ from hidet.plugins.specs import (
     TASKS_WITHOUT_OPERATOR,
     CommandSpec,
     FrontendSpec,
+    HandlerSpec,
     OptionSpec,
     PassSpec,
     RewriteSpec,
@@ -30,6 +31,7 @@ SPEC_KINDS: Mapping[str, tuple[str, type | None]] = {
     "passes": ("pass", PassSpec),
     "targets": ("target", TargetSpec),
     "frontends": ("front-end", FrontendSpec),
+    "handlers": ("handler", HandlerSpec),
     "commands": ("command", CommandSpec),
     "options": ("option", OptionSpec),
 }
@@ -82,6 +84,7 @@ def merge(contributions: Sequence[Contribution]) -> Tables:
     _collect_aliases(tables)
     _remark_on_unknown_passes(tables)
     _remark_on_unknown_operators_and_targets(tables)
+    _remark_on_unknown_frontends(tables)
     return tables
 
 
@@ -131,7 +134,8 @@ def _add(tables: Tables, kind: str, spec: object, owner: Owner) -> None:
             tables.replaced[kind, replaces] = name
     else:
         table[name] = spec
-        if replaces is not None:
+        # What a front-end's own table holds is known to the front-end alone.
+        if replaces is not None and kind != "handlers":
             message = f"{SPEC_KINDS[kind][0]} {name!r} replaces {replaces!r}, which nobody provides"
             tables.problems.append(Problem(owner, f"hidet_{kind}", message, is_remark=True))
     tables.owners[kind, name] = owner
@@ -186,6 +190,15 @@ def _remark_on_unknown_operators_and_targets(tables: Tables) -> None:
                 for target in sorted(set(spec.targets) - targets):
                     advice = suggestion(target, targets)
                     _remark(tables, kind, name, f"{what} is for {target!r}, which no target is called; {advice}")
+
+
+def _remark_on_unknown_frontends(tables: Tables) -> None:
+    """What a handler is for may be misspelt, or belong to an absent plug-in."""
+    frontends = tables.by_kind["frontends"]
+    for name, spec in tables.by_kind["handlers"].items():
+        if isinstance(spec, HandlerSpec) and spec.frontend not in frontends:
+            advice = suggestion(spec.frontend, frontends)
+            _remark(tables, "handlers", name, f"handler {name!r} is for no front-end of that name; {advice}")
 
 
 def _remark(tables: Tables, kind: str, name: str, message: str) -> None:

@@ -16,6 +16,7 @@ from hidet.plugins.specs import (
     ANY,
     CommandSpec,
     FrontendSpec,
+    HandlerSpec,
     Level,
     OptionSpec,
     PassSpec,
@@ -101,6 +102,7 @@ class Registry:
     passes: Mapping[str, PassSpec]
     targets: Mapping[str, TargetSpec]
     frontends: Mapping[str, FrontendSpec]
+    handlers: Mapping[str, HandlerSpec]
     commands: Mapping[str, CommandSpec]
     options: Mapping[str, OptionSpec]
     target_aliases: Mapping[str, str]
@@ -187,6 +189,14 @@ class Registry:
             if current_name(self.replaced, "passes", spec.stage) == stage
             and (not spec.targets or target in spec.targets)
         )
+
+    def handlers_for(self, frontend: str) -> Mapping[str, tuple[HandlerSpec, ...]]:
+        """What plug-ins offer for a front-end: by foreign operator, those for its newest version first."""
+        found: dict[str, list[HandlerSpec]] = {}
+        for spec in self.handlers.values():
+            if spec.frontend == frontend:
+                found.setdefault(spec.operator, []).append(spec)
+        return {name: tuple(sorted(specs, key=lambda spec: -spec.since_version)) for name, specs in found.items()}
 
     def frontend_for(self, model: object) -> FrontendSpec:
         """The first front-end that accepts `model`. Raises ImportFailed naming its type and the known front-ends."""

@@ -45,6 +45,10 @@ def _matches(pattern: re.Pattern[str], value: object) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
+def _is_version(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
+
+
 def _check_names(spec: object, field_name: str, names: object, *, allow_any: bool, allow_empty: bool) -> None:
     expected = f"a tuple of names{' or (' + repr(ANY) + ',)' if allow_any else ''}"
     if not isinstance(names, tuple) or (not names and not allow_empty):
@@ -263,6 +267,38 @@ class FrontendSpec(LoadedSpec):
         """A new adapter. Raises PluginError when what `adapter` names cannot be loaded or made."""
         assert self.adapter is not None
         return _load(self, self.adapter, lambda found: found())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerSpec(LoadedSpec):
+    """What an operator of foreign models is written as. `load` names the handler: a function of the front-end's emitter
+    (`hidet.frontend.Emitter`) and the operator's arguments, as the front-end says.
+
+    frontend: "torch", "onnx".
+    operator: as the front-end names it: "acme.swish.default" (torch: namespace, operator, overload), "acme.ai.Swish"
+        (ONNX: the domain before the operator, nothing before one of ONNX's own).
+    since_version: the first version of the operator that the handler is right for, where versions exist (ONNX).
+    name: made of these, "torch.acme.swish.default", "onnx.acme.ai.Swish", "onnx.acme.ai.Swish-2" since version 2.
+    replaces: None, or this very name, to take the place of another plug-in's handler, or of the front-end's own.
+    """
+
+    name: str = field(init=False)
+    frontend: str
+    operator: str
+    since_version: int = 1
+
+    def __post_init__(self) -> None:
+        for field_name in ("frontend", "operator"):
+            if not _matches(_NAME, getattr(self, field_name)):
+                shown = "a name such as 'torch'" if field_name == "frontend" else "a name such as 'acme.swish.default'"
+                raise _refuse(self, field_name, getattr(self, field_name), shown)
+        if not _is_version(self.since_version):
+            raise _refuse(self, "since_version", self.since_version, "an integer of at least 1")
+        version = f"-{self.since_version}" if self.since_version > 1 else ""
+        object.__setattr__(self, "name", f"{self.frontend}.{self.operator}{version}")
+        LoadedSpec.__post_init__(self)
+        if self.replaces not in (None, self.name):
+            raise _refuse(self, "replaces", self.replaces, f"{self.name!r} or None")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
