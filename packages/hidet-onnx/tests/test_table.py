@@ -17,9 +17,9 @@ def _rows() -> Iterator[tuple[str, Any, Callable[..., Any]]]:
     for schema in defs.get_all_schemas_with_history():
         domain = canonical_domain(schema.domain)
         if not schema.deprecated:
-            found = find_handler(domain, schema.name, schema.since_version)
+            found = find_handler(table(), domain, schema.name, schema.since_version)
             if found is not None:
-                yield f"{qualified_name(domain, schema.name)}-{schema.since_version}", schema, found[1]
+                yield f"{qualified_name(domain, schema.name)}-{schema.since_version}", schema, found
 
 
 ROWS = list(_rows())

@@ -1,10 +1,33 @@
-"""The kit for front-ends: what importers of foreign models share.
+"""The kit for front-ends: what importers of foreign models share. `docs/frontends.md` shows it by example.
 
+    emitter.py    `Emitter`: what handlers of foreign operators write graphs with
+    contents.py   `Contents`: elements of tensors that say shapes and axes, followed to constants and sizes
+    needed.py     errors for elements that must be known, and the inputs that they come from
     handlers.py   handlers of plug-ins, beside a front-end's own table
+    names.py      foreign names as identifiers, and as symbols of open sizes
+    signature.py  how a model's callable is called
 
 Nothing here knows a framework.
 """
 
+from hidet.frontend.contents import Contents
+from hidet.frontend.emitter import Emitter, NodeFacts, Number
 from hidet.frontend.handlers import Handler, Rows, plugin_handlers
+from hidet.frontend.names import SizeNames, identifier
+from hidet.frontend.needed import in_branch
+from hidet.frontend.signature import form_of, signature_of_call
 
-__all__ = ["Handler", "Rows", "plugin_handlers"]
+__all__ = [
+    "Contents",
+    "Emitter",
+    "Handler",
+    "NodeFacts",
+    "Number",
+    "Rows",
+    "SizeNames",
+    "form_of",
+    "identifier",
+    "in_branch",
+    "plugin_handlers",
+    "signature_of_call",
+]

@@ -88,6 +88,8 @@ class GraphBuilder:
         self._constants: dict[Value, Constant] = {}
         self._count = first_number
         self._types: dict[ValueType, ValueType] = {}
+        self._producers: dict[Value, Node] = {}
+        self._indexed = 0
         self._taken_sizes: set[str] = set() if taken_sizes is None else taken_sizes
 
     def nested(self, name: str) -> GraphBuilder:
@@ -171,18 +173,17 @@ class GraphBuilder:
         """The nodes so far."""
         return tuple(self._nodes)
 
-    @property
-    def node_count(self) -> int:
-        """How many nodes there are so far."""
-        return len(self._nodes)
-
-    def nodes_from(self, position: int) -> list[Node]:
-        """The nodes added since there were `position` of them."""
-        return self._nodes[position:]
+    def producer(self, value: Value) -> Node | None:
+        """The node so far that computes `value`; None for inputs, constants and values of other graphs."""
+        for node in self._nodes[self._indexed :]:
+            self._producers.update(dict.fromkeys(node.outputs, node))
+        self._indexed = len(self._nodes)
+        return self._producers.get(value)
 
     def take_nodes(self) -> list[Node]:
         """The nodes so far, which this builder then has no longer; what they define stays known."""
         taken, self._nodes = self._nodes, []
+        self._producers, self._indexed = {}, 0
         return taken
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hidet.dims import DimExpr, Symbol, symbols
+from hidet.dtypes import DType
 from hidet.graph.graph import Graph, Node
 from hidet.graph.types import DimType, TensorType, dims_of
 
@@ -40,3 +41,20 @@ def symbol_names(thing: Any) -> set[str]:
 def names_used(node: Node) -> set[str]:
     """Names of what `symbols_used` finds."""
     return {symbol.name for symbol in symbols_used(node)}
+
+
+def depends_on_sizes(node: Node) -> bool:
+    """Whether a symbolic size is among a node's attributes, or is an extent or stride of a result."""
+    things = [*node.attrs.values(), *[value.type for value in node.outputs]]
+    return any(_has_symbols(thing) for thing in things if type(thing) not in _NUMBERS)
+
+
+_NUMBERS = frozenset({bool, int, float, str, type(None), DType})
+
+
+def _has_symbols(thing: object) -> bool:
+    if isinstance(thing, tuple):
+        return any(_has_symbols(item) for item in thing if type(item) not in _NUMBERS)
+    if isinstance(thing, TensorType):
+        return thing.is_symbolic
+    return isinstance(thing, DimExpr)

@@ -139,6 +139,7 @@ def fits(type_: ValueType, expected: ValueType) -> bool:
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are provably equal."""
+    a, b = tuple(a), tuple(b)
     if a == b or len(a) != len(b):
         return a == b
     is_symbolic = DimExpr in map(type, a) or DimExpr in map(type, b)
@@ -147,6 +148,7 @@ def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
 
 def may_be_same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """Whether two shapes are not provably different."""
+    a, b = tuple(a), tuple(b)
     if a == b or len(a) != len(b):
         return a == b
     is_symbolic = DimExpr in map(type, a) or DimExpr in map(type, b)

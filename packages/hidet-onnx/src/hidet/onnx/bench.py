@@ -18,9 +18,9 @@ def onnxruntime_run(model: Path, arrays: Mapping[str, Any], threads: int) -> Cal
         import onnxruntime
     except ImportError as error:
         raise click.ClickException("onnxruntime is not installed: pip install onnxruntime") from error
+    from hidet.frontend import identifier
     from hidet.onnx.convert import given_arrays
     from hidet.onnx.loader import load_model
-    from hidet.onnx.value_types import identifier
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

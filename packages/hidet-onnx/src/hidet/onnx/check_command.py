@@ -17,10 +17,12 @@ from hidet.cli.output import json_option, print_json
 def check_model(model: Path, as_json: bool) -> None:
     """Say which operators of the ONNX file MODEL are supported, without compiling it; exit with 1 when some are not."""
     from hidet.onnx.loader import load_model
+    from hidet.onnx.mapping import handlers_of
     from hidet.onnx.supported import survey
+    from hidet.plugins.host import load_registry
 
     loaded = load_model(model)
-    found = survey(loaded)
+    found = survey(loaded, handlers_of(load_registry()))
     nodes = sum(found.counts.values())
     unknown = sum(len(entry.nodes) for entry in found.unsupported)
     share = 100.0 if not nodes else 100.0 * (nodes - unknown) / nodes

@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any
 from hidet.context import CompileContext
 from hidet.dims import Dim
 from hidet.errors import HidetError, ImportFailed, UnsupportedOp
+from hidet.frontend import Contents, Emitter, Handler, NodeFacts, Rows, SizeNames, identifier
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.graph import Constant
 from hidet.graph.types import ValueType
 from hidet.loc import Loc
 from hidet.onnx.attributes import AttributeReader, require_inputs, with_bound_attributes
-from hidet.onnx.contents import Contents
-from hidet.onnx.emitter import Emitter, NodeFacts
 from hidet.onnx.functions import Expansion, expansion_of
 from hidet.onnx.loader import LoadedModel, canonical_domain
-from hidet.onnx.mapping import Handler, find_handler, qualified_name
+from hidet.onnx.mapping import find_handler, handlers_of, qualified_name, table
 from hidet.onnx.scope import Item, Scope
 from hidet.onnx.supported import every_node, require_supported
 from hidet.onnx.tensors import sparse_array, tensor_array
-from hidet.onnx.value_types import Absent, ArgumentType, EmptySequence, SizeNames, identifier, value_type
+from hidet.onnx.value_types import Absent, ArgumentType, EmptySequence, value_type
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto
@@ -41,8 +40,13 @@ holds."""
 MAX_TIMES = 16
 """How often, on average, the nodes of a file are written: functions are called, and bodies of loops repeated."""
 
+MAX_BYTES = 1 << 40
+"""Tensors that are larger are refused."""
+
 MAX_SPARSE_BYTES = 1 << 30
 """Largest sparse initialiser that is made dense."""
+
+_HINT = "from_onnx and hidet.compile take {python}, the command line {shell}; OnnxRunner takes what it is called with"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,8 +83,9 @@ def import_model(
     Raises ImportFailed for a damaged model, UnsupportedOp with the whole list of operators that are not known, and
     `ValueNeeded` when elements must be known that are not.
     """
-    require_supported(model)
-    return _Importer(model, ctx, shapes or {}, values or {}, must_bind, reads_sizes).run()
+    handlers = handlers_of(ctx.registry)
+    require_supported(model, handlers)
+    return _Importer(model, ctx, handlers, shapes or {}, values or {}, must_bind, reads_sizes).run()
 
 
 @dataclass(slots=True)
@@ -162,13 +167,14 @@ class _Importer:
         self,
         model: LoadedModel,
         ctx: CompileContext,
+        handlers: Mapping[str, Rows],
         shapes: Mapping[str, Sequence[Dim] | ArgumentType],
         values: Mapping[str, Any],
         must_bind: bool,
         reads_sizes: bool,
     ) -> None:
         self.model = model
-        self.ctx = ctx
+        self.handlers = handlers
         self.shapes = shapes
         self.values = values
         self.must_bind = must_bind
@@ -177,8 +183,8 @@ class _Importer:
         self.sizes = SizeNames()
         self.builder = GraphBuilder(ctx.registry.operators, identifier(model.proto.graph.name) or "main")
         self.given: dict[Value, Any] = {}
-        contents = Contents(self.builder.constants, self.given)
-        self.emitter = Emitter(self.builder, contents, reads_sizes=reads_sizes)
+        contents = Contents(self.builder, self.given, hint=_HINT)
+        self.emitter = Emitter(self.builder, contents, reads_sizes=reads_sizes, max_bytes=MAX_BYTES)
         self.opsets: Mapping[str, int] = model.opsets
         self.attributes: Mapping[str, AttributeProto] = {}
 
@@ -282,29 +288,27 @@ class _Importer:
         opset = self.opsets.get(domain, self.model.opsets.get(domain, 0))
         inputs = [scope.find(name, f"an input of {node.op_type}") if name else None for name in node.input]
         own = self.model.functions.get((domain, node.op_type, node.overload))
-        found = None if own is not None else find_handler(domain, node.op_type, opset)
+        # A function is how a model spells an operator of somebody else's domain for those who do not know it.
+        is_ours = own is None or (not node.overload and qualified_name(domain, node.op_type) not in table())
+        found = find_handler(self.handlers, domain, node.op_type, opset) if is_ours else None
         node = with_bound_attributes(node, self.attributes)
         reader = AttributeReader(self.model.folder, lambda proto: Body(proto, scope, self))
         if found is not None:
-            return self._handled(node, found, inputs, reader, opset)
+            require_inputs(node, domain, opset)
+            defaults = {} if own is None else {entry.name: reader.value(entry) for entry in own.attribute_proto}
+            return self._handled(node, found, inputs, {**defaults, **reader.complete(node, domain, opset)})
         expansion = expansion_of(node, own, domain, opset, [_proto_type(item) for item in inputs], self.opsets)
         return self._expanded(node, expansion, inputs)
 
     def _handled(
         self,
         node: NodeProto,
-        found: tuple[int, Handler],
+        handler: Handler,
         inputs: Sequence[Item],
-        reader: AttributeReader,
-        opset: int,
+        attributes: Mapping[str, Any],
     ) -> Sequence[Item]:
-        version, handler = found
-        require_inputs(node, canonical_domain(node.domain), opset)
         name = qualified_name(canonical_domain(node.domain), node.op_type)
-        self.emitter.node = NodeFacts(
-            name, version, opset, tuple(node.input), tuple(bool(output) for output in node.output)
-        )
-        attributes = reader.complete(node, canonical_domain(node.domain), opset)
+        self.emitter.facts = NodeFacts(name, tuple(map(bool, node.output)))
         result = handler(self.emitter, *inputs, **attributes)
         return result if isinstance(result, tuple) else (result,)
 

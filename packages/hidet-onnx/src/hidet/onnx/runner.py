@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from hidet.context import CompileContext, Options, make_context
 from hidet.driver import compile_graph
 from hidet.errors import ImportFailed, ShapeError, ShapeNeeded, ValueNeeded
+from hidet.frontend import SizeNames
 from hidet.graph import TensorType
 from hidet.onnx.convert import declared_inputs, given_array
 from hidet.onnx.importer import ImportedModel, import_model
 from hidet.onnx.loader import load_model
-from hidet.onnx.value_types import ArgumentType, SizeNames, type_of_argument, value_type
+from hidet.onnx.value_types import ArgumentType, type_of_argument, value_type
 
 if TYPE_CHECKING:
     from hidet.graph import Graph

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Rows
 from hidet.onnx.functions import has_function_body
 from hidet.onnx.loader import LoadedModel, canonical_domain, load_model
-from hidet.onnx.mapping import find_handler, qualified_name
+from hidet.onnx.mapping import find_handler, handlers_of, qualified_name
+from hidet.plugins.host import load_registry
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -40,7 +42,7 @@ def check(model: str | os.PathLike[str] | bytes | ModelProto) -> tuple[Unsupport
 
     Looks into sub-graphs and the model's functions. ImportFailed for a file that is damaged.
     """
-    return unsupported(load_model(model))
+    return survey(load_model(model), handlers_of(load_registry())).unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,8 @@ class Survey:
     unsupported: tuple[Unsupported, ...]
 
 
-def unsupported(model: LoadedModel) -> tuple[Unsupported, ...]:
-    """As `check`, of a model that is loaded."""
-    return survey(model).unsupported
-
-
-def survey(model: LoadedModel) -> Survey:
-    """All operators of a model."""
+def survey(model: LoadedModel, handlers: Mapping[str, Rows]) -> Survey:
+    """All operators of a model. handlers: of `mapping.handlers_of`."""
     counts: Counter[str] = Counter()
     found: dict[tuple[str, int], list[str]] = {}
     parts: list[tuple[Iterable[NodeProto], Mapping[str, int]]] = [(model.proto.graph.node, model.opsets)]
@@ -69,16 +66,16 @@ def survey(model: LoadedModel) -> Survey:
             domain = canonical_domain(node.domain)
             opset = opsets.get(domain, 0)
             counts[qualified_name(domain, node.op_type)] += 1
-            if not _is_known(model, domain, node, opset):
+            if not _is_known(model, handlers, domain, node, opset):
                 name = node.name or next((output for output in node.output if output), "")
                 found.setdefault((qualified_name(domain, node.op_type), opset), []).append(name)
     missing = (Unsupported(operator, opset, tuple(names)) for (operator, opset), names in sorted(found.items()))
     return Survey(counts, tuple(missing))
 
 
-def require_supported(model: LoadedModel) -> None:
+def require_supported(model: LoadedModel, handlers: Mapping[str, Rows]) -> None:
     """UnsupportedOp with the whole list, when there is one."""
-    missing = unsupported(model)
+    missing = survey(model, handlers).unsupported
     if missing:
         lines = "\n".join(f"  {entry}" for entry in missing)
         raise UnsupportedOp(
@@ -87,10 +84,10 @@ def require_supported(model: LoadedModel) -> None:
         )
 
 
-def _is_known(model: LoadedModel, domain: str, node: NodeProto, opset: int) -> bool:
+def _is_known(model: LoadedModel, handlers: Mapping[str, Rows], domain: str, node: NodeProto, opset: int) -> bool:
     return (
         (domain, node.op_type, node.overload) in model.functions
-        or find_handler(domain, node.op_type, opset) is not None
+        or find_handler(handlers, domain, node.op_type, opset) is not None
         or has_function_body(domain, node.op_type, opset)
     )
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hidet import dtypes
 from hidet.dims import Dim, symbol
 from hidet.dtypes import DType
 from hidet.errors import ImportFailed, ShapeNeeded
+from hidet.frontend import SizeNames, identifier
 from hidet.graph import DimType, TensorType
 from hidet.graph.types import OptionalType, SequenceType, ValueType
 
@@ -68,41 +68,6 @@ def onnx_number(dtype: DType) -> int:
     return found
 
 
-@dataclass(slots=True)
-class SizeNames:
-    """The symbols of one import: equal `dim_param` names are one size, an unnamed extent is a size of its own, and so
-    is one whose "name" has no letter: exporters write "?", "-1" and the like for what they do not know.
-
-    A size is at least 1: ONNX models with empty inputs exist, and are given as fixed extents.
-    """
-
-    known: dict[str, Dim] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-
-    def named(self, name: str) -> Dim:
-        """The size of a `dim_param`."""
-        found = self.known.get(name)
-        if found is None:
-            found = self.known[name] = self.fresh(name)
-        return found
-
-    def fresh(self, hint: str) -> Dim:
-        """A size that is no other."""
-        base = identifier(hint) or "size"
-        name, number = base, 1
-        while name in self.taken:
-            number += 1
-            name = f"{base}_{number}"
-        self.taken.add(name)
-        return symbol(name, lower=1)
-
-
-def identifier(name: str | bytes) -> str:
-    """A name of ONNX as an identifier of printed graphs. protobuf gives names that are not UTF-8 as bytes."""
-    text = re.sub(r"\W", "_", name if isinstance(name, str) else name.decode(errors="replace"))
-    return f"_{text}" if text[:1].isdigit() else text
-
-
 @dataclass(frozen=True, slots=True)
 class EmptySequence:
     """A sequence without values, of which nothing says how many axes its values have."""
@@ -149,6 +114,7 @@ def value_type(
         elif any(map(str.isalpha, dim.dim_param)):
             extents.append(sizes.named(dim.dim_param))
         else:
+            # Exporters write "?", "-1" and the like for what they do not know: a name without a letter is none.
             extents.append(sizes.fresh(f"{name}_{axis}"))
     return TensorType(dtype, tuple(extents))
 

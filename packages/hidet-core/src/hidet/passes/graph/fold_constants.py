@@ -10,8 +10,8 @@ from hidet import dims
 from hidet.dims import DimExpr
 from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.operator import is_foreign
+from hidet.graph.symbols import depends_on_sizes
 from hidet.graph.types import TensorType
-from hidet.passes.symbols import depends_on_sizes
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 from hidet.graph.graph import Graph, Node, Prepare, Value
 from hidet.graph.operator import is_foreign
 from hidet.graph.storage import Place, add_view
+from hidet.graph.symbols import depends_on_sizes
 from hidet.graph.types import TensorType
-from hidet.passes.symbols import depends_on_sizes
 
 if TYPE_CHECKING:
     from hidet.compute.definition import Definition

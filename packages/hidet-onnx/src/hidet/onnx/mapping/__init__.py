@@ -2,12 +2,12 @@
 
 A family's `handlers()` gives functions by (operator, since-version): the name as ONNX has it, with the domain before it
 where that is not ONNX's own ("ai.onnx.ml.Binarizer"), and the first version that the function is right for. A node gets
-the newest row not above its operator's version in the model's opset.
+the newest row not above its operator's version in the model's opset. Plug-ins add rows (`hidet_handlers`).
 
 A handler is called as `handler(emitter, *inputs, **attributes)`. Inputs are graph values, None for absent ones, and
 trailing ones may be missing. Attributes are Python values (`hidet.onnx.attributes`), those with a default in the
 operator's schema filled in, those without one left out. It returns one value, or a tuple as the operator has outputs;
-None for an output that nobody asks for (`emitter.node.is_wanted`). It raises a HidetError for what it cannot express.
+None for an output that nobody asks for (`emitter.is_read`). It raises a HidetError for what it cannot express.
 
     elementwise                one element in, one element out
     reduce                     folds along axes, running folds
@@ -29,12 +29,13 @@ None for an output that nobody asks for (`emitter.node.is_wanted`). It raises a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
 
+from hidet.frontend import Handler, Rows, plugin_handlers
 from hidet.onnx.attributes import find_schema
+from hidet.plugins.registry import Registry
 
 FAMILIES = (
     "elementwise",
@@ -70,13 +71,12 @@ FAMILIES = (
 NEWEST_OPSET = 28
 """The newest version of ONNX's own operators that the table was written for."""
 
-Handler = Callable[..., Any]
 Key = tuple[str, int]
 
 
 @cache
-def table() -> Mapping[str, tuple[tuple[int, Handler], ...]]:
-    """For each operator its rows (since-version, handler), newest first."""
+def table() -> Mapping[str, Rows]:
+    """For each operator the rows of this wheel (since-version, handler), newest first."""
     found: dict[str, dict[int, Handler]] = {}
     for family in FAMILIES:
         for (operator, version), handler in import_module(f"hidet.onnx.mapping.{family}").handlers().items():
@@ -87,18 +87,28 @@ def table() -> Mapping[str, tuple[tuple[int, Handler], ...]]:
     return {operator: tuple(sorted(rows.items(), reverse=True)) for operator, rows in found.items()}
 
 
-def find_handler(domain: str, operator: str, opset: int) -> tuple[int, Handler] | None:
-    """The row of an operator as of an opset: its since-version and handler; None when there is none.
+def handlers_of(registry: Registry) -> Mapping[str, Rows]:
+    """The rows of this wheel, and those of plug-ins."""
+    added = plugin_handlers("onnx", table(), registry)
+    return {**table(), **{name: _joined(table().get(name, ()), rows) for name, rows in added.items()}}
+
+
+def _joined(own: Rows, others: Rows) -> Rows:
+    """Rows of `others`, and of `own` for what versions they leave."""
+    return tuple(sorted({**dict(own), **dict(others)}.items(), reverse=True))
+
+
+def find_handler(handlers: Mapping[str, Rows], domain: str, operator: str, opset: int) -> Handler | None:
+    """The handler of an operator as of an opset; None when there is none.
 
     A version of a standard operator that is newer than the table is not assumed to mean the same.
     """
     schema = find_schema(domain, operator, opset)
     version = opset if schema is None else schema.since_version
-    if not domain and version > NEWEST_OPSET:
-        return None
-    for since, handler in table().get(qualified_name(domain, operator), ()):
-        if since <= version:
-            return since, handler
+    oldest = NEWEST_OPSET + 1 if not domain and version > NEWEST_OPSET else 1
+    for since, handler in handlers.get(qualified_name(domain, operator), ()):
+        if oldest <= since <= version:
+            return handler
     return None
 
 

@@ -14,9 +14,9 @@ from hidet import dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.value_types import dtype_of
 
 
@@ -87,7 +87,7 @@ def _attention(
     places = _Places(rows, length, offset)
     allowed = _allowed(e, places, bool(is_causal) and not is_plain_causal, left_window_size, right_window_size, valid)
     precision = None if softmax_precision is None else dtype_of(softmax_precision)
-    wants_scores = e.node.is_wanted(3)
+    wants_scores = e.is_read(3)
     is_fused = softcap == 0 and not wants_scores and precision in (None, dtypes.f32, q.tensor.dtype)
     if mask is not None:
         mask = _padded(e, mask, length)

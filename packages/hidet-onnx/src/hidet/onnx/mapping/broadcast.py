@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hidet.errors import ImportFailed
+from hidet.frontend import Emitter
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
 
 
 def legacy_operands(e: Emitter, a: Value, b: Value, broadcast: int, axis: int | None) -> tuple[Value, Value]:
@@ -15,12 +15,12 @@ def legacy_operands(e: Emitter, a: Value, b: Value, broadcast: int, axis: int | 
     """
     if not broadcast and len(a.tensor.shape) != len(b.tensor.shape):
         raise ImportFailed(
-            f"{e.node.operator} of shapes {list(map(str, a.tensor.shape))} and {list(map(str, b.tensor.shape))} "
+            f"{e.operator} of shapes {list(map(str, a.tensor.shape))} and {list(map(str, b.tensor.shape))} "
             "broadcasts, but its attribute `broadcast` is 0"
         )
     if axis is None or not b.tensor.rank:
         return a, b
     trailing = a.tensor.rank - b.tensor.rank - axis % a.tensor.rank
     if trailing < 0:
-        raise ImportFailed(f"{e.node.operator}: axis {axis} leaves no room for the axes of the second operand")
+        raise ImportFailed(f"{e.operator}: axis {axis} leaves no room for the axes of the second operand")
     return a, e.unsqueeze(b, tuple(range(b.tensor.rank, b.tensor.rank + trailing)))

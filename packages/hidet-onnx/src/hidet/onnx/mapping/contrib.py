@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.quantize import centred, dynamic_quantize
 
 
@@ -65,7 +65,7 @@ def _fused_matmul(
 
 
 def _rms_norm(e: Emitter, x: Value, scale: Value, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Value:
-    if axis % x.tensor.rank != x.tensor.rank - 1 or stash_type != 1 or e.node.is_wanted(1):
+    if axis % x.tensor.rank != x.tensor.rank - 1 or stash_type != 1 or e.is_read(1):
         raise UnsupportedOp(
             "SimplifiedLayerNormalization of other than the last axis, in other than f32, or statistics"
         )
@@ -74,8 +74,8 @@ def _rms_norm(e: Emitter, x: Value, scale: Value, axis: int = -1, epsilon: float
 
 def _summed(e: Emitter, x: Value, skip: Value, bias: Value | None) -> Value:
     """What is normalised, which is the fourth output too; statistics of it are for training alone."""
-    if e.node.is_wanted(1) or e.node.is_wanted(2):
-        raise UnsupportedOp(f"{e.node.operator} with its mean or deviation as a result")
+    if e.is_read(1) or e.is_read(2):
+        raise UnsupportedOp(f"{e.operator} with its mean or deviation as a result")
     total = e.emit("add", x, skip)
     return total if bias is None else e.emit("add", total, bias)
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from hidet import dtypes
 from hidet.dims import Dim, DimExpr, prove_equal
 from hidet.errors import DTypeError, HidetError, ImportFailed, ShapeError, UnsupportedOp, ValueNeeded
+from hidet.frontend import Emitter, Handler, in_branch
 from hidet.graph import TensorType, Value
 from hidet.graph.control import emit_if, emit_while
 from hidet.graph.types import OptionalType, SequenceType, ValueType
-from hidet.onnx.contents import Contents
-from hidet.onnx.emitter import Emitter, in_branch, value_needed
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.sequence import empty_sequence
 from hidet.onnx.scope import Item
 from hidet.onnx.value_types import EmptySequence
@@ -57,7 +56,7 @@ class _Closed:
 def _closed(e: Emitter, name: str, types: Sequence[ValueType], scopes: Mapping[str, Item]) -> _Closed:
     """An empty sub-graph with inputs of these types, and what outer names mean in it."""
     builder = e.builder.nested(name)
-    inner = Emitter(builder, Contents(builder.constants))
+    inner = e.nested(builder)
     inputs = tuple(builder.input(type_) for type_ in types)
     outer: dict[str, Item] = {}
     inside: dict[Value, Value] = {}
@@ -110,7 +109,7 @@ def _if(e: Emitter, condition: Value, *, then_branch: Body, else_branch: Body) -
         if not any(sources):
             raise
         message = f"a branch of If cannot be imported ({error.message}), so its condition must be known"
-        raise value_needed(message, *sources) from error
+        raise e.needs(message, *sources) from error
     for places in zip(*map(range, map(len, results)), strict=False):
         _give_types(branches, results, places[0])
     graphs = [
@@ -119,7 +118,7 @@ def _if(e: Emitter, condition: Value, *, then_branch: Body, else_branch: Body) -
     ]
     flag = _flag(e, condition)
     try:
-        return _noted(e, emit_if(e.builder, flag, branches[0].captures, *graphs))
+        return emit_if(e.builder, flag, branches[0].captures, *graphs)
     except (ShapeError, DTypeError) as error:
         raise _decided_by(e, condition, "the condition", error) from error
 
@@ -202,17 +201,14 @@ def _rolled(
     most: Value | Dim | None = None
     if limit is not None and trips != NO_LIMIT:
         most = trips if trips is not None else e.reshape(e.cast(limit, dtypes.i64), ())
-    return _noted(
-        e,
-        emit_while(
-            e.builder,
-            inner.builder.build(outputs),
-            limit=most,
-            condition=None if condition is None else _flag(e, condition),
-            carried=state,
-            captures=closed.captures,
-            tests=tests,
-        ),
+    return emit_while(
+        e.builder,
+        inner.builder.build(outputs),
+        limit=most,
+        condition=None if condition is None else _flag(e, condition),
+        carried=state,
+        captures=closed.captures,
+        tests=tests,
     )
 
 
@@ -294,7 +290,7 @@ def _scanned(e: Emitter, state: Sequence[Value], arrays: Sequence[Value], body: 
     closed = _closed(e, body.proto.name or "body", [*(_plain(v.type) for v in state), *slices], _captured(body))
     made = _values(body.write(closed.emitter, closed.inputs, closed.outer), "the body of Scan")
     attrs = {"body": closed.emitter.builder.build(made), "carried": len(state), "scanned": len(arrays)}
-    return _noted(e, e.builder.emit_all("scan", [*state, *arrays, *closed.captures], attrs))
+    return e.builder.emit_all("scan", [*state, *arrays, *closed.captures], attrs)
 
 
 def _to_front(e: Emitter, value: Value, axis: int, direction: int) -> Value:
@@ -359,7 +355,7 @@ def _known_number(e: Emitter, value: Value) -> Any | None:
     if found is None:
         return None
     if found.size != 1:
-        raise ImportFailed(f"{e.node.operator} takes one number, got {found.size}")
+        raise ImportFailed(f"{e.operator} takes one number, got {found.size}")
     item = found.reshape(-1)[0]
     if isinstance(item, DimExpr):
         return item if value.tensor.dtype.is_int else None
@@ -370,9 +366,3 @@ def _decided_by(e: Emitter, value: Value, what: str, error: HidetError) -> Hidet
     """The error that asks for elements of inputs, or shapes, to decide what has no type that fits all cases; the one
     given where nothing could decide."""
     return error if isinstance(error, DTypeError) else e.value_needed(value, what)
-
-
-def _noted(e: Emitter, results: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The results of the builder's last node, which the emitter remembers."""
-    e.known.note(e.builder.nodes_from(e.builder.node_count - 1))
-    return results

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.windows import Windows, halves, windows
 
 
@@ -45,9 +45,9 @@ def conv_windows(
     """Windows of a convolution with `weight[o, i, *kernel]`; `kernel_shape`, where given, says the same."""
     kernel = tuple(extent for extent in weight.tensor.shape[2:] if isinstance(extent, int))
     if len(kernel) != weight.tensor.rank - 2:
-        raise UnsupportedOp(f"{e.node.operator} with a kernel of symbolic extents, {weight.type}")
+        raise UnsupportedOp(f"{e.operator} with a kernel of symbolic extents, {weight.type}")
     if kernel_shape is not None and tuple(kernel_shape) != kernel:
-        raise ImportFailed(f"{e.node.operator}: kernel_shape is {list(kernel_shape)}, but the weight is {weight.type}")
+        raise ImportFailed(f"{e.operator}: kernel_shape is {list(kernel_shape)}, but the weight is {weight.type}")
     return windows(e, x, kernel, strides, dilations, pads, auto_pad)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from hidet import dtypes
-from hidet.dims import Dim, DimExpr
+from hidet.dims import DimExpr
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import MAX_BYTES, Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.measured import measured_range
 from hidet.onnx.value_types import dtype_of
 
@@ -51,25 +51,13 @@ def _constant(e: Emitter, **attributes: Any) -> Value:
 def _constant_of_shape(e: Emitter, shape: Value, value: Any = None) -> Value:
     """Zeros of type f32 without `value`, which is a tensor of one element."""
     extents = e.sizes(shape, "the shape")
-    require_size(e, extents, 1)
+    e.require_size(extents, dtypes.f32 if value is None else dtypes.from_numpy(value.dtype))
     if value is None:
         return e.emit("full", shape=extents, value=0.0, dtype=dtypes.f32)
     if value.size != 1:
         raise ImportFailed(f"ConstantOfShape: the value has {value.size} elements, expected one")
     dtype = dtypes.from_numpy(value.dtype)
     return e.emit("full", shape=extents, value=value.reshape(-1)[0].item(), dtype=dtype)
-
-
-def require_size(e: Emitter, extents: tuple[Dim, ...], nbytes: int) -> None:
-    """ImportFailed for a shape with a negative extent, or of more than `MAX_BYTES`."""
-    total = nbytes
-    for extent in extents:
-        if isinstance(extent, int):
-            if extent < 0:
-                raise ImportFailed(f"{e.node.operator}: the shape {list(map(str, extents))} has a negative extent")
-            total *= extent
-    if total > MAX_BYTES:
-        raise ImportFailed(f"{e.node.operator}: a tensor of shape {list(map(str, extents))} takes {total} bytes")
 
 
 def _range(e: Emitter, start: Value, limit: Value, delta: Value, stash_type: int = 1) -> Value:
@@ -88,7 +76,7 @@ def _range(e: Emitter, start: Value, limit: Value, delta: Value, stash_type: int
         raise ImportFailed("Range: delta is 0")
     numbers = (first, stop)
     if not any(isinstance(number, DimExpr) for number in numbers):
-        require_size(e, (max(0, int((stop - first) / step)),), dtype.nbytes)
+        e.require_size((max(0, int((stop - first) / step)),), dtype)
         if (stop - first) / step <= 0:
             return e.emit("full", shape=(0,), value=0, dtype=dtype)
     return e.emit("arange", start=first, stop=stop, step=step, dtype=dtype)

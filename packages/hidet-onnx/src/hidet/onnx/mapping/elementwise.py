@@ -9,10 +9,10 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
 from hidet.graph.types import is_host_value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.broadcast import legacy_operands
 from hidet.onnx.mapping.quantize import to_small_float
 from hidet.onnx.value_types import dtype_of

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hidet.errors import UnsupportedOp, suggestion
+from hidet.frontend import Emitter
 from hidet.graph import GraphBuilder, Value
-from hidet.onnx.emitter import Emitter
 
 Activation = Callable[[GraphBuilder, Value], Value]
 
@@ -74,7 +74,7 @@ def gate_functions(
     for name in names:
         function = _BY_LOWER_NAME.get(name.lower())
         if function is None:
-            raise UnsupportedOp(f"{e.node.operator}: activation {name!r}", hint=suggestion(name, _FUNCTIONS))
+            raise UnsupportedOp(f"{e.operator}: activation {name!r}", hint=suggestion(name, _FUNCTIONS))
         alpha, beta = function.alpha, function.beta
         if alpha is not None and rest_alpha:
             alpha = rest_alpha.pop(0)

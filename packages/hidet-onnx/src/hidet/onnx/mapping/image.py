@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from hidet import dtypes
 from hidet.dims import Dim, product
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
 from hidet.graph.types import contiguous_strides
 from hidet.onnx.decode_image import require_pillow
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.windows import explicit_pads
 
 _SAMPLING = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}

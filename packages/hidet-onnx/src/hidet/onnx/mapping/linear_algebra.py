@@ -8,9 +8,9 @@ from functools import reduce
 
 from hidet.dims import Dim, product
 from hidet.errors import ImportFailed
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 
 Letters = tuple[str, ...]
 

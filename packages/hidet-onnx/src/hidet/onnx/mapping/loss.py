@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from hidet import dtypes
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 
 
 def handlers() -> Mapping[Key, Handler]:
@@ -60,7 +60,7 @@ def negative_log_likelihood(
     if reduction == "sum":
         return e.emit("sum", loss)
     if reduction != "mean":
-        raise UnsupportedOp(f"{e.node.operator}: reduction is {reduction!r}, expected 'none', 'sum' or 'mean'")
+        raise UnsupportedOp(f"{e.operator}: reduction is {reduction!r}, expected 'none', 'sum' or 'mean'")
     return e.emit("mean", loss) if share is None else e.emit("div", e.emit("sum", loss), e.emit("sum", share))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hidet.errors import ImportFailed
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 
 
 def handlers() -> Mapping[Key, Handler]:

@@ -12,8 +12,8 @@ from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ImportFailed
+from hidet.frontend import Emitter
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
 
 _I64 = dtypes.i64
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from hidet import dims, dtypes
 from hidet.dims import Dim, prove_lt
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
-from hidet.onnx.mapping.create import require_size
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.measured import measured_bounds
 from hidet.onnx.mapping.shape import normal_axis
 
@@ -61,8 +60,8 @@ def _concat(e: Emitter, tensors: Sequence[Value], axis: int) -> Value:
 def _split(
     e: Emitter, x: Value, sizes: Value | None = None, axis: int = 0, num_outputs: int | None = None
 ) -> tuple[Value, ...]:
-    if num_outputs is not None and num_outputs != len(e.node.wanted):
-        raise ImportFailed(f"Split has {len(e.node.wanted)} outputs, but num_outputs is {num_outputs}")
+    if num_outputs is not None and num_outputs != len(e.facts.read):
+        raise ImportFailed(f"Split has {len(e.facts.read)} outputs, but num_outputs is {num_outputs}")
     return split_at(e, x, axis, None if sizes is None else e.dims(sizes, "the split"), num_outputs)
 
 
@@ -73,7 +72,7 @@ def split_at(
     smaller where `num_outputs` is given and does not divide the extent."""
     place = _axis(e, axis, x)
     extent = x.tensor.shape[place]
-    count = len(e.node.wanted)
+    count = len(e.facts.read)
     if sizes is None:
         if num_outputs is None and isinstance(extent, int) and extent % count:
             raise ImportFailed(f"Split: an axis of extent {extent} has no {count} equal parts")
@@ -147,7 +146,7 @@ def _scatter_elements(e: Emitter, x: Value, index: Value, updates: Value, axis: 
 
 def _reduction(e: Emitter, name: str) -> str | None:
     if name not in _REDUCTIONS:
-        raise UnsupportedOp(f"{e.node.operator}: reduction is {name!r}, expected one of {', '.join(_REDUCTIONS)}")
+        raise UnsupportedOp(f"{e.operator}: reduction is {name!r}, expected one of {', '.join(_REDUCTIONS)}")
     return _REDUCTIONS[name]
 
 
@@ -173,7 +172,7 @@ def _pad(e: Emitter, x: Value, pads: Sequence[Dim], mode: str, value: float | in
     if not any(pair != (0, 0) for pair in pairs):
         return x
     shape = tuple(extent + a + b for extent, (a, b) in zip(x.tensor.shape, pairs, strict=True))
-    require_size(e, shape, x.tensor.dtype.nbytes)
+    e.require_size(shape, x.tensor.dtype)
     return e.emit("pad", x, pads=tuple(pairs), mode=_PAD_MODES[mode], value=value)
 
 
@@ -181,7 +180,7 @@ def _tile(e: Emitter, x: Value, repeats: Value) -> Value:
     counts = e.sizes(repeats, "the repeats")
     if len(counts) != x.tensor.rank or any(isinstance(count, int) and count < 0 for count in counts):
         raise ImportFailed(f"Tile of {x.type} by {list(map(str, counts))}: expected one count an axis, none below 0")
-    require_size(e, tuple(n * m for n, m in zip(x.tensor.shape, counts, strict=True)), x.tensor.dtype.nbytes)
+    e.require_size(tuple(n * m for n, m in zip(x.tensor.shape, counts, strict=True)), x.tensor.dtype)
     return e.emit("tile", x, repeats=counts)
 
 
@@ -192,9 +191,7 @@ def _trilu(e: Emitter, x: Value, k: Value | None = None, upper: int = 1) -> Valu
 
 def _blocks(e: Emitter, x: Value, blocksize: int) -> tuple[Dim, Dim, Dim, Dim]:
     if x.tensor.rank != 4 or blocksize < 1:
-        raise ImportFailed(
-            f"{e.node.operator} of {x.type} with blocks of {blocksize}: expected [n, c, h, w] and 1 or more"
-        )
+        raise ImportFailed(f"{e.operator} of {x.type} with blocks of {blocksize}: expected [n, c, h, w] and 1 or more")
     n, c, h, w = x.tensor.shape
     return n, c, h, w
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hidet import dtypes
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
+from hidet.onnx.mapping.random import seed_bits
 
 
 def handlers() -> Mapping[Key, Handler]:
@@ -21,7 +22,7 @@ def handlers() -> Mapping[Key, Handler]:
 
 def _kept(e: Emitter, x: Value) -> tuple[Value, ...]:
     """The input, and a mask that is true everywhere."""
-    if not e.node.is_wanted(1):
+    if not e.is_read(1):
         return (x,)
     return x, e.emit("full", shape=x.tensor.shape, value=True, dtype=dtypes.boolean)
 
@@ -42,7 +43,7 @@ def _dropout(
         return _kept(e, x)
     if ratio is not None and e.contents(ratio) is not None and e.number(ratio, "the ratio") == 0:
         return _kept(e, x)
-    key, offset, stream = e.random_source(None if seed is None else float(seed))
+    key, offset, stream = e.random_source(seed_bits(seed))
     wide = dtypes.f32 if x.tensor.dtype.bits < 32 else x.tensor.dtype
     share = e.constant(0.5, wide) if ratio is None else e.cast(ratio, wide)
     drawn = e.emit("rand", key, offset, shape=x.tensor.shape, dtype=wide, stream=stream)

@@ -8,10 +8,10 @@ from typing import Any
 from hidet import dims, dtypes
 from hidet.dtypes import DType
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
 from hidet.graph.types import same_shape
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.shape import normal_axis
 from hidet.onnx.value_types import dtype_of
 
@@ -101,7 +101,7 @@ def _batch_norm_before_14(
     spatial: int = 1,
 ) -> Value:
     """Training is what further outputs ask for."""
-    if any(e.node.wanted[1:]):
+    if any(e.facts.read[1:]):
         raise UnsupportedOp("BatchNormalization before version 14 with outputs for training")
     if not spatial:
         raise UnsupportedOp("BatchNormalization with spatial 0, which normalises every element on its own")
@@ -161,7 +161,7 @@ def _layer_norm(
     fits = stash == x.tensor.dtype and all(v is None or same_shape(v.tensor.shape, last) for v in (scale, bias))
     inputs = (wide, scale, bias) if fits else (wide, None, None)
     statistics: tuple[Value, ...] = ()
-    if any(e.node.wanted[1:]):
+    if any(e.facts.read[1:]):
         value, *rest = e.emit_all("layer_norm_with_statistics", inputs, attrs)
         shape = (*x.tensor.shape[:place], *(1 for _ in range(rank)))
         statistics = tuple(e.cast(e.reshape(part, shape), dtype_of(stash_type)) for part in rest)

@@ -7,9 +7,9 @@ from typing import Any
 
 from hidet import dims, dtypes
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.windows import Windows, windows
 
 
@@ -52,7 +52,7 @@ def _max_pool(e: Emitter, x: Value, ceil_mode: int = 0, storage_order: int = 0, 
         "dilation": found.dilation,
         "ceil_mode": bool(ceil_mode),
     }
-    if not e.node.is_wanted(1):
+    if not e.is_read(1):
         return (e.emit("max_pool", x, **attrs),)
     values, place = e.emit_all("max_pool_with_indices", (x,), attrs)
     space = x.tensor.shape[2:]

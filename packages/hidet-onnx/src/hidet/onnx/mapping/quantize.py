@@ -12,9 +12,9 @@ from hidet import dtypes
 from hidet.dims import ceildiv
 from hidet.dtypes import DType
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.conv import conv
 from hidet.onnx.value_types import dtype_of
 
@@ -113,7 +113,7 @@ def _integer_product(e: Emitter, a: Value, b: Value, a_zero: Value | None = None
 def vectors_as_matrices(e: Emitter, a: Value, b: Value) -> tuple[Value, Value]:
     """The operands of a product of matrices. UnsupportedOp for vectors, which quantised products do not take."""
     if a.tensor.rank < 2 or b.tensor.rank < 2:
-        raise UnsupportedOp(f"{e.node.operator} of vectors: {a.type} and {b.type}")
+        raise UnsupportedOp(f"{e.operator} of vectors: {a.type} and {b.type}")
     return a, b
 
 
@@ -261,7 +261,7 @@ def _to_power(e: Emitter, x: Value, saturate: bool, round_mode: str) -> Value:
     elif round_mode == "down":
         is_up = e.constant(False, dtypes.boolean)
     else:
-        raise UnsupportedOp(f"{e.node.operator}: round_mode is {round_mode!r}, expected 'up', 'down' or 'nearest'")
+        raise UnsupportedOp(f"{e.operator}: round_mode is {round_mode!r}, expected 'up', 'down' or 'nearest'")
     most = e.constant(254 if saturate else 255, word)
     code = e.emit("minimum", e.emit("add", exponent, e.cast(is_up, word)), most)
     code = e.emit("where", e.emit("equal", exponent, e.constant(255, word)), exponent, code)

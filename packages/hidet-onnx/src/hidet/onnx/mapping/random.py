@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy
+
 from hidet import dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.value_types import dtype_of
 
 
@@ -25,9 +27,14 @@ def handlers() -> Mapping[Key, Handler]:
     }
 
 
+def seed_bits(seed: float | None) -> int | None:
+    """A seed of ONNX, which is a float, as the whole number with its bits; None for none."""
+    return None if seed is None else int(numpy.float32(seed).view(numpy.int32))
+
+
 def drawn(e: Emitter, operator: str, shape: Sequence[Dim], dtype: DType, seed: float | None) -> Value:
     """`rand` or `randn` of a shape."""
-    key, offset, stream = e.random_source(seed)
+    key, offset, stream = e.random_source(seed_bits(seed))
     return e.emit(operator, key, offset, shape=tuple(shape), dtype=dtype, stream=stream)
 
 
@@ -70,7 +77,7 @@ def _normal_like(
 
 def _bernoulli(e: Emitter, x: Value, *, dtype: int | None = None, seed: float | None = None) -> Value:
     """1 with probability x[...]."""
-    key, offset, stream = e.random_source(seed)
+    key, offset, stream = e.random_source(seed_bits(seed))
     return e.emit("bernoulli", x, key, offset, dtype=None if dtype is None else dtype_of(dtype), stream=stream)
 
 

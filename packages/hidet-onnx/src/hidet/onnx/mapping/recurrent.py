@@ -13,9 +13,9 @@ from typing import Any
 from hidet import dtypes
 from hidet.dims import Dim, prove_equal
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import GraphBuilder, TensorType, Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.gate_functions import Activation, gate_functions, number
 
 # Steps that are written out: compiling that many takes no longer than compiling a loop.
@@ -218,9 +218,9 @@ def _layer(
     x = e.transpose(layer.x, (1, 0, 2)) if is_batch_first else layer.x
     batch, n, dtype = x.tensor.shape[1], _width(layer.recurrence), x.tensor.dtype
     if len(cells) != layer.weight.tensor.shape[0]:
-        raise ImportFailed(f"{e.node.operator}: direction is {direction!r}, but the weights are {layer.weight.type}")
+        raise ImportFailed(f"{e.operator}: direction is {direction!r}, but the weights are {layer.weight.type}")
     if hidden_size not in (None, n):
-        raise ImportFailed(f"{e.node.operator}: hidden_size is {hidden_size}, but the weights are {layer.weight.type}")
+        raise ImportFailed(f"{e.operator}: hidden_size is {hidden_size}, but the weights are {layer.weight.type}")
     _check_shapes(e, layer, len(cells), n, batch, is_batch_first)
     lengths = None if layer.lengths is None else e.cast(layer.lengths, dtypes.i64)
     outputs, finals = [], []
@@ -262,7 +262,7 @@ def _check_shapes(e: Emitter, layer: _Layer, directions: int, n: int, batch: Dim
     for name, value, shape in expected:
         if value is not None and not _may_have(value, shape):
             text = ", ".join(map(str, shape))
-            raise ImportFailed(f"{e.node.operator}: {name} is {value.type}, expected shape [{text}]")
+            raise ImportFailed(f"{e.operator}: {name} is {value.type}, expected shape [{text}]")
 
 
 def _may_have(value: Value, shape: Sequence[Dim]) -> bool:
@@ -309,12 +309,12 @@ def _recurrent(
     """
     count = _DIRECTIONS.get(direction)
     if count is None:
-        raise UnsupportedOp(f"{e.node.operator}: direction is {direction!r}, expected one of {', '.join(_DIRECTIONS)}")
+        raise UnsupportedOp(f"{e.operator}: direction is {direction!r}, expected one of {', '.join(_DIRECTIONS)}")
     width = len(defaults)
     names = tuple(activations) or tuple(defaults) * count
     # The default of RNN's attribute names two functions whatever the direction.
     if len(names) < width * count:
-        raise ImportFailed(f"{e.node.operator}: {len(names)} activations, expected {width * count}")
+        raise ImportFailed(f"{e.operator}: {len(names)} activations, expected {width * count}")
     found = gate_functions(e, names[: width * count], activation_alpha, activation_beta)
     cells = [_Cell(step, found[n * width : (n + 1) * width], clip, option) for n in range(count)]
     return _layer(e, layer, cells, direction, hidden_size, bool(layout))

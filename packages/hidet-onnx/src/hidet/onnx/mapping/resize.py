@@ -10,9 +10,9 @@ from typing import Any
 from hidet import dtypes
 from hidet.dims import Dim, floordiv
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 
 _MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "trilinear": "linear", "cubic": "cubic"}
 
@@ -73,7 +73,7 @@ def _resize(
     if scales is not None and 0 in scales.tensor.shape:
         scales = None
     if (scales is None) == (sizes is None):
-        raise ImportFailed(f"{e.node.operator} takes either scales or sizes")
+        raise ImportFailed(f"{e.operator} takes either scales or sizes")
     if sizes is not None:
         wanted = e.dims(sizes, "the sizes")
         changes = _sized(e, x, places, wanted, windows, keep_aspect_ratio_policy)
@@ -96,10 +96,10 @@ def _resize(
 def _windows(e: Emitter, roi: Value | None, count: int) -> list[tuple[float, float]]:
     """Start and end of the part of each axis that is read: all starts come first."""
     if roi is None:
-        raise ImportFailed(f"{e.node.operator}: tf_crop_and_resize needs roi")
+        raise ImportFailed(f"{e.operator}: tf_crop_and_resize needs roi")
     ends = e.array_of(roi, "roi").astype(float).reshape(-1).tolist()
     if len(ends) != 2 * count:
-        raise ImportFailed(f"{e.node.operator}: roi has {len(ends)} elements, expected {2 * count}")
+        raise ImportFailed(f"{e.operator}: roi has {len(ends)} elements, expected {2 * count}")
     return list(zip(ends[:count], ends[count:], strict=True))
 
 
@@ -107,11 +107,11 @@ def _scaled(
     e: Emitter, x: Value, axes: Sequence[int], scales: Sequence[float], windows: Sequence[Any] | None
 ) -> list[_Change]:
     if len(scales) != len(axes):
-        raise ImportFailed(f"{e.node.operator}: {len(scales)} scales for {len(axes)} axes")
+        raise ImportFailed(f"{e.operator}: {len(scales)} scales for {len(axes)} axes")
     changes = []
     for number, (axis, scale) in enumerate(zip(axes, scales, strict=True)):
         if not 0 < scale < 1 << 20:
-            raise ImportFailed(f"{e.node.operator}: scale {scale} of axis {axis}, expected a positive number")
+            raise ImportFailed(f"{e.operator}: scale {scale} of axis {axis}, expected a positive number")
         size = _times(x.tensor.shape[axis], scale)
         changes.append(_Change(axis, size, scale, (0.0, 1.0) if windows is None else windows[number]))
     return changes
@@ -134,16 +134,16 @@ def _sized(
     policy: str,
 ) -> list[_Change]:
     if len(sizes) != len(axes):
-        raise ImportFailed(f"{e.node.operator}: {len(sizes)} sizes for {len(axes)} axes")
+        raise ImportFailed(f"{e.operator}: {len(sizes)} sizes for {len(axes)} axes")
     parts = [(0.0, 1.0)] * len(axes) if windows is None else windows
     rows = list(zip(axes, sizes, parts, strict=True))
     if policy == "stretch":
         return [_Change(axis, size, None, part) for axis, size, part in rows]
     if policy not in ("not_larger", "not_smaller"):
-        raise UnsupportedOp(f"{e.node.operator}: keep_aspect_ratio_policy is {policy!r}")
+        raise UnsupportedOp(f"{e.operator}: keep_aspect_ratio_policy is {policy!r}")
     extents = [x.tensor.shape[axis] for axis in axes]
     if not all(isinstance(number, int) and number > 0 for number in (*extents, *sizes)):
-        raise UnsupportedOp(f"{e.node.operator}: keep_aspect_ratio_policy {policy!r} of symbolic or empty axes")
+        raise UnsupportedOp(f"{e.operator}: keep_aspect_ratio_policy {policy!r} of symbolic or empty axes")
     ratios = [int(size) / int(extent) for size, extent in zip(sizes, extents, strict=True)]  # type: ignore[arg-type]  # ints
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     return [_Change(axis, int(x.tensor.shape[axis] * scale + 0.5), scale, part) for axis, _, part in rows]  # type: ignore[operator]  # ints
@@ -151,7 +151,7 @@ def _sized(
 
 def _resampled(e: Emitter, x: Value, changes: Sequence[_Change], mode: str, **options: Any) -> Value:
     if mode not in _MODES:
-        raise UnsupportedOp(f"{e.node.operator}: mode is {mode!r}, expected nearest, linear or cubic")
+        raise UnsupportedOp(f"{e.operator}: mode is {mode!r}, expected nearest, linear or cubic")
     source = x.tensor.dtype
     is_nearest = _MODES[mode] == "nearest"
     # Every axis rounds, so that of narrow types the axes between are f32.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from hidet import dtypes
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.ops import selection
 
 
@@ -25,23 +24,15 @@ def _nonzero(e: Emitter, x: Value) -> Value:
     if x.tensor.rank == 0:
         # A number counts as a tensor of one element.
         x = e.reshape(x, (1,))
-    places = _noted(e, lambda: selection.nonzero(e.builder, x))
+    places = selection.nonzero(e.builder, x)
     return e.transpose(places, (1, 0))
 
 
 def _compress(e: Emitter, x: Value, condition: Value, axis: int | None = None) -> Value:
-    kept: Value = _noted(e, lambda: selection.compress(e.builder, x, e.cast(condition, dtypes.boolean), axis))
+    kept: Value = selection.compress(e.builder, x, e.cast(condition, dtypes.boolean), axis)
     return kept
 
 
 def _unique(e: Emitter, x: Value, axis: int | None = None, sorted: int = 1) -> tuple[Value, Value, Value, Value]:
-    values, first, inverse, counts = _noted(e, lambda: selection.unique(e.builder, x, axis, is_sorted=bool(sorted)))
+    values, first, inverse, counts = selection.unique(e.builder, x, axis, is_sorted=bool(sorted))
     return values, first, inverse, counts
-
-
-def _noted(e: Emitter, write: Callable[[], Any]) -> Any:
-    """What `write` makes; the emitter remembers the nodes."""
-    position = e.builder.node_count
-    made = write()
-    e.known.note(e.builder.nodes_from(position))
-    return made

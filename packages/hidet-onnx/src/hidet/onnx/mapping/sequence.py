@@ -7,12 +7,12 @@ from typing import Any
 
 from hidet.dims import Dim, prove_equal
 from hidet.errors import DTypeError, ImportFailed, UnsupportedOp, ValueNeeded
+from hidet.frontend import Emitter, Handler, SizeNames
 from hidet.graph import TensorType, Value
 from hidet.graph.types import OptionalType, SequenceType, ValueType
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.scope import Item
-from hidet.onnx.value_types import EmptySequence, SizeNames, dtype_of, value_type
+from hidet.onnx.value_types import EmptySequence, dtype_of, value_type
 
 
 def handlers() -> Mapping[Key, Handler]:
@@ -68,7 +68,7 @@ def _construct(e: Emitter, values: Sequence[Item]) -> Value:
 
 def _tensor(e: Emitter, item: Item) -> Value:
     if not isinstance(item, Value) or not isinstance(item.type, TensorType):
-        raise UnsupportedOp(f"{e.node.operator} of values that are no tensors is not imported")
+        raise UnsupportedOp(f"{e.operator} of values that are no tensors is not imported")
     return item
 
 
@@ -91,11 +91,11 @@ def _insert(e: Emitter, sequence: Item, value: Item, position: Value | None = No
 def _held(e: Emitter, sequence: Item) -> TensorType:
     """The type of a sequence's values."""
     if isinstance(sequence, EmptySequence):
-        raise ImportFailed(f"{e.node.operator} takes a value out of a sequence that is always empty")
+        raise ImportFailed(f"{e.operator} takes a value out of a sequence that is always empty")
     if not isinstance(sequence, Value) or not isinstance(sequence.type, SequenceType):
-        raise ImportFailed(f"{e.node.operator} takes a sequence, got {getattr(sequence, 'type', sequence)}")
+        raise ImportFailed(f"{e.operator} takes a sequence, got {getattr(sequence, 'type', sequence)}")
     if not isinstance(sequence.type.element, TensorType):
-        raise UnsupportedOp(f"{e.node.operator} of a {sequence.type} is not imported")
+        raise UnsupportedOp(f"{e.operator} of a {sequence.type} is not imported")
     return sequence.type.element
 
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from hidet import dims
 from hidet.dims import Dim, prove_equal
 from hidet.errors import ImportFailed
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
-from hidet.onnx.mapping.create import require_size
+from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.measured import measured_shape
 
 
@@ -117,7 +116,7 @@ def _new_axes(x: Value, axes: Sequence[int]) -> tuple[int, ...]:
 def normal_axis(e: Emitter, axis: int, rank: int) -> int:
     """An axis counted from the front. ImportFailed when it does not exist."""
     if not -rank <= axis < rank:
-        raise ImportFailed(f"{e.node.operator}: axis is {axis}, expected {-rank} to {rank - 1}")
+        raise ImportFailed(f"{e.operator}: axis is {axis}, expected {-rank} to {rank - 1}")
     return axis % rank
 
 
@@ -133,7 +132,7 @@ def _transpose(e: Emitter, x: Value, perm: Sequence[int] | None = None) -> Value
 def _expand(e: Emitter, x: Value, shape: Value) -> Value:
     """Both ways: extents of 1 in `shape` keep those of the input."""
     target = e.sizes(shape, "the shape")
-    require_size(e, target, x.tensor.dtype.nbytes)
+    e.require_size(target, x.tensor.dtype)
     rank = max(x.tensor.rank, len(target))
     old = (1,) * (rank - x.tensor.rank) + tuple(x.tensor.shape)
     new = (1,) * (rank - len(target)) + target

@@ -10,9 +10,9 @@ from typing import Any
 from hidet import dtypes
 from hidet.dims import Dim
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 from hidet.onnx.value_types import dtype_of
 from hidet.ops.fourier import require_length
 
@@ -59,7 +59,7 @@ def _resized(e: Emitter, x: Value, n: int) -> Value:
     if length == n:
         return x
     if not isinstance(length, int):
-        raise UnsupportedOp(f"{e.node.operator}: a signal of symbolic length {length} in a transform of length {n}")
+        raise UnsupportedOp(f"{e.operator}: a signal of symbolic length {length} in a transform of length {n}")
     if length > n:
         return _first(e, x, n)
     return e.emit("pad", x, pads=(*((0, 0),) * (x.tensor.rank - 1), (0, n - length)), value=0)
@@ -69,7 +69,7 @@ def _parts(e: Emitter, x: Value) -> Complex:
     """x[..., 1 or 2] as a complex tensor."""
     count = x.tensor.shape[-1]
     if count not in (1, 2):
-        raise ImportFailed(f"{e.node.operator} takes a last axis of 1 (real) or 2 (complex), got {x.type}")
+        raise ImportFailed(f"{e.operator} takes a last axis of 1 (real) or 2 (complex), got {x.type}")
     real, *rest = (e.emit("select", x, axis=-1, index=n) for n in range(2 if count == 2 else 1))
     return Complex(real, rest[0] if rest else None)
 
@@ -109,9 +109,9 @@ def _along(e: Emitter, x: Value, length: Value | None, axis: int, inverse: bool,
 def _length(e: Emitter, length: Value | None, default: Dim) -> int:
     n = default if length is None else e.number(length, "the length of the transform")
     if not isinstance(n, int):
-        raise UnsupportedOp(f"{e.node.operator} of symbolic length {n}", hint="fix the signal's length on import")
+        raise UnsupportedOp(f"{e.operator} of symbolic length {n}", hint="fix the signal's length on import")
     if n < 1:
-        raise ImportFailed(f"{e.node.operator} of length {n}: expected at least 1")
+        raise ImportFailed(f"{e.operator} of length {n}: expected at least 1")
     require_length(n)
     return n
 

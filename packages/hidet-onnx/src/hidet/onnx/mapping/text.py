@@ -7,9 +7,9 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 
 
 def handlers() -> Mapping[Key, Handler]:

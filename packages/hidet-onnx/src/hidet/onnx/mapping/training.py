@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from hidet.errors import ImportFailed
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 
 
 def handlers() -> Mapping[Key, Handler]:
@@ -23,7 +23,7 @@ def _each(e: Emitter, inputs: tuple[Value, ...], roles: int, step: Step) -> tupl
     """`step` of every optimised tensor; results in the order all new X, all new second results, …"""
     count, rest = divmod(len(inputs), roles)
     if rest or not count:
-        raise ImportFailed(f"{e.node.operator}: {len(inputs)} tensors, expected a multiple of {roles} beside R and T")
+        raise ImportFailed(f"{e.operator}: {len(inputs)} tensors, expected a multiple of {roles} beside R and T")
     results = [step(*inputs[number::count]) for number in range(count)]
     return tuple(result[role] for role in range(len(results[0])) for result in results)
 

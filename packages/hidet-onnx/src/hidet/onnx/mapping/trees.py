@@ -12,9 +12,9 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
-from hidet.onnx.mapping import Handler, Key
+from hidet.onnx.mapping import Key
 
 _COMPARISONS = ("less_equal", "less", "greater_equal", "greater", "equal", "not_equal")
 _MEMBER = 6

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.dims import Dim
 from hidet.errors import ImportFailed, UnsupportedOp
+from hidet.frontend import Emitter
 from hidet.graph import Value
-from hidet.onnx.emitter import Emitter
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -36,7 +36,7 @@ def windows(
     """The windows of an operator on x[n, c, *space]; attributes None are 1, 1 and 0. ImportFailed for odd ones."""
     axes = x.tensor.rank - 2
     if axes < 1:
-        raise ImportFailed(f"{e.node.operator} takes x[n, c, *space], got {x.type}")
+        raise ImportFailed(f"{e.operator} takes x[n, c, *space], got {x.type}")
     stride = _per_axis(e, "strides", strides, axes)
     dilation = _per_axis(e, "dilations", dilations, axes)
     taps = _per_axis(e, "kernel_shape", kernel, axes)
@@ -46,7 +46,7 @@ def windows(
 def _per_axis(e: Emitter, name: str, numbers: Sequence[int] | None, axes: int) -> tuple[int, ...]:
     found = (1,) * axes if numbers is None else tuple(numbers)
     if len(found) != axes or any(number < 1 for number in found):
-        raise ImportFailed(f"{e.node.operator}: {name} is {list(found)}, expected {axes} numbers from 1 up")
+        raise ImportFailed(f"{e.operator}: {name} is {list(found)}, expected {axes} numbers from 1 up")
     return found
 
 
@@ -69,7 +69,7 @@ def _padding(
         total = dims.maximum(0, (dims.ceildiv(extent, step) - 1) * step + (taps - 1) * spread + 1 - extent)
         if not isinstance(total, int):
             raise UnsupportedOp(
-                f"{e.node.operator}: auto_pad {auto_pad} with stride {step} over an axis of symbolic extent {extent}"
+                f"{e.operator}: auto_pad {auto_pad} with stride {step} over an axis of symbolic extent {extent}"
             )
         totals.append(total)
     return tuple(halves(e, total, auto_pad) for total in totals)
@@ -79,7 +79,7 @@ def explicit_pads(e: Emitter, pads: Sequence[int] | None, axes: int) -> Pairs:
     """`pads` has all amounts before, then all after; None is none."""
     numbers = (0,) * (2 * axes) if pads is None else tuple(pads)
     if len(numbers) != 2 * axes or any(number < 0 for number in numbers):
-        raise ImportFailed(f"{e.node.operator}: pads is {list(numbers)}, expected {2 * axes} numbers from 0 up")
+        raise ImportFailed(f"{e.operator}: pads is {list(numbers)}, expected {2 * axes} numbers from 0 up")
     return tuple(zip(numbers[:axes], numbers[axes:], strict=True))
 
 
@@ -90,4 +90,4 @@ def halves(e: Emitter, total: int, auto_pad: str) -> tuple[int, int]:
         return small, large
     if auto_pad == "SAME_LOWER":
         return large, small
-    raise ImportFailed(f"{e.node.operator}: auto_pad is {auto_pad!r}, expected NOTSET, SAME_UPPER, SAME_LOWER or VALID")
+    raise ImportFailed(f"{e.operator}: auto_pad is {auto_pad!r}, expected NOTSET, SAME_UPPER, SAME_LOWER or VALID")

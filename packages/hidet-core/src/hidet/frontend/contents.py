@@ -1,8 +1,8 @@
 """What is known of a value's elements while importing: shape arithmetic, and numbers that operators take as tensors.
 
-ONNX gives shapes, axes and counts as tensors. `Contents.of` follows a value back through the nodes that compute it: to
-constants, to sizes of inputs, or to an input whose elements the caller has given. The result is a numpy array: of the
-value's own type where all elements are numbers, of objects (`Dim`) where some are symbolic sizes.
+ONNX and TensorFlow give shapes, axes and counts as tensors. `Contents.of` follows a value back through the nodes that
+compute it: to constants, to sizes of inputs, or to an input whose elements the caller has given. The result is a numpy
+array: of the value's own type where all elements are numbers, of objects (`Dim`) where some are symbolic sizes.
 """
 
 from __future__ import annotations
@@ -11,32 +11,37 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
+
 from hidet import dims
+from hidet.compute.evaluate import evaluate
 from hidet.dims import Dim, DimExpr
-from hidet.graph import Node, TensorType, Value
-from hidet.graph.graph import Constant
+from hidet.graph import GraphBuilder, Node, TensorType, Value
+from hidet.graph.symbols import depends_on_sizes
 
 MAX_ELEMENTS = 1 << 16
 """Larger values are data, no shapes."""
+
+HINT = "hidet.compile takes {python}, the command line {shell}"
+"""How users give what has to be known of a model's inputs."""
 
 
 @dataclass(slots=True, eq=False)
 class Contents:
     """Knowledge about the values of one graph.
 
-    constants: the builder's. given: elements of inputs that may be used, which makes the graph right for these only.
-    used: those inputs of `given` that were. wanted: inputs whose elements were asked for and are not known. inputs:
-    names of the model's inputs.
+    builder: of that graph. given: elements of inputs that may be used, which makes the graph right for these only.
+    used: those inputs of `given` that were. inputs: names of the model's inputs.
     outer: for inputs of a sub-graph the value of the graph around it that they are, and what is known there.
+    hint: how users give elements and shapes of inputs, with `{python}` and `{shell}` where examples of both belong.
     """
 
-    constants: Mapping[Value, Constant]
+    builder: GraphBuilder
     given: Mapping[Value, Any] = field(default_factory=dict)
     used: set[Value] = field(default_factory=set)
-    wanted: set[Value] = field(default_factory=set)
     inputs: dict[Value, str] = field(default_factory=dict)
-    producers: dict[Value, Node] = field(default_factory=dict)
     outer: dict[Value, tuple[Contents, Value]] = field(default_factory=dict)
+    hint: str = HINT
     _known: dict[Value, Any] = field(default_factory=dict)
 
     def around(self) -> list[Contents]:
@@ -49,12 +54,6 @@ class Contents:
                 found.append(current)
                 waiting += [outer for outer, _ in current.outer.values()]
         return found
-
-    def note(self, nodes: Sequence[Node]) -> None:
-        """Remember which nodes compute values."""
-        for node in nodes:
-            for value in node.outputs:
-                self.producers[value] = node
 
     def of(self, value: Value) -> Any | None:
         """The elements of a tensor; None when they depend on data, or are too many to be a shape."""
@@ -72,7 +71,7 @@ class Contents:
     def _find(self, value: Value) -> Any | None:
         if not isinstance(value.type, TensorType):
             return None
-        constant = self.constants.get(value)
+        constant = self.builder.constants.get(value)
         if constant is not None:
             return constant.numpy()
         count = dims.product(value.type.shape)
@@ -82,12 +81,11 @@ class Contents:
             self.used.add(value)
             return self.given[value]
         if value in self.inputs:
-            self.wanted.add(value)
             return None
         if value in self.outer:
             around, source = self.outer[value]
             return around.of(source)
-        node = self.producers.get(value)
+        node = self.builder.producer(value)
         return None if node is None else self._computed(node, value)
 
     def _computed(self, node: Node, value: Value) -> Any | None:
@@ -110,8 +108,6 @@ class Contents:
 
 
 def _is_symbolic(node: Node, arrays: Sequence[Any]) -> bool:
-    from hidet.passes.symbols import depends_on_sizes
-
     return depends_on_sizes(node) or any(array is not None and _has_dims(array, node) for array in arrays)
 
 
@@ -121,10 +117,6 @@ def _has_dims(array: Any, node: Node) -> bool:
 
 def _evaluate(node: Node, arrays: Sequence[Any]) -> Sequence[Any]:
     """The results of a node on numbers, by the operator's meaning."""
-    import numpy
-
-    from hidet.compute.evaluate import evaluate
-
     exact = [
         array if source is None or array.dtype == source.tensor.dtype.numpy() else array.astype(_numpy_type(source))
         for array, source in zip(arrays, node.inputs, strict=True)
@@ -142,8 +134,6 @@ def _numpy_type(value: Value) -> Any:
 
 def _symbolic(node: Node, arrays: Sequence[Any], value: Value) -> Any | None:
     """The result of a node on symbolic sizes; None for an operator that sizes are not computed with."""
-    import numpy
-
     rule = _RULES.get(node.op.name)
     if rule is None or not (value.tensor.dtype.is_int or value.tensor.dtype.is_bool):
         return None
@@ -157,8 +147,6 @@ Rule = Callable[..., Any]
 
 def _elementwise(function: Callable[[Dim, Dim], Dim | None]) -> Rule:
     def rule(attrs: Mapping[str, Any], a: Any, b: Any) -> Any:
-        import numpy
-
         left, right = numpy.broadcast_arrays(a, b)
         result = numpy.empty(left.shape, object)
         for place in numpy.ndindex(left.shape):
@@ -188,8 +176,6 @@ def _positive_divisor(function: Callable[[Dim, Dim], Dim]) -> Callable[[Dim, Dim
 
 
 def _where(attrs: Mapping[str, Any], condition: Any, x: Any, y: Any) -> Any:
-    import numpy
-
     if any(isinstance(item, DimExpr) for item in condition.flat):
         return None
     return numpy.where(condition.astype(bool), x, y)
@@ -202,8 +188,6 @@ def _sliced(attrs: Mapping[str, Any], x: Any) -> Any:
 
 def _folded(function: Callable[[Sequence[Dim]], Dim]) -> Rule:
     def rule(attrs: Mapping[str, Any], x: Any) -> Any:
-        import numpy
-
         axes = attrs["axes"]
         folded = tuple(range(x.ndim)) if not axes else tuple(axis % x.ndim for axis in axes)
         kept = [axis for axis in range(x.ndim) if axis not in folded]
@@ -221,15 +205,11 @@ def _cast(attrs: Mapping[str, Any], x: Any) -> Any:
 
 
 def _full(attrs: Mapping[str, Any]) -> Any:
-    import numpy
-
     return numpy.full(attrs["shape"], attrs["value"], dtype=object)
 
 
 def _joined(name: str) -> Rule:
     def rule(attrs: Mapping[str, Any], *arrays: Any) -> Any:
-        import numpy
-
         return getattr(numpy, name)(arrays, axis=attrs["axis"])
 
     return rule
@@ -277,14 +257,10 @@ _RULES: dict[str, Rule] = {
 
 
 def _expand_dims(x: Any, axes: Sequence[int]) -> Any:
-    import numpy
-
     return numpy.expand_dims(x, tuple(axes))
 
 
 def _broadcast(x: Any, shape: Sequence[int]) -> Any:
-    import numpy
-
     added = len(shape) - x.ndim
     full = [n if n != -1 else x.shape[axis - added] for axis, n in enumerate(shape)]
     return numpy.broadcast_to(x, full)
