@@ -180,7 +180,7 @@ def compile_with_aot(
                 inference_compiler=partial(compile_aten, ctx=ctx, role="inference", check=check),
                 forward_compiler=partial(compile_aten, ctx=ctx, role="forward"),
                 backward_compiler=partial(_compile_backward, ctx=ctx),
-                decompositions=decompositions(),
+                decompositions=decompositions(frozenset(ctx.registry.handlers_for("torch"))),
                 before_partition=partial(fix_random_numbers, keep=ctx.options.eager_random),
             )
     except (AssertionError, RuntimeError) as error:

@@ -5,21 +5,14 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from hidet.errors import ImportFailed
-from hidet.runtime.signature import Entries, Fixed, Form, GraphInput, Items, Parameter, Signature
+from hidet.frontend import signature_of_call
+from hidet.runtime.signature import Entries, Fixed, Form, GraphInput, Items, Signature
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind
-
-_PLAIN = (bool, int, float, str, type(None))
-_BY_POSITION = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    inspect.Parameter.VAR_POSITIONAL,
-)
 
 
 def signature_of(
@@ -44,36 +37,7 @@ def signature_of(
     given = [_form(item, leaves, f"argument {number}") for number, item in enumerate(args.children())]
     named = {name: _form(item, leaves, name) for name, item in zip(kwargs.context, kwargs.children(), strict=True)}
     declared = _declared(program, len(given), named) if isinstance(model, ExportedProgram) else _parameters(model)
-    return replace(_signature(declared, given, named), size_hint=size_hint)
-
-
-def _signature(declared: Iterable[inspect.Parameter], given: list[Form], named: dict[str, Form]) -> Signature:
-    parameters: list[Parameter] = []
-    positional = 0
-    has_gap = False
-    for parameter in declared:
-        name, kind, default = parameter.name, parameter.kind, parameter.default
-        found: list[Parameter] = []
-        if kind == inspect.Parameter.VAR_POSITIONAL:
-            found = [Parameter(f"{name}[{number}]", form) for number, form in enumerate(given)]
-            given = []
-        elif kind == inspect.Parameter.VAR_KEYWORD:
-            found = [Parameter(key, form) for key, form in named.items()]
-        elif (given and kind in _BY_POSITION) or name in named:
-            form = given.pop(0) if given and kind in _BY_POSITION else named.pop(name)
-            found = [Parameter(name, form, isinstance(form, Fixed) and _is_same(form.value, default))]
-        elif isinstance(default, _PLAIN):
-            found = [Parameter(name, Fixed(default), is_optional=True)]
-        else:
-            has_gap = True
-        parameters += found
-        if kind in _BY_POSITION and not has_gap:
-            positional += len(found)
-    return Signature(tuple(parameters), positional, "torch.Tensor")
-
-
-def _is_same(value: object, default: object) -> bool:
-    return type(value) is type(default) and value == default
+    return signature_of_call(declared, given, named, tensor_type="torch.Tensor", size_hint=size_hint)
 
 
 def _parameters(module: torch.nn.Module) -> Iterable[inspect.Parameter]:

@@ -48,7 +48,7 @@ def _while(importer: Importer, node: fx.Node, types: Types) -> tuple[Value, ...]
     inner = _inputs(builder, further)
     after = _tensors(importer.nested(step, builder, [*state, *inner]))
     (more,) = importer.nested(condition, builder, [*after, *inner])
-    body = builder.build([_flag(Emitter(builder, importer.emitter.device), more), *after])
+    body = builder.build([_flag(importer.emitter.nested(builder), more), *after])
     (first,) = importer.nested(condition, importer.builder, [*carried, *further])
     captured = [operand for operand in further if isinstance(operand, Value)]
     start = _flag(importer.emitter, first)

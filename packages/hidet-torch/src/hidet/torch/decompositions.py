@@ -30,8 +30,8 @@ _FURTHER = (
 
 
 @cache
-def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """Operator -> its decomposition."""
-    handled = {*table(), *_KEPT_WHOLE}
+def decompositions(mapped: frozenset[str] = frozenset()) -> Mapping[Any, Callable[..., Any]]:
+    """Operator -> its decomposition. mapped: operators that plug-ins map, which are kept whole."""
+    handled = {*table(), *_KEPT_WHOLE, *mapped}
     rules = {**compat.core_decompositions(), **compat.decompositions_of(_FURTHER), **composed(), **foreach()}
     return {target: rule for target, rule in rules.items() if str(target) not in handled}

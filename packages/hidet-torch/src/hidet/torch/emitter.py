@@ -1,7 +1,7 @@
 """`Emitter`: what the operator mappings write graphs with.
 
-It adds to GraphBuilder what aten needs everywhere: constants and conversions under torch's promotion rules, and views
-that are not repeated: a reshape of a reshape is one reshape, a permutation that changes nothing is no node.
+It adds to the kit's what aten needs everywhere: constants and conversions under torch's promotion rules, what torch
+inferred, and which values have memory of their own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hidet import dtypes
-from hidet.dims import Dim, DimExpr, Symbol, as_dim, prove_equal
+from hidet import dtypes, frontend
+from hidet.dims import Dim, DimExpr, Symbol, as_dim
 from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
-from hidet.graph import Attrs, DimType, GraphBuilder, OperatorSpec, TensorType, Value
+from hidet.frontend import Number
+from hidet.graph import GraphBuilder, Node, OperatorSpec, TensorType, Value
 from hidet.ir.constants import wrapped
 
 
@@ -30,36 +31,24 @@ class Scalar:
     value: Value
 
 
-Number = bool | int | float | complex
 # What aten calls a Tensor or a Scalar.
 Operand = Value | Scalar | Number | DimExpr
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The node that made a value."""
-
-    op: str
-    inputs: tuple[Value | None, ...]
-    attrs: Attrs
-    is_view: bool
 
 
 Layout = tuple[tuple[Dim, ...], Dim]
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(frontend.NodeFacts):
     """What torch inferred about the aten node being imported.
 
-    results: types of its results, None for one that is no tensor. read: numbers of the results that anyone reads.
+    results: types of its results, None for one that is no tensor.
     stored: its first argument and the tensors that this is a view of, nearest first, each with the strides and storage
     offset that it has in eager mode. fresh: symbols in the sizes of its results that neither arguments of the call nor
     nodes so far tell.
     """
 
     results: tuple[TensorType | None, ...] = ()
-    read: frozenset[int] = frozenset()
     stored: Callable[[], Iterable[tuple[Value, Layout]]] = tuple
     fresh: Sequence[str] = ()
 
@@ -71,7 +60,7 @@ def conversion_of(device: str) -> str:
     return "lowest" if device == "cpu" and is_x86 else "nearest"
 
 
-class Emitter:
+class Emitter(frontend.Emitter):
     """Writes nodes into `builder`.
 
     facts: of the aten node being imported. data_sizes: names of symbols whose values nodes tell. size_values: graph
@@ -79,17 +68,20 @@ class Emitter:
     where the model is; eager mode computes some operators in other types on a processor than on a GPU.
     """
 
+    facts: NodeFacts
+
     def __init__(self, builder: GraphBuilder, device: str) -> None:
-        self.builder = builder
+        super().__init__(builder)
         self.device = device
         self.facts = NodeFacts()
-        self.origins: dict[Value, Origin] = {}
         self.data_sizes: set[str] = set()
         self.size_values: dict[str, Value] = {}
-        self.random_inputs: tuple[Value, Value] | None = None
-        self.random_nodes = 0
         self._given_state: list[tuple[Value, Value]] | None = None
-        self._constants: dict[tuple[DType, type, Any], Value] = {}
+        self._views: dict[Value, Value | None] = {}
+
+    def nested(self, builder: GraphBuilder) -> Emitter:
+        """An emitter for the builder of a sub-graph."""
+        return Emitter(builder, self.device)
 
     @property
     def results(self) -> tuple[TensorType | None, ...]:
@@ -104,21 +96,17 @@ class Emitter:
             raise UnsupportedOp("the operator has no tensor result")
         return first
 
-    def is_read(self, number: int) -> bool:
-        """Whether anyone reads that result of the aten node."""
-        return number in self.facts.read
-
-    def random_source(self) -> tuple[Value, Value, int]:
+    def random_source(self, seed: int | None = None) -> tuple[Value, Value, int]:
         """Seed and offset, inputs drawn from torch's generator once a call, and a stream number for one operator."""
-        if self._given_state is not None:
-            if not self._given_state:
-                raise UnsupportedOp("an operator that draws random numbers twice, from one state")
-            return (*self._given_state.pop(), 0)
-        if self.random_inputs is None:
-            scalar = TensorType(dtypes.i64, ())
-            self.random_inputs = self.builder.input(scalar, "seed"), self.builder.input(scalar, "offset")
-        self.random_nodes += 1
-        return (*self.random_inputs, self.random_nodes - 1)
+        if self._given_state is None:
+            return super().random_source(seed)
+        if not self._given_state:
+            raise UnsupportedOp("an operator that draws random numbers twice, from one state")
+        return (*self._given_state.pop(), 0)
+
+    def _draw_state(self) -> tuple[Value, Value]:
+        scalar = TensorType(dtypes.i64, ())
+        return self.builder.input(scalar, "seed"), self.builder.input(scalar, "offset")
 
     @contextmanager
     def drawing_from(self, seed: Value, offset: Value) -> Iterator[None]:
@@ -129,52 +117,42 @@ class Emitter:
         finally:
             self._given_state = None
 
-    # --- nodes ---------------------------------------------------------------------------------------------------
-
-    def emit(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
-        """Apply a core operator with one output."""
-        (value,) = self.emit_all(op, inputs, attrs)
-        return value
+    # --- memory --------------------------------------------------------------------------------------------------
 
     def emit_all(
         self, op: str | OperatorSpec, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
     ) -> tuple[Value, ...]:
-        """Apply an operator and return all its values; one without a definition is written as its decomposition.
-
-        UnsupportedOp when core lacks it.
-        """
-        if isinstance(op, str) and op not in self.builder.operators:
-            raise UnsupportedOp(f"core has no operator {op}")
+        """Apply an operator and return all its values; one without a definition is written as its decomposition, and
+        has memory of its own. UnsupportedOp when core lacks it."""
+        outputs = super().emit_all(op, inputs, attrs)
         spec = self.builder.operators[op] if isinstance(op, str) else op
-        if spec.define is None and spec.decompose is not None:
-            outputs = tuple(spec.decompose(self.builder, inputs, spec.attrs(attrs)))
-        else:
-            outputs = self.builder.emit_all(spec, inputs, attrs)
-        origin = Origin(spec.name, tuple(inputs), Attrs(attrs), spec.kind == "view")
-        self.origins.update(dict.fromkeys(outputs, origin))
+        self._views.update(dict.fromkeys(outputs, inputs[0] if spec.kind == "view" else None))
         return outputs
+
+    def made_by(self, value: Value, op: str) -> Node | None:
+        """The node that makes `value`, where it applies that operator, and is no part of how another one is written."""
+        return super().made_by(value, op) if value in self._views and not self.owns_memory(value) else None
 
     def own(self, value: Value) -> Value:
         """Note that a value that the builder has emitted has memory of its own."""
-        self.origins[value] = Origin("", (), Attrs({}), False)
+        self._views[value] = None
+        return value
+
+    def owns_memory(self, value: Value) -> bool:
+        """Whether a value is known to have memory of its own, and to be no view."""
+        return self._views.get(value, value) is None
+
+    def base(self, value: Value) -> Value:
+        """The value whose elements `value` shows in another order or selection: what stands before all views."""
+        while (source := self._views.get(value)) is not None:
+            value = source
         return value
 
     # --- numbers and element types -------------------------------------------------------------------------------
 
     def constant(self, number: Number, dtype: DType) -> Value:
         """A tensor without axes. Integers wrap around in an integer type, as in torch."""
-        key = (dtype, type(number), str(number))
-        known = self._constants.get(key)
-        if known is None:
-            held = wrapped(number, dtype) if isinstance(number, int) and dtype.is_int else number
-            known = self._constants[key] = self.builder.constant(held, dtype)
-        return known
-
-    def size(self, size: Dim, dtype: DType = dtypes.i64) -> Value:
-        """A size as a tensor without axes."""
-        if isinstance(size, int):
-            return self.constant(size, dtype)
-        return self.emit("full", shape=(), value=size, dtype=dtype)
+        return super().constant(wrapped(number, dtype) if isinstance(number, int) and dtype.is_int else number, dtype)
 
     def size_value(self, symbol: Symbol) -> Value | None:
         """A value that is, or holds, what a symbol stands for; None for one that only shapes of arguments tell."""
@@ -197,47 +175,7 @@ class Emitter:
             return value
         return self.emit("cast", value, dtype=dtype, out_of_range=conversion_of(self.device))
 
-    # --- views ---------------------------------------------------------------------------------------------------
-
-    def reshape(self, value: Value, shape: Sequence[Dim]) -> Value:
-        """`value` in another shape, which holds no -1."""
-        origin = self.origins.get(value)
-        while origin is not None and origin.op == "reshape" and origin.inputs[0] is not None:
-            value = origin.inputs[0]
-            origin = self.origins.get(value)
-        return value if same_shape(value.tensor.shape, shape) else self.emit("reshape", value, shape=tuple(shape))
-
-    def transpose(self, value: Value, perm: Sequence[int]) -> Value:
-        """`value` with its axes in another order; negative axes count from the end."""
-        rank = value.tensor.rank
-        order = tuple(axis % rank for axis in perm)
-        origin = self.origins.get(value)
-        if origin is not None and origin.op == "transpose" and origin.inputs[0] is not None:
-            inner = origin.attrs["perm"]
-            value, order = origin.inputs[0], tuple(inner[axis] for axis in order)
-        return value if order == tuple(range(rank)) else self.emit("transpose", value, perm=order)
-
-    def expand(self, value: Value, shape: Sequence[Dim]) -> Value:
-        """`value` with axes of extent 1 repeated and leading axes added; `shape` holds no -1."""
-        return value if same_shape(value.tensor.shape, shape) else self.emit("expand", value, shape=tuple(shape))
-
-    def unsqueeze(self, value: Value, axes: Sequence[int]) -> Value:
-        """`value` with new axes of extent 1 at these places of the result."""
-        return self.emit("unsqueeze", value, axes=tuple(axes)) if axes else value
-
-    def squeeze(self, value: Value, axes: Sequence[int]) -> Value:
-        """`value` without those of `axes` that have extent 1."""
-        rank = value.tensor.rank
-        gone = tuple(axis % rank for axis in axes if rank and value.tensor.shape[axis % rank] == 1)
-        return self.emit("squeeze", value, axes=gone) if gone else value
-
-    def contents(self, value: Value) -> Value:
-        """The value whose elements `value` shows in another order or selection: what stands before all views."""
-        origin = self.origins.get(value)
-        while origin is not None and origin.is_view and origin.inputs[0] is not None:
-            value = origin.inputs[0]
-            origin = self.origins.get(value)
-        return value
+    # --- what torch inferred -------------------------------------------------------------------------------------
 
     def as_inferred(self, value: Any) -> Any:
         """What a handler made; extents that torch's guards make numbers are these numbers, so that they broadcast."""
@@ -262,11 +200,6 @@ class Emitter:
                     raise UnsupportedOp(f"result {number} would be {got.type}, torch infers {want}")
             elif got is None and want is not None and self.is_read(number):
                 raise UnsupportedOp(f"result {number} is read, but core does not compute it")
-
-
-def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    """Whether two shapes are provably equal."""
-    return len(a) == len(b) and all(x is y or prove_equal(x, y) is True for x, y in zip(a, b, strict=True))
 
 
 _DEFAULT_OF_NUMBER: tuple[tuple[type, DType], ...] = (
@@ -313,16 +246,6 @@ def _number_dtype(given: Scalar | Number | DimExpr, default_float: DType) -> DTy
         return dtypes.i64
     dtype = next(dtype for kind, dtype in _DEFAULT_OF_NUMBER if isinstance(given, kind))
     return default_float if dtype.is_float else dtype
-
-
-def is_dim(value: object) -> bool:
-    """Whether a value is a size: an int or a symbolic one."""
-    return isinstance(value, int | DimExpr) and not isinstance(value, bool)
-
-
-def dim_value(value: Value) -> Dim | None:
-    """The size that a `DimType` value stands for; None for tensors."""
-    return value.type.dim if isinstance(value.type, DimType) else None
 
 
 def _agree(made: TensorType, inferred: TensorType) -> bool:

@@ -21,7 +21,7 @@ from hidet.torch.composed import composed
 from hidet.torch.fallback import refusal
 from hidet.torch.files import load_program
 from hidet.torch.importer import import_fx
-from hidet.torch.mapping import table
+from hidet.torch.mapping import handlers_of
 from hidet.torch.outputs import plan_own_outputs
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
@@ -56,7 +56,7 @@ def import_module(
     with torch.no_grad(), warnings.catch_warnings():
         # torch.export copies objects whose class it has deprecated itself.
         warnings.simplefilter("ignore", FutureWarning)
-        program = _exported(model, example_inputs, dynamic_shapes).run_decompositions(_decompositions())
+        program = _exported(model, example_inputs, dynamic_shapes).run_decompositions(_decompositions(ctx))
     data = _bound_data(program)
     _write_back(program)
     name = type(model).__name__
@@ -165,9 +165,9 @@ def _no_tensor_twice() -> Callable[[torch.Tensor], torch.Tensor]:
     return once
 
 
-def _decompositions() -> dict[Any, Any]:
-    """Everything that torch.export or `composed` can take apart, but for what core has itself."""
-    handled = table()
+def _decompositions(ctx: CompileContext) -> dict[Any, Any]:
+    """Everything that torch.export or `composed` can take apart, but for what core, or a plug-in, has itself."""
+    handled = handlers_of(ctx.registry)
     everything = {**torch.export.default_decompositions(), **composed()}
     return {target: everything[target] for target in everything if str(target) not in handled}
 

@@ -107,11 +107,6 @@ def read_results(node: fx.Node) -> frozenset[int]:
     return frozenset(found)
 
 
-def identifier(name: str) -> str:
-    """A name without what the text of graphs does not take."""
-    return re.sub(r"\W", "_", name)
-
-
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
 _ROOT = re.compile(r"^L\['[^']*'\]\.?")
 _CHILD = re.compile(r"(?:\._modules)?\['([^']*)'\]")

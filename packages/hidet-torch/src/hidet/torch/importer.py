@@ -13,16 +13,17 @@ import torch
 from hidet import dtypes
 from hidet.context import CompileContext
 from hidet.dims import Dim, DimExpr, as_dim, symbols
-from hidet.errors import HidetError, ImportFailed, UnsupportedOp
+from hidet.errors import HidetError, ImportFailed, PluginError, UnsupportedOp
+from hidet.frontend import Handler, identifier
 from hidet.graph import DimType, GraphBuilder, TensorType, Value
-from hidet.graph.types import contiguous_strides
+from hidet.graph.types import contiguous_strides, same_shape
 from hidet.runtime.program import SymbolSource
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph, assemble
 from hidet.torch.control import CONTROL
 from hidet.torch.data_sizes import DataSizes
 from hidet.torch.effects import without_tokens
-from hidet.torch.emitter import Emitter, Layout, NodeFacts, same_shape
+from hidet.torch.emitter import Emitter, Layout, NodeFacts
 from hidet.torch.fallback import EagerNode, eager_spec, handler_failure, refusal
 from hidet.torch.fx_nodes import (
     ASSERTION,
@@ -32,7 +33,6 @@ from hidet.torch.fx_nodes import (
     EagerStrides,
     OnComplex,
     as_real,
-    identifier,
     is_number,
     location,
     mutated_inputs,
@@ -43,7 +43,7 @@ from hidet.torch.fx_nodes import (
 )
 from hidet.torch.guards import SizeTable
 from hidet.torch.kernels import lacks_kernel
-from hidet.torch.mapping import Handler, handlers_of_floats, table
+from hidet.torch.mapping import handlers_of, handlers_of_floats
 from hidet.torch.numbers import ComputedNumber, import_argument, import_check, import_number, import_result
 from hidet.torch.outputs import PlanOutputs, plan_outputs
 from hidet.torch.script_nodes import SCRIPT, emit_script
@@ -100,7 +100,7 @@ class Importer:
         self.sizes = SizeTable(bounds)
         self.builder = GraphBuilder(ctx.registry.operators, name)
         self.emitter = Emitter(self.builder, self.device.type)
-        self.handlers: Mapping[str, Handler] = table()
+        self.handlers = handlers_of(ctx.registry)
         self.of_floats = handlers_of_floats()
         self.values: dict[fx.Node, Any] = {}
         self.arguments: list[Value | None] = []
@@ -140,7 +140,7 @@ class Importer:
         child.is_guarded = self.is_guarded
         child.sizes, child.symbols, child.eager, child.operands = self.sizes, self.symbols, self.eager, operands
         child.builder = builder
-        child.emitter = self.emitter if builder is self.builder else Emitter(builder, self.emitter.device)
+        child.emitter = self.emitter if builder is self.builder else self.emitter.nested(builder)
         child.emitter.data_sizes |= self.emitter.data_sizes
         random = child.emitter.random_nodes
         if mutated_inputs(gm):
@@ -306,7 +306,7 @@ class Importer:
                     self.values[node] = self._handle(node, handler, types, fresh)
                 fresh = self.data_sizes.settled(fresh, types, self.values[node])
                 self.data_sizes.require_defined(fresh, name)
-            except ImportFailed:
+            except (ImportFailed, PluginError):
                 raise
             except Exception as error:  # noqa: BLE001 - a handler's mistake is named, and does not end the user's program
                 reason = error.message if isinstance(error, HidetError) else handler_failure(error)
@@ -317,7 +317,10 @@ class Importer:
     def _handle(
         self, node: fx.Node, handler: Handler, types: tuple[TensorType | None, ...], fresh: Sequence[str]
     ) -> Any:
-        self.emitter.facts = NodeFacts(types, read_results(node), lambda: self._stored(node.args[0]), fresh)
+        found = read_results(node)
+        read = tuple(number in found for number in range(len(types)))
+        name = operator_name(node.target)
+        self.emitter.facts = NodeFacts(name, read, types, lambda: self._stored(node.args[0]), fresh)
         args = [self.resolve(argument) for argument in node.args]
         kwargs = {key: self.resolve(argument) for key, argument in node.kwargs.items()}
         try:
@@ -480,5 +483,5 @@ class Importer:
         value: Value = self.emitter.expand(
             self.emitter.cast(self.values[source], target.tensor.dtype), target.tensor.shape
         )
-        is_own = value in self.emitter.origins and self.emitter.contents(value) is value
+        is_own = self.emitter.owns_memory(value)
         return value if is_own and value not in outputs else self.emitter.emit("copy", value)

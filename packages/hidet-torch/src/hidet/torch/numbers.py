@@ -20,10 +20,11 @@ import torch
 from hidet import dtypes
 from hidet.dims import Dim, DimExpr, as_dim, bounds, symbols
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Number, identifier
 from hidet.graph import DimType, OperatorSpec, TensorType, Value
 from hidet.runtime.program import SymbolSource
-from hidet.torch.emitter import Number, Scalar
-from hidet.torch.fx_nodes import ELEMENT, identifier, is_number, operator_name, tells_of_tensor
+from hidet.torch.emitter import Scalar
+from hidet.torch.fx_nodes import ELEMENT, is_number, operator_name, tells_of_tensor
 from hidet.torch.mapping.sizes import EXACT, ROUNDED_TO_NEAREST
 from hidet.torch.tensors import dtype_of
 from torch import fx

@@ -20,11 +20,11 @@ from typing import Any, Literal
 import torch
 from hidet.dims import Dim, DimExpr, product, prove_equal, symbols
 from hidet.errors import ImportFailed
-from hidet.graph import Attrs, TensorType, Value
-from hidet.graph.types import contiguous_strides, strides_of_order
+from hidet.graph import TensorType, Value
+from hidet.graph.types import contiguous_strides, same_shape, strides_of_order
 from hidet.torch import compat
 from hidet.torch.data_sizes import DataSizes
-from hidet.torch.emitter import Scalar, same_shape
+from hidet.torch.emitter import Scalar
 from hidet.torch.fx_nodes import COMPLEX, tensor_of_caller
 from hidet.torch.guards import SizeTable
 from hidet.torch.layout import memory_order
@@ -116,7 +116,7 @@ def plan_own_outputs(
         value = resolve(item)
         if not isinstance(value, Value):
             continue
-        is_own = value in emitter.origins and emitter.contents(value) is value and value not in plan.values
+        is_own = emitter.owns_memory(value) and value not in plan.values
         result = value if is_own else emitter.emit("copy", value)
         plan.values.append(result)
         order = _order(item, known.sizes)
@@ -258,7 +258,7 @@ class _Planner:
         if same_shape(self.sizes.shape(source.meta["val"].stride()), strides):
             return self._part("argument", number, self._region_of(fact, self.resolve(source)))
         value, whole = self.resolve(fact.node), self.resolve(source)
-        region = self._region_in(value, whole, strides) if self.emitter.contents(value) is whole else None
+        region = self._region_in(value, whole, strides) if self.emitter.base(value) is whole else None
         return None if region is None else self._part("argument", number, region)
 
     def _region_of(self, fact: _Returned, whole: Value, begin: Dim = 0) -> Region:
@@ -269,7 +269,7 @@ class _Planner:
         if not self.known.fresh([fact.region.offset]):
             return replace(fact.region, offset=fact.region.offset - begin)
         value = self.resolve(fact.node)
-        region = self._region_in(value, whole) if self.emitter.contents(value) is whole else None
+        region = self._region_in(value, whole) if self.emitter.base(value) is whole else None
         if region is None:
             raise ImportFailed(
                 f"the graph returns {fact.node}, a view at a place that depends on data: expected slices alone",
@@ -282,8 +282,8 @@ class _Planner:
         if COMPLEX in fact.node.meta:
             return self._computed_complex(fact)
         value = self.resolve(fact.node)
-        root = self.emitter.contents(value)
-        if root in self.emitter.origins and self.owners.get(root, fact.storage) == fact.storage:
+        root = self.emitter.base(value)
+        if self.emitter.owns_memory(root) and self.owners.get(root, fact.storage) == fact.storage:
             if value is root and self._accepts(root, fact.region.strides):
                 return OutputPlan("result", self._add(root, fact.region.strides, fact.storage))
             plan = self._view_of_computed(value, root, fact)
@@ -295,7 +295,7 @@ class _Planner:
     def _computed_complex(self, fact: _Returned) -> OutputPlan:
         """A real result whose last axis becomes the parts of complex elements."""
         value = self.resolve(fact.node)
-        if value in self.owners or value not in self.emitter.origins or self.emitter.contents(value) is not value:
+        if value in self.owners or not self.emitter.owns_memory(value):
             value = self.emitter.emit("copy", value)
         number = self._add(value, (*(2 * stride for stride in fact.region.strides), 1), fact.storage)
         self.plan.complex.append(number)
@@ -314,15 +314,13 @@ class _Planner:
         """Where `value` lies in `root`; None where a view needs a copy. strides: of `root`, None for those it gets."""
         if value is root:
             return Region(root.tensor.shape, self._strides(root) if strides is None else tuple(strides), 0)
-        origin = self.emitter.origins[value]
-        source = origin.inputs[0]
-        assert source is not None
+        node = self.emitter.builder.producer(value)
+        assert node is not None
+        source = node.values[0]
         outer = self._region_in(source, root, strides)
-        rule = self.emitter.builder.operators[origin.op].view
-        if outer is None or rule is None:
+        if outer is None or node.op.view is None:
             return None
-        attrs = Attrs(self.emitter.builder.operators[origin.op].attrs(origin.attrs))
-        view = rule(source.tensor.with_strides(outer.strides), attrs, value.tensor)
+        view = node.op.view(source.tensor.with_strides(outer.strides), node.attrs, value.tensor)
         return None if view is None else Region(value.tensor.shape, tuple(view.strides), outer.offset + view.offset)
 
     def _accepts(self, value: Value, strides: Sequence[Dim]) -> bool:

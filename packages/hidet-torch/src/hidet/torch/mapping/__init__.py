@@ -16,14 +16,18 @@ that nobody may read is None. It raises a HidetError for a case that core cannot
     sizes                      numbers computed from sizes
     selection                  results whose number depends on data
     fourier                    Fourier transforms
+
+Plug-ins map further operators (`hidet_handlers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+
+from hidet.frontend import Handler, plugin_handlers
+from hidet.plugins.registry import Registry
 
 FAMILIES = (
     *("elementwise", "activation", "reduce", "matmul", "conv", "pool", "normalize"),
@@ -46,8 +50,6 @@ FAMILIES = (
 # Families of operators that torch has for floating-point types; for others it lacks some of their kernels.
 _OF_FLOATS = ("activation", "matmul", "conv", "pool", "normalize", "interpolate", "gradient")
 
-Handler = Callable[..., Any]
-
 
 @cache
 def table() -> Mapping[str, Handler]:
@@ -59,6 +61,12 @@ def table() -> Mapping[str, Handler]:
                 raise AssertionError(f"{name} has two handlers")
             found[name] = handler
     return found
+
+
+def handlers_of(registry: Registry) -> Mapping[str, Handler]:
+    """What `table` has, and what plug-ins map."""
+    added = plugin_handlers("torch", table(), registry)
+    return {**table(), **{name: rows[0][1] for name, rows in added.items()}}
 
 
 @cache

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Operand
-from hidet.torch.mapping import Handler
 from hidet.torch.mapping.elementwise import arithmetic
 
 

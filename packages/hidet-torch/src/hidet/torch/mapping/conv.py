@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hidet.dims import Dim, floordiv
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter
-from hidet.torch.mapping import Handler
 
 
 def handlers() -> Mapping[str, Handler]:

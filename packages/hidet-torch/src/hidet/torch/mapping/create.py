@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hidet.dims import DimExpr
+from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Number, Operand
-from hidet.torch.mapping import Handler
+from hidet.torch.emitter import Emitter, Operand
 
 
 def handlers() -> Mapping[str, Handler]:

@@ -15,9 +15,9 @@ from hidet import dtypes
 from hidet.dims import DimExpr, prove_le
 from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Number, Operand, Scalar, promote_operands
-from hidet.torch.mapping import Handler
+from hidet.torch.emitter import Emitter, Operand, Scalar, promote_operands
 from hidet.torch.tensors import dtype_of
 
 # aten name -> core name: one tensor in, the result has the type of the result

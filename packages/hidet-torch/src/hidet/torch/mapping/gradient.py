@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hidet.dims import Dim, prove_equal
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter
-from hidet.torch.mapping import Handler
 from hidet.torch.mapping.interpolate import resampling_modes
 from hidet.torch.mapping.pool import Numbers, window
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hidet import dtypes
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter
-from hidet.torch.mapping import Handler
 
 # aten name without its number of axes -> core mode, whether corners may be aligned, numbers of axes
 _MODES = {

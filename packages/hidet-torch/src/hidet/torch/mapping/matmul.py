@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hidet.dims import DimExpr
+from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Number, Operand, same_shape
-from hidet.torch.mapping import Handler
+from hidet.graph.types import same_shape
+from hidet.torch.emitter import Emitter, Operand
 from hidet.torch.mapping.elementwise import arithmetic
 
 
@@ -38,20 +39,20 @@ def _swapped(rank: int) -> tuple[int, ...]:
 
 def _as_stored(e: Emitter, matrix: Value) -> tuple[Value, bool]:
     """The matrices as they lie in memory, and whether `matrix` is their transpose."""
-    origin = e.origins.get(matrix)
+    node = e.made_by(matrix, "transpose")
     rank = matrix.tensor.rank
-    if origin is not None and origin.op == "transpose" and origin.attrs["perm"][-2] == rank - 1:
+    if node is not None and node.attrs["perm"][-2] == rank - 1:
         return e.transpose(matrix, _swapped(rank)), True
     return matrix, False
 
 
 def _before_merging(e: Emitter, x: Value, kept: int) -> Value:
     """The value whose leading axes a reshape merged to give `x`, keeping the last `kept`; else `x`."""
-    origin = e.origins.get(x)
-    if origin is not None and origin.op == "reshape":
-        source = origin.inputs[0]
-        merges = source is not None and source.tensor.rank > x.tensor.rank
-        if source is not None and merges and same_shape(source.tensor.shape[-kept:], x.tensor.shape[-kept:]):
+    node = e.made_by(x, "reshape")
+    if node is not None:
+        (source,) = node.values
+        merges = source.tensor.rank > x.tensor.rank
+        if merges and same_shape(source.tensor.shape[-kept:], x.tensor.shape[-kept:]):
             return source
     return x
 

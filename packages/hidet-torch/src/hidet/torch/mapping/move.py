@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Number
-from hidet.torch.mapping import Handler
+from hidet.torch.emitter import Emitter
 from hidet.torch.mapping.selection import masked_index
 
 

@@ -8,9 +8,9 @@ from hidet import dtypes
 from hidet.dims import Dim, prove_equal
 from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter
-from hidet.torch.mapping import Handler
 
 Results = tuple[Value | None, ...]
 

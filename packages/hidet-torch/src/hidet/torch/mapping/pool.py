@@ -8,9 +8,9 @@ from typing import Any
 from hidet import dtypes
 from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter
-from hidet.torch.mapping import Handler
 
 Numbers = Sequence[int] | int
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Number
+from hidet.torch.emitter import Emitter
 from hidet.torch.fx_nodes import operator_name
-from hidet.torch.mapping import Handler, table
+from hidet.torch.mapping import table
 from hidet.torch.mapping.elementwise import arithmetic
 from hidet.torch.recompute import draw_state, seeded
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from hidet import dtypes
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Number
-from hidet.torch.mapping import Handler
+from hidet.torch.emitter import Emitter
 
 Axes = Sequence[int] | int | None
 

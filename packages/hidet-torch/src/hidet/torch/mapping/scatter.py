@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Operand
 from hidet.torch.layout import inverse
-from hidet.torch.mapping import Handler
 from hidet.torch.mapping.move import positions
 from hidet.torch.mapping.view import eager_places, from_front, slice_attributes
 

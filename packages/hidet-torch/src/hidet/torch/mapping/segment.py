@@ -8,10 +8,10 @@ from hidet import dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler, Number
 from hidet.graph import Value
 from hidet.ops import selection
-from hidet.torch.emitter import Emitter, Number
-from hidet.torch.mapping import Handler
+from hidet.torch.emitter import Emitter
 
 _MODES = ("sum", "mean", "max")
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from hidet.dims import Dim, product, symbols
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.ops import selection
 from hidet.torch.emitter import Emitter
-from hidet.torch.mapping import Handler
 
 
 def handlers() -> Mapping[str, Handler]:

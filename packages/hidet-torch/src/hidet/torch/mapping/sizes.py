@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from hidet import dtypes
 from hidet.dims import DimExpr
+from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Number, Scalar
-from hidet.torch.mapping import Handler
+from hidet.torch.emitter import Emitter, Scalar
 
 Real = Scalar | Number | DimExpr
 

@@ -8,9 +8,9 @@ import torch
 from hidet import dtypes
 from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
+from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.torch.emitter import Emitter, Operand, promote_operands
-from hidet.torch.mapping import Handler
 
 
 def handlers() -> Mapping[str, Handler]:

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 from hidet.dims import Dim, bounds, last_place, maximum, minimum, product, prove_le, prove_lt
+from hidet.frontend import Handler
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, same_shape
+from hidet.graph.types import same_shape
+from hidet.torch.emitter import Emitter
 from hidet.torch.fallback import NeedsTorch
 from hidet.torch.layout import inverse, memory_order
-from hidet.torch.mapping import Handler
 from hidet.torch.tensors import dtype_of
 
 # Ends of slices beyond this mean "to the end".
