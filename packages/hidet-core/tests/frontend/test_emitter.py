@@ -51,6 +51,8 @@ def test_views_that_change_nothing_are_no_nodes(e) -> None:
     ):
         assert same is x
     assert names(e) == ["reshape", "transpose"]
+    turned = e.transpose(x, (1, 0))
+    assert e.transpose(turned, (0, 1)) is e.reshape(turned, (n, 2)) is turned
 
 
 def test_squeeze_keeps_axes_of_other_extents(e) -> None:

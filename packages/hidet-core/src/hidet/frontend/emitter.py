@@ -151,19 +151,24 @@ class Emitter:
 
     def reshape(self, value: Value, shape: Sequence[Dim]) -> Value:
         """`value` in another shape, which holds no -1. A reshape of a reshape is one."""
-        while (node := self.made_by(value, "reshape")) is not None:
-            value = node.values[0]
-        return value if same_shape(value.tensor.shape, shape) else self.emit("reshape", value, shape=tuple(shape))
+        source = value
+        while not same_shape(source.tensor.shape, shape):
+            node = self.made_by(source, "reshape")
+            if node is None:
+                return self.emit("reshape", source, shape=tuple(shape))
+            source = node.values[0]
+        return source
 
     def transpose(self, value: Value, perm: Sequence[int]) -> Value:
         """`value` with its axes in another order; negative axes count from the end. Two orders are one."""
         rank = value.tensor.rank
         order = tuple(axis % rank for axis in perm)
-        node = self.made_by(value, "transpose")
+        unchanged = tuple(range(rank))
+        node = None if order == unchanged else self.made_by(value, "transpose")
         if node is not None:
             inner = node.attrs["perm"]
             value, order = node.values[0], tuple(inner[axis] % rank for axis in order)
-        return value if order == tuple(range(rank)) else self.emit("transpose", value, perm=order)
+        return value if order == unchanged else self.emit("transpose", value, perm=order)
 
     def expand(self, value: Value, shape: Sequence[Dim]) -> Value:
         """`value` with axes of extent 1 repeated and leading axes added; `shape` holds no -1."""
