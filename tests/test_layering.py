@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "cache_key": {"errors"},
     "private_files": set(),
     "cache": {"cache_key", "errors", "private_files"},
-    "plugins": {"errors"},
+    "plugins": {"errors", "lazy"},
     "ir": BASE,
     "lang": IR,
     "tile": IR | {"lang"},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 __path__ = extend_path(__path__, __name__)
 
 if TYPE_CHECKING:
-    from hidet import driver, drivers, lang, ops, option, utils
+    from hidet import driver, drivers, lang, ops, option, plugins, testing, utils
     from hidet.context import CompileContext, Options
     from hidet.dims import symbol as symbol_var
     from hidet.driver import compile
@@ -58,9 +58,11 @@ else:
         "lang": "hidet.lang",
         "ops": "hidet.ops",
         "option": "hidet.option",
+        "plugins": "hidet.plugins",
         "script": "hidet.lang.module:script",
         "script_module": "hidet.lang.module:script_module",
         "symbol_var": "hidet.dims:symbol",
+        "testing": "hidet.testing",
         "trace_from": "hidet.flow:trace_from",
         "utils": "hidet.utils",
     }
@@ -133,6 +135,7 @@ __all__ = [
     "ones_like",
     "ops",
     "option",
+    "plugins",
     "randint",
     "randn",
     "randn_like",
@@ -141,6 +144,7 @@ __all__ = [
     "symbol",
     "symbol_like",
     "symbol_var",
+    "testing",
     "trace_from",
     "utils",
     "zeros",

@@ -230,15 +230,6 @@ def test_a_hook_that_returns_no_list_is_one_problem(install_plugin, returned) ->
     assert "expected a list of specs" in only_problem("texts", "texts").message
 
 
-def test_an_entry_point_of_an_object_says_that_a_module_is_expected(install_plugin, tmp_path) -> None:
-    """plugin-friction.md section 5."""
-    install_plugin("object", "")
-    points = tmp_path / "object_dist-1.2.dist-info" / "entry_points.txt"
-    points.write_text(points.read_text().replace("_module", "_module:plugin"))
-    message = only_problem("object", "object").message
-    assert "its entry point is the object 'object_plugin_module:plugin', expected a module" in message
-
-
 def test_a_name_of_two_distributions_selects_the_first_owner(install_plugin, tmp_path) -> None:
     """plugin-friction.md bug 11: HIDET_PLUGINS=cpu took both."""
     install_plugin("aaa", GOOD.format(name="target_a"))

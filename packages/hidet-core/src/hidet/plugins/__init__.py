@@ -6,10 +6,14 @@
     registry.py   name -> spec, with owners, priorities, order and helpful errors
     report.py     what `hidet plugins` prints
 
-A plug-in is a module with `HIDET_API = 1` and any of the hook functions, named by an entry point of the group
-`hidet.plugins`. It imports its spec classes from here; importing this package loads none of pluggy, numpy or torch.
+A plug-in is a module or an object with `HIDET_API = 1` and any of the hook functions, named by an entry point of the
+group `hidet.plugins`. It imports its spec classes from here; importing this package loads none of pluggy, numpy or
+torch. `use` and `without` have plug-ins active, or leave them out, for a block of code.
 """
 
+from typing import TYPE_CHECKING
+
+from hidet.lazy import lazy_attributes
 from hidet.plugins.specs import (
     PLUGIN_API,
     CommandSpec,
@@ -23,6 +27,11 @@ from hidet.plugins.specs import (
     TargetSpec,
 )
 
+if TYPE_CHECKING:
+    from hidet.plugins.host import use, without
+
+__getattr__, __dir__ = lazy_attributes(__name__, {"use": "host", "without": "host"})
+
 __all__ = [
     "PLUGIN_API",
     "CommandSpec",
@@ -34,4 +43,6 @@ __all__ = [
     "RewriteSpec",
     "ScheduleSpec",
     "TargetSpec",
+    "use",
+    "without",
 ]

@@ -3,9 +3,13 @@
 Each plug-in goes through the stages import -> api -> hooks -> register; whatever fails disables that plug-in alone,
 with one PluginWarning and a row in `hidet plugins`. Environment, read by `load_registry`:
 
-    HIDET_PLUGINS         unset: every installed plug-in; else a comma-separated list of entry-point names and of module
-                          names (`hidet.cpu._plugin`, needed where only PYTHONPATH is set); empty: built-ins only
+    HIDET_PLUGINS         unset: every installed plug-in; empty: built-ins only; else a comma-separated list of
+                          entry-point names and of places (`hidet.cpu._plugin`, `my_module`, `pkg.module:object`; needed
+                          where only PYTHONPATH is set): these alone. Where each has a sign, all installed plug-ins
+                          but those with a minus, and those with a plus besides: `-acme,+my_module`
     HIDET_STRICT_PLUGINS  1: a broken plug-in raises PluginError instead of being disabled
+
+`use` and `without` change what is active for a block of code.
 """
 
 from __future__ import annotations
@@ -15,16 +19,18 @@ import importlib
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType, ModuleType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import pluggy
 
 from hidet.errors import PluginError, PluginWarning, nearest_names
 from hidet.plugins import hookspecs
-from hidet.plugins.discovery import CORE_DISTRIBUTION, Candidate, core_version, find_candidates
+from hidet.plugins.discovery import CORE_DISTRIBUTION, Candidate, Change, core_version, find_candidates
 from hidet.plugins.isolation import Failure, Owner, attempt
 from hidet.plugins.merge import SPEC_KINDS, Contribution, Tables, merge
 from hidet.plugins.registry import Callback, PluginRecord, Problem, Registry
@@ -68,30 +74,90 @@ class _HookManager(pluggy.PluginManager):
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The plug-ins of the innermost block that `use` or `without` has opened, and all changes up to it."""
+
+    registry: Registry
+    changes: tuple[Change, ...]
+
+
+_BLOCK: ContextVar[_Block | None] = ContextVar("hidet_plugins", default=None)
+
+
 def load_registry() -> Registry:
-    """The registry for this process's environment. Loaded once for each value of the two variables above."""
-    return _load(os.environ.get("HIDET_PLUGINS"), os.environ.get("HIDET_STRICT_PLUGINS") == "1")
+    """The registry of the innermost block of `use` and `without`; outside of them that of this process's environment,
+    loaded once for each value of the two variables above."""
+    block = _BLOCK.get()
+    return _load(*_environment()) if block is None else block.registry
+
+
+def use(plugin: object) -> AbstractContextManager[Registry]:
+    """Have a plug-in active in a `with` block, as if it were installed: for tests and notebooks. Gives the registry.
+
+    plugin: a module; an object, or a class to make one of, with `HIDET_API = 1` and hooks as methods; or text as in
+    HIDET_PLUGINS (the name of an entry point, "package.module", "package.module:object"). What is active already stays
+    as it is.
+
+    The block counts for this thread and for tasks begun in it (it is a context variable); other threads see nothing of
+    it. HIDET_PLUGINS and HIDET_STRICT_PLUGINS are read where the block begins. A plug-in that is broken is disabled
+    with a PluginWarning; PluginError in strict mode.
+    """
+    return _block([Change(plugin, is_wanted=True, by="hidet.plugins.use")])
+
+
+def without(*plugins: object) -> AbstractContextManager[Registry]:
+    """Leave plug-ins out in a `with` block, as if they were not installed. Gives the registry.
+
+    plugins: as `use` takes them. core cannot be left out. Counts where `use` does; an unknown name is a PluginWarning,
+    PluginError in strict mode.
+    """
+    return _block([Change(plugin, is_wanted=False, by="hidet.plugins.without") for plugin in plugins])
+
+
+@contextmanager
+def _block(changes: Sequence[Change]) -> Iterator[Registry]:
+    outer = _BLOCK.get()
+    merged = (*(() if outer is None else outer.changes), *changes)
+    registry = discover(*_environment(), merged)
+    _warn(registry, () if outer is None else outer.registry.plugins)
+    token = _BLOCK.set(_Block(registry, merged))
+    try:
+        yield registry
+    finally:
+        _BLOCK.reset(token)
+
+
+def _environment() -> tuple[str | None, bool]:
+    return os.environ.get("HIDET_PLUGINS"), os.environ.get("HIDET_STRICT_PLUGINS") == "1"
 
 
 @functools.cache
 def _load(selection: str | None, is_strict: bool) -> Registry:
     registry = discover(selection, is_strict)
-    for record in registry.plugins:
-        for problem in record.problems:
-            if not problem.is_remark:
-                warnings.warn(PluginWarning(f"{problem}. See: hidet plugins"), stacklevel=3)
+    _warn(registry)
     return registry
 
 
-def discover(selection: str | None = None, is_strict: bool = False) -> Registry:
+def _warn(registry: Registry, known: Iterable[PluginRecord] = ()) -> None:
+    """One warning a problem. known: plug-ins whose problems were warned about before."""
+    told = {problem for record in known for problem in record.problems}
+    for record in registry.plugins:
+        for problem in record.problems:
+            if not problem.is_remark and problem not in told:
+                warnings.warn(PluginWarning(f"{problem}. See: hidet plugins"), stacklevel=4)
+
+
+def discover(selection: str | None = None, is_strict: bool = False, changes: Sequence[Change] = ()) -> Registry:
     """Load plug-ins anew, uncached and without warnings: the problems are in `registry.plugins`.
 
     selection: as HIDET_PLUGINS; None for every installed plug-in.
     is_strict: raise PluginError at the first problem.
+    changes: plug-ins besides those of `selection`, and without.
     """
     manager = _HookManager("hidet")
     manager.add_hookspecs(hookspecs)
-    candidates, not_found = find_candidates(selection)
+    candidates, not_found = find_candidates(selection, changes)
     records = [_activate(manager, candidate) for candidate in candidates]
     owners = {str(candidate.owner): candidate.owner for candidate in candidates}
     contributions, failures = _collect(manager, owners)
@@ -105,18 +171,16 @@ def discover(selection: str | None = None, is_strict: bool = False) -> Registry:
 
 def _activate(manager: _HookManager, candidate: Candidate) -> PluginRecord:
     """Import and register one plug-in; the record says how far it came."""
-    record = PluginRecord(candidate.owner, candidate.module, api=None, status="disabled")
-    if ":" in candidate.module:
-        return _disabled(record, "import", f"its entry point is the object {candidate.module!r}, expected a module")
-    module = attempt(functools.partial(importlib.import_module, candidate.module))
-    if isinstance(module, Failure):
-        return _disabled(record, "import", str(module), module.traceback())
-    api = getattr(module, "HIDET_API", None)
+    record = PluginRecord(candidate.owner, candidate.place, api=None, status="disabled")
+    plugin = attempt(functools.partial(_import, candidate))
+    if isinstance(plugin, Failure):
+        return _disabled(record, "import", str(plugin), plugin.traceback())
+    api = getattr(plugin, "HIDET_API", None)
     record = replace(record, api=api if isinstance(api, int) else None)
     if api != PLUGIN_API:
         stated = "does not state HIDET_API" if api is None else f"was written for HIDET_API {api!r}"
         return _disabled(record, "api", f"it {stated}, this hidet-core has {PLUGIN_API}")
-    hooks = _hook_names(manager, module)
+    hooks = _hook_names(manager, plugin)
     # Before registering: pluggy takes an unknown name as a new hook that nobody calls.
     for hook in hooks:
         if hook not in HOOK_NAMES:
@@ -124,7 +188,7 @@ def _activate(manager: _HookManager, candidate: Candidate) -> PluginRecord:
             advice = f"; did you mean {near[0]}?" if near else ""
             return _disabled(record, "hooks", f"{hook} is not a hook{advice}")
     name = str(candidate.owner)
-    registered = attempt(lambda: manager.register(module, name=name))
+    registered = attempt(lambda: manager.register(plugin, name=name))
     if isinstance(registered, Failure):
         if manager.has_plugin(name):
             # pluggy registers hook by hook and stops at the bad one: the ones before it have to go again.
@@ -133,8 +197,19 @@ def _activate(manager: _HookManager, candidate: Candidate) -> PluginRecord:
     return replace(record, status="active", hooks=hooks, problems=_version_problems(candidate))
 
 
-def _hook_names(manager: _HookManager, module: ModuleType) -> tuple[str, ...]:
-    return tuple(name for name in dir(module) if manager.parse_hookimpl_opts(module, name) is not None)
+def _import(candidate: Candidate) -> object:
+    """The module or object that a candidate names; one of it where that is a class."""
+    plugin = candidate.plugin
+    if plugin is None:
+        module, _, path = candidate.place.partition(":")
+        plugin = importlib.import_module(module)
+        for attribute in path.split(".") if path else ():
+            plugin = getattr(plugin, attribute)
+    return plugin() if isinstance(plugin, type) else plugin
+
+
+def _hook_names(manager: _HookManager, plugin: object) -> tuple[str, ...]:
+    return tuple(name for name in dir(plugin) if manager.parse_hookimpl_opts(plugin, name) is not None)
 
 
 def _disabled(record: PluginRecord, stage: str, message: str, traceback: str | None = None) -> PluginRecord:
