@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from hidet import dims
 from hidet.context import CompileContext
-from hidet.dims import as_dim
+from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
-from hidet.graph.graph import Graph, Value
+from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.interpret import concrete_attrs, interpret
 from hidet.graph.types import TensorType
 from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
@@ -18,6 +20,7 @@ from hidet.ir.verify import verify_module
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
+from hidet.schedule.task import ForeignStep
 
 Array = np.ndarray[Any, Any]
 
@@ -27,40 +30,70 @@ def scheduled_graph(graph: Graph, ctx: CompileContext) -> ScheduledGraph:
     return select_schedules(fuse(run_graph_passes(graph, ctx), ctx), ctx)
 
 
-def run_scheduled(
-    scheduled: ScheduledGraph, arrays: Sequence[Array], lower: Callable[[Module], Module] = lambda module: module
-) -> list[Array]:
-    """What the programs give for inputs of fixed shape; results and scratch memory hold NaN, or all bits, before.
+Run = Callable[[ScheduledTask, Module, Sequence[Any]], None]
+"""Runs the program of a step: its module, as it is compiled, on memory and sizes in the order of its parameters."""
 
-    lower: what the target does to a module before it is compiled. UnsupportedOp for steps that are no task.
+
+def run_scheduled(
+    scheduled: ScheduledGraph,
+    arrays: Sequence[Array],
+    lower: Callable[[Module], Module] = lambda module: module,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    run: Run = lambda step, module, arguments: run_module(module, arguments),
+) -> list[Array]:
+    """What the programs give for some inputs; results and scratch memory hold NaN, or all bits, before.
+
+    lower: what the target does to a module before it is compiled. sizes: values of the graph's symbols. run: runs a
+    program, by default in the interpreter. UnsupportedOp for steps that are no task and that numpy cannot do.
     """
-    memory = _Memory(scheduled)
-    for value, array in zip(scheduled.task_graph.graph.inputs, arrays, strict=True):
+    memory = _Memory(scheduled, sizes or {})
+    graph = scheduled.task_graph.graph
+    for value, array in zip(graph.inputs, arrays, strict=True):
         memory.fill(value, array)
-    for value, constant in scheduled.task_graph.graph.constants.items():
+    for value, constant in graph.constants.items():
         if value in scheduled.task_graph.types:
             memory.fill(value, constant.numpy())
+    if graph.prepare is not None:
+        for value, array in zip(graph.prepare.results, interpret(graph.prepare.graph, [], sizes), strict=True):
+            memory.fill(value, array)
     for step in scheduled.steps:
-        if not isinstance(step, ScheduledTask):
-            raise UnsupportedOp(f"{step.node.op.name} is run outside of compiled code")
+        if isinstance(step, ForeignStep):
+            _run_on_host(step.node, memory)
+            continue
         for output, source in step.task.in_place:
             memory.share(step.task.outputs[output].value, step.task.inputs[source].value)
         tensors = (*step.task.inputs, *step.task.outputs)
-        scratch = [np.full(_number(nbytes), 0xFF, np.uint8) for nbytes in step.program.scratch]
+        scratch = [np.full(memory.number(nbytes), 0xFF, np.uint8) for nbytes in step.program.scratch]
         module = lower(step.program.module)
         verify_module(module)
-        sizes = [_number(dim) for dim in step.program.arguments]
-        run_module(module, [*(memory.of(tensor.value) for tensor in tensors), *scratch, *sizes])
-    return [memory.view(value).copy() for value in scheduled.task_graph.graph.outputs]
+        numbers = [memory.number(dim) for dim in step.program.arguments]
+        run(step, module, [*(memory.of(tensor.value) for tensor in tensors), *scratch, *numbers])
+    return [memory.view(value).copy() for value in graph.outputs]
+
+
+def _run_on_host(node: Node, memory: _Memory) -> None:
+    """Let numpy do a step whose results are tensors of known sizes."""
+    if node.op.evaluate is None or "defines" in node.attrs:
+        raise UnsupportedOp(f"{node.op.name} is run outside of compiled code")
+    given = [None if value is None else memory.view(value) for value in node.inputs]
+    results = node.op.evaluate(given, concrete_attrs(node.attrs, memory.sizes))
+    for value, result in zip(node.outputs, results, strict=True):
+        memory.fill(value, result)
 
 
 class _Memory:
-    """Where the values of a graph lie."""
+    """Where the values of a graph lie. sizes: of its symbols."""
 
-    def __init__(self, scheduled: ScheduledGraph) -> None:
+    def __init__(self, scheduled: ScheduledGraph, sizes: Mapping[str, int]) -> None:
         self.types = scheduled.task_graph.types
         self.aliases = scheduled.task_graph.aliases
+        self.sizes = sizes
         self._held: dict[Value, Array] = {}
+
+    def number(self, dim: Dim) -> int:
+        """The value of a size."""
+        return dims.evaluate(dim, self.sizes)
 
     def of(self, value: Value) -> Array:
         """The memory from a value's first element on."""
@@ -68,10 +101,11 @@ class _Memory:
         if alias is not None:
             whole = self.of(alias.base)
             dtype = self.types[alias.base].dtype.numpy()
-            return whole.view(dtype)[_number(alias.offset) :]
+            return whole.view(dtype)[self.number(alias.offset) :]
         if value not in self._held:
             type_ = self.types[value]
-            self._held[value] = np.full(_reach(type_) * type_.dtype.nbytes, 0xFF, np.uint8).view(type_.dtype.numpy())
+            nbytes = self._reach(type_) * type_.dtype.nbytes
+            self._held[value] = np.full(nbytes, 0xFF, np.uint8).view(type_.dtype.numpy())
         return self._held[value]
 
     def share(self, value: Value, other: Value) -> None:
@@ -82,24 +116,16 @@ class _Memory:
         """The value as an array of its shape."""
         type_ = self.types[value]
         memory = self.of(value).view(type_.dtype.numpy())
-        strides = [_number(stride) * memory.itemsize for stride in type_.element_strides]
-        return np.lib.stride_tricks.as_strided(memory, tuple(map(_number, type_.shape)), strides)
+        strides = [self.number(stride) * memory.itemsize for stride in type_.element_strides]
+        return np.lib.stride_tricks.as_strided(memory, tuple(map(self.number, type_.shape)), strides)
 
     def fill(self, value: Value, array: Array) -> None:
         """Give a value its elements."""
         self.view(value)[...] = array
 
-
-def _number(dim: Any) -> int:
-    found = as_dim(dim)
-    if not isinstance(found, int):
-        raise UnsupportedOp(f"{found} is no fixed size")
-    return found
-
-
-def _reach(type_: TensorType) -> int:
-    """Elements from the first to the last one."""
-    shape = tuple(map(_number, type_.shape))
-    if 0 in shape:
-        return 0
-    return 1 + sum((n - 1) * _number(s) for n, s in zip(shape, type_.element_strides, strict=True))
+    def _reach(self, type_: TensorType) -> int:
+        """Elements from the first to the last one."""
+        shape = tuple(map(self.number, type_.shape))
+        if 0 in shape:
+            return 0
+        return 1 + sum((n - 1) * self.number(s) for n, s in zip(shape, type_.element_strides, strict=True))
