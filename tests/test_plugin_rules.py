@@ -89,7 +89,7 @@ def tasks(text: str, ctx: CompileContext) -> list[tuple[str, ...]]:
     return [(step.rule_name, *[node.op.name for node in step.task.nodes]) for step in scheduled]
 
 
-REFUSES = "def match(self, task, target): return None"
+REFUSES = "def match(self, task, ctx): return None"
 
 
 @pytest.mark.parametrize(("text", "operator"), [(ATTENTION, "attention"), (NORM, "rms_norm"), (SOFTMAX, "softmax")])
@@ -108,7 +108,7 @@ def test_a_rule_for_other_types_takes_nothing_from_those_that_it_leaves(
     """plugin-friction.md bug 1: a rule for f32 that fuses nothing made one f16 task three."""
     half = NORM.replace("f32", "f16")
     expected = tasks(half, builtin)
-    single = 'def match(self, task, target): return super().match(task, target) if "f32" in task.summary else None'
+    single = 'def match(self, task, ctx): return super().match(task, ctx) if "f32" in task.summary else None'
     ctx = install('ops=("rms_norm",)', single)
     assert tasks(half, ctx) == expected
     assert [row[0] for row in tasks(NORM, ctx)].count("mine.rule") == 1
@@ -119,8 +119,8 @@ def test_an_anchor_whose_fused_task_its_rule_refuses_is_cut_until_the_rule_takes
     """plugin-friction.md bug 1: otherwise it would fall to the fallback nest."""
     ctx = install(
         'ops=("attention",), prologue="gather", epilogue="element-wise"',
-        "def match(self, task, target):\n"
-        "        return super().match(task, target) if all(p is None for p in task.prologues) else None",
+        "def match(self, task, ctx):\n"
+        "        return super().match(task, ctx) if all(p is None for p in task.prologues) else None",
     )
     assert tasks(ATTENTION, ctx) == [("cpu.elementwise", "mul"), ("mine.rule", "attention", "mul")]
 
@@ -129,7 +129,7 @@ def test_the_rule_that_takes_a_fused_task_instead_says_what_is_fused(install: In
     """plugin-friction.md bug 1: the task is cut by the abilities of the rule that takes it."""
     ctx = install(
         'ops=("rms_norm",), epilogue="element-wise"',
-        "def match(self, task, target): return super().match(task, target) if task.is_plain else None",
+        "def match(self, task, ctx): return super().match(task, ctx) if task.is_plain else None",
     )
     assert tasks(NORM, ctx) == [("cpu.normalize", "neg", "rms_norm", "relu")]
 
@@ -138,9 +138,9 @@ def test_equal_anchors_are_asked_about_once(install: Install) -> None:
     ctx = install(
         'ops=("rms_norm",), prologue="gather", epilogue="element-wise"',
         "asked = []\n"
-        "    def match(self, task, target):\n"
+        "    def match(self, task, ctx):\n"
         "        self.asked.append(len(task.nodes))\n"
-        "        return super().match(task, target)",
+        "        return super().match(task, ctx)",
     )
     layers = "".join(
         f"  %{3 * n}: f32[8, 16] = neg(%{3 * n - 1 if n else 'x'})\n"
@@ -173,7 +173,7 @@ graph g(%x: f32[8, 16], %b: f32[16]):
 
 BROKEN = {
     "match": ('raise ValueError("bad match")', "ValueError: bad match"),
-    "default": ("return None", "it returned a NoneType, expected a mapping of parameters"),
+    "default": ('raise ValueError("bad default")', "ValueError: bad default"),
     "build": ("return None", "it returned a NoneType, expected a hidet.schedule.Program"),
 }
 
@@ -216,14 +216,66 @@ def test_strict_mode_raises_for_a_broken_rule(install: Install, method: str) -> 
         compile_graph(graph_of(SOFTMAX, ctx), ctx)
 
 
+OPTION = """
+    from hidet.plugins import OptionSpec, ScheduleSpec
+    from hidet.errors import ScheduleError
+    from hidet.schedule.fallback import FallbackRule
+
+    HIDET_API = 1
+
+    def hidet_options():
+        yield OptionSpec(name="mine.most", type=int, default=4, doc="Rows that it takes.", affects_cache=False)
+
+    def hidet_schedules():
+        yield ScheduleSpec(name="mine.rule", targets=("cpu",), priority=50, {spec})
+
+    {code}
+
+    class Rule(FallbackRule):
+        def match(self, task, ctx):
+            rows = task.outputs[0].type.shape[0]
+            return super().match(task, ctx) if rows <= ctx.option("mine.most") else None
+"""
+
+
+def test_a_rule_reads_the_options_of_its_plugin(install: Install) -> None:
+    """plugin-friction.md section 2: options were for passes alone."""
+    ctx = install('ops=("softmax",)', source=OPTION)
+    assert [row[0] for row in tasks(SOFTMAX, ctx)] == ["cpu.softmax"]
+    wider = make_context("cpu", {"cache": False, "mine.most": 8})
+    assert [row[0] for row in tasks(SOFTMAX, wider)] == ["mine.rule"]
+
+
+def test_a_hook_may_choose_other_parameters(install: Install) -> None:
+    """plugin-friction.md section 2: `hidet_choose_schedule` could not change them."""
+    hook = (
+        "def hidet_choose_schedule(task, candidates, ctx):\n"
+        "    from dataclasses import replace\n"
+        "    asked.append((task.op_name, ctx.target.name))\n"
+        "    return replace(candidates[0], params=4096)\n"
+        "asked = []\n"
+    )
+    ctx = install('ops=("nothing",)', hook, source=OPTION)
+    chosen = select_schedules(fuse(graph_of(SOFTMAX, ctx), ctx), ctx)
+    (callback,) = ctx.registry.callbacks["hidet_choose_schedule"]
+    assert callback.function.__globals__["asked"] == [("softmax", "cpu")]
+    assert [row.rule_name for row in chosen.steps if isinstance(row, ScheduledTask)] == ["cpu.softmax"]
+
+
+def test_a_rule_without_a_method_is_told_which(install: Install) -> None:
+    ctx = install('ops=("softmax",), load=__name__ + ":Half"', "class Half:\n    match = None", source=OPTION)
+    with pytest.warns(PluginWarning, match=r"PluginError: rules_\d+._plugin:Half has no space\(\)"):
+        compile_graph(graph_of(SOFTMAX, ctx), ctx)
+
+
 WRONG_TYPES = (
-    "def build(self, match, params, target):\n"
+    "def build(self, match, params, ctx):\n"
     "        from dataclasses import replace\n"
     "        from hidet.ir import build, visit\n"
     "        from hidet.ir.expr import Binary\n"
     "        from hidet.ir.stmt import Store\n"
     "        from hidet import dtypes\n"
-    "        program = super().build(match, params, target)\n"
+    "        program = super().build(match, params, ctx)\n"
     "        def wrong(s):\n"
     "            if not isinstance(s, Store): return None\n"
     "            one = build.const(1, dtypes.i32)\n"
@@ -232,9 +284,9 @@ WRONG_TYPES = (
     "        return replace(program, module=replace(program.module, functions=functions))"
 )
 FEWER_PARAMETERS = (
-    "def build(self, match, params, target):\n"
+    "def build(self, match, params, ctx):\n"
     "        from dataclasses import replace\n"
-    "        return replace(super().build(match, params, target), arguments=(1, 2, 3))"
+    "        return replace(super().build(match, params, ctx), arguments=(1, 2, 3))"
 )
 
 
@@ -305,7 +357,7 @@ def test_a_pass_that_cannot_be_imported_names_its_plugin(install: Install) -> No
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_weights_are_not_packed_for_a_rule_that_takes_the_product_itself(install: Install, dtype: str) -> None:
     """plugin-friction.md bug 5: the plug-in of the README was never asked for a product with weights."""
-    only_f32 = 'def match(self, task, target): return super().match(task, target) if "f32" in task.summary else None'
+    only_f32 = 'def match(self, task, ctx): return super().match(task, ctx) if "f32" in task.summary else None'
     ctx = install('ops=("matmul", "linear")', only_f32)
     builder = GraphBuilder(ctx.registry.operators)
     kind = dtypes.dtype(dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -159,10 +160,10 @@ SPLITS = {
 def test_sums_in_parts_are_right(name: str, parts: int) -> None:
     graph, rule = parsed(SPLITS[name]), MatmulRule()
     task = only_task(graph).task
-    match = rule.match(task, context().target)
+    match = rule.match(task, context())
     assert match is not None
-    params = {**rule.default(match, context().target), "parts": parts}
-    program = rule.build(match, params, context().target)
+    params = replace(rule.default(match, context()), parts=parts)
+    program = rule.build(match, params, context())
     assert len(program.scratch) == 1
     is_right(graph, task, program, TOLERANCE[SPLITS[name].split("%x: ")[1].split("[")[0]])
 

@@ -8,38 +8,41 @@ for i in parallel(m):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hidet import dtypes
+from hidet.context import CompileContext
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Assign, Declare, For, Launch, Stmt, Store
 from hidet.ir.types import PointerType
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.task import Task
-from hidet.target import Target
 
 
-class SquaredDistanceRule:
-    """Schedules squared_distance in float32 with nothing fused to it; other cases go to hidet's fallback loops."""
+class SquaredDistanceRule(ScheduleRule[None, int]):
+    """Schedules squared_distance in float32 with nothing fused to it; other cases go to hidet's fallback loops.
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    `match` finds nothing out for `build` (None), and one number may be chosen: how many centres are done at a time.
+    """
+
+    def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
         """Cheap and exact; None means "not mine"."""
         tensors = (*task.inputs, *task.outputs)
         is_mine = task.is_plain and all(tensor.type.dtype is dtypes.f32 for tensor in tensors)
         return Match(task) if is_mine else None
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
+    def space(self, match: Match[None], ctx: CompileContext) -> Iterable[int]:
         """What a tuner may try."""
-        return SearchSpace({"columns": (1, 2, 4, 8)})
+        return (1, 2, 4, 8)
 
-    def default(self, match: Match, target: Target) -> Params:
+    def default(self, match: Match[None], ctx: CompileContext) -> int:
         """Good without tuning: four accumulators hide the latency of an addition on current CPUs."""
-        return {"columns": 4}
+        return 4
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[None], params: int, ctx: CompileContext) -> Program:
         """Sizes and strides are run-time arguments, so one kernel serves every shape."""
         points, centers = match.task.inputs
         (result,) = match.task.outputs
@@ -50,7 +53,7 @@ class SquaredDistanceRule:
             *centers.type.element_strides,
             *result.type.element_strides,
         )
-        kernel = build_kernel(int(params["columns"]))
+        kernel = build_kernel(params)
         pointers = tuple(Var(name, PointerType(dtypes.f32)) for name in ("points", "centers", "result"))
         arguments = tuple(build.size_var(var.name) for var in kernel.params[len(pointers) :])
         launch = Launch(kernel.name, (arguments[0],), (*pointers, *arguments))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,9 @@ from hidet.errors import PluginError
 from hidet.plugins import specs
 from hidet.plugins.host import HOOK_NAMES, discover
 from hidet.plugins.registry import PluginRecord, Registry
+
+CTX: Any = SimpleNamespace(target="target")
+"""What choices are made for."""
 
 
 def record_of(registry: Registry, plugin: str) -> PluginRecord:
@@ -188,13 +192,21 @@ def test_hook_choose_schedule(install_plugin) -> None:
     install_plugin("chooses", "def hidet_choose_schedule(candidates): return candidates[-1]")
     install_plugin("too_late", "def hidet_choose_schedule(task): return task")
     registry = discover("abstains,chooses,too_late")
-    assert registry.choose_schedule("task", ["first", "second"], "target") == "second"
+    assert registry.choose_schedule("task", ["first", "second"], CTX) == "second"
+
+
+def test_a_chosen_schedule_may_have_other_parameters(install_plugin) -> None:
+    install_plugin("tunes", "def hidet_choose_schedule(candidates, ctx): return ctx.tune(candidates[0])")
+    first = SimpleNamespace(match=object(), params=1)
+    tuned = SimpleNamespace(match=first.match, params=2)
+    ctx: Any = SimpleNamespace(target="target", tune=lambda candidate: tuned)
+    assert discover("tunes").choose_schedule("task", [first], ctx) is tuned
 
 
 def test_a_choice_that_is_no_candidate_is_an_error_that_names_the_plugin(install_plugin) -> None:
     install_plugin("guesses", "def hidet_choose_schedule(): return 17")
     with pytest.raises(PluginError, match=r"guesses.*hidet_choose_schedule chose 17, .* none of the 2 candidates"):
-        discover("guesses").choose_schedule("task", ["first", "second"], "target")
+        discover("guesses").choose_schedule("task", ["first", "second"], CTX)
 
 
 def test_hook_pass_done(install_plugin) -> None:

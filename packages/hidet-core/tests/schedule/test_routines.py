@@ -37,12 +37,13 @@ def graph_of(operator: str, x: Array, attrs: Mapping[str, Any]) -> Graph:
     return builder.build(builder.emit_all(operator, [value], attrs))
 
 
+def context() -> CompileContext:
+    return CompileContext(target=TARGET, registry=load_registry(), options=Options(), cache=open_cache(enabled=False))
+
+
 def task_of(graph: Graph) -> Task:
     """The only task of a graph."""
-    context = CompileContext(
-        target=TARGET, registry=load_registry(), options=Options(), cache=open_cache(enabled=False)
-    )
-    (task,) = fuse(graph, context).tasks
+    (task,) = fuse(graph, context()).tasks
     return task
 
 
@@ -54,9 +55,9 @@ def constants(sizes: Sequence[Dim]) -> tuple[int, ...]:
 def run_fallback(graph: Graph, x: Array) -> list[Array]:
     """The results of the fallback's program under the interpreter."""
     task = task_of(graph)
-    match = FallbackRule().match(task, TARGET)
+    match = FallbackRule().match(task, context())
     assert match is not None
-    program = FallbackRule().build(match, {}, TARGET)
+    program = FallbackRule().build(match, None, context())
     results = [np.zeros(constants(t.type.shape), t.type.dtype.numpy()) for t in task.outputs]
     pointers = program.module.function(program.module.entry).params[1 + len(results) :]
     scratch = [
@@ -158,4 +159,4 @@ def test_a_routine_without_a_program_is_named() -> None:
     x = np.zeros((3, 4), "f")
     task = task_of(graph_of("nonzero", x, {"count": 5}))
     with pytest.raises(ScheduleError, match="routine nonzero has no program"):
-        FallbackRule().match(task, TARGET)
+        FallbackRule().match(task, context())

@@ -10,8 +10,10 @@ from hidet.errors import ScheduleError
 from hidet.ir import build as make
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Seq
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
-from hidet.schedule.sharing import Built, Choice, build, share_programs
+from hidet.schedule.rule import Choice, Match, Program
+from hidet.schedule.sharing import Built, build, share_programs
+
+Data = tuple[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -20,27 +22,27 @@ class Tiled:
 
     built: list[tuple[str, str]]
 
-    def match(self, task: Any, target: Any) -> Match | None:
+    def match(self, task: Any, ctx: Any) -> Match[Data] | None:
         return None
 
-    def space(self, match: Match, target: Any) -> SearchSpace:
-        return SearchSpace()
+    def space(self, match: Match[Data], ctx: Any) -> Sequence[str]:
+        return ()
 
-    def default(self, match: Match, target: Any) -> Params:
-        return {"tile": match.data[1][0]}
+    def default(self, match: Match[Data], ctx: Any) -> str:
+        return match.data[1][0]
 
-    def build(self, match: Match, params: Params, target: Any) -> Program:
-        kind, tile = match.data[0], params["tile"]
+    def build(self, match: Match[Data], params: str, ctx: Any) -> Program:
+        kind, tile = match.data[0], params
         self.built.append((kind, tile))
         if tile == "broken":
             raise ScheduleError("this tile does not fit")
         return Program(Module((Function(f"{kind}_{tile}", (make.size_var("n"),), Seq(()), "host"),), f"{kind}_{tile}"))
 
-    def rivals(self, match: Match, target: Any) -> Sequence[Params]:
-        return [{"tile": tile} for tile in match.data[1]]
+    def rivals(self, match: Match[Data], ctx: Any) -> Sequence[str]:
+        return match.data[1]
 
-    def code_of(self, params: Params) -> Hashable:
-        return params["tile"]
+    def code_of(self, params: str) -> Hashable:
+        return params
 
 
 class Stubborn(Tiled):
@@ -56,10 +58,10 @@ def chosen(tasks: Mapping[str, tuple[str, str]], rule: Any = None, *, is_default
     for name, (kind, tiles) in tasks.items():
         match = Match(None, (kind, tiles.split()))  # type: ignore[arg-type]  # nothing looks at the task
         choice = Choice("tiled", rule, match, rule.default(match, None))
-        built[name] = build(choice, None, is_default=is_default)  # type: ignore[arg-type]  # nor at the target
+        built[name] = build(choice, None, is_default=is_default)  # type: ignore[arg-type]  # nor at the context
     shared = share_programs(built, None)  # type: ignore[arg-type]
     assert list(shared) == list(built)
-    return {name: own.choice.params["tile"] for name, own in shared.items()}
+    return {name: own.choice.params for name, own in shared.items()}
 
 
 def test_a_task_takes_the_program_that_more_tasks_use() -> None:
@@ -103,7 +105,7 @@ def test_rules_without_rivals_are_left_alone() -> None:
 
 def test_a_rival_that_cannot_be_built_is_passed_over() -> None:
     class Fragile(Tiled):
-        def code_of(self, params: Params) -> Hashable:
+        def code_of(self, params: str) -> Hashable:
             return "big"
 
     tasks = {"a": ("conv", "big"), "b": ("conv", "small broken big"), "c": ("conv", "big")}

@@ -18,7 +18,7 @@ from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Launch, Store
 from hidet.ir.types import PointerType
 from hidet.plugins import ScheduleSpec
-from hidet.schedule.rule import Match, Program, SearchSpace
+from hidet.schedule.rule import Match, Program
 from hidet.testing import check_rule
 
 SQUARE = """
@@ -40,17 +40,17 @@ class Square:
     factor = 1.0
     skipped = 0
 
-    def match(self, task, target):
+    def match(self, task, ctx):
         (x,) = task.inputs
         return Match(task) if task.is_plain and x.type.dtype is dtypes.f32 else None
 
-    def space(self, match, target):
-        return SearchSpace({"turns": (1, 2)})
+    def space(self, match, ctx):
+        return [1, 2]
 
-    def default(self, match, target):
-        return {"turns": 1}
+    def default(self, match, ctx):
+        return 1
 
-    def build(self, match, params, target):
+    def build(self, match, params, ctx):
         source, result = (Var(name, PointerType(dtypes.f32)) for name in ("source", "result"))
         i, n = build.size_var("i"), build.size_var("n")
         value = self.value(build.load(source, i), params)
@@ -84,7 +84,7 @@ def fault(rule, graph=SQUARE, **options) -> str:
 def test_a_right_rule_passes_with_every_point_of_its_space(rule, where) -> None:
     report = check_rule(rule, SQUARE, where=where)
     assert (report.rule, report.tasks) == ("Square", ("elementwise(f32[4, 5])",))
-    assert [dict(params) for trial in report.trials for _, params in trial.params] == [{"turns": 2}]
+    assert [params for trial in report.trials for _, params in trial.params] == [2]
     assert all(verdict.correct for trial in report.trials for verdict in trial.verdicts)
     assert str(report) == "Square takes elementwise(f32[4, 5]): 2 runs with 2 choices of parameters"
 
@@ -122,9 +122,9 @@ class TestWhatIsWrong:
     def test_numbers_at_one_point_of_the_space(self) -> None:
         class Rule(Square):
             def value(self, x, params):
-                return x * x * float(params["turns"])
+                return x * x * float(params)
 
-        assert "schedule 'Rule': elementwise(f32[4, 5]) with {'turns': 2}: output %0" in fault(Rule)
+        assert "schedule 'Rule': elementwise(f32[4, 5]) with 2: output %0" in fault(Rule)
 
     def test_what_is_not_written(self) -> None:
         class Rule(Square):
@@ -149,8 +149,8 @@ class TestWhatIsWrong:
 
     def test_an_input_that_is_written(self) -> None:
         class Rule(Square):
-            def build(self, match, params, target):
-                made = super().build(match, params, target)
+            def build(self, match, params, ctx):
+                made = super().build(match, params, ctx)
                 kernel, entry = made.module.functions
                 source, _ = kernel.params
                 body = build.seq([kernel.body, Store(source, kernel.grid_vars, build.const(0.0, dtypes.f32))])
@@ -167,7 +167,7 @@ class TestWhatIsWrong:
 
     def test_no_program(self) -> None:
         class Rule(Square):
-            def build(self, match, params, target):
+            def build(self, match, params, ctx):
                 return None
 
         assert "it returned a NoneType, expected a hidet.schedule.Program" in fault(Rule)
@@ -192,18 +192,18 @@ class TestWhatIsWrong:
 
     def test_a_space_of_another_class(self) -> None:
         class Rule(Square):
-            def space(self, match, target):
-                return {"turns": (1, 2)}
+            def space(self, match, ctx):
+                return 2
 
-        assert "it returned a dict, expected a hidet.schedule.rule.SearchSpace" in fault(Rule)
+        assert "it returned a int, expected parameters to choose from" in fault(Rule)
 
 
 def test_points_that_a_rule_calls_impossible_are_told_and_no_fault() -> None:
     class Rule(Square):
-        def build(self, match, params, target):
-            if params["turns"] == 2:
+        def build(self, match, params, ctx):
+            if params == 2:
                 raise ScheduleError("two turns are too many")
-            return super().build(match, params, target)
+            return super().build(match, params, ctx)
 
     (text,) = check_rule(Rule, SQUARE).impossible
-    assert "{'turns': 2}" in text and "two turns are too many" in text
+    assert "2" in text and "two turns are too many" in text

@@ -104,10 +104,10 @@ def test_parts_that_differ_in_size_alone_share_a_kernel() -> None:
     graph = build(lambda g, *x: g.emit("concat", *x, axis=0), [random_array(n, 6) for n in (2, 3, 5)])
     (task,) = fuse(graph, context()).tasks
 
-    rule, target = ElementwiseRule(), context().target
-    match = rule.match(task, target)
+    rule, ctx = ElementwiseRule(), context()
+    match = rule.match(task, ctx)
     assert match is not None
-    functions = rule.build(match, rule.default(match, target), target).module.functions
+    functions = rule.build(match, rule.default(match, ctx), ctx).module.functions
     assert [function.kind for function in functions] == ["kernel", "host"]
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from hidet.context import CompileContext
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import IntrinsicFamily
     from hidet.plugins.specs import (
@@ -85,10 +86,14 @@ def hidet_options() -> Iterable[OptionSpec]:
 
 
 @hookspec(firstresult=True)
-def hidet_choose_schedule(task: object, candidates: Sequence[object], target: object) -> object | None:
-    """Choose among the candidates of a task; None leaves it to the next plug-in. Where all do, the first one is taken.
+def hidet_choose_schedule(
+    task: object, candidates: Sequence[object], target: object, ctx: CompileContext
+) -> object | None:
+    """Choose among the candidates of a task, or one of them with other parameters (`dataclasses.replace(candidate,
+    params=...)`); None leaves it to the next plug-in. Where all do, the first one is taken.
 
-    Called once a task while compiling. task: hidet.schedule.Task; candidates: in the order of priority.
+    Called once a task while compiling. task: hidet.schedule.task.Task; candidates: hidet.schedule.rule.Choice, in the
+    order of priority; target: that of the compilation `ctx`.
     """
 
 

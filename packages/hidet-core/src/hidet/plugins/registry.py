@@ -27,6 +27,7 @@ from hidet.plugins.specs import (
 from hidet.plugins.wheels import model_hint, target_hint
 
 if TYPE_CHECKING:
+    from hidet.context import CompileContext
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import Intrinsic, IntrinsicFamily
 
@@ -83,6 +84,12 @@ def current_name(replaced: Mapping[tuple[str, str], str], kind: str, name: str) 
     while (kind, name) in replaced:
         name = replaced[kind, name]
     return name
+
+
+def _is_choice_of(choice: object, candidate: object) -> bool:
+    """Whether a choice is a candidate, or one with other parameters: the rule's match is the same object."""
+    match = getattr(candidate, "match", None)
+    return choice is candidate or (match is not None and getattr(choice, "match", None) is match)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,21 +221,22 @@ class Registry:
         hint = self._with_disabled(model_hint(model))
         raise ImportFailed(f"no front-end accepts {given}; known front-ends: {known}", hint=hint)
 
-    def choose_schedule(self, task: object, candidates: Sequence[object], target: object) -> object | None:
+    def choose_schedule(self, task: object, candidates: Sequence[object], ctx: CompileContext) -> object | None:
         """The first choice that a plug-in makes for a task; None when all leave it to the order of priority.
 
-        PluginError, which names the plug-in, for a choice that is none of the candidates.
+        PluginError, which names the plug-in, for a choice that is none of the candidates, with whatever parameters.
         """
-        arguments = {"task": task, "candidates": candidates, "target": target}
+        arguments = {"task": task, "candidates": candidates, "target": ctx.target, "ctx": ctx}
         for callback in self.callbacks["hidet_choose_schedule"]:
             choice = self._call(callback, arguments)
             if choice is None:
                 continue
-            if not any(choice is candidate for candidate in candidates):
+            if not any(_is_choice_of(choice, candidate) for candidate in candidates):
                 raise PluginError(
                     f"{callback.owner}: {callback.hook} chose {choice!r}, which is none of the {len(candidates)} "
                     "candidates",
-                    hint="return one of `candidates`, or None to leave the choice to others",
+                    hint="return one of `candidates`, replace(candidate, params=...), or None to leave the choice to "
+                    "others",
                 )
             return choice
         return None

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hidet.errors import HidetError, ScheduleError
+from hidet.errors import HidetError, PluginError, ScheduleError
 from hidet.plugins.isolation import Failure, attempt
-from hidet.schedule.rule import Match
+from hidet.schedule.rule import Match, ScheduleRule
 from hidet.schedule.task import Task
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Claim:
     """
 
     spec: ScheduleSpec
-    rule: Any
-    match: Match
+    rule: ScheduleRule[Any, Any]
+    match: Match[Any]
     notes: tuple[str, ...] = ()
 
 
@@ -47,14 +47,27 @@ def claims(
     """
     for spec in ctx.registry.schedules_for(task.op_name, ctx.target.name) if specs is None else specs:
 
-        def ask(spec: ScheduleSpec = spec) -> tuple[Any, Match | None]:
-            loaded: Any = spec.resolve()
-            rule = loaded() if isinstance(loaded, type) else loaded
-            return rule, rule.match(task, ctx.target)
+        def ask(spec: ScheduleSpec = spec) -> tuple[ScheduleRule[Any, Any], Match[Any] | None]:
+            rule = rule_of(spec)
+            return rule, rule.match(task, ctx)
 
         answer = tried(spec, task, ctx, notes, "match", ask)
         if answer is not None and answer[1] is not None:
             yield Claim(spec, answer[0], answer[1], tuple(notes))
+
+
+def rule_of(spec: ScheduleSpec) -> ScheduleRule[Any, Any]:
+    """The rule that a spec names; one of it where that is a class. PluginError where it cannot be loaded, or lacks a
+    method."""
+    loaded: Any = spec.resolve()
+    rule: ScheduleRule[Any, Any] = loaded() if isinstance(loaded, type) else loaded
+    for method in ("match", "space", "default", "build"):
+        if not hasattr(rule, method):
+            raise PluginError(
+                f"{spec.load} has no {method}()",
+                hint="the methods of a rule are those of hidet.schedule.rule.ScheduleRule",
+            )
+    return rule
 
 
 def tried(

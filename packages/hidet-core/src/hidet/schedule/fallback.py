@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from hidet import dims
 from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter, results_of
+from hidet.context import CompileContext
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
@@ -27,15 +28,14 @@ from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering, nest
 from hidet.schedule.routines.site import RoutineSite
 from hidet.schedule.routines.table import ROUTINE_PROGRAMS
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task
-from hidet.target import Target
 
 
-class FallbackRule:
+class FallbackRule(FixedRule[None]):
     """Schedules every task of compute, scan and scatter stages, and of the routines that have a program."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
         """Everything but scripts, and routines without a program; ScheduleError names those."""
         if task.op_name == SCRIPT:
             return None
@@ -44,17 +44,9 @@ class FallbackRule:
                 raise ScheduleError(f"routine {stage.name} has no program, only {', '.join(ROUTINE_PROGRAMS)} have")
         return Match(task)
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
-        """Nothing to tune."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: Target) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """One kernel a stage, then one an output that is not an anchor output as it is."""
-        return NestBuilder(match.task, target.work_item == "elements").program()
+        return NestBuilder(match.task, ctx.target.work_item == "elements").program()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

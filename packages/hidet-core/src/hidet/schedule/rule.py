@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from hidet.dims import Dim
 from hidet.ir.func import Module
 
 if TYPE_CHECKING:
+    from hidet.context import CompileContext
     from hidet.schedule.task import Task
-    from hidet.target import Target
 
-Params = Mapping[str, Any]
+Data = TypeVar("Data")
+Params = TypeVar("Params")
+
+_NONE: Any = None  # whatever Data is: rules that find out nothing leave it away
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Match:
+class Match(Generic[Data]):
     """A rule's claim on a task. `data` is what `build` needs (immutable, private to the rule)."""
 
     task: Task
-    data: Any = None
+    data: Data = _NONE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,38 +42,60 @@ class Program:
     scratch: tuple[Dim, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSpace:
-    """Named parameters and the values a tuner may try for each."""
+class ScheduleRule(Protocol[Data, Params]):
+    """A schedule. Data: what `match` finds out for `build`. Params: what may be chosen about the program.
 
-    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    ctx: the compilation, with `ctx.target`, and `ctx.option(name)` for options that the rule's plug-in offers.
+    """
 
+    def match(self, task: Task, ctx: CompileContext) -> Match[Data] | None:
+        """Whether this rule can schedule `task`; None means "not mine". Cheap, exact about shapes, dtypes and layouts.
+        ScheduleError instead of None tells why in the report."""
 
-class ScheduleRule(Protocol):
-    """A schedule. `match` is cheap and exact about shapes, dtypes and layouts; None means "not mine"."""
+    def space(self, match: Match[Data], ctx: CompileContext) -> Iterable[Params]:
+        """Parameters that a tuner may try, those of the default among them or not."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
-        """Whether this rule can schedule `task`."""
-
-    def space(self, match: Match, target: Target) -> SearchSpace:
-        """Parameters a tuner may choose."""
-
-    def default(self, match: Match, target: Target) -> Params:
+    def default(self, match: Match[Data], ctx: CompileContext) -> Params:
         """Good parameters without tuning."""
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[Data], params: Params, ctx: CompileContext) -> Program:
         """The program. ScheduleError when the task turns out impossible, with the reason."""
 
 
+class FixedRule(ScheduleRule[Data, None], Protocol[Data]):
+    """A schedule about which nothing may be chosen: subclasses have `match` and `build`, whose `params` is None."""
+
+    def space(self, match: Match[Data], ctx: CompileContext) -> Iterable[None]:
+        """Nothing to try."""
+        return ()
+
+    def default(self, match: Match[Data], ctx: CompileContext) -> None:
+        """No parameters."""
+
+
 @runtime_checkable
-class SharingRule(ScheduleRule, Protocol):
+class SharingRule(ScheduleRule[Data, Params], Protocol[Data, Params]):
     """A schedule whose parameters often matter little, so that tasks of a graph may share programs
     (`hidet.schedule.sharing`)."""
 
-    def rivals(self, match: Match, target: Target) -> Sequence[Params]:
+    def rivals(self, match: Match[Data], ctx: CompileContext) -> Sequence[Params]:
         """Other parameters by which a task takes a few per cent longer at most than by the default ones, the best
         first."""
 
     def code_of(self, params: Params) -> Hashable:
         """What the code of programs depends on; the rest of the parameters are numbers that programs are called
         with."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice(Generic[Data, Params]):
+    """A rule's match for a task with the parameters to build it with; `hidet_choose_schedule` chooses among them.
+
+    is_foreign: whether the rule is of somebody else than hidet's own wheels, so that its programs are verified.
+    """
+
+    rule_name: str
+    rule: ScheduleRule[Data, Params]
+    match: Match[Data]
+    params: Params
+    is_foreign: bool = False

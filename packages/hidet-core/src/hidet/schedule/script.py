@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from hidet import dims, dtypes
+from hidet.context import CompileContext
 from hidet.dims import DimExpr
 from hidet.errors import ScheduleError
 from hidet.graph.script import SCRIPT, ScriptCall
@@ -21,28 +22,19 @@ from hidet.ir.types import BufferType, PointerType, Type
 from hidet.schedule.entry import EntryBuilder
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.routines.site import unflatten
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.select import rename_module
 from hidet.schedule.task import Task, TaskTensor
-from hidet.target import Target
 
 
-class ScriptRule:
+class ScriptRule(FixedRule[None]):
     """Schedules the operator `script`, for the target that its module was written for."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
         """Every call of a script that nothing is fused with."""
         return Match(task) if task.op_name == SCRIPT and task.is_plain else None
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
-        """Nothing to tune."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: Target) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """The script, and copies around it."""
         return _CallBuilder(match.task).call()
 

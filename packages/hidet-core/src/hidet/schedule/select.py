@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hidet.errors import PluginError, ScheduleError
+from hidet.errors import ScheduleError
 from hidet.ir.expr import Call
 from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
@@ -17,13 +17,12 @@ from hidet.ir.stmt import Invoke, Launch
 from hidet.ir.visit import rewrite
 from hidet.records import record
 from hidet.schedule.claims import Claim, claims, tried
-from hidet.schedule.rule import Params, Program
-from hidet.schedule.sharing import Built, Choice, build, share_programs
+from hidet.schedule.rule import Choice, Program
+from hidet.schedule.sharing import Built, build, share_programs
 from hidet.schedule.task import ForeignStep, Task, TaskGraph, TaskKey
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
-    from hidet.target import Target
 
 Result = TypeVar("Result")
 
@@ -78,13 +77,13 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
         first[task.key] = task
         seconds["injective" if task.anchor is None else "template"].append(time.thread_time() - start)
 
-    def shared(choice: Choice, what: str, call: Callable[[], Result]) -> Result | None:
+    def shared(choice: Choice[Any, Any], what: str, call: Callable[[], Result]) -> Result | None:
         return _tried(choice, what, call, ctx, [])
 
     modules: dict[str, Module] = {}
     hashes: dict[str, str] = {}
     chosen: dict[TaskKey, tuple[str, Program, str]] = {}
-    for key, own in share_programs(built, ctx.target, shared).items():
+    for key, own in share_programs(built, ctx, shared).items():
         symbol = f"{first[key].name}_{own.digest[:16]}"
         if symbol not in modules:
             modules[symbol], hashes[symbol] = _named(own.program.module, symbol), own.digest
@@ -99,15 +98,15 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
 def _schedule(task: Task, ctx: CompileContext, notes: list[str], first: Claim | None = None) -> Built:
     """The program of the best rule that builds one. first: the best rule that takes the task, where that is known."""
     reasons: list[str] = []
-    chosen: Choice | None = None
+    chosen: Choice[Any, Any] | None = None
     choices = _choices(task, ctx, reasons, first)
     if ctx.registry.callbacks["hidet_choose_schedule"]:
         candidates = list(choices)
-        picked = ctx.registry.choose_schedule(task, candidates, ctx.target) if candidates else None
+        picked = ctx.registry.choose_schedule(task, candidates, ctx) if candidates else None
         chosen = picked if isinstance(picked, Choice) else None
         choices = iter([*([chosen] if chosen else []), *(c for c in candidates if c is not chosen)])
     for choice in choices:
-        work = partial(build, choice, ctx.target, is_default=choice is not chosen)
+        work = partial(build, choice, ctx, is_default=choice is not chosen)
         built = _tried(choice, "build", work, ctx, reasons)
         if built is not None:
             notes += reasons
@@ -116,7 +115,7 @@ def _schedule(task: Task, ctx: CompileContext, notes: list[str], first: Claim | 
     raise ScheduleError(f"no schedule for task {task.name} on {ctx.target.name}: {why}", loc=task.loc)
 
 
-def _choices(task: Task, ctx: CompileContext, notes: list[str], first: Claim | None) -> Iterator[Choice]:
+def _choices(task: Task, ctx: CompileContext, notes: list[str], first: Claim | None) -> Iterator[Choice[Any, Any]]:
     """The rules that take a task, best first, with their own parameters; each asked when it is wanted."""
     found = claims(task, ctx, notes)
     if first is not None:
@@ -124,21 +123,19 @@ def _choices(task: Task, ctx: CompileContext, notes: list[str], first: Claim | N
         specs = ctx.registry.schedules_for(task.op_name, ctx.target.name)
         found = chain([first], claims(task, ctx, notes, specs[specs.index(first.spec) + 1 :]))
     for claim in found:
-        choice = Choice(claim.spec.name, claim.rule, claim.match, {}, claim.spec.is_foreign)
-        params = _tried(choice, "default", partial(_default, claim, ctx.target), ctx, notes)
-        if params is not None:
-            yield replace(choice, params=params)
+        choice = tried(claim.spec, task, ctx, notes, "default", partial(_default_choice, claim, ctx))
+        if choice is not None:
+            yield choice
 
 
-def _default(claim: Claim, target: Target) -> Params:
-    params: object = claim.rule.default(claim.match, target)
-    if not isinstance(params, Mapping):
-        raise PluginError(f"it returned a {type(params).__name__}, expected a mapping of parameters")
-    return params
+def _default_choice(claim: Claim, ctx: CompileContext) -> Choice[Any, Any]:
+    """The rule with its own parameters."""
+    params = claim.rule.default(claim.match, ctx)
+    return Choice(claim.spec.name, claim.rule, claim.match, params, claim.spec.is_foreign)
 
 
 def _tried(
-    choice: Choice, what: str, call: Callable[[], Result], ctx: CompileContext, notes: list[str]
+    choice: Choice[Any, Any], what: str, call: Callable[[], Result], ctx: CompileContext, notes: list[str]
 ) -> Result | None:
     """What a rule's method returns; None where it fails, with the reason in `notes`."""
     return tried(ctx.registry.schedules[choice.rule_name], choice.match.task, ctx, notes, what, call)

@@ -5,34 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from hidet.errors import PluginError, ScheduleError, VerifyError
 from hidet.ir.structural import structural_hash
 from hidet.ir.types import PointerType
 from hidet.ir.verify import verify_module
-from hidet.schedule.rule import Match, Params, Program, SharingRule
+from hidet.schedule.rule import Choice, Data, Params, Program, SharingRule
 
 if TYPE_CHECKING:
+    from hidet.context import CompileContext
     from hidet.schedule.task import Task
-    from hidet.target import Target
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Choice:
-    """A rule's match for a task with the parameters to build it with.
-
-    is_foreign: whether the rule is of somebody else than hidet's own wheels, so that its programs are verified.
-    """
-
-    rule_name: str
-    rule: Any
-    match: Match
-    params: Params
-    is_foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +28,7 @@ class Built:
     is_default: whether its parameters are the rule's own; those that somebody else chose are not exchanged.
     """
 
-    choice: Choice
+    choice: Choice[Any, Any]
     program: Program
     digest: str
     is_default: bool = True
@@ -51,10 +37,10 @@ class Built:
 class Tried(Protocol):
     """What a call of a choice's method, called by its name, returns; None where it fails."""
 
-    def __call__(self, choice: Choice, what: str, call: Callable[[], Result], /) -> Result | None: ...
+    def __call__(self, choice: Choice[Any, Any], what: str, call: Callable[[], Result], /) -> Result | None: ...
 
 
-def none_where_impossible(choice: Choice, what: str, call: Callable[[], Result]) -> Result | None:
+def none_where_impossible(choice: Choice[Any, Any], what: str, call: Callable[[], Result]) -> Result | None:
     """`Tried` for rules that raise nothing but ScheduleError."""
     try:
         return call()
@@ -62,12 +48,12 @@ def none_where_impossible(choice: Choice, what: str, call: Callable[[], Result])
         return None
 
 
-def build(choice: Choice, target: Target, *, is_default: bool = True) -> Built:
+def build(choice: Choice[Data, Params], ctx: CompileContext, *, is_default: bool = True) -> Built:
     """The program of a choice. ScheduleError when it turns out impossible.
 
     PluginError when the rule makes none, VerifyError when a foreign rule makes one that breaks a rule of the IR.
     """
-    program: Any = choice.rule.build(choice.match, choice.params, target)
+    program: object = choice.rule.build(choice.match, choice.params, ctx)
     if not isinstance(program, Program):
         raise PluginError(f"it returned a {type(program).__name__}, expected a hidet.schedule.Program")
     if choice.is_foreign:
@@ -90,7 +76,7 @@ def verify_program(program: Program, task: Task) -> None:
 
 
 def share_programs(
-    built: Mapping[Key, Built], target: Target, tried: Tried = none_where_impossible
+    built: Mapping[Key, Built], ctx: CompileContext, tried: Tried = none_where_impossible
 ) -> dict[Key, Built]:
     """The tasks' programs, as few modules as rivals of their parameters allow.
 
@@ -105,7 +91,7 @@ def share_programs(
         in_use = [found[keys[0]] for other, keys in users.items() if other != digest]
         moved: dict[Key, Built] = {}
         for key in users[digest]:
-            other = next(_in_use(found[key], in_use, target, tried), None)
+            other = next(_in_use(found[key], in_use, ctx, tried), None)
             if other is None:
                 break
             moved[key] = other
@@ -118,28 +104,28 @@ def share_programs(
 
 
 @functools.cache
-def _shares(kind: Any) -> bool:
+def _shares(kind: type) -> bool:
     """Whether rules of a class can share programs. Asking a protocol takes as long as scheduling a small task."""
     return issubclass(kind, SharingRule)
 
 
-def _in_use(own: Built, in_use: list[Built], target: Target, tried: Tried) -> Iterator[Built]:
+def _in_use(own: Built, in_use: list[Built], ctx: CompileContext, tried: Tried) -> Iterator[Built]:
     """Programs by rivals of a task's parameters whose modules are in use, the best first."""
-    choice, rule = own.choice, own.choice.rule
-    kind: Any = type(rule)
-    if not own.is_default or not _shares(kind):
+    choice = own.choice
+    if not own.is_default or not _shares(type(choice.rule)):
         return
+    rule = cast("SharingRule[Any, Any]", choice.rule)
 
-    def rivals() -> list[tuple[Params, set[str]]]:
+    def rivals() -> list[tuple[Any, set[str]]]:
         """Only rivals by whose parameters something is built can make a module that is there."""
         digests: dict[Hashable, set[str]] = {}
         for other in in_use:
             if other.choice.rule_name == choice.rule_name:
                 digests.setdefault(rule.code_of(other.choice.params), set()).add(other.digest)
-        found = [(params, digests.get(rule.code_of(params))) for params in rule.rivals(choice.match, target)]
+        found = [(params, digests.get(rule.code_of(params))) for params in rule.rivals(choice.match, ctx)]
         return [(params, known) for params, known in found if known is not None]
 
     for params, known in tried(choice, "rivals", rivals) or ():
-        rival = tried(choice, "build", functools.partial(build, replace(choice, params=params), target))
+        rival = tried(choice, "build", functools.partial(build, replace(choice, params=params), ctx))
         if rival is not None and rival.digest in known:
             yield rival

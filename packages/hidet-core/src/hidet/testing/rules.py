@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,9 +35,9 @@ from hidet.passes.manager import run_graph_passes
 from hidet.plugins import PLUGIN_API, ScheduleSpec, use
 from hidet.runtime.module import CompiledModule
 from hidet.schedule.claims import Claim, claims
-from hidet.schedule.rule import Params, Program, SearchSpace
+from hidet.schedule.rule import Choice, Program
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
-from hidet.schedule.sharing import Choice, build, verify_program
+from hidet.schedule.sharing import build, verify_program
 from hidet.schedule.task import TaskKey
 from hidet.testing.float64 import interpret_in_float64
 from hidet.testing.numerics import Sample, Verdict, check_output
@@ -54,7 +54,7 @@ DEFAULT_SIZES = (1, 2, 7, 33)
 class Trial:
     """One run. params: of the rule, by task; empty for what it takes by default. sizes: of the graph's symbols."""
 
-    params: tuple[tuple[str, Params], ...]
+    params: tuple[tuple[str, object], ...]
     sizes: Sizes
     verdicts: tuple[Verdict, ...]
 
@@ -205,21 +205,21 @@ def _blamed(spec: ScheduleSpec, what: str) -> Iterator[None]:
 
 def _other_points(
     scheduled: ScheduledGraph, spec: ScheduleSpec, ctx: CompileContext, count: int, impossible: list[str]
-) -> Iterator[tuple[tuple[tuple[str, Params], ...], ScheduledGraph]]:
+) -> Iterator[tuple[tuple[tuple[str, object], ...], ScheduledGraph]]:
     """The graph with programs by other parameters of the rule's space, at most `count` times.
 
     impossible: receives those that the rule cannot build.
     """
-    offers: dict[TaskKey, tuple[Claim, list[Params]]] = {}
+    offers: dict[TaskKey, tuple[Claim, list[object]]] = {}
     for step in _tasks(scheduled):
         if step.rule_name == spec.name and step.task.key not in offers:
             (claim,) = itertools.islice(claims(step.task, ctx, []), 1)
             with _blamed(spec, f"space() for {step.task.summary}"):
-                space = claim.rule.space(claim.match, ctx.target)
-                default = claim.rule.default(claim.match, ctx.target)
-                offers[step.task.key] = (claim, [p for p in _points_of(space, count) if p != default])
+                default = claim.rule.default(claim.match, ctx)
+                found = _points_of(claim.rule.space(claim.match, ctx), count)
+                offers[step.task.key] = (claim, [params for params in found if params != default])
     for number in range(max(len(found) for _, found in offers.values())):
-        chosen: dict[TaskKey, Params] = {
+        chosen: dict[TaskKey, object] = {
             key: found[number] for key, (_, found) in offers.items() if number < len(found)
         }
         steps: list[Any] = []
@@ -231,12 +231,12 @@ def _other_points(
                 task = each.task
                 claim, params = offers[task.key][0], chosen[task.key]
                 choice = Choice(spec.name, claim.rule, claim.match, params)
-                with _blamed_unless_impossible(spec, f"build() for {task.summary} with {dict(params)}"):
-                    program = build(choice, ctx.target).program
+                with _blamed_unless_impossible(spec, f"build() for {task.summary} with {params}"):
+                    program = build(choice, ctx).program
                     verify_program(program, task)
                 steps[-1] = replace(each, program=program)
         except ScheduleError as error:
-            impossible.append(f"{[dict(params) for params in chosen.values()]}: {error.message}")
+            impossible.append(f"{list(chosen.values())}: {error.message}")
             continue
         named = tuple((offers[key][0].match.task.summary, params) for key, params in chosen.items())
         yield named, replace(scheduled, steps=tuple(steps))
@@ -254,21 +254,12 @@ def _blamed_unless_impossible(spec: ScheduleSpec, what: str) -> Iterator[None]:
     raise impossible
 
 
-def _points_of(space: object, count: int) -> list[Params]:
+def _points_of(space: object, count: int) -> list[object]:
     """At most `count` points of a space: all of them, or some at random, always the same ones."""
-    if not isinstance(space, SearchSpace):
-        raise PluginError(f"it returned a {type(space).__name__}, expected a hidet.schedule.rule.SearchSpace")
-    names, values = list(space.choices), list(map(tuple, space.choices.values()))
-    total = math.prod(map(len, values)) if names else 0
-    numbers = range(total) if total <= count else sorted(random.Random(0).sample(range(total), count))
-    points: list[Params] = []
-    for number in numbers:
-        point: dict[str, Any] = {}
-        for name, choices in zip(names, values, strict=True):
-            number, place = divmod(number, len(choices))
-            point[name] = choices[place]
-        points.append(point)
-    return points
+    if not isinstance(space, Iterable):
+        raise PluginError(f"it returned a {type(space).__name__}, expected parameters to choose from")
+    points = list(space)
+    return points if len(points) <= count else random.Random(0).sample(points, count)
 
 
 def _sizes(graph: Graph, given: Sequence[Sizes] | None) -> list[Sizes]:
@@ -299,12 +290,12 @@ def _try(
     inputs: Mapping[str, Array],
     run: Run,
     scheduled: ScheduledGraph,
-    params: tuple[tuple[str, Params], ...],
+    params: tuple[tuple[str, object], ...],
     sizes: Sizes,
     seeds: Sequence[int],
 ) -> Trial:
     """Run a graph and judge its outputs. PluginError for what is wrong."""
-    chosen = ", ".join(f"{task} with {dict(each)}" for task, each in params) or "its default parameters"
+    chosen = ", ".join(f"{task} with {each}" for task, each in params) or "its default parameters"
     what = f"{chosen}{', sizes ' + str(dict(sizes)) if sizes else ''}"
     samples: list[list[Sample]] = [[] for _ in graph.outputs]
     for seed in seeds:

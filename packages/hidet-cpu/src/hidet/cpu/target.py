@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from hidet.cache import KernelCache, source_hash
+from hidet.context import CompileContext
 from hidet.cpu.arch import CpuArch, arch_from_text, host_arch
 from hidet.cpu.failures import NOTE_FAILURE, failure_symbols, noted_failures, raise_failure
 from hidet.cpu.loader import LoadedCode, load_objects
@@ -95,6 +96,12 @@ class CpuTarget:
             "core_sources": source_hash("hidet"),
             "cpu_sources": source_hash("hidet.cpu"),
         }
+
+
+def cpu_target(ctx: CompileContext) -> CpuTarget:
+    """The target of a compilation as what the rules of this pack know it to be."""
+    assert isinstance(ctx.target, CpuTarget)
+    return ctx.target
 
 
 class CpuCode:

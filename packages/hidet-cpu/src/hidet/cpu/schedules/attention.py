@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
 
+from hidet.context import CompileContext
 from hidet.cpu.schedules.attention_decode import decode_kernel, is_decode
 from hidet.cpu.schedules.attention_flash import flash_kernel
 from hidet.cpu.schedules.attention_kernel import LARGEST_ROW
 from hidet.cpu.schedules.attention_pack import is_worth_packing, packing
 from hidet.cpu.schedules.attention_tile import tile_shape
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
+from hidet.cpu.target import cpu_target
 from hidet.errors import ScheduleError
 from hidet.ir.expr import Expr
 from hidet.schedule.attention_problem import AttentionProblem, attention_problem
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.task import Task
-from hidet.target import Target
-
-if TYPE_CHECKING:
-    from hidet.cpu.target import CpuTarget
 
 # Keys scored at a time: scores of 64 queries take 32 KiB of the first-level cache.
 KEY_BLOCK = 128
 
 
-class AttentionRule:
+class AttentionRule(ScheduleRule[AttentionProblem, int]):
     """Schedules attention with or without log-sum-exp, for any strides, masks and numbers of queries."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[AttentionProblem] | None:
         """Attention alone, rows of k and v of a known length up to LARGEST_ROW."""
         problem = attention_problem(task)
         longest = max(problem.depth, problem.width)
@@ -36,18 +34,18 @@ class AttentionRule:
             raise ScheduleError(f"rows of k or v have {longest} elements, expected at most {LARGEST_ROW}")
         return Match(task, problem)
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
+    def space(self, match: Match[AttentionProblem], ctx: CompileContext) -> Iterable[int]:
         """How many keys are scored at a time."""
-        return SearchSpace({"key_block": (64, 128, 256, 512)})
+        return (64, 128, 256, 512)
 
-    def default(self, match: Match, target: Target) -> Params:
+    def default(self, match: Match[AttentionProblem], ctx: CompileContext) -> int:
         """Scores that fit into the first-level cache."""
-        return {"key_block": KEY_BLOCK}
+        return KEY_BLOCK
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[AttentionProblem], params: int, ctx: CompileContext) -> Program:
         """Kernels that copy k and v where that pays, and one that does the rest."""
-        problem: AttentionProblem = match.data
-        cpu = cast("CpuTarget", target).cpu
+        problem = match.data
+        cpu = cpu_target(ctx).cpu
         shape = tile_shape(problem.compute, cpu.vector_bits, cpu.vector_registers)
         program = ProgramBuilder(match.task)
         pointers: dict[str, Expr] = {
@@ -57,7 +55,7 @@ class AttentionRule:
             kernel = decode_kernel(problem, shape.lanes)
         else:
             problem = _packed(problem, program, pointers)
-            kernel = flash_kernel(problem, shape, params["key_block"])
+            kernel = flash_kernel(problem, shape, params)
         program.add(kernel.called)
         program.launch(kernel.function, list(pointers.values()), kernel.scope, kernel.grid, kernel.cost)
         return program.program()

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from hidet import dims
+from hidet.context import CompileContext
 from hidet.cpu.schedules.conv_window import (
     Windows,
     fill_windows,
@@ -32,6 +32,7 @@ from hidet.cpu.schedules.gemm_tile import TILE_ROWS, TileShape, tile_shape
 from hidet.cpu.schedules.matmul import fill_matrix_rows
 from hidet.cpu.schedules.pack import launch_pack_panels
 from hidet.cpu.schedules.pad_images import launch_pad_images, padded_elements
+from hidet.cpu.target import cpu_target
 from hidet.dims import Dim
 from hidet.errors import ScheduleError
 from hidet.graph.attrs import Attrs
@@ -42,11 +43,8 @@ from hidet.ir.stmt import Stmt
 from hidet.ops.conv import per_axis, side_pairs
 from hidet.ops.rules import arithmetic_dtype
 from hidet.schedule.lowering import KernelScope
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task, TaskTensor
-
-if TYPE_CHECKING:
-    from hidet.cpu.target import CpuTarget
 
 # A run of fewer channels than this is worth a copy that makes longer runs.
 _SHORT_RUN = 12
@@ -65,10 +63,10 @@ class Convolution:
     is_packed: bool
 
 
-class ConvRule:
+class ConvRule(FixedRule[Convolution]):
     """Schedules convolutions over any number of spatial axes, with any stride, padding, dilation and groups."""
 
-    def match(self, task: Task, target: CpuTarget) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Convolution] | None:
         """Everything but windows with more taps than a table has room for."""
         image, weight = task.anchor_inputs[:2]
         if image is None or weight is None or any(prologue is not None for prologue in task.prologues):
@@ -76,17 +74,9 @@ class ConvRule:
         convolution = describe_conv(task, image, weight)
         return None if convolution.windows.taps * TILE_ROWS > TABLE_ENTRIES else Match(task, convolution)
 
-    def space(self, match: Match, target: CpuTarget) -> SearchSpace:
-        """Nothing to tune yet."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: CpuTarget) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: CpuTarget) -> Program:
+    def build(self, match: Match[Convolution], params: None, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
-        conv: Convolution = match.data
+        conv, target = match.data, cpu_target(ctx)
         shape = tile_shape(target, arithmetic_dtype(conv.image.type.dtype))
         builder = ProgramBuilder(match.task)
         source, windows, run = _image(builder, conv, shape)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hidet import dims
 from hidet.compute.definition import Operand
+from hidet.context import CompileContext
 from hidet.cpu.schedules.conv import conv_windows, fixed
 from hidet.cpu.schedules.conv_window import SpatialAxis, Windows, result_positions
 from hidet.cpu.schedules.depthwise_tile import choose_tile, tile_functions
@@ -27,6 +27,7 @@ from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.gemm_tile import TileShape, tile_shape
 from hidet.cpu.schedules.pack import launch_copy_rows
 from hidet.cpu.schedules.pad_images import launch_pad_images, padded_elements
+from hidet.cpu.target import cpu_target
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -35,11 +36,8 @@ from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, While
 from hidet.ir.types import BufferType
 from hidet.ops.rules import arithmetic_dtype
 from hidet.schedule.lowering import KernelScope
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task, TaskTensor
-
-if TYPE_CHECKING:
-    from hidet.cpu.target import CpuTarget
 
 # Multiply-adds of one work item: some 30 us.
 _ITEM_MULTIPLY_ADDS = 1_000_000
@@ -59,10 +57,10 @@ class Depthwise:
     is_packed: bool
 
 
-class DepthwiseRule:
+class DepthwiseRule(FixedRule[Depthwise]):
     """Schedules convolutions over one or two axes with as many groups as input and output channels."""
 
-    def match(self, task: Task, target: CpuTarget) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Depthwise] | None:
         """One filter a channel; other convolutions are for the matrix product."""
         image, weight = task.anchor_inputs[:2]
         if image is None or weight is None or any(prologue is not None for prologue in task.prologues):
@@ -81,18 +79,10 @@ class DepthwiseRule:
             windows = Windows(windows.batch, (SpatialAxis(1, 1, 1, 1, 1, (0, 0), 0), *windows.axes))
         return Match(task, Depthwise(image, weight, windows, channels, is_packed))
 
-    def space(self, match: Match, target: CpuTarget) -> SearchSpace:
-        """Nothing to tune yet."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: CpuTarget) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: CpuTarget) -> Program:
+    def build(self, match: Match[Depthwise], params: None, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
-        conv: Depthwise = match.data
-        shape = tile_shape(target, arithmetic_dtype(conv.image.type.dtype))
+        conv = match.data
+        shape = tile_shape(cpu_target(ctx), arithmetic_dtype(conv.image.type.dtype))
         builder = ProgramBuilder(match.task)
         source, windows = _image(builder, conv, shape)
         weights = _weights(builder, conv, shape)

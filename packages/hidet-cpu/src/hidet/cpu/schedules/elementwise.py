@@ -8,10 +8,12 @@ those share a kernel.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hidet import dims
 from hidet.compute.definition import Compute
+from hidet.context import CompileContext
 from hidet.cpu.schedules.elementwise_access import RegionAccess
 from hidet.cpu.schedules.elementwise_nest import ElementwiseKernel, plain_kernel
 from hidet.cpu.schedules.elementwise_region import Region, cut_regions
@@ -23,7 +25,7 @@ from hidet.ir.expr import Access, Binary, Unary
 from hidet.ir.func import Function
 from hidet.ir.structural import structural_hash
 from hidet.ir.visit import walk
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.task import Task
 from hidet.target import Target
 
@@ -40,22 +42,22 @@ _SIMPLE = frozenset(
 )
 
 
-class ElementwiseRule:
+class ElementwiseRule(ScheduleRule[None, int]):
     """Schedules tasks without an anchor."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
         """Every task whose nodes are all injective."""
         return Match(task) if task.anchor is None else None
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
+    def space(self, match: Match[None], ctx: CompileContext) -> Iterable[int]:
         """How many elements one work item computes."""
-        return SearchSpace({"item_elements": (4096, 16384, 65536)})
+        return (4096, 16384, 65536)
 
-    def default(self, match: Match, target: Target) -> Params:
+    def default(self, match: Match[None], ctx: CompileContext) -> int:
         """64 KiB of f32 a work item."""
-        return {"item_elements": ITEM_ELEMENTS}
+        return ITEM_ELEMENTS
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[None], params: int, ctx: CompileContext) -> Program:
         """A kernel for every region of every output."""
         task = match.task
         program = ProgramBuilder(task)
@@ -66,7 +68,7 @@ class ElementwiseRule:
             strides = {t.operand: t.type.element_strides for t in task.inputs}
             for region in regions:
                 access = RegionAccess(region, strides, tensor.operand.dtype, is_part=len(regions) > 1)
-                kernel = _kernel(access, params["item_elements"], target)
+                kernel = _kernel(access, params, ctx.target)
                 function = kernel.function
                 called.update((each.name, each) for each in kernel.called)
                 if len(regions) > 1 or len(task.outputs) > 1:

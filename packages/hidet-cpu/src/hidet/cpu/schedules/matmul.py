@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hidet import dims
+from hidet.context import CompileContext
 from hidet.cpu.schedules.gemm import BUFFER_ROWS, Gemm, RowTable, inside_pointer, launch_gemm
 from hidet.cpu.schedules.gemm_blocking import choose_blocking
 from hidet.cpu.schedules.gemm_columns import (
@@ -24,6 +24,7 @@ from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
 from hidet.cpu.schedules.gemm_tile import TileShape, tile_shape
 from hidet.cpu.schedules.pack import Axis, decode, launch_copy_rows, launch_pack_panels
+from hidet.cpu.target import cpu_target
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
@@ -31,11 +32,8 @@ from hidet.ir.stmt import For, Stmt, Store
 from hidet.ops.rules import arithmetic_dtype
 from hidet.schedule.affine import Affine, collapse_axes
 from hidet.schedule.lowering import KernelScope
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task, TaskTensor
-
-if TYPE_CHECKING:
-    from hidet.cpu.target import CpuTarget
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,27 +55,19 @@ class MatrixProduct:
     is_packed: bool
 
 
-class MatmulRule:
+class MatmulRule(FixedRule[MatrixProduct]):
     """Schedules matrix products whose operands are in memory."""
 
-    def match(self, task: Task, target: CpuTarget) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[MatrixProduct] | None:
         """Products of floats or integers, of any size and strides."""
         if any(prologue is not None for prologue in task.prologues):
             return None
         product = _matrix_product(task)
         return None if product is None else Match(task, product)
 
-    def space(self, match: Match, target: CpuTarget) -> SearchSpace:
-        """Nothing to tune yet."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: CpuTarget) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: CpuTarget) -> Program:
+    def build(self, match: Match[MatrixProduct], params: None, ctx: CompileContext) -> Program:
         """Copies where needed, then one kernel."""
-        product: MatrixProduct = match.data
+        product, target = match.data, cpu_target(ctx)
         shape = tile_shape(target, arithmetic_dtype(product.left.type.dtype))
         builder = ProgramBuilder(match.task)
         left, rows, step, batch_strides = _left_operand(builder, product, shape)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hidet import dims
 from hidet.compute.definition import Compute, Operand
+from hidet.context import CompileContext
 from hidet.cpu.schedules.gemm_lanes import Leaf, lane_wise
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.pack import decode
@@ -30,11 +30,8 @@ from hidet.ir.types import with_lanes
 from hidet.ir.visit import accesses, walk
 from hidet.schedule.inlined import inlined_value
 from hidet.schedule.lowering import KernelScope, Lowering, Reader
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task
-
-if TYPE_CHECKING:
-    from hidet.cpu.target import CpuTarget
 
 # Elements that one work item reads: some 20 us.
 _ITEM_ELEMENTS = 131072
@@ -44,29 +41,21 @@ _FEW_ROWS, _ITEM_COLUMNS = 16, 256
 _GROUP = 4
 
 
-class PoolRule:
+class PoolRule(FixedRule[None]):
     """Schedules pooling of any kind and rank; the result of each window needs that window alone."""
 
-    def match(self, task: Task, target: CpuTarget) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
         """Definitions of `compute` stages on inputs in memory."""
         if any(prologue is not None for prologue in task.prologues):
             return None
         return Match(task) if all(isinstance(stage, Compute) for stage in task.definition.stages) else None
 
-    def space(self, match: Match, target: CpuTarget) -> SearchSpace:
-        """Nothing to tune."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: CpuTarget) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: CpuTarget) -> Program:
+    def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """One kernel an output."""
         task = match.task
         builder = ProgramBuilder(task)
         for number, (epilogue, tensor) in enumerate(zip(task.epilogues, task.outputs, strict=True)):
-            kernel = _Kernel(task, epilogue, tensor.type, target.vector_bits)
+            kernel = _Kernel(task, epilogue, tensor.type, ctx.target.vector_bits)
             kernel.launch(builder, f"pool{number}")
         return builder.program()
 

@@ -7,14 +7,16 @@ not depend on the number of threads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hidet import dims
+from hidet.context import CompileContext
 from hidet.cpu.schedules.fold_kernels import Plan, assemble, whole_kernel
 from hidet.cpu.schedules.fold_layout import FoldLayout, Loop, fold_layout
 from hidet.cpu.schedules.fold_parts import cut_program
 from hidet.cpu.schedules.folds import FoldProgram, fold_program
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.task import Task
 from hidet.target import Target
 
@@ -26,29 +28,30 @@ _TINY_ROW = 16
 _FEW_ITEMS = 16
 
 
-class ReduceRule:
+class ReduceRule(ScheduleRule[Plan, int]):
     """Schedules every operator that folds rows of one tensor and computes formulas of the results."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Plan] | None:
         """Any element type, any strides."""
         program = None if task.anchor is None else fold_program(task)
         layout = None if program is None else fold_layout(task, program)
         if program is None or layout is None:
             return None
         column = _column(layout)
-        return Match(task, Plan(program, layout, column, _tile(program, column, target), _lanes(target), ITEM_ELEMENTS))
+        tile, lanes = _tile(program, column, ctx.target), _lanes(ctx.target)
+        return Match(task, Plan(program, layout, column, tile, lanes, ITEM_ELEMENTS))
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
+    def space(self, match: Match[Plan], ctx: CompileContext) -> Iterable[int]:
         """How many elements one work item folds."""
-        return SearchSpace({"item_elements": (8192, 32768, 131072)})
+        return (8192, 32768, 131072)
 
-    def default(self, match: Match, target: Target) -> Params:
+    def default(self, match: Match[Plan], ctx: CompileContext) -> int:
         """Some microseconds a work item."""
-        return {"item_elements": ITEM_ELEMENTS}
+        return ITEM_ELEMENTS
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[Plan], params: int, ctx: CompileContext) -> Program:
         """One kernel, or a chain of them when rows are cut into parts."""
-        plan = replace(match.data, item_elements=int(params["item_elements"]))
+        plan = replace(match.data, item_elements=params)
         if _is_cut(plan):
             return cut_program(match.task, plan)
         return assemble(match.task, [whole_kernel(match.task, plan)])

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from hidet import dtypes
+from hidet.context import CompileContext
 from hidet.cpu.schedules.lane_loops import adjoining_rows
 from hidet.cpu.schedules.row_layout import RowLayout, row_layout
 from hidet.cpu.schedules.row_loops import contiguous_rows
 from hidet.cpu.schedules.spans import vector_lanes
 from hidet.schedule.rows import Rework, RowProgram, row_program
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.task import Task
-from hidet.target import Target
 
 # Elements of one work item: a few microseconds of work.
 ITEM_ELEMENTS = 16384
@@ -26,7 +26,7 @@ class _Found:
     layout: RowLayout
 
 
-class RowRule:
+class RowRule(ScheduleRule[_Found, int]):
     """Schedules anchors that are statistics of rows followed by an element-wise stage.
 
     reworks: operators with a cheaper form than their definition. picoseconds: time of one element on a core with
@@ -36,7 +36,7 @@ class RowRule:
     reworks: ClassVar[Mapping[str, Rework]] = {}
     picoseconds: ClassVar[int]
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[_Found] | None:
         """f64, f32, f16 and bf16 tensors of any strides."""
         if task.anchor is None:
             return None
@@ -48,18 +48,18 @@ class RowRule:
         layout = row_layout(task, program)
         return None if layout is None else Match(task, _Found(program, layout))
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
+    def space(self, match: Match[_Found], ctx: CompileContext) -> Iterable[int]:
         """How many elements one work item computes."""
-        return SearchSpace({"item_elements": (4096, 16384, 65536)})
+        return (4096, 16384, 65536)
 
-    def default(self, match: Match, target: Target) -> Params:
+    def default(self, match: Match[_Found], ctx: CompileContext) -> int:
         """A few microseconds a work item."""
-        return {"item_elements": ITEM_ELEMENTS}
+        return ITEM_ELEMENTS
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[_Found], params: int, ctx: CompileContext) -> Program:
         """One kernel."""
         program, layout = match.data.program, match.data.layout
-        lanes = vector_lanes(target.vector_bits, program.dtype.bits)
+        lanes = vector_lanes(ctx.target.vector_bits, program.dtype.bits)
         if layout.columns is not None:
             return adjoining_rows(match.task, program, layout, lanes, self.picoseconds)
-        return contiguous_rows(match.task, program, layout, params["item_elements"], lanes, self.picoseconds)
+        return contiguous_rows(match.task, program, layout, params, lanes, self.picoseconds)

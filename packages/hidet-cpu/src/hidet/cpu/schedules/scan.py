@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet import dims
+from hidet.context import CompileContext
 from hidet.cpu.schedules.fold_columns import ColumnFolds
 from hidet.cpu.schedules.fold_kernels import FoldKernel, Plan, assemble, kernel_of, row_kernel
 from hidet.cpu.schedules.fold_layout import FoldMemory, fold_layout
@@ -21,10 +22,9 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
 from hidet.ir.visit import substitute
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.scans import ScanProgram, scan_program
 from hidet.schedule.task import Task
-from hidet.target import Target
 
 # Elements of one work item: some microseconds of work.
 ITEM_ELEMENTS = 8192
@@ -39,10 +39,10 @@ class _Found:
     scan: ScanProgram
 
 
-class ScanRule:
+class ScanRule(FixedRule[_Found]):
     """Schedules running folds and what is element-wise after them."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[_Found] | None:
         """Any element type, any strides, any direction."""
         scan = scan_program(task)
         if scan is None:
@@ -54,20 +54,12 @@ class ScanRule:
         column = None
         if not any(loop.stride == 1 for loop in layout.inner):
             column = next((loop for loop in layout.outer if loop.stride == 1), None)
-        lanes = max(1, target.vector_bits // 32)
+        lanes = max(1, ctx.target.vector_bits // 32)
         return Match(task, _Found(Plan(program, layout, column, 4 * lanes, lanes, ITEM_ELEMENTS), scan))
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
-        """Nothing to tune."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: Target) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[_Found], params: None, ctx: CompileContext) -> Program:
         """One kernel."""
-        found: _Found = match.data
+        found = match.data
         kernel = _Kernel(match.task, found.plan, found.scan)
         return assemble(match.task, [kernel.columns() if found.plan.column is not None else kernel.rows()])
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from hidet import dims, dtypes
+from hidet.context import CompileContext
 from hidet.cuda.arch import capability_of
 from hidet.cuda.schedules.attention_heads import COPY_BYTES, HeadScope, alignment, numbered
 from hidet.cuda.schedules.attention_plan import choose_plan, simt_blocks, simt_tiles, suits_tensor_cores
@@ -29,22 +30,21 @@ from hidet.ir.expr import Bitcast, Expr
 from hidet.ir.func import Function
 from hidet.ir.stmt import If, Launch
 from hidet.schedule.attention_problem import AttentionProblem, attention_problem
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task
 from hidet.tile.tensors import Computed, GTensor
 
 if TYPE_CHECKING:
     from hidet.cuda.target import CudaTarget
-    from hidet.target import Target
 
 LARGEST_ROW = 256
 """Elements of a row of keys or values, of which a thread keeps a part in registers."""
 
 
-class AttentionRule:
+class AttentionRule(FixedRule[AttentionProblem]):
     """Schedules attention with or without log-sum-exp, for any strides, masks and numbers of queries."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[AttentionProblem] | None:
         """Attention alone, rows of k and v of a known length up to LARGEST_ROW."""
         problem = attention_problem(task)
         shortest, longest = sorted((problem.depth, problem.width))
@@ -54,19 +54,11 @@ class AttentionRule:
             )
         return Match(task, problem)
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
-        """Nothing to tune yet."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: Target) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[AttentionProblem], params: None, ctx: CompileContext) -> Program:
         """A kernel for tensor cores where they can be used, and one for everything else."""
-        problem: AttentionProblem = match.data
+        problem = match.data
         builder = ProgramBuilder(match.task)
-        cuda = cast("CudaTarget", target)
+        cuda = cast("CudaTarget", ctx.target)
         capability = capability_of(cuda.architecture)
         if suits_tensor_cores(problem):
             plan = choose_plan(problem, capability, allows_roles=cuda.has_roles)

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 
 from hidet import dims
 from hidet.compute.definition import Compute, Operand
+from hidet.context import CompileContext
 from hidet.cuda.passes.block_launches import decode_item
 from hidet.cuda.schedules.exchange import WARP, block_number, fold_lanes, fold_warps, thread_in_block
 from hidet.ir import build
@@ -24,9 +25,8 @@ from hidet.ir.visit import accesses, has_reduce, walk
 from hidet.schedule.affine import affine_offset, as_dim
 from hidet.schedule.fallback import FallbackRule, Items, NestBuilder
 from hidet.schedule.lowering import KernelScope, Lowering
-from hidet.schedule.rule import Match, Params, Program
+from hidet.schedule.rule import Match, Program
 from hidet.schedule.task import Task
-from hidet.target import Target
 
 _BLOCK = 256
 _THREADS = 128
@@ -44,7 +44,7 @@ _HUGE = 1 << 14
 class FoldRule(FallbackRule):
     """Schedules operators of compute stages with reductions."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
         """None where nothing folds enough to be shared by threads, unless there is little to do: few results of short
         sums, a thread each."""
         stages = task.definition.stages if task.anchor is not None else ()
@@ -54,7 +54,7 @@ class FoldRule(FallbackRule):
         is_shared = any(lanes_for(task, stage) > 1 for stage in computed)
         return Match(task) if is_shared or all(map(_is_little, computed)) else None
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """One kernel a stage."""
         return _FoldNest(match.task).program()
 

@@ -13,10 +13,11 @@ A product with few tiles is split along k: blocks write their sums to scratch me
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hidet import dtypes
+from hidet.context import CompileContext
 from hidet.cuda.schedules.operands import find_product
 from hidet.cuda.schedules.product import Product, likely
 from hidet.cuda.schedules.product_launch import ProductLaunches
@@ -26,11 +27,11 @@ from hidet.cuda.schedules.tiling import PARTS, Extents, Tiling, choose_tiling, c
 from hidet.cuda.target import cuda_target
 from hidet.dtypes import DType
 from hidet.ir.expr import Var
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.task import Task
 
 if TYPE_CHECKING:
-    from hidet.target import Target
+    pass
 
 _TOTALS = {dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32, dtypes.f32: dtypes.f32, dtypes.f64: dtypes.f64}
 """The types of products, and those in which they are summed."""
@@ -38,10 +39,10 @@ _WIDE_BY_FOLD = 1 << 14
 """Results of f32 and f64 below which a warp an element keeps more of the device busy than tiles."""
 
 
-class MatmulRule:
+class MatmulRule(SharingRule[Product, Tiling]):
     """Schedules products of floats with one result, whose rows and columns lie regularly."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Product] | None:
         """None for other types, for operands that are not matrices in memory, and for results that are no matrix."""
         left = task.anchor_inputs[0]
         if any(prologue is not None for prologue in task.prologues) or len(task.outputs) != 1 or left is None:
@@ -58,42 +59,39 @@ class MatmulRule:
             return None
         return Match(task, product)
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
+    def space(self, match: Match[Product], ctx: CompileContext) -> Iterable[Tiling]:
         """Tiles, of products on tensor cores, and parts that k is split into."""
-        return SearchSpace({"tiles": tiles_of(match.data, cuda_target(target)), "parts": PARTS})
+        return [Tiling(tiles, parts) for tiles in tiles_of(match.data, cuda_target(ctx.target)) for parts in PARTS]
 
-    def default(self, match: Match, target: Target) -> Params:
+    def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""
-        product, device = match.data, cuda_target(target)
+        product, device = match.data, cuda_target(ctx.target)
         if has_few_rows(product):
-            return {"tiles": ROW_TILES, "parts": 1}
+            return Tiling(ROW_TILES, 1)
         choices, roles = tiles_of(product, device), has_roles(product, device)
-        tiling = choose_tiling(_extents(product), choices, device.multiprocessors, has_roles=roles)
-        return {"tiles": tiling.tiles, "parts": tiling.parts}
+        return choose_tiling(_extents(product), choices, device.multiprocessors, has_roles=roles)
 
-    def rivals(self, match: Match, target: Target) -> Sequence[Params]:
+    def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
         """Tiles that the model finds hardly slower, each with the best number of parts."""
-        product, device = match.data, cuda_target(target)
+        product, device = match.data, cuda_target(ctx.target)
         if has_few_rows(product) or not product.uses_matrix_units:
             return ()
         choices, roles = tiles_of(product, device), has_roles(product, device)
-        close = close_tilings(_extents(product), choices, device.multiprocessors, has_roles=roles)
-        return [{"tiles": tiling.tiles, "parts": tiling.parts} for tiling in close]
+        return close_tilings(_extents(product), choices, device.multiprocessors, has_roles=roles)
 
-    def code_of(self, params: Params) -> Hashable:
+    def code_of(self, params: Tiling) -> Hashable:
         """Tiles, and whether k is split."""
-        return Tiling(params["tiles"], params["parts"]).code
+        return params.code
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> Program:
         """The product, and the sum of its parts if k is split."""
-        product: Product = match.data
+        product, tiling = match.data, params
         builder = ProgramBuilder(match.task)
-        tiling = Tiling(params["tiles"], params["parts"])
         partial: Var | None = None
         if tiling.parts > 1:
             count = product.batch * product.m * product.n * tiling.parts
             partial = builder.scratch("partial", product.total.dtype, count)
-        launches = ProductLaunches(builder, match.task, product, tiling, cuda_target(target), partial)
+        launches = ProductLaunches(builder, match.task, product, tiling, cuda_target(ctx.target), partial)
         builder.run(launches.multiplied())
         if partial is not None:
             builder.run(launches.summed(partial))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from hidet.compute.definition import Compute
+from hidet.context import CompileContext
 from hidet.cuda.schedules.point_kernel import launch_points
 from hidet.cuda.schedules.point_layout import Points, points_of
 from hidet.cuda.schedules.program import ProgramBuilder
@@ -19,19 +20,18 @@ from hidet.ir.expr import Reduce
 from hidet.ir.visit import walk
 from hidet.schedule.affine import as_dim
 from hidet.schedule.cost import element_count, extent_estimate
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task
-from hidet.target import Target
 
 _LARGE_WINDOW = 64
 """Elements of a window from which a thread is too slow for it, unless there are many windows."""
 _MANY = 1 << 16
 
 
-class PointRule:
+class PointRule(FixedRule[Sequence[Points]]):
     """What these rules have in common."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Points]] | None:
         """None where an anchor's definition has other stages than `Compute`, and for updates in place."""
         if task.in_place:
             return None
@@ -39,17 +39,9 @@ class PointRule:
             return None
         return Match(task, tuple(points_of(task, number) for number in range(len(task.outputs))))
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
-        """Nothing to tune."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: Target) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[Sequence[Points]], params: None, ctx: CompileContext) -> Program:
         """For each output a kernel of 16 bytes and one of an element a thread."""
-        outputs: Sequence[Points] = match.data
+        outputs = match.data
         builder = ProgramBuilder(match.task)
         for points in outputs:
             launch_points(builder, match.task, points)
@@ -59,15 +51,15 @@ class PointRule:
 class ElementwiseRule(PointRule):
     """Schedules tasks without an anchor; those whose tensors lie in different orders through tiles."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Points]] | None:
         """None for tasks with an anchor."""
-        return None if task.anchor is not None else super().match(task, target)
+        return None if task.anchor is not None else super().match(task, ctx)
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[Sequence[Points]], params: None, ctx: CompileContext) -> Program:
         """Through a tile, or as other rules do."""
         turned = [turned_of(match.task, points) for points in match.data]
         if None in turned:
-            return super().build(match, params, target)
+            return super().build(match, params, ctx)
         builder = ProgramBuilder(match.task)
         for each in turned:
             assert each is not None
@@ -78,7 +70,7 @@ class ElementwiseRule(PointRule):
 class WindowRule(PointRule):
     """Schedules pooling of any kind and rank, of windows that a thread can go through."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Points]] | None:
         """None for few large windows."""
         sizes = [
             _size(node) for stage in task.definition.stages if isinstance(stage, Compute) for node in _folds(stage)
@@ -86,16 +78,16 @@ class WindowRule(PointRule):
         few = element_count(task.outputs[0].type.shape) < _MANY
         if few and max(sizes, default=1) > _LARGE_WINDOW:
             return None
-        return super().match(task, target)
+        return super().match(task, ctx)
 
 
 class GroupedConvRule(PointRule):
     """Schedules convolutions in groups: depthwise ones, and what is too narrow for matrix units."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Points]] | None:
         """None for one group."""
         assert task.anchor is not None
-        return super().match(task, target) if task.anchor.attrs["groups"] != 1 else None
+        return super().match(task, ctx) if task.anchor.attrs["groups"] != 1 else None
 
 
 def _folds(stage: Compute) -> list[Reduce]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Operand
+from hidet.context import CompileContext
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.row_kernel import launch_rows
 from hidet.cuda.schedules.row_layout import RowLayout, Strides, row_layout
@@ -17,9 +18,8 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import If, Stmt
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.rows import Rework, Statistic, row_program
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task
-from hidet.target import Target
 
 _LEAST_WINDOW = 32
 """Elements of a window from which several threads share it."""
@@ -45,10 +45,10 @@ class _Rows:
     strides: Strides
 
 
-class RowRule:
+class RowRule(FixedRule[_Rows]):
     """Schedules anchors that are statistics of rows, alone or followed by an element-wise stage."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[_Rows] | None:
         """None for other definitions, for small windows, and for results that lie irregularly."""
         plain = row_program(task)
         if plain is None or task.in_place:
@@ -62,17 +62,9 @@ class RowRule:
             return None
         return Match(task, _Rows(kept, again.rereading(), strides))
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
-        """Nothing to tune yet."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: Target) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[_Rows], params: None, ctx: CompileContext) -> Program:
         """One kernel for rows of a known length; several for few long ones."""
-        rows: _Rows = match.data
+        rows = match.data
         builder = ProgramBuilder(match.task)
         memory: dict[Operand, Expr] = dict(builder.pointers)
         split = split_rows(rows.again if rows.kept.copies == 0 else rows.kept)

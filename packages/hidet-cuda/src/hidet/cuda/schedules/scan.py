@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from hidet import dims
 from hidet.compute.definition import Operand
+from hidet.context import CompileContext
 from hidet.cuda.schedules.exchange import WARP, block_number, thread_in_block
 from hidet.cuda.schedules.point_kernel import digits, word_for
 from hidet.cuda.schedules.program import ProgramBuilder
@@ -33,10 +34,9 @@ from hidet.ir.visit import accesses
 from hidet.schedule.affine import affine_offset
 from hidet.schedule.cost import element_count, extent_estimate
 from hidet.schedule.lowering import KernelScope, Lowering
-from hidet.schedule.rule import Match, Params, Program, SearchSpace
+from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.scans import ScanOutput, ScanProgram, scan_program
 from hidet.schedule.task import Task
-from hidet.target import Target
 
 _BLOCK = 256
 """Threads that share a long row."""
@@ -62,25 +62,17 @@ class _Plan:
     part: int | None
 
 
-class ScanRule:
+class ScanRule(FixedRule[ScanProgram]):
     """Schedules running folds, with what is element-wise before and after them."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[ScanProgram] | None:
         """Any element type, any strides, any direction."""
         program = scan_program(task)
         return None if program is None or task.in_place else Match(task, program)
 
-    def space(self, match: Match, target: Target) -> SearchSpace:
-        """Nothing to tune."""
-        return SearchSpace()
-
-    def default(self, match: Match, target: Target) -> Params:
-        """No parameters."""
-        return {}
-
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[ScanProgram], params: None, ctx: CompileContext) -> Program:
         """One kernel, or three where rows are cut into parts."""
-        program: ScanProgram = match.data
+        program = match.data
         builder = ProgramBuilder(match.task)
         memory = _Memory(dict(builder.pointers), {t.operand: t.type.element_strides for t in match.task.inputs})
         plan = _plan(program, memory.strides)

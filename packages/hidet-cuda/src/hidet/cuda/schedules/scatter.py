@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter, fresh_axes
+from hidet.context import CompileContext
 from hidet.cuda.schedules.ordered_updates import Contest, can_be_ordered, competing_axes, fold_in_order
 from hidet.dims import Dim
 from hidet.graph.types import contiguous_strides
@@ -20,9 +21,8 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Evaluate, If, Stmt
 from hidet.schedule.fallback import FallbackRule, Items, NestBuilder, StageScope
-from hidet.schedule.rule import Match, Params, Program
+from hidet.schedule.rule import Match, Program
 from hidet.schedule.task import Task
-from hidet.target import Target
 
 _ATOMICS = {"sum": "cuda.reduce_add_at", "max": "cuda.reduce_max_at", "min": "cuda.reduce_min_at"}
 """Combiners, by name, that are the same in any order for integers, and what does them."""
@@ -32,7 +32,7 @@ _WORDS = (dtypes.i32, dtypes.u32, dtypes.i64, dtypes.u64)
 class ScatterRule(FallbackRule):
     """Schedules updates at computed places."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
         """None where updates are combined in an order and their number is not known."""
         stages = task.definition.stages if task.anchor is not None else ()
         scatters = [stage for stage in stages if isinstance(stage, Scatter)]
@@ -40,7 +40,7 @@ class ScatterRule(FallbackRule):
             return None
         return Match(task) if all(_is_free(stage) or can_be_ordered(stage) for stage in scatters) else None
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """One kernel a stage, three for a stage whose updates compete, besides the copy of its base."""
         return _ScatterNest(match.task).program()
 

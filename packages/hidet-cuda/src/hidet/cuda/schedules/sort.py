@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hidet.compute.definition import Compute, Routine, Scan, Scatter
+from hidet.context import CompileContext
 from hidet.cuda.schedules.row_records import RowKernel, Rows
 from hidet.cuda.schedules.row_sort import write_first
 from hidet.cuda.schedules.sort_kernels import Record
@@ -14,9 +15,8 @@ from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr
 from hidet.schedule.fallback import FallbackRule, NestBuilder
 from hidet.schedule.routines.sort_record import RecordFormat
-from hidet.schedule.rule import Match, Params, Program
+from hidet.schedule.rule import Match, Program
 from hidet.schedule.task import Task
-from hidet.target import Target
 
 _SORTS = ("sort", "argsort", "topk")
 
@@ -24,7 +24,7 @@ _SORTS = ("sort", "argsort", "topk")
 class SortRule(FallbackRule):
     """Schedules operators whose definitions begin with an ordering of rows."""
 
-    def match(self, task: Task, target: Target) -> Match | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
         """None for scalars and for results without elements, which the fallback nest does as well."""
         stages = task.definition.stages if task.anchor is not None else ()
         found = [stage for stage in stages if isinstance(stage, Routine)]
@@ -32,7 +32,7 @@ class SortRule(FallbackRule):
             return None
         return None if dict(found[0].attributes).get("k") == 0 else Match(task)
 
-    def build(self, match: Match, params: Params, target: Target) -> Program:
+    def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """A kernel, or several, for the ordering, and one for every other stage."""
         return _SortNest(match.task).program()
 
