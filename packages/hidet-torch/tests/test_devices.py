@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,10 +14,12 @@ from torch._dynamo.exc import BackendCompilerFailed
 from torch._subclasses import FakeTensorMode
 
 from hidet.context import MODES, CompileContext
-from hidet.errors import ImportFailed
+from hidet.cpu.target import CpuTarget
+from hidet.errors import ImportFailed, OptionError
+from hidet.plugins import TargetSpec, use
 from hidet.torch import backend
 from hidet.torch.backend import compile_fx
-from hidet.torch.devices import devices_of, split_by_device
+from hidet.torch.devices import devices_of, split_by_device, targets_of_devices
 
 
 def graph_of(given: torch.Tensor | None = None, made: torch.Tensor | None = None) -> fx.GraphModule:
@@ -126,6 +131,62 @@ def test_the_place_of_a_tensor_elsewhere_is_named() -> None:
     compiled = torch.compile(lambda x: x.to("meta"), backend="hidet")
     with pytest.raises(ImportFailed, match=r"the result of to at .*test_devices\.py:\d+ on device meta"):
         unwrapped(compiled, torch.zeros(3))
+
+
+class Another:
+    """A plug-in with another target for the CPU."""
+
+    HIDET_API = 1
+
+    def hidet_targets(self) -> list[TargetSpec]:
+        return [TargetSpec(name="another", kind="cpu", load="another_target:AnotherTarget")]
+
+
+@pytest.fixture
+def another(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Has target "another"; gives the names of targets that graphs are compiled for."""
+    module: Any = ModuleType("another_target")
+    module.AnotherTarget = type("AnotherTarget", (CpuTarget,), {"name": "another"})
+    monkeypatch.setitem(sys.modules, "another_target", module)
+    asked: list[str] = []
+    compile_graph = backend.compile_graph
+
+    def noted(graph: Any, ctx: CompileContext) -> Any:
+        asked.append(ctx.target.name)
+        return compile_graph(graph, ctx)
+
+    monkeypatch.setattr(backend, "compile_graph", noted)
+    with use(Another):
+        yield asked
+
+
+def test_the_target_may_be_chosen(another: list[str]) -> None:
+    for options in ({"target": "another"}, {"target": "another", "threads": 1}, {}):
+        torch.compiler.reset()
+        compiled = torch.compile(lambda x: x + 1, backend="hidet", options=options)
+        assert compiled(torch.zeros(2)).tolist() == [1, 1]
+    assert another == ["another", "another", "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("anothr", "target 'anothr' is unknown.*\nhint: did you mean 'another'"),
+        ("cuda", "target 'cuda' is for tensors on cuda, the graph has argument 0 on cpu"),
+        (7, "option target takes the name of a target, got 7"),
+    ],
+)
+def test_a_target_that_does_not_fit_is_refused(another: list[str], target: object, message: str) -> None:
+    with pytest.raises((OptionError, ImportFailed), match=message):
+        unwrapped(torch.compile(lambda x: x + 1, backend="hidet", options={"target": target}), torch.zeros(2))
+
+
+def test_a_chosen_target_is_for_its_own_device_alone(another: list[str]) -> None:
+    here, there = torch.device("cpu"), torch.device("cuda:1")
+    found = {here: "argument 0", there: "argument 1"}
+    assert targets_of_devices(found, "another") == {here: "another", there: "cuda:1"}
+    assert targets_of_devices(found, "cuda") == {here: "cpu", there: "cuda:1"}
+    assert targets_of_devices(found, "cuda:sm_90a") == {here: "cpu", there: "cuda:sm_90a"}
 
 
 @pytest.fixture

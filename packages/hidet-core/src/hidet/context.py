@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet import option
-from hidet.errors import OptionError, suggestion
+from hidet.errors import OptionError, PluginError, suggestion
 
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
@@ -142,8 +142,14 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
     checked = {name: registry.option(name, own).check(value) for name, value in chosen.plugin_options.items()}
     chosen = replace(chosen, plugin_options=checked) if checked else chosen
     name, _, machine = target.partition(":")
-    make_target: Any = registry.target("cpu" if name == "auto" else name).resolve()
+    spec = registry.target("cpu" if name == "auto" else name)
+    make_target: Any = spec.resolve()
     made = make_target(machine) if machine else make_target()
+    if made.name != spec.name:
+        raise PluginError(
+            f"target {spec.name!r} ({registry.owners['targets', spec.name]}) calls itself {made.name!r}",
+            hint="schedules and passes are found by the name of its TargetSpec",
+        )
     settings = option.current()
     cache = open_cache(enabled=chosen.cache and settings.cache, directory=settings.cache_dir)
     named = machine if machine and not machine.isdigit() else None

@@ -113,6 +113,18 @@ class TestBlocks:
         with use("hidet.cpu._plugin") as registry:
             assert make_context("cpu", {"cache": False}).registry is registry
 
+    def test_a_target_that_calls_itself_otherwise_is_refused(self) -> None:
+        """Nothing that is for it would be found."""
+
+        class Alias:
+            HIDET_API = 1
+
+            def hidet_targets(self):
+                return [TargetSpec(name="abacus", load="hidet.cpu.target:CpuTarget")]
+
+        with use(Alias), pytest.raises(PluginError, match=r"target 'abacus' \(plugin .*Alias\"\) calls itself 'cpu'"):
+            make_context("abacus", {"cache": False})
+
     def test_a_module_and_the_name_of_an_entry_point_are_taken_too(self, mill) -> None:
         import mill_plugin_module
 

@@ -62,6 +62,50 @@ def test_schedules_come_by_falling_priority_then_registration(registry) -> None:
     assert names == ["better", "plain", "also_plain", "any"]
 
 
+KINDS = """
+from hidet.plugins import PassSpec, RewriteSpec, ScheduleSpec, TargetSpec
+
+def hidet_targets():
+    yield TargetSpec(name="abacus", kind="cpu", load="json:loads")
+    yield TargetSpec(name="loom", kind="gpu", load="json:loads")
+    yield TargetSpec(name="mill", load="json:loads")
+
+def hidet_schedules():
+    yield ScheduleSpec(name="s.cpu", ops=("softmax",), kinds=("cpu",), load="json:loads")
+    yield ScheduleSpec(name="s.both", ops=("softmax",), kinds=("cpu", "gpu"), load="json:loads")
+    yield ScheduleSpec(name="s.more", ops=("softmax",), kinds=("gpu",), targets=("mill",), load="json:loads")
+
+def hidet_passes():
+    yield PassSpec(name="p.gpu", level="program", kinds=("gpu",), load="json:loads")
+    yield PassSpec(name="p.all", level="program", load="json:loads")
+
+def hidet_rewrites():
+    yield RewriteSpec(name="r.cpu", stage="simplify", kinds=("cpu",), load="json:loads")
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ("abacus", ["s.cpu", "s.both", "p.all", "r.cpu"]),
+        ("loom", ["s.both", "s.more", "p.gpu", "p.all"]),
+        ("mill", ["s.more", "p.all"]),
+        ("unregistered", ["p.all"]),
+    ],
+)
+def test_what_is_for_a_kind_serves_every_target_that_states_it(install_plugin, target, found) -> None:
+    """plugin-friction.md section 7, change 9: no pack for "cpu" served a second CPU target."""
+    install_plugin("kinds", KINDS)
+    registry = discover("kinds")
+    assert not problems(registry)
+    specs = [
+        *registry.schedules_for("softmax", target),
+        *registry.passes_for("program", target),
+        *registry.rewrites_for("simplify", target),
+    ]
+    assert [spec.name for spec in specs if spec.name[:2] in ("s.", "p.", "r.")] == found
+
+
 def test_an_operator_nobody_schedules_gets_the_rules_for_all(registry) -> None:
     assert "any" in [spec.name for spec in registry.schedules_for("unheard_of", "unheard_of")]
 

@@ -36,6 +36,13 @@ def option(**changes: object) -> OptionSpec:
         (lambda: PassSpec(name="p", level="tree", load="m:f"), "level is 'tree', expected 'graph' or 'program'"),
         (lambda: PassSpec(name="p", level="graph", after="x", load="m:f"), "after is 'x'"),
         (lambda: PassSpec(name="p", level="graph", targets=("*",), load="m:f"), "targets is"),
+        (
+            lambda: ScheduleSpec(name="s", ops=("a",), load="m:f"),
+            r"targets is \(\), .* kinds=\('cpu',\)",
+        ),
+        (lambda: ScheduleSpec(name="s", ops=("a",), kinds="gpu", load="m:f"), "kinds is 'gpu', expected a tuple"),
+        (lambda: PassSpec(name="p", level="graph", kinds=("tpu",), load="m:f"), "kinds is .*'cpu' and 'gpu'"),
+        (lambda: TargetSpec(name="t", kind="tpu", load="m:f"), "kind is 'tpu', expected 'cpu', 'gpu' or None"),
         (lambda: RewriteSpec(name="r", stage=None, load="m:f"), "stage is"),
         (lambda: TargetSpec(name="t", aliases=["x"], load="m:f"), "aliases is"),
         (lambda: FrontendSpec(name="f", accepts=True, load="m:f"), "accepts is True"),

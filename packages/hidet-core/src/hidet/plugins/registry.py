@@ -22,6 +22,7 @@ from hidet.plugins.specs import (
     PassSpec,
     RewriteSpec,
     ScheduleSpec,
+    TargetedSpec,
     TargetSpec,
 )
 from hidet.plugins.wheels import model_hint, target_hint
@@ -170,7 +171,7 @@ class Registry:
             matching = [
                 spec
                 for spec in self.schedules.values()
-                if (op in spec.ops or ANY in spec.ops) and (target in spec.targets or ANY in spec.targets)
+                if (op in spec.ops or ANY in spec.ops) and self._serves(spec, target)
             ]
             known = self._ranked[op, target] = tuple(sorted(matching, key=lambda spec: -spec.priority))
         return known
@@ -179,11 +180,7 @@ class Registry:
         """The passes of a level in the order they run for `target`."""
         known = self._ordered.get((level, target))
         if known is None:
-            applying = [
-                spec
-                for spec in self.passes.values()
-                if spec.level == level and (not spec.targets or target in spec.targets)
-            ]
+            applying = [spec for spec in self.passes.values() if spec.level == level and self._serves(spec, target)]
             replaced = {old: current_name(self.replaced, kind, old) for kind, old in self.replaced if kind == "passes"}
             known = self._ordered[level, target] = order_passes(applying, replaced)
         return known
@@ -193,8 +190,7 @@ class Registry:
         return tuple(
             spec
             for spec in self.rewrites.values()
-            if current_name(self.replaced, "passes", spec.stage) == stage
-            and (not spec.targets or target in spec.targets)
+            if current_name(self.replaced, "passes", spec.stage) == stage and self._serves(spec, target)
         )
 
     def handlers_for(self, frontend: str) -> Mapping[str, tuple[HandlerSpec, ...]]:
@@ -204,6 +200,12 @@ class Registry:
             if spec.frontend == frontend:
                 found.setdefault(spec.operator, []).append(spec)
         return {name: tuple(sorted(specs, key=lambda spec: -spec.since_version)) for name, specs in found.items()}
+
+    def _serves(self, spec: TargetedSpec, target: str) -> bool:
+        """Whether a spec is for a target, which need not be registered."""
+        is_for_all = not spec.targets and not spec.kinds
+        known = self.targets.get(target)
+        return is_for_all or spec.serves(target, None if known is None else known.kind)
 
     def frontend_for(self, model: object) -> FrontendSpec:
         """The first front-end that accepts `model`. Raises ImportFailed naming its type and the known front-ends."""

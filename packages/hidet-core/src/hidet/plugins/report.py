@@ -93,7 +93,8 @@ def _print_details(registry: Registry, record: PluginRecord, console: Console, *
 
 def _schedule_line(spec: ScheduleSpec) -> str:
     joined = f"prologue {spec.prologue}, epilogue {spec.epilogue}"
-    return f"{spec.name} (priority {spec.priority}, {' '.join(spec.targets)}; {joined}): {' '.join(spec.ops)}"
+    targets = " ".join([*spec.targets, *(f"any {kind}" for kind in spec.kinds)])
+    return f"{spec.name} (priority {spec.priority}, {targets}; {joined}): {' '.join(spec.ops)}"
 
 
 def _option_line(registry: Registry, name: str) -> str:

@@ -31,6 +31,10 @@ _OPTION_TYPES = (bool, int, float, str)
 
 Level = Literal["graph", "program"]
 
+TargetKind = Literal["cpu", "gpu"]
+TARGET_KINDS: tuple[TargetKind, ...] = ("cpu", "gpu")
+"""Kinds of targets: "cpu" runs kernels on the host, in its memory; "gpu" runs them by blocks of threads."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 _LOAD = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -111,11 +115,33 @@ def _load(spec: NamedSpec, place: str, use: Callable[[Any], object]) -> object:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleSpec(LoadedSpec):
+class TargetedSpec(LoadedSpec):
+    """What is for some targets.
+
+    targets: names of targets. kinds: "cpu", "gpu": every target that states this kind. A target of either is served.
+    """
+
+    targets: tuple[str, ...] = ()
+    kinds: tuple[TargetKind, ...] = ()
+
+    def __post_init__(self) -> None:
+        LoadedSpec.__post_init__(self)
+        _check_names(self, "targets", self.targets, allow_any=isinstance(self, ScheduleSpec), allow_empty=True)
+        kinds: object = self.kinds
+        if not isinstance(kinds, tuple) or any(kind not in TARGET_KINDS for kind in kinds):
+            raise _refuse(self, "kinds", self.kinds, f"a tuple of {' and '.join(map(repr, TARGET_KINDS))}")
+
+    def serves(self, target: str, kind: TargetKind | None) -> bool:
+        """Whether a target, by its name and kind, is among those named."""
+        return target in self.targets or ANY in self.targets or (kind is not None and kind in self.kinds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSpec(TargetedSpec):
     """A way to turn a task into a program. `load` names an object with the methods of hidet.schedule.ScheduleRule.
 
     ops: operators whose tasks it may match, `("*",)` for every one.
-    targets: target names, `("*",)` for every one.
+    targets, kinds: targets by name, `("*",)` for every one, and kinds of targets; one of the two is needed.
     priority: rules are asked in falling priority, those of equal priority in order of registration. Those of hidet's
         own wheels have at most 10: 100 is asked before all of them.
     prologue: what it inlines into its reads: "none", "load" (element-wise producers, which read their own inputs where
@@ -128,15 +154,15 @@ class ScheduleSpec(LoadedSpec):
     """
 
     ops: tuple[str, ...]
-    targets: tuple[str, ...]
     priority: int = 0
     prologue: Literal["none", "load", "gather"] = "none"
     epilogue: Literal["none", "element-wise"] = "none"
 
     def __post_init__(self) -> None:
-        LoadedSpec.__post_init__(self)
+        TargetedSpec.__post_init__(self)
         _check_names(self, "ops", self.ops, allow_any=True, allow_empty=False)
-        _check_names(self, "targets", self.targets, allow_any=True, allow_empty=False)
+        if not self.targets and not self.kinds:
+            raise _refuse(self, "targets", self.targets, f"names of targets or ({ANY!r},); or kinds=('cpu',)")
         if not isinstance(self.priority, int):
             raise _refuse(self, "priority", self.priority, "an integer")
         if self.prologue not in ("none", "load", "gather"):
@@ -146,56 +172,58 @@ class ScheduleSpec(LoadedSpec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassSpec(LoadedSpec):
+class PassSpec(TargetedSpec):
     """A transformation of graphs or programs. `load` names the pass, a frozen dataclass with `run`.
 
-    targets: the targets it runs for; empty for all.
+    targets, kinds: the targets it runs for; all where both are empty.
     after, before: passes of the same level that must have run, or must not yet have run. Names that nobody provides
     order nothing (`hidet plugins` remarks on them).
     """
 
     level: Level
-    targets: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        LoadedSpec.__post_init__(self)
+        TargetedSpec.__post_init__(self)
         if self.level not in ("graph", "program"):
             raise _refuse(self, "level", self.level, "'graph' or 'program'")
-        for field_name in ("targets", "after", "before"):
+        for field_name in ("after", "before"):
             _check_names(self, field_name, getattr(self, field_name), allow_any=False, allow_empty=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteSpec(LoadedSpec):
+class RewriteSpec(TargetedSpec):
     """Rewrite rules of graphs, applied after the graph pass named `stage` until none fits.
 
     `load` names a mapping from operator name to rules. A rule (`hidet.passes.local.Rule`) looks at one node of that
     operator and at what its inputs were made of, and returns the value that stands for the node's result, or None.
-    targets: the targets they apply for; empty for all.
+    targets, kinds: the targets they apply for; all where both are empty.
     """
 
     stage: str
-    targets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        LoadedSpec.__post_init__(self)
+        TargetedSpec.__post_init__(self)
         _check_names(self, "stage", (self.stage,), allow_any=False, allow_empty=False)
-        _check_names(self, "targets", self.targets, allow_any=False, allow_empty=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSpec(LoadedSpec):
     """Something code can be generated for. `load` names an object that implements hidet.target.Target.
 
+    kind: "cpu" or "gpu": what schedules and passes for `kinds` serve it. None is for targets that only what names them
+        serves.
     aliases: further names users may write, e.g. `llvm` for `cpu`.
     """
 
+    kind: TargetKind | None = None
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)
+        if self.kind is not None and self.kind not in TARGET_KINDS:
+            raise _refuse(self, "kind", self.kind, f"{', '.join(map(repr, TARGET_KINDS))} or None")
         _check_names(self, "aliases", self.aliases, allow_any=False, allow_empty=True)
 
 

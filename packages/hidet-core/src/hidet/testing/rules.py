@@ -182,8 +182,8 @@ def _scheduled(graph: Graph, spec: ScheduleSpec, ctx: CompileContext) -> Schedul
     notes = "".join(f"; {note}" for note in scheduled.notes)
     raise PluginError(
         f"schedule {spec.name!r} takes none of the graph's tasks on {ctx.target.name}: {found}{notes}",
-        hint=f"it is for operators {', '.join(spec.ops)} on {', '.join(spec.targets)}; fused operators it gets as "
-        f"prologue={spec.prologue!r} and epilogue={spec.epilogue!r} say, and passes may have changed the operators",
+        hint=f"it is for operators {', '.join(spec.ops)} on {', '.join((*spec.targets, *spec.kinds))}; it gets fused "
+        f"operators as prologue={spec.prologue!r} and epilogue={spec.epilogue!r} say; passes may change operators",
     )
 
 

@@ -22,7 +22,8 @@ def hidet_operators() -> Iterable[OperatorSpec]:
 
 def hidet_targets() -> Iterable[TargetSpec]:
     """The machine this process runs on."""
-    return [TargetSpec(name="cpu", aliases=("llvm",), load="hidet.cpu.target:CpuTarget", doc="This CPU, through LLVM")]
+    load = "hidet.cpu.target:CpuTarget"
+    return [TargetSpec(name="cpu", kind="cpu", aliases=("llvm",), load=load, doc="This CPU, through LLVM")]
 
 
 def hidet_passes() -> Iterable[PassSpec]:

@@ -11,7 +11,8 @@ HIDET_API = 1
 
 def hidet_targets() -> Iterable[TargetSpec]:
     """NVIDIA GPUs."""
-    return [TargetSpec(name="cuda", load="hidet.cuda.target:CudaTarget", doc="An NVIDIA GPU, through NVRTC")]
+    load = "hidet.cuda.target:CudaTarget"
+    return [TargetSpec(name="cuda", kind="gpu", load=load, doc="An NVIDIA GPU, through NVRTC")]
 
 
 def hidet_passes() -> Iterable[PassSpec]:

@@ -12,7 +12,7 @@ import hidet
 import torch
 from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.driver import compile_graph
-from hidet.errors import ImportFailed, OptionError
+from hidet.errors import OptionError
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph
 from hidet.torch.complex_parts import without_complex
@@ -20,7 +20,7 @@ from hidet.torch.composites import KeepWhole
 from hidet.torch.config import compares_results, configured, prints_graphs
 from hidet.torch.correctness import reporting
 from hidet.torch.decompositions import decompositions
-from hidet.torch.devices import CPU, devices_of, split_by_device
+from hidet.torch.devices import devices_of, split_by_device, targets_of_devices
 from hidet.torch.export import settings_of_torch
 from hidet.torch.fallback import EagerNode, NeedsTorch, fallback_warning, refusal, refused_by_torch
 from hidet.torch.frozen import FrozenRunner
@@ -49,27 +49,26 @@ def compile_fx(
     """The dynamo backend: a callable with the signature of `gm`.
 
     example_inputs: fake tensors and symbolic sizes; nothing is read from them. mode, options: what the user gave to
-    `torch.compile`; see `hidet.context.Options`. OptionError names an unknown option and the nearest valid one. A graph
-    of tensors whose class only their own Python code understands runs in torch, with a warning.
+    `torch.compile`; see `hidet.context.Options`, and `target`: what to compile for in the place of what is usual for
+    the tensors' device. OptionError names an unknown option and the nearest valid one. A graph of tensors whose
+    class only their own Python code understands runs in torch, with a warning.
     """
     if unknown:
         raise OptionError(f"backend hidet takes mode and options, got {', '.join(sorted(unknown))}")
     if prints_graphs():
         print(gm.graph)
-    given = torch_options(mode, options)
+    target, given = chosen_target(options), torch_options(mode, options)
     foreign = foreign_classes(example_inputs)
     if foreign:
         return _run_in_torch(gm, foreign, given)
     found = devices_of(gm, example_inputs)
-    for device, what in found.items():
-        if device.type not in ("cpu", "cuda"):
-            raise ImportFailed(f"the graph has {what} on device {device}: hidet compiles for cpu and cuda")
+    target_of = targets_of_devices(found, target)
     if len(found) > 1:
-        return _compile_parts(gm, given)
-    return _compile_on(next(iter(found), CPU), gm, example_inputs, given)
+        return _compile_parts(gm, target_of, given)
+    return _compile_on(next(iter(target_of.values()), "cpu"), gm, example_inputs, given)
 
 
-def _compile_parts(gm: fx.GraphModule, options: Options) -> Callable[..., Any]:
+def _compile_parts(gm: fx.GraphModule, target_of: Mapping[torch.device, str], options: Options) -> Callable[..., Any]:
     """A graph of several devices: what is on one is compiled for it, and torch runs what is between them."""
     split = split_by_device(gm)
     if split.between and options.strict:
@@ -82,7 +81,7 @@ def _compile_parts(gm: fx.GraphModule, options: Options) -> Callable[..., Any]:
         warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
         for part in split.parts:
             if part.device is not None:
-                compiled = _compile_on(part.device, part.gm, part.example_inputs, options)
+                compiled = _compile_on(target_of[part.device], part.gm, part.example_inputs, options)
                 split.gm.set_submodule(part.name, _Compiled(compiled, part.is_bare))
     return split.gm.forward
 
@@ -100,10 +99,8 @@ class _Compiled(torch.nn.Module):
         return results[0] if self.is_bare else results
 
 
-def _compile_on(
-    device: torch.device, gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options
-) -> Callable[..., Any]:
-    ctx = make_context(str(device), options)
+def _compile_on(target: str, gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    ctx = make_context(target, options)
     run = _or_in_torch(_compile_dynamo, gm, example_inputs, ctx)
     if not compares_results():
         return run
@@ -148,14 +145,24 @@ def _compile_waiting(gm: fx.GraphModule, example_inputs: Sequence[Any], ctx: Com
     return WaitingGraph(gm, inference, compile_joint)
 
 
+def chosen_target(options: object) -> str | None:
+    """The target that `options={"target": ...}` names; None leaves it to the device of the tensors."""
+    target: object = options.get("target") if isinstance(options, Mapping) else None
+    if target is not None and not isinstance(target, str):
+        raise OptionError(f"option target takes the name of a target, got {target!r}", hint='"cpu", or "cuda"')
+    return target
+
+
 def torch_options(mode: str | None, options: Mapping[str, Any] | None) -> Options:
-    """Options as torch.compile passes them; those that follow `dynamo_config`, or torch, have its settings."""
+    """Options as torch.compile passes them, without the target; those that follow `dynamo_config`, or torch, have its
+    settings."""
     if options is not None and not isinstance(options, Mapping):
         raise OptionError(
             f"options is a {type(options).__name__}: expected a mapping of names to values",
             hint='options={"threads": 4}',
         )
     given = {**configured(), **(options or {})}
+    given.pop("target", None)
     if mode is not None:
         given["mode"] = mode
     return options_from(given).following(settings_of_torch())
