@@ -93,6 +93,7 @@ def hidet_passes() -> Iterable[PassSpec]:
         "unfold-control",
         "decompose",
         "fold-constants",
+        "check-positions",
         "simplify",
         "common-subexpr",
         "recompose",

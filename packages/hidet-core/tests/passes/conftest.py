@@ -24,7 +24,7 @@ from hidet.testing.random_graphs import random_inputs
 @pytest.fixture(scope="session")
 def ctx() -> CompileContext:
     """A context for graph passes alone: its target only says what it likes."""
-    target: Any = SimpleNamespace(name="none", prefers_channels_last=True)
+    target: Any = SimpleNamespace(name="none", device="cpu", prefers_channels_last=True)
     return CompileContext(
         target=target, registry=load_registry(), options=Options(verify=True), cache=open_cache(enabled=False)
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from hidet.context import CompileContext, make_context
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.ops import selection
 from hidet.passes.graph.check_positions import CheckPositions
+from hidet.passes.manager import run_graph_passes
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,17 @@ def test_checks_of_inputs_come_before_everything_else(ctx: CompileContext) -> No
         return [b.emit("embedding", b.emit("relu", x), index, wraps=False)]
 
     assert _names(_checked(ctx, build)) == ["bitwise_xor", "amax", "require_positions", "relu", "embedding"]
+
+
+@pytest.mark.parametrize(("device", "check"), [("cpu", "require_positions"), ("npu:0", "assert_positions")])
+def test_a_target_that_nobody_has_heard_of_has_its_positions_checked(
+    ctx: CompileContext, device: str, check: str
+) -> None:
+    """plugin-friction.md section 4: a new target that did not register the pass read wild memory."""
+    new: Any = SimpleNamespace(name="abacus", device=device, prefers_channels_last=False)
+    b = GraphBuilder(ctx.registry.operators)
+    graph = b.build([b.emit("embedding", _table(b), _index(b), wraps=False)])
+    assert check in _names(run_graph_passes(graph, replace(ctx, target=new)))
 
 
 def test_computed_positions_are_checked_where_they_are_used(ctx: CompileContext) -> None:

@@ -1,10 +1,14 @@
 """What every graph pass of core must do: keep the result, keep the graph valid, leave alone what is done already."""
 
+from functools import partial
+
 import pytest
 
+from hidet import dtypes
 from hidet._builtin import hidet_passes
 from hidet.graph.verify import verify_graph
 from hidet.passes.manager import run_graph_passes
+from hidet.passes.rewriter import GraphRewriter
 from hidet.testing.random_graphs import random_graph
 
 PASSES = [spec for spec in hidet_passes() if spec.level == "graph"]
@@ -13,7 +17,24 @@ SEEDS = range(60)
 
 def graphs(ctx, seeds=SEEDS):
     for seed in seeds:
-        yield seed, random_graph(seed, ctx.registry.operators, symbolic=seed % 3 == 0)
+        graph = random_graph(seed, ctx.registry.operators, symbolic=seed % 3 == 0)
+        yield seed, with_gather(graph, ctx) if seed % 5 == 0 else graph
+
+
+def with_gather(graph, ctx):
+    """The graph with a further result, whose elements are read at places that are computed."""
+    rewriter = GraphRewriter(graph, ctx.registry.operators)
+    for node in graph.nodes:
+        rewriter.keep(node)
+    x = next((value for value in graph.outputs if value.tensor.rank > 0), None)
+    if x is None:
+        return graph
+    emit = partial(rewriter.emit, at=graph.nodes[-1])
+    below_one = emit("mul", emit("abs", emit("tanh", x)), rewriter.constant(0.99, x))
+    if x.tensor.rank > 1:
+        below_one = emit("amax", below_one, axes=tuple(range(x.tensor.rank - 1)))
+    places = emit("cast", below_one, dtype=dtypes.i64)
+    return rewriter.finish([*graph.outputs, emit("index_select", x, places, axis=0)])
 
 
 @pytest.mark.parametrize("spec", PASSES, ids=lambda spec: spec.name)

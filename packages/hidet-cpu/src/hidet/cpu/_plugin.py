@@ -45,15 +45,6 @@ def hidet_passes() -> Iterable[PassSpec]:
             doc="kernels for blocks of threads run one thread after the other",
         ),
         PassSpec(
-            name="check-positions",
-            level="graph",
-            targets=("cpu",),
-            after=("fold-constants",),
-            before=("simplify",),
-            load="hidet.passes.graph.check_positions:CheckPositions",
-            doc="positions outside of their axis end a call with an error, before anything reads there",
-        ),
-        PassSpec(
             name="split-batch-norm",
             level="graph",
             targets=("cpu",),

@@ -16,7 +16,7 @@ def hidet_targets() -> Iterable[TargetSpec]:
 
 
 def hidet_passes() -> Iterable[PassSpec]:
-    """Checks of positions, layouts that kernels want, and what thread IR needs before it is CUDA C++."""
+    """Layouts that kernels want, and what thread IR needs before it is CUDA C++."""
     return [
         PassSpec(
             name="cuda-split-batch-norm",
@@ -104,15 +104,6 @@ def hidet_passes() -> Iterable[PassSpec]:
             after=("cuda-block-launches",),
             load="hidet.cuda.passes.overlapped_launches:OverlappedLaunches",
             doc="kernels start while the one before them ends, from sm_90 on",
-        ),
-        PassSpec(
-            name="assert-positions",
-            level="graph",
-            targets=("cuda",),
-            after=("fold-constants",),
-            before=("simplify",),
-            load="hidet.passes.graph.check_positions:AssertPositions",
-            doc="positions outside of their axis stop the device, before anything reads there",
         ),
     ]
 

@@ -26,29 +26,21 @@ Emit = Callable[[GraphRewriter, Node, Value, Position, str], None]
 
 @dataclass(frozen=True)
 class CheckPositions:
-    """Checks by the host: each tensor of positions is folded to its worst, which a `require_positions` node compares
-    with the extent. See `with_checks`."""
+    """Positions are checked before anything reads or writes there, whatever the target is.
+
+    Of a target in the host's memory by the host: each tensor of positions is folded to its worst, which a
+    `require_positions` node compares with the extent. Of others, for which the host does not wait, by the device: an
+    `assert_positions` node looks at every position.
+    """
 
     name: ClassVar[str] = "check-positions"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk."""
-        return with_checks(graph, ctx, _require)
+        return _with_checks(graph, ctx, _require if ctx.target.device == "cpu" else _assert)
 
 
-@dataclass(frozen=True)
-class AssertPositions:
-    """Checks by the device, for which the host does not wait: an `assert_positions` node looks at every position. See
-    `with_checks`."""
-
-    name: ClassVar[str] = "assert-positions"
-
-    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
-        """One walk."""
-        return with_checks(graph, ctx, _assert)
-
-
-def with_checks(graph: Graph, ctx: CompileContext, emit: Emit) -> Graph:
+def _with_checks(graph: Graph, ctx: CompileContext, emit: Emit) -> Graph:
     """`graph` with its positions checked; equal checks are made once.
 
     Checks of the graph's own inputs come first, so that nothing is overwritten by a call that fails, but for those of
