@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hidet.cache_key import CacheKey, source_hash
+from hidet.cache_key import CacheKey, code_hash, source_hash
 from hidet.errors import CacheError, CacheWarning
 from hidet.private_files import distrust_directory, open_private
 
@@ -34,6 +34,7 @@ __all__ = [
     "CacheStatus",
     "FieldDifference",
     "KernelCache",
+    "code_hash",
     "open_cache",
     "source_hash",
 ]

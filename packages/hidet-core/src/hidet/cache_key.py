@@ -5,8 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+_INSTALLED = {"site-packages", "dist-packages"}
+"""Folders that wheels are installed into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +45,47 @@ class CacheKey:
         return cls(tuple((str(name), str(value)) for name, value in pairs))
 
 
+def code_hash(module: str) -> str:
+    """What names the code of an imported module, and of the package that it is in, besides a version: `source_hash`.
+
+    Nothing tells whether code in no file, such as a notebook's, is what it was: its name is another one at every call.
+    """
+    package = module.partition(".")[0]
+    try:
+        return source_hash(package)
+    except (ModuleNotFoundError, ValueError):
+        # The script that Python runs, and modules under names of somebody's own.
+        file = getattr(sys.modules.get(module), "__file__", None)
+    return os.urandom(16).hex() if file is None else _digest([Path(file)], Path(file).parent)
+
+
 @functools.cache
 def source_hash(package: str) -> str:
     """Digest of the sources of an importable `package` that is installed editable; "" for one that came from a wheel.
 
     A wheel's code is named by its version, edited sources only by themselves. Covers name, size and modification time
-    of each .py file under every folder of the package; computed once a process. Raises ModuleNotFoundError for unknown
-    names.
+    of each .py file under every folder of the package, or of the one file that it is; computed once a process. Raises
+    ModuleNotFoundError for unknown names.
     """
     import importlib.util
 
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-    digest = hashlib.blake2b(digest_size=16)
-    has_sources = False
-    for folder in sorted(spec.submodule_search_locations or ()):
-        if {"site-packages", "dist-packages"} & set(Path(folder).parts):
-            continue
-        for path in sorted(Path(folder).rglob("*.py")):
-            info = path.stat()
-            digest.update(f"{path.relative_to(folder)}\0{info.st_size}\0{info.st_mtime_ns}\n".encode())
-            has_sources = True
-    return digest.hexdigest() if has_sources else ""
+    digests = ""
+    for folder in map(Path, sorted(spec.submodule_search_locations or ())):
+        if not _INSTALLED & set(folder.parts):
+            digests += _digest(folder.rglob("*.py"), folder)
+    if spec.submodule_search_locations is None and spec.origin is not None and spec.origin.endswith(".py"):
+        file = Path(spec.origin)
+        digests += "" if _INSTALLED & set(file.parts) else _digest([file], file.parent)
+    return hashlib.blake2b(digests.encode(), digest_size=16).hexdigest() if digests else ""
+
+
+def _digest(files: Iterable[Path], folder: Path) -> str:
+    """Of names below `folder`, sizes and modification times; "" without files."""
+    described = []
+    for path in sorted(files):
+        info = path.stat()
+        described.append(f"{path.relative_to(folder)}\0{info.st_size}\0{info.st_mtime_ns}\n")
+    return hashlib.blake2b("".join(described).encode(), digest_size=16).hexdigest() if described else ""

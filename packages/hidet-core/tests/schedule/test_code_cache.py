@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from hidet.cache import CacheKey, KernelCache
 from hidet.context import CompileContext, make_context
 from hidet.ir.func import Module
-from hidet.schedule.code_cache import PACKED_FROM, keep_modules, pack, read_modules, unpack
+from hidet.schedule.code_cache import PACKED_FROM, keep_modules, module_key, pack, read_modules, unpack
 from hidet.schedule.units import CompileUnit
 
 
@@ -77,6 +79,26 @@ def test_few_modules_are_kept_once(ctx: CompileContext, cache: _CountingCache) -
     keep_modules(units, {}, _code(units), ctx)
     assert cache.status().entries == len(units)
     assert read_modules(units, ctx) == _code(units)
+
+
+def test_the_name_of_the_targets_wheel_is_part_of_the_key(ctx: CompileContext) -> None:
+    owner = ctx.registry.owners["targets", "cpu"]
+    (name, unit), *_ = _units("a").items()
+    for change in ({"dist": "acme-cpu"}, {"version": "2.0"}):
+        other = {**ctx.registry.owners, ("targets", "cpu"): replace(owner, **change)}
+        newer = replace(ctx, registry=replace(ctx.registry, owners=other))
+        assert module_key(name, unit, newer).digest != module_key(name, unit, ctx).digest
+
+
+def test_a_target_of_no_file_is_compiled_anew(ctx: CompileContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Target(type(ctx.target)):  # type: ignore[misc]  # the class of the target that is there
+        __module__ = "my_notebook"
+
+    monkeypatch.setitem(sys.modules, "my_notebook", ModuleType("my_notebook"))
+    units = _units("a", "b", "c", "d")
+    own = replace(ctx, target=Target())
+    keep_modules(units, {}, _code(units), own)
+    assert read_modules(units, own) == {}
 
 
 def test_another_version_of_the_targets_wheel_reads_nothing_of_the_one_before(ctx: CompileContext) -> None:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hidet.cache import CacheKey, source_hash
+from hidet.cache import CacheKey, code_hash
 from hidet.ir.structural import structural_hash
 
 if TYPE_CHECKING:
@@ -109,6 +109,5 @@ def _target(ctx: CompileContext) -> str:
 
 
 def _with_version(name: str, module: str, owner: Owner | None) -> str:
-    package = module.partition(":")[0].partition(".")[0]
     wheel = "" if owner is None else f"{owner.dist}-{owner.version}"
-    return f"{name}@{wheel}-{source_hash(package)}"
+    return f"{name}@{wheel}-{code_hash(module.partition(':')[0])}"
