@@ -44,7 +44,7 @@ RULE = """
     HIDET_API = 1
 
     def hidet_schedules():
-        yield ScheduleSpec(name="mine.rule", targets=("cpu",), priority=50, {spec})
+        yield ScheduleSpec(name="mine.rule", targets=("cpu",), priority=150, {spec})
 
     class Rule(FallbackRule):
         {code}
@@ -227,7 +227,7 @@ OPTION = """
         yield OptionSpec(name="mine.most", type=int, default=4, doc="Rows that it takes.", affects_cache=False)
 
     def hidet_schedules():
-        yield ScheduleSpec(name="mine.rule", targets=("cpu",), priority=50, {spec})
+        yield ScheduleSpec(name="mine.rule", targets=("cpu",), priority=150, {spec})
 
     {code}
 

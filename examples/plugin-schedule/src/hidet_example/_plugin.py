@@ -27,7 +27,6 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             name="example.squared_distance",
             ops=("squared_distance",),
             targets=("cpu",),
-            priority=10,
             load="hidet_example.schedules:SquaredDistanceRule",
             doc="squared_distance in float32, several centres at a time",
         )

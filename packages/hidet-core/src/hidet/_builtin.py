@@ -32,7 +32,7 @@ def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:
     """Calls of scripts, and the fallback nest, last for every operator on every target."""
-    from hidet.plugins.specs import ANY, ScheduleSpec
+    from hidet.plugins.specs import ANY, FALLBACK_PRIORITY, ScheduleSpec
 
     return [
         ScheduleSpec(
@@ -46,7 +46,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             name="fallback",
             ops=(ANY,),
             targets=(ANY,),
-            priority=-1000,
+            priority=FALLBACK_PRIORITY,
             prologue="gather",
             epilogue="element-wise",
             load="hidet.schedule.fallback:FallbackRule",

@@ -19,9 +19,9 @@ def hidet_schedules():
     return [
         ScheduleSpec(name="any", ops=("*",), targets=("*",), priority=-10, load="json:loads"),
         ScheduleSpec(name="plain", ops=("spindle",), targets=("loom",), load="json:loads"),
-        ScheduleSpec(name="better", ops=("spindle", "bobbin"), targets=("loom",), priority=5, load="json:loads"),
+        ScheduleSpec(name="better", ops=("spindle", "bobbin"), targets=("loom",), priority=105, load="json:loads"),
         ScheduleSpec(name="also_plain", ops=("spindle",), targets=("loom",), load="json:loads"),
-        ScheduleSpec(name="elsewhere", ops=("spindle",), targets=("mill",), priority=9, load="json:loads"),
+        ScheduleSpec(name="elsewhere", ops=("spindle",), targets=("mill",), priority=109, load="json:loads"),
     ]
 
 def hidet_targets():

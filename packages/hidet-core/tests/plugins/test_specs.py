@@ -16,6 +16,11 @@ def option(**changes: object) -> OptionSpec:
     return OptionSpec(**{**values, **changes})
 
 
+def of_priority(priority: int | None, load: str = "m:f") -> ScheduleSpec:
+    given = {} if priority is None else {"priority": priority}
+    return ScheduleSpec(name="s", ops=("a",), targets=("*",), load=load, **given)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -31,6 +36,11 @@ def option(**changes: object) -> OptionSpec:
         (lambda: ScheduleSpec(name="s", ops=(), targets=("cpu",), load="m:f"), r"ops is \(\)"),
         (lambda: ScheduleSpec(name="s", ops=("a",), targets=(3,), load="m:f"), r"targets is \(3,\)"),
         (lambda: ScheduleSpec(name="s", ops=("a",), targets=("*",), priority="9", load="m:f"), "priority is '9'"),
+        (lambda: of_priority(99), "priority is 99, expected 100 to 999, .* or -999 to -1"),
+        (lambda: of_priority(0), "priority is 0"),
+        (lambda: of_priority(1001), "priority is 1001"),
+        (lambda: of_priority(-1000), "priority is -1000"),
+        (lambda: of_priority(100, "hidet.acme:f"), "priority is 100, expected 0 to 99"),
         (lambda: ScheduleSpec(name="s", ops=("a",), targets=("*",), prologue="all", load="m:f"), "prologue is 'all'"),
         (lambda: ScheduleSpec(name="s", ops=("a",), targets=("*",), epilogue="row", load="m:f"), "epilogue is 'row'"),
         (lambda: PassSpec(name="p", level="tree", load="m:f"), "level is 'tree', expected 'graph' or 'program'"),
@@ -58,6 +68,14 @@ def option(**changes: object) -> OptionSpec:
 def test_a_bad_field_is_named_with_its_value(make, message) -> None:
     with pytest.raises(PluginError, match=message):
         make()
+
+
+def test_a_rule_of_others_is_asked_before_those_of_hidet_unless_it_says_otherwise() -> None:
+    """plugin-friction.md section 2: the README's priority 10 lost against a rule of hidet's."""
+    own, other = of_priority(None, "hidet.acme:f"), of_priority(None)
+    assert (own.priority, other.priority) == (0, 100)
+    assert [of_priority(priority).priority for priority in (100, 999, -1, -999)] == [100, 999, -1, -999]
+    assert [of_priority(priority, "hidet.acme:f").priority for priority in (0, 99)] == [0, 99]
 
 
 def test_specs_are_frozen() -> None:

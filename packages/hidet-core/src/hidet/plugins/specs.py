@@ -27,6 +27,21 @@ OWN_COMMANDS = ("cache", "doctor", "plugins")
 TASKS_WITHOUT_OPERATOR = ("elementwise", "script")
 """In `ops` of a schedule: tasks of element-wise operators without an anchor, and calls of scripts."""
 
+PRIORITIES_OF_HIDET = range(100)
+"""Priorities of rules of hidet's own wheels."""
+
+PRIORITIES_OF_OTHERS = range(100, 1000)
+"""Priorities of rules of others that are asked before those of hidet's wheels."""
+
+PRIORITIES_AFTER_HIDET = range(-999, 0)
+"""Priorities of rules of others that get what no rule of hidet's wheels takes, before the fallback nest does."""
+
+FALLBACK_PRIORITY = -1000
+"""The fallback nest's alone."""
+
+CHECKED_PRIORITY = 1000
+"""Of the rule that `hidet.testing.check_rule` checks."""
+
 _OPTION_TYPES = (bool, int, float, str)
 
 Level = Literal["graph", "program"]
@@ -142,8 +157,9 @@ class ScheduleSpec(TargetedSpec):
 
     ops: operators whose tasks it may match, `("*",)` for every one.
     targets, kinds: targets by name, `("*",)` for every one, and kinds of targets; one of the two is needed.
-    priority: rules are asked in falling priority, those of equal priority in order of registration. Those of hidet's
-        own wheels have at most 10: 100 is asked before all of them.
+    priority: rules are asked in falling priority, those of equal priority in order of registration. Rules of others
+        than hidet's wheels have 100 to 999, which is asked before hidet's own, or -999 to -1, which gets what these
+        leave; 100 where none is given. hidet's own have 0 to 99, and 0 where none is given.
     prologue: what it inlines into its reads: "none", "load" (element-wise producers, which read their own inputs where
         the task reads the result) or "gather" (producers with any index formula: flips, concatenations, embeddings).
     epilogue: what it applies before it stores: "none", or "element-wise": a chain of operators that read the anchor's
@@ -154,7 +170,7 @@ class ScheduleSpec(TargetedSpec):
     """
 
     ops: tuple[str, ...]
-    priority: int = 0
+    priority: int = field(default=None)  # type: ignore[assignment]  # __post_init__ gives it
     prologue: Literal["none", "load", "gather"] = "none"
     epilogue: Literal["none", "element-wise"] = "none"
 
@@ -163,12 +179,26 @@ class ScheduleSpec(TargetedSpec):
         _check_names(self, "ops", self.ops, allow_any=True, allow_empty=False)
         if not self.targets and not self.kinds:
             raise _refuse(self, "targets", self.targets, f"names of targets or ({ANY!r},); or kinds=('cpu',)")
-        if not isinstance(self.priority, int):
-            raise _refuse(self, "priority", self.priority, "an integer")
+        self._check_priority()
         if self.prologue not in ("none", "load", "gather"):
             raise _refuse(self, "prologue", self.prologue, "'none', 'load' or 'gather'")
         if self.epilogue not in ("none", "element-wise"):
             raise _refuse(self, "epilogue", self.epilogue, "'none' or 'element-wise'")
+
+    def _check_priority(self) -> None:
+        given: object = self.priority
+        if self.is_foreign:
+            ranges = (PRIORITIES_OF_OTHERS, PRIORITIES_AFTER_HIDET)
+            expected = "100 to 999, asked before the rules of hidet's own wheels, or -999 to -1, asked after them"
+        else:
+            ranges = (PRIORITIES_OF_HIDET, range(FALLBACK_PRIORITY, FALLBACK_PRIORITY + 1))
+            expected = "0 to 99, as rules of hidet's own wheels have"
+        if given is None:
+            object.__setattr__(self, "priority", ranges[0][0])
+        elif not isinstance(given, int) or isinstance(given, bool):
+            raise _refuse(self, "priority", given, "an integer")
+        elif given != CHECKED_PRIORITY and not any(given in each for each in ranges):
+            raise _refuse(self, "priority", given, expected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from hidet.ir.visit import walk
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes
 from hidet.plugins import PLUGIN_API, ScheduleSpec, use
+from hidet.plugins.specs import CHECKED_PRIORITY
 from hidet.runtime.module import CompiledModule
 from hidet.schedule.claims import Claim, claims
 from hidet.schedule.rule import Choice, Program
@@ -157,9 +158,7 @@ def _asked_first(
     """A context in which a rule is asked before all others, and its failures are raised."""
     plugin: Any = ModuleType("check_rule")
     plugin.HIDET_API = PLUGIN_API
-    with use(plugin) as registry:
-        first = 1 + max((other.priority for other in registry.schedules.values()), default=0)
-    plugin.hidet_schedules = lambda: [replace(spec, priority=max(first, spec.priority), replaces=spec.name)]
+    plugin.hidet_schedules = lambda: [replace(spec, priority=CHECKED_PRIORITY, replaces=spec.name)]
     with use(plugin) as registry:
         ctx = make_context(target, options)
         cache = make_context(target, {"cache": False}).cache
