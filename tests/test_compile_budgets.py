@@ -180,7 +180,8 @@ def _calls_of_kernels(ctx: CompileContext) -> dict[str, list[int]]:
         for task in {task.key: task for task in fuse(part, ctx).tasks}.values():
 
             def work(task: Task = task) -> None:
-                (unit, *_) = split_shared(select._schedule(task, ctx, []).program.module)
+                built, _ = select._schedule(task, ctx)
+                (unit, *_) = split_shared(built.program.module)
                 structural_hash(unit)
                 emit_module(run_program_passes(unit, ctx), host_arch())
 

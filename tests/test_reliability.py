@@ -391,6 +391,7 @@ def test_dumps_of_subgraphs_lie_beside_those_of_the_graph(tmp_path: Path) -> Non
     assert (own / "00_import.hir").read_text() == str(case.graph)
     folders = sorted(path.name for path in own.iterdir() if path.is_dir())
     assert folders == ["main_0_0", "main_0_1"]
+    assert all((own / folder / "tasks.txt").exists() for folder in folders)
     for folder, name in zip(folders, ("then", "otherwise"), strict=True):
         operators = [node.op.name for node in branch.attrs[name].nodes]
         text = (own / folder / "00_import.hir").read_text()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from hidet import dims
@@ -17,7 +18,7 @@ from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.types import TensorType
 from hidet.graph.verify import subgraphs_of, verify_graph
 from hidet.ir.func import Module
-from hidet.passes.dump import in_own_folder
+from hidet.passes.dump import dump, in_own_folder
 from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.plugins.host import load_registry
@@ -38,8 +39,10 @@ from hidet.schedule.code_cache import keep_modules, read_modules
 from hidet.schedule.host import HostCode, InnerProgram, build_host_program
 from hidet.schedule.made import with_own_memory
 from hidet.schedule.report import count_nodes, program_uses, warn_of_fallbacks
+from hidet.schedule.schedule_text import print_schedules
 from hidet.schedule.select import ScheduledGraph, select_schedules
 from hidet.schedule.size_checks import with_size_checks
+from hidet.schedule.task_text import print_tasks
 from hidet.schedule.units import CompileUnit, compile_units
 from hidet.target import Binary, CompileJob
 
@@ -242,7 +245,11 @@ class _Lowering:
         import numpy
 
         graph = with_own_memory(graph, self.ctx.registry.operators, is_inner=is_inner)
-        scheduled = select_schedules(fuse(graph, self.ctx), self.ctx)
+        tasks = fuse(graph, self.ctx)
+        folder = "" if name == "main" else f"{name}/"
+        dump(self.ctx, f"{folder}tasks.txt", partial(print_tasks, tasks))
+        scheduled = select_schedules(tasks, self.ctx)
+        dump(self.ctx, f"{folder}schedules.txt", partial(print_schedules, scheduled, self.ctx))
         controls = [node for node in graph.nodes if node.op.kind == "control"]
         types = scheduled.task_graph.types
         inner = {node: self._inner(node, types, f"{name}_{number}") for number, node in enumerate(controls)}

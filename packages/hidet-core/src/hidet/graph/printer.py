@@ -38,7 +38,7 @@ def print_graph(graph: Graph) -> str:
     """The text of `graph`, ending in a line break."""
     symbols = dict.fromkeys(symbol for dim in _dims_of_graph(graph) for symbol in dims.symbols(dim))
     lines = [symbol_text(symbol) for symbol in sorted(symbols, key=lambda symbol: symbol.name)]
-    return "\n".join([*lines, *_GraphText(graph, canonical=False).lines(), ""])
+    return "\n".join([*lines, *GraphText(graph, canonical=False).lines(), ""])
 
 
 def structural_equal_graphs(a: Graph, b: Graph) -> bool:
@@ -49,7 +49,7 @@ def structural_equal_graphs(a: Graph, b: Graph) -> bool:
 def canonical_lines(graph: Graph) -> list[str]:
     """Lines that structurally equal graphs share: values are numbered in order of appearance."""
     keys = sorted({symbol.key for dim in _dims_of_graph(graph) for symbol in dims.symbols(dim)})
-    return [*keys, *_GraphText(graph, canonical=True).lines()]
+    return [*keys, *GraphText(graph, canonical=True).lines()]
 
 
 def constant_table(graph: Graph) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def type_text(type_: ValueType) -> str:
     return str(type_)
 
 
-class _GraphText:
+class GraphText:
     """The lines of one graph; sub-graphs are closed, so each has names of its own."""
 
     def __init__(self, graph: Graph, canonical: bool) -> None:
@@ -90,6 +90,15 @@ class _GraphText:
         self.canonical = canonical
         self._names: dict[Value, str] = {}
         self._used: set[str] = set()
+
+    @classmethod
+    def named(cls, graph: Graph) -> GraphText:
+        """For texts about a graph: values have the names that `print_graph` gives them."""
+        made = cls(graph, canonical=False)
+        # Names are given in the order of the lines.
+        for _ in made.lines():
+            pass
+        return made
 
     def name(self, value: Value) -> str:
         """`%` and a name that no other value of the graph has."""
@@ -106,9 +115,11 @@ class _GraphText:
         return self._names[value]
 
     def typed(self, value: Value) -> str:
+        """The name of a value, and its type."""
         return f"{self.name(value)}: {type_text(value.type)}"
 
     def lines(self) -> Iterator[str]:
+        """All lines, without line breaks."""
         graph = self.graph
         inputs = (f"{'param ' if v in graph.parameters else ''}{self.typed(v)}" for v in graph.inputs)
         yield f"graph {'' if self.canonical else graph.name}({', '.join(inputs)}):"
@@ -117,9 +128,9 @@ class _GraphText:
         if graph.prepare is not None:
             results = ", ".join(map(self.typed, graph.prepare.results))
             yield f"  prepare {results}"
-            yield from (f"    {line}" for line in _GraphText(graph.prepare.graph, self.canonical).lines())
+            yield from (f"    {line}" for line in GraphText(graph.prepare.graph, self.canonical).lines())
         for node in graph.nodes:
-            yield from self._node(node)
+            yield from self.node_lines(node)
         yield f"  return {', '.join(map(self.name, graph.outputs))}".rstrip()
         for source, target in graph.mutates:
             yield f"  mutates {source} <- {target}"
@@ -138,7 +149,8 @@ class _GraphText:
         inline = None if self.canonical else inline_text(array, value.tensor.dtype)
         return f"sha={digest(array)}" if inline is None else inline
 
-    def _node(self, node: Node) -> Iterator[str]:
+    def node_lines(self, node: Node) -> Iterator[str]:
+        """The line of a node, and those of its sub-graphs."""
         subgraphs: list[Graph] = []
         arguments = ["none" if value is None else self.name(value) for value in node.inputs]
         arguments += [f"{name}={attribute_text(value, subgraphs)}" for name, value in _given(node)]
@@ -147,7 +159,7 @@ class _GraphText:
         place = "" if node.loc is None or self.canonical else f"  # {' '.join(str(node.loc).split())}"
         yield f"{line}{node.op.name}({', '.join(arguments)}){place}"
         for number, subgraph in enumerate(subgraphs):
-            first, *rest = _GraphText(subgraph, self.canonical).lines()
+            first, *rest = GraphText(subgraph, self.canonical).lines()
             yield f"    @{number} {first}"
             yield from (f"    {line}" for line in rest)
 

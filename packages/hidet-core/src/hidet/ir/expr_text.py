@@ -63,6 +63,12 @@ class Names:
             self._names[thing] = known
         return known
 
+    def inner(self) -> Names:
+        """Names of a scope inside of this one: what has a name keeps it, and what gets one there has it there alone."""
+        made = Names()
+        made._names, made._used, made.symbols = dict(self._names), set(self._used), self.symbols
+        return made
+
 
 def plain_name(name: str) -> str:
     """`name` as a Python identifier that is no keyword."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hidet.errors import OptionError
-from hidet.graph.graph import Graph
-from hidet.ir.func import Module
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -38,18 +36,17 @@ def in_own_folder(ctx: CompileContext, name: str) -> CompileContext:
     raise AssertionError("there is always a next number")
 
 
-def dump(ctx: CompileContext, stage: str, subject: Graph | Module) -> None:
-    """Write a stage, if the options ask for it. OptionError where that is impossible."""
+def dump(ctx: CompileContext, file: str, text: Callable[[], str]) -> None:
+    """Write a stage to a file, its path below the graph's folder, if the options ask for it.
+
+    text: makes its text, and is called then alone. OptionError where the file cannot be written.
+    """
     if ctx.options.dump is None:
         return
-    from hidet.graph.printer import print_graph
-    from hidet.ir.printer import print_module
-
-    file = Path(ctx.options.dump) / f"{stage}.hir"
-    text = print_graph(subject) if isinstance(subject, Graph) else print_module(subject)
-    with _named_errors(file.parent):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+    path = Path(ctx.options.dump) / file
+    with _named_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text(), encoding="utf-8")
 
 
 @contextmanager

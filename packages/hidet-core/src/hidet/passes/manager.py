@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hidet.errors import PluginError
 from hidet.graph.graph import Graph
+from hidet.graph.printer import print_graph
 from hidet.ir.func import Module
+from hidet.ir.printer import print_module
 from hidet.passes.dump import dump
 from hidet.passes.local import rewrite_locally
 from hidet.plugins.specs import Level, PassSpec, RewriteSpec
@@ -41,12 +44,12 @@ def run_graph_passes(graph: Graph, ctx: CompileContext, subgraph: str | None = N
     subgraph: the name of a sub-graph, whose dumps lie in a folder of this name; None for the graph that is compiled.
     """
     folder = "" if subgraph is None else f"{subgraph}/"
-    dump(ctx, f"{folder}00_import", graph)
+    dump(ctx, f"{folder}00_import.hir", partial(print_graph, graph))
     for number, spec in enumerate(ctx.registry.passes_for("graph", ctx.target.name)):
         graph = _run(spec, graph, "graph", ctx)
         for rewrite in ctx.registry.rewrites_for(spec.name, ctx.target.name):
             graph = _run(rewrite, graph, "graph", ctx)
-        dump(ctx, f"{folder}{number + 1:02}_{spec.name}", graph)
+        dump(ctx, f"{folder}{number + 1:02}_{spec.name}.hir", partial(print_graph, graph))
     return graph
 
 
@@ -56,7 +59,7 @@ def run_program_passes(module: Module, ctx: CompileContext) -> Module:
         _verify_module(module, "as its schedule built it")
     for spec in ctx.registry.passes_for("program", ctx.target.name):
         module = _run(spec, module, "program", ctx)
-    dump(ctx, f"program_{module.entry}", module)
+    dump(ctx, f"program_{module.entry}.hir", partial(print_module, module))
     return module
 
 

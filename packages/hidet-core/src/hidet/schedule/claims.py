@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from hidet.errors import HidetError, PluginError, ScheduleError
 from hidet.plugins.isolation import Failure, attempt
+from hidet.records import record
 from hidet.schedule.rule import Match, ScheduleRule
 from hidet.schedule.task import Task
 
@@ -25,25 +26,46 @@ FALLBACK = "fallback"
 Result = TypeVar("Result")
 
 
+@record
+class Answer:
+    """What became of asking rule `rule` about a task.
+
+    outcome: it "matched", or "declined" without a reason; it "cannot", or "gave up" after it had matched, with a
+        reason; or it "failed", by an error that it should not raise.
+    reason: "" where there is none.
+    """
+
+    rule: str
+    outcome: Literal["matched", "declined", "cannot", "gave up", "failed"]
+    reason: str = ""
+
+    def note(self, task: Task) -> str:
+        """The answer as a line of the report, which shows those that have a reason."""
+        return f"{task.name}: rule {self.rule} {self}"
+
+    def __str__(self) -> str:
+        return f"{self.outcome}: {self.reason}" if self.reason else self.outcome
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
     """A rule that takes a task.
 
-    notes: why rules that were asked before it do not, for the report.
+    answers: what rules said that were asked before it, and it.
     """
 
     spec: ScheduleSpec
     rule: ScheduleRule[Any, Any]
     match: Match[Any]
-    notes: tuple[str, ...] = ()
+    answers: tuple[Answer, ...] = ()
 
 
 def claims(
-    task: Task, ctx: CompileContext, notes: list[str], specs: tuple[ScheduleSpec, ...] | None = None
+    task: Task, ctx: CompileContext, answers: list[Answer], specs: tuple[ScheduleSpec, ...] | None = None
 ) -> Iterator[Claim]:
     """The rules that take `task`, best first; one is asked when those before it are not enough.
 
-    notes: receives why rules cannot take it, where they say so. specs: the rules to ask; None for all.
+    answers: receives what rules say. specs: the rules to ask; None for all.
     """
     for spec in ctx.registry.schedules_for(task.op_name, ctx.target.name) if specs is None else specs:
 
@@ -51,9 +73,13 @@ def claims(
             rule = rule_of(spec)
             return rule, rule.match(task, ctx)
 
-        answer = tried(spec, task, ctx, notes, "match", ask)
-        if answer is not None and answer[1] is not None:
-            yield Claim(spec, answer[0], answer[1], tuple(notes))
+        asked = tried(spec, task, ctx, answers, "match", ask)
+        if asked is None:
+            continue
+        rule, match = asked
+        answers.append(Answer(spec.name, "declined" if match is None else "matched"))
+        if match is not None:
+            yield Claim(spec, rule, match, tuple(answers))
 
 
 def rule_of(spec: ScheduleSpec) -> ScheduleRule[Any, Any]:
@@ -71,19 +97,18 @@ def rule_of(spec: ScheduleSpec) -> ScheduleRule[Any, Any]:
 
 
 def tried(
-    spec: ScheduleSpec, task: Task, ctx: CompileContext, notes: list[str], what: str, call: Callable[[], Result]
+    spec: ScheduleSpec, task: Task, ctx: CompileContext, answers: list[Answer], what: str, call: Callable[[], Result]
 ) -> Result | None:
-    """What `call`, of the method `what` of a rule, returns; None when it raises, with the reason in `notes`."""
+    """What `call`, of the method `what` of a rule, returns; None when it raises, with the reason in `answers`."""
     result = attempt(call)
     if not isinstance(result, Failure):
         return result
     if isinstance(result.error, ScheduleError):
-        verb = "cannot" if what == "match" else "gave up"
-        notes.append(f"{task.name}: rule {spec.name} {verb}: {result.error.message}")
+        answers.append(Answer(spec.name, "cannot" if what == "match" else "gave up", result.error.message))
         return None
     if isinstance(result.error, HidetError) and not spec.is_foreign:
         raise result.error
     owner = ctx.registry.owners["schedules", spec.name]
     ctx.registry.complain(owner, f"schedule {spec.name!r}: {what} for {task.summary}", result)
-    notes.append(f"{task.name}: rule {spec.name} of {owner} raised {result} in {what}")
+    answers.append(Answer(spec.name, "failed", f"{result} in {what}, of {owner}"))
     return None

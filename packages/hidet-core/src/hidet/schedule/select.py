@@ -16,7 +16,7 @@ from hidet.ir.node import IRNode
 from hidet.ir.stmt import Invoke, Launch
 from hidet.ir.visit import rewrite
 from hidet.records import record
-from hidet.schedule.claims import Claim, claims, tried
+from hidet.schedule.claims import Answer, Claim, claims, tried
 from hidet.schedule.rule import Choice, Program
 from hidet.schedule.sharing import Built, build, share_programs
 from hidet.schedule.task import ForeignStep, Task, TaskGraph, TaskKey
@@ -28,6 +28,16 @@ Result = TypeVar("Result")
 
 
 @record
+class Decision:
+    """Why a task has its program: the parameters that it was built by, what rules said that were asked, in order, and
+    in a few words why this rule and these parameters."""
+
+    params: object
+    answers: tuple[Answer, ...]
+    reason: str
+
+
+@record
 class ScheduledTask:
     """A task and the program chosen for it. `symbol` is the entry function's name in the linked code."""
 
@@ -35,6 +45,7 @@ class ScheduledTask:
     rule_name: str
     program: Program
     symbol: str
+    decision: Decision
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,13 +78,13 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
     """
     built: dict[TaskKey, Built] = {}
     first: dict[TaskKey, Task] = {}
-    notes: list[str] = []
+    answers: dict[TaskKey, tuple[Answer, ...]] = {}
     seconds: dict[str, list[float]] = {"injective": [], "template": []}
     for task in task_graph.tasks:
         if task.key in built:
             continue
         start = time.thread_time()
-        built[task.key] = _schedule(task, ctx, notes, task_graph.claims.get(task.key))
+        built[task.key], answers[task.key] = _schedule(task, ctx, task_graph.claims.get(task.key))
         first[task.key] = task
         seconds["injective" if task.anchor is None else "template"].append(time.thread_time() - start)
 
@@ -82,24 +93,36 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
 
     modules: dict[str, Module] = {}
     hashes: dict[str, str] = {}
-    chosen: dict[TaskKey, tuple[str, Program, str]] = {}
+    chosen: dict[TaskKey, tuple[str, Program, str, Decision]] = {}
     for key, own in share_programs(built, ctx, shared).items():
         symbol = f"{first[key].name}_{own.digest[:16]}"
         if symbol not in modules:
             modules[symbol], hashes[symbol] = _named(own.program.module, symbol), own.digest
-        chosen[key] = (own.choice.rule_name, replace(own.program, module=modules[symbol]), symbol)
+        decision = Decision(own.choice.params, answers[key], _reason(built[key], own))
+        chosen[key] = (own.choice.rule_name, replace(own.program, module=modules[symbol]), symbol, decision)
     steps = [
         step if isinstance(step, ForeignStep) else ScheduledTask(step, *chosen[step.key]) for step in task_graph.steps
     ]
     times = {kind: tuple(each) for kind, each in seconds.items()}
+    notes = [answer.note(first[key]) for key, said in answers.items() for answer in said if answer.reason]
     return ScheduledGraph(task_graph, tuple(steps), modules, hashes, tuple(notes), times)
 
 
-def _schedule(task: Task, ctx: CompileContext, notes: list[str], first: Claim | None = None) -> Built:
-    """The program of the best rule that builds one. first: the best rule that takes the task, where that is known."""
-    reasons: list[str] = []
+def _reason(built: Built, used: Built) -> str:
+    """Why a task has the program `used`, after `built` was built for it."""
+    if used is not built:
+        return "with parameters about as good as its own, because other tasks use their program"
+    return "the first rule that takes it" if built.is_default else "a plug-in chose it (hidet_choose_schedule)"
+
+
+def _schedule(task: Task, ctx: CompileContext, first: Claim | None = None) -> tuple[Built, tuple[Answer, ...]]:
+    """The program of the best rule that builds one, and what the rules said that were asked.
+
+    first: the best rule that takes the task, where that is known.
+    """
+    answers: list[Answer] = []
     chosen: Choice[Any, Any] | None = None
-    choices = _choices(task, ctx, reasons, first)
+    choices = _choices(task, ctx, answers, first)
     if ctx.registry.callbacks["hidet_choose_schedule"]:
         candidates = list(choices)
         picked = ctx.registry.choose_schedule(task, candidates, ctx) if candidates else None
@@ -107,23 +130,22 @@ def _schedule(task: Task, ctx: CompileContext, notes: list[str], first: Claim | 
         choices = iter([*([chosen] if chosen else []), *(c for c in candidates if c is not chosen)])
     for choice in choices:
         work = partial(build, choice, ctx, is_default=choice is not chosen)
-        built = _tried(choice, "build", work, ctx, reasons)
+        built = _tried(choice, "build", work, ctx, answers)
         if built is not None:
-            notes += reasons
-            return built
-    why = "; ".join(reasons) or "no rule matches"
+            return built, tuple(answers)
+    why = "; ".join(answer.note(task) for answer in answers if answer.reason) or "no rule matches"
     raise ScheduleError(f"no schedule for task {task.name} on {ctx.target.name}: {why}", loc=task.loc)
 
 
-def _choices(task: Task, ctx: CompileContext, notes: list[str], first: Claim | None) -> Iterator[Choice[Any, Any]]:
+def _choices(task: Task, ctx: CompileContext, answers: list[Answer], first: Claim | None) -> Iterator[Choice[Any, Any]]:
     """The rules that take a task, best first, with their own parameters; each asked when it is wanted."""
-    found = claims(task, ctx, notes)
+    found = claims(task, ctx, answers)
     if first is not None:
-        notes += first.notes
+        answers += first.answers
         specs = ctx.registry.schedules_for(task.op_name, ctx.target.name)
-        found = chain([first], claims(task, ctx, notes, specs[specs.index(first.spec) + 1 :]))
+        found = chain([first], claims(task, ctx, answers, specs[specs.index(first.spec) + 1 :]))
     for claim in found:
-        choice = tried(claim.spec, task, ctx, notes, "default", partial(_default_choice, claim, ctx))
+        choice = tried(claim.spec, task, ctx, answers, "default", partial(_default_choice, claim, ctx))
         if choice is not None:
             yield choice
 
@@ -135,10 +157,10 @@ def _default_choice(claim: Claim, ctx: CompileContext) -> Choice[Any, Any]:
 
 
 def _tried(
-    choice: Choice[Any, Any], what: str, call: Callable[[], Result], ctx: CompileContext, notes: list[str]
+    choice: Choice[Any, Any], what: str, call: Callable[[], Result], ctx: CompileContext, answers: list[Answer]
 ) -> Result | None:
-    """What a rule's method returns; None where it fails, with the reason in `notes`."""
-    return tried(ctx.registry.schedules[choice.rule_name], choice.match.task, ctx, notes, what, call)
+    """What a rule's method returns; None where it fails, with the reason in `answers`."""
+    return tried(ctx.registry.schedules[choice.rule_name], choice.match.task, ctx, answers, what, call)
 
 
 def _named(module: Module, symbol: str) -> Module:
