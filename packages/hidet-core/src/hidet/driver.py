@@ -30,6 +30,7 @@ from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.runtime.executor import SegmentFunction
 from hidet.runtime.module import CompiledModule
 from hidet.runtime.program import HostProgram
+from hidet.runtime.program_text import print_program
 from hidet.runtime.replay import REPLAY_AFTER
 from hidet.runtime.signature import ModelGraph, Signature
 from hidet.runtime.verify import verify_program
@@ -150,6 +151,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | Non
         parts = [*lowering.parts, *prepare.parts]
         warn_of_fallbacks([scheduled for scheduled, _ in parts], ctx.target.name)
         program, names = bind_program(program, ctx.target)
+        dump(ctx, "host.txt", partial(print_program, program))
         main_parts, prepare_parts = (with_symbols(made.parts, names) for made in (lowering, prepare))
         units = compile_units(main_parts, prepare_parts, kernels_tell=ctx.target.device == "cpu")
     with clock("compile"):
@@ -283,6 +285,8 @@ def compile_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> tu
     lowered = {
         name: run_program_passes(unit.module, ctx) for name, unit in units.items() if name not in stored or is_watched
     }
+    for name, module in lowered.items():
+        _dump_listings(CompileJob(name, module, units[name].effort), ctx)
     jobs = [CompileJob(name, lowered[name], units[name].effort) for name in units if name not in stored]
     with CompileProgress() as progress:
         made = ctx.target.compile(jobs, progress.update) if jobs else []
@@ -294,6 +298,14 @@ def compile_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> tu
         program = units[binary.name].module
         ctx.registry.kernel_built(binary.name, ctx.target.name, program, binary.data, binary.name in stored)
     return binaries, len(stored)
+
+
+def _dump_listings(job: CompileJob, ctx: CompileContext) -> None:
+    """Write what the target makes of a module, beside its thread IR; before it is compiled, which may fail."""
+    if ctx.options.dump is None:
+        return
+    for ending, text in ctx.target.listings(job):
+        dump(ctx, f"program_{job.module.entry}{ending}", partial(str, text))
 
 
 def _bytes_of(values: Iterable[Value]) -> int:

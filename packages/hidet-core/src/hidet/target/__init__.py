@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -140,6 +140,14 @@ class Target(Protocol):
 
     def source(self, module: Module) -> str:
         """A lowered module as readable text: what this target's compiler gets."""
+
+    def listings(self, job: CompileJob) -> Iterator[tuple[str, str]]:
+        """The texts of a lowered module between thread IR and machine code, for dumps: what the compiler gets, then the
+        assembly where that can be had.
+
+        Each with the ending of its file (".ll", ".ptx"), made when it is asked for: one that is refused raises after
+        those before it have been given.
+        """
 
     @property
     def work_item(self) -> Literal["rows", "elements"]:

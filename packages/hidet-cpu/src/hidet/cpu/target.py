@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from hidet.cache import KernelCache, source_hash
@@ -12,7 +12,7 @@ from hidet.cpu.arch import CpuArch, arch_from_text, host_arch
 from hidet.cpu.failures import NOTE_FAILURE, failure_symbols, noted_failures, raise_failure
 from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.pool import pool_symbols, shared_pool
-from hidet.cpu.toolchain import compile_objects, toolchain_version
+from hidet.cpu.toolchain import compile_assembly, compile_objects, toolchain_version
 from hidet.errors import CompileError
 from hidet.ir.func import Module
 from hidet.target import Binary, CompileJob, KernelUsage
@@ -69,6 +69,12 @@ class CpuTarget:
         from hidet.cpu.codegen import emit_module
 
         return emit_module(module, self.cpu)
+
+    def listings(self, job: CompileJob) -> Iterator[tuple[str, str]]:
+        """LLVM IR before optimisation (.ll), and the machine's assembly (.s)."""
+        text = self.source(job.module)
+        yield ".ll", text
+        yield ".s", compile_assembly(text, self.cpu, job.effort)
 
     def load(
         self,

@@ -92,6 +92,15 @@ def _compile(source: CudaSource, arch: str) -> Cubin:
     raise _refusal_by_assembler(nvrtc, source, arch) if "ptxas" in log else _refusal(source, arch, log)
 
 
+def compile_ptx(source: CudaSource, arch: str) -> str:
+    """What the assembler gets for `arch`, to be read. CompileError with the line and its place in the user's script."""
+    nvrtc = _nvrtc()
+    with _compiled(nvrtc, source, arch.replace("sm_", "compute_"), _OPTIONS) as (program, is_accepted, log):
+        if is_accepted:
+            return _text(nvrtc, program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
+    raise _refusal(source, arch, log)
+
+
 @contextmanager
 def _compiled(nvrtc: Any, source: CudaSource, arch: str, options: Sequence[str]) -> Iterator[tuple[Any, bool, str]]:
     """A program that was compiled, whether it was accepted, and the compiler's log."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.cache import source_hash
@@ -137,8 +137,7 @@ class CudaTarget:
             modules.append(CompiledModule(None, tuple(cubin.data for cubin in made), tuple(records)))
             host = host_module(job.module, shared)
             if host is not None:
-                # Launches are straight-line code that gains nothing from optimisation.
-                host_jobs.append(CompileJob(job.name, host, effort=min(job.effort, 1)))
+                host_jobs.append(_host_job(job, host))
         hosts = {binary.name: binary.data for binary in (self._host.compile(host_jobs) if host_jobs else [])}
         return [
             Binary(job.name, pack(CompiledModule(hosts.get(job.name), module.cubins, module.kernels)))
@@ -155,6 +154,21 @@ class CudaTarget:
     def source(self, module: Module) -> str:
         """CUDA C++ of each kernel."""
         return "\n".join(source.text for source in self.sources(module))
+
+    def listings(self, job: CompileJob) -> Iterator[tuple[str, str]]:
+        """CUDA C++ (.cu) and PTX (.ptx) of kernels, LLVM IR (.host.ll) and assembly (.host.s) of host functions."""
+        from hidet.cuda.host_code import host_module
+        from hidet.cuda.nvrtc import compile_ptx
+
+        sources = self.sources(job.module)
+        if sources:
+            yield ".cu", "\n".join(source.text for source in sources)
+            yield ".ptx", "\n".join(compile_ptx(source, self.architecture) for source in sources)
+        shared = {kernel.name: kernel.shared_bytes for source in sources for kernel in source.kernels}
+        host = host_module(job.module, shared)
+        if host is not None:
+            for ending, text in self._host.listings(_host_job(job, host)):
+                yield f".host{ending}", text
 
     def sources(self, module: Module) -> list[CudaSource]:
         """The CUDA C++ of each kernel of a module."""
@@ -185,6 +199,11 @@ class CudaTarget:
 
         host = {f"host_{name}": value for name, value in self._host.fingerprint().items()}
         return {**host, "nvrtc": toolchain_version(), "cuda_sources": source_hash("hidet.cuda")}
+
+
+def _host_job(job: CompileJob, host: Module) -> CompileJob:
+    """The host functions of a module. Launches are straight-line code that gains nothing from optimisation."""
+    return CompileJob(job.name, host, effort=min(job.effort, 1))
 
 
 def _asking_for_shared(module: Module) -> frozenset[str]:
