@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from hidet.errors import PluginError
 from hidet.graph.graph import Graph
@@ -14,14 +16,18 @@ from hidet.ir.func import Module
 from hidet.ir.printer import print_module
 from hidet.passes.dump import dump
 from hidet.passes.local import rewrite_locally
+from hidet.passes.pipeline import make_pass
 from hidet.plugins.specs import Level, PassSpec, RewriteSpec
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
 
+Subject = TypeVar("Subject", bound=Graph | Module)
+
 
 class GraphPass(Protocol):
-    """A frozen dataclass whose fields are its options; pure: same object when nothing changed."""
+    """A frozen dataclass whose fields are its options (`hidet.passes.pipeline`); pure: same object when nothing
+    changed."""
 
     name: ClassVar[str]
 
@@ -46,9 +52,7 @@ def run_graph_passes(graph: Graph, ctx: CompileContext, subgraph: str | None = N
     folder = "" if subgraph is None else f"{subgraph}/"
     dump(ctx, f"{folder}00_import.hir", partial(print_graph, graph))
     for number, spec in enumerate(ctx.registry.passes_for("graph", ctx.target.name)):
-        graph = _run(spec, graph, "graph", ctx)
-        for rewrite in ctx.registry.rewrites_for(spec.name, ctx.target.name):
-            graph = _run(rewrite, graph, "graph", ctx)
+        graph = run_pass(spec, graph, ctx)
         dump(ctx, f"{folder}{number + 1:02}_{spec.name}.hir", partial(print_graph, graph))
     return graph
 
@@ -56,11 +60,42 @@ def run_graph_passes(graph: Graph, ctx: CompileContext, subgraph: str | None = N
 def run_program_passes(module: Module, ctx: CompileContext) -> Module:
     """Every program pass that applies to the target, in dependency order."""
     if ctx.options.verify:
-        _verify_module(module, "as its schedule built it")
+        verify(module, "as its schedule built it")
     for spec in ctx.registry.passes_for("program", ctx.target.name):
-        module = _run(spec, module, "program", ctx)
+        module = run_pass(spec, module, ctx)
     dump(ctx, f"program_{module.entry}.hir", partial(print_module, module))
     return module
+
+
+def run_pass(
+    spec: PassSpec, subject: Subject, ctx: CompileContext, options: Mapping[str, Any] = MappingProxyType({})
+) -> Subject:
+    """What a pass, and the rewrites of plug-ins that follow it, make of a graph or module of its level.
+
+    options: values of the pass's fields by name; those left out have their defaults.
+    """
+    result: Any = _run(spec, partial(make_pass, spec, options), subject, ctx)
+    if spec.level == "graph":
+        for rewrite in ctx.registry.rewrites_for(spec.name, ctx.target.name):
+            result = _run(rewrite, partial(_rewrite, rewrite), result, ctx)
+    made: Subject = result
+    return made
+
+
+def verify(subject: Graph | Module, when: str) -> None:
+    """Raise VerifyError where a graph or module breaks a rule of its IR. when: for the message, "after pass 'fuse'"."""
+    from hidet.errors import VerifyError
+    from hidet.graph.verify import verify_graph
+    from hidet.ir.verify import verify_module
+
+    what = "" if isinstance(subject, Graph) else f"program {subject.entry} "
+    try:
+        if isinstance(subject, Graph):
+            verify_graph(subject)
+        else:
+            verify_module(subject)
+    except VerifyError as error:
+        raise VerifyError(f"{what}{when}: {error.message}", loc=error.loc, hint=error.hint) from error
 
 
 @dataclass(frozen=True)
@@ -73,20 +108,21 @@ class _Rewrite:
         return rewrite_locally(graph, ctx.registry.operators, self.rules)
 
 
-def _run(spec: PassSpec | RewriteSpec, subject: Any, level: Level, ctx: CompileContext) -> Any:
+def _rewrite(spec: RewriteSpec) -> _Rewrite:
+    return _Rewrite(spec.resolve())
+
+
+def _run(spec: PassSpec | RewriteSpec, make: Callable[[], Any], subject: Subject, ctx: CompileContext) -> Subject:
     """What a pass, or the rewrites of a spec, make of a graph or module. What foreign ones make is always verified.
 
-    Errors name the pass and the plug-in that it is of.
+    make: loads it. Errors name the pass and the plug-in that it is of.
     """
     kind = "passes" if isinstance(spec, PassSpec) else "rewrites"
+    level: Level = "graph" if isinstance(subject, Graph) else "program"
     what = f"{level} pass {spec.name!r} of {ctx.registry.owners[kind, spec.name]}"
     start = time.perf_counter()
     try:
-        loaded: Any = spec.resolve()
-        if isinstance(spec, RewriteSpec):
-            loaded = _Rewrite(loaded)
-        instance = loaded() if isinstance(loaded, type) else loaded
-        result = instance.run(subject, ctx)
+        result: Any = make().run(subject, ctx)
         if not isinstance(result, type(subject)):
             raise PluginError(f"it returned a {type(result).__name__}, expected a {type(subject).__name__}")
     except Exception as error:
@@ -94,29 +130,7 @@ def _run(spec: PassSpec | RewriteSpec, subject: Any, level: Level, ctx: CompileC
         raise
     seconds = time.perf_counter() - start
     if result is not subject and (spec.is_foreign or ctx.options.verify):
-        if level == "graph":
-            _verify_graph(result, what)
-        else:
-            _verify_module(result, f"after {what}")
+        verify(result, f"after {what}")
     ctx.registry.pass_done(spec.name, level, subject, result, seconds)
-    return result
-
-
-def _verify_graph(graph: Graph, after: str) -> None:
-    from hidet.errors import VerifyError
-    from hidet.graph.verify import verify_graph
-
-    try:
-        verify_graph(graph)
-    except VerifyError as error:
-        raise VerifyError(f"after {after}: {error.message}", loc=error.loc) from error
-
-
-def _verify_module(module: Module, when: str) -> None:
-    from hidet.errors import VerifyError
-    from hidet.ir.verify import verify_module
-
-    try:
-        verify_module(module)
-    except VerifyError as error:
-        raise VerifyError(f"program {module.entry} {when}: {error.message}", loc=error.loc, hint=error.hint) from error
+    made: Subject = result
+    return made

@@ -12,21 +12,20 @@ from hidet.schedule.cost import element_count
 if TYPE_CHECKING:
     from hidet.context import CompileContext
 
-# The four operands and the root of a norm cost 0.8 ps an element in the epilogue of a convolution, a small kernel
-# between two large ones 2 to 4 us (H200).
-_LEAST_ELEMENTS = 8 << 20
-
 
 @dataclass(frozen=True)
 class SplitLargeBatchNorms:
-    """Norms of fewer elements stay whole, in the epilogue of what is before them."""
+    """Norms of fewer than `least_elements` elements stay whole, in the epilogue of what is before them."""
 
     name: ClassVar[str] = "cuda-split-batch-norm"
+    # The four operands and the root of a norm cost 0.8 ps an element in the epilogue of a convolution, a small kernel
+    # between two large ones 2 to 4 us (H200).
+    least_elements: int = 8 << 20
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """By the size of what is normalised."""
-        return split_batch_norms(graph, ctx, _is_large)
 
+        def is_large(node: Node) -> bool:
+            return element_count(node.outputs[0].tensor.shape) >= self.least_elements
 
-def _is_large(node: Node) -> bool:
-    return element_count(node.outputs[0].tensor.shape) >= _LEAST_ELEMENTS
+        return split_batch_norms(graph, ctx, is_large)
