@@ -13,13 +13,16 @@ tile stmt := Load(target, source, row, column)   shared tile <- box of a matrix,
            | WhenAny(tile, ..., body)            maps, by warps in which an element of a tile meets a condition
 
 Barriers, copies in the background, stages and their order are no statements: lowering derives them.
+
+A statement raises ScheduleError where its tiles do not fit each other, so that there are none with wrong shapes or
+element types; `hidet.tile.verify` checks what stands around it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from hidet.errors import ScheduleError
 from hidet.ir import build
@@ -38,6 +41,11 @@ class Load:
     row: Expr
     column: Expr
 
+    def __post_init__(self) -> None:
+        target, source = self.target, self.source
+        if source.dtype != target.stored:
+            raise ScheduleError(f"tile {target.name} of {target.dtype} is loaded from a matrix of {source.dtype}")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fetch:
@@ -52,6 +60,11 @@ class Fetch:
     row: Expr
     column: Expr
 
+    def __post_init__(self) -> None:
+        target, source = self.target, self.source
+        if source.dtype != target.dtype:
+            raise ScheduleError(f"tile {target.name} of {target.dtype} is fetched from a matrix of {source.dtype}")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fill:
@@ -59,6 +72,10 @@ class Fill:
 
     target: RTile
     value: Const
+
+    def __post_init__(self) -> None:
+        if self.value.type != self.target.dtype:
+            raise ScheduleError(f"tile {self.target.name} of {self.target.dtype} is filled with a {self.value.type}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +91,18 @@ class Mma:
     a_is_transposed: bool
     b_is_transposed: bool
 
+    def __post_init__(self) -> None:
+        accumulator, a, b = self.accumulator, self.a, self.b
+        m, k = (a.columns, a.rows) if self.a_is_transposed else (a.rows, a.columns)
+        n, other = (b.rows, b.columns) if self.b_is_transposed else (b.columns, b.rows)
+        if (m, n) != (accumulator.rows, accumulator.columns) or k != other:
+            raise ScheduleError(
+                f"a product of [{m}, {k}] and [{other}, {n}] is added to {accumulator.name} of "
+                f"[{accumulator.rows}, {accumulator.columns}]"
+            )
+        if self.a_is_transposed and isinstance(a, RTile):
+            raise ScheduleError(f"{a.name} lies in registers, where it cannot be transposed")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map:
@@ -85,6 +114,17 @@ class Map:
     row: Var
     column: Var
     formula: Expr
+
+    def __post_init__(self) -> None:
+        target = self.target
+        for tile in self.inputs:
+            if tile.rows not in (1, target.rows) or tile.columns not in (1, target.columns):
+                raise ScheduleError(
+                    f"{tile.name} of [{tile.rows}, {tile.columns}] does not broadcast to {target.name} of "
+                    f"[{target.rows}, {target.columns}]"
+                )
+        if self.formula.type != target.dtype:
+            raise ScheduleError(f"{target.name} of {target.dtype} is computed by a formula of type {self.formula.type}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +140,23 @@ class Reduce:
     axis: int
     op: Fold
 
+    def __post_init__(self) -> None:
+        target, source = self.target, self.source
+        if self.axis not in (0, 1) or self.op not in get_args(Fold):
+            raise ScheduleError(
+                f"{source.name} is folded by {self.op!r} along axis {self.axis!r}, "
+                f"expected {', '.join(get_args(Fold))} along 0 or 1"
+            )
+        own, whole = (target.rows, source.rows) if self.axis == 0 else (target.columns, source.columns)
+        parts = own if whole % own == 0 else 1
+        expected = (parts, source.columns) if self.axis == 0 else (source.rows, parts)
+        if (target.rows, target.columns) != expected or target.dtype != source.dtype:
+            raise ScheduleError(
+                f"{source.name} of [{source.rows}, {source.columns}] folded along axis {self.axis} is "
+                f"{list(expected)} of {source.dtype}, but {target.name} is [{target.rows}, {target.columns}] of "
+                f"{target.dtype}"
+            )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
@@ -109,6 +166,11 @@ class Store:
     source: RTile
     row: Expr
     column: Expr
+
+    def __post_init__(self) -> None:
+        source, target = self.source, self.target
+        if source.dtype != target.dtype:
+            raise ScheduleError(f"tile {source.name} of {source.dtype} is stored to a matrix of {target.dtype}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +182,10 @@ class Ring:
     stages: int
     loads: tuple[Load, ...]
     body: tuple[TileStmt, ...]
+
+    def __post_init__(self) -> None:
+        if self.stages < 2:
+            raise ScheduleError(f"a ring of {self.stages} stages, expected at least 2")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,15 +224,11 @@ TileStmt = Load | Fetch | Fill | Mma | Map | Reduce | Store | Ring | Loop | When
 
 def load(target: STile, source: Source, row: Expr | int, column: Expr | int) -> Load:
     """Load a box of a matrix, whose elements have the type that the tile is stored in."""
-    if source.dtype != target.stored:
-        raise ScheduleError(f"tile {target.name} of {target.dtype} is loaded from a matrix of {source.dtype}")
     return Load(target, source, build.index(row), build.index(column))
 
 
 def fetch(target: RTile, source: GTensor, row: Expr | int, column: Expr | int) -> Fetch:
     """Fetch a box of a matrix, whose elements have the tile's type."""
-    if source.dtype != target.dtype:
-        raise ScheduleError(f"tile {target.name} of {target.dtype} is fetched from a matrix of {source.dtype}")
     return Fetch(target, source, build.index(row), build.index(column))
 
 
@@ -179,52 +241,24 @@ def mma(
     accumulator: RTile, a: STile | RTile, b: STile, *, a_is_transposed: bool = False, b_is_transposed: bool = False
 ) -> Mma:
     """Multiply tiles and add to `accumulator`. ScheduleError when their shapes do not fit."""
-    m, k = (a.columns, a.rows) if a_is_transposed else (a.rows, a.columns)
-    n, other = (b.rows, b.columns) if b_is_transposed else (b.columns, b.rows)
-    if (m, n) != (accumulator.rows, accumulator.columns) or k != other:
-        raise ScheduleError(
-            f"a product of [{m}, {k}] and [{other}, {n}] is added to {accumulator.name} of "
-            f"[{accumulator.rows}, {accumulator.columns}]"
-        )
-    if a_is_transposed and isinstance(a, RTile):
-        raise ScheduleError(f"{a.name} lies in registers, where it cannot be transposed")
     return Mma(accumulator, a, b, a_is_transposed, b_is_transposed)
 
 
 def map(target: RTile, inputs: Sequence[RTile], value: Callable[..., Expr]) -> Map:
     """target[row, column] = value(*elements, row, column). Inputs with one row or column are broadcast."""
-    for tile in inputs:
-        if tile.rows not in (1, target.rows) or tile.columns not in (1, target.columns):
-            raise ScheduleError(
-                f"{tile.name} of [{tile.rows}, {tile.columns}] does not broadcast to {target.name} of "
-                f"[{target.rows}, {target.columns}]"
-            )
     elements = tuple(Var(tile.name, tile.dtype) for tile in inputs)
     row, column = build.size_var("row"), build.size_var("column")
-    formula = value(*elements, row, column)
-    if formula.type != target.dtype:
-        raise ScheduleError(f"{target.name} of {target.dtype} is computed by a formula of type {formula.type}")
-    return Map(target, tuple(inputs), elements, row, column, formula)
+    return Map(target, tuple(inputs), elements, row, column, value(*elements, row, column))
 
 
 def reduce(target: RTile, source: RTile, axis: int, op: Fold) -> Reduce:
     """Fold along an axis. ScheduleError when `target` has neither extent 1 there nor a part of that of `source`, or
     another extent than `source` elsewhere."""
-    own, whole = (target.rows, source.rows) if axis == 0 else (target.columns, source.columns)
-    parts = own if whole % own == 0 else 1
-    expected = (parts, source.columns) if axis == 0 else (source.rows, parts)
-    if (target.rows, target.columns) != expected or target.dtype != source.dtype:
-        raise ScheduleError(
-            f"{source.name} of [{source.rows}, {source.columns}] folded along axis {axis} is {list(expected)} of "
-            f"{source.dtype}, but {target.name} is [{target.rows}, {target.columns}] of {target.dtype}"
-        )
     return Reduce(target, source, axis, op)
 
 
 def store(target: GTensor, source: RTile, row: Expr | int, column: Expr | int) -> Store:
     """Write a register tile, whose elements have the matrix's type."""
-    if source.dtype != target.dtype:
-        raise ScheduleError(f"tile {source.name} of {source.dtype} is stored to a matrix of {target.dtype}")
     return Store(target, source, build.index(row), build.index(column))
 
 
@@ -232,8 +266,6 @@ def ring(
     extent: Expr | int, stages: int, loads: Callable[[Expr], Sequence[Load]], body: Callable[[Expr], Sequence[TileStmt]]
 ) -> Ring:
     """A loop whose loads run ahead; both functions are given the index."""
-    if stages < 2:
-        raise ScheduleError(f"a ring of {stages} stages, expected at least 2")
     index = build.size_var("step")
     return Ring(index, build.index(extent), stages, tuple(loads(index)), tuple(body(index)))
 
