@@ -41,7 +41,7 @@ from hidet.schedule.host import HostCode, InnerProgram, build_host_program
 from hidet.schedule.made import with_own_memory
 from hidet.schedule.report import count_nodes, program_uses, warn_of_fallbacks
 from hidet.schedule.schedule_text import print_schedules
-from hidet.schedule.select import ScheduledGraph, select_schedules
+from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.size_checks import with_size_checks
 from hidet.schedule.task_text import print_tasks
 from hidet.schedule.units import CompileUnit, compile_units
@@ -252,6 +252,10 @@ class _Lowering:
         dump(self.ctx, f"{folder}tasks.txt", partial(print_tasks, tasks))
         scheduled = select_schedules(tasks, self.ctx)
         dump(self.ctx, f"{folder}schedules.txt", partial(print_schedules, scheduled, self.ctx))
+        for step in scheduled.steps:
+            if isinstance(step, ScheduledTask):
+                for stage in step.program.stages:
+                    dump(self.ctx, f"{folder}{step.symbol}_{stage.name}{stage.ending}", stage.text)
         controls = [node for node in graph.nodes if node.op.kind == "control"]
         types = scheduled.task_graph.types
         inner = {node: self._inner(node, types, f"{name}_{number}") for number, node in enumerate(controls)}

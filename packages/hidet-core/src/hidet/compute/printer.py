@@ -6,21 +6,18 @@
     for j0 in grid(16): y[index[j0]] = sum(y[index[j0]], update[j0]) if index[j0] >= 0
     values, order = sort(x, axis=1, descending=False)
 
-What a formula uses several times stands on lines of its own before it, `t0 = ...`: formulas share their parts, and as
-trees those of a chain of operators would double with each of them.
+What a formula uses several times stands on lines of its own before it, `t0 = ...`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from hidet.compute.definition import Compute, Definition, Operand, Routine, Scan, Scatter, Stage, results_of
-from hidet.ir.expr import Access, Expr, Var
+from hidet.ir.expr import Expr, Var
 from hidet.ir.expr_text import Names, expr_text
-from hidet.ir.node import IRNode
-from hidet.ir.visit import walk
+from hidet.ir.shared_text import parted_text
 
 
 def definition_lines(definition: Definition, names: Names) -> Iterator[str]:
@@ -39,23 +36,8 @@ def stage_lines(stage: Stage, names: Names) -> Iterator[str]:
 
 def _parted(value: Expr, names: Names) -> tuple[list[str], str]:
     """The lines of what an expression uses several times, and its text over the names of these."""
-    uses = Counter(id(child) for node in walk(value) for child in node.children())
-    lines: list[str] = []
-    memo: dict[int, IRNode] = {}
-
-    def visit(node: IRNode) -> IRNode:
-        if id(node) in memo:
-            return memo[id(node)]
-        made: IRNode = node.rebuild(visit) if node.child_fields else node
-        if uses[id(node)] > 1 and node.child_fields and not isinstance(node, Access):
-            expr = cast(Expr, made)
-            text = expr_text(expr, names)
-            made = Var("t0", expr.type)
-            lines.append(f"{names(made)} = {text}")
-        memo[id(node)] = made
-        return made
-
-    return lines, expr_text(cast(Expr, visit(value)), names)
+    parts, text = parted_text(value, names)
+    return [f"{name} = {part}" for name, part in parts], text
 
 
 def _element(operand: Operand, indices: Sequence[Expr], names: Names) -> str:

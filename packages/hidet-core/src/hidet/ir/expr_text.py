@@ -13,8 +13,8 @@ import keyword
 import math
 import re
 import struct
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from hidet import dtypes
 from hidet.dims import Symbol, symbols
@@ -22,9 +22,6 @@ from hidet.errors import VerifyError
 from hidet.ir import expr as e
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, PointerType, Type, with_lanes
-
-if TYPE_CHECKING:
-    from hidet.compute.definition import Operand
 
 # How tightly Python binds each infix or prefix operator; calls, subscripts and names bind tightest.
 PRECEDENCE = {
@@ -43,15 +40,23 @@ PRECEDENCE = {
 _SELECT, _COMPARISON, _ATOM = 0, 4, 12
 
 
+class Named(Protocol):
+    """What has a name: variables, operands, tiles. Told apart by identity."""
+
+    @property
+    def name(self) -> str:
+        """The name that it would like to have in a text."""
+
+
 class Names:
     """One plain and unique name for each variable and operand of a function, given at first use."""
 
     def __init__(self) -> None:
-        self._names: dict[e.Var | Operand, str] = {}
+        self._names: dict[Named, str] = {}
         self._used: set[str] = set()
         self.symbols: dict[Symbol, None] = {}
 
-    def __call__(self, thing: e.Var | Operand) -> str:
+    def __call__(self, thing: Named) -> str:
         known = self._names.get(thing)
         if known is None:
             wanted = plain_name(thing.name)
@@ -63,10 +68,14 @@ class Names:
             self._names[thing] = known
         return known
 
-    def inner(self) -> Names:
-        """Names of a scope inside of this one: what has a name keeps it, and what gets one there has it there alone."""
+    def inner(self, hidden: Iterable[Named] = ()) -> Names:
+        """Names of a scope inside of this one: what has a name keeps it, and what gets one there has it there alone.
+
+        hidden: what is not mentioned there, so that others may have the names.
+        """
         made = Names()
-        made._names, made._used, made.symbols = dict(self._names), set(self._used), self.symbols
+        made._names, made.symbols = dict(self._names), self.symbols
+        made._used = self._used.difference(made._names.pop(thing, "") for thing in hidden)
         return made
 
 

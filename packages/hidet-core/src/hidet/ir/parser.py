@@ -43,10 +43,16 @@ def parse_module(text: str, intrinsics: Mapping[str, Intrinsic] = ROWS) -> Modul
 
 def parse_function(text: str, intrinsics: Mapping[str, Intrinsic] = ROWS) -> Function:
     """The function that `print_function` printed. VerifyError with line and column for text that it would not print."""
+    symbols, definition = parse_definition(text)
+    return _FunctionParser(symbols, intrinsics).function(definition)
+
+
+def parse_definition(text: str) -> tuple[dict[str, Symbol], ast.FunctionDef]:
+    """The symbolic sizes that stand before the only function of a text, by name, and that function."""
     symbols, definitions = _split(parse_python(text, "exec").body)
     if len(definitions) != 1:
         raise VerifyError(f"program text has {len(definitions)} functions, expected one")
-    return _FunctionParser(symbols, intrinsics).function(definitions[0])
+    return symbols, definitions[0]
 
 
 def _called(node: ast.stmt) -> str | None:

@@ -11,7 +11,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Stmt
 from hidet.ir.types import PointerType
-from hidet.schedule.rule import Program
+from hidet.schedule.rule import Program, Stage
 from hidet.schedule.task import Task
 
 
@@ -30,6 +30,7 @@ class EntryBuilder:
         self._arguments: list[Dim] = []
         self._functions: list[Function] = []
         self._stmts: list[Stmt] = []
+        self._stages: list[Stage] = []
 
     def scratch(self, name: str, dtype: DType, elements: Dim) -> Var:
         """A buffer that lives while the program runs, as a pointer of the entry function."""
@@ -52,9 +53,13 @@ class EntryBuilder:
         """Functions of the program: kernels, and what they call."""
         self._functions += functions
 
+    def show(self, stage: Stage) -> None:
+        """Note what a kernel is made from, for dumps and the verifier."""
+        self._stages.append(stage)
+
     def program(self) -> Program:
         """The finished program."""
         parameters = (*self.pointers.values(), *self._scratch, *self._sizes)
         entry = Function("entry", parameters, build.seq(self._stmts), kind="host")
         module = Module((*self._functions, entry), "entry")
-        return Program(module, tuple(self._arguments), tuple(self._scratch_bytes))
+        return Program(module, tuple(self._arguments), tuple(self._scratch_bytes), tuple(self._stages))

@@ -27,6 +27,24 @@ class Match(Generic[Data]):
     data: Data = _NONE
 
 
+class Stage(Protocol):
+    """What a rule makes of a kernel before it is thread IR, such as one in tiles. Dumped and verified as all IR is."""
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+
+    @property
+    def ending(self) -> str:
+        """The ending of its file in a dump, ".tile"."""
+
+    def text(self) -> str:
+        """As text, which a parser of its own reads back."""
+
+    def verify(self) -> None:
+        """Raise VerifyError for the first rule of its representation that it breaks."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """A scheduled task as thread IR.
@@ -35,11 +53,13 @@ class Program:
         scratch buffers, then the i64 `arguments`.
     arguments: sizes and strides passed at every call. Programs that differ only here share one compiled kernel.
     scratch: bytes of each scratch buffer, aligned to 64.
+    stages: what kernels of the module were made from.
     """
 
     module: Module
     arguments: tuple[Dim, ...] = ()
     scratch: tuple[Dim, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
 
 class ScheduleRule(Protocol[Data, Params]):

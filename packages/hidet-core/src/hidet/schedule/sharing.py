@@ -51,6 +51,7 @@ def none_where_impossible(choice: Choice[Any, Any], what: str, call: Callable[[]
 def build(choice: Choice[Data, Params], ctx: CompileContext, *, is_default: bool = True) -> Built:
     """The program of a choice. ScheduleError when it turns out impossible.
 
+    What its kernels were made from is verified where the context says so, their thread IR when it is lowered.
     PluginError when the rule makes none, VerifyError when a foreign rule makes one that breaks a rule of the IR.
     """
     program: object = choice.rule.build(choice.match, choice.params, ctx)
@@ -58,11 +59,15 @@ def build(choice: Choice[Data, Params], ctx: CompileContext, *, is_default: bool
         raise PluginError(f"it returned a {type(program).__name__}, expected a hidet.schedule.Program")
     if choice.is_foreign:
         verify_program(program, choice.match.task)
+    elif ctx.options.verify:
+        _verify_stages(program)
     return Built(choice, program, structural_hash(program.module), is_default)
 
 
 def verify_program(program: Program, task: Task) -> None:
-    """Raise VerifyError where a program breaks a rule of thread IR, or cannot be called as programs of `task` are."""
+    """Raise VerifyError where a program, or what its kernels were made from, breaks a rule of its IR, or where it
+    cannot be called as programs of `task` are."""
+    _verify_stages(program)
     verify_module(program.module)
     params = program.module.function(program.module.entry).params
     pointers = len(task.inputs) + len(task.outputs) + len(program.scratch)
@@ -73,6 +78,11 @@ def verify_program(program: Program, task: Task) -> None:
             f"expected {pointers} pointers ({len(task.inputs)} inputs, {len(task.outputs)} outputs, "
             f"{len(program.scratch)} scratch buffers) and then {len(program.arguments)} numbers"
         )
+
+
+def _verify_stages(program: Program) -> None:
+    for stage in program.stages:
+        stage.verify()
 
 
 def share_programs(

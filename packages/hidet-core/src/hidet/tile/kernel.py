@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hidet.ir.expr import Expr, Var
 from hidet.tile.statements import TileStmt
@@ -24,6 +25,21 @@ class TileKernel:
     body: tuple[TileStmt, ...]
     index_values: tuple[tuple[Var, Expr], ...] = ()
     grid: tuple[Expr, ...] = ()
+
+    ending: ClassVar[str] = ".tile"
+
+    def text(self) -> str:
+        """The kernel as `hidet.tile.printer` prints it. With `verify` and `name`, this makes it a stage of a program
+        (`hidet.schedule.rule.Stage`)."""
+        from hidet.tile.printer import print_kernel
+
+        return print_kernel(self)
+
+    def verify(self) -> None:
+        """Raise VerifyError for the first rule of tile programs that the kernel breaks."""
+        from hidet.tile.verify import verify_kernel
+
+        verify_kernel(self)
 
     @property
     def threads(self) -> int:

@@ -31,7 +31,7 @@ from hidet.tile.lower.fold import reduce_tile
 from hidet.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.tile.lower.product import Operand, multiply
 from hidet.tile.lower.store import rows_layout, store_elements, store_rows
-from hidet.tile.lower.uses import all_stmts, comes_before_ring, parted_fetches, register_tiles, stored_maps
+from hidet.tile.lower.uses import comes_before_ring, parted_fetches, stored_maps
 from hidet.tile.lower.warp_group import (
     finished_loop,
     fits_warp_groups,
@@ -40,6 +40,7 @@ from hidet.tile.lower.warp_group import (
     wait_for_groups,
 )
 from hidet.tile.tensors import RTile, STile
+from hidet.tile.walk import all_stmts, register_tiles
 
 
 class TileLowering:

@@ -3,35 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from hidet.tile import statements as t
 from hidet.tile.tensors import RTile
-
-
-def all_stmts(stmts: tuple[t.TileStmt, ...]) -> Iterator[t.TileStmt]:
-    """Statements and those inside of them, in order."""
-    for stmt in stmts:
-        yield stmt
-        if isinstance(stmt, t.Ring):
-            yield from (*stmt.loads, *all_stmts(stmt.body))
-        elif isinstance(stmt, t.Loop | t.When | t.WhenAny):
-            yield from all_stmts(stmt.body)
-
-
-def register_tiles(stmt: t.TileStmt) -> tuple[RTile, ...]:
-    """The register tiles that a statement itself reads or writes; those of its body are not among them."""
-    if isinstance(stmt, t.Mma):
-        return (stmt.accumulator, *((stmt.a,) if isinstance(stmt.a, RTile) else ()))
-    if isinstance(stmt, t.Map):
-        return (stmt.target, *stmt.inputs)
-    if isinstance(stmt, t.Reduce):
-        return (stmt.target, stmt.source)
-    if isinstance(stmt, t.Store):
-        return (stmt.source,)
-    if isinstance(stmt, t.WhenAny):
-        return (stmt.tile,)
-    return (stmt.target,) if isinstance(stmt, t.Fill | t.Fetch) else ()
+from hidet.tile.walk import all_stmts, register_tiles
 
 
 def stored_maps(body: tuple[t.TileStmt, ...]) -> dict[RTile, t.Map]:

@@ -69,12 +69,13 @@ def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, pla
         visible=heads.visible(first_key),
         is_causal=problem.is_causal,
     )
+    kernel = replace(kernel, params=scope.params)
+    builder.show(kernel)
     if plan.has_roles:
         roles = lower_roles(kernel)
         function, threads = roles.function, roles.threads
     else:
         function, threads = lower_kernel(kernel), kernel.threads
-    function = replace(function, params=scope.params)
     launch = builder.launch(function, pointers, scope.arguments, (builder.size(count),), threads)
     if partial is None:
         return launch
