@@ -289,3 +289,35 @@ def test_functions_need_a_kind_and_modules_a_head():
         parse_function("def f():\n    pass\n")
     with pytest.raises(VerifyError, match="must start with module"):
         parse_module("@device\ndef f():\n    pass\n")
+
+
+def silu_chain(length):
+    """Each silu reads what is before it twice: as a tree the chain has 2 ** length leaves."""
+    x = e.Var("x", f32)
+    value: e.Expr = x
+    for _ in range(length):
+        value = value / (build.unary("exp", -value) + 1.0)
+    return Function("chain", (x,), s.Return(value), "device", result=f32)
+
+
+def test_what_a_long_value_uses_several_times_is_written_once():
+    function = silu_chain(40)
+    text = print_function(function)
+    assert len(text) < 4000
+    again = parse_function(text)
+    assert print_function(again) == text
+    assert structural_equal(again, function)
+
+
+def test_a_long_value_names_its_parts_in_order():
+    assert print_function(silu_chain(6)).splitlines()[2] == (
+        "    return let(t0 := x / (exp(-x) + 1.0), t1 := t0 / (exp(-t0) + 1.0), t2 := t1 / (exp(-t1) + 1.0), "
+        "t3 := t2 / (exp(-t2) + 1.0), t4 := t3 / (exp(-t3) + 1.0), t4 / (exp(-t4) + 1.0))"
+    )
+
+
+def test_names_of_parts_end_with_the_value():
+    with pytest.raises(VerifyError, match="t0 is not defined"):
+        parse_function("@device\ndef f(x: f32) -> f32:\n    y: f32 = let(t0 := x + x, t0 * t0)\n    return t0\n")
+    with pytest.raises(VerifyError, match="expected let"):
+        parse_function("@device\ndef f(x: f32) -> f32:\n    return let(x + x, x)\n")

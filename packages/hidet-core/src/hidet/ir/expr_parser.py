@@ -244,6 +244,19 @@ class ExprParser:
             fail(node, f"{ast.unparse(args[0])} is no memory")
         return e.AddressOf(buffer, tuple(indices), type_)
 
+    def let(self, args: list[ast.expr]) -> e.Expr:
+        """`let(name := part, ..., expression)`: a part is one expression wherever it is used."""
+        *parts, last = args
+        outer = dict(self.scope)
+        for part in parts:
+            if not isinstance(part, ast.NamedExpr):
+                fail(part, "expected let(name := value, ..., value)")
+            self.scope[part.target.id] = self.expr(part.value)
+        result = self.expr(last)
+        self.scope.clear()
+        self.scope.update(outer)
+        return result
+
     def reduce(self, node: ast.Call, args: list[ast.expr]) -> e.Expr:
         from hidet.compute.definition import COMBINERS
 
@@ -325,6 +338,7 @@ _CALLS: dict[str, Callable[[ExprParser, ast.Call, list[ast.expr], _Arguments], e
     "extract": lambda parser, node, args, keywords: _extract(parser.expr(args[0]), string(args[1], int)),
     "shuffle": lambda parser, node, args, keywords: _shuffle(parser.expr(args[0]), parser.expr(args[1]), args[2]),
     "reduce": lambda parser, node, args, keywords: parser.reduce(node, args),
+    "let": lambda parser, node, args, keywords: parser.let(args),
 }
 
 

@@ -15,7 +15,8 @@
         assert n >= 0, "n is negative"
         launch("scale", [n], [a, n])
 
-Names are made unique here and nowhere else. `range`, `unroll` and `vectorize` name the kind of a loop.
+A value that is long because its parts are used several times is written `let(t0 := part, ..., value)`. Names are made
+unique here and nowhere else. `range`, `unroll` and `vectorize` name the kind of a loop.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Var
 from hidet.ir.expr_text import Names, expr_text, list_text, plain_name, print_expr, symbol_text, type_text
 from hidet.ir.func import Function, Module
+from hidet.ir.shared_text import value_text
 
 LOOPS = {"serial": "range", "unroll": "unroll", "vectorize": "vectorize"}
 
@@ -91,12 +93,12 @@ def _seq(stmt: s.Seq, names: Names) -> Iterator[str]:
 
 
 def _declare(stmt: s.Declare, names: Names) -> Iterator[str]:
-    init = "" if stmt.init is None else f" = {expr_text(stmt.init, names)}"
+    init = "" if stmt.init is None else f" = {value_text(stmt.init, names)}"
     yield f"{names(stmt.var)}: {type_text(stmt.var.type, names)}{init}"
 
 
 def _store(stmt: s.Store, names: Names) -> Iterator[str]:
-    value = expr_text(stmt.value, names)
+    value = value_text(stmt.value, names)
     if isinstance(stmt.buffer, Var) and stmt.mask is None:
         indices = list_text(stmt.indices, names)[1:-1] or "()"
         yield f"{names(stmt.buffer)}[{indices}] = {value}"
@@ -123,7 +125,7 @@ def _while(stmt: s.While, names: Names) -> Iterator[str]:
 
 
 def _if(stmt: s.If, names: Names) -> Iterator[str]:
-    yield f"if {expr_text(stmt.condition, names)}:"
+    yield f"if {value_text(stmt.condition, names)}:"
     yield from _body(stmt.then, names)
     if stmt.otherwise is not None:
         yield "else:"
@@ -131,7 +133,7 @@ def _if(stmt: s.If, names: Names) -> Iterator[str]:
 
 
 def _return(stmt: s.Return, names: Names) -> Iterator[str]:
-    yield "return" if stmt.value is None else f"return {expr_text(stmt.value, names)}"
+    yield "return" if stmt.value is None else f"return {value_text(stmt.value, names)}"
 
 
 def _launch(stmt: s.Launch, names: Names) -> Iterator[str]:
@@ -167,7 +169,7 @@ def _invoke(stmt: s.Invoke, names: Names) -> Iterator[str]:
 _CASES: dict[type, Callable[[Any, Names], Iterator[str]]] = {
     s.Seq: _seq,
     s.Declare: _declare,
-    s.Assign: lambda stmt, names: iter((f"{names(stmt.var)} = {expr_text(stmt.value, names)}",)),
+    s.Assign: lambda stmt, names: iter((f"{names(stmt.var)} = {value_text(stmt.value, names)}",)),
     s.Store: _store,
     s.For: _for,
     s.While: _while,

@@ -17,6 +17,25 @@ from hidet.ir.visit import walk
 _SMALL = 4
 """Parts of fewer nodes are as short as a name for them."""
 
+_LONG = 250
+"""Nodes of a tree that nobody reads as one line."""
+
+
+def value_text(expr: Expr, names: Names) -> str:
+    """The text of an expression; where as a tree it is long, `let_text`."""
+    if not expr.child_fields or _tree_size(expr) < _LONG:
+        return expr_text(expr, names)
+    return let_text(expr, names.inner())
+
+
+def let_text(expr: Expr, names: Names) -> str:
+    """`let(t0 := part, t1 := part, expression)`, the text alone where nothing is used several times.
+
+    names: of the scope in which this stands alone.
+    """
+    parts, text = parted_text(expr, names)
+    return f"let({''.join(f'{name} := {part}, ' for name, part in parts)}{text})" if parts else text
+
 
 def parted_text(expr: Expr, names: Names) -> tuple[list[tuple[str, str]], str]:
     """Names and texts of the parts that are used several times, each over those before it; and the text over all.
@@ -44,3 +63,15 @@ def parted_text(expr: Expr, names: Names) -> tuple[list[tuple[str, str]], str]:
         return made
 
     return parts, expr_text(cast(Expr, visit(expr)), names)
+
+
+def _tree_size(expr: Expr) -> int:
+    """How many nodes an expression has as a tree, found in a visit of each node that it has."""
+    return _count(expr, {})
+
+
+def _count(node: IRNode, sizes: dict[int, int]) -> int:
+    known = sizes.get(id(node))
+    if known is None:
+        known = sizes[id(node)] = 1 + sum(_count(child, sizes) for child in node.children())
+    return known

@@ -150,18 +150,7 @@ class _KernelParser:
         with self.inner():
             pairs = zip(node.args.args, types, strict=True)
             params = tuple(self.declared(argument.arg, type_) for argument, type_ in pairs)
-            return params, self._formula(node.body)
-
-    def _formula(self, node: ast.expr) -> Expr:
-        """An expression, or `let(name := part, ..., expression)`, in which a part is the same wherever it is used."""
-        if _called(node) != "let" or not isinstance(node, ast.Call) or not node.args:
-            return self.exprs.expr(node)
-        *parts, last = node.args
-        for part in parts:
-            if not isinstance(part, ast.NamedExpr):
-                fail(part, "expected let(name := value, ..., value)")
-            self.scope[part.target.id] = self.exprs.expr(part.value)
-        return self.exprs.expr(last)
+            return params, self.exprs.expr(node.body)
 
     # --- matrices ----------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from hidet import dtypes
 from hidet.errors import VerifyError
 from hidet.ir.expr import Expr, Var
 from hidet.ir.expr_text import Names, const_text, expr_text, list_text, plain_name, symbol_text, type_text
-from hidet.ir.shared_text import parted_text
+from hidet.ir.shared_text import let_text
 from hidet.ir.visit import walk
 from hidet.tile import statements as t
 from hidet.tile.kernel import TileKernel
@@ -212,10 +212,7 @@ class _KernelText:
 def _lambda(params: Sequence[Var], body: Expr, names: Names, hidden: Sequence[RTile] = ()) -> str:
     """A formula as a function; its parameters may have the names of the tiles `hidden`, which it cannot mention."""
     inner = names.inner(hidden)
-    head = ", ".join([inner(var) for var in params])
-    parts, text = parted_text(body, inner)
-    values = "".join(f"{name} := {part}, " for name, part in parts)
-    return f"lambda {head}: let({values}{text})" if parts else f"lambda {head}: {text}"
+    return f"lambda {', '.join([inner(var) for var in params])}: {let_text(body, inner)}"
 
 
 def _matrix_name(source: Source) -> str:
