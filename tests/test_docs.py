@@ -14,6 +14,7 @@ import pytest
 
 import hidet
 from hidet.cli import main
+from hidet.ops import all_operators
 from hidet.plugins.host import discover
 
 ROOT = Path(__file__).parents[1]
@@ -68,6 +69,15 @@ def test_the_plugin_of_the_readme_is_accepted(tmp_path: Path, monkeypatch: pytes
             del sys.modules[name]
     assert not [problem for record in registry.plugins for problem in record.problems]
     assert registry.schedules_for("matmul", "cpu")[0].name == "mine.matmul"
+
+
+def test_the_families_of_the_documentation_are_those_of_core() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| [^|]+ \| ([\w, ]+) \|$", (DOCS / "schedules.md").read_text(), re.MULTILINE)
+    families: dict[str, set[str]] = {}
+    for spec in all_operators():
+        if spec.family is not None:
+            families.setdefault(spec.family, set()).add(spec.name)
+    assert {family: set(names.split(", ")) for family, names in rows} == families
 
 
 def test_the_readme_begins_with_how_to_install() -> None:

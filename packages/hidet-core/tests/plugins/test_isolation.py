@@ -258,7 +258,7 @@ class TestRemarks:
         yield RewriteSpec(name="r", stage="simplify", targets=("{target}",), load="json:loads")
     """
 
-    @pytest.mark.parametrize("op", ["softmax", "elementwise", "script", "*"])
+    @pytest.mark.parametrize("op", ["softmax", "elementwise", "script", "family:reduction", "*"])
     def test_known_names_are_none(self, install_plugin, op) -> None:
         install_plugin("known", self.SOURCE.format(op=op, target="loom"))
         assert not [problem for record in discover("known").plugins for problem in record.problems]
@@ -271,6 +271,11 @@ class TestRemarks:
         assert "schedule 's' is for 'sofmax', which no operator is called; did you mean 'softmax'" in texts[0]
         for text, spec in zip(texts[1:], ("schedule 's'", "pass 'p'", "rewrite 'r'"), strict=True):
             assert f"{spec} is for 'loon', which no target is called; did you mean 'loom'" in text
+
+    def test_a_family_without_operators_is(self, install_plugin) -> None:
+        install_plugin("empty", self.SOURCE.format(op="family:reductions", target="loom"))
+        message = only_problem("empty", "empty").message
+        assert "is for family 'reductions', which no operator is of; did you mean 'reduction'" in message
 
     @pytest.mark.parametrize(
         ("command", "why"), [("compile", "replaces='compile'"), ("doctor", "hidet's own, which works whatever")]

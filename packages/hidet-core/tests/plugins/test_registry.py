@@ -13,7 +13,11 @@ from hidet.graph.operator import OperatorSpec
 from hidet.plugins import FrontendSpec, OptionSpec, PassSpec, ScheduleSpec, TargetSpec
 
 def hidet_operators():
-    return [OperatorSpec(name="spindle", inputs=("x",))]
+    return [
+        OperatorSpec(name="spindle", inputs=("x",)),
+        OperatorSpec(name="ring_frame", inputs=("x",), family="spinning"),
+        OperatorSpec(name="mule", inputs=("x",), family="spinning"),
+    ]
 
 def hidet_schedules():
     return [
@@ -21,6 +25,7 @@ def hidet_schedules():
         ScheduleSpec(name="plain", ops=("spindle",), targets=("loom",), load="json:loads"),
         ScheduleSpec(name="better", ops=("spindle", "bobbin"), targets=("loom",), priority=105, load="json:loads"),
         ScheduleSpec(name="also_plain", ops=("spindle",), targets=("loom",), load="json:loads"),
+        ScheduleSpec(name="spin", ops=("mule", "family:spinning"), targets=("loom",), priority=101, load="json:loads"),
         ScheduleSpec(name="elsewhere", ops=("spindle",), targets=("mill",), priority=109, load="json:loads"),
     ]
 
@@ -104,6 +109,13 @@ def test_what_is_for_a_kind_serves_every_target_that_states_it(install_plugin, t
         *registry.rewrites_for("simplify", target),
     ]
     assert [spec.name for spec in specs if spec.name[:2] in ("s.", "p.", "r.")] == found
+
+
+@pytest.mark.parametrize("member", ["ring_frame", "mule"])
+def test_a_schedule_for_a_family_is_asked_once_for_each_of_its_operators(registry, member) -> None:
+    names = [spec.name for spec in registry.schedules_for(member, "loom")]
+    assert names[:1] == ["spin"] and names.count("spin") == 1
+    assert "spin" not in [spec.name for spec in registry.schedules_for("spindle", "loom")]
 
 
 def test_an_operator_nobody_schedules_gets_the_rules_for_all(registry) -> None:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from hidet.errors import OptionError, PluginError
+from hidet.graph.operator import OperatorSpec
 from hidet.plugins import FrontendSpec, OptionSpec, PassSpec, RewriteSpec, ScheduleSpec, TargetSpec
 
 
@@ -34,6 +35,21 @@ def of_priority(priority: int | None, load: str = "m:f") -> ScheduleSpec:
             "ops is 'matmul', expected a tuple",
         ),
         (lambda: ScheduleSpec(name="s", ops=(), targets=("cpu",), load="m:f"), r"ops is \(\)"),
+        (
+            lambda: ScheduleSpec(name="s", ops=("family:",), targets=("cpu",), load="m:f"),
+            r"ops is \('family:',\), expected a tuple of names, families as 'family:reduction' among them, or ",
+        ),
+        (lambda: ScheduleSpec(name="s", ops=("kin:sum",), targets=("cpu",), load="m:f"), r"ops is \('kin:sum',\)"),
+        (lambda: ScheduleSpec(name="s", ops=("a",), targets=("family:a",), load="m:f"), "targets is"),
+        (
+            lambda: OperatorSpec(name="o", inputs=("x",), family="a b"),
+            "OperatorSpec 'o': family is 'a b', expected",
+        ),
+        (lambda: OperatorSpec(name="o", inputs=("x",), family=""), "OperatorSpec 'o': family is ''"),
+        (
+            lambda: OperatorSpec(name="o", inputs=("x",), layout="nhwc"),
+            "layout is 'nhwc', expected 'channels-last', 'bshd', 'follows' or None",
+        ),
         (lambda: ScheduleSpec(name="s", ops=("a",), targets=(3,), load="m:f"), r"targets is \(3,\)"),
         (lambda: ScheduleSpec(name="s", ops=("a",), targets=("*",), priority="9", load="m:f"), "priority is '9'"),
         (lambda: of_priority(99), "priority is 99, expected 100 to 999, .* or -999 to -1"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from hidet.errors import OptionError, UnsupportedOp
+from hidet.errors import OptionError, PluginError, UnsupportedOp
 from hidet.graph.attrs import Attrs
 from hidet.graph.types import TensorType, ValueType
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 OperatorClass = Literal["compute", "view", "anchor", "routine", "control", "host", "eager", "check"]
 FOREIGN_KINDS = frozenset({"control", "host", "eager", "check"})
 """Kinds of operators that are steps of the host program and not turned into kernels."""
+Layout = Literal["channels-last", "bshd", "follows"]
+_LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+_FAMILY = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 REQUIRED: Any = object()
 
 
@@ -89,6 +93,12 @@ class OperatorSpec:
     has_effect: must run even when its outputs are unused.
     expands: its result takes more memory than its inputs, which is what they are kept small for (dequantisation): it is
         never computed ahead of the calls, whatever it is applied to.
+    family: what kind of computation it is, a name that schedules and passes may give in place of all its members'
+        ("family:reduction" in `ScheduleSpec.ops`); docs/schedules.md has those of core. None: none.
+    layout: how its result lies in memory where nobody else decides. "channels-last": axis 1 innermost, as convolutions
+        want it; their operators have it whatever they read. "bshd": [batch, heads, positions, features] with the heads
+        of a position next to each other, as attention wants it. "follows": channels-last where its first input is.
+        None: row-major, but element-wise operators follow any input of their result's shape.
     """
 
     name: str
@@ -108,9 +118,21 @@ class OperatorSpec:
     is_random: bool = False
     has_effect: bool = False
     expands: bool = False
+    family: str | None = None
+    layout: Layout | None = None
     doc: str = ""
     replaces: str | None = None
     load: str | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if self.layout is not None and self.layout not in _LAYOUTS:
+            known = ", ".join(map(repr, _LAYOUTS))
+            raise PluginError(f"OperatorSpec {self.name!r}: layout is {self.layout!r}, expected {known} or None")
+        if self.family is not None and not _FAMILY.fullmatch(str(self.family)):
+            raise PluginError(
+                f"OperatorSpec {self.name!r}: family is {self.family!r}, expected letters, digits, '_', '.' and '-', "
+                "starting with a letter, or None"
+            )
 
     def attrs(self, given: Mapping[str, Any]) -> Attrs:
         """Complete and check attributes; OptionError names an unknown or missing one."""

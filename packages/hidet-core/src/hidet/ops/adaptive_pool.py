@@ -139,6 +139,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_SIZE,),
         kind="anchor",
         define=_adaptive_avg_pool,
+        family="pooling",
+        layout="follows",
         doc="Average of each share of the last axes; torch adaptive_avg_pool1d to 3d. Floating-point types.",
     ),
     OperatorSpec(
@@ -147,6 +149,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_SIZE,),
         kind="anchor",
         define=_adaptive_max_pool,
+        family="pooling",
+        layout="follows",
         doc="Largest of each share of the last axes, and as second result its i64 row-major position on them; "
         "torch adaptive_max_pool1d to 3d. Numbers.",
     ),

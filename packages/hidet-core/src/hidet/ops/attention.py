@@ -178,6 +178,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=_ATTRIBUTES,
         kind="anchor",
         define=partial(_attention, "attention", False),
+        family="attention",
+        layout="bshd",
         doc=_DOC,
     ),
     OperatorSpec(
@@ -186,6 +188,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=_ATTRIBUTES,
         kind="anchor",
         define=partial(_attention, "attention_with_logsumexp", True),
+        family="attention",
+        layout="bshd",
         doc=_DOC + " Second result: log(sum(e ** scores)) of each row [..., s], in the arithmetic type.",
     ),
 )

@@ -128,6 +128,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("x", "mean", "variance", "weight?", "bias?"),
         attributes=(_EPS,),
         define=_batch_norm,
+        layout="follows",
         doc="(x[n, c, ...] - mean[c]) / sqrt(variance[c] + eps) * weight[c] + bias[c], with given statistics: torch's "
         "batch_norm in inference. The result has the type of x; parameters may be of another floating-point type.",
     ),
@@ -155,6 +156,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         name="apply_batch_norm",
         inputs=("x", "scale", "shift", "mean?"),
         define=_apply,
+        layout="follows",
         doc="(x[n, c, ...] - mean[c]) * scale[c] + shift[c], in the type of x: a batch norm by vectors that are "
         "computed before. Without a mean, which shift contains then, large means cost digits.",
     ),

@@ -218,6 +218,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_STRIDE, _PADDING, _DILATION, _GROUPS, FP32_PRECISION),
         kind="anchor",
         define=_conv,
+        family="convolution",
+        layout="channels-last",
         doc="Cross-correlation of x[n, c, *space] with weight[o, c / groups, *kernel] + bias[o] -> [n, o, *result] "
         "with result = (space + before + after - dilation * (kernel - 1) - 1) // stride + 1; torch conv1d to conv3d. "
         "One type.",
@@ -229,6 +231,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         kind="anchor",
         define=_conv_transpose,
         decompose=decompose_conv_transpose,
+        family="convolution",
+        layout="channels-last",
         doc="The transpose of conv: x[n, c, *space], weight[c, o / groups, *kernel], bias[o] -> [n, o, *result] with "
         "result = (space - 1) * stride - before - after + dilation * (kernel - 1) + 1 + output_padding; "
         "torch conv_transpose1d to conv_transpose3d. One type.",

@@ -183,6 +183,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(SIZE, *RESAMPLING),
         kind="anchor",
         define=_interpolate,
+        layout="follows",
         doc="x[n, c, *space] resampled to [n, c, *size]; torch.nn.functional.interpolate without antialiasing. nearest "
         "modes take any element type, the others floating-point types.",
     ),

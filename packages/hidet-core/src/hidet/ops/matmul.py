@@ -171,6 +171,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("trans_a", False), Attribute("trans_b", False), FP32_PRECISION),
         kind="anchor",
         define=_matmul,
+        family="matmul",
         doc="Matrix product a[..., m, k] @ b[..., k, n] -> [..., m, n]; leading axes broadcast as numpy.matmul's do. "
         "trans_a: a is [..., k, m]; trans_b: b is [..., n, k]. One element type.",
     ),
@@ -180,6 +181,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(FP32_PRECISION,),
         kind="anchor",
         define=_linear,
+        family="matmul",
         doc="x[..., k] @ weight[n, k] transposed + bias[n] -> [..., n]; torch.nn.functional.linear. One element type.",
     ),
     OperatorSpec(
@@ -188,6 +190,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         kind="anchor",
         define=_dot,
         decompose=_decompose_dot,
+        family="matmul",
         doc="Inner product of a[k] and b[k] -> [], as torch.dot. One element type.",
     ),
     OperatorSpec(
@@ -196,6 +199,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         kind="anchor",
         define=_mv,
         decompose=_decompose_mv,
+        family="matmul",
         doc="matrix[..., m, k] @ vector[k] -> [..., m], as torch.mv. One element type.",
     ),
     OperatorSpec(
@@ -205,6 +209,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         kind="anchor",
         define=_addmm,
         decompose=_decompose_addmm,
+        family="matmul",
         doc="beta * c + alpha * (a[..., m, k] @ b[..., k, n]), c broadcast; as torch.addmm and torch.baddbmm. "
         "With beta 0 the values of c do not matter, not even NaN. One element type.",
     ),

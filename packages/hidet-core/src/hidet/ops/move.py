@@ -256,6 +256,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("tensors*",),
         attributes=(Attribute("axis", 0),),
         define=_concat,
+        layout="follows",
         doc="Tensors one after the other along an axis; other extents are equal; one element type. torch.cat.",
     ),
     OperatorSpec(
@@ -275,6 +276,7 @@ SPECS: tuple[OperatorSpec, ...] = (
             Attribute("value", 0, "what constant padding is filled with"),
         ),
         define=_pad,
+        layout="follows",
         doc="x with elements added at both ends of each axis; any element type; torch.nn.functional.pad, ONNX Pad.",
     ),
     OperatorSpec(
@@ -330,6 +332,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         name="copy",
         inputs=("x",),
         define=_copy,
+        layout="follows",
         doc="The elements of x in memory of their own, row-major; any element type; torch.clone.",
     ),
 )

@@ -253,6 +253,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("axis", -1),),
         kind="anchor",
         define=partial(_softmax, "softmax", lambda shifted, total: _exp(shifted) / total),
+        family="softmax",
         doc="e ** x / sum(e ** x) along an axis, as torch.softmax; a row of -inf gives NaN. Floating-point types.",
     ),
     OperatorSpec(
@@ -261,6 +262,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("axis", -1),),
         kind="anchor",
         define=partial(_softmax, "log_softmax", lambda shifted, total: shifted - build.unary("log", total)),
+        family="softmax",
         doc="log(softmax(x)) without underflow, as torch.log_softmax. Floating-point types.",
     ),
     OperatorSpec(
@@ -269,6 +271,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_RANK, _EPS),
         kind="anchor",
         define=partial(_layer_norm, "layer_norm", False),
+        family="normalization",
         doc=_LAYER_NORM,
     ),
     OperatorSpec(
@@ -277,6 +280,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_RANK, _EPS),
         kind="anchor",
         define=partial(_layer_norm, "layer_norm_with_statistics", True),
+        family="normalization",
         doc=_LAYER_NORM + _STATISTICS,
     ),
     OperatorSpec(
@@ -285,6 +289,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_RANK, Attribute("eps", None, "None is the epsilon of the arithmetic type")),
         kind="anchor",
         define=_rms_norm,
+        family="normalization",
         doc="x / sqrt(mean(x * x) + eps) * weight over the last `rank` axes; torch.nn.functional.rms_norm; one type.",
     ),
     OperatorSpec(
@@ -293,6 +298,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("groups"), _EPS),
         kind="anchor",
         define=partial(_group_norm, "group_norm", False),
+        family="group-normalization",
+        layout="follows",
         doc=_GROUP_NORM,
     ),
     OperatorSpec(
@@ -301,6 +308,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("groups"), _EPS),
         kind="anchor",
         define=partial(_group_norm, "group_norm_with_statistics", True),
+        family="group-normalization",
         doc=_GROUP_NORM + _STATISTICS,
     ),
     OperatorSpec(
@@ -309,6 +317,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_EPS,),
         kind="anchor",
         define=partial(_group_norm, "instance_norm", False),
+        family="group-normalization",
+        layout="follows",
         doc="x[n, c, ...] normalised over space for each n and c, then * weight[c] + bias[c]; "
         "as torch.nn.functional.instance_norm without running statistics. One floating-point type.",
     ),
@@ -318,6 +328,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("axis", 1), Attribute("eps", 1e-12)),
         kind="anchor",
         define=_l2_normalize,
+        family="normalization",
         doc="x / max(sqrt(sum(x * x)), eps) along an axis, as torch.nn.functional.normalize. Floating-point types.",
     ),
 )

@@ -70,6 +70,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("x", "ends"),
         attributes=(Attribute("count", doc="Dim that stands for the number of rows kept"),),
         define=_pack,
+        family="scatter",
         doc="The rows x[i] at which the running count ends[i], an i64, is larger than ends[i - 1]: [count, ...].",
     ),
     OperatorSpec(

@@ -251,6 +251,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(KERNEL, STRIDE, PADDING, _DILATION, CEIL_MODE),
         kind="anchor",
         define=_max_pool,
+        family="pooling",
+        layout="follows",
         doc="Largest of each window, padding ignored; NaN wins. torch max_pool1d to max_pool3d. Numbers.",
     ),
     OperatorSpec(
@@ -259,6 +261,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(KERNEL, STRIDE, PADDING, _DILATION, CEIL_MODE),
         kind="anchor",
         define=_max_pool_with_indices,
+        family="pooling",
+        layout="follows",
         doc="max_pool, and as second result the i64 row-major position of each maximum on the spatial axes; the first "
         "of equals. torch max_pool2d_with_indices. Numbers.",
     ),
@@ -276,6 +280,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         ),
         kind="anchor",
         define=_avg_pool,
+        family="pooling",
+        layout="follows",
         doc="Average of each window; torch avg_pool1d to avg_pool3d. Floating-point types.",
     ),
     OperatorSpec(
@@ -284,6 +290,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("p", 2), KERNEL, STRIDE, PADDING, _DILATION, CEIL_MODE),
         kind="anchor",
         define=_lp_pool,
+        family="pooling",
+        layout="follows",
         doc="(sum of |x| ** p) ** (1 / p) of each window; ONNX LpPool. Floating-point types.",
     ),
 )

@@ -340,7 +340,9 @@ _CORRECTION = Attribute("correction", 1, "subtracted from the count that divides
 
 
 def _spec(name: str, define: Callable[..., Definition], doc: str, *attributes: Attribute, **more: Any) -> OperatorSpec:
-    return OperatorSpec(name=name, inputs=("x",), attributes=attributes, define=define, doc=doc, **more)
+    return OperatorSpec(
+        name=name, inputs=("x",), attributes=attributes, define=define, family="reduction", doc=doc, **more
+    )
 
 
 SPECS: tuple[OperatorSpec, ...] = (

@@ -106,6 +106,7 @@ SPECS: tuple[OperatorSpec, ...] = (
             inputs=("x",),
             attributes=(_AXIS, *_DIRECTION),
             define=partial(_running, name, combiner),
+            family="scan",
             doc=f"{what} along an axis; torch.{name}, ONNX CumSum's directions. {kinds}",
         )
         for name, combiner, what, kinds in (
@@ -120,6 +121,7 @@ SPECS: tuple[OperatorSpec, ...] = (
             inputs=("x",),
             attributes=(_AXIS,),
             define=partial(_running_extreme, name, combiner),
+            family="scan",
             doc=f"Running {what} along an axis, and its i64 position, the later of equals; torch.{name}.",
         )
         for name, combiner, what in (("cummax", CUMULATIVE_MAX, "maximum"), ("cummin", CUMULATIVE_MIN, "minimum"))

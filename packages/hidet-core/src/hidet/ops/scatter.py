@@ -307,6 +307,7 @@ def _spec(
     part: Callable[[TensorType, Attrs, TensorType], View | None] | None = None,
     positions: Callable[[Sequence[Any], Attrs], Sequence[Position]] | None = None,
     decompose: Any = None,
+    family: str | None = "scatter",
 ) -> OperatorSpec:
     return OperatorSpec(
         name=name,
@@ -318,6 +319,7 @@ def _spec(
         positions=positions,
         decompose=decompose,
         reads_parts=True,
+        family=family,
         doc=doc,
     )
 
@@ -396,5 +398,6 @@ SPECS: tuple[OperatorSpec, ...] = (
         "x mask src",
         "x with the elements of src, in order, where the mask is not zero; torch.Tensor.masked_scatter.",
         decompose=decompose_masked_scatter,
+        family=None,
     ),
 )

@@ -172,10 +172,22 @@ _COUNT = Attribute("count", doc="Dim that stands for the number of results")
 
 
 def _spec(
-    name: str, define: Callable[..., Definition], doc: str, *attributes: Attribute, decompose: Any = None
+    name: str,
+    define: Callable[..., Definition],
+    doc: str,
+    *attributes: Attribute,
+    decompose: Any = None,
+    family: str | None = None,
 ) -> OperatorSpec:
     return OperatorSpec(
-        name=name, inputs=("x",), attributes=attributes, kind="routine", define=define, decompose=decompose, doc=doc
+        name=name,
+        inputs=("x",),
+        attributes=attributes,
+        kind="routine",
+        define=define,
+        decompose=decompose,
+        family=family,
+        doc=doc,
     )
 
 
@@ -186,8 +198,11 @@ SPECS: tuple[OperatorSpec, ...] = (
         "x sorted along an axis, stably, NaN as the largest value; and the i64 positions the elements had. torch.sort.",
         _AXIS,
         _DESCENDING,
+        family="sort",
     ),
-    _spec("argsort", _argsort, "The second result of sort; torch.argsort(stable=True).", _AXIS, _DESCENDING),
+    _spec(
+        "argsort", _argsort, "The second result of sort; torch.argsort(stable=True).", _AXIS, _DESCENDING, family="sort"
+    ),
     _spec(
         "topk",
         _topk,
@@ -196,6 +211,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         Attribute("k"),
         _AXIS,
         Attribute("largest", True),
+        family="sort",
     ),
     _spec(
         "kthvalue",
@@ -204,6 +220,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         Attribute("k"),
         _AXIS,
         _KEEPDIM,
+        family="sort",
     ),
     _spec(
         "median",
@@ -212,6 +229,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         "with a dim. Numbers.",
         _AXIS,
         _KEEPDIM,
+        family="sort",
     ),
     _spec(
         "nonzero",

@@ -11,6 +11,7 @@ from hidet.plugins.pass_order import order_passes
 from hidet.plugins.registry import Problem, current_name
 from hidet.plugins.specs import (
     ANY,
+    FAMILY,
     OWN_COMMANDS,
     TASKS_WITHOUT_OPERATOR,
     CommandSpec,
@@ -178,18 +179,24 @@ def _remark_on_unknown_passes(tables: Tables) -> None:
 def _remark_on_unknown_operators_and_targets(tables: Tables) -> None:
     """What a schedule, pass or rewrite is for may be misspelt, or belong to an absent plug-in."""
     operators = {*tables.by_kind["operators"], *TASKS_WITHOUT_OPERATOR, ANY}
-    targets = {*tables.by_kind["targets"], ANY}
+    families = {getattr(spec, "family", None) or "" for spec in tables.by_kind["operators"].values()}
+    known = (
+        (operators, "{!r}, which no operator is called"),
+        (families, "family {!r}, which no operator is of"),
+        ({*tables.by_kind["targets"], ANY}, "{!r}, which no target is called"),
+    )
     for kind in ("schedules", "passes", "rewrites"):
         for name, spec in tables.by_kind[kind].items():
-            what = f"{SPEC_KINDS[kind][0]} {name!r}"
-            if isinstance(spec, ScheduleSpec):
-                for operator in sorted(set(spec.ops) - operators):
-                    advice = suggestion(operator, operators)
-                    _remark(tables, kind, name, f"{what} is for {operator!r}, which no operator is called; {advice}")
-            if isinstance(spec, ScheduleSpec | PassSpec | RewriteSpec):
-                for target in sorted(set(spec.targets) - targets):
-                    advice = suggestion(target, targets)
-                    _remark(tables, kind, name, f"{what} is for {target!r}, which no target is called; {advice}")
+            ops = spec.ops if isinstance(spec, ScheduleSpec) else ()
+            wanted = (
+                [op for op in ops if not op.startswith(FAMILY)],
+                [op.removeprefix(FAMILY) for op in ops if op.startswith(FAMILY)],
+                spec.targets if isinstance(spec, ScheduleSpec | PassSpec | RewriteSpec) else (),
+            )
+            for given, (names, text) in zip(wanted, known, strict=True):
+                for unknown in sorted(set(given) - names):
+                    message = f"{SPEC_KINDS[kind][0]} {name!r} is for {text.format(unknown)}; "
+                    _remark(tables, kind, name, message + suggestion(unknown, names - {""}))
 
 
 def _remark_on_unknown_frontends(tables: Tables) -> None:

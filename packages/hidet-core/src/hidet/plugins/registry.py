@@ -14,6 +14,7 @@ from hidet.plugins.isolation import Failure, Owner, attempt
 from hidet.plugins.pass_order import order_passes
 from hidet.plugins.specs import (
     ANY,
+    FAMILY,
     CommandSpec,
     FrontendSpec,
     HandlerSpec,
@@ -168,10 +169,13 @@ class Registry:
         """The rules to ask for a task anchored at `op`, best first; empty when none is registered."""
         known = self._ranked.get((op, target))
         if known is None:
+            operator = self.operators.get(op)
+            family = None if operator is None or operator.family is None else FAMILY + operator.family
+            named = {op, family, ANY}
             matching = [
                 spec
                 for spec in self.schedules.values()
-                if (op in spec.ops or ANY in spec.ops) and self._serves(spec, target)
+                if not named.isdisjoint(spec.ops) and self._serves(spec, target)
             ]
             known = self._ranked[op, target] = tuple(sorted(matching, key=lambda spec: -spec.priority))
         return known

@@ -21,6 +21,9 @@ PLUGIN_API = 1
 ANY = "*"
 """In `ops` or `targets` of a schedule: every one."""
 
+FAMILY = "family:"
+"""In `ops` of a schedule, before the name of a family (`OperatorSpec.family`): every operator of it."""
+
 OWN_COMMANDS = ("cache", "doctor", "plugins")
 """Sub-commands of `hidet` that work whatever plug-ins do; none can be replaced."""
 
@@ -51,6 +54,7 @@ TARGET_KINDS: tuple[TargetKind, ...] = ("cpu", "gpu")
 """Kinds of targets: "cpu" runs kernels on the host, in its memory; "gpu" runs them by blocks of threads."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_NAME_OR_FAMILY = re.compile(f"({FAMILY})?{_NAME.pattern}")
 _LOAD = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -68,12 +72,22 @@ def _is_version(value: object) -> bool:
     return isinstance(value, int) and value >= 1
 
 
-def _check_names(spec: object, field_name: str, names: object, *, allow_any: bool, allow_empty: bool) -> None:
-    expected = f"a tuple of names{' or (' + repr(ANY) + ',)' if allow_any else ''}"
+def _check_names(
+    spec: object,
+    field_name: str,
+    names: object,
+    *,
+    allow_any: bool,
+    allow_empty: bool,
+    pattern: re.Pattern[str] = _NAME,
+    expected: str = "a tuple of names",
+) -> None:
+    if allow_any:
+        expected += f" or ({ANY!r},)"
     if not isinstance(names, tuple) or (not names and not allow_empty):
         raise _refuse(spec, field_name, names, expected)
     for name in names:
-        if not _matches(_NAME, name) and not (allow_any and name == ANY):
+        if not _matches(pattern, name) and not (allow_any and name == ANY):
             raise _refuse(spec, field_name, names, expected)
 
 
@@ -155,7 +169,8 @@ class TargetedSpec(LoadedSpec):
 class ScheduleSpec(TargetedSpec):
     """A way to turn a task into a program. `load` names an object with the methods of hidet.schedule.ScheduleRule.
 
-    ops: operators whose tasks it may match, `("*",)` for every one.
+    ops: operators whose tasks it may match: names, or families (`OperatorSpec.family`) as "family:reduction", with the
+        operators that other plug-ins have put into them; `("*",)` for every one.
     targets, kinds: targets by name, `("*",)` for every one, and kinds of targets; one of the two is needed.
     priority: rules are asked in falling priority, those of equal priority in order of registration. Rules of others
         than hidet's wheels have 100 to 999, which is asked before hidet's own, or -999 to -1, which gets what these
@@ -176,7 +191,15 @@ class ScheduleSpec(TargetedSpec):
 
     def __post_init__(self) -> None:
         TargetedSpec.__post_init__(self)
-        _check_names(self, "ops", self.ops, allow_any=True, allow_empty=False)
+        _check_names(
+            self,
+            "ops",
+            self.ops,
+            allow_any=True,
+            allow_empty=False,
+            pattern=_NAME_OR_FAMILY,
+            expected=f"a tuple of names, families as '{FAMILY}reduction' among them,",
+        )
         if not self.targets and not self.kinds:
             raise _refuse(self, "targets", self.targets, f"names of targets or ({ANY!r},); or kinds=('cpu',)")
         self._check_priority()

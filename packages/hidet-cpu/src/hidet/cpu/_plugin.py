@@ -72,30 +72,28 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         ("elementwise", "elementwise", "elementwise:ElementwiseRule", {}, "fused element-wise chains, vectorised"),
         (
             "reduce",
-            "sum prod mean amax amin any all count_nonzero norm logsumexp argmax argmin max_with_index min_with_index "
-            "var std var_mean std_mean moments",
+            "family:reduction",
             "reduce:ReduceRule",
             fused_both,
             "folds along or across rows, long rows in parts",
         ),
         (
             "scan",
-            "cumsum cumprod cummax cummin logcumsumexp",
+            "family:scan",
             "scan:ScanRule",
             fused_both,
             "running folds, along several rows or across them at once",
         ),
         (
             "softmax",
-            "softmax log_softmax",
+            "family:softmax",
             "softmax:SoftmaxRule",
             fused_both,
             "softmax along any axis, one pass over memory",
         ),
         (
             "normalize",
-            "layer_norm layer_norm_with_statistics rms_norm group_norm group_norm_with_statistics instance_norm "
-            "l2_normalize",
+            "family:normalization family:group-normalization",
             "normalize:NormalizeRule",
             fused_both,
             "statistics of rows and what is element-wise in them, one pass over memory",
@@ -123,7 +121,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         ),
         (
             "pool",
-            "max_pool max_pool_with_indices avg_pool lp_pool adaptive_avg_pool adaptive_max_pool",
+            "family:pooling",
             "pool:PoolRule",
             element_wise,
             "windows reduced along taps, vectorised along channels",

@@ -173,6 +173,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(Attribute("columns", doc="output channels n"),),
         kind="anchor",
         define=_linear_packed,
+        family="matmul",
         doc="linear(x, weight, bias) with the result of pack_matrix(weight) in place of weight.",
     ),
     OperatorSpec(
@@ -181,6 +182,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_FILTERS, *_WINDOW),
         kind="anchor",
         define=_conv_packed,
+        family="convolution",
+        layout="channels-last",
         doc="conv(x, weight, bias) with the result of pack_filters(weight) in place of weight.",
     ),
     OperatorSpec(
@@ -189,6 +192,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(_FILTERS, *_WINDOW, Attribute("output_padding", 0)),
         kind="anchor",
         define=_conv_transpose_packed,
+        family="convolution",
+        layout="channels-last",
         doc="conv_transpose(x, weight, bias) with the result of pack_filters(weight, transposed) in place of weight.",
     ),
     OperatorSpec(
@@ -197,6 +202,8 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=_WINDOW,
         kind="anchor",
         define=_depthwise_packed,
+        family="convolution",
+        layout="channels-last",
         doc="conv(x, weight, bias, groups=c) with one filter a channel and pack_depthwise(weight) in place of weight.",
     ),
 )

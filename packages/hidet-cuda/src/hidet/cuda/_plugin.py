@@ -8,6 +8,12 @@ from hidet.plugins.specs import PassSpec, ScheduleSpec, TargetSpec
 
 HIDET_API = 1
 
+_ROWS = (
+    *("family:reduction", "family:softmax", "family:normalization", "family:group-normalization"),
+    "adaptive_avg_pool",
+)
+"""Statistics of rows, and what is element-wise in them."""
+
 
 def hidet_targets() -> Iterable[TargetSpec]:
     """NVIDIA GPUs."""
@@ -153,14 +159,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         ),
         ScheduleSpec(
             name="cuda.rows",
-            ops=(
-                *("sum", "prod", "mean", "amax", "amin", "any", "all", "count_nonzero", "norm", "logsumexp"),
-                *("argmax", "argmin", "max_with_index", "min_with_index"),
-                *("var", "std", "var_mean", "std_mean", "moments"),
-                "adaptive_avg_pool",
-                *("softmax", "log_softmax", "layer_norm", "layer_norm_with_statistics", "rms_norm", "instance_norm"),
-                *("group_norm", "group_norm_with_statistics", "l2_normalize"),
-            ),
+            ops=_ROWS,
             targets=("cuda",),
             load="hidet.cuda.schedules.row_rule:RowRule",
             prologue="gather",
@@ -170,7 +169,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         ),
         ScheduleSpec(
             name="cuda.scan",
-            ops=("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"),
+            ops=("family:scan",),
             targets=("cuda",),
             load="hidet.cuda.schedules.scan:ScanRule",
             prologue="gather",
@@ -179,27 +178,21 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         ),
         ScheduleSpec(
             name="cuda.sort",
-            ops=("sort", "argsort", "topk", "kthvalue", "median"),
+            ops=("family:sort",),
             targets=("cuda",),
             load="hidet.cuda.schedules.sort:SortRule",
             doc="rows ordered in shared memory; long ones by radix sort, or their best found by digits",
         ),
         ScheduleSpec(
             name="cuda.scatter",
-            ops=(
-                *("scatter", "index_put", "scatter_nd", "pack"),
-                *("slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"),
-            ),
+            ops=("family:scatter",),
             targets=("cuda",),
             load="hidet.cuda.schedules.scatter:ScatterRule",
             doc="an update a thread; where several meet, the last one is found first",
         ),
         ScheduleSpec(
             name="cuda.pool",
-            ops=(
-                *("max_pool", "max_pool_with_indices", "avg_pool", "lp_pool"),
-                *("adaptive_avg_pool", "adaptive_max_pool"),
-            ),
+            ops=("family:pooling",),
             targets=("cuda",),
             load="hidet.cuda.schedules.points:WindowRule",
             prologue="gather",
@@ -208,13 +201,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
         ),
         ScheduleSpec(
             name="cuda.fold",
-            ops=(
-                *("sum", "prod", "mean", "amax", "amin", "any", "all", "count_nonzero", "norm", "logsumexp"),
-                *("argmax", "argmin", "max_with_index", "min_with_index"),
-                *("var", "std", "var_mean", "std_mean", "moments"),
-                *("softmax", "log_softmax", "layer_norm", "layer_norm_with_statistics", "rms_norm", "instance_norm"),
-                *("group_norm", "group_norm_with_statistics", "l2_normalize", "adaptive_avg_pool"),
-            ),
+            ops=_ROWS,
             targets=("cuda",),
             load="hidet.cuda.schedules.fold:FoldRule",
             prologue="gather",

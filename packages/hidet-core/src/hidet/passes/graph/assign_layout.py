@@ -2,7 +2,7 @@
 
 Convolutions want their channels innermost, because a pixel's channels are then one vector. Their results and whatever
 is computed element by element, pooled or normalised from them keep that order, also through views; graph inputs and
-outputs keep theirs.
+outputs keep theirs. Which operators want or keep it is a fact of theirs (`OperatorSpec.layout`).
 """
 
 from __future__ import annotations
@@ -21,28 +21,6 @@ from hidet.graph.types import TensorType, strides_of_order
 if TYPE_CHECKING:
     from hidet.context import CompileContext
 
-# operators whose result gets channels-last strides whatever their input has
-_PREFERS = frozenset({"conv", "conv_transpose", "cpu.conv_packed"})
-# operators that take over the order of their first input although they are not element-wise
-_FOLLOWS = frozenset(
-    {
-        "max_pool",
-        "max_pool_with_indices",
-        "avg_pool",
-        "adaptive_avg_pool",
-        "adaptive_max_pool",
-        "lp_pool",
-        "interpolate",
-        "concat",
-        "pad",
-        "group_norm",
-        "instance_norm",
-        "batch_norm",
-        "apply_batch_norm",
-        "copy",
-    }
-)
-
 
 @dataclass(frozen=True)
 class AssignLayout:
@@ -52,7 +30,7 @@ class AssignLayout:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order; a node whose output type changes is rebuilt around a new value."""
-        if not ctx.target.prefers_channels_last or not any(n.op.name in _PREFERS for n in graph.nodes):
+        if not ctx.target.prefers_channels_last or not any(n.op.layout == "channels-last" for n in graph.nodes):
             return graph
         fixed = set(graph.outputs)
         mapping: dict[Value, Value] = {}
@@ -78,7 +56,7 @@ class AssignLayout:
 
 def _wants_channels_last(node: Node, last: Set[Value]) -> bool:
     """Whether the result of a node is to lie channels-last. last: values that do."""
-    prefers = node.op.name in _PREFERS
+    prefers = node.op.layout == "channels-last"
     result = node.outputs[0].type
     if (not prefers and last.isdisjoint(node.inputs)) or not isinstance(result, TensorType):
         return False
@@ -86,7 +64,7 @@ def _wants_channels_last(node: Node, last: Set[Value]) -> bool:
         return False
     if prefers:
         return True
-    if node.op.name in _FOLLOWS:
+    if node.op.layout == "follows":
         return node.inputs[0] in last
     definition = node.definition
     if node.op.kind != "compute" or definition is None or not definition.is_injective:

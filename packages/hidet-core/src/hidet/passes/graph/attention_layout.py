@@ -1,7 +1,7 @@
 """Memory order of attention results: heads next to each other within a position.
 
 Nearly every model merges the heads right after attention. In the order (batch, position, head, feature) that merge is a
-view, and each head writes whole vectors either way.
+view, and each head writes whole vectors either way. Operators say so (`OperatorSpec.layout`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from hidet.graph.types import strides_of_order
 if TYPE_CHECKING:
     from hidet.context import CompileContext
 
-_ATTENTION = frozenset({"attention", "attention_with_logsumexp"})
 _ORDER = (0, 2, 1, 3)
 
 
 @dataclass(frozen=True)
 class AttentionLayout:
-    """Results [b, h, s, d] of attention that are not results of the graph lie in memory as [b, s, h, d]."""
+    """First results [b, h, s, d] of attention that are not results of the graph lie in memory as [b, s, h, d]."""
 
     name: ClassVar[str] = "attention-layout"
 
@@ -34,7 +33,7 @@ class AttentionLayout:
         for node in graph.nodes:
             new = rebuild_node(node, mapping)
             outputs = node.outputs
-            if node.op.name in _ATTENTION and outputs[0] not in fixed and outputs[0].tensor.rank == len(_ORDER):
+            if node.op.layout == "bshd" and outputs[0] not in fixed and outputs[0].tensor.rank == len(_ORDER):
                 old = outputs[0]
                 type_ = old.tensor.with_strides(strides_of_order(old.tensor.shape, _ORDER))
                 if old.type != type_:

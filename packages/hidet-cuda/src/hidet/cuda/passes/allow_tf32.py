@@ -15,21 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AllowTf32:
-    """Sets the attribute `fp32_precision` from the options `tf32_products` and `tf32_convolutions`."""
+    """Sets the attribute `fp32_precision`, of operators that have it, from the options `tf32_products` and
+    `tf32_convolutions`."""
 
     name: ClassVar[str] = "cuda-allow-tf32"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""
-        allowed = {
-            "matmul": ctx.options.tf32_products,
-            "linear": ctx.options.tf32_products,
-            "conv": ctx.options.tf32_convolutions,
-        }
+        options = {"matmul": ctx.options.tf32_products, "convolution": ctx.options.tf32_convolutions}
+        families = {family for family, is_allowed in options.items() if is_allowed}
         return replace_results(
             graph,
             ctx,
-            lambda node: bool(allowed.get(node.op.name)) and _is_rounded(node),
+            lambda node: node.op.family in families and "fp32_precision" in node.attrs and _is_rounded(node),
             lambda rewriter, node, _: repeated(rewriter, node, node.inputs, fp32_precision="tf32"),
         )
 
@@ -37,5 +35,5 @@ class AllowTf32:
 def _is_rounded(node: Node) -> bool:
     """Whether torch rounds such a result. A product of one row or one column waits for memory: cuBLAS does not."""
     result = node.outputs[0].tensor
-    is_vector = node.op.name != "conv" and 1 in (dims.product(result.shape[:-1]), *result.shape[-1:])
+    is_vector = node.op.family == "matmul" and 1 in (dims.product(result.shape[:-1]), *result.shape[-1:])
     return result.dtype is dtypes.f32 and not is_vector

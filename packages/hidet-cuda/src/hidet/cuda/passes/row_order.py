@@ -22,14 +22,8 @@ from hidet.graph.types import TensorType, order_of_strides, same_shape, strides_
 if TYPE_CHECKING:
     from hidet.context import CompileContext
 
-_PRODUCTS = frozenset({"linear", "matmul"})
-_ANY_STRIDES = frozenset(
-    {
-        *("attention", "attention_with_logsumexp"),
-        *("layer_norm", "layer_norm_with_statistics", "rms_norm", "l2_normalize", "softmax", "log_softmax"),
-    }
-)
-"""Operators besides element-wise ones that read rows wherever they lie."""
+_ANY_STRIDES = frozenset({"attention", "softmax", "normalization"})
+"""Families of operators besides element-wise ones that read rows wherever they lie."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,7 @@ class RowOrder:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order, and one more for each set of values that have to keep their order."""
-        if not any(node.op.name in _PRODUCTS for node in graph.nodes):
+        if not any(node.op.family == "matmul" for node in graph.nodes):
             return graph
         views = find_views(graph)
         kept = {*graph.outputs, *_read_otherwise(graph, views)}
@@ -61,7 +55,7 @@ def _read_otherwise(graph: Graph, views: Views) -> Iterator[Value]:
     """Values whose memory is read by operators that do not take any strides."""
     for node in graph.nodes:
         is_injective = node.definition is not None and node.definition.is_injective
-        if not is_injective and node.op.name not in _ANY_STRIDES:
+        if not is_injective and node.op.family not in _ANY_STRIDES:
             rows = rows_of(node)
             yield from (views[value].root if value in views else value for value in node.values if value is not rows)
 
