@@ -18,6 +18,7 @@ from hidet.graph.printer import canonical_lines, print_graph
 from hidet.passes.graph.assign_layout import AssignLayout
 from hidet.passes.graph.attention_layout import AttentionLayout
 from hidet.passes.graph.fuse import fuse
+from hidet.passes.graph.simplify import Simplify
 from hidet.schedule.select import ScheduledTask, select_schedules
 from hidet.testing.random_graphs import random_inputs
 
@@ -147,6 +148,101 @@ def tasks(text: str, ctx: CompileContext) -> list[tuple[str, ...]]:
     return [(step.rule_name, *[node.op.name for node in step.task.nodes]) for step in scheduled]
 
 
+@pytest.mark.parametrize("activation", ["gelu", "hardswish", "acme.swish"])
+def test_rows_are_split_before_a_product_through_any_activation(ctx: CompileContext, activation: str) -> None:
+    becomes(
+        Simplify(),
+        f"""
+        graph g(%x: f32[6, 8], %w: f32[4, 8], %b: f32[4]):
+          %0: f32[6, 4] = linear(%x, %w)
+          %1: f32[6, 4] = add(%0, %b)
+          %2: f32[6, 4] = {activation}(%1)
+          %3: f32[2, 3, 4] = reshape(%2, shape=[2, 3, 4])
+          return %3
+        """,
+        f"""
+        graph g(%x: f32[6, 8], %w: f32[4, 8], %b: f32[4]):
+          %0: f32[2, 3, 8] = reshape(%x, shape=[2, 3, 8])
+          %1: f32[2, 3, 4] = linear(%0, %w)
+          %2: f32[2, 3, 4] = add(%1, %b)
+          %3: f32[2, 3, 4] = {activation}(%2)
+          return %3
+        """,
+        ctx,
+    )
+
+
+@pytest.mark.parametrize(("anchor", "gate"), [("conv", "div"), ("conv", "acme.gate"), ("conv_transpose", "acme.gate")])
+def test_a_transpose_is_moved_behind_what_an_anchor_can_compute(ctx: CompileContext, anchor: str, gate: str) -> None:
+    becomes(
+        Simplify(),
+        f"""
+        graph g(%x: f32[1, 2, 4, 3], %w: f32[2, 2, 1, 1], %z: f32[3, 4]):
+          %0: f32[1, 2, 4, 3] = {anchor}(%x, %w)
+          %1: f32[1, 2, 3, 4] = transpose(%0, perm=[0, 1, 3, 2])
+          %2: f32[1, 2, 3, 4] = {gate}(%1, %z)
+          %3: f32[1, 2] = sum(%2, axes=[2, 3])
+          return %3
+        """,
+        f"""
+        graph g(%x: f32[1, 2, 4, 3], %w: f32[2, 2, 1, 1], %z: f32[3, 4]):
+          %0: f32[1, 2, 4, 3] = {anchor}(%x, %w)
+          %1: f32[1, 1, 3, 4] = reshape(%z, shape=[1, 1, 3, 4])
+          %2: f32[1, 1, 4, 3] = transpose(%1, perm=[0, 1, 3, 2])
+          %3: f32[1, 2, 4, 3] = {gate}(%0, %2)
+          %4: f32[1, 2, 3, 4] = transpose(%3, perm=[0, 1, 3, 2])
+          %5: f32[1, 2] = sum(%4, axes=[2, 3])
+          return %5
+        """,
+        ctx,
+    )
+
+
+@pytest.mark.parametrize("gate", ["div", "acme.gate"])
+def test_a_reshape_and_its_inverse_meet_through_anything_element_wise(ctx: CompileContext, gate: str) -> None:
+    becomes(
+        Simplify(),
+        f"""
+        graph g(%x: f32[2, 3, 4], %y: f32[4]):
+          %0: f32[6, 4] = reshape(%x, shape=[6, 4])
+          %1: f32[6, 4] = {gate}(%0, %y)
+          %2: f32[2, 3, 4] = reshape(%1, shape=[2, 3, 4])
+          return %2
+        """,
+        f"""
+        graph g(%x: f32[2, 3, 4], %y: f32[4]):
+          %0: f32[2, 3, 4] = {gate}(%x, %y)
+          return %0
+        """,
+        ctx,
+    )
+
+
+@pytest.mark.parametrize("operator", ["acme.scale_channels", "acme.matrix_gate"])
+def test_an_operator_that_is_another_one_on_other_axes_is_not_moved_through(ctx: CompileContext, operator: str) -> None:
+    graph = f"""
+        graph g(%x: f32[6, 8], %w: f32[4, 8], %scale: f32[4]):
+          %0: f32[6, 4] = linear(%x, %w)
+          %1: f32[6, 4] = {operator}(%0, %scale)
+          %2: f32[2, 3, 4] = reshape(%1, shape=[2, 3, 4])
+          return %2
+        """
+    becomes(Simplify(), graph, graph, ctx)
+
+
+@pytest.mark.parametrize("operator", ["acme.ramp", "acme.share"])
+def test_an_operator_for_which_indices_or_sizes_count_is_not_moved_through(ctx: CompileContext, operator: str) -> None:
+    graph = f"""
+        graph g(%x: f32[1, 2, 4, 3], %w: f32[2, 2, 1, 1]):
+          %0: f32[1, 2, 4, 3] = conv(%x, %w)
+          %1: f32[3, 2, 4, 1] = transpose(%0, perm=[3, 1, 2, 0])
+          %2: f32[3, 2, 4, 1] = {operator}(%1)
+          %3: f32[2, 1] = sum(%2, axes=[0, 2])
+          return %3
+        """
+    becomes(Simplify(), graph, graph, ctx)
+
+
 def test_layouts_are_those_that_operators_ask_for(ctx: CompileContext) -> None:
     becomes(
         AssignLayout(),
@@ -213,6 +309,32 @@ graph g(%x: f32[1, 8, 64, 64]):
 def test_a_rule_for_a_family_takes_the_operators_that_plug_ins_put_into_it(target: str, graph: str, rule: str) -> None:
     ((taken_by, _),) = tasks(graph, make_context(target, {"cache": False}))
     assert taken_by == rule
+
+
+@pytest.mark.parametrize("activation", ["gelu", "acme.swish"])
+def test_an_activation_is_computed_where_a_product_is_stored(ctx: CompileContext, activation: str) -> None:
+    graph = f"""
+        graph g(%x: f32[64, 32], %w: f32[48, 32]):
+          %0: f32[64, 48] = linear(%x, %w)
+          %1: f32[64, 48] = {activation}(%0)
+          return %1
+        """
+    assert tasks(graph, ctx) == [("cpu.matmul", "linear", activation)]
+
+
+@pytest.mark.parametrize("conversion", ["cast(%x, dtype=bool)", "acme.is_negative(%x)"])
+def test_a_conversion_of_a_small_input_is_computed_by_each_of_its_readers(ctx: CompileContext, conversion: str) -> None:
+    graph = f"""
+        graph g(%x: f32[8, 4], %y: f32[8, 4]):
+          %0: bool[8, 4] = {conversion}
+          %1: f32[8, 4] = where(%0, %x, %y)
+          %2: f32[4] = sum(%1, axes=[0])
+          %3: f32[8, 4] = where(%0, %y, %x)
+          %4: f32[8] = sum(%3, axes=[1])
+          return %2, %4
+        """
+    operator = conversion.partition("(")[0]
+    assert sorted(tasks(graph, ctx)) == [("cpu.reduce", operator, "where", "sum")] * 2
 
 
 def test_a_model_of_operators_of_a_plug_in_computes_what_they_mean(ctx: CompileContext) -> None:

@@ -34,6 +34,10 @@ class Site:
         node = None if value is None else self._walk.rewriter.producer(value)
         return node if node is not None and node.op.name in operators else None
 
+    def producer(self, value: Value) -> Node | None:
+        """The node that computes `value`; None for inputs and constants."""
+        return self._walk.rewriter.producer(value)
+
     def reads(self, value: Value) -> int:
         """How many nodes and outputs need `value`."""
         return self._walk.read_count.get(value, 0)

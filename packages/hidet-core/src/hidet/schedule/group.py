@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hidet.compute.definition import Compute, Definition
+from hidet.compute.elementwise import is_elementwise, reads_own_index
 from hidet.dims import product
 from hidet.graph.graph import Graph, Node, Value, foreign_nodes, producers, readers
 from hidet.graph.storage import find_views
 from hidet.graph.types import TensorType, same_shape
-from hidet.ir.expr import Access, Const, Expr, Unary
+from hidet.ir.expr import Access, Expr, Unary
 from hidet.ir.visit import accesses, walk
 from hidet.schedule.abilities import Abilities
 from hidet.schedule.task import Alias
@@ -155,7 +156,7 @@ class _Grouper:
             node = self.producer.get(current)
             if node is None or node in self.group_of or node not in self.injective:
                 continue
-            if only_elementwise and not _is_elementwise(node.definition):
+            if only_elementwise and not _reads_own_index(node):
                 continue
             if node in self.free:
                 if node not in group.repeated:
@@ -163,7 +164,7 @@ class _Grouper:
                     group.repeated.add(node)
                     stack.extend((v, node) for v in node.values)
                 continue
-            if self._sole_reader(current) is not consumer and not self._is_shared_cast(node, group):
+            if self._sole_reader(current) is not consumer and not self._is_shared_conversion(node, group):
                 continue
             if current in self.aliases and not self._continues(node, group):
                 continue
@@ -178,11 +179,12 @@ class _Grouper:
             self.group_of[node] = group
             stack.extend((v, node) for v in node.values)
 
-    def _is_shared_cast(self, node: Node, group: Group) -> bool:
-        """Whether a node casts what lies in memory anyway, for readers that are all in the group: each may do it."""
-        source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
-        if node.op.name != "cast" or source is None or result in self.outputs:
+    def _is_shared_conversion(self, node: Node, group: Group) -> bool:
+        """Whether a node converts what lies in memory anyway, for readers that are all in the group: each may do it."""
+        result = node.outputs[0]
+        if result in self.outputs or not _is_conversion(node):
             return False
+        (source,) = node.values
         before = self.producer.get(source)
         in_memory = before is None or before in self.group_of or before not in self.injective
         return in_memory and all(self.group_of.get(reader) is group for reader in self.readers[result])
@@ -274,32 +276,31 @@ def _is_elementwise_in(definition: Definition, numbers: tuple[int, ...]) -> bool
     return bool(reads) and all(a.indices == stage.axes for a in reads)
 
 
-@functools.lru_cache(maxsize=4096)
-def _is_elementwise(definition: Definition | None) -> bool:
-    """Whether each input is read at the index of the result, aligned right, or at 0 where it is broadcast."""
-    assert definition is not None
-    stage = definition.stages[0]
+def _reads_own_index(node: Node) -> bool:
+    """Whether an injective node reads each input at the index of its result, aligned right, or at 0 where broadcast."""
+    assert node.definition is not None
+    stage = node.definition.stages[0]
     assert isinstance(stage, Compute)
-
-    def fits(access: Access) -> bool:
-        places = zip(reversed(access.indices), reversed(stage.axes), strict=False)
-        return len(access.indices) <= len(stage.axes) and all(i is axis or _is_zero(i) for i, axis in places)
-
-    return all(map(fits, accesses(stage.value)))
+    return reads_own_index(stage)
 
 
-def _is_zero(index: Expr) -> bool:
-    return isinstance(index, Const) and index.value == 0
+# Conversions of at most this many elements of an input are computed by every reader; larger ones are worth a task.
+_SMALL_CONVERSION = 1 << 16
 
 
-# Casts of at most this many elements of an input are computed by every reader; larger ones are worth a task.
-_SMALL_CAST = 1 << 16
+def _is_conversion(node: Node) -> bool:
+    """Whether a node gives the elements of its only input another type, in some instructions each: a cast."""
+    if len(node.values) != 1 or not is_elementwise(node.definition):
+        return False
+    assert node.definition is not None
+    (source,) = node.values
+    return source.tensor.dtype != node.outputs[0].tensor.dtype and not _is_expensive(node.definition)
 
 
 def free_nodes(graph: Graph, injective: Set[Node]) -> set[Node]:
     """Nodes that cost next to nothing wherever they are computed, so that each of their readers may do it itself.
 
-    Those are injective nodes on nothing (full, arange), views and casts of such, and casts of small inputs.
+    Those are injective nodes on nothing (full, arange), views and conversions of such, and conversions of small inputs.
     """
     stored = {*graph.inputs, *graph.constants, *(graph.prepare.results if graph.prepare is not None else ())}
     made: set[Value] = set()
@@ -307,12 +308,12 @@ def free_nodes(graph: Graph, injective: Set[Node]) -> set[Node]:
     for node in graph.nodes:
         if node not in injective or node.op.is_random:
             continue
-        if node.op.name == "cast" and node.inputs[0] in stored:
+        if not stored.isdisjoint(node.inputs):
             count = product(node.outputs[0].tensor.shape)
-            is_free = isinstance(count, int) and count <= _SMALL_CAST
+            is_free = isinstance(count, int) and count <= _SMALL_CONVERSION and _is_conversion(node)
         else:
             is_free = made.issuperset(node.values) and (
-                not node.inputs or node.op.kind == "view" or node.op.name == "cast"
+                not node.inputs or node.op.kind == "view" or _is_conversion(node)
             )
         if is_free:
             found.add(node)

@@ -1,46 +1,97 @@
-"""Views moved out of the way of fusion: between an anchor and what is element-wise after it, and between sums."""
+"""Views moved out of the way of fusion: between an anchor and what is element-wise after it, and between sums.
+
+What is element-wise is asked of definitions (`hidet.compute.elementwise`), so that operators of plug-ins are moved
+through like those of core.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from hidet.compute.elementwise import element_function, is_elementwise
 from hidet.dims import Dim, product
+from hidet.graph.builder import node_meaning
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import same_shape
 from hidet.ops.reshape import matching_groups
 from hidet.passes.local import Site
+from hidet.plugins.isolation import Failure, attempt
 
 RESHAPES = ("reshape", "flatten", "squeeze", "unsqueeze")
-PRODUCTS = ("linear", "matmul")
-ANCHORS = (*PRODUCTS, "conv")
-ELEMENTWISE = ("add", "sub", "mul", "gelu", "relu", "silu", "sigmoid", "tanh")
+_PRODUCTS = ("linear", "matmul")
+_ANCHORS = ("matmul", "convolution")
+"""Families of operators that what is element-wise after them is fused into."""
 
 
 def split_rows_before_product(site: Site) -> Value | None:
     """reshape(linear(x)), rows split, = linear(reshape(x)): what follows can then be fused into the product.
 
-    Frameworks flatten the rows of a product and split them again after it, or after adding a bias.
+    Frameworks flatten the rows of a product and split them again after it, or after what is element-wise on it.
     """
     source = site.node.inputs[0]
-    if source is None or not _splits_rows(source, site.node.outputs[0]) or not _is_product(site, source):
+    if source is None or not _splits_rows(source, site.node.outputs[0]):
         return None
-    node = site.made_by(source, *PRODUCTS, *ELEMENTWISE)
-    assert node is not None
+    path = _path_to_anchor(site, source, _has_one_matrix)
+    if not path:
+        return None
+    *chain, anchor = path
     target = site.node.outputs[0].tensor.shape
-    if node.op.name in PRODUCTS:
-        x = node.inputs[0]
-        assert x is not None
-        rows = site.emit("reshape", x, shape=(*target[:-1], x.tensor.shape[-1]))
-        return site.emit(node.op, rows, *node.inputs[1:], **node.attrs)
-    moved: list[Value] = []
-    for operand in node.values:
-        whole = same_shape(operand.tensor.shape, source.tensor.shape)
-        # The whole operand keeps leading axes of extent 1, which the result has.
-        shape = target if whole else broadcast_after_reshape(operand.tensor.shape, source.tensor.shape, target)
-        if shape is None:
+    x = anchor.inputs[0]
+    assert x is not None
+    rows = site.emit("reshape", x, shape=(*target[:-1], x.tensor.shape[-1]))
+    moved: Value | None = site.emit(anchor.op, rows, *anchor.inputs[1:], **anchor.attrs)
+    below = anchor.outputs[0]
+    for node in reversed(chain):
+        operands = _reshaped_operands(site, node, below, moved, target)
+        moved = None if operands is None else _applied(site, node, operands, target)
+        if moved is None:
             return None
-        moved.append(site.emit("reshape", operand, shape=shape))
-    return site.emit(node.op, *moved, **node.attrs)
+        below = node.outputs[0]
+    return moved
+
+
+def _reshaped_operands(
+    site: Site, node: Node, known: Value, reshaped: Value | None, target: Sequence[Dim]
+) -> list[Value | None] | None:
+    """What an element-wise node reads when its result is reshaped to `target`; None where that cannot be said.
+
+    reshaped: what stands for the operand `known`.
+    """
+    whole = node.outputs[0].tensor.shape
+    made: dict[Value, Value | None] = {known: reshaped}
+    for operand in node.values:
+        if operand not in made:
+            # The whole operand keeps leading axes of extent 1, which the result has.
+            is_whole = same_shape(operand.tensor.shape, whole)
+            shape = target if is_whole else broadcast_after_reshape(operand.tensor.shape, whole, target)
+            if shape is None:
+                return None
+            made[operand] = site.emit("reshape", operand, shape=shape)
+    return [None if operand is None else made[operand] for operand in node.inputs]
+
+
+def _is_passed(node: Node) -> bool:
+    """Whether views may be moved through a node."""
+    op = node.op
+    is_plain = op.kind == "compute" and not (op.is_random or op.has_effect)
+    return is_plain and bool(node.values) and is_elementwise(node.definition)
+
+
+def _applied(site: Site, node: Node, operands: Sequence[Value | None], shape: Sequence[Dim]) -> Value | None:
+    """The operator of an element-wise node on other operands, with a result of `shape`; None where it would be another
+    function of elements.
+
+    A definition says what an operator means for the shapes that it was made for alone: an attribute may name an axis,
+    a size may count, and operators of plug-ins need not take every shape.
+    """
+    meaning = attempt(partial(node_meaning, node.op, operands, node.attrs))
+    if isinstance(meaning, Failure):
+        return None
+    before, (after, _) = node.definition, meaning
+    if before is None or after is None or not is_elementwise(after) or not same_shape(after.outputs[0].shape, shape):
+        return None
+    return site.emit(node.op, *operands, **node.attrs) if element_function(after) == element_function(before) else None
 
 
 def split_axes_before_transpose(site: Site) -> Value | None:
@@ -68,52 +119,76 @@ def split_axes_before_transpose(site: Site) -> Value | None:
 
 
 def _splits_rows(old: Value, new: Value) -> bool:
-    """Whether a reshape leaves columns alone, merges no rows and keeps a matrix; axes of extent 1 do not count."""
+    """Whether a reshape leaves columns alone, merges no rows and keeps a matrix; axes of extent 1 do not count. False
+    for one that changes nothing."""
     before, after = old.tensor.shape, new.tensor.shape
-    if not before or len(after) < 2 or not same_shape(after[-1:], before[-1:]):
+    if not before or len(after) < 2 or not same_shape(after[-1:], before[-1:]) or same_shape(before, after):
         return False
     rows, split = ([extent for extent in shape[:-1] if extent != 1] for shape in (before, after))
     return len(split) >= len(rows) and same_shape([product(split)], [product(rows)])
 
 
-def _is_product(site: Site, value: Value) -> bool:
-    """Whether a product with one matrix on the right lies below element-wise operators that nobody else reads."""
-    node = _anchor_below(site, value, PRODUCTS)
-    if node is None or node.inputs[1] is None:
-        return False
-    return node.inputs[1].tensor.rank == 2 and not node.attrs.get("trans_a", False)
+def _has_one_matrix(node: Node) -> bool:
+    """Whether a node is a product with one matrix on the right, of rows as they are."""
+    right = node.inputs[1] if node.op.name in _PRODUCTS else None
+    return right is not None and right.tensor.rank == 2 and not node.attrs.get("trans_a", False)
 
 
-def _anchor_below(site: Site, value: Value, anchors: Sequence[str]) -> Node | None:
-    """The anchor of one of these operators that `value` is, or is computed from element by element, by nodes that
-    nobody else reads."""
-    node = site.made_by(value, *anchors, *ELEMENTWISE)
-    if node is None or not site.is_read_once(value):
-        return None
-    if node.op.name in anchors:
-        return node
+def _is_anchor(node: Node) -> bool:
+    return node.op.family in _ANCHORS
+
+
+def _path_to_anchor(site: Site, value: Value, is_anchor: Callable[[Node], bool]) -> list[Node]:
+    """The nodes from the one that computes `value` to an anchor that it is computed from element by element, which is
+    the last one. Nobody else reads the result of any of them. Empty where there is none."""
     shape = value.tensor.shape
-    below = (_anchor_below(site, v, anchors) for v in node.values if same_shape(v.tensor.shape, shape))
-    return next((anchor for anchor in below if anchor is not None), None)
+    above: dict[Value, Value | None] = {value: None}
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        node = site.producer(current)
+        if node is None or len(node.outputs) != 1 or not site.is_read_once(current):
+            continue
+        if is_anchor(node):
+            path = [node]
+            reader = above[current]
+            while reader is not None:
+                found = site.producer(reader)
+                assert found is not None
+                path.append(found)
+                reader = above[reader]
+            return path[::-1]
+        if _is_passed(node):
+            operands = [v for v in node.values if v not in above and same_shape(v.tensor.shape, shape)]
+            above.update(dict.fromkeys(operands, current))
+            stack += reversed(operands)
+    return []
 
 
 def transpose_after_elementwise(site: Site) -> Value | None:
     """f(transpose(y), z) = transpose(f(y, transposed z)), for y of an anchor, whose epilogue f then becomes."""
     node = site.node
-    result = node.outputs[0]
-    if site.must_own_memory(result):
+    if node.op.kind != "compute":
         return None
     for moved in node.values:
         view = site.made_by(moved, "transpose")
         if view is None or view.inputs[0] is None or not site.is_read_once(moved):
             continue
-        if not same_shape(moved.tensor.shape, result.tensor.shape) or not _anchor_below(site, view.inputs[0], ANCHORS):
+        result = node.outputs[0]
+        if not _is_passed(node) or site.must_own_memory(result):
+            return None
+        if not same_shape(moved.tensor.shape, result.tensor.shape):
+            continue
+        if not _path_to_anchor(site, view.inputs[0], _is_anchor):
             continue
         rank = moved.tensor.rank
         perm = [axis % rank for axis in view.attrs["perm"]]
         inverse = tuple(sorted(range(rank), key=perm.__getitem__))
-        operands = [view.inputs[0] if v is moved else _transposed(site, v, inverse) for v in node.values]
-        return site.emit("transpose", site.emit(node.op, *operands, **node.attrs), perm=tuple(perm))
+        known = {moved: view.inputs[0]}
+        known.update({v: _transposed(site, v, inverse) for v in node.values if v is not moved})
+        shape = tuple(result.tensor.shape[axis] for axis in inverse)
+        applied = _applied(site, node, [None if v is None else known[v] for v in node.inputs], shape)
+        return None if applied is None else site.emit("transpose", applied, perm=tuple(perm))
     return None
 
 
@@ -126,27 +201,20 @@ def _transposed(site: Site, value: Value, perm: Sequence[int]) -> Value:
     return site.emit("transpose", whole, perm=tuple(perm))
 
 
-def reshape_before_sum(site: Site) -> Value | None:
-    """reshape(reshape(x) + y) = x + reshape(y), for x of the final shape; y may be broadcast."""
+def reshape_before_elementwise(site: Site) -> Value | None:
+    """reshape(f(reshape(x), y)) = f(x, reshape(y)), for x of the final shape; y may be broadcast."""
     outer = site.node
-    total = site.made_by(outer.inputs[0], "add", "sub", "mul")
-    if total is None or not site.is_read_once(total.outputs[0]):
+    node = None if outer.inputs[0] is None else site.producer(outer.inputs[0])
+    if node is None or not _is_passed(node) or not site.is_read_once(node.outputs[0]):
         return None
     target = outer.outputs[0].tensor.shape
-    for position in (0, 1):
-        inner = site.made_by(total.inputs[position], *RESHAPES)
-        other = total.inputs[1 - position]
-        if inner is None or inner.inputs[0] is None or other is None:
+    for operand in node.values:
+        inner = site.made_by(operand, *RESHAPES)
+        if inner is None or inner.inputs[0] is None or not same_shape(inner.inputs[0].tensor.shape, target):
             continue
-        source = inner.inputs[0]
-        if not same_shape(source.tensor.shape, target):
-            continue
-        shape = broadcast_after_reshape(other.tensor.shape, total.outputs[0].tensor.shape, target)
-        if shape is None:
-            continue
-        moved = site.emit("reshape", other, shape=shape)
-        pair = (source, moved) if position == 0 else (moved, source)
-        return site.emit(total.op, *pair, **total.attrs)
+        operands = _reshaped_operands(site, node, operand, inner.inputs[0], target)
+        if operands is not None:
+            return _applied(site, node, operands, target)
     return None
 
 

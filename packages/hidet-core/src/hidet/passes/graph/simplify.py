@@ -17,9 +17,8 @@ from hidet.graph.types import same_shape
 from hidet.ir.expr import Access, Const
 from hidet.passes.graph.merge_updates import merge_update
 from hidet.passes.graph.move_views import (
-    ELEMENTWISE,
     RESHAPES,
-    reshape_before_sum,
+    reshape_before_elementwise,
     split_axes_before_transpose,
     split_rows_before_product,
     transpose_after_elementwise,
@@ -38,7 +37,7 @@ class Simplify:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """Rounds over the graph until nothing changes."""
-        return rewrite_locally(graph, ctx.registry.operators, RULES, (remove_identity,))
+        return rewrite_locally(graph, ctx.registry.operators, RULES, (remove_identity, transpose_after_elementwise))
 
 
 def remove_identity(site: Site) -> Value | None:
@@ -178,14 +177,12 @@ def known_condition(site: Site) -> Value | None:
 RULES: Mapping[str, Sequence[Rule]] = {
     "transpose": (merge_transposes, remove_identity, transpose_as_reshape),
     **dict.fromkeys(
-        RESHAPES, (merge_reshapes, split_rows_before_product, split_axes_before_transpose, reshape_before_sum)
+        RESHAPES, (merge_reshapes, split_rows_before_product, split_axes_before_transpose, reshape_before_elementwise)
     ),
     "expand": (merge_expands,),
     "cast": (merge_casts,),
     "where": (known_condition,),
     **dict.fromkeys(("concat", "stack"), (join_in_steps,)),
-    **dict.fromkeys(ELEMENTWISE, (transpose_after_elementwise,)),
-    **dict.fromkeys(("mul", "sub", "add"), (drop_neutral, transpose_after_elementwise)),
-    **dict.fromkeys(("div", "pow"), (drop_neutral,)),
+    **dict.fromkeys(("mul", "sub", "add", "div", "pow"), (drop_neutral,)),
     **dict.fromkeys(("slice_scatter", "select_scatter"), (merge_update,)),
 }
