@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hidet.context import make_context
 from hidet.errors import ScheduleError
 from hidet.ir import build as make
 from hidet.ir.func import Function, Module
@@ -58,8 +59,8 @@ def chosen(tasks: Mapping[str, tuple[str, str]], rule: Any = None, *, is_default
     for name, (kind, tiles) in tasks.items():
         match = Match(None, (kind, tiles.split()))  # type: ignore[arg-type]  # nothing looks at the task
         choice = Choice("tiled", rule, match, rule.default(match, None))
-        built[name] = build(choice, None, is_default=is_default)  # type: ignore[arg-type]  # nor at the context
-    shared = share_programs(built, None)  # type: ignore[arg-type]
+        built[name] = build(choice, make_context("cpu"), is_default=is_default)
+    shared = share_programs(built, make_context("cpu"))
     assert list(shared) == list(built)
     return {name: own.choice.params for name, own in shared.items()}
 
