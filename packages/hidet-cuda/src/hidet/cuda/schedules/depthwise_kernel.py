@@ -322,14 +322,13 @@ class DepthwiseKernel:
         place, value = _index(_place(axes, self.sizes.result)), reads.values[0]
         # What is the same for all pixels, such as a bias, is read once, and no branch is around its use.
         varies = any(axis in walk(conv.value) for axis in (self.row, self.column))
-        reading = [*reads.declarations, *reads.loads]
         checks = [row < self.sizes.rows] if conv.rows > 1 else []
         checks += [column < self.sizes.columns] if conv.pixels > conv.run else []
         with nullcontext() if is_last else k.loop(lane, conv.lanes, kind="unroll"):
             if not is_last:
                 k.declare(self.channel, self.first_channel + lane)
             if not varies:
-                k.emit(*reading)
+                k.emit(reads.declarations, reads.loads)
             with k.loop(tile_row, conv.rows, kind="unroll"):
                 k.declare(self.row, _index(row))
                 with k.loop(piece, conv.pixels // conv.run, kind="unroll"):
@@ -339,7 +338,7 @@ class DepthwiseKernel:
                         value = gathered(k, writer, self.result.dtype, value)
                     with k.if_(build.logical_and(*checks)) if checks else nullcontext():
                         if varies:
-                            k.emit(*reading)
+                            k.emit(reads.declarations, reads.loads)
                             store_lanes(k, writer, self.result, place, value)
                         else:
                             k.store(self.result, place, value)

@@ -7,7 +7,7 @@ is read under that condition, which has to be the same for all positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Binary, Const, Expr, Load, Reduce, Select, Size, Unary, Var
 from hidet.ir.node import IRNode
-from hidet.ir.stmt import Declare, If, Stmt, Store
+from hidet.ir.stmt import Stmt
 from hidet.ir.types import BufferType
 from hidet.ir.visit import walk
 from hidet.schedule.affine import as_dim
@@ -175,8 +175,8 @@ def replaced(value: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
 class Reads:
     """What reading takes: registers to declare, statements that fill them, and values in the reader's lane number."""
 
-    declarations: list[Stmt]
-    loads: list[Stmt]
+    declarations: Stmt
+    loads: Stmt
     values: list[Expr]
 
 
@@ -213,32 +213,29 @@ class LaneReader:
         """
         slot = build.index(0) if copy is None else copy
         here = {**bindings, self.axis: first}
-        declarations: list[Stmt] = []
-        loads: list[Stmt] = []
+        declared, k = IRBuilder(), IRBuilder()
         known: dict[Expr, Expr] = {}
         # What was read is bound as variables: its places are no sizes that lowering should turn into parameters.
         there = {**bindings, self.axis: first + self.lane}
         for condition in self._shared_conditions(values) if copies == 1 else ():
-            holds = Var("holds", condition.dtype)
-            known[condition] = holds
-            loads.append(Declare(holds, self.lowering.resolve(condition, here)))
+            known[condition] = k.let("holds", self.lowering.resolve(condition, here))
         for access, reached in paths(values).items():
             width = self._width(access) if isinstance(access, Access) else None
             guard = None if width is None else self._guard(access, reached)
             if width is None or guard is None:
                 continue
-            part = registers("part", access.dtype, copies * width)
-            declarations.append(Declare(part))
-            body = [*self._loads(part, self.lowering.resolve(access, here), slot * width, width)]
+            part = declared.array("part", access.dtype, copies * width)
+            load = self.lowering.resolve(access, here)
             condition = self.lowering.resolve(replaced(guard, known), here)
-            loads += body if isinstance(condition, Const) else [If(condition, build.seq(body))]
+            with nullcontext() if isinstance(condition, Const) else k.if_(condition):
+                self._load(k, part, load, slot * width, width)
             variable = Var("read", access.dtype)
             known[access] = variable
             there[variable] = build.load(part, slot * width + self.lane if width > 1 else slot)
             # A condition that it is part of is the same for all neighbours, so that the first one's value serves.
             here[variable] = build.load(part, slot * width)
         made = [self.lowering.resolve(replaced(value, known), there) for value in values]
-        return Reads(declarations, loads, made)
+        return Reads(declared.body, k.body, made)
 
     def each_lane(self, k: IRBuilder) -> AbstractContextManager[None]:
         """Do something for every neighbour."""
@@ -277,9 +274,8 @@ class LaneReader:
             guard = whole if guard is None else build.binary("lor", guard, whole)
         return guard
 
-    def _loads(self, part: Var, load: Expr, start: Expr, width: int) -> Iterator[Stmt]:
+    def _load(self, k: IRBuilder, part: Var, load: Expr, start: Expr, width: int) -> None:
         assert isinstance(load, Load)
         most = min(width, max(1, BYTES // load.dtype.nbytes))
         for done in range(0, width, most):
-            value = build.load(load.buffer, load.indices[0] + done, lanes=most)
-            yield Store(part, (start + done,), value)
+            k.store(part, start + done, build.load(load.buffer, load.indices[0] + done, lanes=most))

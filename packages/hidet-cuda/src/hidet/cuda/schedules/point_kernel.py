@@ -173,7 +173,7 @@ class _PointKernel:
             folded[node] = Var("folded", node.dtype)
             results[folded[node]] = build.load(known[node.axes][node.result], reader.lane)
         reads = reader.read([replaced(value, folded) for value in values], first, results)
-        k.emit(*reads.declarations, *reads.loads)
+        k.emit(reads.declarations, reads.loads)
         return reads.values
 
     def _fold(

@@ -127,13 +127,13 @@ class _RowKernel:
         copies = (layout.copies, self.copy) if is_kept and is_plain else (1, None)
         self.element_reads = self.reader.read([program.element], self.first, self.bindings, *copies)
         self.element = self.element_reads.values[0]
-        k.emit(*self.element_reads.declarations)
+        k.emit(self.element_reads.declarations)
         if not is_kept:
             return
         if not is_plain or any(statistic.stored for statistic in program.statistics):
             k.declare(self.held)
         with self._sweep(k):
-            k.emit(*self.element_reads.loads)
+            k.emit(self.element_reads.loads)
             if not is_plain:
                 with self.reader.each_lane(k):
                     k.store(self.held, self.slot, self.element)
@@ -160,7 +160,7 @@ class _RowKernel:
         ):
             self._find_element(k, place)
             if again:
-                k.emit(*self.element_reads.loads)
+                k.emit(self.element_reads.loads)
             yield
 
     def _find_element(self, k: IRBuilder, place: Var) -> None:
@@ -194,7 +194,7 @@ class _RowKernel:
         with self._each_row(k):
             k.store_each(totals, self.lane, combiner.identity(types))
         with self._sweep(k, again=True):
-            k.emit(*reads.declarations, *reads.loads)
+            k.emit(reads.declarations, reads.loads)
             with self.reader.each_lane(k):
                 found = [k.let("found", value) for value in reads.values]
                 if statistic.stored:
@@ -277,7 +277,7 @@ class _RowKernel:
     def _write(self, k: IRBuilder, outputs: Sequence[RowOutput]) -> None:
         """Write the neighbours."""
         reads = self._read([output.value for output in outputs])
-        k.emit(*reads.declarations, *reads.loads)
+        k.emit(reads.declarations, reads.loads)
         for output, value in zip(outputs, reads.values, strict=True):
             place = self._place(output, {self.layout.axis: self.first})
             store_lanes(k, self.reader, self.results[output.result], place, value)

@@ -168,7 +168,7 @@ class _TileKernel:
         reader = self.memory.reader(self.axis, self.lanes)
         with self._sweep(k, self.axis, self.last) as row:
             reads = reader.read([access], self.axis, self.memory.fixed)
-            k.emit(*reads.declarations, *reads.loads)
+            k.emit(reads.declarations, reads.loads)
             with reader.each_lane(k):
                 k.store(tile, (self.column + reader.lane) * self.row + row, reads.values[0])
 
@@ -181,5 +181,5 @@ class _TileKernel:
             for variable, tile in zip(turned.values(), tiles, strict=True):
                 bindings[variable] = build.load(tile, row * self.row + self.column + reader.lane)
             reads = reader.read([value], self.last, bindings)
-            k.emit(*reads.declarations, *reads.loads)
+            k.emit(reads.declarations, reads.loads)
             store_lanes(k, reader, self.memory.result, self.memory.place(self.last, self.last), reads.values[0])
