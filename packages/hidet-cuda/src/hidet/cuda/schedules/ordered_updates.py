@@ -15,8 +15,8 @@ from hidet.cuda.schedules.row_sort import in_order
 from hidet.dtypes import DType
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Assign, Declare, If, Store, While
 from hidet.ir.visit import walk
 from hidet.schedule.fallback import Items, NestBuilder, axes_apart
 from hidet.schedule.lowering import Lowering
@@ -107,41 +107,38 @@ class _Ordered:
         scope, lowering = opened.scope, opened.lowering
         given = scope.pointer("records", dtypes.u64)
         opened.outer.append(records.parts[0])
-        position, at = build.size_var("position"), build.size_var("at")
-        count = scope.size(self.count)
+        position, count = build.size_var("position"), scope.size(self.count)
         strides = [scope.size(stride) for stride in contiguous_strides(self.others)]
-        start = build.flatten(self.outer, strides) * count
+        start, last = build.flatten(self.outer, strides) * count, count - 1
 
         def place_of(number: Expr) -> Expr:
             return _upper(build.load(given, start + number))
 
-        own, last = Var("own", dtypes.i64), count - 1
+        k = IRBuilder()
+        own = k.let("own", place_of(position))
         places = unflatten(own, [scope.size(extent) for extent in self.shape])
         indices = [lowering.resolve(index, {}) for index in self.stage.indices]
         for number, place in zip(self.contest.positions, places, strict=True):
             indices[number] = place
         element = build.flatten(indices, [scope.size(s) for s in self.nest.places[self.stage.result][1]])
         result = opened.pointers[self.stage.result]
-        total = Var("total", self.stage.result.dtype)
-        update_number = _lower(build.load(given, start + at))
-        before, update = lowering.statements(lowering.resolve(self.stage.update, self._axes(lowering, update_number)))
-        fold = [*before, Assign(total, self.combine.combine([total], [update])[0]), Assign(at, at + 1)]
-        is_same = build.logical_and(at < count, build.equal(place_of(build.minimum(at, last)), own))
         is_first = build.binary(
             "lor", build.equal(position, 0), build.binary("ne", place_of(build.maximum(position - 1, 0)), own)
         )
-        body = [
-            Declare(total, build.load(result, element)),
-            Declare(at, position),
-            While(is_same, build.seq(fold)),
-            Store(result, (element,), total),
-        ]
-        here = build.logical_and(build.binary("ne", own, _NOWHERE), is_first)
+        with k.if_(build.logical_and(build.binary("ne", own, _NOWHERE), is_first)):
+            total, at = k.let("total", build.load(result, element)), k.let("at", position)
+            is_same = build.logical_and(at < count, build.equal(place_of(build.minimum(at, last)), own))
+            with k.while_(is_same):
+                axes = self._axes(lowering, _lower(build.load(given, start + at)))
+                before, update = lowering.statements(lowering.resolve(self.stage.update, axes))
+                k.emit(*before)
+                k.assign(total, self.combine.combine([total], [update])[0])
+                k.assign(at, at + 1)
+            k.store(result, element, total)
         apart = [n for n in range(len(self.stage.axes)) if n not in (*self.contest.shared, *self.contest.competing)]
-        axes = (*self.outer, position, *(self.stage.axes[n] for n in apart))
         extents = (*self.others, self.count, *(self.stage.extents[n] for n in apart))
-        inside = build.seq([Declare(own, place_of(position)), If(here, build.seq(body))])
-        self.nest.emit(scope, opened.outer, Items(axes, extents, inside))
+        items = Items((*self.outer, position, *(self.stage.axes[n] for n in apart)), extents, k.body)
+        self.nest.emit(scope, opened.outer, items)
 
     def _axes(self, lowering: Lowering, number: Expr) -> dict[Var, Expr]:
         """The axes that number an update, from its number."""
