@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dtypes
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.node import IRNode
-from hidet.ir.stmt import Declare, If, Launch, Stmt
+from hidet.ir.stmt import Launch, Stmt
 from hidet.ir.visit import rewrite, walk
 
 if TYPE_CHECKING:
@@ -81,26 +82,23 @@ def _kernel(function: Function) -> Function:
     block, thread, size = (
         build.cast(intrinsic_call(f"cuda.{name}.x"), dtypes.i64) for name in ("block_idx", "thread_idx", "block_dim")
     )
-    item = build.size_var("item")
     total: Expr = extents[0]
     for extent in extents[1:]:
         total = total * extent
-    body = build.seq([*decode_item(function.grid_vars, extents, item), function.body])
-    guarded = build.seq([Declare(item, block * size + thread), If(item < total, body)])
-    return replace(function, params=(*function.params, *extents), body=guarded, grid_vars=())
+    k = IRBuilder()
+    item = k.let("item", block * size + thread)
+    with k.if_(item < total):
+        decode_item(k, function.grid_vars, extents, item)
+        k.emit(function.body)
+    return replace(function, params=(*function.params, *extents), body=k.body, grid_vars=())
 
 
-def decode_item(axes: Sequence[Var], extents: Sequence[Expr], item: Var) -> list[Stmt]:
-    """Each axis' index from the number of the item; indices are natural, so that division needs no rounding down."""
-    stmts: list[Stmt] = []
-    rest: Expr = item
+def decode_item(k: IRBuilder, axes: Sequence[Var], extents: Sequence[Expr], item: Expr) -> None:
+    """Find each axis' index from the number of the item; indices are natural, so that division needs no rounding
+    down."""
     for number in range(len(axes) - 1, 0, -1):
-        extent = build.cast(extents[number], dtypes.u64)
-        wide = build.cast(rest, dtypes.u64)
-        stmts.append(Declare(axes[number], build.cast(wide % extent, dtypes.i64)))
-        above = build.size_var(f"above{number}")
-        stmts.append(Declare(above, build.cast(wide // extent, dtypes.i64)))
-        rest = above
+        extent, wide = build.cast(extents[number], dtypes.u64), build.cast(item, dtypes.u64)
+        k.declare(axes[number], build.cast(wide % extent, dtypes.i64))
+        item = k.let(f"above{number}", build.cast(wide // extent, dtypes.i64))
     if axes:
-        stmts.append(Declare(axes[0], rest))
-    return stmts
+        k.declare(axes[0], item)

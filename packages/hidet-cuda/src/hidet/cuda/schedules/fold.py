@@ -148,7 +148,8 @@ class _FoldNest(NestBuilder):
         item = k.let("item", block_number() * per_block + thread // items.lanes)
         # Whole warps leave together; a block that shares an item has one for certain.
         with k.if_(item < count) if per_block > 1 else nullcontext():
-            k.emit(*decode_item(function.grid_vars, extents, item), function.body)
+            decode_item(k, function.grid_vars, extents, item)
+            k.emit(function.body)
         kernel = Function(function.name, (*function.params, *extents), k.body, kind="kernel")
         self.functions.append(kernel)
         blocks = (wanted + (per_block - 1)) // per_block
@@ -180,7 +181,7 @@ class _SharedFold(Lowering):
         place = node.axes[0] if len(node.axes) == 1 else build.size_var("place")
         with k.loop(place, count - self.lane, self.lane, self.lanes):
             if len(node.axes) > 1:
-                k.emit(*decode_item(node.axes, node.extents, place))
+                decode_item(k, node.axes, node.extents, place)
             k.emit(body)
         fold_lanes(k, node.combiner, accumulators, WARP)
         fold_warps(k, node.combiner, accumulators, self.lanes // WARP, self.lane)

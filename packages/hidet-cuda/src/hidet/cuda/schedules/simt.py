@@ -62,7 +62,7 @@ def simt_kernel(
     first_row, first_column = block_row * tiles.m, block_column * tiles.n
     threads, k = 32 * tiles.warps[0] * tiles.warps[1], IRBuilder()
     thread = k.let("thread", thread_in_block())
-    k.emit(*decode_item((block_row, block_column), (build.index(0), (c.columns + (tiles.n - 1)) // tiles.n), block))
+    decode_item(k, (block_row, block_column), (build.index(0), (c.columns + (tiles.n - 1)) // tiles.n), block)
     lane, warp = thread % 32, thread // 32
     row = k.let("row", (warp // tiles.warps[1] * _LANES[0] + lane // _LANES[1]) * _GROUP)
     column = k.let("column", (warp % tiles.warps[1] * _LANES[1] + lane % _LANES[1]) * _GROUP)
