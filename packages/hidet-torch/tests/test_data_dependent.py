@@ -8,7 +8,7 @@ from torch._higher_order_ops.while_loop import while_loop
 import hidet
 import hidet.torch
 from hidet.errors import ShapeError, UnsupportedOp
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 
 X = torch.arange(-6.0, 6.0).reshape(4, 3)
 
@@ -100,7 +100,7 @@ def test_an_operator_that_core_gives_up_after_counting_runs_in_torch(monkeypatch
     def refuse(emitter, value):
         raise UnsupportedOp("not today")
 
-    monkeypatch.setattr(Emitter, "require_inferred", refuse)
+    monkeypatch.setattr(TorchEmitter, "require_inferred", refuse)
     agree(lambda x: torch.nonzero(x), (X,), (X * 0,), eager=1)
 
 

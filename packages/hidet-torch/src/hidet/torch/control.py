@@ -11,7 +11,7 @@ from hidet.errors import UnsupportedOp
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.control import emit_while
 from hidet.graph.types import same_shape
-from hidet.torch.emitter import Emitter, Scalar
+from hidet.torch.emitter import Scalar, TorchEmitter
 from torch import fx
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _value(importer: Importer, argument: Any) -> Any:
     return importer.values[argument] if isinstance(argument, fx.Node) else argument
 
 
-def _flag(emitter: Emitter, value: Any) -> Value:
+def _flag(emitter: TorchEmitter, value: Any) -> Value:
     """A condition as a bool without axes."""
     if not isinstance(value, Value | Scalar | bool):
         raise UnsupportedOp(f"a condition that is a {type(value).__name__}, no tensor and no truth")

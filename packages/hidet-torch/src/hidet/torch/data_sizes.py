@@ -12,7 +12,7 @@ from hidet.errors import UnsupportedOp
 from hidet.graph import DimType, TensorType, Value
 from hidet.graph.control import defined_sizes
 from hidet.runtime.program import SymbolSource
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 from hidet.torch.guards import SizeTable
 
 
@@ -22,7 +22,7 @@ class DataSizes:
 
     sizes: SizeTable
     symbols: Mapping[str, SymbolSource]
-    emitter: Emitter
+    emitter: TorchEmitter
 
     def fresh(self, sizes: Sequence[Dim]) -> list[str]:
         """Names of the symbols in sizes whose values neither arguments nor nodes so far tell."""

@@ -1,4 +1,4 @@
-"""`Emitter`: what the operator mappings write graphs with.
+"""`TorchEmitter`: what the operator mappings write graphs with.
 
 It adds to the kit's what aten needs everywhere: constants and conversions under torch's promotion rules, what torch
 inferred, and which values have memory of their own.
@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hidet import dtypes, frontend
+from hidet import dtypes
 from hidet.dims import Dim, DimExpr, Symbol, as_dim
 from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
-from hidet.frontend import Number
+from hidet.frontend import Emitter, NodeFacts, Number
 from hidet.graph import GraphBuilder, Node, OperatorSpec, TensorType, Value
 from hidet.ir.constants import wrapped
 
@@ -39,7 +39,7 @@ Layout = tuple[tuple[Dim, ...], Dim]
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts(frontend.NodeFacts):
+class AtenFacts(NodeFacts):
     """What torch inferred about the aten node being imported.
 
     results: types of its results, None for one that is no tensor.
@@ -60,7 +60,7 @@ def conversion_of(device: str) -> str:
     return "lowest" if device == "cpu" and is_x86 else "nearest"
 
 
-class Emitter(frontend.Emitter):
+class TorchEmitter(Emitter):
     """Writes nodes into `builder`.
 
     facts: of the aten node being imported. data_sizes: names of symbols whose values nodes tell. size_values: graph
@@ -68,20 +68,20 @@ class Emitter(frontend.Emitter):
     where the model is; eager mode computes some operators in other types on a processor than on a GPU.
     """
 
-    facts: NodeFacts
+    facts: AtenFacts
 
     def __init__(self, builder: GraphBuilder, device: str) -> None:
         super().__init__(builder)
         self.device = device
-        self.facts = NodeFacts()
+        self.facts = AtenFacts()
         self.data_sizes: set[str] = set()
         self.size_values: dict[str, Value] = {}
         self._given_state: list[tuple[Value, Value]] | None = None
         self._views: dict[Value, Value | None] = {}
 
-    def nested(self, builder: GraphBuilder) -> Emitter:
+    def nested(self, builder: GraphBuilder) -> TorchEmitter:
         """An emitter for the builder of a sub-graph."""
-        return Emitter(builder, self.device)
+        return TorchEmitter(builder, self.device)
 
     @property
     def results(self) -> tuple[TensorType | None, ...]:

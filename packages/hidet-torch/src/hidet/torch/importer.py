@@ -23,7 +23,7 @@ from hidet.torch.assemble import ImportedGraph, assemble
 from hidet.torch.control import CONTROL
 from hidet.torch.data_sizes import DataSizes
 from hidet.torch.effects import without_tokens
-from hidet.torch.emitter import Emitter, Layout, NodeFacts
+from hidet.torch.emitter import AtenFacts, Layout, TorchEmitter
 from hidet.torch.fallback import EagerNode, eager_spec, handler_failure, refusal
 from hidet.torch.fx_nodes import (
     ASSERTION,
@@ -99,7 +99,7 @@ class Importer:
         self.device = device or torch.device(ctx.target.device)
         self.sizes = SizeTable(bounds)
         self.builder = GraphBuilder(ctx.registry.operators, name)
-        self.emitter = Emitter(self.builder, self.device.type)
+        self.emitter = TorchEmitter(self.builder, self.device.type)
         self.handlers = handlers_of(ctx.registry)
         self.of_floats = handlers_of_floats()
         self.values: dict[fx.Node, Any] = {}
@@ -320,7 +320,7 @@ class Importer:
         found = read_results(node)
         read = tuple(number in found for number in range(len(types)))
         name = operator_name(node.target)
-        self.emitter.facts = NodeFacts(name, read, types, lambda: self._stored(node.args[0]), fresh)
+        self.emitter.facts = AtenFacts(name, read, types, lambda: self._stored(node.args[0]), fresh)
         args = [self.resolve(argument) for argument in node.args]
         kwargs = {key: self.resolve(argument) for key, argument in node.kwargs.items()}
         try:

@@ -11,7 +11,7 @@ from hidet.graph import TensorType, Value
 from hidet.graph.script import Place, ScriptCall, script_operator
 from hidet.ir.structural import structural_hash
 from hidet.runtime.parameters import check_number
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 
 if TYPE_CHECKING:
     from hidet.torch.custom_op import Interface, ScriptOperator
@@ -21,7 +21,7 @@ SCRIPT = "hidet_script"
 
 
 def emit_script(
-    emitter: Emitter,
+    emitter: TorchEmitter,
     script: ScriptOperator,
     arguments: Sequence[Any],
     types: Sequence[TensorType | None],

@@ -8,7 +8,7 @@ from hidet.dims import Dim, floordiv
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -24,7 +24,7 @@ def _per_axis(numbers: Sequence[int], axes: int) -> tuple[int, ...]:
 
 
 def _convolution(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     weight: Value,
     bias: Value | None,
@@ -51,7 +51,7 @@ def _convolution(
 
 
 def _convolution_backward(
-    e: Emitter,
+    e: TorchEmitter,
     grad: Value,
     x: Value,
     weight: Value,
@@ -100,7 +100,7 @@ def _uncovered(
 
 
 def _weight_gradient(
-    e: Emitter,
+    e: TorchEmitter,
     image: Value,
     grad: Value,
     weight: Value,

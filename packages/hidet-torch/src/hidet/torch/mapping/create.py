@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hidet.dims import DimExpr
 from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Operand
+from hidet.torch.emitter import Operand, TorchEmitter
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -33,7 +33,7 @@ def _filled(number: int) -> Handler:
     return lambda e, *args, **layout: _fill(e, number)
 
 
-def _fill(e: Emitter, value: Operand) -> Value:
+def _fill(e: TorchEmitter, value: Operand) -> Value:
     """A tensor of the result's shape; numbers that are known at run time only are broadcast."""
     shape, dtype = e.result.shape, e.result.dtype
     if isinstance(value, bool | int | float):
@@ -41,23 +41,23 @@ def _fill(e: Emitter, value: Operand) -> Value:
     return e.expand(e.operand(value, dtype), shape)
 
 
-def _full(e: Emitter, size: object, fill_value: Operand, **layout: object) -> Value:
+def _full(e: TorchEmitter, size: object, fill_value: Operand, **layout: object) -> Value:
     return _fill(e, fill_value)
 
 
-def _new_full(e: Emitter, x: Value, size: object, fill_value: Operand, **layout: object) -> Value:
+def _new_full(e: TorchEmitter, x: Value, size: object, fill_value: Operand, **layout: object) -> Value:
     return _fill(e, fill_value)
 
 
-def _fill_like(e: Emitter, x: Value, value: Operand, **layout: object) -> Value:
+def _fill_like(e: TorchEmitter, x: Value, value: Operand, **layout: object) -> Value:
     return _fill(e, value)
 
 
-def _scalar_tensor(e: Emitter, s: Operand, **layout: object) -> Value:
+def _scalar_tensor(e: TorchEmitter, s: Operand, **layout: object) -> Value:
     return _fill(e, s)
 
 
-def _arange(e: Emitter, start: Number, end: Number, step: Number = 1, **layout: object) -> Value:
+def _arange(e: TorchEmitter, start: Number, end: Number, step: Number = 1, **layout: object) -> Value:
     dtype = e.result.dtype
     if isinstance(step, DimExpr) and dtype.is_int:
         places = e.emit("arange", stop=e.result.shape[0], dtype=dtype)
@@ -65,16 +65,16 @@ def _arange(e: Emitter, start: Number, end: Number, step: Number = 1, **layout: 
     return e.emit("arange", start=start, stop=end, step=step, dtype=dtype)
 
 
-def _iota(e: Emitter, length: Number, *, start: Number, step: Number, **layout: object) -> Value:
+def _iota(e: TorchEmitter, length: Number, *, start: Number, step: Number, **layout: object) -> Value:
     """prims.iota: `length` integers from `start`."""
     return e.emit("arange", start=start, stop=start + length * step, step=step, dtype=e.result.dtype)
 
 
-def _linspace(e: Emitter, start: Number, end: Number, steps: Number, **layout: object) -> Value:
+def _linspace(e: TorchEmitter, start: Number, end: Number, steps: Number, **layout: object) -> Value:
     return e.emit("linspace", start=start, stop=end, steps=steps, dtype=e.result.dtype)
 
 
-def _eye(e: Emitter, *size: object, **layout: object) -> Value:
+def _eye(e: TorchEmitter, *size: object, **layout: object) -> Value:
     rows, columns = e.result.shape
     return e.emit("eye", rows=rows, columns=columns, dtype=e.result.dtype)
 

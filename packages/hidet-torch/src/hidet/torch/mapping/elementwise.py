@@ -17,7 +17,7 @@ from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Operand, Scalar, promote_operands
+from hidet.torch.emitter import Operand, Scalar, TorchEmitter, promote_operands
 from hidet.torch.tensors import dtype_of
 
 # aten name -> core name: one tensor in, the result has the type of the result
@@ -127,7 +127,7 @@ def handlers() -> Mapping[str, Handler]:
 def unary(core: str) -> Handler:
     """A handler that converts its tensor to the result's type and passes keyword arguments on as attributes."""
 
-    def handle(e: Emitter, x: Value, **attrs: Any) -> Value:
+    def handle(e: TorchEmitter, x: Value, **attrs: Any) -> Value:
         return e.emit(core, e.cast(x, e.result.dtype), **attrs)
 
     return handle
@@ -142,14 +142,14 @@ def _binary(core: str) -> Handler:
 
 
 def _comparison(core: str) -> Handler:
-    def handle(e: Emitter, a: Operand, b: Operand) -> Value:
+    def handle(e: TorchEmitter, a: Operand, b: Operand) -> Value:
         dtype = promote_operands(a, b, default_float=default_float())
         return e.emit(core, e.operand(a, dtype), e.operand(b, dtype))
 
     return handle
 
 
-def arithmetic(e: Emitter, core: str, *operands: Operand, **attrs: Any) -> Value:
+def arithmetic(e: TorchEmitter, core: str, *operands: Operand, **attrs: Any) -> Value:
     """A core operator on operands in the result's type, or in f32 beside f16 and bf16 where a number needs more."""
     dtype = e.result.dtype
     wide = dtype in _HALF and any(not isinstance(x, Value) and not _fits(x, dtype) for x in operands)
@@ -173,27 +173,27 @@ def default_float() -> DType:
 # --- handlers of their own -----------------------------------------------------------------------------------------
 
 
-def _add(e: Emitter, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
+def _add(e: TorchEmitter, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
     return _scaled_sum(e, "add", a, b, alpha)
 
 
-def _sub(e: Emitter, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
+def _sub(e: TorchEmitter, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
     return _scaled_sum(e, "sub", a, b, alpha)
 
 
-def _add_scalar(e: Emitter, a: Operand, b: Operand, alpha: Number = 1) -> Value:
+def _add_scalar(e: TorchEmitter, a: Operand, b: Operand, alpha: Number = 1) -> Value:
     return _scaled_sum(e, "add", a, b, alpha)
 
 
-def _sub_scalar(e: Emitter, a: Operand, b: Operand, alpha: Number = 1) -> Value:
+def _sub_scalar(e: TorchEmitter, a: Operand, b: Operand, alpha: Number = 1) -> Value:
     return _scaled_sum(e, "sub", a, b, alpha)
 
 
-def _rsub(e: Emitter, a: Operand, b: Operand, alpha: Number = 1) -> Value:
+def _rsub(e: TorchEmitter, a: Operand, b: Operand, alpha: Number = 1) -> Value:
     return _scaled_sum(e, "sub", b, a, alpha)
 
 
-def _scaled_sum(e: Emitter, core: str, a: Operand, b: Operand, alpha: Number | Scalar | DimExpr) -> Value:
+def _scaled_sum(e: TorchEmitter, core: str, a: Operand, b: Operand, alpha: Number | Scalar | DimExpr) -> Value:
     if isinstance(alpha, Scalar) and alpha.value.tensor.dtype.is_bool and not e.result.dtype.is_bool:
         raise UnsupportedOp("a truth as alpha of other tensors than bool, which torch refuses")
     if isinstance(alpha, Scalar | DimExpr):
@@ -201,12 +201,12 @@ def _scaled_sum(e: Emitter, core: str, a: Operand, b: Operand, alpha: Number | S
     return arithmetic(e, core, a, b, alpha=alpha)
 
 
-def _div(e: Emitter, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Value:
+def _div(e: TorchEmitter, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Value:
     core = {None: "div", "floor": "floor_divide", "trunc": "trunc_divide"}[rounding_mode]
     return arithmetic(e, core, a, b)
 
 
-def _pow_scalar(e: Emitter, x: Value, exponent: Number | Scalar | DimExpr) -> Value:
+def _pow_scalar(e: TorchEmitter, x: Value, exponent: Number | Scalar | DimExpr) -> Value:
     """Powers that models use often as cheaper functions with the same result up to rounding.
 
     UnsupportedOp for integers to a power that is, or may be, negative: torch refuses them when it has the number.
@@ -228,20 +228,20 @@ def _pow_scalar(e: Emitter, x: Value, exponent: Number | Scalar | DimExpr) -> Va
     return arithmetic(e, "pow", x, exponent)
 
 
-def _round(e: Emitter, x: Value, *, decimals: int = 0) -> Value:
+def _round(e: TorchEmitter, x: Value, *, decimals: int = 0) -> Value:
     return e.emit("round", x, decimals=decimals)
 
 
-def _where(e: Emitter, condition: Value, x: Operand, y: Operand) -> Value:
+def _where(e: TorchEmitter, condition: Value, x: Operand, y: Operand) -> Value:
     dtype = e.result.dtype
     return e.emit("where", condition, e.operand(x, dtype), e.operand(y, dtype))
 
 
-def _masked_fill(e: Emitter, x: Value, mask: Value, value: Operand) -> Value:
+def _masked_fill(e: TorchEmitter, x: Value, mask: Value, value: Operand) -> Value:
     return e.emit("where", mask, e.operand(value, e.result.dtype), x)
 
 
-def _clamp(e: Emitter, x: Value, min: Operand | None = None, max: Operand | None = None) -> Value:
+def _clamp(e: TorchEmitter, x: Value, min: Operand | None = None, max: Operand | None = None) -> Value:
     dtype = e.result.dtype
     is_fixed = all(limit is None or isinstance(limit, int | float) for limit in (min, max))
     if is_fixed:
@@ -250,44 +250,44 @@ def _clamp(e: Emitter, x: Value, min: Operand | None = None, max: Operand | None
     return e.emit("clamp_tensor", e.cast(x, dtype), *limits)
 
 
-def _clamp_min(e: Emitter, x: Value, min: Operand) -> Value:
+def _clamp_min(e: TorchEmitter, x: Value, min: Operand) -> Value:
     return _clamp(e, x, min, None)
 
 
-def _clamp_max(e: Emitter, x: Value, max: Operand) -> Value:
+def _clamp_max(e: TorchEmitter, x: Value, max: Operand) -> Value:
     return _clamp(e, x, None, max)
 
 
-def _lerp(e: Emitter, start: Value, end: Value, weight: Operand) -> Value:
+def _lerp(e: TorchEmitter, start: Value, end: Value, weight: Operand) -> Value:
     return arithmetic(e, "lerp", start, end, weight)
 
 
-def _addcmul(e: Emitter, x: Value, a: Value, b: Value, *, value: Number = 1) -> Value:
+def _addcmul(e: TorchEmitter, x: Value, a: Value, b: Value, *, value: Number = 1) -> Value:
     return arithmetic(e, "addcmul", x, a, b, value=value)
 
 
-def _addcdiv(e: Emitter, x: Value, a: Value, b: Value, *, value: Number = 1) -> Value:
+def _addcdiv(e: TorchEmitter, x: Value, a: Value, b: Value, *, value: Number = 1) -> Value:
     return arithmetic(e, "addcdiv", x, a, b, value=value)
 
 
-def _fma(e: Emitter, a: Operand, b: Operand, c: Value) -> Value:
+def _fma(e: TorchEmitter, a: Operand, b: Operand, c: Value) -> Value:
     """prims.fma: a * b + c."""
     return arithmetic(e, "addcmul", c, a, b)
 
 
 def _nan_to_num(
-    e: Emitter, x: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+    e: TorchEmitter, x: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Value:
     if not x.tensor.dtype.is_float:
         return x
     return e.emit("nan_to_num", x, nan=nan or 0.0, posinf=posinf, neginf=neginf)
 
 
-def _logit(e: Emitter, x: Value, eps: float | None = None) -> Value:
+def _logit(e: TorchEmitter, x: Value, eps: float | None = None) -> Value:
     return e.emit("logit", e.cast(x, e.result.dtype), eps=eps)
 
 
-def _angle(e: Emitter, x: Value) -> Value:
+def _angle(e: TorchEmitter, x: Value) -> Value:
     """0 of real numbers, pi of negative ones; NaN stays NaN."""
     dtype = e.result.dtype
     number = e.cast(x, dtype)
@@ -297,29 +297,36 @@ def _angle(e: Emitter, x: Value) -> Value:
     return e.emit("where", e.emit("isnan", number), number, turned)
 
 
-def _polygamma(e: Emitter, n: int, x: Value) -> Value:
+def _polygamma(e: TorchEmitter, n: int, x: Value) -> Value:
     return e.emit("polygamma", e.cast(x, e.result.dtype), n=n)
 
 
-def _frexp(e: Emitter, x: Value) -> tuple[Value, ...]:
+def _frexp(e: TorchEmitter, x: Value) -> tuple[Value, ...]:
     return e.emit_all("frexp", (x,), {})
 
 
-def _ldexp(e: Emitter, x: Value, exponent: Value) -> Value:
+def _ldexp(e: TorchEmitter, x: Value, exponent: Value) -> Value:
     """x * 2 ** exponent, the power rounded first, as in eager mode."""
     dtype = promote_operands(2.0, exponent, default_float=default_float())
     power = e.emit("pow", e.constant(2, dtype), e.cast(exponent, dtype))
     return arithmetic(e, "mul", x, power)
 
 
-def _isclose(e: Emitter, a: Value, b: Value, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
+def _isclose(
+    e: TorchEmitter, a: Value, b: Value, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Value:
     if not a.tensor.dtype.is_float:
         raise UnsupportedOp("isclose is mapped for floating-point types")
     return e.emit("isclose", a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 def to_copy(
-    e: Emitter, x: Operand, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **layout: object
+    e: TorchEmitter,
+    x: Operand,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    **layout: object,
 ) -> Value:
     """A conversion of element type; memory formats are layout, which the compiler chooses.
 
@@ -329,16 +336,16 @@ def to_copy(
     return e.operand(x, e.result.dtype)
 
 
-def _convert_type(e: Emitter, x: Value, dtype: torch.dtype) -> Value:
+def _convert_type(e: TorchEmitter, x: Value, dtype: torch.dtype) -> Value:
     return e.cast(x, dtype_of(dtype))
 
 
-def _same(e: Emitter, x: Value, **layout: object) -> Value:
+def _same(e: TorchEmitter, x: Value, **layout: object) -> Value:
     """A copy, alias or detachment: the same elements."""
     return x
 
 
-def _overwrite(e: Emitter, x: Value, source: Operand, non_blocking: bool = False) -> Value:
+def _overwrite(e: TorchEmitter, x: Value, source: Operand, non_blocking: bool = False) -> Value:
     """`x.copy_(source)` as a function: the source, broadcast and converted."""
     return e.expand(e.operand(source, x.tensor.dtype), x.tensor.shape)
 

@@ -8,7 +8,7 @@ from hidet.dims import Dim, prove_equal
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 from hidet.torch.mapping.interpolate import resampling_modes
 from hidet.torch.mapping.pool import Numbers, window
 
@@ -27,7 +27,7 @@ def handlers() -> Mapping[str, Handler]:
 
 
 def _max_pool(axes: int) -> Handler:
-    def handle(e: Emitter, grad: Value, x: Value, *rest: object) -> Value:
+    def handle(e: TorchEmitter, grad: Value, x: Value, *rest: object) -> Value:
         indices = rest[-1]
         assert isinstance(indices, Value)
         return e.emit("max_pool_gradient", grad, indices, shape=x.tensor.shape, rank=axes)
@@ -36,7 +36,7 @@ def _max_pool(axes: int) -> Handler:
 
 
 def _adaptive_max_pool(axes: int) -> Handler:
-    def handle(e: Emitter, grad: Value, x: Value, indices: Value) -> Value:
+    def handle(e: TorchEmitter, grad: Value, x: Value, indices: Value) -> Value:
         return e.emit("max_pool_gradient", grad, indices, shape=x.tensor.shape, rank=axes)
 
     return handle
@@ -44,7 +44,7 @@ def _adaptive_max_pool(axes: int) -> Handler:
 
 def _avg_pool(axes: int) -> Handler:
     def handle(
-        e: Emitter,
+        e: TorchEmitter,
         grad: Value,
         x: Value,
         kernel_size: Numbers,
@@ -68,14 +68,14 @@ def _avg_pool(axes: int) -> Handler:
 
 
 def _adaptive_avg_pool(axes: int) -> Handler:
-    def handle(e: Emitter, grad: Value, x: Value) -> Value:
+    def handle(e: TorchEmitter, grad: Value, x: Value) -> Value:
         return e.emit("adaptive_avg_pool_gradient", grad, shape=x.tensor.shape, rank=axes)
 
     return handle
 
 
 def _resampling(mode: str, aligns: bool) -> Handler:
-    def handle(e: Emitter, grad: Value, output_size: object, input_size: Sequence[Dim], *rest: object) -> Value:
+    def handle(e: TorchEmitter, grad: Value, output_size: object, input_size: Sequence[Dim], *rest: object) -> Value:
         scales = rest[1:] if aligns else rest
         return e.emit(
             "interpolate_gradient",
@@ -90,7 +90,7 @@ def _resampling(mode: str, aligns: bool) -> Handler:
 
 
 def _attention(
-    e: Emitter,
+    e: TorchEmitter,
     grad: Value,
     q: Value,
     k: Value,

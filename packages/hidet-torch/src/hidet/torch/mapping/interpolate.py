@@ -8,7 +8,7 @@ from hidet import dtypes
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 
 # aten name without its number of axes -> core mode, whether corners may be aligned, numbers of axes
 _MODES = {
@@ -47,7 +47,7 @@ def resampling_modes() -> list[tuple[str, str, bool]]:
     ]
 
 
-def _resample(e: Emitter, x: Value, mode: str, align_corners: bool, scales: Sequence[float | None]) -> Value:
+def _resample(e: TorchEmitter, x: Value, mode: str, align_corners: bool, scales: Sequence[float | None]) -> Value:
     given = tuple(scales) if scales and None not in scales else None
     return e.emit("interpolate", x, size=e.result.shape[2:], mode=mode, align_corners=align_corners, scales=given)
 
@@ -55,10 +55,10 @@ def _resample(e: Emitter, x: Value, mode: str, align_corners: bool, scales: Sequ
 def _by_scales(mode: str, aligns: bool) -> Handler:
     """Overloads that end with one scale an axis."""
 
-    def aligned(e: Emitter, x: Value, size: object, align_corners: bool, *scales: float | None) -> Value:
+    def aligned(e: TorchEmitter, x: Value, size: object, align_corners: bool, *scales: float | None) -> Value:
         return _resample(e, x, mode, align_corners, scales)
 
-    def plain(e: Emitter, x: Value, size: object, *scales: float | None) -> Value:
+    def plain(e: TorchEmitter, x: Value, size: object, *scales: float | None) -> Value:
         return _resample(e, x, mode, False, scales)
 
     return aligned if aligns else plain
@@ -68,18 +68,18 @@ def _by_factors(mode: str, aligns: bool) -> Handler:
     """Overloads with a list of scale factors, or None."""
 
     def aligned(
-        e: Emitter, x: Value, size: object, align_corners: bool, scale_factors: Sequence[float] | None
+        e: TorchEmitter, x: Value, size: object, align_corners: bool, scale_factors: Sequence[float] | None
     ) -> Value:
         return _resample(e, x, mode, align_corners, scale_factors or ())
 
-    def plain(e: Emitter, x: Value, size: object, scale_factors: Sequence[float] | None) -> Value:
+    def plain(e: TorchEmitter, x: Value, size: object, scale_factors: Sequence[float] | None) -> Value:
         return _resample(e, x, mode, False, scale_factors or ())
 
     return aligned if aligns else plain
 
 
 def _antialiased_by_scales(mode: str) -> Handler:
-    def handler(e: Emitter, x: Value, size: object, align_corners: bool, *scales: float | None) -> Value:
+    def handler(e: TorchEmitter, x: Value, size: object, align_corners: bool, *scales: float | None) -> Value:
         return _antialias(e, x, mode, align_corners, scales)
 
     return handler
@@ -87,14 +87,14 @@ def _antialiased_by_scales(mode: str) -> Handler:
 
 def _antialiased_by_factors(mode: str) -> Handler:
     def handler(
-        e: Emitter, x: Value, size: object, align_corners: bool, scale_factors: Sequence[float] | None
+        e: TorchEmitter, x: Value, size: object, align_corners: bool, scale_factors: Sequence[float] | None
     ) -> Value:
         return _antialias(e, x, mode, align_corners, scale_factors or ())
 
     return handler
 
 
-def _antialias(e: Emitter, x: Value, mode: str, align_corners: bool, scales: Sequence[float | None]) -> Value:
+def _antialias(e: TorchEmitter, x: Value, mode: str, align_corners: bool, scales: Sequence[float | None]) -> Value:
     """One axis after the other; between them in f32."""
     dtype = x.tensor.dtype
     if align_corners or not dtype.is_float:
@@ -117,7 +117,7 @@ def _antialias(e: Emitter, x: Value, mode: str, align_corners: bool, scales: Seq
 
 
 def _grid_sample(
-    e: Emitter, x: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool
+    e: TorchEmitter, x: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Value:
     return e.emit(
         "grid_sample",

@@ -13,7 +13,7 @@ from hidet.dims import DimExpr
 from hidet.frontend import Handler, Number
 from hidet.graph import Value
 from hidet.graph.types import same_shape
-from hidet.torch.emitter import Emitter, Operand
+from hidet.torch.emitter import Operand, TorchEmitter
 from hidet.torch.mapping.elementwise import arithmetic
 
 
@@ -37,7 +37,7 @@ def _swapped(rank: int) -> tuple[int, ...]:
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
-def _as_stored(e: Emitter, matrix: Value) -> tuple[Value, bool]:
+def _as_stored(e: TorchEmitter, matrix: Value) -> tuple[Value, bool]:
     """The matrices as they lie in memory, and whether `matrix` is their transpose."""
     node = e.made_by(matrix, "transpose")
     rank = matrix.tensor.rank
@@ -46,7 +46,7 @@ def _as_stored(e: Emitter, matrix: Value) -> tuple[Value, bool]:
     return matrix, False
 
 
-def _before_merging(e: Emitter, x: Value, kept: int) -> Value:
+def _before_merging(e: TorchEmitter, x: Value, kept: int) -> Value:
     """The value whose leading axes a reshape merged to give `x`, keeping the last `kept`; else `x`."""
     node = e.made_by(x, "reshape")
     if node is not None:
@@ -57,7 +57,7 @@ def _before_merging(e: Emitter, x: Value, kept: int) -> Value:
     return x
 
 
-def _rows_times_matrix(e: Emitter, x: Value, matrix: Value, bias: Value | None) -> Value:
+def _rows_times_matrix(e: TorchEmitter, x: Value, matrix: Value, bias: Value | None) -> Value:
     """x[..., k] @ matrix[k, n] + bias[n]."""
     weight, is_transposed = _as_stored(e, matrix)
     if is_transposed:
@@ -66,19 +66,19 @@ def _rows_times_matrix(e: Emitter, x: Value, matrix: Value, bias: Value | None) 
     return product if bias is None else e.emit("add", product, bias)
 
 
-def _mm(e: Emitter, a: Value, b: Value) -> Value:
+def _mm(e: TorchEmitter, a: Value, b: Value) -> Value:
     rows = _before_merging(e, a, kept=1)
     return e.reshape(_rows_times_matrix(e, rows, b, None), e.result.shape)
 
 
-def _addmm(e: Emitter, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
+def _addmm(e: TorchEmitter, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
     if alpha == 1 and beta == 1 and c.tensor.rank == 1 and same_shape(c.tensor.shape, b.tensor.shape[-1:]):
         rows = _before_merging(e, a, kept=1)
         return e.reshape(_rows_times_matrix(e, rows, b, c), e.result.shape)
     return _scaled_sum(e, c, _mm(e, a, b), beta, alpha)
 
 
-def _scaled_sum(e: Emitter, c: Value, product: Value, beta: Number | DimExpr, alpha: Number | DimExpr) -> Value:
+def _scaled_sum(e: TorchEmitter, c: Value, product: Value, beta: Number | DimExpr, alpha: Number | DimExpr) -> Value:
     """beta * c + alpha * product; with beta 0 the values of c do not matter, not even NaN."""
     if alpha != 1:
         product = arithmetic(e, "mul", product, alpha)
@@ -87,29 +87,29 @@ def _scaled_sum(e: Emitter, c: Value, product: Value, beta: Number | DimExpr, al
     return product if beta == 0 else arithmetic(e, "add", product, c, alpha=beta)
 
 
-def _bmm(e: Emitter, a: Value, b: Value) -> Value:
+def _bmm(e: TorchEmitter, a: Value, b: Value) -> Value:
     left, right = _before_merging(e, a, kept=2), _before_merging(e, b, kept=2)
     if not same_shape(left.tensor.shape[:-2], right.tensor.shape[:-2]):
         left, right = a, b
     return e.reshape(_product(e, left, right), e.result.shape)
 
 
-def _product(e: Emitter, a: Value, b: Value) -> Value:
+def _product(e: TorchEmitter, a: Value, b: Value) -> Value:
     """a[..., m, k] @ b[..., k, n] with numpy's broadcasting of leading axes."""
     left, trans_a = _as_stored(e, a)
     right, trans_b = _as_stored(e, b)
     return e.emit("matmul", left, right, trans_a=trans_a, trans_b=trans_b)
 
 
-def _baddbmm(e: Emitter, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
+def _baddbmm(e: TorchEmitter, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
     return _scaled_sum(e, c, _bmm(e, a, b), beta, alpha)
 
 
-def _linear(e: Emitter, x: Value, weight: Value, bias: Value | None = None) -> Value:
+def _linear(e: TorchEmitter, x: Value, weight: Value, bias: Value | None = None) -> Value:
     return e.emit("linear", x, weight, bias)
 
 
-def _matmul(e: Emitter, a: Value, b: Value) -> Value:
+def _matmul(e: TorchEmitter, a: Value, b: Value) -> Value:
     left, right = a, b
     if a.tensor.rank == 1:
         left = e.unsqueeze(a, (0,))
@@ -122,13 +122,13 @@ def _matmul(e: Emitter, a: Value, b: Value) -> Value:
     return e.reshape(product, e.result.shape)
 
 
-def _mv(e: Emitter, matrix: Value, vector: Value) -> Value:
+def _mv(e: TorchEmitter, matrix: Value, vector: Value) -> Value:
     return e.emit("mv", matrix, vector)
 
 
-def _addmv(e: Emitter, c: Operand, matrix: Value, vector: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
+def _addmv(e: TorchEmitter, c: Operand, matrix: Value, vector: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
     return _scaled_sum(e, e.operand(c, e.result.dtype), _mv(e, matrix, vector), beta, alpha)
 
 
-def _dot(e: Emitter, a: Value, b: Value) -> Value:
+def _dot(e: TorchEmitter, a: Value, b: Value) -> Value:
     return e.emit("dot", a, b)

@@ -8,7 +8,7 @@ from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 from hidet.torch.mapping.selection import masked_index
 
 
@@ -21,7 +21,7 @@ def handlers() -> Mapping[str, Handler]:
     return found | _SINGLE
 
 
-def _cat(e: Emitter, tensors: Sequence[Value], dim: int = 0) -> Value:
+def _cat(e: TorchEmitter, tensors: Sequence[Value], dim: int = 0) -> Value:
     """Tensors of shape [0] are left out, whatever the rank of the others: an old rule of torch."""
     dtype, rank = e.result.dtype, e.result.rank
     kept = [e.cast(x, dtype) for x in tensors if x.tensor.rank == rank and (rank > 1 or x.tensor.shape != (0,))]
@@ -30,7 +30,7 @@ def _cat(e: Emitter, tensors: Sequence[Value], dim: int = 0) -> Value:
     return kept[0] if len(kept) == 1 else e.emit("concat", *kept, axis=dim)
 
 
-def _stack(e: Emitter, tensors: Sequence[Value], dim: int = 0) -> Value:
+def _stack(e: TorchEmitter, tensors: Sequence[Value], dim: int = 0) -> Value:
     return e.emit("stack", *[e.cast(x, e.result.dtype) for x in tensors], axis=dim)
 
 
@@ -40,22 +40,22 @@ def _sides(pad: Sequence[Dim], rank: int) -> tuple[tuple[Dim, Dim], ...]:
     return (*((0, 0),) * (rank - len(listed)), *reversed(listed))
 
 
-def _constant_pad(e: Emitter, x: Value, pad: Sequence[Dim], value: Number = 0) -> Value:
+def _constant_pad(e: TorchEmitter, x: Value, pad: Sequence[Dim], value: Number = 0) -> Value:
     return e.emit("pad", x, pads=_sides(pad, x.tensor.rank), mode="constant", value=value)
 
 
 def _pad_like(mode: str) -> Handler:
-    def handle(e: Emitter, x: Value, padding: Sequence[Dim]) -> Value:
+    def handle(e: TorchEmitter, x: Value, padding: Sequence[Dim]) -> Value:
         return e.emit("pad", x, pads=_sides(padding, x.tensor.rank), mode=mode)
 
     return handle
 
 
-def _flip(e: Emitter, x: Value, dims: Sequence[int]) -> Value:
+def _flip(e: TorchEmitter, x: Value, dims: Sequence[int]) -> Value:
     return e.emit("flip", x, axes=tuple(dims)) if dims and x.tensor.rank else x
 
 
-def _roll(e: Emitter, x: Value, shifts: Sequence[Dim], dims: Sequence[int] = ()) -> Value:
+def _roll(e: TorchEmitter, x: Value, shifts: Sequence[Dim], dims: Sequence[int] = ()) -> Value:
     """Without axes, the elements move in row-major order."""
     if dims:
         return e.emit("roll", x, shifts=tuple(shifts), axes=tuple(dims))
@@ -70,42 +70,42 @@ def _count(x: Value) -> Dim:
     return count
 
 
-def _repeat(e: Emitter, x: Value, repeats: Sequence[Dim]) -> Value:
+def _repeat(e: TorchEmitter, x: Value, repeats: Sequence[Dim]) -> Value:
     return e.emit("tile", x, repeats=tuple(repeats)) if any(n != 1 for n in repeats) else e.reshape(x, e.result.shape)
 
 
 def _repeat_interleave(
-    e: Emitter, x: Value, repeats: Dim, dim: int | None = None, *, output_size: int | None = None
+    e: TorchEmitter, x: Value, repeats: Dim, dim: int | None = None, *, output_size: int | None = None
 ) -> Value:
     if dim is None:
         return e.emit("repeat_interleave", e.reshape(x, (_count(x),)), repeats=repeats, axis=0)
     return e.emit("repeat_interleave", x, repeats=repeats, axis=dim)
 
 
-def _tril(e: Emitter, x: Value, diagonal: int = 0) -> Value:
+def _tril(e: TorchEmitter, x: Value, diagonal: int = 0) -> Value:
     return e.emit("tril", x, offset=diagonal)
 
 
-def _triu(e: Emitter, x: Value, diagonal: int = 0) -> Value:
+def _triu(e: TorchEmitter, x: Value, diagonal: int = 0) -> Value:
     return e.emit("triu", x, offset=diagonal)
 
 
-def _diag_embed(e: Emitter, x: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
+def _diag_embed(e: TorchEmitter, x: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
     return e.emit("diag_embed", x, offset=offset, axis1=dim1, axis2=dim2)
 
 
-def _gather(e: Emitter, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
+def _gather(e: TorchEmitter, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     return e.emit("gather", x, index, axis=dim, wraps=False)
 
 
-def _index_select(e: Emitter, x: Value, dim: int, index: Value) -> Value:
+def _index_select(e: TorchEmitter, x: Value, dim: int, index: Value) -> Value:
     if x.tensor.rank == 0:
         return x
     places = e.reshape(index, e.result.shape[dim % x.tensor.rank :][:1])
     return e.emit("index_select", x, places, axis=dim, wraps=False)
 
 
-def _index(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value:
+def _index(e: TorchEmitter, x: Value, indices: Sequence[Value | None]) -> Value:
     if any(index is not None and index.tensor.dtype.is_bool for index in indices):
         return masked_index(e, x, indices)
     return e.emit("index", x, *positions(indices))
@@ -120,7 +120,7 @@ def positions(indices: Sequence[Value | None]) -> list[Value | None]:
 
 
 def _embedding(
-    e: Emitter,
+    e: TorchEmitter,
     weight: Value,
     indices: Value,
     padding_idx: int = -1,
@@ -130,20 +130,20 @@ def _embedding(
     return e.emit("embedding", weight, indices, wraps=False)
 
 
-def _pixel_shuffle(e: Emitter, x: Value, upscale_factor: int) -> Value:
+def _pixel_shuffle(e: TorchEmitter, x: Value, upscale_factor: int) -> Value:
     return e.emit("pixel_shuffle", x, factor=upscale_factor)
 
 
-def _pixel_unshuffle(e: Emitter, x: Value, downscale_factor: int) -> Value:
+def _pixel_unshuffle(e: TorchEmitter, x: Value, downscale_factor: int) -> Value:
     return e.emit("pixel_unshuffle", x, factor=downscale_factor)
 
 
-def _channel_shuffle(e: Emitter, x: Value, groups: int) -> Value:
+def _channel_shuffle(e: TorchEmitter, x: Value, groups: int) -> Value:
     return e.emit("channel_shuffle", x, groups=groups)
 
 
 def _im2col(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     kernel_size: Sequence[int],
     dilation: Sequence[int],
@@ -154,7 +154,7 @@ def _im2col(
 
 
 def _col2im(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     output_size: Sequence[Dim],
     kernel_size: Sequence[int],

@@ -10,7 +10,7 @@ from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 
 Results = tuple[Value | None, ...]
 
@@ -38,13 +38,13 @@ def handlers() -> Mapping[str, Handler]:
 
 
 def _softmax(core: str) -> Handler:
-    def handle(e: Emitter, x: Value, dim: int, half_to_float: bool) -> Value:
+    def handle(e: TorchEmitter, x: Value, dim: int, half_to_float: bool) -> Value:
         return e.emit(core, e.cast(x, e.result.dtype), axis=dim)
 
     return handle
 
 
-def _in_common_type(e: Emitter, operands: Sequence[Value | None], build: Callable[..., Results]) -> Results:
+def _in_common_type(e: TorchEmitter, operands: Sequence[Value | None], build: Callable[..., Results]) -> Results:
     """`build` on operands converted to their widest type; its first result converted to that of the first operand."""
     given = [operand for operand in operands if operand is not None]
     dtype: DType = given[0].tensor.dtype
@@ -55,14 +55,14 @@ def _in_common_type(e: Emitter, operands: Sequence[Value | None], build: Callabl
     return (e.cast(first, given[0].tensor.dtype), *others)
 
 
-def _statistics(e: Emitter, values: Sequence[Value]) -> list[Value]:
+def _statistics(e: TorchEmitter, values: Sequence[Value]) -> list[Value]:
     """Mean and inverse deviation, the second and third result, in the types that torch gives them."""
     types = zip(values, e.results[1:3], strict=True)
     return [value if type_ is None else e.cast(value, type_.dtype) for value, type_ in types]
 
 
 def _layer_norm(
-    e: Emitter, x: Value, normalized_shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
+    e: TorchEmitter, x: Value, normalized_shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
 ) -> Results:
     rank = len(normalized_shape)
     attrs = {"rank": rank, "eps": eps}
@@ -78,13 +78,13 @@ def _layer_norm(
 
 
 def _fused_rms_norm(
-    e: Emitter, x: Value, normalized_shape: Sequence[Dim], weight: Value | None, eps: float | None
+    e: TorchEmitter, x: Value, normalized_shape: Sequence[Dim], weight: Value | None, eps: float | None
 ) -> Results:
     return _rms_norm(e, x, normalized_shape, weight, eps), _inverse_rms(e, x, len(normalized_shape), eps)
 
 
 def _rms_norm(
-    e: Emitter, x: Value, normalized_shape: Sequence[Dim], weight: Value | None = None, eps: float | None = None
+    e: TorchEmitter, x: Value, normalized_shape: Sequence[Dim], weight: Value | None = None, eps: float | None = None
 ) -> Value:
     rank = len(normalized_shape)
     (value,) = _in_common_type(e, (x, weight), lambda *operands: (e.emit("rms_norm", *operands, rank=rank, eps=eps),))
@@ -92,7 +92,7 @@ def _rms_norm(
     return value
 
 
-def _inverse_rms(e: Emitter, x: Value, rank: int, eps: float | None) -> Value | None:
+def _inverse_rms(e: TorchEmitter, x: Value, rank: int, eps: float | None) -> Value | None:
     if not e.is_read(1):
         return None
     wide = dtypes.f32 if x.tensor.dtype in (dtypes.f16, dtypes.bf16) else x.tensor.dtype
@@ -103,7 +103,7 @@ def _inverse_rms(e: Emitter, x: Value, rank: int, eps: float | None) -> Value | 
 
 
 def _group_norm(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     weight: Value | None,
     bias: Value | None,
@@ -125,7 +125,7 @@ def _group_norm(
 
 
 def _batch_norm(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     weight: Value | None,
     bias: Value | None,
@@ -137,7 +137,7 @@ def _batch_norm(
     return (e.emit("batch_norm", x, mean, variance, weight, bias, eps=eps), _empty(e, 1), _empty(e, 2))
 
 
-def _empty(e: Emitter, number: int) -> Value | None:
+def _empty(e: TorchEmitter, number: int) -> Value | None:
     """Statistics that inference does not compute: torch returns tensors without elements."""
     type_ = e.results[number]
     if type_ is None or not e.is_read(number):
@@ -146,7 +146,7 @@ def _empty(e: Emitter, number: int) -> Value | None:
 
 
 def _by_statistics_of_batch(
-    e: Emitter, x: Value, weight: Value | None, bias: Value | None, eps: float
+    e: TorchEmitter, x: Value, weight: Value | None, bias: Value | None, eps: float
 ) -> tuple[Value, Value, Value, Value]:
     """The result of a norm in training, the mean, 1 / sqrt(variance + eps) and the unbiased variance of each channel.
 
@@ -161,14 +161,14 @@ def _by_statistics_of_batch(
 
 
 def _batch_norm_no_stats(
-    e: Emitter, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float, eps: float
+    e: TorchEmitter, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float, eps: float
 ) -> Results:
     output, mean, inverse, _ = _by_statistics_of_batch(e, x, weight, bias, eps)
     return output, *_statistics(e, [mean, inverse])
 
 
 def _batch_norm_functional(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     weight: Value | None,
     bias: Value | None,
@@ -188,7 +188,7 @@ def _batch_norm_functional(
 
 
 def _batch_norm_with_update(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     weight: Value | None,
     bias: Value | None,
@@ -204,7 +204,7 @@ def _batch_norm_with_update(
     return output, mean, inverse, _empty(e, 3), *moved
 
 
-def _moved(e: Emitter, old: Value, new: Value, momentum: float) -> Value:
+def _moved(e: TorchEmitter, old: Value, new: Value, momentum: float) -> Value:
     """In the wider type of the two, which is the one that torch infers: what is written back is rounded once."""
     dtype = dtypes.promote(old.tensor.dtype, new.tensor.dtype)
     kept = e.emit("mul", e.cast(old, dtype), e.constant(1 - momentum, dtype))
@@ -212,7 +212,7 @@ def _moved(e: Emitter, old: Value, new: Value, momentum: float) -> Value:
 
 
 def _flash_attention(
-    e: Emitter,
+    e: TorchEmitter,
     q: Value,
     k: Value,
     v: Value,
@@ -232,7 +232,7 @@ def _flash_attention(
 
 
 def _cuda_flash_attention(
-    e: Emitter,
+    e: TorchEmitter,
     q: Value,
     k: Value,
     v: Value,
@@ -246,7 +246,7 @@ def _cuda_flash_attention(
 
 
 def _cuda_efficient_attention(
-    e: Emitter,
+    e: TorchEmitter,
     q: Value,
     k: Value,
     v: Value,
@@ -261,7 +261,7 @@ def _cuda_efficient_attention(
 
 
 def _without_statistics(
-    e: Emitter,
+    e: TorchEmitter,
     q: Value,
     k: Value,
     v: Value,
@@ -282,7 +282,7 @@ def _without_statistics(
 
 
 def _attention(
-    e: Emitter,
+    e: TorchEmitter,
     q: Value,
     k: Value,
     v: Value,

@@ -10,7 +10,7 @@ from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 
 Numbers = Sequence[int] | int
 
@@ -40,14 +40,14 @@ def _per_axis(numbers: Numbers, axes: int) -> tuple[int, ...]:
     return given * axes if len(given) == 1 else given
 
 
-def _with_batch(e: Emitter, x: Value, axes: int) -> Value:
+def _with_batch(e: TorchEmitter, x: Value, axes: int) -> Value:
     """`x` as [n, c, *space]."""
     return e.unsqueeze(x, tuple(range(axes + 2 - x.tensor.rank)))
 
 
 def _avg_pool(axes: int) -> Handler:
     def handle(
-        e: Emitter,
+        e: TorchEmitter,
         x: Value,
         kernel_size: Numbers,
         stride: Numbers = (),
@@ -84,7 +84,7 @@ def _avg_pool(axes: int) -> Handler:
 
 def _max_pool_with_indices(axes: int) -> Handler:
     def handle(
-        e: Emitter,
+        e: TorchEmitter,
         x: Value,
         kernel_size: Numbers,
         stride: Numbers = (),
@@ -105,18 +105,18 @@ def _max_pool_with_indices(axes: int) -> Handler:
 def _max_pool(axes: int) -> Handler:
     with_indices = _max_pool_with_indices(axes)
 
-    def handle(e: Emitter, *args: Any, **kwargs: Any) -> Value:
+    def handle(e: TorchEmitter, *args: Any, **kwargs: Any) -> Value:
         value: Value = with_indices(e, *args, **kwargs)[0]
         return value
 
     return handle
 
 
-def _adaptive_avg_pool(e: Emitter, x: Value, output_size: Sequence[Dim]) -> Value:
+def _adaptive_avg_pool(e: TorchEmitter, x: Value, output_size: Sequence[Dim]) -> Value:
     return e.emit("adaptive_avg_pool", x, size=tuple(output_size))
 
 
-def _adaptive_max_pool(e: Emitter, x: Value, output_size: Sequence[Dim]) -> tuple[Value, ...]:
+def _adaptive_max_pool(e: TorchEmitter, x: Value, output_size: Sequence[Dim]) -> tuple[Value, ...]:
     if not x.tensor.dtype.is_float:
         raise UnsupportedOp(f"adaptive_max_pool of {x.tensor.dtype}, which torch refuses")
     return e.emit_all("adaptive_max_pool", (x,), {"size": tuple(output_size)})

@@ -9,7 +9,7 @@ from hidet import dtypes
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 
 Axes = Sequence[int] | int | None
 
@@ -43,7 +43,7 @@ _CONVERTED = {
 
 def _converted(core: str) -> Handler:
     def handle(
-        e: Emitter, x: Value, dim: Axes = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+        e: TorchEmitter, x: Value, dim: Axes = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
     ) -> Value:
         wanted = e.result.dtype
         if wanted.is_float or x.tensor.dtype.is_float:
@@ -60,28 +60,28 @@ def _axes(dim: Axes) -> tuple[int, ...] | None:
 
 
 def _truth(core: str) -> Handler:
-    def handle(e: Emitter, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    def handle(e: TorchEmitter, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
         return e.cast(e.emit(core, x, axes=_axes(dim), keepdim=keepdim), e.result.dtype)
 
     return handle
 
 
 def _extremum(core: str) -> Handler:
-    def handle(e: Emitter, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    def handle(e: TorchEmitter, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
         return e.emit(core, x, axes=_axes(dim), keepdim=keepdim)
 
     return handle
 
 
 def _position(core: str) -> Handler:
-    def handle(e: Emitter, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    def handle(e: TorchEmitter, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
         return e.emit(core, x, axes=_axes(dim), keepdim=keepdim)
 
     return handle
 
 
 def _with_index(core: str) -> Handler:
-    def handle(e: Emitter, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
+    def handle(e: TorchEmitter, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
         return e.emit_all(core, (x,), {"axis": dim, "keepdim": keepdim})
 
     return handle
@@ -89,7 +89,7 @@ def _with_index(core: str) -> Handler:
 
 def _variance(core: str) -> Handler:
     def handle(
-        e: Emitter, x: Value, dim: Axes = None, *, correction: Number | None = None, keepdim: bool = False
+        e: TorchEmitter, x: Value, dim: Axes = None, *, correction: Number | None = None, keepdim: bool = False
     ) -> Value | tuple[Value, ...]:
         divisor = 1 if correction is None else correction
         # Squares may be out of the range of a type that has their root; eager mode adds them up in f64 on a CPU alone.
@@ -102,23 +102,29 @@ def _variance(core: str) -> Handler:
     return handle
 
 
-def _logsumexp(e: Emitter, x: Value, dim: Axes, keepdim: bool = False) -> Value:
+def _logsumexp(e: TorchEmitter, x: Value, dim: Axes, keepdim: bool = False) -> Value:
     return e.emit("logsumexp", e.cast(x, e.result.dtype), axes=_axes(dim), keepdim=keepdim)
 
 
 def _vector_norm(
-    e: Emitter, x: Value, ord: Number = 2, dim: Axes = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    e: TorchEmitter,
+    x: Value,
+    ord: Number = 2,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> Value:
     if isinstance(ord, complex):
         raise UnsupportedOp("a norm of complex order")
     return e.emit("norm", e.cast(x, e.result.dtype), p=ord, axes=_axes(dim), keepdim=keepdim)
 
 
-def _count_nonzero(e: Emitter, x: Value, dim: Axes = None) -> Value:
+def _count_nonzero(e: TorchEmitter, x: Value, dim: Axes = None) -> Value:
     return e.emit("count_nonzero", x, axes=_axes(dim), keepdim=False)
 
 
-def _cdist(e: Emitter, a: Value, b: Value, p: float, compute_mode: int | None) -> Value:
+def _cdist(e: TorchEmitter, a: Value, b: Value, p: float, compute_mode: int | None) -> Value:
     """Distances of every row of a[..., m, k] and every row of b[..., n, k]."""
     rows, columns = e.unsqueeze(a, (a.tensor.rank - 1,)), e.unsqueeze(b, (b.tensor.rank - 2,))
     return e.emit("norm", e.emit("sub", rows, columns), p=p, axes=(-1,), keepdim=False)

@@ -8,7 +8,7 @@ from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Operand
+from hidet.torch.emitter import Operand, TorchEmitter
 from hidet.torch.layout import inverse
 from hidet.torch.mapping.move import positions
 from hidet.torch.mapping.view import eager_places, from_front, slice_attributes
@@ -35,7 +35,7 @@ def handlers() -> Mapping[str, Handler]:
 
 
 def _written(
-    e: Emitter, x: Value, dim: int, index: Value, src: Operand, reduce: str | None, include_self: bool = True
+    e: TorchEmitter, x: Value, dim: int, index: Value, src: Operand, reduce: str | None, include_self: bool = True
 ) -> Value:
     update = e.operand(src, x.tensor.dtype)
     if update.tensor.rank != index.tensor.rank:
@@ -43,31 +43,33 @@ def _written(
     return e.emit("scatter", x, index, update, axis=dim, reduce=reduce, include_self=include_self, wraps=False)
 
 
-def _scatter(e: Emitter, x: Value, dim: int, index: Value, src: Operand) -> Value:
+def _scatter(e: TorchEmitter, x: Value, dim: int, index: Value, src: Operand) -> Value:
     return _written(e, x, dim, index, src, None)
 
 
-def _scatter_with_reduce(e: Emitter, x: Value, dim: int, index: Value, src: Operand, *, reduce: str) -> Value:
+def _scatter_with_reduce(e: TorchEmitter, x: Value, dim: int, index: Value, src: Operand, *, reduce: str) -> Value:
     return _written(e, x, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
 
 
-def _scatter_add(e: Emitter, x: Value, dim: int, index: Value, src: Value) -> Value:
+def _scatter_add(e: TorchEmitter, x: Value, dim: int, index: Value, src: Value) -> Value:
     return _written(e, x, dim, index, src, "sum")
 
 
 def _scatter_reduce(
-    e: Emitter, x: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True
+    e: TorchEmitter, x: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
     return _written(e, x, dim, index, src, reduce, include_self)
 
 
-def _sums_at(e: Emitter, shape: Sequence[Dim], indices: Sequence[Value | None], values: Value) -> Value:
+def _sums_at(e: TorchEmitter, shape: Sequence[Dim], indices: Sequence[Value | None], values: Value) -> Value:
     """Gradient of reading at places, as functions of attention do."""
     zeros = e.emit("full", shape=tuple(shape), value=0, dtype=values.tensor.dtype)
     return _index_put(e, zeros, indices, values, accumulate=True)
 
 
-def _index_put(e: Emitter, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
+def _index_put(
+    e: TorchEmitter, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
+) -> Value:
     update = e.cast(values, x.tensor.dtype)
     mask = indices[0] if len(indices) == 1 else None
     if mask is not None and mask.tensor.dtype.is_bool and not accumulate:
@@ -75,7 +77,7 @@ def _index_put(e: Emitter, x: Value, indices: Sequence[Value | None], values: Va
     return e.emit("index_put", x, update, *positions(indices), accumulate=accumulate)
 
 
-def _masked_fill(e: Emitter, x: Value, mask: Value, update: Value) -> Value:
+def _masked_fill(e: TorchEmitter, x: Value, mask: Value, update: Value) -> Value:
     """`x[mask] = update` for one element; more would go to a number of places that depends on data."""
     if any(extent != 1 for extent in update.tensor.shape):
         raise UnsupportedOp("writing several values through a mask")
@@ -85,7 +87,7 @@ def _masked_fill(e: Emitter, x: Value, mask: Value, update: Value) -> Value:
 
 
 def _slice_scatter(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     src: Value,
     dim: int = 0,
@@ -99,17 +101,17 @@ def _slice_scatter(
     return e.emit("slice_scatter", x, e.cast(src, x.tensor.dtype), **attrs)
 
 
-def _select_scatter(e: Emitter, x: Value, src: Value, dim: int, index: Dim) -> Value:
+def _select_scatter(e: TorchEmitter, x: Value, src: Value, dim: int, index: Dim) -> Value:
     position = from_front(x.tensor.shape[dim], index)
     return e.emit("select_scatter", x, e.cast(src, x.tensor.dtype), axis=dim, index=position)
 
 
-def _diagonal_scatter(e: Emitter, x: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+def _diagonal_scatter(e: TorchEmitter, x: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     return e.emit("diagonal_scatter", x, e.cast(src, x.tensor.dtype), offset=offset, axis1=dim1, axis2=dim2)
 
 
 def _as_strided_scatter(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     src: Value,
     size: Sequence[Dim],
@@ -124,6 +126,6 @@ def _as_strided_scatter(
     return e.transpose(written, inverse(place.order))
 
 
-def _masked_scatter(e: Emitter, x: Value, mask: Value, source: Value) -> Value:
+def _masked_scatter(e: TorchEmitter, x: Value, mask: Value, source: Value) -> Value:
     shape = e.result.shape
     return e.emit("masked_scatter", e.expand(x, shape), e.expand(mask, shape), source)

@@ -11,7 +11,7 @@ from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler, Number
 from hidet.graph import Value
 from hidet.ops import selection
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 
 _MODES = ("sum", "mean", "max")
 
@@ -35,7 +35,7 @@ def handlers() -> Mapping[str, Handler]:
 # --- bags of embeddings --------------------------------------------------------------------------------------------
 
 
-def _ends(e: Emitter, offsets: Value, count: Dim, has_last: bool) -> tuple[Value, Value]:
+def _ends(e: TorchEmitter, offsets: Value, count: Dim, has_last: bool) -> tuple[Value, Value]:
     """Where the bags start and stop."""
     bags = offsets.tensor.shape[0] - (1 if has_last else 0)
     if has_last:
@@ -44,21 +44,21 @@ def _ends(e: Emitter, offsets: Value, count: Dim, has_last: bool) -> tuple[Value
     return offsets, e.emit("concat", _part(e, offsets, 1, bags), last, axis=0)
 
 
-def _part(e: Emitter, x: Value, start: Dim, stop: Dim) -> Value:
+def _part(e: TorchEmitter, x: Value, start: Dim, stop: Dim) -> Value:
     """Positions `start` to `stop` of the last axis."""
     shape = x.tensor.shape
     starts, stops = (*(0 for _ in shape[:-1]), start), (*shape[:-1], stop)
     return e.emit("slice", x, starts=starts, stops=stops, steps=(1,) * len(shape))
 
 
-def _bag_of(e: Emitter, starts: Value, count: Dim) -> Value:
+def _bag_of(e: TorchEmitter, starts: Value, count: Dim) -> Value:
     """The number of the bag that each of `count` elements is in: the last that starts at it or before."""
     places = e.emit("arange", stop=count, dtype=starts.tensor.dtype)
     passed = e.emit("searchsorted", starts, places, right=True)
     return e.emit("sub", passed, e.constant(1, dtypes.i64))
 
 
-def _is_kept(e: Emitter, indices: Value, padding_idx: int, rows: int) -> Value | None:
+def _is_kept(e: TorchEmitter, indices: Value, padding_idx: int, rows: int) -> Value | None:
     """bool[n], or bool[n, 1]: which elements are no padding; None where there is none."""
     if padding_idx < 0:
         return None
@@ -66,11 +66,11 @@ def _is_kept(e: Emitter, indices: Value, padding_idx: int, rows: int) -> Value |
     return e.unsqueeze(kept, (1,)) if rows else kept
 
 
-def _fold(e: Emitter, x: Value, ends: tuple[Value, Value], by: str) -> Value:
+def _fold(e: TorchEmitter, x: Value, ends: tuple[Value, Value], by: str) -> Value:
     return e.emit("segment_reduce", x, *ends, reduce_by=by, axis=0)
 
 
-def _bag_sizes(e: Emitter, indices: Value, ends: tuple[Value, Value], padding_idx: int) -> Value:
+def _bag_sizes(e: TorchEmitter, indices: Value, ends: tuple[Value, Value], padding_idx: int) -> Value:
     """How many indices each bag has, padding aside."""
     kept = _is_kept(e, indices, padding_idx, 0)
     ones = e.emit("full", shape=indices.tensor.shape, value=1, dtype=dtypes.i64)
@@ -78,7 +78,7 @@ def _bag_sizes(e: Emitter, indices: Value, ends: tuple[Value, Value], padding_id
 
 
 def _embedding_bag(
-    e: Emitter,
+    e: TorchEmitter,
     weight: Value,
     indices: Value,
     offsets: Value,
@@ -120,7 +120,7 @@ def _embedding_bag(
 
 
 def _embedding_bag_gradient(
-    e: Emitter,
+    e: TorchEmitter,
     grad: Value,
     indices: Value,
     offsets: Value,
@@ -166,7 +166,7 @@ def _embedding_bag_gradient(
 
 
 def _sample_weights_gradient(
-    e: Emitter,
+    e: TorchEmitter,
     grad: Value,
     weight: Value,
     indices: Value,
@@ -189,7 +189,7 @@ def _sample_weights_gradient(
 # --- segments ------------------------------------------------------------------------------------------------------
 
 
-def _segments(e: Emitter, x: Value, lengths: Value | None, offsets: Value | None) -> tuple[Value, Value]:
+def _segments(e: TorchEmitter, x: Value, lengths: Value | None, offsets: Value | None) -> tuple[Value, Value]:
     """Where segments start and stop, from their lengths or from all of their ends."""
     if offsets is not None:
         count = offsets.tensor.shape[-1] - 1
@@ -201,7 +201,7 @@ def _segments(e: Emitter, x: Value, lengths: Value | None, offsets: Value | None
 
 
 def _segment_reduce(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     reduce: str,
     *,
@@ -219,7 +219,7 @@ def _segment_reduce(
 
 
 def _segment_reduce_gradient(
-    e: Emitter,
+    e: TorchEmitter,
     grad: Value,
     output: Value,
     x: Value,
@@ -263,14 +263,14 @@ def _segment_reduce_gradient(
 # --- counts --------------------------------------------------------------------------------------------------------
 
 
-def _counts(e: Emitter, places: Value, weights: Value | None, count: Dim, dtype: DType) -> Value:
+def _counts(e: TorchEmitter, places: Value, weights: Value | None, count: Dim, dtype: DType) -> Value:
     """How often, or with which weight, each number below `count` is among `places`."""
     zeros = e.emit("full", shape=(count,), value=0, dtype=dtype)
     ones = e.emit("full", shape=places.tensor.shape, value=1, dtype=dtype) if weights is None else weights
     return e.emit("scatter", zeros, places, ones, axis=0, reduce="sum", wraps=False)
 
 
-def _bincount(e: Emitter, x: Value, weights: Value | None = None, minlength: Dim = 0) -> Value:
+def _bincount(e: TorchEmitter, x: Value, weights: Value | None = None, minlength: Dim = 0) -> Value:
     dtype = e.result.dtype
     (count,) = e.result.shape
     numbers = e.cast(x, dtypes.i64)
@@ -282,7 +282,7 @@ def _bincount(e: Emitter, x: Value, weights: Value | None = None, minlength: Dim
     return e.own(_counts(e, numbers, ones, count, dtype))
 
 
-def _bin(e: Emitter, x: Value, low: Value, high: Value, bins: int) -> Value:
+def _bin(e: TorchEmitter, x: Value, low: Value, high: Value, bins: int) -> Value:
     """The number of the bin of each element, of `bins` equal ones from low to high; `bins` for those in none.
 
     It is rounded as in eager mode, in the type of the elements.
@@ -296,14 +296,14 @@ def _bin(e: Emitter, x: Value, low: Value, high: Value, bins: int) -> Value:
     return e.emit("where", inside, place, e.constant(bins, dtypes.i64))
 
 
-def _flat(e: Emitter, x: Value) -> Value:
+def _flat(e: TorchEmitter, x: Value) -> Value:
     count: Dim = 1
     for extent in x.tensor.shape:
         count = count * extent
     return e.reshape(x, (count,))
 
 
-def _limits(e: Emitter, x: Value, low: Number, high: Number, margin: float) -> tuple[Value, Value]:
+def _limits(e: TorchEmitter, x: Value, low: Number, high: Number, margin: float) -> tuple[Value, Value]:
     """Both ends of a histogram: those of the data where the given ones are equal; where these are, too, moved apart."""
     dtype = x.tensor.dtype
     if low != high or x.tensor.shape[0] == 0:
@@ -318,7 +318,7 @@ def _limits(e: Emitter, x: Value, low: Number, high: Number, margin: float) -> t
     )
 
 
-def _histc(e: Emitter, x: Value, bins: int = 100, min: Number = 0, max: Number = 0) -> Value:
+def _histc(e: TorchEmitter, x: Value, bins: int = 100, min: Number = 0, max: Number = 0) -> Value:
     dtype = e.result.dtype
     flat = _flat(e, x)
     wide = dtypes.f32 if dtype in (dtypes.f16, dtypes.bf16) else dtype
@@ -330,7 +330,7 @@ def _histc(e: Emitter, x: Value, bins: int = 100, min: Number = 0, max: Number =
     return e.cast(_part(e, found, 0, bins), dtype)
 
 
-def _edges(e: Emitter, low: Value, high: Value, bins: int) -> Value:
+def _edges(e: TorchEmitter, low: Value, high: Value, bins: int) -> Value:
     """bins + 1 numbers from low to high, counted from the nearer end, as torch.linspace does."""
     dtype = low.tensor.dtype
     step = e.emit("div", e.emit("sub", high, low), e.constant(bins, dtype))
@@ -342,7 +342,7 @@ def _edges(e: Emitter, low: Value, high: Value, bins: int) -> Value:
     return e.emit("where", is_near, upwards, downwards)
 
 
-def _histogram(e: Emitter, x: Value, edges: Value, weight: Value | None, density: bool) -> tuple[Value, Value]:
+def _histogram(e: TorchEmitter, x: Value, edges: Value, weight: Value | None, density: bool) -> tuple[Value, Value]:
     """What lies between neighbouring edges, each with its lower end, the last with both."""
     dtype, bins = x.tensor.dtype, edges.tensor.shape[0] - 1
     flat = _flat(e, x)
@@ -360,7 +360,7 @@ def _histogram(e: Emitter, x: Value, edges: Value, weight: Value | None, density
 
 
 def _histogram_of_count(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     bins: int = 100,
     *,
@@ -376,6 +376,6 @@ def _histogram_of_count(
 
 
 def _histogram_of_edges(
-    e: Emitter, x: Value, bins: Value, *, weight: Value | None = None, density: bool = False
+    e: TorchEmitter, x: Value, bins: Value, *, weight: Value | None = None, density: bool = False
 ) -> tuple[Value, Value]:
     return _histogram(e, x, bins, weight, density)

@@ -9,7 +9,7 @@ from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.ops import selection
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -23,7 +23,7 @@ def handlers() -> Mapping[str, Handler]:
     }
 
 
-def _count(e: Emitter, axis: int = 0) -> tuple[Dim | None, Dim | None]:
+def _count(e: TorchEmitter, axis: int = 0) -> tuple[Dim | None, Dim | None]:
     """The size that torch gives the number of results, as `count` and `defines` of `hidet.ops.selection`: known from a
     node that has counted the same, or to be defined. torch counts a mask once for all its uses.
     """
@@ -35,16 +35,16 @@ def _count(e: Emitter, axis: int = 0) -> tuple[Dim | None, Dim | None]:
     return count, None
 
 
-def _nonzero(e: Emitter, x: Value) -> Value:
+def _nonzero(e: TorchEmitter, x: Value) -> Value:
     return e.own(selection.nonzero(e.builder, x, *_count(e)))
 
 
-def _masked_select(e: Emitter, x: Value, mask: Value) -> Value:
+def _masked_select(e: TorchEmitter, x: Value, mask: Value) -> Value:
     return e.own(selection.masked_select(e.builder, x, mask, *_count(e)))
 
 
 def _unique(
-    e: Emitter, x: Value, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+    e: TorchEmitter, x: Value, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Value | None, ...]:
     """torch sorts on the CPU, whatever it is asked for. Results that are not asked for are empty, and unread."""
     count, defines = _count(e)
@@ -57,7 +57,7 @@ def _unique(
 
 
 def _unique_slices(
-    e: Emitter,
+    e: TorchEmitter,
     x: Value,
     dim: int,
     sorted: bool = True,
@@ -70,7 +70,7 @@ def _unique_slices(
 
 
 def _runs(
-    e: Emitter, x: Value, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    e: TorchEmitter, x: Value, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> tuple[Value | None, ...]:
     """Of a tensor without axes, too, there is one. Results that are not asked for are empty, and unread."""
     axis = None if x.tensor.rank == 0 else dim
@@ -84,7 +84,7 @@ def _runs(
     )
 
 
-def masked_index(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value:
+def masked_index(e: TorchEmitter, x: Value, indices: Sequence[Value | None]) -> Value:
     """x[:, mask]: the slices of x where one mask is true. UnsupportedOp for a mask beside other indices."""
     given = [index for index in indices if index is not None]
     if len(given) != 1:

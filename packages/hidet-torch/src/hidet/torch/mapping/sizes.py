@@ -8,7 +8,7 @@ from hidet import dtypes
 from hidet.dims import DimExpr
 from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Scalar
+from hidet.torch.emitter import Scalar, TorchEmitter
 
 Real = Scalar | Number | DimExpr
 
@@ -51,7 +51,7 @@ def handlers() -> Mapping[str, Handler]:
     }
 
 
-def _real(e: Emitter, number: Real) -> Value:
+def _real(e: TorchEmitter, number: Real) -> Value:
     return e.operand(number, dtypes.f64)
 
 
@@ -63,5 +63,5 @@ def _unary(core: str) -> Handler:
     return lambda e, a: Scalar(e.emit(core, _real(e, a)))
 
 
-def _sym_float(e: Emitter, a: Real) -> Scalar:
+def _sym_float(e: TorchEmitter, a: Real) -> Scalar:
     return Scalar(_real(e, a))

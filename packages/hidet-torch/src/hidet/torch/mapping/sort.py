@@ -10,7 +10,7 @@ from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
-from hidet.torch.emitter import Emitter, Operand, promote_operands
+from hidet.torch.emitter import Operand, TorchEmitter, promote_operands
 
 
 def handlers() -> Mapping[str, Handler]:
@@ -34,7 +34,7 @@ def handlers() -> Mapping[str, Handler]:
 
 
 def _running(core: str) -> Handler:
-    def handle(e: Emitter, x: Value, dim: int, *, dtype: torch.dtype | None = None) -> Value:
+    def handle(e: TorchEmitter, x: Value, dim: int, *, dtype: torch.dtype | None = None) -> Value:
         wanted = e.result.dtype
         if x.tensor.rank == 0:
             return e.cast(x, wanted)
@@ -44,7 +44,7 @@ def _running(core: str) -> Handler:
 
 
 def _running_extreme(core: str) -> Handler:
-    def handle(e: Emitter, x: Value, dim: int) -> tuple[Value, ...]:
+    def handle(e: TorchEmitter, x: Value, dim: int) -> tuple[Value, ...]:
         if x.tensor.rank == 0:
             return x, e.constant(0, dtypes.i64)
         return e.emit_all(core, (x,), {"axis": dim})
@@ -52,23 +52,25 @@ def _running_extreme(core: str) -> Handler:
     return handle
 
 
-def _sort(e: Emitter, x: Value, dim: int = -1, descending: bool = False) -> tuple[Value, ...]:
+def _sort(e: TorchEmitter, x: Value, dim: int = -1, descending: bool = False) -> tuple[Value, ...]:
     return _sorted(e, x, dim, descending)
 
 
 def _stable_sort(
-    e: Emitter, x: Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+    e: TorchEmitter, x: Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Value, ...]:
     return _sorted(e, x, dim, descending)
 
 
-def _sorted(e: Emitter, x: Value, dim: int, descending: bool) -> tuple[Value, ...]:
+def _sorted(e: TorchEmitter, x: Value, dim: int, descending: bool) -> tuple[Value, ...]:
     if x.tensor.rank == 0:
         return x, e.constant(0, dtypes.i64)
     return e.emit_all("sort", (x,), {"axis": dim, "descending": descending})
 
 
-def _topk(e: Emitter, x: Value, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Value, ...]:
+def _topk(
+    e: TorchEmitter, x: Value, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Value, ...]:
     if x.tensor.rank == 0:
         if k != 1:
             raise UnsupportedOp(f"the {k} largest elements of a tensor without axes")
@@ -76,26 +78,26 @@ def _topk(e: Emitter, x: Value, k: Dim, dim: int = -1, largest: bool = True, sor
     return e.emit_all("topk", (x,), {"k": k, "axis": dim, "largest": largest})
 
 
-def _kthvalue(e: Emitter, x: Value, k: Dim, dim: int = -1, keepdim: bool = False) -> tuple[Value, ...]:
+def _kthvalue(e: TorchEmitter, x: Value, k: Dim, dim: int = -1, keepdim: bool = False) -> tuple[Value, ...]:
     if x.tensor.rank == 0:
         return x, e.constant(0, dtypes.i64)
     return e.emit_all("kthvalue", (x,), {"k": k, "axis": dim, "keepdim": keepdim})
 
 
-def _median(e: Emitter, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
+def _median(e: TorchEmitter, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, ...]:
     if x.tensor.rank == 0:
         return x, e.constant(0, dtypes.i64)
     return e.emit_all("median", (x,), {"axis": dim, "keepdim": keepdim})
 
 
-def _searched(e: Emitter, boundaries: Value, values: Operand, right: bool) -> Value:
+def _searched(e: TorchEmitter, boundaries: Value, values: Operand, right: bool) -> Value:
     dtype = promote_operands(boundaries, values)
     found = e.emit("searchsorted", e.cast(boundaries, dtype), e.operand(values, dtype), right=right)
     return e.cast(found, e.result.dtype)
 
 
 def _searchsorted(
-    e: Emitter,
+    e: TorchEmitter,
     sorted_sequence: Value,
     values: Operand,
     *,
@@ -110,6 +112,6 @@ def _searchsorted(
 
 
 def _bucketize(
-    e: Emitter, values: Operand, boundaries: Value, *, out_int32: bool = False, right: bool = False
+    e: TorchEmitter, values: Operand, boundaries: Value, *, out_int32: bool = False, right: bool = False
 ) -> Value:
     return _searched(e, boundaries, values, right)

@@ -11,7 +11,7 @@ from hidet.dims import Dim, bounds, last_place, maximum, minimum, product, prove
 from hidet.frontend import Handler
 from hidet.graph import Value
 from hidet.graph.types import same_shape
-from hidet.torch.emitter import Emitter
+from hidet.torch.emitter import TorchEmitter
 from hidet.torch.fallback import NeedsTorch
 from hidet.torch.layout import inverse, memory_order
 from hidet.torch.tensors import dtype_of
@@ -54,24 +54,24 @@ def handlers() -> Mapping[str, Handler]:
     }
 
 
-def _view(e: Emitter, x: Value, *shape: object, **more: object) -> Value:
+def _view(e: TorchEmitter, x: Value, *shape: object, **more: object) -> Value:
     return e.reshape(x, e.result.shape)
 
 
-def _view_as_type(e: Emitter, x: Value, dtype: torch.dtype) -> Value:
+def _view_as_type(e: TorchEmitter, x: Value, dtype: torch.dtype) -> Value:
     target = dtype_of(dtype)
     return x if target == x.tensor.dtype else e.emit("bitcast", x, dtype=target)
 
 
-def _permute(e: Emitter, x: Value, dims: Sequence[int]) -> Value:
+def _permute(e: TorchEmitter, x: Value, dims: Sequence[int]) -> Value:
     return e.transpose(x, dims) if dims else x
 
 
-def _t(e: Emitter, x: Value) -> Value:
+def _t(e: TorchEmitter, x: Value) -> Value:
     return e.transpose(x, (1, 0)) if x.tensor.rank == 2 else x
 
 
-def _transpose(e: Emitter, x: Value, dim0: int, dim1: int) -> Value:
+def _transpose(e: TorchEmitter, x: Value, dim0: int, dim1: int) -> Value:
     if x.tensor.rank == 0:
         return x
     perm = list(range(x.tensor.rank))
@@ -79,21 +79,21 @@ def _transpose(e: Emitter, x: Value, dim0: int, dim1: int) -> Value:
     return e.transpose(x, perm)
 
 
-def _expand(e: Emitter, x: Value, size: Sequence[Dim], *, implicit: bool = False) -> Value:
+def _expand(e: TorchEmitter, x: Value, size: Sequence[Dim], *, implicit: bool = False) -> Value:
     return e.expand(x, e.result.shape)
 
 
-def _squeeze(e: Emitter, x: Value, dim: Sequence[int] | int | None = None) -> Value:
+def _squeeze(e: TorchEmitter, x: Value, dim: Sequence[int] | int | None = None) -> Value:
     axes = range(x.tensor.rank) if dim is None else (dim,) if isinstance(dim, int) else dim
     return e.squeeze(x, tuple(axes))
 
 
-def _unsqueeze(e: Emitter, x: Value, dim: int) -> Value:
+def _unsqueeze(e: TorchEmitter, x: Value, dim: int) -> Value:
     return e.unsqueeze(x, (dim % (x.tensor.rank + 1),))
 
 
 def _slice(
-    e: Emitter, x: Value, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
+    e: TorchEmitter, x: Value, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
 ) -> Value:
     axis = dim % x.tensor.rank
     if step == 1 and same_shape(x.tensor.shape, e.result.shape):
@@ -116,7 +116,7 @@ def from_front(extent: Dim, position: Dim | None) -> Dim | None:
     return position + extent * is_negative
 
 
-def cut(e: Emitter, x: Value, axis: int, start: Dim | None, stop: Dim | None, step: int = 1) -> Value:
+def cut(e: TorchEmitter, x: Value, axis: int, start: Dim | None, stop: Dim | None, step: int = 1) -> Value:
     """x[start:stop:step] on one axis."""
     return e.emit("slice", x, **slice_attributes(x.tensor.rank, axis, start, stop, step))
 
@@ -131,22 +131,22 @@ def slice_attributes(rank: int, axis: int, start: Dim | None, stop: Dim | None, 
     return {"starts": tuple(starts), "stops": tuple(stops), "steps": None if step == 1 else tuple(steps)}
 
 
-def _narrow(e: Emitter, x: Value, dim: int, start: Dim, length: Dim) -> Value:
+def _narrow(e: TorchEmitter, x: Value, dim: int, start: Dim, length: Dim) -> Value:
     axis = dim % x.tensor.rank
     first = from_front(x.tensor.shape[axis], start)
     assert first is not None
     return cut(e, x, axis, first, first + length)
 
 
-def _select(e: Emitter, x: Value, dim: int, index: Dim) -> Value:
+def _select(e: TorchEmitter, x: Value, dim: int, index: Dim) -> Value:
     return e.emit("select", x, axis=dim, index=from_front(x.tensor.shape[dim], index))
 
 
-def _diagonal(e: Emitter, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+def _diagonal(e: TorchEmitter, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     return e.emit("diagonal", x, offset=offset, axis1=dim1, axis2=dim2)
 
 
-def _unfold(e: Emitter, x: Value, dimension: int, size: int, step: int) -> Value:
+def _unfold(e: TorchEmitter, x: Value, dimension: int, size: int, step: int) -> Value:
     if x.tensor.rank == 0:
         return e.reshape(x, e.result.shape)
     return e.emit("unfold", x, axis=dimension, size=size, step=step)
@@ -163,7 +163,7 @@ class Stored:
 
 
 def eager_places(
-    e: Emitter, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None, through_views: bool = True
+    e: TorchEmitter, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None, through_views: bool = True
 ) -> Stored:
     """The tensor with all elements that an as_strided takes: the node's first argument or, through views, what this is
     a view of; at least one element. NeedsTorch for elements of the storage that are in no tensor of the graph."""
@@ -190,7 +190,7 @@ def eager_places(
 
 
 def _as_strided(
-    e: Emitter, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
+    e: TorchEmitter, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
 ) -> Value:
     """The strides are those of eager mode, where `x` may be a permutation of its storage; that is undone first."""
     if 0 in size:
@@ -204,7 +204,7 @@ def _as_strided(
     return e.emit("as_strided", stored, shape=tuple(size), strides=tuple(stride), offset=place.start)
 
 
-def _split_with_sizes(e: Emitter, x: Value, split_sizes: Sequence[Dim], dim: int = 0) -> tuple[Value, ...]:
+def _split_with_sizes(e: TorchEmitter, x: Value, split_sizes: Sequence[Dim], dim: int = 0) -> tuple[Value, ...]:
     axis = dim % x.tensor.rank
     parts: list[Value] = []
     start: Dim = 0
@@ -214,10 +214,10 @@ def _split_with_sizes(e: Emitter, x: Value, split_sizes: Sequence[Dim], dim: int
     return tuple(parts)
 
 
-def _split(e: Emitter, x: Value, split_size: Dim, dim: int = 0) -> tuple[Value, ...]:
+def _split(e: TorchEmitter, x: Value, split_size: Dim, dim: int = 0) -> tuple[Value, ...]:
     axis = dim % x.tensor.rank
     return _split_with_sizes(e, x, [result.shape[axis] for result in e.results if result is not None], dim)
 
 
-def _unbind(e: Emitter, x: Value, dim: int = 0) -> tuple[Value, ...]:
+def _unbind(e: TorchEmitter, x: Value, dim: int = 0) -> tuple[Value, ...]:
     return tuple(e.emit("select", x, axis=dim, index=number) for number in range(len(e.results)))
