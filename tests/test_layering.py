@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "plugins": {"errors", "lazy"},
     "ir": BASE,
     "lang": IR,
-    "tile": IR | {"lang"},
+    "tile": IR,
     "compute": IR,
     "graph": COMPUTE,
     "ops": GRAPH,
@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "lazy": set(),
     "progress": {"errors"},
     "runtime": GRAPH | CONTEXT,
-    "schedule": GRAPH | CONTEXT | {"lang", "tile", "runtime"},
+    "schedule": GRAPH | CONTEXT | {"runtime"},
     "passes": GRAPH | CONTEXT | {"ops", "schedule", "runtime"},
     # What importers share; a wheel of a frontend is above it.
     "frontend": GRAPH | CONTEXT | {"runtime"},

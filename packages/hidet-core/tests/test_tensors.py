@@ -8,7 +8,7 @@ import pytest
 import hidet
 from hidet import dtypes, option
 from hidet.context import make_context
-from hidet.errors import DTypeError, OptionError, ShapeError
+from hidet.errors import DTypeError, OptionError, OptionRemoved, ShapeError
 from hidet.lang import f32
 
 
@@ -115,8 +115,9 @@ def test_settings_reach_the_compilations_after_them(tmp_path):
         assert make_context("cpu").cache.status().directory is None
     finally:
         option._SETTINGS.set(before)
-    with pytest.raises(AttributeError, match="schedules are chosen by a cost model"):
+    with pytest.raises(OptionRemoved, match="schedules are chosen by a cost model"):
         option.search_space(2)
+    assert not hasattr(option, "search_space")
 
 
 def test_tensors_have_the_methods_of_earlier_versions():

@@ -29,7 +29,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_process_takes_the_pools_code_from_the_cache_that_another_filled(compiled: list[str], tmp_path: Path) -> None:
     first, second = (pool.pool_symbols(KernelCache(tmp_path)) for _ in range(2))
     assert len(compiled) == 1
-    assert first.keys() == second.keys() == {"hidet_parallel", "hidet_quiesce"}
+    assert first.keys() == second.keys() == {"hidet_parallel"}
 
 
 def test_without_a_cache_each_process_compiles_the_pools_code(compiled: list[str]) -> None:

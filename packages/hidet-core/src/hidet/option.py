@@ -9,9 +9,9 @@ import os
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from hidet.errors import suggestion
+from hidet.errors import OptionRemoved, suggestion
 
-_HINTS = {
+_HINTS = {  # settings of earlier versions, with what there is instead
     "search_space": "schedules are chosen by a cost model",
     "parallel_build": "kernels are always compiled in parallel",
     "parallel_tune": "schedules are chosen by a cost model",
@@ -56,5 +56,6 @@ def cache_operator(enabled: bool = True) -> None:
 
 
 def __getattr__(name: str) -> object:
-    hint = _HINTS.get(name) or suggestion(name, _NAMES)
-    raise AttributeError(f"hidet.option has no {name!r}: {hint}")
+    if name in _HINTS:
+        raise OptionRemoved(f"hidet.option.{name} is no longer a setting", hint=_HINTS[name])
+    raise AttributeError(f"hidet.option has no {name!r}: {suggestion(name, _NAMES)}")

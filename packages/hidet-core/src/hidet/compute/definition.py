@@ -262,11 +262,6 @@ def single(inputs: Sequence[Operand], stage: Stage) -> Definition:
     return Definition(tuple(inputs), (stage,), results_of(stage))
 
 
-def identity_access(operand: Operand, axes: Sequence[Expr]) -> Access:
-    """`operand` read at `axes`."""
-    return operand[tuple(axes)]
-
-
 def number(value: ExprLike | DimExpr, dtype: DType) -> Expr:
     """A Python number, symbolic size or expression as an expression of `dtype`."""
     if isinstance(value, DimExpr):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hidet.errors import OptionError, PluginError, UnsupportedOp
@@ -122,7 +122,6 @@ class OperatorSpec:
     layout: Layout | None = None
     doc: str = ""
     replaces: str | None = None
-    load: str | None = field(default=None)
 
     def __post_init__(self) -> None:
         if self.layout is not None and self.layout not in _LAYOUTS:

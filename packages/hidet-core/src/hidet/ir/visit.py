@@ -161,8 +161,3 @@ def accesses(root: Expr) -> list[Access]:
 def has_reduce(root: Expr) -> bool:
     """Whether an expression contains a reduction."""
     return any(isinstance(n, Reduce) for n in walk(root))
-
-
-def node_fields(node: IRNode) -> dict[str, Any]:
-    """Attribute fields (non-children) of a node by name."""
-    return {name: getattr(node, name) for name in node.attribute_fields}

@@ -157,10 +157,6 @@ class Registry:
         """
         return self._find(self.options, "option", name, OptionError, others)
 
-    def pass_spec(self, name: str) -> PassSpec:
-        """The pass called `name`. Raises PluginError."""
-        return self._find(self.passes, "pass", name, PluginError)
-
     def command(self, name: str) -> CommandSpec:
         """The sub-command called `name`. Raises PluginError."""
         return self._find(self.commands, "command", name, PluginError)

@@ -1,6 +1,6 @@
 """Thread pools for parallel regions of compiled code; `hidet.cpu.pool_code` has the machine code and the protocol.
 
-Python only makes pools, hands out their addresses and puts them to sleep. Pools are shared by all graphs of a process
+Python only makes pools and hands out their addresses. Pools are shared by all graphs of a process
 and live as long as it does: their workers are detached threads that may look at them until the process ends.
 """
 
@@ -40,15 +40,10 @@ class ThreadPool:
         self.address = address
         self.num_threads = num_threads
 
-    def quiesce(self) -> None:
-        """Let idle workers sleep at once, to leave the CPUs to other threads; the next region wakes them."""
-        if self.address:
-            ctypes.c_int32.from_address(self.address + pool_code.QUIET).value = 1
-
     def forget_workers(self) -> None:
         """Start anew in a forked child, where no worker exists and a region of the parent may seem to be running."""
         if self.address:
-            fields = (pool_code.STATE, pool_code.QUIET, pool_code.OWNER, pool_code.SLEEPERS, pool_code.STARTED)
+            fields = (pool_code.STATE, pool_code.OWNER, pool_code.SLEEPERS, pool_code.STARTED)
             for offset in fields:
                 ctypes.c_int32.from_address(self.address + offset).value = 0
 
@@ -71,12 +66,11 @@ def shared_pool(num_threads: int | None = None, *, pin: bool = False, cache: Ker
 
 
 def pool_symbols(cache: KernelCache | None = None) -> Mapping[str, int]:
-    """Addresses of the functions that compiled code calls (`hidet_parallel`, `hidet_quiesce`), to link it against.
+    """Address of the function that compiled code calls (`hidet_parallel`), to link it against.
 
     cache: as of `shared_pool`.
     """
-    code = _pool_functions(cache)
-    return {name: code.address(name) for name in (pool_code.PARALLEL, pool_code.QUIESCE)}
+    return {pool_code.PARALLEL: _pool_functions(cache).address(pool_code.PARALLEL)}
 
 
 @functools.cache

@@ -26,9 +26,6 @@ from hidet.errors import CodegenError
 PARALLEL = "hidet_parallel"
 """`void hidet_parallel(ptr pool, ptr fn, ptr args, i64 count)` with `void fn(ptr args, i64 begin, i64 end)`."""
 
-QUIESCE = "hidet_quiesce"
-"""`void hidet_quiesce(ptr pool)`: idle workers go to sleep at once instead of spinning. A null pool is allowed."""
-
 PAUSE = "hidet_pause"
 """`void hidet_pause(i64 count)`: executes `count` of the pauses that the pool spins with, to be timed."""
 
@@ -36,7 +33,6 @@ PAUSE = "hidet_pause"
 LINE = 128
 GENERATION = 0
 STATE = 4
-QUIET = 8
 FN = 16
 ARGS = 24
 QUOTIENT = 32
@@ -94,9 +90,6 @@ run:
 done:
   ret void
 }}
-define void @{QUIESCE}(ptr %pool) nounwind {{
-  ret void
-}}
 define void @{PAUSE}(i64 %count) nounwind {{
   ret void
 }}
@@ -124,11 +117,9 @@ def _linux_text(abi: _LinuxAbi) -> str:
     template = Template(Path(__file__).with_name("pool_linux.ll").read_text())
     return template.substitute(
         PARALLEL=PARALLEL,
-        QUIESCE=QUIESCE,
         PAUSE=PAUSE,
         GENERATION=GENERATION,
         STATE=STATE,
-        QUIET=QUIET,
         FN=FN,
         ARGS=ARGS,
         QUOTIENT=QUOTIENT,

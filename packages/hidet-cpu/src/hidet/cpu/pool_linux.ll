@@ -111,7 +111,6 @@ entry:
   %mask_bytes = load i64, ptr %mask_bytes.p
   %generation.p = getelementptr i8, ptr %pool, i64 ${GENERATION}
   %state.p = getelementptr i8, ptr %pool, i64 ${STATE}
-  %quiet.p = getelementptr i8, ptr %pool, i64 ${QUIET}
   %sleepers.p = getelementptr i8, ptr %pool, i64 ${SLEEPERS}
   %spin.p = getelementptr i8, ptr %pool, i64 ${SPIN}
   %limit = load i32, ptr %spin.p
@@ -133,11 +132,8 @@ watch:
   %is_new = icmp ne i32 %generation, %seen
   br i1 %is_new, label %look, label %wait
 wait:
-  %quiet = load atomic i32, ptr %quiet.p monotonic, align 4
-  %is_quiet = icmp ne i32 %quiet, 0
   %is_over = icmp uge i32 %spins, %limit
-  %sleeps = or i1 %is_quiet, %is_over
-  br i1 %sleeps, label %asleep, label %spin
+  br i1 %is_over, label %asleep, label %spin
 spin:
   call void @rest(i32 %spins)
   %spins.1 = add i32 %spins, 1
@@ -267,14 +263,12 @@ describe:
   %remainder.p = getelementptr i8, ptr %pool, i64 ${REMAINDER}
   %chunks.p = getelementptr i8, ptr %pool, i64 ${CHUNKS_PER_OWNER}
   %owners.p = getelementptr i8, ptr %pool, i64 ${OWNERS}
-  %quiet.p = getelementptr i8, ptr %pool, i64 ${QUIET}
   store ptr %fn, ptr %fn.p
   store ptr %args, ptr %args.p
   store i64 %quotient, ptr %quotient.p
   store i64 %remainder, ptr %remainder.p
   store i64 %chunks, ptr %chunks.p
   store atomic i64 %owners, ptr %owners.p monotonic, align 8
-  store atomic i32 0, ptr %quiet.p monotonic, align 4
   br label %reset
 reset:
   %index = phi i64 [ 0, %describe ], [ %index.1, %reset ]
@@ -339,17 +333,6 @@ withdraw:
   br label %release
 release:
   store atomic i32 0, ptr %owner.p release, align 4
-  ret void
-}
-
-define void @${QUIESCE}(ptr %pool) nounwind {
-  %has_pool = icmp ne ptr %pool, null
-  br i1 %has_pool, label %set, label %done
-set:
-  %quiet.p = getelementptr i8, ptr %pool, i64 ${QUIET}
-  store atomic i32 1, ptr %quiet.p monotonic, align 4
-  br label %done
-done:
   ret void
 }
 

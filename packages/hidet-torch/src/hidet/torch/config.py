@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hidet.errors import OptionError
+from hidet.errors import OptionError, OptionRemoved
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +63,23 @@ class DynamoConfig:
         return self._set(dump=os.fspath(output_dir))
 
     def use_attention(self, flag: bool = True) -> DynamoConfig:
-        """Attention is one kernel always. OptionError for False."""
+        """Attention is one kernel always. OptionRemoved for False."""
         return self._always("use_attention", flag, True, "attention is recognised whatever it is made of")
 
     def parallel_k(self, strategy: str = "default") -> DynamoConfig:
-        """Long sums are split where a model of the device says so. OptionError for another strategy."""
+        """Long sums are split where a model of the device says so. OptionRemoved for another strategy."""
         return self._always("parallel_k", strategy, "default", "a model of the device decides what is split")
 
     def use_fp16(self, flag: bool = True) -> DynamoConfig:
-        """OptionError for True: models keep their types."""
+        """OptionRemoved for True: models keep their types."""
         return self._always("use_fp16", flag, False, "convert the model, model.half(), or use torch.autocast")
 
     def use_fp16_reduction(self, flag: bool = True) -> DynamoConfig:
-        """OptionError for True: sums of 16-bit floats are kept in f32."""
+        """OptionRemoved for True: sums of 16-bit floats are kept in f32."""
         return self._always("use_fp16_reduction", flag, False, "sums of 16-bit floats are kept in f32")
 
     def steal_weights(self, flag: bool = True) -> DynamoConfig:
-        """OptionError for True: the model keeps its weights."""
+        """OptionRemoved for True: the model keeps its weights."""
         return self._always("steal_weights", flag, False, "option freeze=True bakes weights in and releases others")
 
     def correctness_report(self, flag: bool = True) -> DynamoConfig:
@@ -97,7 +97,7 @@ class DynamoConfig:
 
     def _always(self, name: str, given: object, expected: object, hint: str) -> DynamoConfig:
         if given != expected:
-            raise OptionError(f"dynamo_config.{name}({given!r}) is not supported", hint=hint)
+            raise OptionRemoved(f"dynamo_config.{name}({given!r}) is no longer a setting", hint=hint)
         return self
 
 
