@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,6 +16,15 @@ from hidet.graph import GraphBuilder
 from hidet.graph.types import TensorType
 from hidet.passes.graph.fuse import fuse
 from hidet.schedule.select import select_schedules
+from hidet.testing import check_rule
+
+GRAPH = """
+symbol m: 0..
+symbol n: 0..
+graph distances(%points: f32[m, 3], %centers: f32[n, 3]):
+  %0: f32[m, n] = squared_distance(%points, %centers)
+  return %0
+"""
 
 
 def distance_graph(m: int, n: int, k: int, dtype: dtypes.DType = dtypes.f32) -> hidet.Graph:
@@ -37,6 +47,12 @@ def test_the_plugin_is_found_by_its_entry_point() -> None:
 
 def test_its_schedule_is_chosen_for_float32() -> None:
     assert chosen_rule(distance_graph(3, 5, 7)) == "example.squared_distance"
+
+
+@pytest.mark.parametrize("where", ["interpreter", "target"])
+def test_its_schedule_is_right_however_many_centres_are_done_at_a_time(where: Literal["interpreter", "target"]) -> None:
+    report = check_rule(make_context("cpu").registry.schedules["example.squared_distance"], GRAPH, where=where)
+    assert {trial.params for trial in report.trials} >= {(("squared_distance(f32[m, 3], f32[n, 3])", 1),)}
 
 
 def test_another_dtype_is_left_to_other_rules() -> None:
