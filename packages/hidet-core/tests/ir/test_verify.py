@@ -13,11 +13,17 @@ from hidet.ir import stmt as s
 from hidet.ir.func import Function, Module
 from hidet.ir.parser import parse_function, parse_module
 from hidet.ir.types import BufferType, PointerType, VectorType
-from hidet.ir.verify import verify_function, verify_module
+from hidet.ir.verify import verify_module
 
 f32, i64, boolean = dtypes.f32, dtypes.i64, dtypes.boolean
 
 PARAMETERS = "p: ~f32, c: ~f32 @ constant, n: i64, x: f32, y: f64, b: bool, v: f32x8, m: boolx8, a: f32[n, 4]"
+
+
+def verify_function(function):
+    """Verify a module of a function and an entry that does nothing, linked with `trace`."""
+    main = Function("main", (), s.Seq(()), kind="host")
+    verify_module(Module((function, main), "main", externals=("trace",)))
 
 
 def function(body, kind="device", result=""):

@@ -39,18 +39,13 @@ def verify_module(module: Module) -> None:
         _Checker(function, functions, module.externals).run()
 
 
-def verify_function(function: Function) -> None:
-    """As `verify_module`, for a function alone: launches, invocations and calls of others are not looked up."""
-    _Checker(function, {function.name: function}, None).run()
-
-
 class _Checker:
-    """One function. `externals` None means that any other name may be linked."""
+    """One function. externals: what may be linked from other modules."""
 
-    def __init__(self, function: Function, functions: Mapping[str, Function], externals: Iterable[str] | None) -> None:
+    def __init__(self, function: Function, functions: Mapping[str, Function], externals: Iterable[str]) -> None:
         self.function = function
         self.functions = functions
-        self.externals = None if externals is None else set(externals)
+        self.externals = set(externals)
         self.visible: set[Var] = set()
         self.assignable: set[Var] = set()
         self.loops: list[s.For | s.While] = []
@@ -290,7 +285,7 @@ class _Checker:
             self.expr(argument)
         function = self.functions.get(name)
         if function is None:
-            if self.externals is not None and name not in self.externals:
+            if name not in self.externals:
                 raise VerifyError(f"{name} is neither a function of the module nor among its externals")
             return None
         if function.kind != kind:
