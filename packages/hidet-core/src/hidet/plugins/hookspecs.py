@@ -13,7 +13,7 @@ has an effect.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         ScheduleSpec,
         TargetSpec,
     )
+    from hidet.schedule.rule import Choice
+    from hidet.schedule.task import Task
+    from hidet.target import Target
 
 hookspec = pluggy.HookspecMarker("hidet")
 
@@ -87,13 +90,12 @@ def hidet_options() -> Iterable[OptionSpec]:
 
 @hookspec(firstresult=True)
 def hidet_choose_schedule(
-    task: object, candidates: Sequence[object], target: object, ctx: CompileContext
-) -> object | None:
+    task: Task, candidates: Sequence[Choice[Any, Any]], target: Target, ctx: CompileContext
+) -> Choice[Any, Any] | None:
     """Choose among the candidates of a task, or one of them with other parameters (`dataclasses.replace(candidate,
     params=...)`); None leaves it to the next plug-in. Where all do, the first one is taken.
 
-    Called once a task while compiling. task: hidet.schedule.task.Task; candidates: hidet.schedule.rule.Choice, in the
-    order of priority; target: that of the compilation `ctx`.
+    Called once a task while compiling. candidates: in the order of priority. target: that of the compilation `ctx`.
     """
 
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from hidet.errors import HidetError, ImportFailed, OptionError, PluginError, PluginWarning, UnsupportedOp, suggestion
 from hidet.plugins.isolation import Failure, Owner, attempt
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from hidet.context import CompileContext
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import Intrinsic, IntrinsicFamily
+    from hidet.schedule.rule import Choice
+    from hidet.schedule.task import Task
 
 Spec = TypeVar("Spec")
 
@@ -90,7 +92,9 @@ def current_name(replaced: Mapping[tuple[str, str], str], kind: str, name: str) 
 
 def _is_choice_of(choice: object, candidate: object) -> bool:
     """Whether a choice is a candidate, or one with other parameters: the rule's match is the same object."""
-    match = getattr(candidate, "match", None)
+    if type(choice) is not type(candidate):
+        return False
+    match: object = getattr(candidate, "match", None)
     return choice is candidate or (match is not None and getattr(choice, "match", None) is match)
 
 
@@ -223,7 +227,9 @@ class Registry:
         hint = self._with_disabled(model_hint(model))
         raise ImportFailed(f"no front-end accepts {given}; known front-ends: {known}", hint=hint)
 
-    def choose_schedule(self, task: object, candidates: Sequence[object], ctx: CompileContext) -> object | None:
+    def choose_schedule(
+        self, task: Task, candidates: Sequence[Choice[Any, Any]], ctx: CompileContext
+    ) -> Choice[Any, Any] | None:
         """The first choice that a plug-in makes for a task; None when all leave it to the order of priority.
 
         PluginError, which names the plug-in, for a choice that is none of the candidates, with whatever parameters.
@@ -240,7 +246,7 @@ class Registry:
                     hint="return one of `candidates`, replace(candidate, params=...), or None to leave the choice to "
                     "others",
                 )
-            return choice
+            return cast("Choice[Any, Any]", choice)
         return None
 
     def pass_done(self, name: str, level: Level, before: object, after: object, seconds: float) -> None:

@@ -125,8 +125,7 @@ def _schedule(task: Task, ctx: CompileContext, first: Claim | None = None) -> tu
     choices = _choices(task, ctx, answers, first)
     if ctx.registry.callbacks["hidet_choose_schedule"]:
         candidates = list(choices)
-        picked = ctx.registry.choose_schedule(task, candidates, ctx) if candidates else None
-        chosen = picked if isinstance(picked, Choice) else None
+        chosen = ctx.registry.choose_schedule(task, candidates, ctx) if candidates else None
         choices = iter([*([chosen] if chosen else []), *(c for c in candidates if c is not chosen)])
     for choice in choices:
         work = partial(build, choice, ctx, is_default=choice is not chosen)

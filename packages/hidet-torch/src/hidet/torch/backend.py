@@ -81,7 +81,9 @@ def _compile_parts(gm: fx.GraphModule, target_of: Mapping[torch.device, str], op
         warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
         for part in split.parts:
             if part.device is not None:
-                compiled = _compile_on(target_of[part.device], part.gm, part.example_inputs, options)
+                # Numbers that are computed on the CPU may be all that there is of it.
+                target = target_of.get(part.device, str(part.device))
+                compiled = _compile_on(target, part.gm, part.example_inputs, options)
                 split.gm.set_submodule(part.name, _Compiled(compiled, part.is_bare))
     return split.gm.forward
 
