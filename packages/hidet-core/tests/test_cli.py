@@ -184,6 +184,7 @@ def test_verbose_plugins_say_what_decides_between_schedules() -> None:
     """plugin-friction.md section 2: "who takes softmax on cpu, and why not mine?"."""
     lines = run("plugins", "-v").stdout.replace("\n  ", " ")
     assert "fallback (priority -1000, *; prologue gather, epilogue element-wise): *" in lines
+    assert "cpu or llvm (kind cpu): This CPU, through LLVM" in lines
 
 
 def test_schedules_of_hidet_leave_room_above_them() -> None:

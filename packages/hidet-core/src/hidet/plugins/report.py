@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from hidet.plugins.merge import SPEC_KINDS
 from hidet.plugins.registry import PluginRecord, Registry
-from hidet.plugins.specs import ScheduleSpec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,15 +82,15 @@ def _print_details(registry: Registry, record: PluginRecord, console: Console, *
     for kind in record.counts or {}:
         names = [name for (owned, name), owner in registry.owners.items() if owned == kind and owner == record.owner]
         console.print(f"{record.owner.plugin} {kind}:", markup=False)
-        if kind in ("schedules", "options"):
+        if kind in _LINES:
             for name in names:
-                line = _schedule_line(registry.schedules[name]) if kind == "schedules" else _option_line(registry, name)
-                console.print(Padding(Text(line), (0, 0, 0, 2)))
+                console.print(Padding(Text(_LINES[kind](registry, name)), (0, 0, 0, 2)))
         else:
             console.print(Padding(Text(", ".join(names)), (0, 0, 0, 2)))
 
 
-def _schedule_line(spec: ScheduleSpec) -> str:
+def _schedule_line(registry: Registry, name: str) -> str:
+    spec = registry.schedules[name]
     joined = f"prologue {spec.prologue}, epilogue {spec.epilogue}"
     targets = " ".join([*spec.targets, *(f"any {kind}" for kind in spec.kinds)])
     return f"{spec.name} (priority {spec.priority}, {targets}; {joined}): {' '.join(spec.ops)}"
@@ -100,3 +99,16 @@ def _schedule_line(spec: ScheduleSpec) -> str:
 def _option_line(registry: Registry, name: str) -> str:
     spec = registry.options[name]
     return f"{name} ({spec.type.__name__}, default {spec.default!r}): {spec.doc}"
+
+
+def _target_line(registry: Registry, name: str) -> str:
+    spec = registry.targets[name]
+    return f"{' or '.join((name, *spec.aliases))} (kind {spec.kind or 'of its own'}): {spec.doc}"
+
+
+_LINES: Mapping[str, Callable[[Registry, str], str]] = {
+    "schedules": _schedule_line,
+    "options": _option_line,
+    "targets": _target_line,
+}
+"""Kinds of which more than names is printed."""
