@@ -16,7 +16,7 @@ from hidet.testing.golden import assert_golden, without_digests
 GOLDEN = Path(__file__).parent / "golden"
 
 MODEL = """
-symbol n: 1..4096
+symbol n: 1..4096 hint 16
 graph scale(%x: f32[n, 8], param %w: f32[8]):
   const %c: f32[8] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
   %0: f32[8] = neg(%c)
@@ -24,7 +24,10 @@ graph scale(%x: f32[n, 8], param %w: f32[8]):
   %2: f32[n, 8] = add(%1, %0)
   %3: f32[n, 8] = relu(%2)
   %4: f32[8, n] = transpose(%3, perm=[1, 0])
-  return %4
+  %5: f32[n] = sum(%4, axes=[0])
+  %6: f32[n, 1] = unsqueeze(%5, axes=[1])
+  %7: f32[n, 8] = mul(%3, %6)
+  return %7
 """
 
 CONTROL = ("branches_of_different_shapes", "loop_of_growing_shape", "sizes_read_from_data")

@@ -15,6 +15,7 @@ from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.dims import Dim
 from hidet.errors import CompileError, HidetError, ImportFailed, LaunchError, OptionError
 from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.printer import print_graph
 from hidet.graph.types import TensorType
 from hidet.graph.verify import subgraphs_of, verify_graph
 from hidet.ir.func import Module
@@ -30,7 +31,7 @@ from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.runtime.executor import SegmentFunction
 from hidet.runtime.module import CompiledModule
 from hidet.runtime.program import HostProgram
-from hidet.runtime.program_text import print_program
+from hidet.runtime.program_text import print_plans, print_program
 from hidet.runtime.replay import REPLAY_AFTER
 from hidet.runtime.signature import ModelGraph, Signature
 from hidet.runtime.verify import verify_program
@@ -44,6 +45,7 @@ from hidet.schedule.schedule_text import print_schedules
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.size_checks import with_size_checks
 from hidet.schedule.task_text import print_tasks
+from hidet.schedule.task_verify import verify_tasks
 from hidet.schedule.units import CompileUnit, compile_units
 from hidet.target import Binary, CompileJob
 
@@ -152,6 +154,7 @@ def _compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | Non
         warn_of_fallbacks([scheduled for scheduled, _ in parts], ctx.target.name)
         program, names = bind_program(program, ctx.target)
         dump(ctx, "host.txt", partial(print_program, program))
+        dump(ctx, "plan.txt", partial(print_plans, program))
         main_parts, prepare_parts = (with_symbols(made.parts, names) for made in (lowering, prepare))
         units = compile_units(main_parts, prepare_parts, kernels_tell=ctx.target.device == "cpu")
     with clock("compile"):
@@ -248,14 +251,17 @@ class _Lowering:
 
         graph = with_own_memory(graph, self.ctx.registry.operators, is_inner=is_inner)
         tasks = fuse(graph, self.ctx)
+        if self.ctx.options.verify:
+            verify_tasks(tasks)
         folder = "" if name == "main" else f"{name}/"
+        dump(self.ctx, f"{folder}tasks.hir", partial(print_graph, tasks.graph))
         dump(self.ctx, f"{folder}tasks.txt", partial(print_tasks, tasks))
         scheduled = select_schedules(tasks, self.ctx)
         dump(self.ctx, f"{folder}schedules.txt", partial(print_schedules, scheduled, self.ctx))
         for step in scheduled.steps:
             if isinstance(step, ScheduledTask):
-                for stage in step.program.stages:
-                    dump(self.ctx, f"{folder}{step.symbol}_{stage.name}{stage.ending}", stage.text)
+                for kernel in step.program.lowered_from:
+                    dump(self.ctx, f"{folder}{step.symbol}_{kernel.name}{kernel.ending}", kernel.text)
         controls = [node for node in graph.nodes if node.op.kind == "control"]
         types = scheduled.task_graph.types
         inner = {node: self._inner(node, types, f"{name}_{number}") for number, node in enumerate(controls)}

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from hidet.dims import Dim
+from hidet.dims import Dim, evaluate, symbols
 from hidet.graph.types import contiguous_strides
+from hidet.runtime.plan import plan_memory
 from hidet.runtime.program import (
     Branch,
     ForeignCall,
@@ -37,12 +38,36 @@ from hidet.runtime.program import (
     SubProgram,
     SymbolSource,
     TensorSlot,
+    programs_of,
 )
+from hidet.runtime.stages import split_stages
 
 
 def print_program(program: HostProgram) -> str:
     """The text of a program, ending in a line break."""
     return "\n".join(_program(program, "program")) + "\n"
+
+
+def print_plans(program: HostProgram) -> str:
+    """Where buffers lie in the arenas of a program, of those inside of it and of its prepare program.
+
+    For example sizes, those that symbols hint at or else their least ones: plans of a call are made when it is known.
+    """
+    prepare = () if program.prepare is None else tuple(programs_of(program.prepare))
+    titled = [*((f"program {n}", p) for n, p in enumerate(programs_of(program))), *(("prepare", p) for p in prepare)]
+    return "\n".join(line for title, each in titled for line in _plans(each, title)) + "\n"
+
+
+def _plans(program: HostProgram, title: str) -> Iterator[str]:
+    for number, stage in enumerate(split_stages(program)):
+        names = {symbol for buffer in stage.buffers for symbol in symbols(buffer.nbytes)}
+        values = {symbol.name: symbol.lower if symbol.hint is None else symbol.hint for symbol in names}
+        sizes = [max(evaluate(buffer.nbytes, values), 0) for buffer in stage.buffers]
+        plan = plan_memory([(buffer.first, buffer.last) for buffer in stage.buffers], sizes)
+        given = ", ".join(f"{name} = {value}" for name, value in sorted(values.items()))
+        yield f"{title}, stage {number}: an arena of {plan.nbytes} bytes" + (f" for {given}" if given else "")
+        for buffer, offset, size in zip(stage.buffers, plan.offsets, sizes, strict=True):
+            yield f"  slot {buffer.slot}: bytes {offset} to {offset + size}, live {buffer.first} to {buffer.last}"
 
 
 def _program(program: HostProgram, title: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Stmt
 from hidet.ir.types import PointerType
-from hidet.schedule.rule import Program, Stage
+from hidet.schedule.rule import HigherIR, Program
 from hidet.schedule.task import Task
 
 
@@ -30,7 +30,7 @@ class EntryBuilder:
         self._arguments: list[Dim] = []
         self._functions: list[Function] = []
         self._stmts: list[Stmt] = []
-        self._stages: list[Stage] = []
+        self._lowered_from: list[HigherIR] = []
 
     def scratch(self, name: str, dtype: DType, elements: Dim) -> Var:
         """A buffer that lives while the program runs, as a pointer of the entry function."""
@@ -53,13 +53,13 @@ class EntryBuilder:
         """Functions of the program: kernels, and what they call."""
         self._functions += functions
 
-    def show(self, stage: Stage) -> None:
-        """Note what a kernel is made from, for dumps and the verifier."""
-        self._stages.append(stage)
+    def record(self, kernel: HigherIR) -> None:
+        """Keep what a kernel is lowered from, for dumps and the verifier."""
+        self._lowered_from.append(kernel)
 
     def program(self) -> Program:
         """The finished program."""
         parameters = (*self.pointers.values(), *self._scratch, *self._sizes)
         entry = Function("entry", parameters, build.seq(self._stmts), kind="host")
         module = Module((*self._functions, entry), "entry")
-        return Program(module, tuple(self._arguments), tuple(self._scratch_bytes), tuple(self._stages))
+        return Program(module, tuple(self._arguments), tuple(self._scratch_bytes), tuple(self._lowered_from))

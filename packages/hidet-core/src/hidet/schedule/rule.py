@@ -27,8 +27,8 @@ class Match(Generic[Data]):
     data: Data = _NONE
 
 
-class Stage(Protocol):
-    """What a rule makes of a kernel before it is thread IR, such as one in tiles. Dumped and verified as all IR is."""
+class HigherIR(Protocol):
+    """A kernel in a representation above thread IR, such as one in tiles. Dumped and verified as all IR is."""
 
     @property
     def name(self) -> str:
@@ -53,13 +53,13 @@ class Program:
         scratch buffers, then the i64 `arguments`.
     arguments: sizes and strides passed at every call. Programs that differ only here share one compiled kernel.
     scratch: bytes of each scratch buffer, aligned to 64.
-    stages: what kernels of the module were made from.
+    lowered_from: kernels of the module as the rule had them before thread IR.
     """
 
     module: Module
     arguments: tuple[Dim, ...] = ()
     scratch: tuple[Dim, ...] = ()
-    stages: tuple[Stage, ...] = ()
+    lowered_from: tuple[HigherIR, ...] = ()
 
 
 class ScheduleRule(Protocol[Data, Params]):

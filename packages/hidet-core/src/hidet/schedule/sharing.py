@@ -51,7 +51,7 @@ def none_where_impossible(choice: Choice[Any, Any], what: str, call: Callable[[]
 def build(choice: Choice[Data, Params], ctx: CompileContext, *, is_default: bool = True) -> Built:
     """The program of a choice. ScheduleError when it turns out impossible.
 
-    What its kernels were made from is verified where the context says so, their thread IR when it is lowered.
+    What its kernels were lowered from is verified where the context says so, their thread IR when passes take it.
     PluginError when the rule makes none, VerifyError when a foreign rule makes one that breaks a rule of the IR.
     """
     program: object = choice.rule.build(choice.match, choice.params, ctx)
@@ -60,14 +60,14 @@ def build(choice: Choice[Data, Params], ctx: CompileContext, *, is_default: bool
     if choice.is_foreign:
         verify_program(program, choice.match.task)
     elif ctx.options.verify:
-        _verify_stages(program)
+        _verify_higher_ir(program)
     return Built(choice, program, structural_hash(program.module), is_default)
 
 
 def verify_program(program: Program, task: Task) -> None:
-    """Raise VerifyError where a program, or what its kernels were made from, breaks a rule of its IR, or where it
+    """Raise VerifyError where a program, or what its kernels were lowered from, breaks a rule of its IR, or where it
     cannot be called as programs of `task` are."""
-    _verify_stages(program)
+    _verify_higher_ir(program)
     verify_module(program.module)
     params = program.module.function(program.module.entry).params
     pointers = len(task.inputs) + len(task.outputs) + len(program.scratch)
@@ -80,9 +80,9 @@ def verify_program(program: Program, task: Task) -> None:
         )
 
 
-def _verify_stages(program: Program) -> None:
-    for stage in program.stages:
-        stage.verify()
+def _verify_higher_ir(program: Program) -> None:
+    for kernel in program.lowered_from:
+        kernel.verify()
 
 
 def share_programs(

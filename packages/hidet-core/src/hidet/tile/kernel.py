@@ -29,8 +29,8 @@ class TileKernel:
     ending: ClassVar[str] = ".tile"
 
     def text(self) -> str:
-        """The kernel as `hidet.tile.printer` prints it. With `verify` and `name`, this makes it a stage of a program
-        (`hidet.schedule.rule.Stage`)."""
+        """The kernel as `hidet.tile.printer` prints it. With `verify` and `name`, this makes it a
+        `hidet.schedule.rule.HigherIR`."""
         from hidet.tile.printer import print_kernel
 
         return print_kernel(self)

@@ -70,7 +70,7 @@ def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, pla
         is_causal=problem.is_causal,
     )
     kernel = replace(kernel, params=scope.params)
-    builder.show(kernel)
+    builder.record(kernel)
     if plan.has_roles:
         roles = lower_roles(kernel)
         function, threads = roles.function, roles.threads

@@ -126,7 +126,7 @@ class ProductLaunches:
             are_whole = has_whole_rows(product.a, align.a), has_whole_rows(product.b, align.b)
             return self._launch_tiles(kernel, what, tiles, self._simt_kernel(name, what, tiles, are_whole))
         tiled = replace(self._tile_kernel(name, what, tiles), params=kernel.scope.params)
-        builder.show(tiled)
+        builder.record(tiled)
         if min(align.a, align.b) == ALIGN and has_roles(product, self.target):
             count = dims.ceildiv(product.m, tiles.m) * dims.ceildiv(product.n, tiles.n) * what.outer
             return self._launch_roles(kernel, tiled, count)
