@@ -62,7 +62,10 @@ def _parse(text: str, level: Level) -> Graph | Module:
     from hidet.ir.parser import parse_module
     from hidet.plugins.host import load_registry
 
-    return parse_graph(text, load_registry().operators) if level == "graph" else parse_module(text)
+    registry = load_registry()
+    if level == "graph":
+        return parse_graph(text, registry.operators)
+    return parse_module(text, registry.intrinsic_rows())
 
 
 def _print_passes() -> None:
