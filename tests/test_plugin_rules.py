@@ -268,6 +268,45 @@ def test_a_rule_without_a_method_is_told_which(install: Install) -> None:
         compile_graph(graph_of(SOFTMAX, ctx), ctx)
 
 
+KINDS = """
+    from hidet.cpu.target import CpuTarget
+    from hidet.plugins import ScheduleSpec, TargetSpec
+    from hidet.schedule.fallback import FallbackRule
+
+    HIDET_API = 1
+
+    def hidet_targets():
+        yield TargetSpec(name="another", kind="cpu", load=__name__ + ":Another")
+
+    def hidet_schedules():
+        yield ScheduleSpec(name="mine.rule", {spec})
+
+    class Another(CpuTarget):
+        name = "another"
+
+    class Rule(FallbackRule):
+        {code}
+"""
+
+
+def test_a_rule_for_a_kind_serves_each_target_of_it(install: Install) -> None:
+    """plugin-friction.md section 4: no pack for "cpu" served a second CPU target."""
+    install('ops=("relu", "softmax"), kinds=("cpu",)', source=KINDS)
+    for target in ("cpu", "another"):
+        ctx = make_context(target, {"cache": False, "threads": 1})
+        assert [row[0] for row in tasks(SOFTMAX, ctx)] == ["mine.rule"]
+
+
+def test_a_graph_runs_on_a_second_target_for_the_cpu(install: Install) -> None:
+    install('ops=("sum",), kinds=("cpu",)', source=KINDS)
+    ctx = make_context("another", {"cache": False, "threads": 1})
+    text = "graph g(%x: f32[3, 5]):\n  %0: f32[3] = sum(%x, axes=[1])\n  return %0\n"
+    compiled = compile_graph(graph_of(text, ctx), ctx)
+    assert [use.rule for use in compiled.report().uses] == ["mine.rule"]
+    x = np.arange(15, dtype=np.float32).reshape(3, 5)
+    assert compiled(x).tolist() == x.sum(1).tolist()
+
+
 WRONG_TYPES = (
     "def build(self, match, params, ctx):\n"
     "        from dataclasses import replace\n"
