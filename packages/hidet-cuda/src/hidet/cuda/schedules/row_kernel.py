@@ -199,8 +199,8 @@ class _RowKernel:
                 found = [k.let("found", value) for value in reads.values]
                 if statistic.stored:
                     k.store(self.held, self.slot, found[0])
-                folded = [k.let("folded", value) for value in combiner.combine(olds, found)]
-                k.store_each(totals, self.lane, folded)
+                combined = [k.let("folded", value) for value in combiner.combine(olds, found)]
+                k.store_each(totals, self.lane, combined)
         self._exchange(k, combiner, totals)
         self.bindings.update(zip(statistic.totals, olds, strict=True))
         for variable, finish in statistic.results:
