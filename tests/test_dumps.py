@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from hidet.graph.parser import parse_graph
 from hidet.testing.control_graphs import control_cases
 from hidet.testing.golden import assert_golden, without_digests
 
-GOLDEN = Path(__file__).parent / "golden"
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "golden"
 
 MODEL = """
 symbol n: 1..4096 hint 16
@@ -56,6 +58,28 @@ def stages(folder: Path) -> str:
 
 def test_the_whole_dump_of_a_small_model(tmp_path: Path) -> None:
     assert_golden(stages(dumped(MODEL, "cpu:haswell", tmp_path)), GOLDEN / "dump_scale.txt")
+
+
+def documented_files() -> list[re.Pattern[str]]:
+    """Names of files in the first column of the table of docs/debugging.md."""
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "debugging.md").read_text(), re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    # ".s" after "program_<symbol>.ll" is another ending of the same name.
+    whole = [name if not name.startswith(".") else f"program_<symbol>{name}" for name in names]
+    return [
+        re.compile(r"\d\d_[\w-]+\.hir" if name[0].isdigit() else re.sub(r"<\w+>", r"\\w+", name.replace(".", r"\.")))
+        for name in whole
+    ]
+
+
+def test_the_documentation_names_every_file_of_a_dump_and_no_other(tmp_path: Path) -> None:
+    files = {path.name for path in dumped(MODEL, "cpu:haswell", tmp_path).iterdir()}
+    patterns = documented_files()
+    assert not [name for name in files if not any(pattern.fullmatch(name) for pattern in patterns)]
+    missing = [pattern.pattern for pattern in patterns if not any(map(pattern.fullmatch, files))]
+    # What a GPU alone has; packages/hidet-cuda/tests/test_dumps.py finds it there.
+    of_gpu = [r"\w+_\w+\.tile", *(rf"program_\w+\.{ending}" for ending in ("cu", "ptx", r"host\.ll", r"host\.s"))]
+    assert missing == of_gpu
 
 
 def test_a_dump_has_llvm_ir_and_assembly_of_every_module(tmp_path: Path) -> None:

@@ -329,7 +329,8 @@ def graph_of(name: str, dtype: str, sizes: tuple[int, ...]) -> Graph:
 def chosen(graph: Graph, arch: str) -> ScheduledGraph:
     """What the compiler chooses for the architecture."""
     target = CudaTarget(arch)
-    ctx = CompileContext(target=target, registry=load_registry(), options=Options(), cache=open_cache(enabled=False))
+    options = Options(verify=True)
+    ctx = CompileContext(target=target, registry=load_registry(), options=options, cache=open_cache(enabled=False))
     return scheduled_graph(graph, ctx)
 
 

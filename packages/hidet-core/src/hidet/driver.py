@@ -45,7 +45,6 @@ from hidet.schedule.schedule_text import print_schedules
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.size_checks import with_size_checks
 from hidet.schedule.task_text import print_tasks
-from hidet.schedule.task_verify import verify_tasks
 from hidet.schedule.units import CompileUnit, compile_units
 from hidet.target import Binary, CompileJob
 
@@ -251,8 +250,6 @@ class _Lowering:
 
         graph = with_own_memory(graph, self.ctx.registry.operators, is_inner=is_inner)
         tasks = fuse(graph, self.ctx)
-        if self.ctx.options.verify:
-            verify_tasks(tasks)
         folder = "" if name == "main" else f"{name}/"
         dump(self.ctx, f"{folder}tasks.hir", partial(print_graph, tasks.graph))
         dump(self.ctx, f"{folder}tasks.txt", partial(print_tasks, tasks))

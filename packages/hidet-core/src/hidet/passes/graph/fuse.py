@@ -19,6 +19,7 @@ from hidet.schedule.group import Group, group_nodes
 from hidet.schedule.in_place import find_reuses
 from hidet.schedule.overwrite import copied_last, early_overwrites
 from hidet.schedule.task import Alias, ForeignStep, Task, TaskGraph, TaskKey, TaskTensor, group_key
+from hidet.schedule.task_verify import verify_tasks
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -32,6 +33,8 @@ def fuse(graph: Graph, ctx: CompileContext) -> TaskGraph:
     early = early_overwrites(task_graph)
     if early:
         task_graph = _cut(*copied_last(graph, early, ctx.registry.operators), abilities)
+    if ctx.options.verify:
+        verify_tasks(task_graph)
     return task_graph
 
 
