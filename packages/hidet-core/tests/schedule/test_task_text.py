@@ -128,7 +128,7 @@ aliases
 
 SCHEDULES = """\
 task 0 matmul_fused4, key #: rule takes of mine-dist, priority 100, the first rule that takes it
-  {'rows': 8, 'unrolled': True}
+  parameters: {'rows': 8, 'unrolled': True}
   asked declines: declined
   asked refuses: cannot: 8 columns are too few
   asked gives_up: matched

@@ -12,7 +12,8 @@ from hidet.errors import OptionError
 if TYPE_CHECKING:
     from hidet.graph.graph import Graph
     from hidet.ir.func import Module
-    from hidet.plugins.specs import Level
+    from hidet.plugins.registry import Registry
+    from hidet.plugins.specs import Level, PassSpec
 
 
 @click.command("opt")
@@ -41,13 +42,13 @@ def opt(file: IO[str], passes: str, is_list: bool, target: str) -> None:
     text = file.read()
     level: Level = "program" if text.lstrip().startswith("module(") else "graph"
     for call in calls:
-        name, wanted, targets = call.spec.name, call.spec.level, call.spec.targets
+        name, wanted = call.spec.name, call.spec.level
         if wanted != level:
             raise OptionError(f"pass {name!r} takes {_NOUNS[wanted]}, and {file.name} is the text of {_NOUNS[level]}")
-        if targets and ctx.target.name not in targets:
-            hint = f"--target {targets[0]}, or {targets[0]}:<machine>, makes it so"
-            raise OptionError(f"pass {name!r} is for target {' and '.join(targets)}, not {ctx.target.name}", hint=hint)
-    subject = _parse(text, level)
+        if call.spec not in ctx.registry.passes_for(level, ctx.target.name):
+            hint = "--target names the target, and the machine where that is not this one: cuda:sm_90a"
+            raise OptionError(f"pass {name!r} is for {_served(call.spec)}, not for {ctx.target.name}", hint=hint)
+    subject = _parse(text, level, ctx.registry)
     verify(subject, f"as {file.name} has it")
     for call in calls:
         subject = run_pass(call.spec, subject, ctx, call.options)
@@ -57,15 +58,18 @@ def opt(file: IO[str], passes: str, is_list: bool, target: str) -> None:
 _NOUNS: dict[Level, str] = {"graph": "a graph", "program": "thread IR"}
 
 
-def _parse(text: str, level: Level) -> Graph | Module:
+def _parse(text: str, level: Level, registry: Registry) -> Graph | Module:
     from hidet.graph.parser import parse_graph
     from hidet.ir.parser import parse_module
-    from hidet.plugins.host import load_registry
 
-    registry = load_registry()
     if level == "graph":
         return parse_graph(text, registry.operators)
     return parse_module(text, registry.intrinsic_rows())
+
+
+def _served(spec: PassSpec) -> str:
+    """The targets that a pass is for."""
+    return ", ".join([*spec.targets, *(f"every {kind}" for kind in spec.kinds)]) or "all"
 
 
 def _print_passes() -> None:
@@ -77,7 +81,7 @@ def _print_passes() -> None:
     for spec in load_registry().passes.values():
         options = ",".join(map(str, pass_options(spec)))
         name = f"{spec.name}{{{options}}}" if options else spec.name
-        rows.append((name, spec.level, ",".join(spec.targets) or "all", pass_doc(spec)))
+        rows.append((name, spec.level, _served(spec), pass_doc(spec)))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)]

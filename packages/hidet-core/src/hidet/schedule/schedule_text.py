@@ -1,8 +1,10 @@
 """Chosen schedules as text, for dumps: which rule each task has, by which parameters, and why.
 
 task 0 matmul_fused2, key 6c1d0f5a2b3e4d7f: rule gemm of hidet-cpu, priority 10, the first rule that takes it
-  Tile(rows=6, columns=16)
-  asked: packed declined; gemv cannot: the matrix has 64 rows; gemm matched
+  parameters: Tile(rows=6, columns=16)
+  asked packed: declined
+  asked gemv: cannot: the matrix has 64 rows
+  asked gemm: matched
   not asked: fallback
   program matmul_fused2_0f3a5b7c9d1e2f40, arguments [32, 64], scratch [4096]
 """
@@ -37,7 +39,7 @@ def _lines(step: ScheduledTask, title: str, ctx: CompileContext) -> Iterator[str
     spec, owner = registry.schedules[step.rule_name], registry.owners["schedules", step.rule_name]
     yield f"{title}: rule {spec.name} of {owner.dist or owner.plugin}, priority {spec.priority}, {decision.reason}"
     if decision.params is not None:
-        yield f"  {decision.params!r}"
+        yield f"  parameters: {decision.params!r}"
     yield from (f"  asked {answer.rule}: {answer}" for answer in decision.answers)
     asked = {answer.rule for answer in decision.answers}
     others = [s.name for s in registry.schedules_for(step.task.op_name, ctx.target.name) if s.name not in asked]
