@@ -9,7 +9,7 @@ import pytest
 
 import hidet
 from hidet.errors import LaunchError
-from hidet.ir.intrinsics import INTRINSICS
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.lang import attrs, f32, grid, i32, tensor

@@ -10,8 +10,8 @@ import pytest
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.drivers import build_ir_module
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.interpret import run_module
-from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.ir.stmt import Launch

@@ -12,10 +12,10 @@ from hidet.cuda.codegen.module import CudaSource, emit_module
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.dtypes import DType
 from hidet.errors import CompileError
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir import build
 from hidet.ir.expr import Var
 from hidet.ir.func import Function, Module
-from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.stmt import Declare, Store
 from hidet.ir.types import BufferType, PointerType

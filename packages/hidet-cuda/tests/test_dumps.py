@@ -12,12 +12,12 @@ import hidet
 from hidet.context import make_context
 from hidet.cuda.schedules import product_launch
 from hidet.errors import VerifyError
+from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.parser import parse_kernel
+from hidet.gpu.tile.printer import print_kernel
+from hidet.gpu.tile.templates.matmul import matmul_kernel
+from hidet.gpu.tile.verify import verify_kernel
 from hidet.graph.parser import parse_graph
-from hidet.tile.kernel import TileKernel
-from hidet.tile.parser import parse_kernel
-from hidet.tile.printer import print_kernel
-from hidet.tile.templates.matmul import matmul_kernel
-from hidet.tile.verify import verify_kernel
 
 LAYER = """
 graph layer(%x: f16[64, 64]@cuda, %w: f16[64, 64]@cuda):

@@ -15,7 +15,7 @@ from hidet.cuda.failures import AskedLaunch, launch_hint
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver
 from hidet.errors import CodegenError, DeviceLost, LaunchError
-from hidet.ir.intrinsics import INTRINSICS
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.target import CompileJob
 

@@ -11,12 +11,12 @@ from hidet.cuda.codegen.hardware.table import spelling_of
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.errors import CodegenError
+from hidet.gpu.intrinsics import GROUPS, INTRINSICS, intrinsic_call
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.intrinsic import Immediate, Intrinsic, Parameter, Value
-from hidet.ir.intrinsics import GROUPS, INTRINSICS, intrinsic_call
 from hidet.ir.types import BufferType, PointerType, element_dtype, with_lanes
 
 ARCHITECTURES = ((80, "sm_80"), (89, "sm_89"), (90, "sm_90a"))

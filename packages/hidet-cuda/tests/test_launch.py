@@ -18,8 +18,8 @@ from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver, Launch
 from hidet.driver import compile_graph
 from hidet.errors import ArtifactError, CodegenError, DeviceLost, FallbackWarning, LaunchError, OptionError
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.graph.parser import parse_graph
-from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.lang import attrs, f32, i32

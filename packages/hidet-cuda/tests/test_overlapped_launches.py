@@ -12,8 +12,8 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED, overlapped_launches
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.func import Module
-from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.ir.structural import structural_hash

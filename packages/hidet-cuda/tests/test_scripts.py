@@ -20,8 +20,9 @@ from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.dims import symbol
 from hidet.drivers import compile_module
 from hidet.errors import CodegenError, CompileError, LaunchError, UnsupportedOp
+from hidet.gpu.check_bounds import FAULT_WORDS
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.interpret import run_module
-from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.lang import (
@@ -56,7 +57,6 @@ from hidet.lang.cuda import (
     syncthreads,
     threadIdx,
 )
-from hidet.passes.program.check_bounds import FAULT_WORDS
 from hidet.plugins.host import load_registry
 from hidet.runtime.adapter import NumpyAdapter, TensorFacts
 from hidet.runtime.module import CompiledModule

@@ -11,6 +11,8 @@ from hidet import dtypes
 from hidet.cuda.schedules.simt import simt_kernel
 from hidet.cuda.schedules.tiling import PLAIN_TILES
 from hidet.dtypes import DType
+from hidet.gpu.tile.templates.matmul import MatmulTiles
+from hidet.gpu.tile.tensors import matrix
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Var
@@ -18,8 +20,6 @@ from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
 from hidet.ir.types import PointerType
 from hidet.ir.verify import verify_module
-from hidet.tile.templates.matmul import MatmulTiles
-from hidet.tile.tensors import matrix
 
 Array = np.ndarray[Any, Any]
 

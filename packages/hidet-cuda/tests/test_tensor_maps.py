@@ -14,6 +14,9 @@ from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import EncodedMap, FakeDriver
 from hidet.errors import LaunchError
+from hidet.gpu.tile.lower.pipeline import lower_pipeline
+from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
+from hidet.gpu.tile.tensors import matrix
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Var
@@ -30,9 +33,6 @@ from hidet.lang.cuda import (
     tensor_store,
 )
 from hidet.target import CompileJob
-from hidet.tile.lower.pipeline import lower_pipeline
-from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
-from hidet.tile.tensors import matrix
 
 ROWS, COLUMNS, DEPTH = 200, 72, 136
 SMALL = MatmulTiles(64, 32, 64, 4, (4, 1))

@@ -5,15 +5,15 @@ import pytest
 from hidet import dtypes
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
+from hidet.gpu.tile.lower.kernel import lower_kernel
+from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel
+from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
+from hidet.gpu.tile.tensors import matrix
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Var
 from hidet.ir.func import Function, Module
 from hidet.ir.types import PointerType
-from hidet.tile.lower.kernel import lower_kernel
-from hidet.tile.templates.attention import AttentionTiles, Heads, attention_kernel
-from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
-from hidet.tile.tensors import matrix
 
 
 def product(dtype, tiles, arch=80):

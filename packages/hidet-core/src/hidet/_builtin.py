@@ -22,12 +22,10 @@ def hidet_operators() -> Iterable[OperatorSpec]:
 
 
 def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
-    """Those of every target, and of NVIDIA's GPUs."""
+    """Those of every target."""
     from hidet.ir.common_intrinsics import COMMON
-    from hidet.ir.intrinsics.family import CUDA
-    from hidet.ir.tensor_map import TENSOR_MAPS
 
-    return [COMMON, CUDA, TENSOR_MAPS]
+    return [COMMON]
 
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,12 +19,11 @@ from hidet.ir.verify import verify_module
 from hidet.ir.visit import walk
 from hidet.ir.written import written_parameters
 from hidet.passes.manager import run_program_passes
-from hidet.passes.program.assert_bounds import assert_bounds
-from hidet.passes.program.check_bounds import FAULT_WORDS, CheckedModule, check_bounds, fault_error
 from hidet.runtime.bounds import BoundsChecks
 from hidet.runtime.module import CompiledFunction, CompiledModule
 from hidet.runtime.parameters import signature_of
 from hidet.schedule.units import CompileUnit
+from hidet.target import CheckedModule
 
 
 def build_ir_module(
@@ -59,11 +57,8 @@ def compile_module(
     checked: CheckedModule | None = None
     given = module
     if _checks_bounds(ctx):
-        if ctx.target.device == "cpu":
-            given = replace(module, functions=tuple(map(assert_bounds, module.functions)))
-        else:
-            checked = check_bounds(module)
-            given = checked.module
+        checked = ctx.target.check_bounds(module)
+        given = checked.module
     given = with_polls(given, in_kernels=ctx.target.device == "cpu")
     complete, entries = with_table_entries(given)
     name = complete.entry
@@ -75,9 +70,9 @@ def compile_module(
         memory = ctx.target.memory
         device = "cpu" if memory is None else memory.name
         bounds = None
-        if checked is not None:
+        if checked is not None and checked.words:
             assert memory is not None, f"{ctx.target.name} has no memory of its own"
-            bounds = BoundsChecks(memory, FAULT_WORDS, partial(fault_error, checked.checks))
+            bounds = BoundsChecks(memory, checked.words, checked.error)
         return {
             signature.function: CompiledFunction(
                 signature,

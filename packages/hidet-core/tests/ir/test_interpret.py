@@ -5,11 +5,11 @@ import pytest
 
 from hidet import dtypes
 from hidet.errors import LaunchError, UnsupportedOp
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
-from hidet.ir.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 
 

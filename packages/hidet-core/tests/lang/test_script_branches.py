@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from hidet import lang
+from hidet.gpu.testing.launches import script_results
 from hidet.ir.interpret import run_module
 from hidet.lang import attrs, i64
 from hidet.lang.module import module_of
-from hidet.testing.launches import script_results
 
 # ruff: noqa: RUF021  # scripts use the forms that are tested
 

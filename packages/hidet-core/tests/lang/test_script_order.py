@@ -3,10 +3,10 @@
 import numpy as np
 
 from hidet import lang
+from hidet.gpu.testing.launches import script_results
 from hidet.ir.interpret import run_module
 from hidet.lang import address, as_tensor_pointer, i64, register_tensor, spatial, tensor_pointer
 from hidet.lang.module import module_of
-from hidet.testing.launches import script_results
 
 # ruff: noqa: F841  # scripts use the forms that are tested
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hidet import lang
+from hidet.gpu.testing.launches import script_results
 from hidet.ir.interpret import run_module
 from hidet.lang import i64
 from hidet.lang.module import module_of
-from hidet.testing.launches import script_results
 
 # ruff: noqa: C417, RUF015  # scripts use the forms that are tested
 

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 from hidet import lang
 from hidet.dims import symbol
-from hidet.ir.intrinsics import INTRINSICS
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.ir.structural import structural_equal

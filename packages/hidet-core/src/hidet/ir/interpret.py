@@ -1,15 +1,16 @@
 """Runs programs slowly with numpy: what compiled code is compared with.
 
 Scalars are numpy arrays of rank 0, vectors of rank 1. A launch runs its kernel for one grid index after the other; one
-with blocks of threads is run by `hidet.ir.simulator`.
+with blocks of threads is run by the simulator that the family of an intrinsic in the kernel names.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,10 +21,38 @@ from hidet.ir.func import Function, Module
 from hidet.ir.interpret_expr import ExprInterpreter, bind, undefined
 from hidet.ir.memory import AddressSpace, Buffer, Pointer, block_of, dense_strides, fresh_block
 from hidet.ir.print_format import python_format
-from hidet.ir.simulator.launch import run_launch
-from hidet.ir.simulator.team import Geometry
-from hidet.ir.simulator.traffic import Traffic
 from hidet.ir.types import BufferType, PointerType, element_dtype
+from hidet.ir.visit import walk
+
+
+class Simulator(Protocol):
+    """Runs launches with blocks of threads."""
+
+    def __call__(
+        self,
+        functions: Mapping[str, Function],
+        kernel: Function,
+        arguments: Sequence[Any],
+        launch: LaunchExtents,
+        space: AddressSpace,
+        traffic: Any,
+    ) -> None:
+        """Run `kernel` for every thread.
+
+        arguments: as host functions have them: numbers, vectors, `Pointer`, `Buffer`. space: where addresses in tables
+        lead. traffic: as of `run_module`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchExtents:
+    """Blocks of a grid, threads of a block and blocks of a cluster along x, y and z, and bytes of shared memory beyond
+    what the kernel declares."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    shared_bytes: int
 
 
 def run_module(
@@ -33,7 +62,7 @@ def run_module(
     entry: str | None = None,
     linked: Sequence[Module] = (),
     reachable: Sequence[np.ndarray[Any, Any]] = (),
-    traffic: Traffic | None = None,
+    traffic: object | None = None,
 ) -> Any:
     """Run the entry function, or the one called `entry`, and return what it returns (None for nothing).
 
@@ -41,7 +70,8 @@ def run_module(
         for a null pointer), numbers for scalars, arrays of rank 1 for vectors.
     linked: modules whose functions may be launched, invoked and called as well.
     reachable: further arrays whose addresses (`array.ctypes.data`) the program may find in tables.
-    traffic: counts how launches with blocks of threads use shared and global memory; None counts nothing.
+    traffic: what the simulator counts uses of shared and global memory in (`hidet.gpu.simulator.traffic.Traffic`); None
+        counts nothing.
     Raises LaunchError naming function and statement for reads and writes outside memory, failed assertions and
     arguments that do not fit.
     """
@@ -76,7 +106,7 @@ class _ReturnValue(_Leave):
 class _Machine:
     """The functions of a program and its memory."""
 
-    def __init__(self, functions: dict[str, Function], traffic: Traffic | None) -> None:
+    def __init__(self, functions: dict[str, Function], traffic: object | None) -> None:
         self.functions = functions
         self.traffic = traffic
         self.space = AddressSpace()
@@ -242,8 +272,9 @@ class _Frame:
         if node.block:
             grid, block, cluster = (self._extents(part) for part in (node.grid, node.block, node.cluster))
             shared_bytes = 0 if node.shared_bytes is None else self.expr.index(node.shared_bytes)
-            machine, geometry = self.machine, Geometry(grid, block, cluster, shared_bytes)
-            run_launch(machine.functions, kernel, arguments, geometry, machine.space, machine.traffic)
+            machine, extents = self.machine, LaunchExtents(grid, block, cluster, shared_bytes)
+            simulate = _simulator_of(machine.functions, kernel)
+            simulate(machine.functions, kernel, arguments, extents, machine.space, machine.traffic)
             return
         ranges = [range(self.expr.index(extent)) for extent in node.grid]
         for index in product(*ranges):
@@ -257,6 +288,26 @@ class _Frame:
     def invoke(self, node: s.Invoke) -> None:
         arguments = [self.expr(argument) for argument in node.arguments]
         self.machine.run(self.machine.function(node.function), arguments, ())
+
+
+def _simulator_of(functions: Mapping[str, Function], kernel: Function) -> Simulator:
+    """What runs launches of a kernel with blocks of threads, by the intrinsics that it calls."""
+    names, pending = {kernel.name}, [kernel]
+    while pending:
+        for node in walk(pending.pop().body):
+            if not isinstance(node, Call):
+                continue
+            found = None if node.intrinsic is None else node.intrinsic.family.load_simulator()
+            if found is not None:
+                simulate: Simulator = found
+                return simulate
+            if node.callee in functions and node.callee not in names:
+                names.add(node.callee)
+                pending.append(functions[node.callee])
+    raise UnsupportedOp(
+        f"kernel {kernel.name} is launched with blocks of threads, and calls nothing of a GPU",
+        hint="launch it over a grid alone",
+    )
 
 
 def _first_line(stmt: s.Stmt) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,9 +11,7 @@ from hidet import dtypes
 from hidet.compute.scalar_numpy import apply_binary, apply_unary, convert
 from hidet.errors import LaunchError, UnsupportedOp
 from hidet.ir import expr as e
-from hidet.ir.memory import AddressSpace, Buffer, Pointer, block_of, dense_strides
-from hidet.ir.simulator.tensor_map import TensorMap
-from hidet.ir.tensor_map import COLUMNS_MAP, TENSOR_MAP, split_map_numbers
+from hidet.ir.memory import AddressSpace, Buffer, Pointer, dense_strides
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of
 from hidet.ir.verify_expr import is_mask_word
 
@@ -182,31 +179,12 @@ def undefined(type_: Type) -> Any:
     return value if isinstance(type_, VectorType) else value.reshape(())
 
 
-def _tensor_map(callee: str, pointer: Pointer, *numbers: Array) -> Pointer:
-    """A map as the simulator reads it (`hidet.ir.tensor_map`)."""
-    rank, swizzle, *others = (int(number) for number in numbers)
-    sizes, strides = tuple(others[:rank]), tuple(others[rank : 2 * rank - 1])
-    box, columns = split_map_numbers(callee, rank, others[2 * rank - 1 :])
-    tensor = pointer.address, pointer.dtype, sizes, strides, box
-    if columns is None:
-        described = TensorMap(*tensor, swizzle=swizzle)
-    else:
-        steps = (1, *columns.steps, 1)
-        described = TensorMap(*tensor, steps, swizzle, columns.lower, columns.upper, columns.pixels)
-    return Pointer(block_of("tensor map", described.words()), 0, dtypes.u64)
-
-
 COMMON_MEANINGS: Mapping[str, Callable[..., Any]] = {
     "fma": lambda a, b, c: (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(a.dtype),
     "prefetch": lambda place: None,
     "poll": lambda: None,
 }
 """Meanings of `hidet.ir.common_intrinsics`: "fma" is computed in f64 and then rounded."""
-
-MAP_MEANINGS: Mapping[str, Callable[..., Any]] = {
-    name: partial(_tensor_map, name) for name in (TENSOR_MAP.name, COLUMNS_MAP.name)
-}
-"""Meanings of the intrinsics of `hidet.ir.tensor_map`."""
 
 _CASES: dict[type, Callable[[ExprInterpreter, Any], Any]] = {
     e.Var: ExprInterpreter.var,

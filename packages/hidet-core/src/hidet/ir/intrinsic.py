@@ -117,6 +117,8 @@ class IntrinsicFamily:
     load: "package.module:attribute" of its rows, a mapping from name to `Intrinsic`.
     meanings: the same of a mapping from name to what an intrinsic computes: a function of numpy arrays that returns
         one, or a meaning of the simulator of launches. "" where only a target knows.
+    simulator: "package.module:attribute" of the `hidet.ir.interpret.Simulator` that runs launches, with blocks of
+        threads, of kernels that call its intrinsics. "" where none is needed.
     spellings: by name of a target, the same of a mapping from name to what the target's code generator writes; in the
         form that this target documents. A target's own table counts first.
     """
@@ -124,26 +126,32 @@ class IntrinsicFamily:
     name: str
     load: str
     meanings: str = ""
+    simulator: str = ""
     spellings: Mapping[str, str] = field(default_factory=dict)
     doc: str = ""
     replaces: str | None = None
 
     def resolve(self) -> Mapping[str, Intrinsic]:
         """The rows by name. PluginError where they cannot be loaded."""
-        return self._load(self.load)
+        rows: Mapping[str, Intrinsic] = self._load(self.load)
+        return rows
 
     def meaning(self, name: str) -> Any:
         """What the intrinsic `name` computes; None where nothing says so. PluginError as for `resolve`."""
         return self._load(self.meanings).get(name) if self.meanings else None
+
+    def load_simulator(self) -> Any:
+        """What runs launches of kernels that call these; None where nothing is said. PluginError as for `resolve`."""
+        return self._load(self.simulator) if self.simulator else None
 
     def spelling(self, target: str, name: str) -> Any:
         """What the code generator of `target` writes for the intrinsic `name`; None where only the target may know."""
         place = self.spellings.get(target)
         return None if place is None else self._load(place).get(name)
 
-    def _load(self, place: str) -> Mapping[str, Any]:
+    def _load(self, place: str) -> Any:
         try:
-            return _table_at(place)
+            return _object_at(place)
         except Exception as error:
             raise PluginError(
                 f"intrinsics {self.name!r}: cannot load {place!r}: {type(error).__name__}: {error}",
@@ -152,10 +160,9 @@ class IntrinsicFamily:
 
 
 @cache
-def _table_at(place: str) -> Mapping[str, Any]:
+def _object_at(place: str) -> Any:
     module, _, attribute = place.partition(":")
-    found: Mapping[str, Any] = getattr(importlib.import_module(module), attribute)
-    return found
+    return getattr(importlib.import_module(module), attribute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -106,7 +106,8 @@ def apply(
 ) -> Any:
     """`function(*arguments, **keywords)`, by the first of the rules below that fits."""
     if isinstance(function, Primitive):
-        return MEANINGS[function.name](translator, *arguments, **keywords)
+        primitive = function.meaning or MEANINGS[function.name]
+        return primitive(translator, *arguments, **keywords)
     if isinstance(function, ValueKind):
         (value,) = arguments
         return operators.cast(value, function.type)

@@ -17,7 +17,6 @@ from hidet.ir.expr import AddressOf, Call, Const, Expr, Load, Size, Var
 from hidet.ir.expr_text import print_expr
 from hidet.ir.func import SIZES, Function, FunctionKind
 from hidet.ir.node import IRNode
-from hidet.ir.tensor_map import map_request
 from hidet.ir.types import MemorySpace, PointerType, ValueType
 from hidet.ir.visit import has_statement, rewrite, substitute, walk
 from hidet.lang import operators
@@ -167,7 +166,8 @@ def _argument(kind: TensorKind | ValueType, argument: Any, what: str) -> Expr:
     if not isinstance(target, PointerType):
         return operators.convert(argument, target, what)
     expr = operators.as_expr(operators.decayed(argument))
-    if target.space == "constant" and map_request(expr) is None:
+    is_made_here = isinstance(expr, Call) and expr.intrinsic is not None
+    if target.space == "constant" and not is_made_here:
         raise DTypeError(f"{what} is no tensor map", hint="pass tensor_map(x, box=[...]) of hidet.lang.cuda")
     if isinstance(expr.type, PointerType) and expr.type.dtype == target.dtype and expr.type.space != target.space:
         # A pointer into any memory is a pointer of the generic address space.

@@ -14,7 +14,6 @@ from hidet.errors import ScriptError
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import EXPORTED, SIZES, Function, Module
 from hidet.ir.stmt import Stmt
-from hidet.ir.tensor_map import is_map
 from hidet.ir.types import BufferType, Type
 from hidet.ir.verify import verify_module
 from hidet.ir.visit import substitute
@@ -163,7 +162,8 @@ def _launcher(script: ScriptFunction, name: str) -> Function:
 
 def _check_maps(script: ScriptFunction) -> None:
     """ScriptError for what Python would have to pass a tensor map."""
-    maps = [var.name for var in script.function.params if isinstance(var.type, BufferType) and is_map(var.type)]
+    kinds = [(var.name, var.type) for var in script.function.params]
+    maps = [name for name, kind in kinds if isinstance(kind, BufferType) and kind.space == "constant"]
     if maps:
         raise ScriptError(
             f"{script.name} takes a tensor map, {maps[0]}, which only functions of the host make",

@@ -11,14 +11,13 @@ from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Bitcast, Expr, Load, Var
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.print_format import check_format
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, MemorySpace, PointerType, VectorType, with_lanes
 from hidet.lang import operators
 from hidet.lang.cpu import VECTOR_OPERATIONS
 from hidet.lang.layout import Layout, constant_size, is_row_major, row_major, shown
-from hidet.lang.types import POINTER_WORD, TensorKind, dtype_of, value_type
+from hidet.lang.types import POINTER_WORD, TensorKind, value_type
 from hidet.lang.values import LatePointer, TensorValue, tensor_of
 
 if TYPE_CHECKING:
@@ -263,38 +262,6 @@ def _changed(place: Any) -> Var | Load:
     return place
 
 
-def _dynamic_shared_memory(translator: ExpressionTranslator, byte_offset: Any, dtype: Any = "uint8") -> Expr:
-    """A pointer into the shared memory that `attrs.cuda.dynamic_smem_bytes` asks for."""
-    start = intrinsic_call("cuda.dynamic_shared_memory", operators.index(byte_offset))
-    return operators.cast(start, PointerType(dtype_of(dtype), "shared"))
-
-
-def _ldmatrix(
-    translator: ExpressionTranslator,
-    regs: Any,
-    smem_addr: Any,
-    shared_space_addr: bool = False,
-    trans: bool = False,
-) -> None:
-    """1, 2 or 4 matrices of 8 x 8 elements of 2 bytes into as many elements of 4 bytes: `regs=[r[0], r[1]]`."""
-    places = [load for load in regs if isinstance(load, Load) and load.dtype.bits == 32]
-    if len(places) != len(regs) or len(regs) not in (1, 2, 4):
-        raise DTypeError(
-            "regs of ldmatrix are 1, 2 or 4 elements of 4 bytes", hint="regs = view(~r[0], u32[4]); [regs[0], ...]"
-        )
-    if shared_space_addr:
-        raise DTypeError("ldmatrix takes a pointer into shared memory", hint="leave shared_space_addr out")
-    words = Var("words", BufferType(dtypes.u32, (build.index(len(regs)),), None, "register"))
-    translator.stmts.append(s.Declare(words))
-    name = f"cuda.load_matrix_x{len(regs)}{'_transposed' if trans else ''}"
-    address = operators.decayed(smem_addr)
-    translator.stmts.append(s.Evaluate(intrinsic_call(name, words, operators.as_expr(address))))
-    for number, place in enumerate(places):
-        word = build.load(words, number)
-        value = word if place.dtype is dtypes.u32 else Bitcast(word, place.type)
-        translator.stmts.append(s.Store(place.buffer, place.indices, value))
-
-
 def _only_in_loops(translator: ExpressionTranslator, *arguments: Any, **keywords: Any) -> None:
     raise ScriptError("this is what a for loop goes over, not a value")
 
@@ -340,8 +307,6 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "if_then_else": _select,
     "printf": _printf,
     "asm": _asm,
-    "dynamic_shared_memory": _dynamic_shared_memory,
-    "ldmatrix": _ldmatrix,
     "static": _static,
     "grid": _only_in_loops,
     "unroll": _only_in_loops,

@@ -265,10 +265,13 @@ class ThreadRange:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A function that scripts call and Python does not: `cast`, `printf`, `register_tensor`, … Its meaning is in
-    `hidet.lang.primitives`."""
+    """A function that scripts call and Python does not: `cast`, `printf`, `register_tensor`, …
+
+    meaning: a function of the translator and the arguments; None for the one in `hidet.lang.primitives`.
+    """
 
     name: str
+    meaning: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Raises ScriptError: only scripts call it, and they are not executed."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
+    from hidet.errors import LaunchError
     from hidet.ir.func import Module
 
 
@@ -36,6 +37,19 @@ class KernelUsage:
     registers: int
     spill_bytes: int
     shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckedModule:
+    """A module that checks its indices.
+
+    words: how many i32 words, all zero, its host functions take in memory of the device, by a pointer behind their own
+    parameters; 0 where calls end by themselves. error: what such words of a finished call tell of, None for nothing.
+    """
+
+    module: Module
+    words: int = 0
+    error: Callable[[Sequence[int]], LaunchError | None] = lambda words: None
 
 
 class DeviceWork(Protocol):
@@ -134,6 +148,9 @@ class Target(Protocol):
     @property
     def prefers_channels_last(self) -> bool:
         """Whether convolutions want the channels of a pixel next to each other in memory."""
+
+    def check_bounds(self, module: Module) -> CheckedModule:
+        """The module with every index of an array checked before it is used. ScheduleError where that cannot be."""
 
     def compile(self, jobs: Sequence[CompileJob], progress: Callable[[int, int], None] | None = None) -> list[Binary]:
         """Compile modules, in order. `progress` is called with (modules done, modules in all)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from hidet.cache import KernelCache, source_hash
@@ -15,7 +16,7 @@ from hidet.cpu.pool import pool_symbols, shared_pool
 from hidet.cpu.toolchain import compile_assembly, compile_objects, toolchain_version
 from hidet.errors import CompileError
 from hidet.ir.func import Module
-from hidet.target import Binary, CompileJob, KernelUsage
+from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
 
 
 class CpuTarget:
@@ -63,6 +64,12 @@ class CpuTarget:
     def usage(self, binary: Binary) -> Mapping[str, KernelUsage]:
         """Nothing: registers of a CPU are no resource that threads share."""
         return {}
+
+    def check_bounds(self, module: Module) -> CheckedModule:
+        """Assertions before each access: the call ends there."""
+        from hidet.passes.program.assert_bounds import assert_bounds
+
+        return CheckedModule(replace(module, functions=tuple(map(assert_bounds, module.functions))))
 
     def source(self, module: Module) -> str:
         """LLVM IR before optimisation."""

@@ -19,13 +19,13 @@ from hidet.cuda.host_map import encoded_map
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
+from hidet.gpu.intrinsics import PREFIX
+from hidet.gpu.tensor_map import map_request
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Cast, Const, Expr, Load, Var
 from hidet.ir.func import FINISHES, SYMBOL, Function, Module
-from hidet.ir.intrinsics import PREFIX
 from hidet.ir.node import IRNode
-from hidet.ir.tensor_map import map_request
 from hidet.ir.types import BufferType, PointerType
 from hidet.ir.visit import rewrite, tells_host, walk
 

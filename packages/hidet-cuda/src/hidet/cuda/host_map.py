@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from hidet import dtypes
 from hidet.errors import CodegenError
+from hidet.gpu.tensor_map import MAP_WORDS, MapRequest
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Const, Expr, Var
-from hidet.ir.tensor_map import MAP_WORDS, MapRequest
 from hidet.ir.types import BufferType
 
 ENCODE = "cuTensorMapEncodeTiled"

@@ -10,7 +10,7 @@ from hidet.cache import source_hash
 from hidet.cuda.arch import architecture_name, capability_of, usual_multiprocessors
 from hidet.cuda.arch_checks import check_clusters, check_shared_memory, launches_of
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
-from hidet.target import Binary, CompileJob, KernelUsage
+from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
 
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
@@ -151,6 +151,12 @@ class CudaTarget:
             for kernel in unpack(binary.data).kernels
         }
 
+    def check_bounds(self, module: Module) -> CheckedModule:
+        """Kernels note their first access outside of an array, which the call raises when they have ended."""
+        from hidet.gpu.check_bounds import check_bounds
+
+        return check_bounds(module)
+
     def source(self, module: Module) -> str:
         """CUDA C++ of each kernel."""
         return "\n".join(source.text for source in self.sources(module))
@@ -198,7 +204,8 @@ class CudaTarget:
         from hidet.cuda.nvrtc import toolchain_version
 
         host = {f"host_{name}": value for name, value in self._host.fingerprint().items()}
-        return {**host, "nvrtc": toolchain_version(), "cuda_sources": source_hash("hidet.cuda")}
+        sources = {"gpu_sources": source_hash("hidet.gpu"), "cuda_sources": source_hash("hidet.cuda")}
+        return {**host, "nvrtc": toolchain_version(), **sources}
 
 
 def _host_job(job: CompileJob, host: Module) -> CompileJob:

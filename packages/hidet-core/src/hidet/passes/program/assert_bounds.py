@@ -1,6 +1,6 @@
 """Assertions of every index of an array, for code that runs on the host: the call ends before an access outside.
 
-`hidet.passes.program.check_bounds` is the same for kernels on a device, where a call cannot end.
+`hidet.gpu.check_bounds` is the same for kernels on a device, where a call cannot end.
 """
 
 from __future__ import annotations

@@ -26,12 +26,12 @@ from hidet.cuda.schedules.tiling import (
 )
 from hidet.cuda.target import CudaTarget, cuda_target
 from hidet.dims import Dim
+from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.storage import Views, layout_of
 from hidet.graph.types import TensorType
 from hidet.passes.graph.split_prepare import may_be_prepared
 from hidet.passes.rewriter import GraphRewriter
-from hidet.tile.templates.matmul import MatmulTiles
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext

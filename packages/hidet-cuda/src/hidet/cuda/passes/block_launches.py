@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dtypes
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.node import IRNode
 from hidet.ir.stmt import Launch, Stmt
 from hidet.ir.visit import rewrite, walk

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet.cuda.arch import capability_of
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.expr import Call
 from hidet.ir.func import Function, Module
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Evaluate
 from hidet.ir.visit import walk
 

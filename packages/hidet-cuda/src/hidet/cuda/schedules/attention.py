@@ -24,6 +24,7 @@ from hidet.cuda.schedules.attention_simt import Rows, simt_attention
 from hidet.cuda.schedules.attention_tiles import tensor_core_launches
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.errors import ScheduleError
+from hidet.gpu.tile.tensors import Computed, GTensor
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr
@@ -32,7 +33,6 @@ from hidet.ir.stmt import If, Launch
 from hidet.schedule.attention_problem import AttentionProblem, attention_problem
 from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task
-from hidet.tile.tensors import Computed, GTensor
 
 if TYPE_CHECKING:
     from hidet.cuda.target import CudaTarget

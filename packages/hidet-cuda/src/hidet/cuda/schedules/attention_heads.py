@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
+from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile.lower.fragment import ALL_LANES
+from hidet.gpu.tile.templates.attention import Score, Visible
+from hidet.gpu.tile.tensors import Computed, GTensor, computed
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.schedule.attention_problem import AttentionProblem, Placement
 from hidet.schedule.lowering import KernelScope
-from hidet.tile.lower.fragment import ALL_LANES
-from hidet.tile.templates.attention import Score, Visible
-from hidet.tile.tensors import Computed, GTensor, computed
 
 _MANY_KEYS = 1 << 20
 """More than a tile has."""

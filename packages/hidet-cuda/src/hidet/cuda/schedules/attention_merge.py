@@ -11,13 +11,13 @@ from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, number
 from hidet.cuda.schedules.exchange import thread_in_block
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
+from hidet.gpu.tile.tensors import GTensor
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Launch
 from hidet.schedule.attention_problem import AttentionProblem
-from hidet.tile.tensors import GTensor
 
 _F32 = dtypes.f32
 _TOGETHER = 16

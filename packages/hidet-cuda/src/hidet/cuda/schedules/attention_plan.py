@@ -10,8 +10,8 @@ from hidet.cuda.arch import shared_memory
 from hidet.cuda.schedules.attention_heads import COPY_BYTES, alignment, head_extents, row_count, row_step
 from hidet.cuda.schedules.attention_simt import SIDE, SimtTiles
 from hidet.dims import Dim
+from hidet.gpu.tile.templates.attention import AttentionTiles
 from hidet.schedule.attention_problem import AttentionProblem
-from hidet.tile.templates.attention import AttentionTiles
 
 _MATRIX_UNITS = (dtypes.f16, dtypes.bf16)
 _LEAST_COPY = 4
@@ -81,7 +81,7 @@ class Plan:
     chunk: keys of a part where they are split over blocks; None where a block sees all keys. stacked: heads of a group
     are rows of one matrix. by_head: blocks are numbered through the heads first, the longest rows before shorter ones,
     so that a causal problem of few waves ends evenly; else through the rows of a head, which share its keys in cache.
-    has_roles: whether a warp group copies and others multiply (`hidet.tile.lower.roles`).
+    has_roles: whether a warp group copies and others multiply (`hidet.gpu.tile.lower.roles`).
     """
 
     tiles: AttentionTiles

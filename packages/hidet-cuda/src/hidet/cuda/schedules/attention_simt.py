@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from hidet import dtypes
 from hidet.cuda.schedules.exchange import barrier, thread_in_block
 from hidet.dtypes import DType
+from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile import statements as t
+from hidet.gpu.tile.lower.copy import box_copy
+from hidet.gpu.tile.lower.fragment import ALL_LANES, block_threads
+from hidet.gpu.tile.templates.attention import Score, Visible
+from hidet.gpu.tile.tensors import Computed, GTensor, STile
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.types import BufferType
-from hidet.tile import statements as t
-from hidet.tile.lower.copy import box_copy
-from hidet.tile.lower.fragment import ALL_LANES, block_threads
-from hidet.tile.templates.attention import Score, Visible
-from hidet.tile.tensors import Computed, GTensor, STile
 
 SIDE = 16
 """Rows of threads."""

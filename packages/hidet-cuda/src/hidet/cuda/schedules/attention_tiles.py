@@ -9,13 +9,13 @@ from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, number
 from hidet.cuda.schedules.attention_merge import merge_launch, partial_matrices, partial_results
 from hidet.cuda.schedules.attention_plan import Plan, padded
 from hidet.cuda.schedules.program import ProgramBuilder
+from hidet.gpu.tile.lower.kernel import lower_kernel
+from hidet.gpu.tile.lower.roles import lower_roles
+from hidet.gpu.tile.templates.attention import Heads, attention_kernel
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Stmt
 from hidet.schedule.attention_problem import AttentionProblem
-from hidet.tile.lower.kernel import lower_kernel
-from hidet.tile.lower.roles import lower_roles
-from hidet.tile.templates.attention import Heads, attention_kernel
 
 _READ = ("q", "k", "v", "mask")
 

@@ -17,10 +17,10 @@ from hidet.cuda.schedules.exchange import WARP, barrier, shared, sum_before, war
 from hidet.cuda.schedules.lanes import registers
 from hidet.cuda.schedules.sort_kernels import Record, greatest, tile_memory
 from hidet.dtypes import DType
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr
-from hidet.ir.intrinsics import intrinsic_call
 
 BITS = 8
 """Bits of a digit: it has as many values as a block has threads."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from hidet import dtypes
 from hidet.compute.definition import Combiner
 from hidet.dtypes import DType
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Evaluate, Stmt
 from hidet.ir.types import BufferType
 from hidet.schedule.lowering import folded

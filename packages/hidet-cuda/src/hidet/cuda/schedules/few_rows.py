@@ -13,11 +13,11 @@ from collections.abc import Callable
 from hidet.compute.definition import SUM
 from hidet.cuda.schedules.exchange import WARP, fold_lanes, thread_in_block
 from hidet.dtypes import DType
+from hidet.gpu.tile.tensors import GTensor
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.tile.tensors import GTensor
 
 THREADS = 128
 COLUMNS = THREADS // WARP * 2

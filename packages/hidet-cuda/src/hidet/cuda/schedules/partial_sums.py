@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from hidet import dtypes
 from hidet.cuda.schedules.exchange import thread_in_block
+from hidet.gpu.tile.tensors import GTensor
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.tile.tensors import GTensor
 
 THREADS = 128
 

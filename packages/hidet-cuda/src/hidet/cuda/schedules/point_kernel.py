@@ -13,11 +13,11 @@ from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Const, Expr, Reduce, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
+from hidet.gpu.tile.templates.patches import PatchAxis, patches
+from hidet.gpu.tile.tensors import Gathered, GTensor
 from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.schedule.cost import UNKNOWN_EXTENT
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.task import TaskTensor
-from hidet.tile.templates.patches import PatchAxis, patches
-from hidet.tile.tensors import Gathered, GTensor
 
 ALIGN = 16
 """Bytes that a thread copies at once at most."""
@@ -54,7 +54,7 @@ class MatrixOperand:
 
 @dataclass(frozen=True, slots=True)
 class WindowAxis:
-    """One axis of space of a convolution, as `hidet.tile.templates.patches.PatchAxis` has it."""
+    """One axis of space of a convolution, as `hidet.gpu.tile.templates.patches.PatchAxis` has it."""
 
     extent: Dim
     stride: Dim
@@ -67,7 +67,7 @@ class WindowAxis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PatchOperand:
-    """What a filter sees of images whose channels are neighbours, as rows (`hidet.tile.templates.patches`).
+    """What a filter sees of images whose channels are neighbours, as rows (`hidet.gpu.tile.templates.patches`).
 
     channels: those that one filter sees. is_transposed: whether it is the right operand. batch_strides: between the
     images of different products, along each axis of the batch.

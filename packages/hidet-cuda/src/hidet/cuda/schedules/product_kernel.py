@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from hidet.compute.definition import Operand
 from hidet.cuda.schedules.product import MatrixOperand, PatchOperand, Product, known_align, moved
 from hidet.dims import Dim
+from hidet.gpu.tile.tensors import Gathered, GTensor
 from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.ir.visit import accesses
 from hidet.schedule.affine import affine_offset
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
-from hidet.tile.tensors import Gathered, GTensor
 
 
 class ProductKernel:

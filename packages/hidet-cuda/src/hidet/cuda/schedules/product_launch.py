@@ -16,16 +16,16 @@ from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import Tiling, resident_blocks, unaligned
 from hidet.cuda.target import CudaTarget
 from hidet.dims import Dim
+from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.lower.kernel import lower_kernel
+from hidet.gpu.tile.lower.pipeline import lower_pipeline
+from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
+from hidet.gpu.tile.tensors import Gathered, GTensor
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import If, Launch, Stmt
 from hidet.schedule.task import Task
-from hidet.tile.kernel import TileKernel
-from hidet.tile.lower.kernel import lower_kernel
-from hidet.tile.lower.pipeline import lower_pipeline
-from hidet.tile.templates.matmul import MatmulTiles, matmul_kernel
-from hidet.tile.tensors import Gathered, GTensor
 
 
 @dataclass(frozen=True, slots=True)

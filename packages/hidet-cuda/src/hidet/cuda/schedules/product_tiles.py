@@ -13,7 +13,7 @@ from hidet.cuda.schedules.tiling import (
     with_bytes_along_k,
 )
 from hidet.cuda.target import CudaTarget
-from hidet.tile.templates.matmul import MatmulTiles
+from hidet.gpu.tile.templates.matmul import MatmulTiles
 
 _LEAST_COPY = 4
 """Bytes from which parts of a matrix are copied in the background, which large tiles need."""

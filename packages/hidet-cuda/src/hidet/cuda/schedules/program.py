@@ -11,13 +11,13 @@ from hidet.compute.definition import Operand
 from hidet.cuda.failures import MAX_GRID
 from hidet.cuda.schedules.lanes import BYTES
 from hidet.dims import Dim
+from hidet.gpu.tile.lower.pipeline import MatrixMap
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Const, Expr
 from hidet.ir.func import Function
 from hidet.ir.stmt import Declare, If, Launch, Stmt
 from hidet.schedule.entry import EntryBuilder
 from hidet.schedule.task import Task
-from hidet.tile.lower.pipeline import MatrixMap
 
 
 class ProgramBuilder(EntryBuilder):

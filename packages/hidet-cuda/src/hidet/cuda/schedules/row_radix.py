@@ -23,10 +23,10 @@ from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
 from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk
 from hidet.cuda.schedules.sort_kernels import Record
 from hidet.dims import Dim
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.schedule.fallback import NestBuilder
 
 _TILE_BYTES = 32 << 10

@@ -23,10 +23,10 @@ from hidet.cuda.schedules.exchange import WARP, barrier, block_number, shared, s
 from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
 from hidet.cuda.schedules.sort_kernels import MOST, SPAN, Tile, bitonic_sort, greatest, is_less, tile_memory
 from hidet.dims import Dim
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Declare
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.fallback import NestBuilder

@@ -15,10 +15,10 @@ from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter, f
 from hidet.context import CompileContext
 from hidet.cuda.schedules.ordered_updates import Contest, can_be_ordered, competing_axes, fold_in_order
 from hidet.dims import Dim
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Evaluate, If, Stmt
 from hidet.schedule.fallback import FallbackRule, Items, NestBuilder, StageScope
 from hidet.schedule.rule import Match, Program

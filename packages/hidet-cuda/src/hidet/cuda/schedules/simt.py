@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from hidet.cuda.passes.block_launches import decode_item
 from hidet.cuda.schedules.exchange import barrier, thread_in_block
 from hidet.dtypes import DType
+from hidet.gpu.tile.lower.gather import GatheredRows, gathered_rows
+from hidet.gpu.tile.templates.matmul import MatmulTiles
+from hidet.gpu.tile.tensors import Gathered, GTensor
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.tile.lower.gather import GatheredRows, gathered_rows
-from hidet.tile.templates.matmul import MatmulTiles
-from hidet.tile.tensors import Gathered, GTensor
 
 _DEEP = 8
 """Elements of a part along k."""
@@ -52,7 +52,7 @@ def simt_kernel(
     batch: Var | None = None,
     steps: tuple[Expr, Expr] | None = None,
 ) -> Function:
-    """c = epilogue(a b, row, column); operands and `steps` as in `hidet.tile.templates.matmul.matmul_kernel`.
+    """c = epilogue(a b, row, column); operands and `steps` as in `hidet.gpu.tile.templates.matmul.matmul_kernel`.
 
     tiles: of a block, whose warps share them by 32 rows and 64 columns; 8 along k. are_whole: whether operands' rows
     are whole parts of 16 bytes, at multiples of as many. batch: a second index of blocks, which the matrices' pointers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hidet.tile.templates.matmul import MatmulTiles
+from hidet.gpu.tile.templates.matmul import MatmulTiles
 
 TILES = (
     MatmulTiles(128, 128, 32, 4, (2, 4)),
@@ -37,8 +37,8 @@ ROLE_TILES = (
     _roles(64, 32, 16),
     _roles(64, 32, 8),
 )
-"""For kernels with roles (`hidet.tile.lower.pipeline`): many stages for a block alone, few for two at once. 64 along k
-is a row of 128 bytes, the widest swizzle."""
+"""For kernels with roles (`hidet.gpu.tile.lower.pipeline`): many stages for a block alone, few for two at once. 64
+along k is a row of 128 bytes, the widest swizzle."""
 GROUP_TILES = (
     MatmulTiles(128, 128, 64, 4, (8, 1)),
     MatmulTiles(128, 64, 64, 4, (8, 1)),

@@ -17,11 +17,11 @@ from hidet.cuda.schedules.lanes import is_aligned, paths, replaced, step_along
 from hidet.cuda.schedules.point_kernel import PointMemory, digits, store_lanes, word_for
 from hidet.cuda.schedules.point_layout import Points
 from hidet.cuda.schedules.program import ProgramBuilder
+from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Expr, Reduce, Var
 from hidet.ir.func import Function
-from hidet.ir.intrinsics import intrinsic_call
 from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses
 from hidet.schedule.cost import element_count, extent_estimate

@@ -1,1 +1,1 @@
-"""How the operations of `hidet.ir.intrinsics` are spelled: a table of CUDA C++ builtins and one of PTX instructions."""
+"""How the intrinsics of `hidet.gpu` are spelled: a table of CUDA C++ builtins and one of PTX instructions."""

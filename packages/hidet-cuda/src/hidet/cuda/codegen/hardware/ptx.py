@@ -5,8 +5,8 @@ from __future__ import annotations
 from hidet import dtypes
 from hidet.cuda.codegen.hardware.assembly import Assembly
 from hidet.dtypes import DType
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.intrinsic import Immediate, Intrinsic, MatrixShape
-from hidet.ir.intrinsics import INTRINSICS
 
 _PTX_TYPES: dict[DType, str] = {
     dtypes.f16: "f16",

@@ -1,0 +1,19 @@
+"""Plug-in module of hidet-gpu: the intrinsics of GPUs. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hidet.ir.intrinsic import IntrinsicFamily
+
+HIDET_API = 1
+
+
+def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
+    """Threads, memory and matrix units of NVIDIA's GPUs, and tensor maps."""
+    from hidet.gpu.intrinsics.family import CUDA
+    from hidet.gpu.tensor_map import TENSOR_MAPS
+
+    return [CUDA, TENSOR_MAPS]

@@ -1,0 +1,71 @@
+"""Branches whose sides wait for other threads: each side runs as a strand of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hidet.gpu.simulator.lanes import Lanes, merge
+from hidet.gpu.simulator.memory import put_value, take_value
+from hidet.gpu.simulator.strand import Steps, Strand, Wait
+
+if TYPE_CHECKING:
+    from hidet.gpu.simulator.activation import Activation
+    from hidet.ir.stmt import Stmt
+
+
+@dataclass(slots=True)
+class Exits:
+    """Threads that left the body of a loop early: out of the loop, or to its next iteration."""
+
+    broken: list[Lanes] = field(default_factory=list)
+    continued: list[Lanes] = field(default_factory=list)
+
+
+def run_sides(
+    activation: Activation, sides: Sequence[tuple[Stmt | None, Lanes]], lanes: Lanes, exits: Exits | None
+) -> Steps:
+    """Run the sides of a branch as strands, and go on when all have come to its end; gives the threads that do."""
+    scheduler = activation.launch.scheduler
+    strands, branches = [], []
+    for side, part in sides:
+        if side is not None:
+            branch = _branch_off(activation)
+            strand = scheduler.add(Strand(branch.stmts(side, part, exits), activation.team, part))
+            strand.function, strand.stmt = activation.function.name, side
+            strands.append(strand)
+            branches.append((branch, part))
+    idle = [part for side, part in sides if side is None]
+    yield Wait(
+        lambda: "behind a branch, for the threads that took it",
+        lambda: all(strand.done for strand in strands),
+        follows=True,
+    )
+    _join(activation, branches)
+    return merge([*(strand.result for strand in strands), *idle], lanes)
+
+
+def _branch_off(activation: Activation) -> Activation:
+    """An activation as a strand of its own sees it: both sides of a branch may use one variable."""
+    branch = type(activation)(activation.launch, activation.team, activation.function)
+    branch.values = dict(activation.values)
+    branch.unset = {var: unset.copy() for var, unset in activation.unset.items()}
+    branch.returned = activation.returned
+    return branch
+
+
+def _join(activation: Activation, branches: Sequence[tuple[Activation, Lanes]]) -> None:
+    """Take over what the threads of each strand assigned."""
+    for var, before in activation.values.items():
+        held = before
+        for branch, part in branches:
+            value = branch.values[var]
+            if value is not before:
+                held = put_value(held, take_value(value, part), part, activation.team.size)
+        activation.values[var] = held
+    for var, unset in list(activation.unset.items()):
+        for branch, part in branches:
+            unset[part.index] = branch.unset[var][part.index] if var in branch.unset else False
+        if not unset.any():
+            del activation.unset[var]

@@ -1,0 +1,1 @@
+"""What tests of kernels for GPUs share."""

@@ -1,0 +1,284 @@
+"""Stores of what is mapped from products and from matrices beside them that are fetched only then.
+
+Where the matrix takes 16 bytes at a time, each warp turns a part of the products in shared memory before it maps them:
+a thread then has neighbours of a row, reads what stands beside them by up to 16 bytes, and writes 16. As products leave
+them, it would read 4 bytes at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile import statements as t
+from hidet.gpu.tile.layout import CHUNK_BYTES, LINE_CHUNKS, SharedLayout
+from hidet.gpu.tile.lower.fragment import ALL_LANES, PIECE_COLUMNS, PIECE_ROWS, Fragment, Threads
+from hidet.gpu.tile.lower.store import is_multiple
+from hidet.gpu.tile.tensors import GTensor, RTile
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Expr, Load, Var
+from hidet.ir.types import BufferType, VectorType
+from hidet.ir.visit import substitute
+
+_LANES = 32
+_MEET = s.Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES))
+# Bytes of registers for what is asked for ahead.
+_AHEAD_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredMap:
+    """A map of which nothing but the store right behind it takes the result, and what is fetched only for that."""
+
+    map: t.Map
+    fetches: tuple[t.Fetch, ...]
+
+
+def finish_layout(node: t.Store, stored: StoredMap, warps: tuple[int, int]) -> SharedLayout | None:
+    """How a warp keeps the part of the products that it turns at a time; None where no matrix is fetched, where the
+    stored one does not take 16 bytes at once, or where what is fetched does not lie like it."""
+    target, products = node.target, _products(stored)
+    has_matrix = any(fetch.target.rows > 1 for fetch in stored.fetches)
+    if not has_matrix or len(products) != 1 or products[0].rows != node.source.rows:
+        return None
+    if products[0].columns != node.source.columns or not all(_lies_like(fetch, node) for fetch in stored.fetches):
+        return None
+    nbytes = products[0].dtype.nbytes
+    chunk, own = CHUNK_BYTES // target.dtype.nbytes, CHUNK_BYTES // nbytes
+    width = math.gcd(node.source.columns // warps[1], LINE_CHUNKS * own)
+    if target.align < CHUNK_BYTES or width % chunk or chunk % own or not is_multiple(node.column, chunk):
+        return None
+    return SharedLayout(PIECE_ROWS, width, nbytes)
+
+
+def turned_tile(stored: StoredMap) -> RTile:
+    """The tile of which parts are turned."""
+    return _products(stored)[0]
+
+
+def _products(stored: StoredMap) -> list[RTile]:
+    """The inputs of a map that are not fetched for it."""
+    fetched = [fetch.target for fetch in stored.fetches]
+    return [tile for tile in stored.map.inputs if tile not in fetched]
+
+
+def _lies_like(fetch: t.Fetch, node: t.Store) -> bool:
+    """Whether a box is inside of its matrix where the stored one is."""
+    source, target = fetch.source, node.target
+    is_whole = source.rows is target.rows and fetch.row is node.row and fetch.target.rows == node.source.rows
+    across = source.columns is target.columns and fetch.column is node.column
+    return across and fetch.target.columns == node.source.columns and (is_whole or fetch.target.rows == 1)
+
+
+def store_finished(
+    node: t.Store, stored: StoredMap, products: Fragment, staging: Expr, layout: SharedLayout, threads: Threads
+) -> s.Stmt:
+    """Turn, fetch, map and write, by rows. staging: shared memory of `layout.size` elements for each warp."""
+    first = build.size_var("staged")
+    rows = _Rows(node, stored, products, staging, first, layout, threads)
+    piece, group, slot, part = (build.size_var(name) for name in ("piece_row", "group", "slot", "part"))
+    panel = group * rows.group + slot
+    pieces = node.source.rows // threads.warps[0] // PIECE_ROWS
+    panels = node.source.columns // threads.warps[1] // layout.columns
+    # The first meeting lets all lanes finish reading what was turned before.
+    fast = [_MEET, rows.turned(piece, panel), _MEET, rows.written(piece, panel, slot)]
+    ahead = [*map(s.Declare, rows.ahead.values()), _unrolled(slot, rows.group, rows.asked_for(piece, panel, slot))]
+    inside = _unrolled(group, panels // rows.group, build.seq([*ahead, _unrolled(slot, rows.group, build.seq(fast))]))
+    # One loop for all parts, whose code is short; each part's products have registers of their own.
+    own = build.size_var("own")
+    turned = _unrolled(own, panels, s.If(build.equal(own, part), rows.turned(piece, own)))
+    slow = [_MEET, turned, _MEET, rows.written_one_by_one(piece, part)]
+    outside = s.For(part, build.index(0), build.index(panels), build.seq(slow))
+    # All lanes of a warp go the same way, so that what it reads ahead stands under no condition of its own.
+    each = _unrolled(piece, pieces, s.If(rows.are_inside(piece), inside, outside))
+    warp = threads.warp_row * threads.warps[1] + threads.warp_column
+    return build.seq([s.Declare(first, warp * layout.size), each])
+
+
+class _Rows:
+    """What is done with parts of products that are turned: each lane has `chunk` neighbours of a row in each of its
+    `turns`.
+
+    group: parts of which what stands beside them is asked for before the first one is turned: memory is waited for
+    once. ahead: by fetched tile, where that is kept; a tile of one row, which threads share, is read where it is used.
+    """
+
+    def __init__(
+        self,
+        node: t.Store,
+        stored: StoredMap,
+        products: Fragment,
+        staging: Expr,
+        first: Expr,
+        layout: SharedLayout,
+        threads: Threads,
+    ) -> None:
+        self.node, self.stored, self.products = node, stored, products
+        self.staging, self.first, self.layout, self.threads = staging, first, layout, threads
+        self.chunk = CHUNK_BYTES // node.target.dtype.nbytes
+        self.per_row = layout.columns // self.chunk
+        self.turns = -(-layout.rows * self.per_row // _LANES)
+        whole = [fetch.target for fetch in stored.fetches if fetch.target.rows > 1]
+        kept = sum(self.turns * self.chunk * tile.dtype.nbytes for tile in whole)
+        panels = node.source.columns // threads.warps[1] // layout.columns
+        fitting = (count for count in range(panels, 1, -1) if panels % count == 0 and count * kept <= _AHEAD_BYTES)
+        self.group = next(fitting, 1)
+        shape = tuple(map(build.index, (self.group, self.turns, self.chunk)))
+        self.ahead = {tile: Var(tile.name, BufferType(tile.dtype, shape, None, "register")) for tile in whole}
+
+    def turned(self, piece: Expr, panel: Expr) -> s.Stmt:
+        """Write a part to shared memory as its lanes hold it."""
+        inner, half = build.size_var("inner"), build.size_var("half")
+        lane, layout, tile = self.threads.lane, self.layout, self.products.tile
+        pieces = layout.columns // PIECE_COLUMNS
+        row, column = half * 8 + lane // 4, inner * PIECE_COLUMNS + lane % 4 * 2
+        held = (piece, panel * pieces + inner, half, build.index(0))
+        pair = Load(self.products.buffer, held, VectorType(tile.dtype, 2))
+        store = s.Store(self.staging, (self.first + layout.offset(row, column),), pair)
+        return _unrolled(inner, pieces, _unrolled(half, 2, store))
+
+    def are_inside(self, piece: Expr) -> Expr:
+        """Whether all elements of a warp's piece are inside of the matrix."""
+        target = self.node.target
+        row, column = self._start(piece)
+        is_row = self.node.row + (row + PIECE_ROWS) <= target.rows
+        width = self.node.source.columns // self.threads.warps[1]
+        return build.logical_and(is_row, self.node.column + (column + width) <= target.columns)
+
+    def _start(self, piece: Expr) -> tuple[Expr, Expr]:
+        """Row and column in the tile of a warp's piece."""
+        source, threads = self.node.source, self.threads
+        rows, columns = source.rows // threads.warps[0], source.columns // threads.warps[1]
+        return threads.warp_row * rows + piece * PIECE_ROWS, threads.warp_column * columns
+
+    def asked_for(self, piece: Expr, panel: Expr, slot: Expr) -> s.Stmt:
+        """Start to read what stands beside a part."""
+        place, turn = _Place.fresh(), build.size_var("turn")
+        reads: list[s.Stmt] = []
+        for fetch in self.stored.fetches:
+            if fetch.target in self.ahead:
+                start = place.row * fetch.source.row_stride + place.column
+                reads += self._reads(self.ahead[fetch.target], (slot, turn), fetch.source, start)
+        return (
+            _unrolled(turn, self.turns, self._at(place, piece, panel, turn, build.seq(reads))) if reads else s.Seq(())
+        )
+
+    def written(self, piece: Expr, panel: Expr, slot: Expr) -> s.Stmt:
+        """Map and write a part that is inside."""
+        place, turn = _Place.fresh(), build.size_var("turn")
+        return _unrolled(turn, self.turns, self._at(place, piece, panel, turn, self._whole(place, slot, turn)))
+
+    def written_one_by_one(self, piece: Expr, panel: Expr) -> s.Stmt:
+        """Map and write those elements of a part that are inside: a rare case, for which there is little code."""
+        layout, target, place = self.layout, self.node.target, _Place.fresh()
+        turn = build.size_var("turn")
+        body = s.If(place.column < target.columns, self._one(place))
+        # A row has as many elements as a warp has lanes, or fewer.
+        at = self._declared(place, piece, panel, turn, self.threads.lane, body)
+        inside = at if layout.columns == _LANES else s.If(self.threads.lane < layout.columns, at)
+        # A number that the compiler does not know keeps it from writing the loop out.
+        left = target.rows - (self.node.row + self._start(piece)[0])
+        return s.For(turn, build.index(0), build.maximum(build.minimum(left, layout.rows), 0), inside)
+
+    def _at(self, place: _Place, piece: Expr, panel: Expr, turn: Expr, body: s.Stmt) -> s.Stmt:
+        """`body` at the lane's neighbours in a turn."""
+        number = build.size_var("number")
+        row, column = number // self.per_row, number % self.per_row * self.chunk
+        at = self._declared(place, piece, panel, row, column, body)
+        count = self.layout.rows * self.per_row
+        return build.seq(
+            [s.Declare(number, turn * _LANES + self.threads.lane), s.If(number < count, at) if count % _LANES else at]
+        )
+
+    def _declared(
+        self, place: _Place, piece: Expr, panel: Expr, staged_row: Expr, staged_column: Expr, body: s.Stmt
+    ) -> s.Stmt:
+        """`body` at a place of what is turned."""
+        row, column = self._start(piece)
+        return build.seq(
+            [
+                s.Declare(place.staged_row, staged_row),
+                s.Declare(place.staged_column, staged_column),
+                s.Declare(place.inner_row, row + place.staged_row),
+                s.Declare(place.inner_column, column + panel * self.layout.columns + place.staged_column),
+                s.Declare(place.row, self.node.row + place.inner_row),
+                s.Declare(place.column, self.node.column + place.inner_column),
+                body,
+            ]
+        )
+
+    def _reads(self, array: Var, at: tuple[Expr, ...], source: GTensor, start: Expr) -> list[s.Stmt]:
+        """Fill a row of an array with neighbours in memory, as many at once as their alignment lets."""
+        lanes = max(min(self.chunk, source.align // source.dtype.nbytes), 1)
+        return [
+            s.Store(array, (*at, build.index(n)), build.load(source.pointer, start + n, lanes=lanes))
+            for n in range(0, self.chunk, lanes)
+        ]
+
+    def _whole(self, place: _Place, slot: Expr, turn: Expr) -> s.Stmt:
+        """All neighbours of a lane."""
+        lane, layout, tile = build.size_var("lane"), self.layout, self.products.tile
+        total = _registers(tile.name, tile, self.chunk)
+        stmts: list[s.Stmt] = [s.Declare(total)]
+        for n in range(0, self.chunk, layout.chunk):
+            at = self.first + layout.offset(place.staged_row, place.staged_column + n)
+            stmts.append(s.Store(total, (build.index(n),), build.load(self.staging, at, lanes=layout.chunk)))
+        elements: dict[RTile, Expr] = {tile: build.load(total, lane)}
+        for fetch in self.stored.fetches:
+            array = self.ahead.get(fetch.target)
+            if array is not None:
+                elements[fetch.target] = build.load(array, slot, turn, lane)
+                continue
+            array = _registers(fetch.target.name, fetch.target, self.chunk)
+            start = fetch.row * fetch.source.row_stride + place.column
+            stmts += [s.Declare(array), *self._reads(array, (), fetch.source, start)]
+            elements[fetch.target] = build.load(array, lane)
+        made = _registers("made", self.node.source, self.chunk)
+        compute = s.Store(made, (lane,), self._value(elements, place, lane))
+        to = place.row * self.node.target.row_stride + place.column
+        store = s.Store(self.node.target.pointer, (to,), build.load(made, 0, lanes=self.chunk))
+        return build.seq([*stmts, s.Declare(made), _unrolled(lane, self.chunk, compute), store])
+
+    def _one(self, place: _Place) -> s.Stmt:
+        """A single element."""
+        at = self.first + self.layout.offset(place.staged_row, place.staged_column)
+        elements: dict[RTile, Expr] = {self.products.tile: build.load(self.staging, at)}
+        for fetch in self.stored.fetches:
+            row = place.row if fetch.target.rows > 1 else fetch.row
+            elements[fetch.target] = build.load(fetch.source.pointer, row * fetch.source.row_stride + place.column)
+        to = place.row * self.node.target.row_stride + place.column
+        return s.Store(self.node.target.pointer, (to,), self._value(elements, place, build.index(0)))
+
+    def _value(self, elements: Mapping[RTile, Expr], place: _Place, lane: Expr) -> Expr:
+        """What the map makes of elements."""
+        map_ = self.stored.map
+        values = {variable: elements[tile] for variable, tile in zip(map_.elements, map_.inputs, strict=True)}
+        return substitute(map_.formula, {**values, map_.row: place.inner_row, map_.column: place.inner_column + lane})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """Where the elements of a lane begin: in the matrix, in the tile, and in what is turned."""
+
+    row: Var
+    column: Var
+    inner_row: Var
+    inner_column: Var
+    staged_row: Var
+    staged_column: Var
+
+    @staticmethod
+    def fresh() -> _Place:
+        """Variables that nothing else uses."""
+        return _Place(*(build.size_var(field.name) for field in fields(_Place)))
+
+
+def _registers(name: str, tile: RTile, count: int) -> Var:
+    return Var(name, BufferType(tile.dtype, (build.index(count),), None, "register"))
+
+
+def _unrolled(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
+    return s.For(index, build.index(0), build.index(extent), body, kind="unroll")

@@ -1,0 +1,179 @@
+"""Kernels with roles, for sm_90a: a warp group copies, others compute, each as far ahead as the stages let it be.
+
+Warp groups that compute do not meet in the ring, so that one is multiplied while another one computes on its results.
+What is copied may be any matrix in memory: threads ask for it part by part, where `pipeline` has whole boxes brought.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hidet.errors import ScheduleError
+from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile import statements as t
+from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.lower.copy import box_copy, is_in_background
+from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads, block_threads
+from hidet.gpu.tile.lower.stages import (
+    FEW_REGISTERS,
+    GROUP,
+    MANY_REGISTERS,
+    MOVED_REGISTERS,
+    Stages,
+    barrier,
+    positions,
+    registers,
+)
+from hidet.gpu.tile.lower.statements import TileLowering, Turning
+from hidet.gpu.tile.lower.warp_group import fits_warp_groups
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Expr, Var
+from hidet.ir.func import Function
+
+_REGISTERS = {2: (MANY_REGISTERS, FEW_REGISTERS), 3: (160, 32)}
+"""Of a thread that computes and of one that copies, by the number of groups that compute: all a multiprocessor has."""
+_COMPUTE_BARRIER = 1
+"""The named barrier of the threads that compute."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RolesKernel:
+    """A kernel for blocks of `threads` threads, launched as the kernel in tiles would be."""
+
+    function: Function
+    threads: int
+
+
+def fits_roles(kernel: TileKernel) -> bool:
+    """Whether a kernel has the shape: two or three warp groups that share its rows, one ring of at least two stages, in
+    which are copies in the background and products of warp groups."""
+    rings = [stmt for stmt in kernel.body if isinstance(stmt, t.Ring)]
+    groups, others = divmod(kernel.threads, GROUP)
+    if len(rings) != 1 or kernel.grid or kernel.warps[1] != 1 or groups not in _REGISTERS or others:
+        return False
+    (ring,) = rings
+    products = [stmt for stmt in ring.body if isinstance(stmt, t.Mma)]
+    return (
+        ring.stages >= 2
+        and all(is_in_background(load.source) for load in ring.loads)
+        and all(fits_warp_groups(product, kernel.warps) for product in products)
+    )
+
+
+def lower_roles(kernel: TileKernel) -> RolesKernel:
+    """The kernel with roles. ScheduleError where `fits_roles` says that there is none."""
+    if not fits_roles(kernel):
+        raise ScheduleError(f"kernel {kernel.name} has no ring of copies and products for a block with roles")
+    (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
+    threads, stages = block_threads(kernel.warps), Stages(ring.stages)
+    computing = _Computing(kernel, threads, stages)
+    warp = build.size_var("warp")
+    multipliers = kernel.threads // 32
+    many, few = _REGISTERS[kernel.threads // GROUP]
+    copies = build.seq([registers("decrease", few), *_copies(ring, computing, stages)])
+    work = build.seq([registers("increase", many), *computing.stmts_of(kernel)])
+    body = build.seq(
+        [
+            *positions(threads, warp),
+            *(s.Declare(var, value) for var, value in kernel.index_values),
+            *(s.Declare(var) for var in (*computing.shared_arrays(), stages.barriers)),
+            s.If(build.equal(threads.thread, 0), stages.made(multipliers, GROUP // 32)),
+            s.Evaluate(intrinsic_call("cuda.syncthreads")),
+            s.If(build.binary("ge", warp, multipliers), copies, work),
+        ]
+    )
+    count = kernel.threads + GROUP
+    attributes = (("block", (count, 1, 1)), MOVED_REGISTERS)
+    return RolesKernel(Function(kernel.name, kernel.params, body, "kernel", kernel.grid_vars, None, attributes), count)
+
+
+def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]:
+    """The role that copies: one stage after the other as they become empty.
+
+    Each warp says that a stage is full when it has started a few further ones, so that several are on their way. One
+    that is read and one that is said to be full are none of these.
+    """
+    own, ahead = block_threads((GROUP // 32, 1)), ring.stages - 2
+    filled = Stages(ring.stages, stages.barriers)
+    copies = [box_copy(load, computing.shared[load.target], own, ring.index) for load in ring.loads]
+    steps = [
+        # A fresh barrier counts as having completed the phase before its first one.
+        barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
+        *[copy.start({}, stages.slot) for copy in copies],
+        s.Evaluate(intrinsic_call("cuda.copy_async_commit")),
+        stages.advanced(),
+        s.If(build.binary("ge", ring.index, ahead), build.seq(_said(filled, own.lane, ahead))),
+    ]
+    rest = build.size_var("rest")
+    return [
+        s.Declare(own.thread, computing.threads.thread - computing.threads.count),
+        s.Declare(own.lane, own.thread % 32),
+        *stages.declared(),
+        *filled.declared(),
+        *[stmt for copy in copies for stmt in copy.before],
+        s.For(ring.index, build.index(0), ring.extent, build.seq(steps)),
+        s.For(rest, build.index(0), build.minimum(ring.extent, ahead), build.seq(_said(filled, own.lane, 0))),
+    ]
+
+
+def _said(stages: Stages, lane: Expr, ahead: int) -> list[s.Stmt]:
+    """A warp says that the next stage is full, once all but the last `ahead` copies have arrived."""
+    return [
+        s.Evaluate(intrinsic_call("cuda.copy_async_wait", ahead)),
+        s.Evaluate(intrinsic_call("cuda.fence_async_shared")),
+        s.Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES)),
+        s.If(build.equal(lane, 0), barrier("arrive_at", stages.full())),
+        stages.advanced(),
+    ]
+
+
+class _Computing(TileLowering):
+    """The role that multiplies, maps and stores."""
+
+    def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
+        super().__init__(kernel, threads, 90)
+        self._stages = stages
+        self._staging = self.staging_arrays(kernel)
+
+    def shared_arrays(self) -> list[Var]:
+        """What the kernel declares in shared memory, but for barriers."""
+        return [*self.shared.values(), *self._staging.values()]
+
+    def stmts_of(self, kernel: TileKernel) -> list[s.Stmt]:
+        """The body of the kernel."""
+        declared = [s.Declare(fragment.buffer) for fragment in self.fragments.values()]
+        return [*declared, *self._stages.declared(), self.stmts(kernel.body)]
+
+    def _start(self, node: t.Load) -> s.Stmt:
+        """A load before the ring, of which nothing was read before."""
+        copy = box_copy(node, self.shared[node.target], self.threads)
+        return build.seq(
+            [
+                *copy.before,
+                copy.start({}, build.index(0)),
+                s.Evaluate(intrinsic_call("cuda.copy_async_wait_all")),
+                *self._visible(),
+                s.Evaluate(intrinsic_call("cuda.barrier_sync", _COMPUTE_BARRIER, self.threads.count)),
+            ]
+        )
+
+    def ring(self, node: t.Ring) -> s.Stmt:
+        """A stage is given back when all that is done with it is done."""
+        stages = self._stages
+        for load in node.loads:
+            self._stage[load.target] = stages.slot
+        read = barrier("arrive_at", stages.empty(stages.slot))
+        steps = [
+            barrier("wait", stages.full(), stages.phase),
+            self.stmts(node.body),
+            s.If(build.equal(self.threads.lane, 0), read),
+            stages.advanced(),
+        ]
+        for load in node.loads:
+            del self._stage[load.target]
+        return s.For(node.index, build.index(0), node.extent, build.seq(steps))
+
+    def _turning_place(self, node: t.Store, turning: Turning) -> Expr | None:
+        """Memory of its own, because other warps still read the stages."""
+        return self._staging[node]

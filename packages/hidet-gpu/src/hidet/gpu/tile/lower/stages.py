@@ -1,0 +1,88 @@
+"""Stages of a ring between roles of a block: which are full and which are empty say barriers in shared memory."""
+
+from __future__ import annotations
+
+from hidet import dtypes
+from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.types import BufferType
+
+GROUP = 128
+"""Threads of a warp group."""
+
+# Two groups that compute with 232 each and one that copies with 40 fill a multiprocessor.
+MANY_REGISTERS, FEW_REGISTERS = 232, 40
+MOVED_REGISTERS = ("min_blocks", 1)
+"""An attribute: the assembler has to know how many registers a thread starts with, or it ignores that they move between
+roles."""
+
+
+class Stages:
+    """The stages of a ring as one role goes through them: the one that is next, and the parity of its phase.
+
+    barriers: of the same stages as another one goes through them; None makes them.
+    """
+
+    def __init__(self, count: int, barriers: Var | None = None) -> None:
+        self.count = count
+        made = Var("barriers", BufferType(dtypes.u64, (build.index(2 * count),), None, "shared"))
+        self.barriers = made if barriers is None else barriers
+        self.slot, self.phase = build.size_var("slot"), Var("phase", dtypes.u32)
+
+    def full(self) -> Expr:
+        """The barrier of bytes that come."""
+        return build.address(self.barriers, self.slot)
+
+    def empty(self, slot: Expr) -> Expr:
+        """The barrier of warps that have read."""
+        return build.address(self.barriers, slot + self.count)
+
+    def declared(self) -> list[s.Stmt]:
+        """Start at stage 0."""
+        return [s.Declare(self.slot, build.index(0)), s.Declare(self.phase, Const(0, dtypes.u32))]
+
+    def advanced(self) -> s.Stmt:
+        """Go on to the next stage."""
+        around = [
+            s.Assign(self.slot, build.index(0)),
+            s.Assign(self.phase, build.binary("xor", self.phase, 1)),
+        ]
+        return build.seq(
+            [s.Assign(self.slot, self.slot + 1), s.If(build.equal(self.slot, self.count), build.seq(around))]
+        )
+
+    def made(self, readers: int, writers: int = 1) -> s.Stmt:
+        """Make all barriers, by one thread. readers, writers: how many arrive when they have read, or begun to fill,
+        a stage."""
+        stage = build.size_var("stage")
+        each = [
+            barrier("init", build.address(self.barriers, stage), Const(writers, dtypes.i32)),
+            barrier("init", self.empty(stage), Const(readers, dtypes.i32)),
+        ]
+        loop = s.For(stage, build.index(0), build.index(self.count), build.seq(each), kind="unroll")
+        return build.seq([loop, s.Evaluate(intrinsic_call("cuda.fence_barrier_init"))])
+
+
+def positions(threads: Threads, warp: Var) -> list[s.Stmt]:
+    """Declares where a thread stands, and which warp of all roles it is in."""
+    of_thread = intrinsic_call("cuda.thread_idx.x")
+    # Taken from lane 0, so that the compiler knows it, and what is computed from it, to be the same for the warp.
+    shuffled = intrinsic_call("cuda.shuffle", Const(ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)
+    return [
+        s.Declare(threads.thread, build.cast(of_thread, dtypes.i64)),
+        s.Declare(threads.lane, threads.thread % 32),
+        s.Declare(warp, build.cast(shuffled, dtypes.i64)),
+        s.Declare(threads.warp_row, warp // threads.warps[1]),
+        s.Declare(threads.warp_column, warp % threads.warps[1]),
+    ]
+
+
+def registers(verb: str, count: int) -> s.Stmt:
+    return s.Evaluate(intrinsic_call(f"cuda.register_{verb}", count))
+
+
+def barrier(verb: str, place: Expr, *more: Expr) -> s.Stmt:
+    return s.Evaluate(intrinsic_call(f"cuda.barrier_{verb}", place, *more))

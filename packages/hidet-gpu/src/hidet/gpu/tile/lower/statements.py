@@ -1,0 +1,357 @@
+"""Statements on tiles as statements of the thread IR, and where the tiles of a kernel are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from hidet import dtypes
+from hidet.errors import ScheduleError
+from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile import statements as t
+from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.layout import SharedLayout
+from hidet.gpu.tile.lower.copy import BoxCopy, box_copy
+from hidet.gpu.tile.lower.elementwise import (
+    Element,
+    any_element,
+    fill_tile,
+    held_element,
+    map_tile,
+    mapped_element,
+)
+from hidet.gpu.tile.lower.fetch import fetch_tile, fetched_element, part_of
+from hidet.gpu.tile.lower.finish import StoredMap, finish_layout, store_finished, turned_tile
+from hidet.gpu.tile.lower.fold import reduce_tile
+from hidet.gpu.tile.lower.fragment import Fragment, Threads, fragment
+from hidet.gpu.tile.lower.product import Operand, multiply
+from hidet.gpu.tile.lower.store import rows_layout, store_elements, store_rows
+from hidet.gpu.tile.lower.uses import comes_before_ring, parted_fetches, stored_maps
+from hidet.gpu.tile.lower.warp_group import (
+    finished_loop,
+    fits_warp_groups,
+    multiply_in_groups,
+    start_in_groups,
+    wait_for_groups,
+)
+from hidet.gpu.tile.tensors import RTile, STile
+from hidet.gpu.tile.walk import all_stmts, register_tiles
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Bitcast, Const, Expr, Var
+from hidet.ir.types import BufferType, PointerType
+
+
+class TileLowering:
+    """The tiles of one kernel and where they are kept.
+
+    `_stage`: which stage of a shared tile is read now. `_idle`: shared arrays that the last ring has left. `_stored`:
+    maps whose results are computed where they are stored, and have no registers of their own; `_parted`: what they read
+    that is fetched there, too, a part at a time. `_runs_on`: whether products of warp groups are not waited for where
+    they stand. `_fresh`: tiles that the next product sets.
+    """
+
+    def __init__(self, kernel: TileKernel, threads: Threads, arch: int) -> None:
+        self.threads = threads
+        self._stored = stored_maps(kernel.body)
+        self._parted = parted_fetches(kernel.body, self._stored)
+        self.fragments: dict[RTile, Fragment] = {}
+        self.shared: dict[STile, Var] = {}
+        self._stage: dict[STile, Expr] = {}
+        self._arch = arch
+        self._idle: list[Var] = []
+        self._runs_on = False
+        self._fresh: set[RTile] = set()
+        self._uses_warp_groups = arch >= 90 and any(
+            isinstance(stmt, t.Mma) and _is_of_groups(stmt, kernel.warps) for stmt in all_stmts(kernel.body)
+        )
+        stages: dict[STile, int] = {}
+        for stmt in all_stmts(kernel.body):
+            for tile in register_tiles(stmt):
+                if not {tile} & {*self.fragments, *self._stored, *self._parted}:
+                    self.fragments[tile] = fragment(tile, kernel.warps)
+            ahead = stmt.loads if isinstance(stmt, t.Ring) else ()
+            for load in (*ahead, *((stmt,) if isinstance(stmt, t.Load) else ())):
+                count = stmt.stages if isinstance(stmt, t.Ring) else 1
+                stages[load.target] = max(count, stages.get(load.target, 1))
+        for kept, count in stages.items():
+            shape = (build.index(count * kept.layout.size),)
+            self.shared[kept] = Var(kept.name, BufferType(kept.stored, shape, None, "shared"))
+
+    def buffers(self) -> list[Var]:
+        """The arrays of all tiles."""
+        return [*self.shared.values(), *(fragment.buffer for fragment in self.fragments.values())]
+
+    def stmts(self, nodes: tuple[t.TileStmt, ...]) -> s.Stmt:
+        """Statements one after the other.
+
+        A load that a ring follows arrives with the ring's first ones; products of warp groups replace zeros.
+        """
+        done: list[s.Stmt] = []
+        for number, node in enumerate(nodes):
+            following = nodes[number + 1 :]
+            if isinstance(node, t.Load) and comes_before_ring(following):
+                done.append(self._start(node))
+            elif isinstance(node, t.Fill) and following and self._replaces(node, following[0]):
+                self._fresh.add(node.target)
+            else:
+                done.append(getattr(self, _METHODS[type(node)])(node))
+        return build.seq(done)
+
+    def _replaces(self, node: t.Fill, following: t.TileStmt) -> bool:
+        """Whether a product that need not be added follows zeros."""
+        is_zero = node.value.value == 0 and not self._runs_on
+        return (
+            is_zero
+            and isinstance(following, t.Mma)
+            and following.accumulator is node.target
+            and self._is_of_groups(following)
+        )
+
+    def load(self, node: t.Load) -> s.Stmt:
+        """A load that is waited for at once."""
+        return build.seq([self._start(node), _wait_all(), *self._visible(), _meet()])
+
+    def _start(self, node: t.Load) -> s.Stmt:
+        """Start a load; the meeting lets all finish reading what was there."""
+        copy = box_copy(node, self.shared[node.target], self.threads)
+        return build.seq([*copy.before, _meet(), copy.start({}, build.index(0))])
+
+    def _visible(self) -> list[s.Stmt]:
+        """Products of warp groups read shared memory past the threads' own path to it."""
+        return [s.Evaluate(intrinsic_call("cuda.fence_async_shared"))] if self._uses_warp_groups else []
+
+    def ring(self, node: t.Ring) -> s.Stmt:
+        """A group of copies an iteration: the one needed is finished when at most `ahead` - 1 later ones are not.
+
+        Products of warp groups run on while the next ones are started, so that their stage is given back an iteration
+        later.
+        """
+        self._runs_on = node.stages > 2 and all(
+            self._is_of_groups(stmt) and isinstance(stmt, t.Mma) and isinstance(stmt.a, STile) for stmt in node.body
+        )
+        runs_on = self._runs_on
+        ahead = node.stages - (2 if runs_on else 1)
+        start = build.size_var("early")
+        copies = [box_copy(load, self.shared[load.target], self.threads, node.index) for load in node.loads]
+        before = [stmt for copy in copies for stmt in copy.before]
+        early = build.seq([s.If(start < node.extent, _started(copies, node, start)), _commit()])
+        prologue = s.For(start, build.index(0), build.index(ahead), early, kind="unroll")
+        coming = build.size_var("coming")
+        later = s.If(coming < node.extent, _started(copies, node, coming))
+        for load in node.loads:
+            self._stage[load.target] = node.index % node.stages
+        body = self.stmts(node.body)
+        for load in node.loads:
+            del self._stage[load.target]
+        steps = [
+            _wait(ahead - 1),
+            *self._visible(),
+            _meet(),
+            *((body,) if runs_on else ()),
+            s.Declare(coming, node.index + ahead),
+            later,
+            _commit(),
+            wait_for_groups(1) if runs_on else body,
+        ]
+        self._runs_on = False
+        # At the end all have finished reading before tiles are filled anew, and loads before a ring of no iterations.
+        self._idle = [self.shared[load.target] for load in node.loads]
+        loop: s.Stmt = s.For(node.index, build.index(0), node.extent, build.seq(steps))
+        if runs_on:
+            sums = [self.fragments[stmt.accumulator] for stmt in node.body if isinstance(stmt, t.Mma)]
+            loop = finished_loop(node.extent, loop, sums)
+        return build.seq([*before, prologue, loop, _wait_all(), _meet()])
+
+    def loop(self, node: t.Loop) -> s.Stmt:
+        """A plain loop."""
+        return s.For(node.index, build.index(0), node.extent, self.stmts(node.body))
+
+    def when(self, node: t.When) -> s.Stmt:
+        """A branch that the whole block takes or does not take."""
+        return s.If(node.condition, self.stmts(node.body))
+
+    def when_any(self, node: t.WhenAny) -> s.Stmt:
+        """A branch that a warp takes or does not take."""
+        return s.If(any_element(node, self.fragments[node.tile]), self.stmts(node.body))
+
+    def mma(self, node: t.Mma) -> s.Stmt:
+        """A product of what the tiles hold now."""
+        a = self.fragments[node.a] if isinstance(node.a, RTile) else self._operand(node.a)
+        b, accumulator = self._operand(node.b), self.fragments[node.accumulator]
+        if not self._is_of_groups(node):
+            return multiply(node, accumulator, a, b, self.threads)
+        if self._runs_on and isinstance(a, Operand):
+            return start_in_groups(node, accumulator, (a, b), self.threads)
+        is_added = node.accumulator not in self._fresh
+        self._fresh.discard(node.accumulator)
+        return multiply_in_groups(node, accumulator, (a, b), self.threads, is_added=is_added)
+
+    def _is_of_groups(self, node: t.TileStmt) -> bool:
+        """Whether a statement is a product of warp groups."""
+        return self._uses_warp_groups and isinstance(node, t.Mma) and _is_of_groups(node, self.threads.warps)
+
+    def _operand(self, tile: STile) -> Operand:
+        if tile not in self.shared:
+            raise ScheduleError(f"shared tile {tile.name} is multiplied, but nothing loads it")
+        return Operand(tile, self.shared[tile], self._stage.get(tile, build.index(0)))
+
+    def fetch(self, node: t.Fetch) -> s.Stmt:
+        """Read a register tile."""
+        if node.target in self._parted:
+            return s.Seq(())
+        return fetch_tile(node, self.fragments[node.target], self.threads)
+
+    def fill(self, node: t.Fill) -> s.Stmt:
+        """Set a register tile."""
+        return fill_tile(node, self.fragments[node.target])
+
+    def map(self, node: t.Map) -> s.Stmt:
+        """Compute a register tile."""
+        if node.target in self._stored:
+            return s.Seq(())
+        return map_tile(node, self.fragments[node.target], self._inputs(node), self.threads)
+
+    def reduce(self, node: t.Reduce) -> s.Stmt:
+        """Fold a register tile."""
+        return reduce_tile(node, self.fragments[node.target], self.fragments[node.source], self.threads)
+
+    def store(self, node: t.Store) -> s.Stmt:
+        """Write a register tile, by rows where the matrix takes 16 bytes at once and a ring has left memory for it."""
+        turning = self._turning(node)
+        place = None if turning is None else self._turning_place(node, turning)
+        if turning is None or place is None:
+            return store_elements(node, self._element(node.source), self.threads)
+        layout, stored = turning.layout, self._stored_map(node.source)
+        if stored is not None and turning.is_mapped_after:
+            return store_finished(node, stored, self.fragments[turning.tile], place, layout, self.threads)
+        return store_rows(node, partial(self._part, node.source), place, layout, self.threads, self._arch)
+
+    def _stored_map(self, tile: RTile) -> StoredMap | None:
+        """The map that makes a tile where it is stored; None for a tile that is held."""
+        map_ = self._stored.get(tile)
+        if map_ is None:
+            return None
+        return StoredMap(map_, tuple(self._parted[read] for read in map_.inputs if read in self._parted))
+
+    def _turning(self, node: t.Store) -> Turning | None:
+        """What is turned of a stored tile: products that matrices beside them are added to after that, else results."""
+        stored = self._stored_map(node.source)
+        layout = None if stored is None else finish_layout(node, stored, self.threads.warps)
+        if stored is not None and layout is not None:
+            return Turning(turned_tile(stored), layout, True)
+        layout = rows_layout(node, self.threads.warps)
+        return None if layout is None else Turning(node.source, layout, False)
+
+    def _element(self, tile: RTile) -> Element:
+        """The elements of a tile that is stored."""
+        map_ = self._stored.get(tile)
+        return held_element(self.fragments[tile]) if map_ is None else self._mapped(map_, {})
+
+    def _part(self, tile: RTile, first: tuple[Expr, Expr], pieces: int) -> tuple[list[s.Stmt], Element]:
+        """The elements of some pieces of a tile that is stored, and what is fetched for them before."""
+        stored = self._stored_map(tile)
+        if stored is None:
+            return [], held_element(self.fragments[tile])
+        parts = [part_of(fetch, pieces) for fetch in stored.fetches]
+        fetched = [
+            stmt
+            for fetch, part in zip(stored.fetches, parts, strict=True)
+            for stmt in (s.Declare(part.buffer), fetch_tile(fetch, part, self.threads, first))
+        ]
+        return fetched, self._mapped(stored.map, {part.tile: held_element(part, first) for part in parts})
+
+    def _mapped(self, node: t.Map, parts: Mapping[RTile, Element]) -> Element:
+        return mapped_element(node, {**self._inputs(node), **parts}, self.threads)
+
+    def _inputs(self, node: t.Map) -> dict[RTile, Element]:
+        """The elements of what a map reads."""
+        return {
+            tile: fetched_element(self._parted[tile], self.threads)
+            if tile in self._parted
+            else held_element(self.fragments[tile])
+            for tile in node.inputs
+        }
+
+    def staging_arrays(self, kernel: TileKernel) -> dict[t.Store, Var]:
+        """Shared memory of its own for each store by rows of a kernel whose stages are filled meanwhile."""
+        found: dict[t.Store, Var] = {}
+        for stmt in kernel.body:
+            turning = self._turning(stmt) if isinstance(stmt, t.Store) else None
+            if isinstance(stmt, t.Store) and turning is not None:
+                shape = (build.index(turning.elements(self.threads)),)
+                found[stmt] = Var("staging", BufferType(turning.tile.dtype, shape, None, "shared"))
+        return found
+
+    def _turning_place(self, node: t.Store, turning: Turning) -> Expr | None:
+        """Shared memory for what is turned: of the last ring; None where that is too small."""
+        dtype = turning.tile.dtype
+        for array in self._idle:
+            if element_count(array) * array.dtype.nbytes >= turning.elements(self.threads) * dtype.nbytes:
+                return Bitcast(build.address(array, 0), PointerType(dtype, "shared"))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Turning:
+    """What warps turn in shared memory before it is stored: parts of `tile`, each as `layout` says. is_mapped_after:
+    whether they are products, of which results are made after that."""
+
+    tile: RTile
+    layout: SharedLayout
+    is_mapped_after: bool
+
+    def elements(self, threads: Threads) -> int:
+        """Elements of shared memory for all warps."""
+        return self.layout.size * threads.count // 32
+
+
+def _is_of_groups(node: t.Mma, warps: tuple[int, int]) -> bool:
+    """Whether warp groups may multiply what threads copy. They read shared memory as it is: f32 has to be rounded to
+    tf32 on its way there, which threads do not."""
+    return node.b.dtype is not dtypes.tf32 and fits_warp_groups(node, warps)
+
+
+def element_count(array: Var) -> int:
+    """Elements of a shared array."""
+    assert isinstance(array.type, BufferType)
+    (count,) = array.type.shape
+    assert isinstance(count, Const) and isinstance(count.value, int)
+    return count.value
+
+
+def _started(copies: Sequence[BoxCopy], node: t.Ring, index: Var) -> s.Stmt:
+    """The loads of iteration `index` of a ring."""
+    return build.seq(copy.start({node.index: index}, index % node.stages) for copy in copies)
+
+
+def _meet() -> s.Stmt:
+    return s.Evaluate(intrinsic_call("cuda.syncthreads"))
+
+
+def _commit() -> s.Stmt:
+    return s.Evaluate(intrinsic_call("cuda.copy_async_commit"))
+
+
+def _wait(groups: int) -> s.Stmt:
+    return s.Evaluate(intrinsic_call("cuda.copy_async_wait", groups))
+
+
+def _wait_all() -> s.Stmt:
+    return s.Evaluate(intrinsic_call("cuda.copy_async_wait_all"))
+
+
+_METHODS: dict[type, str] = {
+    t.Load: "load",
+    t.Fetch: "fetch",
+    t.Fill: "fill",
+    t.Mma: "mma",
+    t.Map: "map",
+    t.Reduce: "reduce",
+    t.Store: "store",
+    t.Ring: "ring",
+    t.Loop: "loop",
+    t.When: "when",
+    t.WhenAny: "when_any",
+}

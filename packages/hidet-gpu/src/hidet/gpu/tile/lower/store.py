@@ -1,0 +1,173 @@
+"""Stores of register tiles, whose elements may be computed on the way.
+
+By rows, each warp turns a part of its results in shared memory, so that neighbouring lanes write neighbouring 16 bytes,
+or what the matrix is aligned to. As products leave them, a row is spread over four lanes, 4 bytes of every 16 each, and
+half of each 32-byte sector would be written at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile.layout import CHUNK_BYTES, SharedLayout
+from hidet.gpu.tile.lower.elementwise import Element, each
+from hidet.gpu.tile.lower.fragment import ALL_LANES, PIECE_COLUMNS, PIECE_ROWS, Threads, fragment_extents, place
+from hidet.gpu.tile.statements import Store
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Binary, Const, Expr, Load, Var
+from hidet.ir.types import BufferType, VectorType
+
+_LINE_BYTES = 128
+_LANES = 32
+_MOST_TURNS = 8
+
+
+def rows_layout(node: Store, warps: tuple[int, int]) -> SharedLayout | None:
+    """How a warp keeps the part that it turns at a time; None where that is not worth while or not possible.
+
+    Rows of 2-byte elements are turned wherever they start: else a sector is written in 8 accesses. Wider ones are
+    turned where the matrix takes 16 bytes at once.
+    """
+    nbytes = node.target.dtype.nbytes
+    chunk = CHUNK_BYTES // nbytes
+    columns = node.source.columns // warps[1]
+    width = math.gcd(columns, _LINE_BYTES // nbytes)
+    if (
+        (nbytes > 2 and node.target.align < CHUNK_BYTES)
+        or width % chunk
+        or 1 in (node.source.rows, node.source.columns)
+    ):
+        return None
+    return SharedLayout(PIECE_ROWS, width, nbytes) if is_multiple(node.column, chunk) else None
+
+
+def store_elements(node: Store, element: Element, threads: Threads) -> s.Stmt:
+    """Write the elements inside the matrix, two neighbours at once where the matrix is aligned to them."""
+    target, extents = node.target, fragment_extents(node.source, threads.warps)
+    in_pairs = target.align >= 2 * target.dtype.nbytes and extents[3] == 2 and is_multiple(node.column, 2)
+    lanes = 2 if in_pairs else 1
+    values = Var("values", BufferType(target.dtype, (build.index(lanes),), None, "register"))
+
+    def body(at: tuple[Expr, ...]) -> s.Stmt:
+        first = (*at, build.index(0)) if in_pairs else at
+        row, column = place(node.source, threads, first[0], first[1], first[2], first[3])
+        row, column = node.row + row, node.column + column
+        to = row * target.row_stride + column
+        alone: s.Stmt = s.Store(target.pointer, (to,), build.load(values, 0))
+        alone = s.If(column < target.columns, alone)
+        if in_pairs:
+            two = Load(values, (build.index(0),), VectorType(target.dtype, 2))
+            alone = s.If(column + 1 < target.columns, s.Store(target.pointer, (to,), two), alone)
+        ends = [(*at, build.index(n)) for n in range(2)] if in_pairs else [at]
+        computed = [s.Store(values, (build.index(n),), element(end)) for n, end in enumerate(ends)]
+        return build.seq([s.Declare(values), *computed, s.If(row < target.rows, alone)])
+
+    return each(extents[:3] if in_pairs else extents, body)
+
+
+Part = Callable[[tuple[Expr, Expr], int], tuple[list[s.Stmt], Element]]
+"""What comes before so many pieces side by side are computed, and their elements; given how many pieces are before
+them, along rows and columns."""
+
+
+def store_rows(node: Store, part: Part, staging: Expr, layout: SharedLayout, threads: Threads, arch: int) -> s.Stmt:
+    """Write the elements inside the matrix, by rows.
+
+    staging: shared memory of `layout.size` elements for each warp. arch: from 90 on, `stmatrix` writes there.
+    """
+    warp = threads.warp_row * threads.warps[1] + threads.warp_column
+    first = build.size_var("staged")
+    piece, panel = build.size_var("piece_row"), build.size_var("panel")
+    meet = s.Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES))
+    pieces = layout.columns // PIECE_COLUMNS
+    shape = tuple(map(build.index, (pieces, 2, 2)))
+    values = Var("values", BufferType(node.source.dtype, shape, None, "register"))
+
+    prepared, element = part((piece, panel * pieces), pieces)
+
+    def compute(at: tuple[Expr, ...]) -> s.Stmt:
+        return s.Store(values, at, element((piece, panel * pieces + at[0], at[1], at[2])))
+
+    # A part is computed after the one before it is stored, not all at first, which registers would not hold. The first
+    # meeting lets all lanes finish reading what was turned before.
+    steps = [
+        s.Declare(values),
+        *prepared,
+        each((pieces, 2, 2), compute),
+        meet,
+        _write(values, staging, first, layout, threads, arch),
+        meet,
+        _read(node, staging, first, layout, (piece, panel), threads),
+    ]
+    rows, columns = (
+        n // count for n, count in zip((node.source.rows, node.source.columns), threads.warps, strict=True)
+    )
+    turned = _unrolled(piece, rows // PIECE_ROWS, _unrolled(panel, columns // layout.columns, build.seq(steps)))
+    return build.seq([s.Declare(first, warp * layout.size), turned])
+
+
+def _write(values: Var, staging: Expr, first: Expr, layout: SharedLayout, threads: Threads, arch: int) -> s.Stmt:
+    lane, dtype = threads.lane, values.dtype
+    inner, half = build.size_var("inner"), build.size_var("half")
+    pieces = layout.columns // PIECE_COLUMNS
+    if arch >= 90 and dtype.nbytes == 2 and pieces % 2 == 0:
+        # Four 8 x 8 matrices: rows 0 to 7 and 8 to 15 of 8 columns, then of the next 8.
+        row, column = lane % 16, inner * 16 + lane // 16 * 8
+        to = build.address(staging, first + layout.offset(row, column))
+        words = build.address(values, inner * 2, 0, 0)
+        return _unrolled(inner, pieces // 2, s.Evaluate(intrinsic_call("cuda.store_matrix_x4", to, words)))
+    row, column = half * 8 + lane // 4, inner * PIECE_COLUMNS + lane % 4 * 2
+    pair = Load(values, (inner, half, build.index(0)), VectorType(dtype, 2))
+    store = s.Store(staging, (first + layout.offset(row, column),), pair)
+    return _unrolled(inner, pieces, _unrolled(half, 2, store))
+
+
+def _read(
+    node: Store, staging: Expr, first: Expr, layout: SharedLayout, part: tuple[Expr, Expr], threads: Threads
+) -> s.Stmt:
+    target, nbytes = node.target, node.target.dtype.nbytes
+    chunk = min(target.align, CHUNK_BYTES) // nbytes
+    per_row = layout.columns // chunk
+    total = layout.rows * per_row
+    turn, number, at = (build.size_var(name) for name in ("turn", "number", "at"))
+    row, column, to, i = (build.size_var(name) for name in ("row", "column", "to", "i"))
+    rows, columns = (
+        extent // count for extent, count in zip((node.source.rows, node.source.columns), threads.warps, strict=True)
+    )
+    single = s.Store(target.pointer, (to + i,), build.load(staging, at + i))
+    ends = s.For(i, build.index(0), build.index(chunk), s.If(column + i < target.columns, single))
+    store = s.Store(target.pointer, (to,), build.load(staging, at, lanes=chunk))
+    inside = s.If(column + chunk <= target.columns, store, ends if chunk > 1 else None)
+    own_row = threads.warp_row * rows + part[0] * PIECE_ROWS + number // per_row
+    own_column = threads.warp_column * columns + part[1] * layout.columns + number % per_row * chunk
+    body: s.Stmt = build.seq(
+        [
+            s.Declare(row, node.row + own_row),
+            s.Declare(column, node.column + own_column),
+            s.Declare(at, first + layout.offset(number // per_row, number % per_row * chunk)),
+            s.Declare(to, row * target.row_stride + column),
+            s.If(row < target.rows, inside),
+        ]
+    )
+    if total % _LANES:
+        body = s.If(number < total, body)
+    body = build.seq([s.Declare(number, turn * _LANES + threads.lane), body])
+    turns = -(-total // _LANES)
+    # Many small parts are written one after the other: there are no registers for all their places.
+    return s.For(turn, build.index(0), build.index(turns), body, kind="unroll" if turns <= _MOST_TURNS else "serial")
+
+
+def _unrolled(index: Var, extent: int, body: s.Stmt) -> s.Stmt:
+    return s.For(index, build.index(0), build.index(extent), body, kind="unroll")
+
+
+def is_multiple(expr: Expr, of: int) -> bool:
+    """Whether an i64 expression is known to be a multiple: a constant, a product with a constant, or their sum."""
+    if isinstance(expr, Const):
+        return isinstance(expr.value, int) and expr.value % of == 0
+    if isinstance(expr, Binary) and expr.op == "mul":
+        return is_multiple(expr.a, of) or is_multiple(expr.b, of)
+    return isinstance(expr, Binary) and expr.op == "add" and is_multiple(expr.a, of) and is_multiple(expr.b, of)

@@ -1,0 +1,209 @@
+"""Products of tiles by warp groups: `wgmma`, of sm_90a.
+
+Four warps multiply 64 rows, in shared memory or in registers, with up to 256 columns in shared memory, where tiles
+already lie as the instruction's swizzles want them (PTX ISA: "Matrix Descriptor", "Shared Memory Layout" of wgmma).
+Their results are spread as those of `mma.sync` with 16 rows a warp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hidet import dtypes
+from hidet.gpu.intrinsics import INTRINSICS, intrinsic_call
+from hidet.gpu.intrinsics.mma import matrix_name
+from hidet.gpu.tile.lower.fragment import Fragment, Threads
+from hidet.gpu.tile.lower.product import Operand, packed_words
+from hidet.gpu.tile.statements import Mma
+from hidet.gpu.tile.tensors import STile
+from hidet.ir import build
+from hidet.ir import stmt as s
+from hidet.ir.expr import Const, Expr, Var
+from hidet.ir.intrinsic import MatrixShape
+from hidet.ir.types import BufferType
+
+_GROUP_WARPS = 4
+_GROUP_ROWS = 64
+_STEP_BYTES = 32
+_WORDS = 4
+"""Of the left operand that a thread has of a step."""
+# Bytes of a swizzled row -> number of the swizzle in a descriptor.
+_SWIZZLES = {128: 1, 64: 2, 32: 3}
+
+
+def fits_warp_groups(node: Mma, warps: tuple[int, int]) -> bool:
+    """Whether a product is one of warp groups: 64 rows each, all columns, the right operand in shared memory."""
+    if warps[1] != 1 or warps[0] % _GROUP_WARPS or _name(node) not in INTRINSICS:
+        return False
+    if node.accumulator.rows != warps[0] // _GROUP_WARPS * _GROUP_ROWS:
+        return False
+    if isinstance(node.a, STile):
+        of_a = _fits(node.a, _GROUP_ROWS if node.a_is_transposed else None)
+    else:
+        of_a = node.a.dtype is dtypes.f32 and node.b.dtype.nbytes == 2
+    of_b = _fits(node.b, None if node.b_is_transposed else node.accumulator.columns)
+    k = node.b.columns if node.b_is_transposed else node.b.rows
+    return of_a and of_b and k * node.b.dtype.nbytes % _STEP_BYTES == 0
+
+
+def _fits(tile: STile, across: int | None) -> bool:
+    """Whether a tile lies as a descriptor can say. across: rows or columns of the product that one instruction takes
+    when they, not k, are the tile's fast axis; None when k is."""
+    layout = tile.layout
+    width = layout.panel_chunks * 16
+    if not layout.is_swizzled or width not in _SWIZZLES or tile.rows % 8:
+        return False
+    return across is None or (tile.dtype.nbytes == 2 and (layout.panels == 1 or across * 2 % width == 0))
+
+
+def _name(node: Mma) -> str:
+    dtype, out = node.b.dtype, node.accumulator.dtype
+    step = _STEP_BYTES // dtype.nbytes
+    kind = "wgmma" if isinstance(node.a, STile) else "wgmma_registers"
+    return matrix_name(kind, MatrixShape(64, node.accumulator.columns, step, dtype, dtype, out))
+
+
+def multiply_in_groups(
+    node: Mma,
+    accumulator: Fragment,
+    operands: tuple[Operand | Fragment, Operand],
+    threads: Threads,
+    *,
+    is_added: bool = True,
+) -> s.Stmt:
+    """The products of all steps along k, waited for. is_added: to what the accumulator holds; they replace it else."""
+    a, b = operands
+    if isinstance(a, Fragment):
+        start = _start_from_registers(node, accumulator, a, b, threads, is_added)
+    else:
+        start = start_in_groups(node, accumulator, (a, b), threads, is_added=is_added)
+    return build.seq([start, finish_groups(accumulator)])
+
+
+def finish_groups(accumulator: Fragment) -> s.Stmt:
+    """Wait for all products, so that their sum may be used."""
+    tile = accumulator.tile
+    results = f"cuda.wgmma_results.n{tile.columns}.{tile.dtype.short}"
+    held = s.Evaluate(intrinsic_call(results, build.address(accumulator.buffer, 0, 0, 0, 0)))
+    return build.seq([wait_for_groups(0), held])
+
+
+def finished_loop(extent: Expr, loop: s.Stmt, sums: Iterable[Fragment], *after: s.Stmt) -> s.Stmt:
+    """A loop that leaves products unfinished, what waits for them, and statements after that; nothing where the loop's
+    extent is 0.
+
+    Were the ways with and without products to join before the wait, the compiler would move sums while they are added
+    to, and run all products one after the other (C7514).
+    """
+    return s.If(extent > 0, build.seq([loop, *map(finish_groups, sums), *after]))
+
+
+def wait_for_groups(count: int) -> s.Stmt:
+    """Wait until at most `count` of the products started last are unfinished."""
+    return s.Evaluate(intrinsic_call("cuda.wgmma_wait", count))
+
+
+def start_in_groups(
+    node: Mma,
+    accumulator: Fragment,
+    operands: tuple[Operand, Operand],
+    threads: Threads,
+    *,
+    is_added: bool = True,
+) -> s.Stmt:
+    """Start the products of all steps along k. Neither operands nor accumulator may be touched before the wait."""
+    a, b = operands
+    nbytes = node.b.dtype.nbytes
+    k = node.b.columns if node.b_is_transposed else node.b.rows
+    at = build.size_var("at")
+    group = threads.warp_row // _GROUP_WARPS
+    start_a, start_b = _descriptor("operand_a", a), _descriptor("operand_b", b)
+    row_bytes = a.tile.layout.panel_chunks * 16
+    if node.a_is_transposed:
+        far_a = _step_across(a, at) + _across(a, group * _GROUP_ROWS)
+    else:
+        far_a = _step_along(a, at) + group * (_GROUP_ROWS * row_bytes)
+    far_b = _step_along(b, at) if node.b_is_transposed else _step_across(b, at)
+    arguments: list[Expr | bool | int] = [
+        build.address(accumulator.buffer, 0, 0, 0, 0),
+        _moved(start_a[0], far_a),
+        _moved(start_b[0], far_b),
+        _is_added(is_added, at),
+    ]
+    if nbytes == 2:
+        arguments += [int(node.a_is_transposed), int(not node.b_is_transposed)]
+    product = s.Evaluate(intrinsic_call(_name(node), *arguments))
+    steps = s.For(at, build.index(0), build.index(k * nbytes // _STEP_BYTES), product, kind="unroll")
+    declared = [s.Declare(var, value) for var, value in (start_a, start_b)]
+    fence, commit = (s.Evaluate(intrinsic_call(f"cuda.wgmma_{verb}")) for verb in ("fence", "commit"))
+    return build.seq([*declared, fence, steps, commit])
+
+
+def _start_from_registers(
+    node: Mma, accumulator: Fragment, a: Fragment, b: Operand, threads: Threads, is_added: bool
+) -> s.Stmt:
+    """Start the products of all steps along k, the left operand of which is packed before."""
+    steps = (node.b.columns if node.b_is_transposed else node.b.rows) * node.b.dtype.nbytes // _STEP_BYTES
+    at = build.size_var("at")
+    words = Var("words", BufferType(dtypes.u32, (build.index(steps), build.index(_WORDS)), None, "register"))
+    packed = packed_words(a, build.index(0), at, node.b.dtype, threads)
+    pack = build.seq(s.Store(words, (at, build.index(n)), word) for n, word in enumerate(packed))
+    start_b = _descriptor("operand_b", b)
+    far_b = _step_along(b, at) if node.b_is_transposed else _step_across(b, at)
+    product = s.Evaluate(
+        intrinsic_call(
+            _name(node),
+            build.address(accumulator.buffer, 0, 0, 0, 0),
+            build.address(words, at, 0),
+            _moved(start_b[0], far_b),
+            _is_added(is_added, at),
+            int(not node.b_is_transposed),
+        )
+    )
+    fence, commit = (s.Evaluate(intrinsic_call(f"cuda.wgmma_{verb}")) for verb in ("fence", "commit"))
+    loops = [s.For(at, build.index(0), build.index(steps), body, kind="unroll") for body in (pack, product)]
+    return build.seq([s.Declare(words), s.Declare(*start_b), loops[0], fence, loops[1], commit])
+
+
+def _is_added(is_added: bool, at: Var) -> Expr:
+    """Whether step `at` adds to what is there."""
+    return Const(True, dtypes.boolean) if is_added else at > 0
+
+
+def _descriptor(name: str, operand: Operand) -> tuple[Var, Expr]:
+    """A variable for the descriptor of the start of a tile, and its value."""
+    layout = operand.tile.layout
+    width = layout.panel_chunks * 16
+    leading, stride = layout.rows * width, 8 * width
+    fixed = leading // 16 << 16 | stride // 16 << 32 | _SWIZZLES[width] << 62
+    start = build.address(operand.buffer, operand.stage * layout.size)
+    place = intrinsic_call("cuda.shared_address", start)
+    address = build.binary("shr", build.binary("and", place, 0x3FFFF), 4)
+    return Var(name, dtypes.u64), build.binary("or", build.cast(address, dtypes.u64), Const(fixed, dtypes.u64))
+
+
+def _moved(start: Var, nbytes: Expr) -> Expr:
+    """The descriptor of a place that many bytes further."""
+    return build.binary("add", start, build.cast(nbytes // 16, dtypes.u64))
+
+
+def _step_along(operand: Operand, at: Expr) -> Expr:
+    """Bytes to step `at` of 32 bytes along rows, whose panels lie behind each other."""
+    layout = operand.tile.layout
+    width = layout.panel_chunks * 16
+    per_panel = width // _STEP_BYTES
+    return at // per_panel * (layout.rows * width) + at % per_panel * _STEP_BYTES
+
+
+def _step_across(operand: Operand, at: Expr) -> Expr:
+    """Bytes to step `at` of 16 rows."""
+    return at * (16 * operand.tile.layout.panel_chunks * 16)
+
+
+def _across(operand: Operand, column: Expr) -> Expr:
+    """Bytes to a column that starts a panel, or to one inside the only panel."""
+    layout = operand.tile.layout
+    width = layout.panel_chunks * 16
+    if layout.panels == 1:
+        return column * 2
+    return column * 2 // width * (layout.rows * width)

@@ -1,0 +1,135 @@
+"""The product of two matrices, with operators fused before and after it.
+
+A block computes one tile of the result, or its sum over a part of k. Its operands come through a ring of shared tiles;
+what follows the product is mapped over the result in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hidet import dtypes
+from hidet.dtypes import DType
+from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.statements import Load, fetch, fill, load, map, mma, ring, store
+from hidet.gpu.tile.tensors import GTensor, RTile, Source, STile
+from hidet.ir import build
+from hidet.ir.expr import Const, Expr, Var
+
+# Elements of the result a thread up to which there are registers for what stands beside it, and in blocks of at least
+# _MANY_WARPS, which share a multiprocessor with no other, for rows.
+_BESIDE, _BESIDE_ROWS, _MANY_WARPS = 48, 64, 8
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulTiles:
+    """How much a block computes: [m, n] of the result in steps of k, `stages` of them in shared memory, by
+    warps[0] x warps[1] warps."""
+
+    m: int = 128
+    n: int = 128
+    k: int = 32
+    stages: int = 3
+    warps: tuple[int, int] = (2, 2)
+
+    def leaves_registers(self, beside: RTile) -> bool:
+        """Whether threads have registers for a tile beside the result during the products."""
+        warps = self.warps[0] * self.warps[1]
+        most = _BESIDE_ROWS if beside.rows == 1 and warps >= _MANY_WARPS else _BESIDE
+        return self.m * self.n // (32 * warps) <= most
+
+
+def matmul_kernel(
+    name: str,
+    params: tuple[Var, ...],
+    a: Source,
+    b: Source,
+    c: GTensor,
+    tiles: MatmulTiles,
+    *,
+    a_is_transposed: bool = False,
+    b_is_transposed: bool = False,
+    epilogue: Callable[..., Expr] | None = None,
+    beside: Sequence[GTensor] = (),
+    accumulator: DType = dtypes.f32,
+    factors: DType | None = None,
+    batch: tuple[Var, Expr] | None = None,
+    steps: tuple[Expr, Expr] | None = None,
+) -> TileKernel:
+    """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
+
+    epilogue(value, row, column, *others) gives an element of c from the sum, of type `accumulator`, its place, and the
+    elements there of the matrices `beside`; None converts. Those are like c, or a row for all where their row stride is
+    the constant 0. They are fetched before the products where there are registers, else a part at a time. batch: a
+    third index of blocks, which the matrices' pointers may mention, and its extent. The grid has ceil(n / tiles.n) x
+    ceil(m / tiles.m) tiles for each.
+
+    factors: the type in which elements are multiplied; None is that of the matrices, tf32 for those of f32.
+
+    steps: (first, number of) steps of tiles.k along k whose products are summed, i64; None sums all.
+    """
+    block_column, block_row = build.size_var("block_column"), build.size_var("block_row")
+    row, column = build.size_var("first_row"), build.size_var("first_column")
+    tile_a = _tile("tile_a", factors or a.dtype, tiles.m, tiles.k, a_is_transposed)
+    tile_b = _tile("tile_b", factors or b.dtype, tiles.k, tiles.n, b_is_transposed)
+    total = RTile("total", accumulator, tiles.m, tiles.n)
+    result = RTile("result", c.dtype, tiles.m, tiles.n)
+    depth = a.rows if a_is_transposed else a.columns
+    first, count = steps or (build.index(0), (depth + (tiles.k - 1)) // tiles.k)
+
+    def loads(step: Expr) -> list[Load]:
+        at = (first + step) * tiles.k
+        return [
+            load(tile_a, a, *((at, row) if a_is_transposed else (row, at))),
+            load(tile_b, b, *((column, at) if b_is_transposed else (at, column))),
+        ]
+
+    others = [
+        RTile(f"beside{number}", source.dtype, 1 if _is_row(source) else tiles.m, tiles.n)
+        for number, source in enumerate(beside)
+    ]
+    origin = block_row * tiles.m, block_column * tiles.n
+    fetches = [fetch(tile, source, *origin) for tile, source in zip(others, beside, strict=True)]
+    # They arrive during the products, unless what a matrix brings has to wait.
+    early, late = (fetches, []) if all(tiles.leaves_registers(tile) for tile in others) else ([], fetches)
+
+    def finish(value: Expr, *rest: Expr) -> Expr:
+        if epilogue is None:
+            return build.cast(value, c.dtype)
+        *elements, inner_row, inner_column = rest
+        return epilogue(value, row + inner_row, column + inner_column, *elements)
+
+    grid = ((c.columns + (tiles.n - 1)) // tiles.n, (c.rows + (tiles.m - 1)) // tiles.m)
+    return TileKernel(
+        name,
+        params,
+        (block_column, block_row, *(() if batch is None else batch[:1])),
+        tiles.warps,
+        (
+            fill(total, 0),
+            *early,
+            ring(
+                count,
+                tiles.stages,
+                loads,
+                lambda step: [
+                    mma(total, tile_a, tile_b, a_is_transposed=a_is_transposed, b_is_transposed=b_is_transposed)
+                ],
+            ),
+            *late,
+            map(result, [total, *others], finish),
+            store(c, result, *origin),
+        ),
+        ((row, block_row * tiles.m), (column, block_column * tiles.n)),
+        (*grid, *(() if batch is None else batch[1:])),
+    )
+
+
+def _tile(name: str, dtype: DType, rows: int, columns: int, transposed: bool) -> STile:
+    return STile(name, dtype, *((columns, rows) if transposed else (rows, columns)))
+
+
+def _is_row(source: GTensor) -> bool:
+    """Whether a matrix has the same row again and again."""
+    return isinstance(source.row_stride, Const) and source.row_stride.value == 0

@@ -1,0 +1,140 @@
+"""What tile programs work on: matrices in global memory, tiles in shared memory and tiles spread over registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hidet import dtypes
+from hidet.dtypes import DType
+from hidet.errors import ScheduleError
+from hidet.gpu.tile.layout import SharedLayout
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.types import PointerType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GTensor:
+    """A matrix in global memory: `pointer` to element (0, 0), i64 `rows` and `columns`, elements from row to row.
+
+    align: bytes that the address and the row stride are known to be multiples of. Columns are neighbours.
+    """
+
+    pointer: Expr
+    rows: Expr
+    columns: Expr
+    row_stride: Expr
+    align: int
+
+    @property
+    def dtype(self) -> DType:
+        """Type of an element."""
+        return self.pointer.dtype
+
+    def element(self, row: Expr, column: Expr) -> Expr:
+        """The value at a place inside the matrix."""
+        return build.load(self.pointer, row * self.row_stride + column)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed:
+    """A matrix that is computed where it is loaded: `formula` over the i64 variables `row` and `column`.
+
+    How operators before a product are fused into it.
+    """
+
+    dtype: DType
+    rows: Expr
+    columns: Expr
+    row: Var
+    column: Var
+    formula: Expr
+
+
+def computed(dtype: DType, rows: Expr, columns: Expr, value: Callable[[Expr, Expr], Expr]) -> Computed:
+    """The matrix whose element (row, column) is `value(row, column)`, of type `dtype`."""
+    row, column = build.size_var("row"), build.size_var("column")
+    formula = value(row, column)
+    if formula.type != dtype:
+        raise ScheduleError(f"a computed matrix of {dtype} has elements of type {formula.type}")
+    return Computed(dtype, rows, columns, row, column, formula)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """A matrix whose elements lie at computed places: element (row, column) `place` elements behind `pointer`.
+
+    row_values, column_values: what depends on the i64 variable `row`, or `column`, alone: pairs of a variable and its
+    value, which may mention the variables before it. Those of rows are computed once a kernel.
+    place, inside: over these variables. `inside` is false for elements that are zero, which those beyond `rows` and
+    `columns` have to be. It is the same for all elements of a part of `align` bytes along the columns; these are
+    neighbours, and places of parts are multiples of `align`, if the address is one.
+    """
+
+    pointer: Expr
+    rows: Expr
+    columns: Expr
+    row: Var
+    row_values: tuple[tuple[Var, Expr], ...]
+    column: Var
+    column_values: tuple[tuple[Var, Expr], ...]
+    place: Expr
+    inside: Expr
+    align: int
+
+    @property
+    def dtype(self) -> DType:
+        """Type of an element."""
+        return self.pointer.dtype
+
+
+Source = GTensor | Computed | Gathered
+"""What tiles are loaded from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class STile:
+    """A tile of [rows, columns] in shared memory of the block.
+
+    One of tf32 holds f32, which products round, unless the copy engine has done so on the way.
+    """
+
+    name: str
+    dtype: DType
+    rows: int
+    columns: int
+
+    @property
+    def layout(self) -> SharedLayout:
+        """How it lies there."""
+        return SharedLayout(self.rows, self.columns, self.dtype.nbytes)
+
+    @property
+    def stored(self) -> DType:
+        """The type of elements in memory."""
+        return dtypes.f32 if self.dtype is dtypes.tf32 else self.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RTile:
+    """A tile of [rows, columns] spread over the registers of the block's threads, as the results of products are.
+
+    rows or columns is 1 for what is the same along that axis: the result of a reduction, or something to broadcast.
+    """
+
+    name: str
+    dtype: DType
+    rows: int
+    columns: int
+
+
+def matrix(
+    pointer: Var, rows: Expr | int, columns: Expr | int, row_stride: Expr | int | None = None, align: int = 0
+) -> GTensor:
+    """A matrix in global memory, dense unless `row_stride` is given; `align` 0 is that of an element."""
+    if not isinstance(pointer.type, PointerType):
+        raise ScheduleError(f"{pointer.name} has type {pointer.type}, expected a pointer to a matrix")
+    columns = build.index(columns)
+    stride = columns if row_stride is None else build.index(row_stride)
+    return GTensor(pointer, build.index(rows), columns, stride, max(align, pointer.dtype.nbytes))

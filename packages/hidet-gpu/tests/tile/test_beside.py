@@ -1,0 +1,90 @@
+"""Matrices that stand beside a product and are read where it is finished, run by the simulator."""
+
+import numpy as np
+import pytest
+
+from hidet import dtypes
+from hidet.errors import ScheduleError
+from hidet.gpu.tile.lower.kernel import lower_kernel
+from hidet.gpu.tile.lower.pipeline import lower_pipeline
+from hidet.gpu.tile.statements import fetch
+from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
+from hidet.gpu.tile.tensors import RTile, matrix
+from hidet.ir import build
+from hidet.ir import expr as e
+from hidet.ir import stmt as s
+from hidet.ir.func import Function, Module
+from hidet.ir.interpret import run_module
+from hidet.ir.types import PointerType
+from hidet.ir.verify import verify_module
+
+SMALL = MatmulTiles(32, 16, 16, 2, (2, 1))
+LARGE = MatmulTiles(128, 64, 16, 2, (2, 1))
+ROLES = MatmulTiles(64, 16, 64, 3, (4, 1))
+LARGE_ROLES = MatmulTiles(64, 128, 64, 2, (4, 1))
+
+
+def finished(m, n, k, tiles, align, *, roles=False):
+    """relu(a b + r + row) by a kernel that finds NaN in the result, and by numpy."""
+    rng = np.random.default_rng(0)
+    a, b, r, row = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, k), (n, k), (m, n), (1, n)))
+    at, bt, rt, wt, ct = params = tuple(e.Var(name, PointerType(dtypes.f16)) for name in ("a", "b", "r", "w", "c"))
+
+    def finish(total, _row, _column, other, same):
+        return build.cast(
+            build.maximum(total + build.cast(other, dtypes.f32) + build.cast(same, dtypes.f32), 0), dtypes.f16
+        )
+
+    kernel = matmul_kernel(
+        "matmul",
+        params,
+        matrix(at, m, k, align=16),
+        matrix(bt, n, k, align=16),
+        matrix(ct, m, n, align=align),
+        tiles,
+        b_is_transposed=True,
+        epilogue=finish,
+        beside=(matrix(rt, m, n, align=align), matrix(wt, m, n, 0, align=align)),
+    )
+    outer = tuple(e.Var(var.name, var.type) for var in params)
+    if roles:
+        pipeline = lower_pipeline(kernel)
+        maps = [each.request(dict(zip(params, outer, strict=True))).call() for each in pipeline.maps]
+        function, grid, threads = pipeline.function, (2,), pipeline.threads
+    else:
+        function, grid, maps, threads = lower_kernel(kernel), (-(-n // tiles.n) * -(-m // tiles.m),), [], kernel.threads
+    launch = s.Launch("matmul", tuple(map(build.index, grid)), (*outer, *maps), block=(build.index(threads),))
+    module = Module((function, Function("main", outer, launch, "host")), "main")
+    verify_module(module)
+    c = np.full((m, n), np.nan, np.float16)
+    run_module(module, [a, b, r, row, c])
+    wide = (each.astype(np.float64) for each in (a, b, r, row))
+    left, right, other, same = wide
+    return c.astype(np.float64), np.maximum(left @ right.T + other + same, 0)
+
+
+@pytest.mark.parametrize("tiles", [SMALL, LARGE])
+@pytest.mark.parametrize(("n", "align"), [(24, 16), (18, 4), (13, 2)])
+def test_other_matrices_and_rows_are_added(tiles, n, align):
+    result, expected = finished(40, n, 32, tiles, align)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("tiles", [ROLES, LARGE_ROLES])
+def test_kernels_with_roles_read_them_for_every_tile(tiles):
+    result, expected = finished(136, 40, 64, tiles, 16, roles=True)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
+def test_large_tiles_have_registers_for_rows_alone_if_a_block_has_the_multiprocessor_to_itself():
+    row, other = RTile("row", dtypes.f16, 1, 128), RTile("other", dtypes.f16, 128, 128)
+    alone = MatmulTiles(128, 128, 64, 2, (8, 1))
+    assert alone.leaves_registers(row) and not alone.leaves_registers(other)
+    assert not LARGE_ROLES.leaves_registers(row)
+    assert ROLES.leaves_registers(other)
+
+
+def test_a_tile_is_fetched_from_a_matrix_of_its_type():
+    source = matrix(e.Var("x", PointerType(dtypes.f32)), 8, 8)
+    with pytest.raises(ScheduleError, match="tile t of f16 is fetched from a matrix of f32"):
+        fetch(RTile("t", dtypes.f16, 16, 16), source, 0, 0)

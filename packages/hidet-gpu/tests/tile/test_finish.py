@@ -1,0 +1,118 @@
+"""Products with matrices and rows beside them, in tiles too large to keep these in registers: run by the simulator."""
+
+import numpy as np
+import pytest
+
+from hidet import dtypes
+from hidet.gpu.simulator.traffic import Traffic
+from hidet.gpu.tile.lower.kernel import lower_kernel
+from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
+from hidet.gpu.tile.tensors import GTensor, RTile, matrix
+from hidet.ir import build
+from hidet.ir import expr as e
+from hidet.ir import stmt as s
+from hidet.ir.func import Function, Module
+from hidet.ir.interpret import run_module
+from hidet.ir.printer import print_module
+from hidet.ir.types import PointerType
+from hidet.ir.verify import verify_module
+
+LARGE = MatmulTiles(16, 128, 16, 2, (1, 1))
+K = 24
+
+
+def finished(m, n, tiles=LARGE, *, out=dtypes.f16, beside=dtypes.f16, align=16, beside_align=16, arch=80, traffic=None):
+    """relu(a b + row + matrix * 2 + column number / 128), by the kernel and by numpy; and the module's text."""
+    assert not tiles.leaves_registers(RTile("beside", beside, tiles.m, tiles.n))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, K), (n, K)))
+    other, row = (rng.standard_normal(shape).astype(beside.numpy()) for shape in ((m, n), (n,)))
+    names = {"a": dtypes.f16, "b": dtypes.f16, "other": beside, "row": beside, "c": out}
+    params = tuple(e.Var(name, PointerType(dtype)) for name, dtype in names.items())
+    c = matrix(params[4], m, n, align=align)
+    kernel = matmul_kernel(
+        "matmul",
+        params,
+        matrix(params[0], m, K, align=16),
+        matrix(params[1], n, K, align=16),
+        c,
+        tiles,
+        b_is_transposed=True,
+        beside=(
+            GTensor(params[2], c.rows, c.columns, build.index(n), beside_align),
+            GTensor(params[3], c.rows, c.columns, build.index(0), beside_align),
+        ),
+        epilogue=lambda total, i, j, of_matrix, of_row: build.cast(
+            build.maximum(
+                total
+                + build.cast(of_row, dtypes.f32)
+                + build.cast(of_matrix, dtypes.f32) * 2
+                + build.cast(j, dtypes.f32) / 128,
+                0,
+            ),
+            out,
+        ),
+    )
+    function = lower_kernel(kernel, arch)
+    outer = tuple(e.Var(var.name, var.type) for var in function.params)
+    grid = (build.index(-(-n // tiles.n) * -(-m // tiles.m)),)
+    launch = s.Launch(function.name, grid, outer, block=(build.index(kernel.threads),))
+    module = Module((function, Function("main", outer, launch, "host")), "main")
+    verify_module(module)
+    result = np.full((m, n), np.nan, out.numpy())
+    run_module(module, [a, b, other, row, result], traffic=traffic)
+    exact = a.astype(np.float64) @ b.astype(np.float64).T + row.astype(np.float64) + 2 * other.astype(np.float64)
+    return result.astype(np.float64), np.maximum(exact + np.arange(n) / 128, 0), print_module(module)
+
+
+def agrees(result, expected):
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(("m", "n"), [(16, 128), (32, 256), (20, 128), (16, 136), (7, 40), (37, 264)])
+def test_inside_and_at_the_ends_of_the_matrix(m, n):
+    result, expected, text = finished(m, n)
+    agrees(result, expected)
+    assert "staged" in text
+
+
+@pytest.mark.parametrize("tiles", [MatmulTiles(32, 256, 16, 2, (2, 1)), MatmulTiles(32, 128, 32, 2, (1, 2))], ids=str)
+def test_every_warp_turns_its_own_part(tiles):
+    result, expected, _ = finished(40, 264, tiles)
+    agrees(result, expected)
+
+
+@pytest.mark.parametrize(
+    ("out", "beside"), [(dtypes.f32, dtypes.f16), (dtypes.f32, dtypes.f32), (dtypes.f16, dtypes.f32)]
+)
+def test_types_may_differ(out, beside):
+    result, expected, text = finished(20, 128, out=out, beside=beside)
+    agrees(result, expected)
+    assert "staged" in text
+
+
+@pytest.mark.parametrize("beside_align", [2, 4, 8])
+def test_what_stands_beside_is_read_as_its_alignment_lets(beside_align):
+    result, expected, _ = finished(16, 128, beside_align=beside_align)
+    agrees(result, expected)
+
+
+@pytest.mark.parametrize("align", [2, 4])
+def test_without_wide_rows_elements_are_mapped_as_products_leave_them(align):
+    """What is turned then are results, not products."""
+    result, expected, text = finished(20, 136, align=align)
+    agrees(result, expected)
+    assert "~f16 @ shared" in text and "~f32 @ shared" not in text
+    assert "~f32 @ shared" in finished(20, 136, align=16)[2]
+
+
+def test_warp_groups_finish_like_single_warps():
+    result, expected, text = finished(72, 136, MatmulTiles(64, 128, 16, 2, (4, 1)), arch=90)
+    agrees(result, expected)
+    assert "cuda.wgmma.m64" in text
+
+
+def test_rows_are_read_and_written_in_whole_sectors():
+    traffic = Traffic()
+    finished(16, 128, traffic=traffic)
+    assert not [text for text in traffic.scattered() if "copy_async" not in text]

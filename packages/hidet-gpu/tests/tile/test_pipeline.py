@@ -1,0 +1,159 @@
+"""Kernels in which one thread copies and warp groups multiply, run by the simulator: right, and free of races."""
+
+import numpy as np
+import pytest
+
+from hidet import dtypes
+from hidet.gpu.tile.lower.pipeline import fits_pipeline, lower_pipeline
+from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
+from hidet.gpu.tile.tensors import GTensor, computed, matrix
+from hidet.ir import build
+from hidet.ir import expr as e
+from hidet.ir import stmt as s
+from hidet.ir.func import Function, Module
+from hidet.ir.interpret import run_module
+from hidet.ir.types import PointerType
+from hidet.ir.verify import verify_module
+
+NARROW = MatmulTiles(64, 16, 64, 4, (4, 1))
+
+
+def pointers(dtype=dtypes.f16, out=dtypes.f16):
+    return [e.Var(name, PointerType(type_)) for name, type_ in (("a", dtype), ("b", dtype), ("c", out))]
+
+
+def launched(kernel, blocks):
+    """A module that launches `blocks` blocks, whatever the number of tiles."""
+    pipeline = lower_pipeline(kernel)
+    outer = tuple(e.Var(var.name, var.type) for var in kernel.params)
+    given = dict(zip(kernel.params, outer, strict=True))
+    maps = [described.request(given).call() for described in pipeline.maps]
+    launch = s.Launch(kernel.name, (build.index(blocks),), (*outer, *maps), block=(build.index(pipeline.threads),))
+    module = Module((pipeline.function, Function("main", outer, launch, "host")), "main")
+    verify_module(module)
+    return module
+
+
+def multiply(m, n, k, tiles=NARROW, blocks=2, *, ta=False, tb=True, dtype=dtypes.f16, out=dtypes.f16, align=16, **more):
+    """A product by the kernel, which finds NaN in the result, and by numpy."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(dtype.numpy()) for shape in ((m, k), (k, n)))
+    held_a, held_b = np.ascontiguousarray(a.T if ta else a), np.ascontiguousarray(b.T if tb else b)
+    at, bt, ct = params = pointers(dtype, out)
+    kernel = matmul_kernel(
+        "matmul",
+        tuple(params),
+        matrix(at, *held_a.shape, align=16),
+        matrix(bt, *held_b.shape, align=16),
+        matrix(ct, m, n, align=align),
+        tiles,
+        a_is_transposed=ta,
+        b_is_transposed=tb,
+        **more,
+    )
+    c = np.full((m, n), np.nan, out.numpy())
+    run_module(launched(kernel, blocks), [held_a, held_b, c])
+    return c.astype(np.float64), a.astype(np.float64) @ b.astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "ta", "tb", "dtype"),
+    [
+        (MatmulTiles(64, 32, 64, 3, (4, 1)), False, True, dtypes.f16),
+        (MatmulTiles(64, 64, 64, 2, (4, 1)), True, False, dtypes.bf16),
+        (MatmulTiles(128, 64, 64, 3, (8, 1)), False, False, dtypes.f16),
+        (MatmulTiles(64, 128, 32, 2, (4, 1)), True, True, dtypes.f16),
+    ],
+)
+def test_operands_come_in_either_order(tiles, ta, tb, dtype):
+    result, expected = multiply(72, 136, 144, tiles, ta=ta, tb=tb, dtype=dtype)
+    tolerance = 2e-3 if dtype is dtypes.f16 else 2e-2
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_the_copy_engine_rounds_f32_to_tf32():
+    tiles = MatmulTiles(64, 32, 32, 3, (4, 1))
+    result, expected = multiply(72, 40, 72, tiles, dtype=dtypes.f32, out=dtypes.f32, factors=dtypes.tf32)
+    off = np.abs(result - expected)
+    # Seventy products whose factors are right to 2^-11 each; dropped digits would be wrong by twice that in one way.
+    assert 1e-5 < np.sqrt(np.mean(off**2)) < 2**-11 * np.sqrt(72 * 2 / 3)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 8, 8), (64, 16, 64), (65, 24, 72), (130, 40, 520)])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_blocks_walk_over_all_tiles_of_any_size(m, n, k, blocks):
+    result, expected = multiply(m, n, k, blocks=blocks)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-2)
+
+
+def test_rows_of_tiles_are_swept_in_groups_and_none_is_left_out():
+    result, expected = multiply(64 * 9, 40, 8, blocks=5)
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("align", [2, 4, 16])
+@pytest.mark.parametrize("out", [dtypes.f16, dtypes.f32])
+def test_results_are_written_as_far_as_they_are_aligned(align, out):
+    result, expected = multiply(70, 24, 64, out=out, align=max(align, out.nbytes))
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-2)
+
+
+def test_what_follows_the_product_is_computed_from_its_place():
+    def epilogue(value, row, column):
+        return build.cast(value + build.cast(row * 100 + column, dtypes.f32), dtypes.f32)
+
+    result, expected = multiply(70, 24, 64, out=dtypes.f32, epilogue=epilogue)
+    places = np.arange(70)[:, None] * 100 + np.arange(24)
+    np.testing.assert_allclose(result, expected + places, rtol=1e-5, atol=1e-3)
+
+
+def test_matrices_of_a_batch_are_tiles_of_one_grid():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((3, 70, 72)).astype(np.float16), rng.standard_normal((3, 24, 72)).astype(np.float16)
+    number = build.size_var("number")
+    at, bt, ct = params = pointers()
+
+    def of_batch(pointer, rows, columns):
+        place = build.binary("add", pointer, number * (rows * columns))
+        return GTensor(place, build.index(rows), build.index(columns), build.index(columns), 16)
+
+    kernel = matmul_kernel(
+        "matmul",
+        tuple(params),
+        of_batch(at, 70, 72),
+        of_batch(bt, 24, 72),
+        of_batch(ct, 70, 24),
+        NARROW,
+        b_is_transposed=True,
+        batch=(number, build.index(3)),
+    )
+    c = np.full((3, 70, 24), np.nan, np.float16)
+    run_module(launched(kernel, 4), [a, b, c])
+    expected = a.astype(np.float64) @ b.astype(np.float64).transpose(0, 2, 1)
+    np.testing.assert_allclose(c.astype(np.float64), expected, rtol=2e-3, atol=2e-2)
+
+
+def test_only_kernels_of_the_shape_have_roles():
+    at, bt, ct = params = pointers()
+
+    def fits(a, tiles=NARROW):
+        b, c = matrix(bt, 64, 64, align=16), matrix(ct, 64, 64, align=16)
+        return fits_pipeline(matmul_kernel("matmul", tuple(params), a, b, c, tiles, b_is_transposed=True))
+
+    a = matrix(at, 64, 64, align=16)
+    assert fits(a)
+    assert not fits(matrix(at, 64, 64, align=8))
+    assert not fits(computed(dtypes.f16, a.rows, a.columns, a.element))
+    # Rows of 32 elements for two warps along the columns are no products of warp groups.
+    assert not fits(a, MatmulTiles(64, 32, 64, 4, (2, 2)))
+    # Too small for the swizzle to repeat within each stage.
+    assert not fits(a, MatmulTiles(64, 16, 64, 2, (4, 1)))
+
+
+@pytest.mark.parametrize(("row_stride", "given"), [(0, 80), (72, 80), (96, 96)])
+def test_the_map_of_one_row_has_the_stride_of_a_dense_matrix_at_least(row_stride, given):
+    at, bt, ct = params = pointers()
+    a, b, c = matrix(at, 1, 76, row_stride, align=16), matrix(bt, 64, 76, 80, align=16), matrix(ct, 1, 64, align=16)
+    pipeline = lower_pipeline(matmul_kernel("matmul", tuple(params), a, b, c, NARROW, b_is_transposed=True))
+    (stride,) = pipeline.maps[0].request({}).strides
+    assert stride.value == given * 2
