@@ -31,13 +31,13 @@ from torch import fx
 from benchmarks.options import names_from, report_console
 from hidet.context import CompileContext, make_context
 from hidet.driver import compile_graph, paused_gc
+from hidet.fusion.fuse import fuse
 from hidet.graph.graph import Graph
 from hidet.graph.verify import verify_graph
-from hidet.passes.graph.fuse import fuse
+from hidet.host.program import build_host_program
+from hidet.host.units import compile_units
 from hidet.passes.manager import run_graph_passes, run_program_passes
-from hidet.schedule.host import build_host_program
 from hidet.schedule.select import ScheduledTask, select_schedules
-from hidet.schedule.units import compile_units
 from tests.models.zoo import MODELS
 
 PHASES = ("import", "verify", "passes", "fuse", "select", "host", "injective", "template", "llvm", "load")

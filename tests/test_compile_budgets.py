@@ -16,16 +16,17 @@ from hidet.cpu.arch import host_arch
 from hidet.cpu.codegen import emit_module
 from hidet.cpu.schedules import gemm_tile
 from hidet.driver import compile_graph
+from hidet.fusion.fuse import fuse
 from hidet.graph import Graph, GraphBuilder, TensorType, Value, builder
 from hidet.graph.verify import verify_graph
+from hidet.host import units
+from hidet.host.program import HostCode, build_host_program
 from hidet.ir.structural import structural_hash
 from hidet.ir.visit import walk
-from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
-from hidet.schedule import select, units
-from hidet.schedule.host import HostCode, build_host_program
+from hidet.schedule import select
 from hidet.schedule.select import select_schedules
-from hidet.schedule.shared import split_shared
+from hidet.schedule.shared_functions import split_shared
 from hidet.schedule.task import Task
 
 WIDTH, HEADS, TOKENS = 32, 4, 12

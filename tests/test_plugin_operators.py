@@ -11,13 +11,13 @@ import pytest
 from hidet.context import CompileContext, make_context
 from hidet.driver import compile_graph
 from hidet.errors import FallbackWarning
+from hidet.fusion.fuse import fuse
 from hidet.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.printer import canonical_lines, print_graph
 from hidet.passes.graph.assign_layout import AssignLayout
 from hidet.passes.graph.attention_layout import AttentionLayout
-from hidet.passes.graph.fuse import fuse
 from hidet.passes.graph.simplify import Simplify
 from hidet.schedule.select import ScheduledTask, select_schedules
 from hidet.testing.random_graphs import random_inputs

@@ -13,9 +13,9 @@ from hidet import dtypes
 from hidet.context import CompileContext, make_context
 from hidet.driver import compile_graph
 from hidet.errors import PluginError, PluginWarning
+from hidet.fusion.fuse import fuse
 from hidet.graph import Graph, GraphBuilder, TensorType
 from hidet.graph.parser import parse_graph
-from hidet.passes.graph.fuse import fuse
 from hidet.schedule.select import ScheduledTask, select_schedules
 
 ATTENTION = """

@@ -15,9 +15,9 @@ from hidet.context import CompileContext, make_context
 from hidet.driver import compile_graph
 from hidet.errors import CacheWarning
 from hidet.graph import Graph, GraphBuilder, TensorType
+from hidet.host import units
+from hidet.host.code_cache import PACKED_FROM
 from hidet.runtime.compiled import CompileReport
-from hidet.schedule import units
-from hidet.schedule.code_cache import PACKED_FROM
 
 ROWS = dims.symbol("rows", 1, 512)
 

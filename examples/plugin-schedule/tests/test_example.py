@@ -12,9 +12,9 @@ import pytest
 import hidet
 from hidet import dtypes
 from hidet.context import make_context
+from hidet.fusion.fuse import fuse
 from hidet.graph import GraphBuilder
 from hidet.graph.types import TensorType
-from hidet.passes.graph.fuse import fuse
 from hidet.schedule.select import select_schedules
 from hidet.testing import check_rule
 

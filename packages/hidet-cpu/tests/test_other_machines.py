@@ -21,12 +21,12 @@ from hidet.cpu.target import CpuTarget
 from hidet.cpu.toolchain import compile_object
 from hidet.dtypes import DType
 from hidet.errors import ArtifactError, CompileError, LaunchError, OptionError
+from hidet.fusion.fuse import fuse
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
-from hidet.passes.graph.fuse import fuse
+from hidet.host.program import build_host_program
+from hidet.host.units import compile_units
 from hidet.passes.manager import run_graph_passes, run_program_passes
-from hidet.schedule.host import build_host_program
 from hidet.schedule.select import ScheduledTask, select_schedules
-from hidet.schedule.units import compile_units
 
 MACHINES = ("haswell", "sapphirerapids", "neoverse-n1", "apple-m1")
 Tensor = Callable[..., Value]

@@ -17,12 +17,12 @@ from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.passes.neighbouring_channels import NeighbouringChannels
 from hidet.cuda.schedules.matmul import MatmulRule
 from hidet.cuda.target import CudaTarget
+from hidet.fusion.fuse import fuse
 from hidet.graph.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module
-from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
 from hidet.schedule.rule import Program
 from hidet.schedule.select import ScheduledTask, select_schedules

@@ -13,15 +13,15 @@ from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.target import CudaTarget
 from hidet.errors import LaunchError, PositionError
+from hidet.fusion.fuse import fuse
 from hidet.graph.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
+from hidet.host.report import count_nodes
 from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
-from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes
 from hidet.plugins.host import load_registry
-from hidet.schedule.report import count_nodes
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 
 EMBEDDING = """

@@ -14,11 +14,11 @@ from hidet.cuda.passes.row_order import RowOrder
 from hidet.cuda.schedules.operands import find_product
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_right, sources_of
+from hidet.fusion.fuse import fuse
 from hidet.graph.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.storage import find_views
-from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
 
 

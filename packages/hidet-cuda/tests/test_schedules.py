@@ -18,12 +18,12 @@ from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.passes.regular_rows import RegularRows
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_right
+from hidet.fusion.fuse import fuse
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
 from hidet.ir.printer import print_function, print_module
 from hidet.ir.verify import verify_module
-from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 

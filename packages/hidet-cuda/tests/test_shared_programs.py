@@ -9,8 +9,8 @@ from hidet import dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.target import CudaTarget
+from hidet.fusion.fuse import fuse
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
-from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes
 from hidet.plugins.host import load_registry
 from hidet.schedule.select import select_schedules

@@ -7,10 +7,10 @@ import pytest
 
 from hidet import dtypes
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text
+from hidet.host.report import count_nodes
 from hidet.ir.expr import Call
 from hidet.ir.stmt import Launch
 from hidet.ir.visit import walk
-from hidet.schedule.report import count_nodes
 from hidet.schedule.select import ScheduledTask
 
 ARCHITECTURES = ["sm_80", "sm_89", "sm_90a"]

@@ -14,13 +14,21 @@ from hidet import dims
 from hidet.context import CompileContext, Options, make_context, options_from
 from hidet.dims import Dim
 from hidet.errors import CompileError, HidetError, ImportFailed, LaunchError, OptionError
+from hidet.fusion.fuse import fuse
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.printer import print_graph
 from hidet.graph.types import TensorType
 from hidet.graph.verify import subgraphs_of, verify_graph
+from hidet.host.bind import bind_program, with_symbols
+from hidet.host.code_cache import keep_modules, read_modules
+from hidet.host.own_memory import with_own_memory
+from hidet.host.program import HostCode, InnerProgram, build_host_program
+from hidet.host.report import count_nodes, program_uses, warn_of_fallbacks
+from hidet.host.size_checks import with_size_checks
+from hidet.host.subgraph import close_subgraph
+from hidet.host.units import CompileUnit, compile_units
 from hidet.ir.func import Module
 from hidet.passes.dump import dump, in_own_folder
-from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes, run_program_passes
 from hidet.plugins.host import load_registry
 from hidet.plugins.specs import FrontendSpec
@@ -35,17 +43,9 @@ from hidet.runtime.program_text import print_plans, print_program
 from hidet.runtime.replay import REPLAY_AFTER
 from hidet.runtime.signature import ModelGraph, Signature
 from hidet.runtime.verify import verify_program
-from hidet.schedule.bind import bind_program, with_symbols
-from hidet.schedule.close import close_subgraph
-from hidet.schedule.code_cache import keep_modules, read_modules
-from hidet.schedule.host import HostCode, InnerProgram, build_host_program
-from hidet.schedule.made import with_own_memory
-from hidet.schedule.report import count_nodes, program_uses, warn_of_fallbacks
 from hidet.schedule.schedule_text import print_schedules
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
-from hidet.schedule.size_checks import with_size_checks
 from hidet.schedule.task_text import print_tasks
-from hidet.schedule.units import CompileUnit, compile_units
 from hidet.target import Binary, CompileJob
 
 

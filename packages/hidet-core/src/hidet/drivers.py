@@ -10,6 +10,7 @@ from typing import Any
 
 from hidet.context import CompileContext, Options, make_context
 from hidet.driver import compile_modules
+from hidet.host.units import CompileUnit
 from hidet.ir.func import Module
 from hidet.ir.polls import with_polls
 from hidet.ir.stmt import Launch, Print
@@ -22,7 +23,6 @@ from hidet.passes.manager import run_program_passes
 from hidet.runtime.bounds import BoundsChecks
 from hidet.runtime.module import CompiledFunction, CompiledModule
 from hidet.runtime.parameters import signature_of
-from hidet.schedule.units import CompileUnit
 from hidet.target import CheckedModule
 
 

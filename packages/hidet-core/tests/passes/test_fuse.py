@@ -2,7 +2,7 @@
 
 import pytest
 
-from hidet.passes.graph.fuse import fuse
+from hidet.fusion.fuse import fuse
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.errors import DTypeError, LaunchError, ShapeError
 from hidet.graph.types import DimType, TensorType, ValueType
+from hidet.host.symbol_sources import symbol_sources
 from hidet.runtime.arguments import MAX_KNOWN, ArgumentCheck
 from hidet.runtime.program import HostProgram, InputSlot, OutputSlot, TensorSlot
-from hidet.schedule.symbol_sources import symbol_sources
 
 ROWS = dims.symbol("rows", 1, 4096)
 EVEN = dims.symbol("even", divisor=2)

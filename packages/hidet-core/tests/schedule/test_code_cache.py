@@ -11,9 +11,9 @@ import pytest
 
 from hidet.cache import CacheKey, KernelCache
 from hidet.context import CompileContext, make_context
+from hidet.host.code_cache import PACKED_FROM, keep_modules, module_key, pack, read_modules, unpack
+from hidet.host.units import CompileUnit
 from hidet.ir.func import Module
-from hidet.schedule.code_cache import PACKED_FROM, keep_modules, module_key, pack, read_modules, unpack
-from hidet.schedule.units import CompileUnit
 
 
 class _CountingCache(KernelCache):

@@ -6,16 +6,16 @@ import pytest
 from hidet import dtypes
 from hidet.context import CompileContext, make_context
 from hidet.driver import compile_graph
+from hidet.fusion.fuse import fuse
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
+from hidet.host import units
+from hidet.host.program import build_host_program
+from hidet.host.units import CompileUnit, compile_units, merge_modules
 from hidet.ir.func import EXPORTED, Function, Module
 from hidet.ir.stmt import Return
 from hidet.ir.verify import verify_module
-from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes
-from hidet.schedule import units
-from hidet.schedule.host import build_host_program
 from hidet.schedule.select import select_schedules
-from hidet.schedule.units import CompileUnit, compile_units, merge_modules
 
 
 @pytest.fixture(scope="module")

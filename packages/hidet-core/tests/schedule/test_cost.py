@@ -5,8 +5,8 @@ import pytest
 from hidet import dims, dtypes
 from hidet.context import CompileContext, make_context
 from hidet.dims import Dim
+from hidet.fusion.fuse import fuse
 from hidet.graph import GraphBuilder, TensorType, Value
-from hidet.passes.graph.fuse import fuse
 from hidet.schedule.cost import UNKNOWN_EXTENT, is_below, task_flops
 
 

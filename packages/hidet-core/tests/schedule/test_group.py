@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hidet import dtypes
+from hidet.fusion.abilities import NOTHING
+from hidet.fusion.group import MAX_COPIES, MAX_INPUTS, group_nodes
 from hidet.graph import GraphBuilder, TensorType
 from hidet.ops import all_operators
-from hidet.schedule.abilities import NOTHING
-from hidet.schedule.group import MAX_COPIES, MAX_INPUTS, group_nodes
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hidet import dtypes
 from hidet.context import make_context
+from hidet.fusion.fuse import fuse
 from hidet.graph import GraphBuilder, TensorType
-from hidet.passes.graph.fuse import fuse
+from hidet.host.program import build_host_program
 from hidet.passes.manager import run_graph_passes
-from hidet.schedule.host import build_host_program
 from hidet.schedule.select import select_schedules
 
 

@@ -8,12 +8,12 @@ import pytest
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.errors import FallbackWarning
+from hidet.fusion.fuse import fuse
 from hidet.graph.parser import parse_graph
-from hidet.passes.graph.fuse import fuse
+from hidet.host.report import count_nodes, program_uses, warn_of_fallbacks
 from hidet.plugins.host import load_registry
 from hidet.runtime.compiled import CompileReport
 from hidet.runtime.program import NodeCounts
-from hidet.schedule.report import count_nodes, program_uses, warn_of_fallbacks
 from hidet.schedule.select import ScheduledTask, select_schedules
 
 TEXT = """

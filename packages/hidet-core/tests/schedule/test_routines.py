@@ -16,11 +16,11 @@ from hidet.context import CompileContext, Options
 from hidet.dims import Dim
 from hidet.dtypes import from_numpy
 from hidet.errors import ScheduleError
+from hidet.fusion.fuse import fuse
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.ir.interpret import run_module
-from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
 from hidet.schedule.fallback import FallbackRule
 from hidet.schedule.task import Task

@@ -9,8 +9,8 @@ import pytest
 from hidet import dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
+from hidet.fusion.fuse import fuse
 from hidet.graph import GraphBuilder, TensorType
-from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
 from hidet.schedule.rows import row_program
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hidet import dims, dtypes
+from hidet.host.segment import CALLS_A_FUNCTION, Address, SegmentCode
 from hidet.ir import build
 from hidet.ir.expr import Var
 from hidet.ir.func import APART, Function, Module
@@ -11,7 +12,6 @@ from hidet.ir.stmt import Invoke, Seq
 from hidet.ir.types import PointerType
 from hidet.ir.verify import verify_module
 from hidet.schedule.rule import Program
-from hidet.schedule.segment import CALLS_A_FUNCTION, Address, SegmentCode
 
 ROWS = dims.symbol("rows")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from hidet import dtypes
+from hidet.host.units import merge_modules
 from hidet.ir import build
 from hidet.ir.expr import Call, Var
 from hidet.ir.func import EXPORTED, Function, Module
 from hidet.ir.stmt import Evaluate, Return
 from hidet.ir.visit import walk
-from hidet.schedule.shared import share_functions, split_shared
-from hidet.schedule.units import merge_modules
+from hidet.schedule.shared_functions import share_functions, split_shared
 
 
 def _step(name: str, amount: int) -> Function:

@@ -12,7 +12,7 @@ from hidet.ir import build as make
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Seq
 from hidet.schedule.rule import Choice, Match, Program
-from hidet.schedule.sharing import Built, build, share_programs
+from hidet.schedule.shared_programs import Built, build, share_programs
 
 Data = tuple[str, list[str]]
 

@@ -6,8 +6,8 @@ from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.errors import CompileError
 from hidet.graph.types import DimType, TensorType
+from hidet.host.symbol_sources import require_sources, symbol_sources
 from hidet.runtime.program import SymbolSource
-from hidet.schedule.symbol_sources import require_sources, symbol_sources
 
 S = dims.symbol("s")
 T = dims.symbol("t")

@@ -11,8 +11,8 @@ import pytest
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.errors import PluginWarning, ScheduleError
+from hidet.fusion.fuse import fuse
 from hidet.graph.parser import parse_graph
-from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
 from hidet.plugins.isolation import Owner
 from hidet.plugins.specs import ScheduleSpec

@@ -12,12 +12,12 @@ from hidet.cache import open_cache
 from hidet.compute.definition import Operand, compute
 from hidet.context import CompileContext, Options
 from hidet.errors import VerifyError
+from hidet.fusion.fuse import fuse
+from hidet.fusion.task_verify import verify_tasks
 from hidet.graph.parser import parse_graph
 from hidet.graph.types import TensorType
 from hidet.ir import build
-from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
-from hidet.schedule.task_verify import verify_tasks
 
 LAYER = """
 graph layer(%x: f32[2, 8], param %w: f32[8, 4], param %b: f32[4]):

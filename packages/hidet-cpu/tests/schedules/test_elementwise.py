@@ -15,13 +15,13 @@ from hidet.cpu.schedules.transpose_nest import turned_axis
 from hidet.cpu.testing import Array, assert_close, assert_compiles_right, build, context, random_array
 from hidet.driver import compile_graph
 from hidet.dtypes import from_numpy
+from hidet.fusion.fuse import fuse
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.graph import Value
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.expr import Access, Binary, Select
 from hidet.ir.visit import walk
-from hidet.passes.graph.fuse import fuse
 from hidet.runtime.adapter import NumpyAdapter
 
 Make = Callable[..., Value]

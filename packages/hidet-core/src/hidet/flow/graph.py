@@ -13,9 +13,9 @@ from hidet.context import make_context
 from hidet.driver import compile_graph
 from hidet.errors import ImportFailed, LaunchError, ShapeError
 from hidet.flow.operation import Operation, call, device_of, type_of
+from hidet.fusion.fuse import fuse
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Value
-from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes
 from hidet.plugins.host import load_registry
 from hidet.tensors import Tensor

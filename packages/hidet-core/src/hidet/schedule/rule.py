@@ -96,7 +96,7 @@ class FixedRule(ScheduleRule[Data, None], Protocol[Data]):
 @runtime_checkable
 class SharingRule(ScheduleRule[Data, Params], Protocol[Data, Params]):
     """A schedule whose parameters often matter little, so that tasks of a graph may share programs
-    (`hidet.schedule.sharing`)."""
+    (`hidet.schedule.shared_programs`)."""
 
     def rivals(self, match: Match[Data], ctx: CompileContext) -> Sequence[Params]:
         """Other parameters by which a task takes a few per cent longer at most than by the default ones, the best

@@ -18,7 +18,7 @@ from hidet.ir.visit import rewrite
 from hidet.records import record
 from hidet.schedule.claims import Answer, Claim, claims, tried
 from hidet.schedule.rule import Choice, Program
-from hidet.schedule.sharing import Built, build, share_programs
+from hidet.schedule.shared_programs import Built, build, share_programs
 from hidet.schedule.task import ForeignStep, Task, TaskGraph, TaskKey
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def select_schedules(task_graph: TaskGraph, ctx: CompileContext) -> ScheduledGra
     """Pick a rule a task (first match in falling priority, unless a hook chooses) and build its program.
 
     Tasks with equal keys share one program object; programs that differ in sizes only share one module, and tasks take
-    parameters by which they do (`hidet.schedule.sharing`).
+    parameters by which they do (`hidet.schedule.shared_programs`).
     """
     built: dict[TaskKey, Built] = {}
     first: dict[TaskKey, Task] = {}

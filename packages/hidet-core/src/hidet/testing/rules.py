@@ -20,6 +20,7 @@ from hidet.context import CompileContext, Options, make_context
 from hidet.dims import Symbol
 from hidet.drivers import compile_module
 from hidet.errors import HidetError, PluginError, ScheduleError, suggestion
+from hidet.fusion.fuse import fuse
 from hidet.graph.assumptions import assumptions
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.interpret import interpret
@@ -30,7 +31,6 @@ from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
 from hidet.ir.types import element_dtype
 from hidet.ir.visit import walk
-from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes
 from hidet.plugins import PLUGIN_API, ScheduleSpec, use
 from hidet.plugins.specs import CHECKED_PRIORITY
@@ -38,7 +38,7 @@ from hidet.runtime.module import CompiledModule
 from hidet.schedule.claims import Claim, claims
 from hidet.schedule.rule import Choice, Program
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
-from hidet.schedule.sharing import build, verify_program
+from hidet.schedule.shared_programs import build, verify_program
 from hidet.schedule.task import TaskKey
 from hidet.testing.float64 import interpret_in_float64
 from hidet.testing.numerics import Sample, Verdict, check_output

@@ -11,13 +11,13 @@ from hidet import dims
 from hidet.context import CompileContext
 from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
+from hidet.fusion.fuse import fuse
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.interpret import concrete_attrs, interpret
 from hidet.graph.types import TensorType
 from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module
-from hidet.passes.graph.fuse import fuse
 from hidet.passes.manager import run_graph_passes
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.task import ForeignStep

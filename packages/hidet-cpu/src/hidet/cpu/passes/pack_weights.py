@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hidet.cpu.schedules.gemm_tile import tile_shape
 from hidet.dims import DimExpr
+from hidet.fusion.fuse import foreign_rule_for
 from hidet.graph.attrs import Attrs
 from hidet.graph.builder import node_meaning
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.operator import OperatorSpec, is_foreign
 from hidet.ops.rules import arithmetic_dtype
-from hidet.passes.graph.fuse import foreign_rule_for
 from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import APART, Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
 from hidet.ir.types import BufferType, PointerType, VectorType
-from hidet.schedule.shared import share_functions
+from hidet.schedule.shared_functions import share_functions
 
 # Rows of a tile of so many vectors. 24 accumulators leave 8 of 32 registers for factors; six rows by four vectors load
 # least per multiply-add, and more than eight rows need more addresses than x86 has general registers.

@@ -14,7 +14,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import APART, Function
 from hidet.ir.stmt import Assign, Declare, For, If, Return, Stmt, Store
 from hidet.ir.types import PointerType
-from hidet.schedule.shared import share_functions
+from hidet.schedule.shared_functions import share_functions
 
 
 def choose_tile(

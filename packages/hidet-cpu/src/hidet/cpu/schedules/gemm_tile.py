@@ -24,7 +24,7 @@ from hidet.ir.func import APART, Function
 from hidet.ir.intrinsic_call import call_intrinsic
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
 from hidet.ir.types import PointerType, VectorType
-from hidet.schedule.shared import share_functions
+from hidet.schedule.shared_functions import share_functions
 
 if TYPE_CHECKING:
     from hidet.cpu.target import CpuTarget

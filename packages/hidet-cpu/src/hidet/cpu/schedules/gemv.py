@@ -27,7 +27,7 @@ from hidet.ir.func import COMPACT, Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
 from hidet.ir.types import BufferType, PointerType
 from hidet.schedule.lowering import KernelScope
-from hidet.schedule.shared import share_functions
+from hidet.schedule.shared_functions import share_functions
 from hidet.schedule.task import Task
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import APART, Function
 from hidet.ir.stmt import Declare, Return, Stmt, Store
 from hidet.ir.types import PointerType, with_lanes
-from hidet.schedule.shared import share_functions
+from hidet.schedule.shared_functions import share_functions
 
 _CHUNK_BITS = 128
 

@@ -16,13 +16,13 @@ from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.target import CudaTarget
 from hidet.dims import Dim
+from hidet.fusion.fuse import fuse
 from hidet.graph.graph import Graph, Value
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.types import TensorType
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module
-from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 

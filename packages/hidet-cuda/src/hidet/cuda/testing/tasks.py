@@ -14,10 +14,10 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import Cubin, compile_cubin
 from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.target import CudaTarget
+from hidet.fusion.fuse import fuse
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module
-from hidet.passes.graph.fuse import fuse
 from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledTask, select_schedules
 

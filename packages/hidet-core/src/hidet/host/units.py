@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hidet.host.program import HostCode
 from hidet.ir.func import Function, Module
 from hidet.ir.structural import structural_hash
 from hidet.ir.visit import tells_host
 from hidet.schedule.cost import is_below
-from hidet.schedule.host import HostCode
 from hidet.schedule.select import ScheduledGraph, rename_module
-from hidet.schedule.shared import exported, shared_group, split_shared
+from hidet.schedule.shared_functions import exported, shared_group, split_shared
 
 SMALL_GRAPH_FLOPS = 10_000_000
 """Below this many operations a call is over before better code could pay for the time it takes to make."""

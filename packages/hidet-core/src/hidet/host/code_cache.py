@@ -15,8 +15,8 @@ from hidet.ir.structural import structural_hash
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
+    from hidet.host.units import CompileUnit
     from hidet.plugins.isolation import Owner
-    from hidet.schedule.units import CompileUnit
 
 PACKED_FROM = 4
 """Fewer modules are not worth a second copy."""

@@ -15,11 +15,11 @@ from operator import attrgetter
 
 from hidet.compute.definition import Scatter
 from hidet.dims import Dim, prove_equal
+from hidet.fusion.group import Grouping, alias_root
 from hidet.graph.control import makes_results
 from hidet.graph.graph import Graph, Node, Value, readers
 from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Access
-from hidet.schedule.group import Grouping, alias_root
 from hidet.schedule.task import Alias
 
 

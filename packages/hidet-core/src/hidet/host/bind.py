@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hidet.errors import ArtifactError
+from hidet.host.program import HostCode
+from hidet.host.units import Part
 from hidet.ir.func import Module
 from hidet.runtime.identity import prepare_identity, program_identity, with_identity
 from hidet.runtime.program import HostProgram, Segment, map_subprograms, programs_of
-from hidet.schedule.host import HostCode
-from hidet.schedule.units import Part
 from hidet.target import Target
 
 

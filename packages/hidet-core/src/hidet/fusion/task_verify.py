@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable
 
 from hidet.compute.definition import Compute, Operand
 from hidet.errors import VerifyError
+from hidet.fusion.group import alias_root
 from hidet.graph.graph import Value
 from hidet.ir.visit import accesses
-from hidet.schedule.group import alias_root
 from hidet.schedule.task import Task, TaskGraph, TaskTensor
 
 

@@ -11,7 +11,7 @@ from hidet.graph.control import local_symbols
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.symbols import symbol_names, symbols_of
 from hidet.graph.types import DimType, TensorType
-from hidet.schedule.symbol_sources import symbol_sources
+from hidet.host.symbol_sources import symbol_sources
 
 
 def close_subgraph(node: Node, graph: Graph, types: Mapping[Value, TensorType]) -> tuple[Graph, tuple[Dim, ...]]:

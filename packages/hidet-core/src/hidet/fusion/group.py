@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from hidet.compute.definition import Compute, Definition
 from hidet.compute.elementwise import is_elementwise, reads_own_index
 from hidet.dims import product
+from hidet.fusion.abilities import Abilities
 from hidet.graph.graph import Graph, Node, Value, foreign_nodes, producers, readers
 from hidet.graph.storage import find_views
 from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Access, Expr, Unary
 from hidet.ir.visit import accesses, walk
-from hidet.schedule.abilities import Abilities
 from hidet.schedule.task import Alias
 
 # Bounds that keep one kernel readable and its register pressure sane.

@@ -1,4 +1,4 @@
-"""Fusion: from a graph to tasks. Groups come from `hidet.schedule.group`; here producers are inlined into consumers."""
+"""Fusion: from a graph to tasks. Groups come from `hidet.fusion.group`; here producers are inlined into consumers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from hidet.compute.definition import Compute, Operand, fresh_axes
 from hidet.dims import divisibility
+from hidet.fusion.abilities import AbilityTable
+from hidet.fusion.group import Group, group_nodes
+from hidet.fusion.in_place import find_reuses
+from hidet.fusion.overwrite import copied_last, early_overwrites
+from hidet.fusion.task_verify import verify_tasks
 from hidet.graph.graph import Graph, Node, Value, foreign_nodes, readers
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses, substitute
-from hidet.schedule.abilities import AbilityTable
 from hidet.schedule.claims import claims
-from hidet.schedule.group import Group, group_nodes
-from hidet.schedule.in_place import find_reuses
-from hidet.schedule.overwrite import copied_last, early_overwrites
 from hidet.schedule.task import Alias, ForeignStep, Task, TaskGraph, TaskKey, TaskTensor, group_key
-from hidet.schedule.task_verify import verify_tasks
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext

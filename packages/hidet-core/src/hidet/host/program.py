@@ -1,6 +1,6 @@
 """From a scheduled graph to a host program: slots for every tensor and size, and thread IR for its segments.
 
-A segment is a run of tasks without a foreign step between them; `hidet.schedule.segment` writes its code.
+A segment is a run of tasks without a foreign step between them; `hidet.host.segment` writes its code.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.dims import Dim, DimExpr, symbols
 from hidet.errors import CompileError
+from hidet.fusion.group import alias_root
 from hidet.graph.control import defined_sizes, makes_results
 from hidet.graph.graph import Graph, Node, Value, foreign_nodes
 from hidet.graph.types import DimType, TensorType, is_host_value
+from hidet.host.segment import Address, SegmentCode
+from hidet.host.symbol_sources import require_sources, symbol_sources
 from hidet.ir.func import Module
 from hidet.runtime.program import (
     ArenaBuffer,
@@ -36,10 +39,7 @@ from hidet.runtime.program import (
     defined_names,
     program_sizes,
 )
-from hidet.schedule.group import alias_root
-from hidet.schedule.segment import Address, SegmentCode
 from hidet.schedule.select import ScheduledGraph, ScheduledTask
-from hidet.schedule.symbol_sources import require_sources, symbol_sources
 from hidet.schedule.task import ForeignStep
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hidet.fusion.group import alias_root
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.operator import OperatorSpec
 from hidet.ir.visit import accesses
-from hidet.schedule.group import alias_root
 from hidet.schedule.task import ForeignStep, Task, TaskGraph
 
 

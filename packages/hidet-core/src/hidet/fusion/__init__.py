@@ -1,0 +1,1 @@
+"""From an optimised graph to tasks: which nodes are computed together, and what they may write over."""
