@@ -29,8 +29,8 @@ from rich.table import Table
 from torch import fx
 
 from benchmarks.options import names_from, report_console
+from hidet.compiler.graphs import compile_graph, paused_gc
 from hidet.context import CompileContext, make_context
-from hidet.driver import compile_graph, paused_gc
 from hidet.fusion.fuse import fuse
 from hidet.graph.graph import Graph
 from hidet.graph.verify import verify_graph

@@ -33,8 +33,8 @@ from benchmarks.environment import describe_environment
 from benchmarks.gpu_operators import GPU_OPERATORS, GROUPS, GpuOperator
 from benchmarks.gpu_timing import time_on_gpu
 from benchmarks.options import names_from, report_console
+from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
-from hidet.driver import compile_graph
 from hidet.errors import HidetError
 from hidet.graph import Graph
 from hidet.runtime.compiled import CompiledGraph

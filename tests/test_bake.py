@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import hidet
+from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
-from hidet.driver import compile_graph
 from hidet.dtypes import f32
 from hidet.graph import Graph, GraphBuilder, TensorType
 from hidet.graph.interpret import interpret

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, make_context
 from hidet.cpu.arch import host_arch
 from hidet.cpu.codegen import emit_module
 from hidet.cpu.schedules import gemm_tile
-from hidet.driver import compile_graph
 from hidet.fusion.fuse import fuse
 from hidet.graph import Graph, GraphBuilder, TensorType, Value, builder
 from hidet.graph.verify import verify_graph

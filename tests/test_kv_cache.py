@@ -34,7 +34,7 @@ def protect(cache, row):
 
 GRAPH = """
 from hidet.context import make_context
-from hidet.driver import compile_graph
+from hidet.compiler.graphs import compile_graph
 from hidet.graph.parser import parse_graph
 
 TEXT = f'''

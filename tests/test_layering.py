@@ -1,7 +1,8 @@
 """Who may import whom. Reads the sources with `ast`: imports inside functions count, those for type checkers do not.
 
-Left may not import right: errors loc dtypes dims records <- ir <- compute <- graph <- ops <- passes <- driver. Besides,
-a saved graph loads without the compiler, so `runtime` knows neither passes nor schedules. Wheels meet only in core.
+Left may not import right: errors loc dtypes dims records <- ir <- compute <- graph <- ops <- passes <- compiler.
+Besides, a saved graph loads without the compiler, so `runtime` knows neither passes nor schedules. Wheels meet
+only in core.
 """
 
 from __future__ import annotations
@@ -55,15 +56,18 @@ ALLOWED: dict[str, set[str] | None] = {
     "lazy": set(),
     "progress": {"errors"},
     "runtime": GRAPH | CONTEXT,
-    "schedule": GRAPH | CONTEXT | {"runtime"},
-    "passes": GRAPH | CONTEXT | {"ops", "schedule", "runtime"},
+    "schedule": GRAPH | CONTEXT,
+    "fusion": GRAPH | CONTEXT | {"schedule"},
+    "host": GRAPH | CONTEXT | {"schedule", "fusion", "runtime"},
+    "passes": GRAPH | CONTEXT | {"ops"},
     # What importers share; a wheel of a frontend is above it.
     "frontend": GRAPH | CONTEXT | {"runtime"},
-    # A module of scripts is compiled by the driver's own means.
-    "drivers": GRAPH | CONTEXT | {"driver", "schedule", "passes", "runtime"},
     # Operators on users' tensors, which are compiled to run.
-    "flow": GRAPH | CONTEXT | {"driver", "tensors", "passes", "runtime"},
-    "driver": GRAPH | CONTEXT | {"ops", "schedule", "passes", "runtime", "progress", "drivers"},
+    "flow": GRAPH | CONTEXT | {"compiler", "tensors", "fusion", "passes", "runtime"},
+    "compiler": GRAPH | CONTEXT | {"ops", "schedule", "fusion", "host", "passes", "runtime", "progress"},
+    # Names that users' scripts call.
+    "driver": {"compiler"},
+    "drivers": {"compiler"},
     "doctor": {"cache", "errors", "plugins"},
     "cli": ANYTHING,
     "__main__": {"cli"},

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, make_context
-from hidet.driver import compile_graph
 from hidet.errors import OptionError
 from hidet.graph import Graph, GraphBuilder, TensorType
 from hidet.plugins.host import discover

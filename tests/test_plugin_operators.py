@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, make_context
-from hidet.driver import compile_graph
 from hidet.errors import FallbackWarning
 from hidet.fusion.fuse import fuse
 from hidet.graph import Graph

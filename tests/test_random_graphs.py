@@ -6,8 +6,8 @@ import copy
 import numpy as np
 import pytest
 
+from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
-from hidet.driver import compile_graph
 from hidet.graph.interpret import interpret
 from hidet.testing.random_graphs import random_graph, random_inputs
 

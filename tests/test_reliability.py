@@ -17,8 +17,8 @@ import pytest
 
 import hidet
 from hidet import dims, dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, make_context
-from hidet.driver import compile_graph
 from hidet.errors import OptionError, PluginError, ShapeError
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.interpret import interpret

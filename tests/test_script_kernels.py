@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hidet.compiler.modules import build_ir_module
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
-from hidet.drivers import build_ir_module
 from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.interpret import run_module
 from hidet.ir.parser import parse_module

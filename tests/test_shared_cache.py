@@ -11,8 +11,8 @@ import pytest
 
 from hidet import dims, dtypes
 from hidet.cache import KernelCache
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, make_context
-from hidet.driver import compile_graph
 from hidet.errors import CacheWarning
 from hidet.graph import Graph, GraphBuilder, TensorType
 from hidet.host import units

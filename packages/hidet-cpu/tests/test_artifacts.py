@@ -20,8 +20,8 @@ from click.testing import CliRunner
 import hidet
 from hidet import dims, dtypes
 from hidet.cli import main
+from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
-from hidet.driver import compile_graph
 from hidet.errors import ArtifactError, CodegenError, OptionError
 from hidet.graph import GraphBuilder, TensorType
 from hidet.runtime.archive import Archive, copy_bytes, sha256_of, write_archive

@@ -18,9 +18,9 @@ import pytest
 
 import hidet
 from hidet import dims, dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, make_context
 from hidet.cpu.arch import arch_from_text
-from hidet.driver import compile_graph
 from hidet.errors import ArtifactError, DTypeError, LaunchError, ShapeError
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.graph.interpret import interpret

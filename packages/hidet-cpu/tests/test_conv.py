@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hidet import dims, dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.cpu.testing import assert_compiles_right, build, context, random_array
-from hidet.driver import compile_graph
 from hidet.graph import GraphBuilder, TensorType, Value
 
 LAST = "channels last"

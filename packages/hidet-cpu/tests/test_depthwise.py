@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hidet import dims
+from hidet.compiler.graphs import compile_graph
 from hidet.cpu.schedules.depthwise import item_rows
 from hidet.cpu.testing import assert_compiles_right, build, context, random_array
-from hidet.driver import compile_graph
 from hidet.graph import GraphBuilder, Value
 
 

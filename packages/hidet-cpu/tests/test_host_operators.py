@@ -8,8 +8,8 @@ import pytest
 
 import hidet
 from hidet import dims, dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
-from hidet.driver import compile_graph
 from hidet.errors import ArtifactError
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.operator import Attribute, OperatorSpec

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hidet import dims, dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.cpu.schedules.gemm_blocking import choose_blocking
 from hidet.cpu.schedules.gemm_tile import tile_shape
 from hidet.cpu.testing import assert_compiles_right, build, context, random_array
-from hidet.driver import compile_graph
 from hidet.graph import TensorType
 from hidet.graph.interpret import interpret
 

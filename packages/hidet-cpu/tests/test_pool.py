@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hidet.compiler.graphs import compile_graph
 from hidet.cpu.testing import assert_graph_is_right, build, channels_last, context, random_array
-from hidet.driver import compile_graph
 from hidet.graph import Graph, GraphBuilder, Value
 
 ORDERS = pytest.mark.parametrize("is_last", [True, False], ids=["channels last", "channels first"])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.cpu.testing import assert_close, build, context, random_array
-from hidet.driver import compile_graph
 from hidet.graph.interpret import interpret
 
 Array = np.ndarray[Any, Any]

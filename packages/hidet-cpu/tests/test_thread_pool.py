@@ -8,9 +8,9 @@ import pytest
 
 from hidet import dtypes
 from hidet.cache import KernelCache
+from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
 from hidet.cpu import pool
-from hidet.driver import compile_graph
 from hidet.graph import GraphBuilder, TensorType
 
 

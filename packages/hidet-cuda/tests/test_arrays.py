@@ -13,10 +13,10 @@ import pytest
 
 import hidet
 from hidet.cache import open_cache
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, Options, make_context
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
-from hidet.driver import compile_graph
 from hidet.errors import DeviceOutOfMemory, DTypeError, LaunchError
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry

@@ -7,10 +7,10 @@ import numpy as np
 import hidet
 from hidet import dtypes
 from hidet.cache import open_cache
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, Options
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver
-from hidet.driver import compile_graph
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.types import SequenceType
 from hidet.plugins.host import load_registry

@@ -11,12 +11,12 @@ import pytest
 
 import hidet
 from hidet.cache import open_cache
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, Options
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
 from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver, Launch
-from hidet.driver import compile_graph
 from hidet.errors import ArtifactError, CodegenError, DeviceLost, FallbackWarning, LaunchError, OptionError
 from hidet.gpu.intrinsics import INTRINSICS
 from hidet.graph.parser import parse_graph

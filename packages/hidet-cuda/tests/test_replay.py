@@ -13,11 +13,11 @@ import pytest
 
 import hidet
 from hidet.cache import open_cache
+from hidet.compiler.graphs import compile_graph
 from hidet.context import MODES, CompileContext, Mode, Options
 from hidet.cuda.graphs import KeptForGraphs
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FIRST_RECORDED, FakeDriver, Launch
-from hidet.driver import compile_graph
 from hidet.dtypes import f32
 from hidet.errors import FallbackWarning, LaunchError
 from hidet.graph.builder import GraphBuilder

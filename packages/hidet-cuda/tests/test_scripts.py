@@ -11,6 +11,7 @@ import pytest
 
 import hidet
 from hidet.cache import open_cache
+from hidet.compiler.modules import compile_module
 from hidet.context import CompileContext, Options
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.memory import Device
@@ -18,7 +19,6 @@ from hidet.cuda.nvrtc import Cubin, compile_cubin
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.dims import symbol
-from hidet.drivers import compile_module
 from hidet.errors import CodegenError, CompileError, LaunchError, UnsupportedOp
 from hidet.gpu.check_bounds import FAULT_WORDS
 from hidet.gpu.intrinsics import INTRINSICS

@@ -240,8 +240,8 @@ def test_a_result_stays_valid_after_the_next_call() -> None:
 
 
 def test_results_are_boxed_so_that_arguments_can_be_freed(import_function: Callable[..., Any]) -> None:
+    from hidet.compiler.graphs import compile_graph
     from hidet.context import make_context
-    from hidet.driver import compile_graph
     from hidet.torch.runner import Runner
 
     imported = import_function(lambda x: x + 1, X)

@@ -11,9 +11,9 @@ __path__ = extend_path(__path__, __name__)
 
 if TYPE_CHECKING:
     from hidet import driver, drivers, lang, ops, option, plugins, testing, utils
+    from hidet.compiler.graphs import compile
     from hidet.context import CompileContext, Options
     from hidet.dims import symbol as symbol_var
-    from hidet.driver import compile
     from hidet.errors import HidetError
     from hidet.flow import FlowGraph, trace_from
     from hidet.graph import Graph
@@ -50,7 +50,7 @@ else:
         "Graph": "hidet.graph:Graph",
         "HidetError": "hidet.errors:HidetError",
         "Options": "hidet.context:Options",
-        "compile": "hidet.driver:compile",
+        "compile": "hidet.compiler.graphs:compile",
         "load": "hidet.runtime.artifact:load",
         "driver": "hidet.driver",
         "graph": "hidet.graph",

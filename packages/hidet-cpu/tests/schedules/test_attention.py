@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from hidet import dims, dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.cpu.testing import Array, assert_close, assert_compiles_right, build, context, random_array
-from hidet.driver import compile_graph
 from hidet.dtypes import from_numpy
 from hidet.errors import FallbackWarning
 from hidet.graph import GraphBuilder, TensorType

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from hidet import dims, dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.cpu.schedules.elementwise import ElementwiseRule, whole_region
 from hidet.cpu.schedules.elementwise_access import RegionAccess
 from hidet.cpu.schedules.elementwise_region import Region, cut_regions
 from hidet.cpu.schedules.transpose_nest import turned_axis
 from hidet.cpu.testing import Array, assert_close, assert_compiles_right, build, context, random_array
-from hidet.driver import compile_graph
 from hidet.dtypes import from_numpy
 from hidet.fusion.fuse import fuse
 from hidet.graph import GraphBuilder, TensorType

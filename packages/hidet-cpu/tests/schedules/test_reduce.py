@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hidet import dims, dtypes
+from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
 from hidet.cpu.testing import build, random_array
-from hidet.driver import compile_graph
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.interpret import interpret
 

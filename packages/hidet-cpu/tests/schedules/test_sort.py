@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hidet.compiler.graphs import compile_graph
 from hidet.cpu.testing import assert_close, context, random_array
-from hidet.driver import compile_graph
 from hidet.dtypes import from_numpy
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.interpret import interpret

@@ -9,8 +9,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, overload
 
 from hidet import tensors
+from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
-from hidet.driver import compile_graph
 from hidet.errors import ImportFailed, LaunchError, ShapeError
 from hidet.flow.operation import Operation, call, device_of, type_of
 from hidet.fusion.fuse import fuse

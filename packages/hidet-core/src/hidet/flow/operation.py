@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hidet import dtypes, tensors
+from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
-from hidet.driver import compile_graph
 from hidet.errors import DTypeError, LaunchError, UnsupportedOp, suggestion
 from hidet.graph.attrs import Attrs
 from hidet.graph.builder import GraphBuilder, node_meaning

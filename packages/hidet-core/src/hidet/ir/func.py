@@ -30,8 +30,8 @@ FINISHES = ("finishes", True)
 SHARED = "shared"
 """Key of an attribute of device functions that several programs have in common and call too seldom to inline them.
 
-Functions of one module with equal values form a group; `hidet.schedule.shared_functions` makes groups, and names their functions
-so that equal names mean equal functions, in every program.
+Functions of one module with equal values form a group; `hidet.schedule.shared_functions` makes groups, and names their
+functions so that equal names mean equal functions, in every program.
 """
 
 

@@ -67,7 +67,7 @@ class ScriptModule:
         from importlib import import_module
 
         # The compiler lies above the language.
-        return import_module("hidet.drivers").build_ir_module(self.ir_module(), target, options)
+        return import_module("hidet.compiler.modules").build_ir_module(self.ir_module(), target, options)
 
 
 def script_module() -> ScriptModule:

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from hidet import dims, dtypes
+from hidet.compiler.modules import compile_module
 from hidet.compute.definition import Scan, Scatter
 from hidet.context import CompileContext, Options, make_context
 from hidet.dims import Symbol
-from hidet.drivers import compile_module
 from hidet.errors import HidetError, PluginError, ScheduleError, suggestion
 from hidet.fusion.fuse import fuse
 from hidet.graph.assumptions import assumptions

@@ -10,8 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, make_context
-from hidet.driver import compile_graph
 from hidet.dtypes import from_numpy
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.graph import Graph, Value

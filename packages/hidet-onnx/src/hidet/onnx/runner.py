@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, Options, make_context
-from hidet.driver import compile_graph
 from hidet.errors import ImportFailed, ShapeError, ShapeNeeded, ValueNeeded
 from hidet.frontend import SizeNames
 from hidet.graph import TensorType

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import hidet
 import torch
+from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, Options, make_context, options_from
-from hidet.driver import compile_graph
 from hidet.errors import OptionError
 from hidet.torch import compat
 from hidet.torch.assemble import ImportedGraph

@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any
 
 import torch
-from hidet.drivers import build_ir_module, target_of
+from hidet.compiler.modules import build_ir_module, target_of
 from hidet.errors import HidetError, LaunchError, ShapeError, suggestion
 from hidet.ir.func import Module
 from hidet.ir.written import written_parameters

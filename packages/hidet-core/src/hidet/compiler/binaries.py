@@ -1,0 +1,47 @@
+"""Machine code of modules, from the cache or from the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from hidet.context import CompileContext
+from hidet.host.code_cache import keep_modules, read_modules
+from hidet.host.units import CompileUnit
+from hidet.passes.dump import dump
+from hidet.passes.manager import run_program_passes
+from hidet.progress import CompileProgress
+from hidet.target import Binary, CompileJob
+
+
+def compile_modules(units: Mapping[str, CompileUnit], ctx: CompileContext) -> tuple[list[Binary], int]:
+    """Machine code of every module, from the cache where it is there; also how many were.
+
+    Modules are lowered when their code is not there, or when somebody wants to see them lowered.
+    """
+    stored = read_modules(units, ctx)
+    is_watched = ctx.options.verify or ctx.options.dump is not None
+    lowered = {
+        name: run_program_passes(unit.module, ctx) for name, unit in units.items() if name not in stored or is_watched
+    }
+    for name, module in lowered.items():
+        _dump_listings(CompileJob(name, module, units[name].effort), ctx)
+    jobs = [CompileJob(name, lowered[name], units[name].effort) for name in units if name not in stored]
+    with CompileProgress() as progress:
+        made = ctx.target.compile(jobs, progress.update) if jobs else []
+    fresh = {binary.name: binary.data for binary in made}
+    if fresh:
+        keep_modules(units, stored, fresh, ctx)
+    binaries = [Binary(name, fresh.get(name) or stored[name]) for name in units]
+    for binary in binaries:
+        program = units[binary.name].module
+        ctx.registry.kernel_built(binary.name, ctx.target.name, program, binary.data, binary.name in stored)
+    return binaries, len(stored)
+
+
+def _dump_listings(job: CompileJob, ctx: CompileContext) -> None:
+    """Write what the target makes of a module, beside its thread IR; before it is compiled, which may fail."""
+    if ctx.options.dump is None:
+        return
+    for ending, text in ctx.target.listings(job):
+        dump(ctx, f"program_{job.module.entry}{ending}", partial(str, text))

@@ -1,0 +1,137 @@
+"""`compile`, and `compile_graph`: the table of contents of the compiler.
+
+With HIDET_DUMP=directory, what each step makes is written as text.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from hidet.compiler.binaries import compile_modules
+from hidet.compiler.clock import Clock
+from hidet.compiler.loading import load_graph
+from hidet.compiler.lowering import lower_graph
+from hidet.compiler.report import report_on
+from hidet.context import CompileContext, Options, make_context, options_from
+from hidet.dims import Dim
+from hidet.errors import HidetError, ImportFailed, OptionError
+from hidet.graph.graph import Graph
+from hidet.graph.verify import verify_graph
+from hidet.host.units import compile_units
+from hidet.passes.dump import in_own_folder
+from hidet.passes.manager import run_graph_passes
+from hidet.plugins.host import load_registry
+from hidet.plugins.specs import FrontendSpec
+from hidet.runtime.compiled import CompiledGraph
+from hidet.runtime.signature import ModelGraph, Signature
+
+
+def compile(
+    model: Any,
+    example_inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    target: str = "auto",
+    options: Options | Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> CompiledGraph:
+    """Compile a graph, or a model that a frontend accepts (an nn.Module, a path to a model file).
+
+    Weights of a model become part of the compiled graph: what is written to the model afterwards does not show.
+    What comes back takes what the model takes, a graph's its inputs.
+
+    example_inputs: arguments of the model that give dtypes and shapes where the model does not (torch), in order or by
+    name; None otherwise.
+    dynamic_shapes: which sizes of the example inputs may differ between calls, as `torch.export.export` takes it; None:
+    none may. ImportFailed for models that say so themselves (graphs, model files, exported programs).
+    target: "cpu", "cuda:1", …; "auto" is the device that the model is on. "cuda:sm_90a" and "cpu:haswell" name another
+    machine to compile for: what comes back can be saved and looked at; where it cannot run, calling it raises
+    LaunchError.
+    shapes, values: for models in files (ONNX), shapes of inputs by name in place of those that the model says, and
+    inputs that are built in with these elements, which the compiled graph takes no more.
+    Raises a HidetError naming the operator and place that cannot be compiled; `ShapeNeeded` and `ValueNeeded` name
+    inputs that need a shape, or elements.
+    """
+    fixed = {name: given for name, given in (("shapes", shapes), ("values", values)) if given}
+    if isinstance(model, Graph):
+        _refuse_dynamic_shapes(dynamic_shapes, "a graph")
+        if fixed:
+            raise ImportFailed(f"{' and '.join(fixed)} are given for a graph, whose inputs say what they are")
+        return compile_graph(model, make_context(target, options))
+    chosen = options_from(options)
+    frontend = load_registry().frontend_for(model)
+    if not frontend.dynamic_shapes:
+        _refuse_dynamic_shapes(dynamic_shapes, f"a model of front-end {frontend.name}")
+    if fixed and not frontend.fixes_inputs:
+        raise ImportFailed(
+            f"{' and '.join(fixed)} are given, which front-end {frontend.name} does not take",
+            hint="give example_inputs, or an exported program",
+        )
+    own = frontend.target_for(model, example_inputs) if target == "auto" else None
+    ctx = make_context(own or target, chosen.following(frontend.options_followed()))
+    named = {**fixed, **({"dynamic_shapes": dynamic_shapes} if frontend.dynamic_shapes else {})}
+    imported = _import(frontend, model, example_inputs, ctx, named)
+    if isinstance(imported, Graph):
+        return compile_graph(imported, ctx)
+    return compile_graph(imported.graph, ctx, imported.signature)
+
+
+@contextmanager
+def paused_gc() -> Iterator[None]:
+    """Keep the cycle collector out of a compilation: IR has no cycles, and one full collection of a process that holds
+    a framework costs more than compiling a small model."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None = None) -> CompiledGraph:
+    """The compiler, hand-over by hand-over. Raises the HidetError of the first step that fails.
+
+    signature: how what is compiled is called; None: with the inputs of the graph.
+    """
+    if ctx.options.check_bounds:
+        raise OptionError(
+            "option check_bounds is for modules of kernels: kernels of graphs use pointers, which have no shapes",
+            hint="give it to hidet.driver.build_ir_module",
+        )
+    ctx, clock = in_own_folder(ctx, graph.name), Clock()
+    with paused_gc():
+        with clock("graph"):
+            verify_graph(graph)
+            optimized = run_graph_passes(graph, ctx)
+        with clock("build"):
+            lowered = lower_graph(optimized, graph, ctx)
+            units = compile_units(lowered.main_code, lowered.prepare_code, kernels_tell=ctx.target.device == "cpu")
+        with clock("compile"):
+            binaries, cached = compile_modules(units, ctx)
+        report = report_on(graph, optimized, lowered, len(binaries), cached, clock, ctx)
+        return load_graph(lowered, binaries, signature, report, clock, ctx)
+
+
+def _refuse_dynamic_shapes(dynamic_shapes: Any, what: str) -> None:
+    if dynamic_shapes is not None:
+        raise ImportFailed(
+            f"{what} was given with dynamic_shapes: it says itself which of its sizes differ between calls",
+            hint="leave dynamic_shapes out, and give the model symbolic sizes where it is made",
+        )
+
+
+def _import(
+    frontend: FrontendSpec, model: Any, example_inputs: Any, ctx: CompileContext, named: Mapping[str, Any]
+) -> Graph | ModelGraph:
+    import_model: Any = frontend.resolve()
+    imported = import_model(model, example_inputs, ctx, **named)
+    if not isinstance(imported, Graph | ModelGraph):
+        raise HidetError(
+            f"frontend {frontend.name} returned a {type(imported).__name__}, expected a Graph or a ModelGraph"
+        )
+    return imported
