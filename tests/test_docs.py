@@ -14,7 +14,7 @@ import pytest
 
 import hidet
 from hidet.cli import main
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 from hidet.plugins.host import discover
 
 ROOT = Path(__file__).parents[1]

@@ -1,6 +1,6 @@
 """Who may import whom. Reads the sources with `ast`: imports inside functions count, those for type checkers do not.
 
-Left may not import right: errors loc dtypes dims records <- ir <- compute <- graph <- ops <- passes <- compiler.
+Left may not import right: errors loc dtypes dims records <- ir <- compute <- graph <- operators <- passes <- compiler.
 Besides, a saved graph loads without the compiler, so `runtime` knows neither passes nor schedules. Wheels meet
 only in core.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 from hidet.plugins.host import load_registry
 
 ROOT = Path(__file__).parents[1]
@@ -46,11 +46,10 @@ ALLOWED: dict[str, set[str] | None] = {
     "tile": IR,
     "compute": IR,
     "graph": COMPUTE,
-    "ops": GRAPH,
+    "operators": GRAPH,
     "target": GRAPH,
     "option": {"errors"},
     "context": BASE | {"cache", "plugins", "target", "option"},
-    "tensors": BASE | CONTEXT,
     # Names that users' scripts import; hidet itself does not.
     "utils": set(),
     "lazy": set(),
@@ -59,12 +58,13 @@ ALLOWED: dict[str, set[str] | None] = {
     "schedule": GRAPH | CONTEXT,
     "fusion": GRAPH | CONTEXT | {"schedule"},
     "host": GRAPH | CONTEXT | {"schedule", "fusion", "runtime"},
-    "passes": GRAPH | CONTEXT | {"ops"},
+    "passes": GRAPH | CONTEXT | {"operators"},
     # What importers share; a wheel of a frontend is above it.
     "frontend": GRAPH | CONTEXT | {"runtime"},
-    # Operators on users' tensors, which are compiled to run.
-    "flow": GRAPH | CONTEXT | {"compiler", "tensors", "fusion", "passes", "runtime"},
-    "compiler": GRAPH | CONTEXT | {"ops", "schedule", "fusion", "host", "passes", "runtime", "progress"},
+    # Tensors that users hold, and operators on them, which are compiled to run.
+    "api": GRAPH | CONTEXT | {"compiler", "fusion", "passes", "runtime"},
+    "ops": {"api"},
+    "compiler": GRAPH | CONTEXT | {"operators", "schedule", "fusion", "host", "passes", "runtime", "progress"},
     # Names that users' scripts call.
     "driver": {"compiler"},
     "drivers": {"compiler"},

@@ -26,7 +26,7 @@ PLUGIN = """
     from hidet.compute.definition import MAX, SUM, compute, reduce, single
     from hidet.graph.operator import OperatorSpec
     from hidet.ir import build
-    from hidet.ops.rules import map_elements
+    from hidet.operators.rules import map_elements
 
     HIDET_API = 1
 

@@ -1,6 +1,6 @@
-"""Writes `hidet/ops/special_coefficients.py`: polynomials of the special functions, by interpolation at 60 digits.
+"""Writes `hidet/operators/special_coefficients.py`: polynomials of the special functions, by interpolation at 60 digits.
 
-    python packages/hidet-core/tools/special_coefficients.py > packages/hidet-core/src/hidet/ops/special_coefficients.py
+    python packages/hidet-core/tools/special_coefficients.py > packages/hidet-core/src/hidet/operators/special_coefficients.py
 
 Each polynomial interpolates at Chebyshev points, in a variable that goes from -1 to 1 over its interval; its degree is
 the least at which halfway points are met within 2e-17 of the largest value. It is written by powers: pieces are short

@@ -6,7 +6,7 @@ import pytest
 import hidet
 from hidet import dtypes
 from hidet.graph import GraphBuilder, TensorType
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 from hidet.testing.selection_graphs import selection_cases
 
 pytestmark = pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import hidet
+from hidet.api.flow.operation import _program
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver
 from hidet.errors import LaunchError
-from hidet.flow.operation import _program
 
 
 @pytest.fixture(autouse=True)

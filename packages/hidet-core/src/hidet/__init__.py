@@ -11,15 +11,8 @@ __path__ = extend_path(__path__, __name__)
 
 if TYPE_CHECKING:
     from hidet import driver, drivers, lang, ops, option, plugins, testing, utils
-    from hidet.compiler.graphs import compile
-    from hidet.context import CompileContext, Options
-    from hidet.dims import symbol as symbol_var
-    from hidet.errors import HidetError
-    from hidet.flow import FlowGraph, trace_from
-    from hidet.graph import Graph
-    from hidet.lang.module import script, script_module
-    from hidet.runtime.artifact import load
-    from hidet.tensors import (
+    from hidet.api.flow import FlowGraph, trace_from
+    from hidet.api.tensors import (
         Tensor,
         arange,
         asarray,
@@ -40,13 +33,20 @@ if TYPE_CHECKING:
         zeros,
         zeros_like,
     )
+    from hidet.compiler.graphs import compile
+    from hidet.context import CompileContext, Options
+    from hidet.dims import symbol as symbol_var
+    from hidet.errors import HidetError
+    from hidet.graph import Graph
+    from hidet.lang.module import script, script_module
+    from hidet.runtime.artifact import load
 
     __version__: str
 else:
     # public name -> "module" or "module:attribute"
     _LAZY = {
         "CompileContext": "hidet.context:CompileContext",
-        "FlowGraph": "hidet.flow:FlowGraph",
+        "FlowGraph": "hidet.api.flow:FlowGraph",
         "Graph": "hidet.graph:Graph",
         "HidetError": "hidet.errors:HidetError",
         "Options": "hidet.context:Options",
@@ -63,7 +63,7 @@ else:
         "script_module": "hidet.lang.module:script_module",
         "symbol_var": "hidet.dims:symbol",
         "testing": "hidet.testing",
-        "trace_from": "hidet.flow:trace_from",
+        "trace_from": "hidet.api.flow:trace_from",
         "utils": "hidet.utils",
     }
     _TENSORS = (
@@ -71,7 +71,7 @@ else:
         *("linspace", "ones", "ones_like", "randint", "randn", "randn_like", "symbol", "symbol_like"),
         *("zeros", "zeros_like"),
     )
-    _LAZY |= {name: f"hidet.tensors:{name}" for name in _TENSORS}
+    _LAZY |= {name: f"hidet.api.tensors:{name}" for name in _TENSORS}
     # Element types by the names that torch and numpy have.
     _TYPES = (
         *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"),

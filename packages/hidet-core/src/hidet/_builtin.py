@@ -16,7 +16,7 @@ HIDET_API = 1
 
 def hidet_operators() -> Iterable[OperatorSpec]:
     """Core's operators, one module a family."""
-    from hidet.ops import all_operators
+    from hidet.operators import all_operators
 
     return all_operators()
 
@@ -76,9 +76,9 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
         FrontendSpec(
             name="flow",
             # Its module is imported where there is such an object.
-            accepts=lambda model: any(c.__module__ == "hidet.flow.graph" for c in type(model).__mro__),
-            load="hidet.flow.graph:import_flow_graph",
-            target="hidet.flow.graph:target_of_flow_graph",
+            accepts=lambda model: any(c.__module__ == "hidet.api.flow.graph" for c in type(model).__mro__),
+            load="hidet.api.flow.graph:import_flow_graph",
+            target="hidet.api.flow.graph:target_of_flow_graph",
             doc="a hidet.FlowGraph, as hidet.trace_from gives",
         ),
     ]

@@ -10,7 +10,7 @@ from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.graph import GraphBuilder, TensorType, Value
 from hidet.graph.assumptions import assumptions
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 A, B = dims.symbol("a", 0), dims.symbol("b", 0)

@@ -12,7 +12,7 @@ from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.printer import constant_table, print_graph, structural_equal_graphs
 from hidet.graph.verify import verify_graph
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 from hidet.testing.control_graphs import control_cases
 
 OPERATORS = {spec.name: spec for spec in all_operators()}

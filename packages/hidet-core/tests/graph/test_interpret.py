@@ -10,7 +10,7 @@ from hidet.errors import DTypeError, ShapeError, UnsupportedOp
 from hidet.graph import DimType, GraphBuilder, OperatorSpec, Prepare, TensorType, Value
 from hidet.graph.interpret import interpret
 from hidet.loc import Loc
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 f32 = dtypes.f32

@@ -22,7 +22,7 @@ from hidet.graph import (
 from hidet.graph.parser import parse_graph
 from hidet.graph.printer import constant_table, print_graph, structural_equal_graphs
 from hidet.loc import Loc
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 
 f32 = dtypes.f32
 ANY = OperatorSpec(

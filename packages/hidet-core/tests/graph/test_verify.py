@@ -10,7 +10,7 @@ from hidet.errors import VerifyError
 from hidet.graph import Attribute, Attrs, GraphBuilder, Node, OperatorSpec, Prepare, TensorType, Value
 from hidet.graph.verify import verify_graph
 from hidet.loc import Loc
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 f32 = dtypes.f32

@@ -13,7 +13,7 @@ import pytest
 from hidet import dims, dtypes
 from hidet.context import CompileContext, make_context
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
-from hidet.ops import selection
+from hidet.operators import selection
 from hidet.passes.graph.check_positions import CheckPositions
 from hidet.passes.manager import run_graph_passes
 

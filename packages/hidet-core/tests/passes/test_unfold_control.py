@@ -8,7 +8,7 @@ from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.control import emit_if, emit_while
 from hidet.graph.interpret import interpret
 from hidet.graph.verify import verify_graph
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 from hidet.passes.graph.eliminate_dead import without_dead
 from hidet.passes.graph.unfold_control import UnfoldControl
 from hidet.testing.control_graphs import control_cases

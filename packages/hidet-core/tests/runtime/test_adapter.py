@@ -8,7 +8,7 @@ import pytest
 import hidet
 from hidet import dtypes
 from hidet.graph import GraphBuilder, TensorType
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 from hidet.runtime.adapter import NumpyAdapter
 
 ADAPTER = NumpyAdapter()

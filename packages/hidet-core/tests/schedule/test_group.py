@@ -6,7 +6,7 @@ from hidet import dtypes
 from hidet.fusion.abilities import NOTHING
 from hidet.fusion.group import MAX_COPIES, MAX_INPUTS, group_nodes
 from hidet.graph import GraphBuilder, TensorType
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 

@@ -29,7 +29,7 @@ _FLOW = ("FlowGraph", "optimize", "trace_from")
 
 
 def __getattr__(name: str) -> object:
-    # What users call lies above the compiler; see `hidet.flow`.
+    # What users call lies above the compiler; see `hidet.api.flow`.
     if name in _FLOW:
-        return getattr(import_module("hidet.flow"), name)
+        return getattr(import_module("hidet.api.flow"), name)
     raise AttributeError(f"module 'hidet.graph' has no attribute {name!r}")

@@ -73,8 +73,8 @@ class OperatorSpec:
         "anchor" (matmul, conv, attention, norm, softmax, pooling: scheduled by rules, others fuse into it), "routine"
         (an algorithm, not an index formula), "control" (if, while, reading sizes: done by the host program), "host"
         (numpy on string, sequence and optional values), "eager" (run by the frontend's framework), "check" (raises an
-        error or does nothing: `hidet.ops.check`). Control, host and eager ones may have an attribute `defines`: symbols
-        whose values their results tell.
+        error or does nothing: `hidet.operators.check`). Control, host and eager ones may have an attribute `defines`:
+        symbols whose values their results tell.
     define: `define(*operands, **attrs) -> Definition`; absent optional inputs are None. None for host and eager
         operators and for those that always decompose.
     infer: output types from input types; None takes them from the definition.

@@ -12,7 +12,7 @@ from hidet import dtypes
 from hidet.dims import symbol
 from hidet.graph import Graph, GraphBuilder, TensorType
 from hidet.graph.control import emit_if, emit_while
-from hidet.ops import all_operators
+from hidet.operators import all_operators
 
 Arrays = tuple[Any, ...]
 

@@ -10,7 +10,7 @@ from hidet import dtypes
 from hidet.dims import symbol
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.types import ValueType
-from hidet.ops import all_operators, selection
+from hidet.operators import all_operators, selection
 from hidet.testing.control_graphs import Arrays, ControlCase
 
 _ROWS = symbol("rows")

@@ -21,9 +21,9 @@ from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses
-from hidet.ops.conv import SPECS as CONVOLUTIONS
-from hidet.ops.matmul import SPECS as PRODUCTS
-from hidet.ops.rules import present, widen
+from hidet.operators.conv import SPECS as CONVOLUTIONS
+from hidet.operators.matmul import SPECS as PRODUCTS
+from hidet.operators.rules import present, widen
 
 
 def _pack_matrix(weight: Operand, *, lanes: int, transposed: bool) -> Definition:

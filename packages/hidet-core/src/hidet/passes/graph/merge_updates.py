@@ -15,7 +15,7 @@ from hidet.dims import Dim, prove_equal
 from hidet.errors import ShapeError
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import same_shape
-from hidet.ops.view import selected_position, slice_ranges
+from hidet.operators.view import selected_position, slice_ranges
 from hidet.passes.local import Site
 
 _SLICE = ("starts", "stops", "steps")

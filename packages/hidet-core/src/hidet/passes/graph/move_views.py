@@ -14,7 +14,7 @@ from hidet.dims import Dim, product
 from hidet.graph.builder import node_meaning
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import same_shape
-from hidet.ops.reshape import matching_groups
+from hidet.operators.reshape import matching_groups
 from hidet.passes.local import Site
 from hidet.plugins.isolation import Failure, attempt
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import same_shape
-from hidet.ops.rules import arithmetic_dtype
+from hidet.operators.rules import arithmetic_dtype
 from hidet.passes.local import Rule, Site
 from hidet.passes.patterns.products import product_of
 

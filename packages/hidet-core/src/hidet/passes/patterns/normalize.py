@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import same_shape
-from hidet.ops.rules import arithmetic_dtype
+from hidet.operators.rules import arithmetic_dtype
 from hidet.passes.local import Rule, Site
 from hidet.passes.patterns.products import sum_with_number
 

@@ -16,7 +16,7 @@ from hidet.graph.attrs import Attrs
 from hidet.graph.builder import node_meaning
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.operator import OperatorSpec, is_foreign
-from hidet.ops.rules import arithmetic_dtype
+from hidet.operators.rules import arithmetic_dtype
 from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import COMPACT, Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, While
 from hidet.ir.types import BufferType
-from hidet.ops.rules import arithmetic_dtype
+from hidet.operators.rules import arithmetic_dtype
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task, TaskTensor

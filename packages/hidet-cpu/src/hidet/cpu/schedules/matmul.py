@@ -29,7 +29,7 @@ from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.ir.stmt import For, Stmt, Store
-from hidet.ops.rules import arithmetic_dtype
+from hidet.operators.rules import arithmetic_dtype
 from hidet.schedule.affine import Affine, collapse_axes
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.rule import FixedRule, Match, Program

@@ -13,7 +13,7 @@ from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Expr, Var
-from hidet.ops.rules import arithmetic_dtype
+from hidet.operators.rules import arithmetic_dtype
 from hidet.schedule.cost import element_count, extent_estimate
 from hidet.schedule.task import Task, TaskTensor
 

@@ -8,7 +8,7 @@ from hidet import dtypes
 from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
 from hidet.onnx.mapping import Key
-from hidet.ops.selection import nonzero
+from hidet.operators.selection import nonzero
 
 
 def handlers() -> Mapping[Key, Handler]:

@@ -8,7 +8,7 @@ from hidet import dtypes
 from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
 from hidet.onnx.mapping import Key
-from hidet.ops import selection
+from hidet.operators import selection
 
 
 def handlers() -> Mapping[Key, Handler]:

@@ -14,7 +14,7 @@ from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
 from hidet.onnx.mapping import Key
 from hidet.onnx.value_types import dtype_of
-from hidet.ops.fourier import require_length
+from hidet.operators.fourier import require_length
 
 
 def handlers() -> Mapping[Key, Handler]:

@@ -115,7 +115,7 @@ def is_rounding(expected: Sequence[Any], outputs: Sequence[Any]) -> bool:
 
 
 def _draws_numbers(runner: Any) -> bool:
-    from hidet.ops.random import SPECS
+    from hidet.operators.random import SPECS
 
     drawing = {spec.name for spec in SPECS}
     return any(node.op.name in drawing for graph in runner.graphs for node in graph.nodes)

@@ -10,7 +10,7 @@ from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler, Number
 from hidet.graph import Value
-from hidet.ops import selection
+from hidet.operators import selection
 from hidet.torch.emitter import TorchEmitter
 
 _MODES = ("sum", "mean", "max")

@@ -8,7 +8,7 @@ from hidet.dims import Dim, product, symbols
 from hidet.errors import UnsupportedOp
 from hidet.frontend import Handler
 from hidet.graph import Value
-from hidet.ops import selection
+from hidet.operators import selection
 from hidet.torch.emitter import TorchEmitter
 
 
@@ -24,8 +24,8 @@ def handlers() -> Mapping[str, Handler]:
 
 
 def _count(e: TorchEmitter, axis: int = 0) -> tuple[Dim | None, Dim | None]:
-    """The size that torch gives the number of results, as `count` and `defines` of `hidet.ops.selection`: known from a
-    node that has counted the same, or to be defined. torch counts a mask once for all its uses.
+    """The size that torch gives the number of results, as `count` and `defines` of `hidet.operators.selection`: known
+    from a node that has counted the same, or to be defined. torch counts a mask once for all its uses.
     """
     count = e.result.shape[axis]
     if str(count) in e.facts.fresh:

@@ -1,0 +1,45 @@
+"""Tensors that users hold, and what makes them."""
+
+from hidet.api.tensors.create import (
+    arange,
+    asarray,
+    empty,
+    empty_like,
+    from_dlpack,
+    from_torch,
+    full,
+    full_like,
+    linspace,
+    ones,
+    ones_like,
+    randint,
+    randn,
+    randn_like,
+    symbol,
+    symbol_like,
+    zeros,
+    zeros_like,
+)
+from hidet.api.tensors.tensor import Tensor
+
+__all__ = [
+    "Tensor",
+    "arange",
+    "asarray",
+    "empty",
+    "empty_like",
+    "from_dlpack",
+    "from_torch",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "randint",
+    "randn",
+    "randn_like",
+    "symbol",
+    "symbol_like",
+    "zeros",
+    "zeros_like",
+]

@@ -1,0 +1,216 @@
+"""Matrix products.
+
+f16 and bf16 products are accumulated in f32 and rounded once; integers accumulate in their own type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hidet.compute.definition import SUM, Definition, Operand, compute, number, reduce, single
+from hidet.dims import Dim
+from hidet.graph.attrs import Attrs
+from hidet.graph.operator import Attribute, OperatorSpec
+from hidet.ir import build
+from hidet.ir.expr import Expr
+from hidet.operators.precision import FP32_PRECISION, require_precision
+from hidet.operators.rules import (
+    broadcast_shapes,
+    present,
+    read_broadcast,
+    require_broadcasts_to,
+    require_dtype,
+    require_rank,
+    require_same_dtype,
+    same_extent,
+    widen,
+)
+
+if TYPE_CHECKING:
+    from hidet.graph.builder import GraphBuilder
+    from hidet.graph.graph import Value
+
+
+def _matmul(a: Operand, b: Operand, *, trans_a: bool, trans_b: bool, fp32_precision: str) -> Definition:
+    require_precision("matmul", fp32_precision)
+    for operand in (a, b):
+        require_rank("matmul", operand, at_least=2)
+        require_dtype("matmul", operand, "number")
+    dtype = require_same_dtype("matmul", (a, b))
+    m, k = reversed(a.shape[-2:]) if trans_a else a.shape[-2:]
+    inner, n = reversed(b.shape[-2:]) if trans_b else b.shape[-2:]
+    k = same_extent(k, inner, "operator matmul: columns of a against rows of b")
+    batch = broadcast_shapes("matmul", (a.shape[:-2], b.shape[:-2]))
+
+    def value(*axes: Expr) -> Expr:
+        *outer, i, j = axes
+
+        def product(r: Expr) -> Expr:
+            left = _read_matrix(a, outer, batch, (r, i) if trans_a else (i, r))
+            right = _read_matrix(b, outer, batch, (j, r) if trans_b else (r, j))
+            return widen(left) * widen(right)
+
+        return build.cast(reduce(SUM, (k,), product), dtype)
+
+    return single((a, b), compute("matmul", (*batch, m, n), value))
+
+
+def _read_matrix(operand: Operand, outer: Sequence[Expr], batch: Sequence[Dim], inner: tuple[Expr, Expr]) -> Expr:
+    """Element `inner` of the matrix of `operand` that batch index `outer` selects."""
+    matrix = operand.shape[-2:]
+    return read_broadcast(operand, (*outer, *inner), (*batch, *matrix))
+
+
+def _linear(x: Operand, weight: Operand, bias: Operand | None = None, *, fp32_precision: str) -> Definition:
+    require_precision("linear", fp32_precision)
+    operands = present(x, weight, bias)
+    for operand in operands:
+        require_dtype("linear", operand, "number")
+    require_rank("linear", x, at_least=1)
+    require_rank("linear", weight, at_least=2, at_most=2)
+    dtype = require_same_dtype("linear", operands)
+    n = weight.shape[0]
+    k = same_extent(x.shape[-1], weight.shape[1], "operator linear: last axis of x against columns of weight")
+    if bias is not None:
+        require_rank("linear", bias, at_least=1, at_most=1)
+        same_extent(bias.shape[0], n, "operator linear: bias against rows of weight")
+
+    def value(*axes: Expr) -> Expr:
+        *rows, j = axes
+        total: Expr = reduce(SUM, (k,), lambda r: widen(x[(*rows, r)]) * widen(weight[j, r]))
+        if bias is not None:
+            total = total + widen(bias[j])
+        return build.cast(total, dtype)
+
+    return single(operands, compute("linear", (*x.shape[:-1], n), value))
+
+
+def _dot(a: Operand, b: Operand) -> Definition:
+    for operand in (a, b):
+        require_rank("dot", operand, at_least=1, at_most=1)
+        require_dtype("dot", operand, "number")
+    dtype = require_same_dtype("dot", (a, b))
+    k = same_extent(a.shape[0], b.shape[0], "operator dot: a against b")
+    return single(
+        (a, b),
+        compute("dot", (), lambda: build.cast(reduce(SUM, (k,), lambda r: widen(a[r]) * widen(b[r])), dtype)),
+    )
+
+
+def _mv(matrix: Operand, vector: Operand) -> Definition:
+    for operand in (matrix, vector):
+        require_dtype("mv", operand, "number")
+    require_rank("mv", matrix, at_least=2)
+    require_rank("mv", vector, at_least=1, at_most=1)
+    dtype = require_same_dtype("mv", (matrix, vector))
+    k = same_extent(matrix.shape[-1], vector.shape[0], "operator mv: columns of the matrix against the vector")
+
+    def value(*axes: Expr) -> Expr:
+        return build.cast(reduce(SUM, (k,), lambda r: widen(matrix[(*axes, r)]) * widen(vector[r])), dtype)
+
+    return single((matrix, vector), compute("mv", matrix.shape[:-1], value))
+
+
+def _addmm(c: Operand, a: Operand, b: Operand, *, alpha: float, beta: float) -> Definition:
+    dtype = require_same_dtype("addmm", (c, a, b))
+    for operand in (a, b):
+        require_rank("addmm", operand, at_least=2)
+        require_dtype("addmm", operand, "number")
+    k = same_extent(a.shape[-1], b.shape[-2], "operator addmm: columns of a against rows of b")
+    batch = broadcast_shapes("addmm", (a.shape[:-2], b.shape[:-2]))
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    require_broadcasts_to("addmm", c, shape)
+
+    def value(*axes: Expr) -> Expr:
+        *outer, i, j = axes
+
+        def product(r: Expr) -> Expr:
+            left, right = _read_matrix(a, outer, batch, (i, r)), _read_matrix(b, outer, batch, (r, j))
+            return widen(left) * widen(right)
+
+        total: Expr = reduce(SUM, (k,), product)
+        if alpha != 1:
+            total = total * number(alpha, total.dtype)
+        if beta != 0:
+            addend = widen(read_broadcast(c, axes, shape))
+            total = total + (addend if beta == 1 else addend * number(beta, addend.dtype))
+        return build.cast(total, dtype)
+
+    return single((c, a, b), compute("addmm", shape, value))
+
+
+def _decompose_dot(builder: GraphBuilder, inputs: Sequence[Value | None], attrs: Attrs) -> Sequence[Value]:
+    a, b = inputs
+    row = builder.emit("unsqueeze", a, axes=(0,))
+    column = builder.emit("unsqueeze", b, axes=(1,))
+    return (builder.emit("reshape", builder.emit("matmul", row, column), shape=()),)
+
+
+def _decompose_mv(builder: GraphBuilder, inputs: Sequence[Value | None], attrs: Attrs) -> Sequence[Value]:
+    matrix, vector = inputs
+    product = builder.emit("matmul", matrix, builder.emit("unsqueeze", vector, axes=(1,)))
+    return (builder.emit("squeeze", product, axes=(-1,)),)
+
+
+def _decompose_addmm(builder: GraphBuilder, inputs: Sequence[Value | None], attrs: Attrs) -> Sequence[Value]:
+    c, a, b = inputs
+    assert c is not None
+    product = builder.emit("matmul", a, b)
+    if attrs["alpha"] != 1:
+        product = builder.emit("mul", product, builder.constant(attrs["alpha"], c.tensor.dtype))
+    if attrs["beta"] == 0:
+        return (product,)
+    return (builder.emit("add", product, c, alpha=attrs["beta"]),)
+
+
+SPECS: tuple[OperatorSpec, ...] = (
+    OperatorSpec(
+        name="matmul",
+        inputs=("a", "b"),
+        attributes=(Attribute("trans_a", False), Attribute("trans_b", False), FP32_PRECISION),
+        kind="anchor",
+        define=_matmul,
+        family="matmul",
+        doc="Matrix product a[..., m, k] @ b[..., k, n] -> [..., m, n]; leading axes broadcast as numpy.matmul's do. "
+        "trans_a: a is [..., k, m]; trans_b: b is [..., n, k]. One element type.",
+    ),
+    OperatorSpec(
+        name="linear",
+        inputs=("x", "weight", "bias?"),
+        attributes=(FP32_PRECISION,),
+        kind="anchor",
+        define=_linear,
+        family="matmul",
+        doc="x[..., k] @ weight[n, k] transposed + bias[n] -> [..., n]; torch.nn.functional.linear. One element type.",
+    ),
+    OperatorSpec(
+        name="dot",
+        inputs=("a", "b"),
+        kind="anchor",
+        define=_dot,
+        decompose=_decompose_dot,
+        family="matmul",
+        doc="Inner product of a[k] and b[k] -> [], as torch.dot. One element type.",
+    ),
+    OperatorSpec(
+        name="mv",
+        inputs=("matrix", "vector"),
+        kind="anchor",
+        define=_mv,
+        decompose=_decompose_mv,
+        family="matmul",
+        doc="matrix[..., m, k] @ vector[k] -> [..., m], as torch.mv. One element type.",
+    ),
+    OperatorSpec(
+        name="addmm",
+        inputs=("c", "a", "b"),
+        attributes=(Attribute("alpha", 1), Attribute("beta", 1)),
+        kind="anchor",
+        define=_addmm,
+        decompose=_decompose_addmm,
+        family="matmul",
+        doc="beta * c + alpha * (a[..., m, k] @ b[..., k, n]), c broadcast; as torch.addmm and torch.baddbmm. "
+        "With beta 0 the values of c do not matter, not even NaN. One element type.",
+    ),
+)
