@@ -11,7 +11,6 @@ import pytest
 from hidet import dims, dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.arch import shared_memory
 from hidet.cuda.schedules.attention_plan import choose_plan, simt_blocks, simt_tiles
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.tasks import Array, compiled_kernels, scheduled_task, simulate
@@ -177,7 +176,7 @@ def test_lengths_may_be_symbols(length: int) -> None:
 def test_a_warp_group_copies_for_those_that_multiply(rows: int, length: int, is_causal: bool) -> None:
     hints = {"h": 32, "s": 2048, "t": 2048}
     text = graph("f16", (1, "h", "s", 64), (1, "h", "t", 64), is_causal=is_causal, hints=hints, with_logsumexp=True)
-    assert plan(text, allows_roles=True).has_roles
+    assert plan(text, "sm_90a").has_roles
     shapes = {"q": (1, 1, rows, 64), "k": (1, 1, length, 64), "v": (1, 1, length, 64)}
     sizes = {"h": 1, "s": rows, "t": length}
     is_right(text, "f16", shapes, sizes=sizes, arch="sm_90a", is_causal=is_causal)
@@ -220,8 +219,8 @@ def test_a_fused_projection_is_read_and_heads_are_merged_without_copies() -> Non
     assert len([f for f in steps[1].program.module.functions if f.kind == "kernel"]) == 1  # type: ignore[union-attr]
 
 
-def plan(text: str, arch: int = 90, *, allows_roles: bool = False) -> Any:
-    return choose_plan(attention_problem(scheduled_task(text).task), arch, allows_roles=allows_roles)
+def plan(text: str, arch: str = "sm_90") -> Any:
+    return choose_plan(attention_problem(scheduled_task(text).task), CudaTarget(arch))
 
 
 def test_long_sequences_are_cut_into_the_tiles_that_reuse_most() -> None:
@@ -234,7 +233,7 @@ def test_long_sequences_are_cut_into_the_tiles_that_reuse_most() -> None:
     ("shape", "rows"), [((4, 32, 2048, 64), 192), ((2, 16, 1000, 64), 128), ((1, 32, 2048, 128), 128)]
 )
 def test_three_groups_multiply_short_rows_of_many_blocks(shape: tuple[int, ...], rows: int) -> None:
-    chosen = plan(graph("f16", shape, shape), allows_roles=True)
+    chosen = plan(graph("f16", shape, shape), "sm_90a")
     assert (chosen.has_roles, chosen.tiles.rows) == (True, rows)
 
 
@@ -251,21 +250,24 @@ def test_keys_of_few_rows_are_split_over_the_device() -> None:
     assert 128 <= chosen.chunk <= 512
 
 
-@pytest.mark.parametrize("arch", [80, 86, 89, 90])
-def test_tiles_fit_into_shared_memory(arch: int) -> None:
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90"])
+def test_tiles_fit_into_shared_memory(arch: str) -> None:
     for depth in (64, 128, 256):
         tiles = plan(graph("f16", (8, 16, 1024, depth), (8, 16, 1024, depth)), arch).tiles
-        assert 2 * depth * (tiles.rows + 2 * tiles.stages * tiles.keys) <= shared_memory(arch)
+        assert 2 * depth * (tiles.rows + 2 * tiles.stages * tiles.keys) <= CudaTarget(arch).block_shared_memory
 
 
-@pytest.mark.parametrize("arch", [80, 86, 90])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90"])
 @pytest.mark.parametrize("depth", [32, 64, 128, 256])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_tiles_without_tensor_cores_fit_into_shared_memory(arch: int, depth: int, dtype: str) -> None:
+def test_tiles_without_tensor_cores_fit_into_shared_memory(arch: str, depth: int, dtype: str) -> None:
     problem = attention_problem(scheduled_task(graph(dtype, (8, 16, 1024, depth), (8, 16, 1024, depth))).task)
-    tiles = simt_tiles(problem, arch)
-    assert tiles.nbytes(depth, depth, problem.compute) <= shared_memory(arch)
-    assert simt_blocks(problem, tiles, arch) * tiles.nbytes(depth, depth, problem.compute) <= shared_memory(arch)
+    target = CudaTarget(arch)
+    tiles = simt_tiles(problem, target)
+    assert tiles.nbytes(depth, depth, problem.compute) <= target.block_shared_memory
+    assert (
+        simt_blocks(problem, tiles, target) * tiles.nbytes(depth, depth, problem.compute) <= target.block_shared_memory
+    )
 
 
 @pytest.mark.parametrize(
@@ -276,13 +278,13 @@ def test_rows_of_few_threads_read_less_where_blocks_end_evenly(
     shape: tuple[int, ...], is_causal: bool, columns: int
 ) -> None:
     problem = attention_problem(scheduled_task(graph("f32", shape, shape, is_causal=is_causal)).task)
-    assert simt_tiles(problem, 90).columns == columns
+    assert simt_tiles(problem, CudaTarget("sm_90")).columns == columns
 
 
 def test_few_rows_without_tensor_cores_are_cut_into_small_tiles() -> None:
     def rows(length: int) -> int:
         shape = (1, 12, length, 64)
-        return simt_tiles(attention_problem(scheduled_task(graph("f32", shape, shape)).task), 90).rows
+        return simt_tiles(attention_problem(scheduled_task(graph("f32", shape, shape)).task), CudaTarget("sm_90")).rows
 
     assert rows(128) < rows(512) < rows(8192) == 128
 

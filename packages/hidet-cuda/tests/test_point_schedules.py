@@ -25,10 +25,11 @@ def graph(given: str, result: str, call: str, *more: str) -> str:
     return f"graph g({', '.join([f'%x: {given}', *more])}):\n  %0: {result} = {call}\n  return %0\n"
 
 
-@pytest.fixture(params=[1, point_layout._BUSY], ids=["16 bytes a thread", "an element a thread"])
+@pytest.fixture(params=[True, False], ids=["16 bytes a thread", "an element a thread"])
 def busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tensors are computed element by element, to use more of a device; here they are not always."""
-    monkeypatch.setattr(point_layout, "_BUSY", request.param)
+    if request.param:
+        monkeypatch.setattr(point_layout, "per_device", lambda each, target: 1)
 
 
 CHAIN = """
@@ -177,7 +178,7 @@ NARROW = {
 @pytest.mark.parametrize("name", DEPTHWISE)
 @pytest.mark.parametrize(("pixels", "rows"), [(1, 1), (2, 1), (1, 4), (2, 2), (4, 4)])
 def test_depthwise_convolutions_are_right(name: str, pixels: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(depthwise_plan, "_BUSY", 1)
+    monkeypatch.setattr(depthwise_plan, "per_device", lambda each, target: 1)
     monkeypatch.setattr(depthwise_plan, "_PIXELS", pixels)
     monkeypatch.setattr(depthwise_plan, "_ROWS", rows)
     assert_right(DEPTHWISE[name], "cuda.depthwise", 1e-2 if "f16" in DEPTHWISE[name] else 1e-4)
@@ -199,7 +200,7 @@ def test_depthwise_convolutions_of_any_batch_and_height_are_right(n: int, h: int
 def test_what_follows_depthwise_convolutions_is_computed_with_them(
     image: str, result: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(depthwise_plan, "_BUSY", 1)
+    monkeypatch.setattr(depthwise_plan, "per_device", lambda each, target: 1)
     type_, out = f"f16[2, 8, 6, 8]{image}", f"f16[2, 8, 6, 8]{result}"
     text = f"""
 graph g(%x: {type_}, %w: f16[8, 1, 3, 3]{{1, 1, 24, 8}}, %b: f16[8], %r: f16[2, 8, 6, 8]{image}, %s: f16[8]):

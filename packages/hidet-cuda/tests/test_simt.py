@@ -42,6 +42,7 @@ def multiplied(
         b_is_transposed=tb,
         epilogue=lambda total, row, column: total,
         accumulator=dtype,
+        registers=1 << 16,
         are_whole=are_whole,
     )
     outer = tuple(Var(var.name, var.type) for var in params)

@@ -5,6 +5,7 @@ import pytest
 from hidet import dtypes
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
+from hidet.cuda.target import CudaTarget
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
@@ -16,7 +17,7 @@ from hidet.ir.func import Function, Module
 from hidet.ir.types import PointerType
 
 
-def product(dtype, tiles, arch=80):
+def product(dtype, tiles, name="sm_80"):
     """A module that multiplies matrices of any size and adds a row to each row of the result."""
     m, n, k = (Var(name, dtypes.i64) for name in "mnk")
     a, b, c = (Var(name, PointerType(dtype)) for name in "abc")
@@ -36,13 +37,15 @@ def product(dtype, tiles, arch=80):
     outer = tuple(Var(var.name, var.type) for var in kernel.params)
     blocks = (build.index(1),)
     launch = s.Launch("matmul", blocks, outer, block=(build.index(kernel.threads),))
-    return Module((lower_kernel(kernel, arch), Function("main", outer, launch, "host")), "main")
+    return Module((lower_kernel(kernel, CudaTarget(name).has), Function("main", outer, launch, "host")), "main")
 
 
 @pytest.mark.parametrize(("arch", "name"), [(80, "sm_80"), (89, "sm_89"), (90, "sm_90a")])
 @pytest.mark.parametrize("dtype", [dtypes.f16, dtypes.bf16])
 def test_a_product_in_tiles_compiles_without_spills(arch, name, dtype):
-    usage = compile_cubin(emit_module(product(dtype, MatmulTiles(64, 64, 32, 3, (2, 2))), arch), name).usage["matmul"]
+    usage = compile_cubin(emit_module(product(dtype, MatmulTiles(64, 64, 32, 3, (2, 2)), name), arch), name).usage[
+        "matmul"
+    ]
     assert usage.spill_bytes == 0
     assert usage.stack_bytes == 0
     assert usage.registers <= 128
@@ -50,7 +53,7 @@ def test_a_product_in_tiles_compiles_without_spills(arch, name, dtype):
 
 @pytest.mark.parametrize("tiles", [MatmulTiles(64, 64, 64, 3, (4, 1)), MatmulTiles(128, 128, 64, 3, (8, 1))])
 def test_a_product_of_warp_groups_compiles_without_spills_and_is_not_serialised(tiles):
-    cubin = compile_cubin(emit_module(product(dtypes.f16, tiles, 90), 90), "sm_90a")
+    cubin = compile_cubin(emit_module(product(dtypes.f16, tiles, "sm_90a"), 90), "sm_90a")
     assert cubin.usage["matmul"].spill_bytes == 0
     assert cubin.usage["matmul"].registers <= 255
     assert cubin.remarks == ()
@@ -69,7 +72,7 @@ def test_attention_in_tiles_compiles_without_spills(arch, name):
     )
     outer = tuple(Var(var.name, var.type) for var in kernel.params)
     launch = s.Launch("attention", (build.index(1),), outer, block=(build.index(kernel.threads),))
-    module = Module((lower_kernel(kernel, arch), Function("main", outer, launch, "host")), "main")
+    module = Module((lower_kernel(kernel, CudaTarget(name).has), Function("main", outer, launch, "host")), "main")
     cubin = compile_cubin(emit_module(module, arch), name)
     assert cubin.usage["attention"].spill_bytes == 0
     assert cubin.usage["attention"].registers <= 255

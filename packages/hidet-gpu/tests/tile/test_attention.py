@@ -21,7 +21,7 @@ from hidet.ir.verify import verify_module
 
 
 def attend(
-    heads, rows, length, depth, tiles, dtype=dtypes.f16, arch=80, score=None, hidden=None, with_roles=False, **more
+    heads, rows, length, depth, tiles, dtype=dtypes.f16, features=(), score=None, hidden=None, with_roles=False, **more
 ):
     """What the kernel computes and what numpy does, of random queries, keys and values [heads, rows, depth]."""
     rng = np.random.default_rng(0)
@@ -48,7 +48,7 @@ def attend(
     outer = tuple(e.Var(var.name, var.type) for var in pointers)
     grid = (build.index(-(-rows // tiles.rows)), build.index(heads))
     launch = s.Launch("attention", grid, outer, block=(build.index(kernel.threads),))
-    function = lower_kernel(kernel, arch)
+    function = lower_kernel(kernel, features.__contains__)
     if with_roles:
         roles = lower_roles(kernel)
         function, launch = roles.function, replace(launch, block=(build.index(roles.threads),))
@@ -108,7 +108,7 @@ def test_a_mask_may_leave_a_row_without_keys():
 
 
 def test_scores_are_computed_by_warp_groups_where_they_are():
-    found, expected = attend(1, 64, 64, 32, AttentionTiles(64, 32, 2, 4), arch=90)
+    found, expected = attend(1, 64, 64, 32, AttentionTiles(64, 32, 2, 4), features=("wgmma", "stmatrix"))
     np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
 
 

@@ -21,7 +21,9 @@ LARGE = MatmulTiles(16, 128, 16, 2, (1, 1))
 K = 24
 
 
-def finished(m, n, tiles=LARGE, *, out=dtypes.f16, beside=dtypes.f16, align=16, beside_align=16, arch=80, traffic=None):
+def finished(
+    m, n, tiles=LARGE, *, out=dtypes.f16, beside=dtypes.f16, align=16, beside_align=16, features=(), traffic=None
+):
     """relu(a b + row + matrix * 2 + column number / 128), by the kernel and by numpy; and the module's text."""
     assert not tiles.leaves_registers(RTile("beside", beside, tiles.m, tiles.n))
     rng = np.random.default_rng(0)
@@ -53,7 +55,7 @@ def finished(m, n, tiles=LARGE, *, out=dtypes.f16, beside=dtypes.f16, align=16, 
             out,
         ),
     )
-    function = lower_kernel(kernel, arch)
+    function = lower_kernel(kernel, features.__contains__)
     outer = tuple(e.Var(var.name, var.type) for var in function.params)
     grid = (build.index(-(-n // tiles.n) * -(-m // tiles.m)),)
     launch = s.Launch(function.name, grid, outer, block=(build.index(kernel.threads),))
@@ -107,7 +109,7 @@ def test_without_wide_rows_elements_are_mapped_as_products_leave_them(align):
 
 
 def test_warp_groups_finish_like_single_warps():
-    result, expected, text = finished(72, 136, MatmulTiles(64, 128, 16, 2, (4, 1)), arch=90)
+    result, expected, text = finished(72, 136, MatmulTiles(64, 128, 16, 2, (4, 1)), features=("wgmma", "stmatrix"))
     agrees(result, expected)
     assert "cuda.wgmma.m64" in text
 

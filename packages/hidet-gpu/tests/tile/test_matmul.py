@@ -19,11 +19,12 @@ from hidet.ir.types import PointerType
 from hidet.ir.verify import verify_module
 
 SMALL = MatmulTiles(32, 16, 16, 2, (2, 1))
+HOPPER = ("wgmma", "stmatrix")
 
 
-def launched(kernel, grid, arch=80):
+def launched(kernel, grid, features=()):
     """A module that launches a kernel of tiles."""
-    function = lower_kernel(kernel, arch)
+    function = lower_kernel(kernel, features.__contains__)
     outer = tuple(e.Var(var.name, var.type) for var in function.params)
     block = (build.index(kernel.threads),)
     launch = s.Launch(function.name, tuple(map(build.index, grid)), outer, block=block)
@@ -43,12 +44,12 @@ def multiply(
     tb=False,
     align=16,
     traffic=None,
-    arch=80,
+    features=(),
     given=None,
     has_groups=None,
     **more,
 ):
-    """A product by the kernel and by numpy; `given` takes the matrices, `has_groups` is None for what `arch` has."""
+    """A product by the kernel and by numpy; `given` takes the matrices, `has_groups` None: as `features` say."""
     rng = np.random.default_rng(0)
     if dtype.is_int:
         a, b = (rng.integers(-8, 8, shape).astype(dtype.numpy()) for shape in ((m, k), (k, n)))
@@ -68,8 +69,8 @@ def multiply(
         **more,
     )
     c = np.zeros((m, n), out.numpy())
-    module = launched(kernel, (-(-n // tiles.n) * -(-m // tiles.m),), arch)
-    assert ("cuda.wgmma.m64" in print_module(module)) == (arch >= 90 if has_groups is None else has_groups)
+    module = launched(kernel, (-(-n // tiles.n) * -(-m // tiles.m),), features)
+    assert ("cuda.wgmma.m64" in print_module(module)) == ("wgmma" in features if has_groups is None else has_groups)
     if given is not None:
         given += [a, b]
     run_module(module, [held_a, held_b, c], traffic=traffic)
@@ -134,13 +135,23 @@ def rounded_to_tf32(a):
 
 @pytest.mark.parametrize("ta", [False, True])
 @pytest.mark.parametrize("tb", [False, True])
-@pytest.mark.parametrize("arch", [80, 90])
-def test_f32_is_rounded_to_tf32_before_it_is_multiplied(ta, tb, arch):
+@pytest.mark.parametrize("features", [(), HOPPER])
+def test_f32_is_rounded_to_tf32_before_it_is_multiplied(ta, tb, features):
     """Whatever the order and however the warps stand: warp groups would drop digits of what threads copied."""
     tiles = MatmulTiles(64, 16, 16, 3, (4, 1))
     given = []
     result, _ = multiply(
-        72, 24, 40, tiles, dtypes.f32, ta=ta, tb=tb, arch=arch, factors=dtypes.tf32, given=given, has_groups=False
+        72,
+        24,
+        40,
+        tiles,
+        dtypes.f32,
+        ta=ta,
+        tb=tb,
+        features=features,
+        factors=dtypes.tf32,
+        given=given,
+        has_groups=False,
     )
     a, b = map(rounded_to_tf32, given)
     np.testing.assert_allclose(result, a @ b, rtol=1e-6, atol=1e-6)
@@ -199,7 +210,7 @@ def test_shared_memory_is_used_without_bank_conflicts(tiles, ta, tb):
 )
 def test_warp_groups_multiply_whatever_the_layout(tiles, ta, tb, dtype):
     whole = dtypes.i32 if dtype is dtypes.i8 else dtypes.f32
-    result, expected = multiply(72, 40, 144, tiles, dtype, whole, ta=ta, tb=tb, arch=90, accumulator=whole)
+    result, expected = multiply(72, 40, 144, tiles, dtype, whole, ta=ta, tb=tb, features=HOPPER, accumulator=whole)
     np.testing.assert_allclose(result.astype(np.float64), expected, rtol=1e-5, atol=1e-4)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+from hidet.errors import PluginError
 
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
@@ -191,3 +194,69 @@ class Target(Protocol):
 
     def fingerprint(self) -> Mapping[str, str]:
         """Versions of the tools that make code: part of the cache key."""
+
+
+class GpuTarget(Target, Protocol):
+    """A target whose kernels are run by blocks of threads: what schedules for GPUs read of their device.
+
+    Rules and passes for GPUs take such a target, and hold no number of one device. Where code is made for a device that
+    is not there, these are numbers of a usual device of its architecture.
+    """
+
+    @property
+    def warp_size(self) -> int:
+        """Threads that execute together and exchange registers: a warp, a wavefront, a sub-group."""
+
+    @property
+    def multiprocessors(self) -> int:
+        """What blocks are distributed over, each of which shares one: streaming multiprocessors, compute units."""
+
+    @property
+    def block_threads(self) -> int:
+        """Threads that a block can have."""
+
+    @property
+    def block_shared_memory(self) -> int:
+        """Bytes of shared memory that a block can ask for."""
+
+    @property
+    def multiprocessor_threads(self) -> int:
+        """Threads that a multiprocessor holds at once."""
+
+    @property
+    def multiprocessor_shared_memory(self) -> int:
+        """Bytes of shared memory of a multiprocessor, with what the system keeps of it for each block."""
+
+    @property
+    def multiprocessor_registers(self) -> int:
+        """Registers of 32 bits of a multiprocessor."""
+
+    def has(self, feature: str) -> bool:
+        """Whether kernels may use a feature, by the name that its vendor's documentation has: "wgmma", "stmatrix".
+
+        False for names that the target has never heard of: they are of other vendors.
+        """
+
+
+_GPU_FACTS = (
+    *("warp_size", "multiprocessors", "block_threads", "block_shared_memory", "multiprocessor_threads"),
+    *("multiprocessor_shared_memory", "multiprocessor_registers", "has"),
+)
+
+
+@cache
+def _unstated(kind: type) -> tuple[str, ...]:
+    """The facts that a class does not state. An instance is not asked, because some look at their device for a fact."""
+    return tuple(name for name in _GPU_FACTS if not hasattr(kind, name))
+
+
+def gpu_target(target: Target) -> GpuTarget:
+    """The target, of which a GPU's facts are going to be read. PluginError names those that it does not state."""
+    own = getattr(target, "__dict__", {})
+    missing = [name for name in _unstated(type(target)) if name not in own]
+    if missing:
+        raise PluginError(
+            f"target {target.name!r} does not state {', '.join(missing)}, which passes and schedules for GPUs read",
+            hint="implement hidet.target.GpuTarget, or do not name the target in their specs",
+        )
+    return cast(GpuTarget, target)

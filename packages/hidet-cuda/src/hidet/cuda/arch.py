@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hidet.errors import OptionError
 
@@ -19,9 +20,36 @@ OLDEST = 80
 FIRST_WITH_CLUSTERS = 90
 """Compute capability times ten from which on blocks are launched in clusters."""
 
-# Shared memory of a multiprocessor less what the system keeps of it, in KiB, by capability times ten: CUDA C++
-# Programming Guide, "Technical Specifications per Compute Capability".
+WARP_SIZE = 32
+BLOCK_THREADS = 1024
+MULTIPROCESSOR_REGISTERS = 1 << 16
+"""Threads of a warp, threads of a block and registers of a multiprocessor of every architecture from sm_80 on."""
+
+# What a single architecture has, and by capability times ten what later ones have as well.
+_OF_ARCHITECTURE = {"sm_90a": frozenset({"wgmma"})}
+_SINCE = {"clusters": FIRST_WITH_CLUSTERS, "stmatrix": 90, "programmatic-dependent-launch": 90}
+
+# By capability times ten, the technical specifications of the CUDA C++ Programming Guide: KiB of shared memory that a
+# block can ask for, all of a multiprocessor but what the system keeps, and threads of a multiprocessor.
 _SHARED_KIB = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+_THREADS = {80: 2048, 90: 2048, 100: 2048, 101: 2048, 103: 2048}
+_FEWEST_THREADS = 1536
+
+BLOCK_RESERVED_SHARED = 1024
+"""Bytes of shared memory that the system keeps for each block."""
+
+# Streaming multiprocessors of the largest device that is sold with each capability, times ten.
+_MULTIPROCESSORS = {80: 108, 86: 84, 87: 16, 89: 128, 90: 132, 100: 148, 103: 160, 120: 188}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """Numbers of one device, or of a usual one of its architecture, as `hidet.target.GpuTarget` has them."""
+
+    multiprocessors: int
+    block_shared_memory: int
+    multiprocessor_threads: int
+    multiprocessor_shared_memory: int
 
 
 def known_shared_memory(capability: int) -> int | None:
@@ -30,18 +58,24 @@ def known_shared_memory(capability: int) -> int | None:
     return None if kib is None else 1024 * kib
 
 
-def shared_memory(capability: int) -> int:
-    """Bytes of shared memory that a block can ask for; the least of all for architectures that are not known."""
-    return known_shared_memory(capability) or 1024 * min(_SHARED_KIB.values())
+def usual_facts(capability: int) -> DeviceFacts:
+    """What a device of compute capability `capability` / 10 is taken to be, unseen: of architectures that are not
+    known, the least of all."""
+    shared = known_shared_memory(capability) or 1024 * min(_SHARED_KIB.values())
+    return DeviceFacts(
+        _MULTIPROCESSORS.get(capability, _MULTIPROCESSORS[OLDEST]),
+        shared,
+        _THREADS.get(capability, _FEWEST_THREADS),
+        shared + BLOCK_RESERVED_SHARED,
+    )
 
 
-# Streaming multiprocessors of the largest device that is sold with each capability, times ten.
-_MULTIPROCESSORS = {80: 108, 86: 84, 87: 16, 89: 128, 90: 132, 100: 148, 103: 160, 120: 188}
-
-
-def usual_multiprocessors(capability: int) -> int:
-    """How many multiprocessors a device of compute capability `capability` / 10 is taken to have, unseen."""
-    return _MULTIPROCESSORS.get(capability, _MULTIPROCESSORS[OLDEST])
+def has_feature(architecture: str, feature: str) -> bool:
+    """Whether code for exactly `architecture` ("sm_90a") may use a feature; False for names that are not known."""
+    if feature in _OF_ARCHITECTURE.get(architecture, ()):
+        return True
+    first = _SINCE.get(feature)
+    return first is not None and capability_of(architecture) >= first
 
 
 def architecture_name(major: int, minor: int) -> str:

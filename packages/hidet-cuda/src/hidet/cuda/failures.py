@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hidet.cuda.arch import BLOCK_THREADS, MULTIPROCESSOR_REGISTERS
 from hidet.errors import DeviceLost
 
 # Results after which every call of the context fails until the process ends (CUDA driver API, CUresult).
@@ -29,10 +30,8 @@ _HINTS: Mapping[int, str] = {
     999: "nvidia-smi may tell more; the system may have to be restarted",
 }
 
-_MAX_THREADS = 1024
 MAX_GRID = (2**31 - 1, 65535, 65535)
 """Blocks along the axes of a grid (CUDA C++ Programming Guide, technical specifications)."""
-_REGISTERS = 65536
 
 
 def is_sticky(status: int) -> bool:
@@ -100,17 +99,17 @@ class AskedLaunch:
 
 def launch_hint(asked: AskedLaunch, shared_limit: int) -> str | None:
     """Why a launch cannot work, where its numbers tell. shared_limit: bytes that a block of the device can have."""
-    if asked.threads > _MAX_THREADS or asked.block[2] > 64:
-        return f"a block has at most {_MAX_THREADS} threads, 64 of them along z; this one has {asked.threads}"
+    if asked.threads > BLOCK_THREADS or asked.block[2] > 64:
+        return f"a block has at most {BLOCK_THREADS} threads, 64 of them along z; this one has {asked.threads}"
     if asked.threads <= 0:
         return "a block has at least one thread"
     if any(not 0 < extent <= most for extent, most in zip(asked.grid, MAX_GRID, strict=True)):
         return f"extents of a grid are from 1 to {MAX_GRID}"
     if asked.shared_bytes > shared_limit:
         return f"a block of this device has at most {shared_limit} bytes of shared memory"
-    if asked.registers * asked.threads > _REGISTERS:
+    if asked.registers * asked.threads > MULTIPROCESSOR_REGISTERS:
         return (
-            f"{asked.threads} threads of {asked.registers} registers are more than the {_REGISTERS} of a "
+            f"{asked.threads} threads of {asked.registers} registers are more than the {MULTIPROCESSOR_REGISTERS} of a "
             "multiprocessor: use smaller blocks, or attrs.cuda.min_blocks"
         )
     return None

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.cache import source_hash
-from hidet.cuda.arch import architecture_name, capability_of, usual_multiprocessors
+from hidet.cuda.arch import (
+    BLOCK_THREADS,
+    MULTIPROCESSOR_REGISTERS,
+    WARP_SIZE,
+    DeviceFacts,
+    architecture_name,
+    capability_of,
+    has_feature,
+    usual_facts,
+)
 from hidet.cuda.arch_checks import check_clusters, check_shared_memory, launches_of
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
 from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class CudaTarget:
-    """Implements hidet.target.Target for one CUDA device.
+    """Implements hidet.target.GpuTarget for one CUDA device.
 
     machine: the number of the device ("1"), or the architecture to make code for ("sm_80"); None is the first device.
     With an architecture given, code can be compiled on a machine without a GPU; loading it needs one.
@@ -32,6 +41,9 @@ class CudaTarget:
     vector_bits = 128
     prefers_channels_last = True
     work_item: Literal["rows", "elements"] = "elements"
+    warp_size = WARP_SIZE
+    block_threads = BLOCK_THREADS
+    multiprocessor_registers = MULTIPROCESSOR_REGISTERS
 
     def __init__(self, machine: str | None = None) -> None:
         is_number = machine is not None and machine.isdigit()
@@ -55,18 +67,45 @@ class CudaTarget:
         return name
 
     @functools.cached_property
-    def multiprocessors(self) -> int:
-        """Streaming multiprocessors: the device's or, where code is made for an architecture, a usual number."""
+    def _facts(self) -> DeviceFacts:
+        """The device's or, where code is made for an architecture, those of a usual one."""
         if self._arch is not None:
-            return usual_multiprocessors(capability_of(self._arch))
+            return usual_facts(capability_of(self._arch))
         from hidet.cuda.devices import properties
 
-        return properties(self.index).multiprocessors
+        found = properties(self.index)
+        return DeviceFacts(
+            found.multiprocessors,
+            found.block_shared_memory,
+            found.multiprocessor_threads,
+            found.multiprocessor_shared_memory,
+        )
 
     @property
-    def has_roles(self) -> bool:
-        """Whether kernels may have roles, with tensor copies and products of warp groups: code for exactly sm_90a."""
-        return self.architecture == "sm_90a"
+    def multiprocessors(self) -> int:
+        """Streaming multiprocessors."""
+        return self._facts.multiprocessors
+
+    @property
+    def block_shared_memory(self) -> int:
+        """Bytes of shared memory that a block can ask for."""
+        return self._facts.block_shared_memory
+
+    @property
+    def multiprocessor_threads(self) -> int:
+        """Threads that a multiprocessor holds at once."""
+        return self._facts.multiprocessor_threads
+
+    @property
+    def multiprocessor_shared_memory(self) -> int:
+        """Bytes of shared memory of a multiprocessor, with what the system keeps of it for each block."""
+        return self._facts.multiprocessor_shared_memory
+
+    def has(self, feature: str) -> bool:
+        """Whether code for the architecture may use a feature: "wgmma", "stmatrix", "clusters" or
+        "programmatic-dependent-launch". With "wgmma", which sm_90a alone has, go tensor maps and registers that move
+        between warp groups: what kernels with roles are made of."""
+        return has_feature(self.architecture, feature)
 
     @property
     def arch(self) -> str:
@@ -216,9 +255,3 @@ def _host_job(job: CompileJob, host: Module) -> CompileJob:
 def _asking_for_shared(module: Module) -> frozenset[str]:
     """Kernels whose launches ask for shared memory beyond what the kernels declare."""
     return frozenset(launch.kernel for launch in launches_of(module) if launch.shared_bytes is not None)
-
-
-def cuda_target(target: Target) -> CudaTarget:
-    """The target as what the rules of this pack know it to be."""
-    assert isinstance(target, CudaTarget)
-    return target

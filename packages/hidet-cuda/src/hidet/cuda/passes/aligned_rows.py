@@ -24,7 +24,6 @@ from hidet.cuda.schedules.tiling import (
     cycles,
     with_bytes_along_k,
 )
-from hidet.cuda.target import CudaTarget, cuda_target
 from hidet.dims import Dim
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.graph.graph import Graph, Node, Value
@@ -32,6 +31,7 @@ from hidet.graph.storage import Views, layout_of
 from hidet.graph.types import TensorType
 from hidet.passes.graph.split_prepare import may_be_prepared
 from hidet.passes.rewriter import GraphRewriter
+from hidet.target import GpuTarget, gpu_target
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -48,7 +48,7 @@ class AlignedRows:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order; products of the same matrix share its copy."""
-        target, steady = cuda_target(ctx.target), _steady(graph)
+        target, steady = gpu_target(ctx.target), _steady(graph)
         copies: dict[Value, Value] = {}
 
         def of_copies(rewriter: GraphRewriter, node: Node, views: Views) -> Value | None:
@@ -104,7 +104,7 @@ def _pays(
     types: dict[Value, TensorType],
     padded: dict[Value, TensorType],
     steady: set[Value],
-    target: CudaTarget,
+    target: GpuTarget,
 ) -> bool:
     """Whether products of aligned rows are faster by more than the copies of what changes from call to call take."""
     left, right = node.inputs[:2]
@@ -120,12 +120,12 @@ def _pays(
     k = left.tensor.shape[-2 if node.attrs.get("trans_a", False) else -1]
     extents = Extents(_number(dims.product(batch)), _number(m), _number(n), _number(k), dtype.nbytes)
     along_k = not node.attrs.get("trans_a", False) and (node.op.name == "linear" or node.attrs["trans_b"])
-    has_roles = target.has_roles and (not is_tf32 or along_k)
+    has_roles = target.has("wgmma") and (not is_tf32 or along_k)
 
     def fastest(tiles: Sequence[MatmulTiles], roles: bool) -> float:
         choices = [with_bytes_along_k(one, dtype.nbytes) for one in tiles]
-        tiling = choose_tiling(extents, choices, target.multiprocessors, has_roles=roles)
-        return cycles(extents, tiling, target.multiprocessors, roles)
+        tiling = choose_tiling(extents, choices, target, has_roles=roles)
+        return cycles(extents, tiling, target, roles)
 
     moved = [_number(dims.product(types[value].shape)) * dtype.nbytes for value in padded if value not in steady]
     aligned = fastest(ROLE_TILES if has_roles else TILES, has_roles) + sum(map(copy_cycles, moved))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet.cuda.arch import capability_of
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.expr import Call
 from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Evaluate
 from hidet.ir.visit import walk
+from hidet.target import gpu_target
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -20,7 +20,6 @@ OVERLAPPED = ("overlapped", True)
 """Attribute of a kernel whose launches need not wait for the kernel before: it waits itself."""
 
 _WAIT, _ALLOW = "cuda.grid_dependency_wait", "cuda.grid_dependency_launch"
-_FIRST = 90
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class OverlappedLaunches:
 
     def run(self, module: Module, ctx: CompileContext) -> Module:
         """The same module for devices that do not have it."""
-        architecture: str = ctx.target.architecture  # type: ignore[attr-defined]  # of the CUDA target, whose pass it is
-        return overlapped_launches(module) if capability_of(architecture) >= _FIRST else module
+        has_them = gpu_target(ctx.target).has("programmatic-dependent-launch")
+        return overlapped_launches(module) if has_them else module
 
 
 def overlapped_launches(module: Module) -> Module:

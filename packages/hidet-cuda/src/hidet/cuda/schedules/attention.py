@@ -13,11 +13,9 @@ from __future__ import annotations
 import functools
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
 
 from hidet import dims, dtypes
 from hidet.context import CompileContext
-from hidet.cuda.arch import capability_of
 from hidet.cuda.schedules.attention_heads import COPY_BYTES, HeadScope, alignment, numbered
 from hidet.cuda.schedules.attention_plan import choose_plan, simt_blocks, simt_tiles, suits_tensor_cores
 from hidet.cuda.schedules.attention_simt import Rows, simt_attention
@@ -33,9 +31,7 @@ from hidet.ir.stmt import If, Launch
 from hidet.schedule.attention_problem import AttentionProblem, attention_problem
 from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task
-
-if TYPE_CHECKING:
-    from hidet.cuda.target import CudaTarget
+from hidet.target import GpuTarget, gpu_target
 
 LARGEST_ROW = 256
 """Elements of a row of keys or values, of which a thread keeps a part in registers."""
@@ -58,13 +54,12 @@ class AttentionRule(FixedRule[AttentionProblem]):
         """A kernel for tensor cores where they can be used, and one for everything else."""
         problem = match.data
         builder = ProgramBuilder(match.task)
-        cuda = cast("CudaTarget", ctx.target)
-        capability = capability_of(cuda.architecture)
+        target = gpu_target(ctx.target)
         if suits_tensor_cores(problem):
-            plan = choose_plan(problem, capability, allows_roles=cuda.has_roles)
+            plan = choose_plan(problem, target)
             fast = tensor_core_launches(builder, problem, plan)
         else:
-            fast = _simt_launch(builder, problem, capability, is_aligned=True)
+            fast = _simt_launch(builder, problem, target, is_aligned=True)
         copied = {
             place.tensor.operand: place.tensor
             for place in (problem.q, problem.k, problem.v, problem.out)
@@ -80,17 +75,17 @@ class AttentionRule(FixedRule[AttentionProblem]):
             return builder.program()
         bits = functools.reduce(functools.partial(build.binary, "or"), unknown)
         is_aligned = build.equal(build.binary("and", bits, COPY_BYTES - 1), 0)
-        anywhere = _simt_launch(builder, problem, capability, is_aligned=False)
+        anywhere = _simt_launch(builder, problem, target, is_aligned=False)
         builder.run(If(is_aligned, fast, anywhere))
         return builder.program()
 
 
-def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem, capability: int, *, is_aligned: bool) -> Launch:
+def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem, target: GpuTarget, *, is_aligned: bool) -> Launch:
     """The kernel without matrix units, which takes everything.
 
-    capability: compute capability times ten. is_aligned: whether tensors begin at multiples of COPY_BYTES.
+    is_aligned: whether tensors begin at multiples of COPY_BYTES.
     """
-    tiles = simt_tiles(problem, capability)
+    tiles = simt_tiles(problem, target)
     heads = HeadScope(problem, tuple(problem.tensors()), stacked=False)
     scope, wide = heads.scope, problem.compute
     number, row_block, k = build.size_var("number"), build.size_var("row_block"), IRBuilder()
@@ -130,7 +125,7 @@ def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem, capability:
         k.body,
         kind="kernel",
         grid_vars=(number,),
-        attributes=(("min_blocks", simt_blocks(problem, tiles, capability) if is_aligned else 1),),
+        attributes=(("min_blocks", simt_blocks(problem, tiles, target) if is_aligned else 1),),
     )
     pointers = [builder.pointers[place.tensor.operand] for place in problem.tensors().values()]
     count = dims.product(problem.leading) * problem.group * dims.ceildiv(problem.queries, tiles.rows)

@@ -6,18 +6,17 @@ import math
 from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
-from hidet.cuda.arch import shared_memory
 from hidet.cuda.schedules.attention_heads import COPY_BYTES, alignment, head_extents, row_count, row_step
 from hidet.cuda.schedules.attention_simt import SIDE, SimtTiles
 from hidet.dims import Dim
 from hidet.gpu.tile.templates.attention import AttentionTiles
 from hidet.schedule.attention_problem import AttentionProblem
+from hidet.target import GpuTarget
 
 _MATRIX_UNITS = (dtypes.f16, dtypes.bf16)
 _LEAST_COPY = 4
 _DEPTH_STEP = 16
 """Elements along k of an instruction of the matrix units."""
-_MULTIPROCESSORS = 132
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,8 @@ _PARTS_PER_MULTIPROCESSOR = 2
 """Blocks of one warp that share a multiprocessor when keys are split."""
 _LEAST_PART = 128
 """Keys below which a part costs more to merge than it saves."""
-_BLOCKS_PER_WAVE = 2 * _MULTIPROCESSORS
+_WAVE = 2
+"""Blocks of a multiprocessor that run together."""
 _MANY_WAVES = 8
 """From which on it hardly counts how evenly the last one ends."""
 _SIMT_SHAPES = ((128, 8), (128, 16), (64, 16), (32, 16), (16, 16))
@@ -101,39 +101,35 @@ def suits_tensor_cores(problem: AttentionProblem) -> bool:
     )
 
 
-def choose_plan(problem: AttentionProblem, capability: int, *, allows_roles: bool = False) -> Plan:
-    """The largest tile that gives every multiprocessor a block; parts of the keys where no tile does.
-
-    capability: compute capability times ten. allows_roles: whether kernels may have roles.
-    """
-    shared_limit = shared_memory(capability)
-    tiles = _tiles_with_roles(problem) if allows_roles else None
+def choose_plan(problem: AttentionProblem, target: GpuTarget) -> Plan:
+    """The largest tile that gives every multiprocessor a block; parts of the keys where no tile does."""
+    tiles = _tiles_with_roles(problem, target.multiprocessors) if target.has("wgmma") else None
     if tiles is not None:
         return Plan(tiles, None, stacked=False, by_head=problem.is_causal, has_roles=True)
     few = not problem.is_causal and _likely(problem.group) > 1 and _likely(problem.rows) <= _FEW_ROWS.rows
     if few:
-        plan = _plan(problem, shared_limit, stacked=True)
+        plan = _plan(problem, target, stacked=True)
         results = [place for place in (problem.out, problem.logsumexp) if place is not None]
         # Parts of keys have results of their own; others are written where the heads' rows have to lie regularly.
         if plan.chunk is not None or all(row_step(problem, place, stacked=True) is not None for place in results):
             return plan
-    return _plan(problem, shared_limit, stacked=False)
+    return _plan(problem, target, stacked=False)
 
 
-def _plan(problem: AttentionProblem, shared_limit: int, *, stacked: bool) -> Plan:
+def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Plan:
     rows = _likely(row_count(problem, stacked=stacked))
     heads = _likely(dims.product(head_extents(problem, stacked=stacked)))
-    tiles = _fitting(_tiles_for(rows, heads, problem), problem, shared_limit)
+    tiles = _fitting(_tiles_for(rows, heads, problem, target.multiprocessors), problem, target.block_shared_memory)
     blocks = max(heads * -(-rows // tiles.rows), 1)
     keys = _likely(problem.keys)
-    parts = min(_MULTIPROCESSORS * _PARTS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_PART)
+    parts = min(target.multiprocessors * _PARTS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_PART)
     chunk = None
-    if not problem.is_causal and blocks < _MULTIPROCESSORS and parts > 1:
+    if not problem.is_causal and blocks < target.multiprocessors and parts > 1:
         chunk = -(-keys // (parts * tiles.keys)) * tiles.keys
-    return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _BLOCKS_PER_WAVE)
+    return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _WAVE * target.multiprocessors)
 
 
-def _tiles_with_roles(problem: AttentionProblem) -> AttentionTiles | None:
+def _tiles_with_roles(problem: AttentionProblem, multiprocessors: int) -> AttentionTiles | None:
     """Tiles where rows of keys are long and enough for blocks that have a multiprocessor for themselves."""
     places = ((problem.k, problem.depth), (problem.v, problem.width))
     if not all(extent in _WITH_ROLES and alignment(place) == COPY_BYTES for place, extent in places):
@@ -144,35 +140,32 @@ def _tiles_with_roles(problem: AttentionProblem) -> AttentionTiles | None:
     heads, rows = _likely(dims.product(head_extents(problem, stacked=False))), _likely(problem.queries)
     for choice in _WITH_ROLES[max(problem.depth, problem.width)]:
         blocks = heads * -(-rows // choice.tiles.rows)
-        if rows > choice.tiles.rows // 2 and blocks >= choice.blocks * _MULTIPROCESSORS:
+        if rows > choice.tiles.rows // 2 and blocks >= choice.blocks * multiprocessors:
             return choice.tiles
     return None
 
 
-def simt_tiles(problem: AttentionProblem, capability: int) -> SimtTiles:
-    """Tiles without tensor cores: of those that fit into a block the ones that the device is done with first.
-
-    capability: compute capability times ten.
-    """
+def simt_tiles(problem: AttentionProblem, target: GpuTarget) -> SimtTiles:
+    """Tiles without tensor cores: of those that fit into a block the ones that the device is done with first."""
     depth, width, dtype = problem.depth, problem.width, problem.compute
     heads = _likely(dims.product(problem.leading)) * _likely(problem.group)
 
     def fits(tiles: SimtTiles) -> bool:
-        if tiles.threads < _LEAST_THREADS and simt_blocks(problem, tiles, capability) == 1:
+        if tiles.threads < _LEAST_THREADS and simt_blocks(problem, tiles, target) == 1:
             return False
         is_small = tiles.rows == SIDE or _simt_sums(problem, tiles) <= _SIMT_SUMS * tiles.threads
-        return is_small and tiles.nbytes(depth, width, dtype) <= shared_memory(capability)
+        return is_small and tiles.nbytes(depth, width, dtype) <= target.block_shared_memory
 
     def time(tiles: SimtTiles) -> float:
         """Cycles a key, of all blocks: of products, and of reading their operands, 4 bytes a thread at a time, half of
         which runs beside products. Blocks of few threads run in pairs, and all blocks end evenly where they are causal.
         """
-        each, warps = tiles.rows // SIDE, tiles.threads // 32
+        each, warps = tiles.rows // SIDE, tiles.threads // target.warp_size
         columns, keys = tiles.padded(width) // tiles.columns, tiles.keys // tiles.columns
         read = warps * (depth * (each + keys) / tiles.keys + each + columns)
         multiplied = tiles.rows * (depth + tiles.padded(width)) / _PRODUCTS
         pair = max(_LEAST_THREADS // tiles.threads, 1)
-        rounds = heads * -(-_likely(problem.queries) // tiles.rows) / (pair * _MULTIPROCESSORS)
+        rounds = heads * -(-_likely(problem.queries) // tiles.rows) / (pair * target.multiprocessors)
         rounds = max(rounds, 1) if problem.is_causal else math.ceil(rounds)
         return pair * rounds * (multiplied + read / 2)
 
@@ -183,9 +176,9 @@ def simt_tiles(problem: AttentionProblem, capability: int) -> SimtTiles:
     return min([tiles for tiles in fitting if tiles is not None], key=time)
 
 
-def simt_blocks(problem: AttentionProblem, tiles: SimtTiles, capability: int) -> int:
+def simt_blocks(problem: AttentionProblem, tiles: SimtTiles, target: GpuTarget) -> int:
     """How many blocks without tensor cores share a multiprocessor, one of which computes while another waits."""
-    fits = 2 * tiles.nbytes(problem.depth, problem.width, problem.compute) <= shared_memory(capability)
+    fits = 2 * tiles.nbytes(problem.depth, problem.width, problem.compute) <= target.block_shared_memory
     return 2 if fits and _simt_sums(problem, tiles) <= _SHARED_SUMS else 1
 
 
@@ -195,7 +188,7 @@ def _simt_sums(problem: AttentionProblem, tiles: SimtTiles) -> int:
     return tiles.rows * (tiles.padded(problem.width) + scores) * problem.compute.nbytes // 4
 
 
-def _tiles_for(rows: int, heads: int, problem: AttentionProblem) -> AttentionTiles:
+def _tiles_for(rows: int, heads: int, problem: AttentionProblem, multiprocessors: int) -> AttentionTiles:
     if rows <= _FEW_ROWS.rows:
         return _FEW_ROWS
     longest = max(problem.depth, problem.width)
@@ -209,7 +202,7 @@ def _tiles_for(rows: int, heads: int, problem: AttentionProblem) -> AttentionTil
         )
     for choice in choices:
         tiles = choice.tiles
-        if heads * -(-rows // tiles.rows) >= choice.blocks * _MULTIPROCESSORS and rows > tiles.rows // 2:
+        if heads * -(-rows // tiles.rows) >= choice.blocks * multiprocessors and rows > tiles.rows // 2:
             return tiles
     return choices[-1].tiles
 

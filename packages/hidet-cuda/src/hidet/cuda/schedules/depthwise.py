@@ -12,6 +12,7 @@ from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.ir.visit import accesses
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.task import Task
+from hidet.target import gpu_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class DepthwiseRule(ScheduleRule[Depthwise, Tile]):
 
     def match(self, task: Task, ctx: CompileContext) -> Match[Depthwise] | None:
         """None for other groups and ranks, and for filters of symbolic sizes."""
-        found = depthwise_of(task)
+        found = depthwise_of(task, gpu_target(ctx.target))
         return None if found is None else Match(task, found)
 
     def space(self, match: Match[Depthwise], ctx: CompileContext) -> Iterable[Tile]:

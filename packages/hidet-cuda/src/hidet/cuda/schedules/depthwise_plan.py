@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.cuda.schedules.finish import finished_value
 from hidet.cuda.schedules.lanes import BYTES
+from hidet.cuda.schedules.occupancy import per_device
 from hidet.cuda.schedules.operands import window_axes
 from hidet.cuda.schedules.product import WindowAxis
 from hidet.dims import Dim
@@ -16,9 +17,10 @@ from hidet.ir.expr import Expr, Var
 from hidet.operators.rules import arithmetic_dtype
 from hidet.schedule.cost import element_count, extent_estimate
 from hidet.schedule.task import Task, TaskTensor
+from hidet.target import GpuTarget
 
-_BUSY = 1 << 15
-"""Threads below which smaller tiles keep more of the device busy."""
+_BUSY = 256
+"""Threads of a multiprocessor below which smaller tiles keep more of the device busy."""
 _SUM_BYTES = 8
 """Bytes of a pixel's sums: two channels of 32 bits. More of them leave registers for fewer threads."""
 _PIXELS, _ROWS = 4, 4
@@ -72,7 +74,7 @@ def taps_of(axis: WindowAxis) -> int:
     return axis.taps
 
 
-def depthwise_of(task: Task) -> Depthwise | None:
+def depthwise_of(task: Task, target: GpuTarget) -> Depthwise | None:
     """The depthwise convolution of a task; None for other groups and ranks, and for filters of symbolic sizes."""
     assert task.anchor is not None
     image, weight = task.anchor_inputs[:2]
@@ -91,7 +93,7 @@ def depthwise_of(task: Task) -> Depthwise | None:
     lasts = [type_.element_strides[1] == 1 for type_ in (image.type, output)]
     lanes = _lanes(image.type, weight.type, output, total.dtype) if lasts[0] else 1
     most_rows = _ROWS if _is_kept(window, lanes, total.dtype) else 1
-    pixels, rows = _tile(window, most_rows, element_count(shape) // lanes)
+    pixels, rows = _tile(window, most_rows, element_count(shape) // lanes, per_device(_BUSY, target))
     if lasts == [True, False]:
         # Neighbouring threads write neighbours then, also where a thread's own results cannot be written at once.
         pixels = run_of(output, pixels)
@@ -133,13 +135,13 @@ def _patch(image: TensorType, output: TensorType, lanes: int, pixels: int) -> tu
     return min(2 * wide, _ceil_power(dims.ceildiv(output.shape[-1], pixels))), deep
 
 
-def _tile(window: tuple[WindowAxis, WindowAxis], most_rows: int, count: int) -> tuple[int, int]:
-    """Pixels across and down for a thread, where there are `count` in all."""
+def _tile(window: tuple[WindowAxis, WindowAxis], most_rows: int, count: int, busy: int) -> tuple[int, int]:
+    """Pixels across and down for a thread, where there are `count` in all and `busy` threads keep the device so."""
     down, across = window
     # Windows that are steps apart share less, and tiles of more than there is are computed for nothing.
     pixels = min(max(1, _PIXELS // across.step), _ceil_power(across.results))
     rows = min(max(1, most_rows // down.step), _ceil_power(down.results))
-    while pixels * rows > 1 and count // (pixels * rows) < _BUSY:
+    while pixels * rows > 1 and count // (pixels * rows) < busy:
         if rows >= pixels:
             rows //= 2
         else:

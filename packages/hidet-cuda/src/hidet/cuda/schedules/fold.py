@@ -16,6 +16,7 @@ from hidet.compute.definition import Compute, Operand
 from hidet.context import CompileContext
 from hidet.cuda.passes.block_launches import decode_item
 from hidet.cuda.schedules.exchange import WARP, block_number, fold_lanes, fold_warps, thread_in_block
+from hidet.cuda.schedules.occupancy import per_device
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Reduce, Var
@@ -27,6 +28,7 @@ from hidet.schedule.fallback import FallbackRule, Items, NestBuilder
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.rule import Match, Program
 from hidet.schedule.task import Task
+from hidet.target import GpuTarget, gpu_target
 
 _BLOCK = 256
 _THREADS = 128
@@ -34,9 +36,9 @@ _LEAST = 32
 """Elements a reduction has at least for a warp to share them."""
 _LONG = 4096
 """Elements from which a block shares them, if there are few results."""
-_FEW = 1024
-_MANY = 1 << 14
-"""Results from which one thread each keeps the device busy."""
+_FEW = 8
+_MANY = 128
+"""Results for each multiprocessor: up to which they are few, and from which one thread each keeps it busy."""
 _HUGE = 1 << 14
 """Elements from which a block of all threads it can have shares them."""
 
@@ -50,16 +52,17 @@ class FoldRule(FallbackRule):
         stages = task.definition.stages if task.anchor is not None else ()
         if not stages or not all(isinstance(stage, Compute) for stage in stages):
             return None
+        target = gpu_target(ctx.target)
         computed = [stage for stage in stages if isinstance(stage, Compute)]
-        is_shared = any(lanes_for(task, stage) > 1 for stage in computed)
-        return Match(task) if is_shared or all(map(_is_little, computed)) else None
+        is_shared = any(lanes_for(task, stage, target) > 1 for stage in computed)
+        return Match(task) if is_shared or all(_is_little(stage, target) for stage in computed) else None
 
     def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """One kernel a stage."""
-        return _FoldNest(match.task).program()
+        return _FoldNest(match.task, gpu_target(ctx.target)).program()
 
 
-def lanes_for(task: Task, stage: Compute) -> int:
+def lanes_for(task: Task, stage: Compute, target: GpuTarget) -> int:
     """Threads that share an element of a stage: 1, a warp or a block."""
     reductions = [node for node in walk(stage.value) if isinstance(node, Reduce)]
     if not reductions:
@@ -69,17 +72,17 @@ def lanes_for(task: Task, stage: Compute) -> int:
     results = _likely(stage.result.shape)
     if longest < _LEAST:
         return 1
-    if longest >= _LONG and results < _FEW:
+    if longest >= _LONG and results < per_device(_FEW, target):
         return _BLOCK if longest < _HUGE else 4 * _BLOCK
     is_along = any(_is_contiguous(task, node) for node in reductions)
-    return WARP if is_along or results < _MANY else 1
+    return WARP if is_along or results < per_device(_MANY, target) else 1
 
 
-def _is_little(stage: Compute) -> bool:
+def _is_little(stage: Compute, target: GpuTarget) -> bool:
     """Whether a thread an element takes a few microseconds at most."""
     reductions = [node for node in walk(stage.value) if isinstance(node, Reduce)]
     folded = [_likely([as_dim(extent) for extent in node.extents]) for node in reductions]
-    return bool(folded) and max(folded) < _LEAST and _likely(stage.result.shape) < _MANY
+    return bool(folded) and max(folded) < _LEAST and _likely(stage.result.shape) < per_device(_MANY, target)
 
 
 def _likely(sizes: Sequence[dims.Dim | None]) -> int:
@@ -107,15 +110,16 @@ def _is_contiguous(task: Task, node: Reduce) -> bool:
 
 
 class _FoldNest(NestBuilder):
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, target: GpuTarget) -> None:
         super().__init__(task, is_by_element=True)
+        self._target = target
         self._writer: Var | None = None
 
     def lowering(self, scope: KernelScope) -> Lowering:
         return _SharedFold(scope)
 
     def compute(self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: Mapping[Operand, Var]) -> Items:
-        lanes = lanes_for(self.task, stage) if has_reduce(stage.value) else 1
+        lanes = lanes_for(self.task, stage, self._target) if has_reduce(stage.value) else 1
         assert isinstance(lowering, _SharedFold)
         lowering.lanes = lanes
         self._writer = lowering.lane if lanes > 1 else None

@@ -18,25 +18,26 @@ from typing import TYPE_CHECKING
 
 from hidet import dtypes
 from hidet.context import CompileContext
+from hidet.cuda.schedules.occupancy import per_device
 from hidet.cuda.schedules.operands import find_product
 from hidet.cuda.schedules.product import Product, likely
 from hidet.cuda.schedules.product_launch import ProductLaunches
 from hidet.cuda.schedules.product_tiles import ROW_TILES, has_few_rows, has_roles, tiles_of
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import PARTS, Extents, Tiling, choose_tiling, close_tilings
-from hidet.cuda.target import cuda_target
 from hidet.dtypes import DType
 from hidet.ir.expr import Var
 from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.task import Task
+from hidet.target import gpu_target
 
 if TYPE_CHECKING:
     pass
 
 _TOTALS = {dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32, dtypes.f32: dtypes.f32, dtypes.f64: dtypes.f64}
 """The types of products, and those in which they are summed."""
-_WIDE_BY_FOLD = 1 << 14
-"""Results of f32 and f64 below which a warp an element keeps more of the device busy than tiles."""
+_WIDE_BY_FOLD = 128
+"""Results of f32 and f64 for each multiprocessor below which a warp an element keeps more of it busy than tiles."""
 
 
 class MatmulRule(SharingRule[Product, Tiling]):
@@ -54,30 +55,30 @@ class MatmulRule(SharingRule[Product, Tiling]):
         product = find_product(task, factors, _TOTALS[dtype])
         if product is None:
             return None
-        is_small = likely(product.batch * product.m * product.n) < _WIDE_BY_FOLD
+        is_small = likely(product.batch * product.m * product.n) < per_device(_WIDE_BY_FOLD, gpu_target(ctx.target))
         if factors is None and is_small and task.op_name != "conv":
             return None
         return Match(task, product)
 
     def space(self, match: Match[Product], ctx: CompileContext) -> Iterable[Tiling]:
         """Tiles, of products on tensor cores, and parts that k is split into."""
-        return [Tiling(tiles, parts) for tiles in tiles_of(match.data, cuda_target(ctx.target)) for parts in PARTS]
+        return [Tiling(tiles, parts) for tiles in tiles_of(match.data, gpu_target(ctx.target)) for parts in PARTS]
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""
-        product, device = match.data, cuda_target(ctx.target)
+        product, target = match.data, gpu_target(ctx.target)
         if has_few_rows(product):
             return Tiling(ROW_TILES, 1)
-        choices, roles = tiles_of(product, device), has_roles(product, device)
-        return choose_tiling(_extents(product), choices, device.multiprocessors, has_roles=roles)
+        choices, roles = tiles_of(product, target), has_roles(product, target)
+        return choose_tiling(_extents(product), choices, target, has_roles=roles)
 
     def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
         """Tiles that the model finds hardly slower, each with the best number of parts."""
-        product, device = match.data, cuda_target(ctx.target)
+        product, target = match.data, gpu_target(ctx.target)
         if has_few_rows(product) or not product.uses_matrix_units:
             return ()
-        choices, roles = tiles_of(product, device), has_roles(product, device)
-        return close_tilings(_extents(product), choices, device.multiprocessors, has_roles=roles)
+        choices, roles = tiles_of(product, target), has_roles(product, target)
+        return close_tilings(_extents(product), choices, target, has_roles=roles)
 
     def code_of(self, params: Tiling) -> Hashable:
         """Tiles, and whether k is split."""
@@ -91,7 +92,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
         if tiling.parts > 1:
             count = product.batch * product.m * product.n * tiling.parts
             partial = builder.scratch("partial", product.total.dtype, count)
-        launches = ProductLaunches(builder, match.task, product, tiling, cuda_target(ctx.target), partial)
+        launches = ProductLaunches(builder, match.task, product, tiling, gpu_target(ctx.target), partial)
         builder.run(launches.multiplied())
         if partial is not None:
             builder.run(launches.summed(partial))

@@ -21,6 +21,7 @@ from hidet.ir.visit import walk
 from hidet.schedule.fallback import Items, NestBuilder, axes_apart
 from hidet.schedule.lowering import Lowering
 from hidet.schedule.routines.site import unflatten
+from hidet.target import GpuTarget
 
 _NOWHERE = (1 << 32) - 1
 """The place of updates whose condition is false."""
@@ -80,15 +81,16 @@ class Contest:
         return [*self._before, *(indices[n] for n in self.positions)]
 
 
-def fold_in_order(nest: NestBuilder, stage: Scatter, contest: Contest) -> None:
+def fold_in_order(nest: NestBuilder, stage: Scatter, contest: Contest, target: GpuTarget) -> None:
     """Add the kernels that combine updates with their places, each with the earliest first."""
-    _Ordered(nest, stage, contest).add()
+    _Ordered(nest, stage, contest, target).add()
 
 
 class _Ordered:
-    def __init__(self, nest: NestBuilder, stage: Scatter, contest: Contest) -> None:
+    def __init__(self, nest: NestBuilder, stage: Scatter, contest: Contest, target: GpuTarget) -> None:
         assert stage.combine is not None
         self.nest, self.stage, self.contest, self.combine = nest, stage, contest, stage.combine
+        self.target = target
         self.shape = [stage.result.shape[n] for n in contest.positions]
         self.extents = [stage.extents[n] for n in contest.competing]
         self.count = dims.product(self.extents)
@@ -98,7 +100,7 @@ class _Ordered:
     def add(self) -> None:
         """A sort, and the kernel that folds."""
         rows = Rows(
-            *(self.outer, self.others, self.count, (dtypes.u64,), (32, 64), self._record),
+            *(self.outer, self.others, self.count, (dtypes.u64,), (32, 64), self.target, self._record),
             results=lambda kernel, record: [],
             write=lambda k, kernel, place, values: None,
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.compute.definition import Compute, Operand
 from hidet.cuda.schedules.lanes import BYTES, Path, is_aligned, is_inside, is_uniform, paths, step_along
+from hidet.cuda.schedules.occupancy import per_device
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Reduce, Var
@@ -19,9 +20,10 @@ from hidet.schedule.affine import Affine, affine_offset, as_dim, collapse_axes, 
 from hidet.schedule.cost import element_count
 from hidet.schedule.inlined import inlined_value
 from hidet.schedule.task import Task, TaskTensor
+from hidet.target import GpuTarget
 
-_BUSY = 1 << 15
-"""Threads below which fewer elements a thread keep more of the device busy."""
+_BUSY = 256
+"""Threads of a multiprocessor below which fewer elements a thread keep more of the device busy."""
 _SMALL = 16
 """A tensor this many times smaller than the result stays in the caches, however it is read."""
 
@@ -54,7 +56,7 @@ class Points:
         return len(self.axes) == 1
 
 
-def points_of(task: Task, number: int) -> Points:
+def points_of(task: Task, number: int, target: GpuTarget) -> Points:
     """The elements of output `number`. ScheduleError where the anchor has stages of other kinds than `Compute`."""
     epilogue, output = task.epilogues[number], task.outputs[number]
     value = _without_single_taps(inlined_value(task, epilogue))
@@ -71,15 +73,15 @@ def points_of(task: Task, number: int) -> Points:
         # From the largest stride to the smallest, so that any order of axes in memory is walked from end to end.
         order.sort(key=lambda axis: -known[axis])
     axes, extents = [epilogue.axes[n] for n in order], [output.type.shape[n] for n in order]
-    target = Affine(dict(zip(epilogue.axes, own, strict=True)), 0)
-    groups = collapse_axes(axes, extents, [*maps.values(), target], other_variables(value, maps))
+    written = Affine(dict(zip(epilogue.axes, own, strict=True)), 0)
+    groups = collapse_axes(axes, extents, [*maps.values(), written], other_variables(value, maps))
     if not groups:
         groups = [[len(axes) - 1]] if axes else []
     merged = tuple(axes[group[-1]] for group in groups)
     counts = tuple(dims.product([extents[n] for n in group]) for group in groups)
     value = substitute(value, {axis: build.index(0) for axis in axes if axis not in merged})
     found = Points(epilogue, output, value, merged, counts, 1, ())
-    return _widened(task, found)
+    return _widened(task, found, target)
 
 
 def _without_single_taps(value: Expr) -> Expr:
@@ -92,7 +94,7 @@ def _without_single_taps(value: Expr) -> Expr:
     return substitute(value, single)
 
 
-def _widened(task: Task, points: Points) -> Points:
+def _widened(task: Task, points: Points, target: GpuTarget) -> Points:
     """With as many lanes as all that is read and written allows."""
     if not points.axes:
         return points
@@ -102,8 +104,9 @@ def _widened(task: Task, points: Points) -> Points:
     axis = points.axes[-1]
     large = [(a, p) for a, p in reads if element_count(a.operand.shape) * _SMALL > count]
     along = {a.operand.dtype.nbytes for a, _ in large if step_along(a.indices, strides[a.operand], axis, 1) != 0}
+    busy = per_device(_BUSY, target)
     lanes = BYTES // max([points.output.type.dtype.nbytes, *along])
-    while lanes > 1 and (count // lanes < _BUSY or not _allows(points, large, strides, lanes)):
+    while lanes > 1 and (count // lanes < busy or not _allows(points, large, strides, lanes)):
         lanes //= 2
     wide = [
         a.operand

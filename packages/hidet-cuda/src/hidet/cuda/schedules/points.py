@@ -12,6 +12,7 @@ from math import prod
 
 from hidet.compute.definition import Compute
 from hidet.context import CompileContext
+from hidet.cuda.schedules.occupancy import per_device
 from hidet.cuda.schedules.point_kernel import launch_points
 from hidet.cuda.schedules.point_layout import Points, points_of
 from hidet.cuda.schedules.program import ProgramBuilder
@@ -22,10 +23,12 @@ from hidet.schedule.affine import as_dim
 from hidet.schedule.cost import element_count, extent_estimate
 from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task
+from hidet.target import gpu_target
 
 _LARGE_WINDOW = 64
 """Elements of a window from which a thread is too slow for it, unless there are many windows."""
-_MANY = 1 << 16
+_MANY = 512
+"""Windows for each multiprocessor that are many."""
 
 
 class PointRule(FixedRule[Sequence[Points]]):
@@ -37,7 +40,8 @@ class PointRule(FixedRule[Sequence[Points]]):
             return None
         if task.anchor is not None and not all(isinstance(stage, Compute) for stage in task.definition.stages):
             return None
-        return Match(task, tuple(points_of(task, number) for number in range(len(task.outputs))))
+        target = gpu_target(ctx.target)
+        return Match(task, tuple(points_of(task, number, target) for number in range(len(task.outputs))))
 
     def build(self, match: Match[Sequence[Points]], params: None, ctx: CompileContext) -> Program:
         """For each output a kernel of 16 bytes and one of an element a thread."""
@@ -75,7 +79,7 @@ class WindowRule(PointRule):
         sizes = [
             _size(node) for stage in task.definition.stages if isinstance(stage, Compute) for node in _folds(stage)
         ]
-        few = element_count(task.outputs[0].type.shape) < _MANY
+        few = element_count(task.outputs[0].type.shape) < per_device(_MANY, gpu_target(ctx.target))
         if few and max(sizes, default=1) > _LARGE_WINDOW:
             return None
         return super().match(task, ctx)

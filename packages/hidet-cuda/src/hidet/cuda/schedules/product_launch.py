@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Operand
-from hidet.cuda.arch import capability_of
 from hidet.cuda.schedules import few_rows, partial_sums, simt
 from hidet.cuda.schedules.product import ALIGN, Product, known_align
 from hidet.cuda.schedules.product_kernel import ProductKernel, own_places
 from hidet.cuda.schedules.product_tiles import ROW_TILES, has_roles, has_whole_rows, is_unaligned
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import Tiling, resident_blocks, unaligned
-from hidet.cuda.target import CudaTarget
 from hidet.dims import Dim
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
@@ -26,6 +24,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import If, Launch, Stmt
 from hidet.schedule.task import Task
+from hidet.target import GpuTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class ProductLaunches:
     task: Task
     product: Product
     tiling: Tiling
-    target: CudaTarget
+    target: GpuTarget
     partial: Var | None
 
     def multiplied(self) -> Stmt:
@@ -130,7 +129,7 @@ class ProductLaunches:
         if min(align.a, align.b) == ALIGN and has_roles(product, self.target):
             count = dims.ceildiv(product.m, tiles.m) * dims.ceildiv(product.n, tiles.n) * what.outer
             return self._launch_roles(kernel, tiled, count)
-        function = lower_kernel(tiled, capability_of(self.target.architecture))
+        function = lower_kernel(tiled, self.target.has)
         return self._launch_tiles(kernel, what, tiles, function)
 
     def _multiplication(self, kernel: ProductKernel, tiles: MatmulTiles, align: _Aligns) -> _Multiplication:
@@ -194,6 +193,7 @@ class ProductLaunches:
             b_is_transposed=product.b.is_transposed,
             epilogue=what.epilogue,
             accumulator=product.total.dtype,
+            registers=self.target.multiprocessor_registers,
             are_whole=are_whole,
             batch=None if what.batch is None else what.batch[0],
             steps=what.steps,
@@ -208,14 +208,14 @@ class ProductLaunches:
         rows = (builder.size(product.m) + (tiles.m - 1)) // tiles.m
         grid = (columns * rows, *(() if what.batch is None else (builder.size(what.outer),)))
         function = replace(function, params=kernel.scope.params)
-        threads = 32 * tiles.warps[0] * tiles.warps[1]
+        threads = self.target.warp_size * tiles.warps[0] * tiles.warps[1]
         return builder.launch(function, self._pointers(kernel), kernel.scope.arguments, grid, threads)
 
     def _launch_roles(self, kernel: ProductKernel, tiled: TileKernel, count: Dim) -> Launch:
         """A kernel with roles that computes `count` tiles, and its launch: as many blocks as the device holds at
         most."""
         pipeline = lower_pipeline(tiled)
-        resident = resident_blocks(pipeline.shared_bytes, pipeline.threads)
+        resident = resident_blocks(pipeline.shared_bytes, pipeline.threads, self.target)
         function = pipeline.function
         if resident > 1:
             # Else the assembler takes so many registers that fewer blocks fit, and the others start when those end.

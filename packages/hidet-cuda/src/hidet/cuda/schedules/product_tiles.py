@@ -12,8 +12,8 @@ from hidet.cuda.schedules.tiling import (
     UNALIGNED_TILES,
     with_bytes_along_k,
 )
-from hidet.cuda.target import CudaTarget
 from hidet.gpu.tile.templates.matmul import MatmulTiles
+from hidet.target import GpuTarget
 
 _LEAST_COPY = 4
 """Bytes from which parts of a matrix are copied in the background, which large tiles need."""
@@ -25,7 +25,7 @@ ROW_TILES = MatmulTiles(16, 32, 32, 2, (1, 4))
 """Stands for kernels of few rows; for tensors that are not aligned these are tiles."""
 
 
-def tiles_of(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
+def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     """What a product may be cut into."""
     if not product.uses_matrix_units:
         # Parts of f64 that few threads bring take more registers than there are.
@@ -36,21 +36,21 @@ def tiles_of(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
     return tuple(with_bytes_along_k(tiles, nbytes) for tiles in _table(product, target))
 
 
-def _table(product: Product, target: CudaTarget) -> tuple[MatmulTiles, ...]:
+def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     """The tiles for matrix units that suit a product's operands."""
     if is_unaligned(product):
         return UNALIGNED_TILES
     if not has_roles(product, target):
         is_copied = min(product.a.align, product.b.align) >= _LEAST_COPY
-        has_groups = target.has_roles and is_copied and product.factors is not dtypes.tf32
+        has_groups = target.has("wgmma") and is_copied and product.factors is not dtypes.tf32
         return (*GROUP_TILES, *TILES) if has_groups else TILES
     # Columns side by side are swizzled over 128 bytes, or all of them over 64.
     return tuple(tiles for tiles in ROLE_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32)
 
 
-def has_roles(product: Product, target: CudaTarget) -> bool:
+def has_roles(product: Product, target: GpuTarget) -> bool:
     """Whether a product's kernel has roles: its matrices' boxes are copied by the copy engine."""
-    if not target.has_roles or not product.uses_matrix_units or has_few_rows(product):
+    if not target.has("wgmma") or not product.uses_matrix_units or has_few_rows(product):
         return False
     if product.factors is dtypes.tf32 and (product.a.is_transposed or not product.b.is_transposed):
         # Warp groups multiply elements of 4 bytes with k as the fast axis alone.

@@ -19,13 +19,12 @@ from hidet.ir.visit import accesses, substitute
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.rows import RowOutput, RowProgram, Statistic
+from hidet.target import GpuTarget
 
-_WARP = 32
-_MOST_THREADS = 1024
 _KEPT = 32
 """Elements of a row that a thread keeps in registers at most."""
-_RESIDENT = 132 * 1024
-"""Threads from which on the device is busy."""
+_RESIDENT = 1024
+"""Threads of a multiprocessor from which on it is busy."""
 SIDE = 32
 """Threads of a block that work on different rows, where rows lie side by side: a warp reads neighbours."""
 
@@ -40,8 +39,8 @@ class RowLayout:
     whether neighbours in memory belong to different rows. lanes: neighbours that a thread reads at once, along the
     last of the inner axes, or of the outer ones. threads: that share a row. copies: how often each of them reads; what
     it read stays in registers; 0 is any number of times, and rows are read again for every statistic.
-    wide: operands, also of results, whose addresses have to be multiples of 16 bytes. is_there: the condition under
-    which an element is part of the row; None for all of them.
+    wide: operands, also of results, whose addresses have to be multiples of 16 bytes. target: what runs them. is_there:
+    the condition under which an element is part of the row; None for all of them.
     """
 
     program: RowProgram
@@ -54,6 +53,7 @@ class RowLayout:
     threads: int
     copies: int
     wide: tuple[Operand, ...]
+    target: GpuTarget
     is_there: Expr | None = None
 
     @property
@@ -108,7 +108,9 @@ class RowLayout:
         return replace(self, copies=0, threads=self.threads if self.is_side_by_side else max(self.threads, 256))
 
 
-def row_layout(program: RowProgram, strides: Strides, is_there: Expr | None = None) -> RowLayout | None:
+def row_layout(
+    program: RowProgram, strides: Strides, target: GpuTarget, is_there: Expr | None = None
+) -> RowLayout | None:
     """The layout; None when a result's place is no affine function of the axes.
 
     is_there: the condition on the program's axes under which an element is part of the row; None for all of them.
@@ -134,7 +136,7 @@ def row_layout(program: RowProgram, strides: Strides, is_there: Expr | None = No
         return None
     side_by_side = bool(outer) and lead.coefficient(outer[-1]) == 1 and lead.coefficient(inner[-1]) != 1
     bound = _with(program, fixed)
-    layout = RowLayout(bound, outer, outer_extents, inner, inner_extents, side_by_side, 1, 1, 0, (), is_there)
+    layout = RowLayout(bound, outer, outer_extents, inner, inner_extents, side_by_side, 1, 1, 0, (), target, is_there)
     return _shared_out(_widened(layout, strides))
 
 
@@ -227,19 +229,21 @@ def _widened(layout: RowLayout, strides: Strides) -> RowLayout:
 def _shared_out(layout: RowLayout) -> RowLayout:
     """With as many threads a row as keep it in registers, or as the device has to spare."""
     items, reads = extent_estimate(layout.items), max(1, extent_estimate(layout.reads))
+    target = layout.target
+    resident = _RESIDENT * target.multiprocessors
     # Every read has an address of its own, which needs registers as well, and f64 takes two.
     kept = _KEPT * 4 // max(4, layout.program.dtype.nbytes)
     most = kept // layout.lanes if layout.lanes > 1 else kept // 2
     if layout.is_side_by_side:
         # A block reads SIDE groups of neighbours at once; what its threads have meets in shared memory.
         wide = layout.program.dtype.nbytes > 4  # such numbers take two registers, and their functions many
-        limit = min(_MOST_THREADS // SIDE // (2 if wide else 1), max(1, 64 // layout.lanes))
+        limit = min(target.block_threads // SIDE // (2 if wide else 1), max(1, 64 // layout.lanes))
         threads = _power(min(limit, -(-reads // most)))
-        while threads < limit and threads * 2 <= reads and items * threads < _RESIDENT:
+        while threads < limit and threads * 2 <= reads and items * threads < resident:
             threads *= 2
     else:
-        threads = min(_MOST_THREADS, max(_power(-(-reads // most)), min(_WARP, _power(reads))))
-        while threads < _MOST_THREADS and threads < reads and items * threads < _RESIDENT:
+        threads = min(target.block_threads, max(_power(-(-reads // most)), min(target.warp_size, _power(reads))))
+        while threads < target.block_threads and threads < reads and items * threads < resident:
             threads *= 2
     shared = replace(layout, threads=threads)
     copies = -(-extent_estimate(shared.places) // shared.walkers)

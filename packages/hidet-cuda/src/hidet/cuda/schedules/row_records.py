@@ -17,6 +17,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Launch, Stmt
 from hidet.schedule.fallback import NestBuilder, StageScope
+from hidet.target import GpuTarget
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +33,9 @@ class Rows:
     """What is put in order: `length` records for each index of `outer`, which has the extents `others`.
 
     parts: types of the parts of a record. order_bits: the bits of the first part that order records, from the first to
-    before the second; those that agree there are in the order of their positions. record: the one at a position of the
-    row, in a kernel. results: what the results have where a record belongs. write: sets it at a place of the row.
+    before the second; those that agree there are in the order of their positions. target: what orders them. record: the
+    one at a position of the row, in a kernel. results: what the results have where a record belongs. write: sets it at
+    a place of the row.
     """
 
     outer: tuple[Var, ...]
@@ -41,6 +43,7 @@ class Rows:
     length: Dim
     parts: tuple[DType, ...]
     order_bits: tuple[int, int]
+    target: GpuTarget
     record: Callable[[RowKernel, Expr], Sequence[Expr]]
     results: Callable[[RowKernel, Record], Sequence[Expr]]
     write: Callable[[IRBuilder, RowKernel, Expr, Sequence[Expr]], None]

@@ -20,6 +20,7 @@ from hidet.schedule.cost import extent_estimate
 from hidet.schedule.rows import Rework, Statistic, row_program
 from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task
+from hidet.target import gpu_target
 
 _LEAST_WINDOW = 32
 """Elements of a window from which several threads share it."""
@@ -57,7 +58,10 @@ class RowRule(FixedRule[_Rows]):
             return None
         reworked = row_program(task, _REWORKS.get(task.op_name))
         strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
-        kept, again = (None if program is None else row_layout(program, strides) for program in (reworked, plain))
+        target = gpu_target(ctx.target)
+        kept, again = (
+            None if program is None else row_layout(program, strides, target) for program in (reworked, plain)
+        )
         if kept is None or again is None:
             return None
         return Match(task, _Rows(kept, again.rereading(), strides))
@@ -76,7 +80,7 @@ class RowRule(FixedRule[_Rows]):
             memory[tensor] = builder.scratch(tensor.name, tensor.dtype, dims.product(tensor.shape))
             strides[tensor] = contiguous_strides(tensor.shape)
         for step in split.steps:
-            layout = row_layout(step.program, strides, step.is_there)
+            layout = row_layout(step.program, strides, rows.kept.target, step.is_there)
             assert layout is not None, "a part of a regular row is regular"
             builder.run(_aligned(builder, _Rows(layout, layout.rereading(), strides), memory))
         return builder.program()

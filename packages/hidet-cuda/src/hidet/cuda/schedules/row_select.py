@@ -39,8 +39,8 @@ _POSITION_BITS = 31
 """Bits of a position in a row of unknown length."""
 _AT_ONCE = 2048
 """Records that a block reads at once; registers for more would leave room for fewer blocks."""
-_BLOCKS = 528
-"""Blocks that keep the device busy: four for each of 132 multiprocessors."""
+_BLOCKS = 4
+"""Blocks of a multiprocessor that keep it busy."""
 _LEAST_PART = 4096
 """Records of a part of a row that are worth a block."""
 
@@ -62,7 +62,7 @@ def write_selected(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, want
 def _part(rows: Rows, wanted: int) -> int:
     """Records of a part of a row."""
     length = extent_estimate(rows.length)
-    parts = -(-_BLOCKS // max(1, extent_estimate(rows.count)))
+    parts = -(-_BLOCKS * rows.target.multiprocessors // max(1, extent_estimate(rows.count)))
     # Of each part only a small share is left.
     return max(-(-length // parts), _LEAST_PART, 8 * wanted)
 

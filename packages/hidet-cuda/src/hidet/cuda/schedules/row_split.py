@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from hidet import dims
 from hidet.compute.definition import Operand
+from hidet.cuda.schedules.occupancy import per_device
 from hidet.cuda.schedules.row_layout import SIDE, RowLayout
 from hidet.dims import Dim
 from hidet.graph.types import contiguous_strides
@@ -25,9 +26,8 @@ from hidet.ir.visit import substitute
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.rows import RowOutput, RowProgram, Statistic
 
-_BLOCKS = 4096
-"""Blocks that keep the device busy: of 128 threads, some thirty for each of 132 multiprocessors."""
-_MULTIPROCESSORS = 132
+_BLOCKS = 32
+"""Blocks of a multiprocessor, of 128 threads, that keep it busy."""
 _LEAST = 2048
 """Elements of a part, or rows of neighbours side by side, from which on a block is worth its launch."""
 _LEAST_SIDE = 64
@@ -58,7 +58,7 @@ def split_rows(layout: RowLayout) -> SplitRows | None:
     program = layout.program
     is_simple = len(program.statistics) == 1 and all(output.per_row for output in program.outputs)
     # Rows that are folded several times are read again from the cache, by a block each if there are enough.
-    if not is_simple and (layout.copies > 0 or _blocks(layout) >= _MULTIPROCESSORS):
+    if not is_simple and (layout.copies > 0 or _blocks(layout) >= layout.target.multiprocessors):
         return None
     count = _parts(layout)
     if count < 2:
@@ -75,7 +75,9 @@ def split_rows(layout: RowLayout) -> SplitRows | None:
 def _parts(layout: RowLayout) -> int:
     """Into how many parts a row is worth cutting."""
     least = _LEAST_SIDE if layout.is_side_by_side else _LEAST
-    return min(extent_estimate(layout.program.row_elements) // least, _BLOCKS // _blocks(layout))
+    return min(
+        extent_estimate(layout.program.row_elements) // least, per_device(_BLOCKS, layout.target) // _blocks(layout)
+    )
 
 
 def _blocks(layout: RowLayout) -> int:

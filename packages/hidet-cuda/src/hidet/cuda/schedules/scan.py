@@ -20,6 +20,7 @@ from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.context import CompileContext
 from hidet.cuda.schedules.exchange import WARP, block_number, thread_in_block
+from hidet.cuda.schedules.occupancy import per_device
 from hidet.cuda.schedules.point_kernel import digits, word_for
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk
@@ -37,16 +38,17 @@ from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.scans import ScanOutput, ScanProgram, scan_program
 from hidet.schedule.task import Task
+from hidet.target import GpuTarget, gpu_target
 
 _BLOCK = 256
 """Threads that share a long row."""
 _SHORT = 256
 """Elements of a row up to which a warp takes it, whatever the number of rows."""
-_MANY = 2048
-"""Rows from which on a warp each keeps the device busy."""
-_BLOCKS = 528
-"""Blocks that keep the device busy: four for each of 132 multiprocessors."""
-_THREADS = 1 << 16
+_MANY = 16
+"""Rows for each multiprocessor from which on a warp each keeps it busy."""
+_BLOCKS = 4
+"""Blocks of a multiprocessor that keep it busy, and threads where each has rows of its own."""
+_THREADS = 512
 _LEAST_CHUNKS = 2
 """Chunks of a part that are worth a launch, and steps of one thread."""
 _LEAST_STEPS = 32
@@ -75,7 +77,7 @@ class ScanRule(FixedRule[ScanProgram]):
         program = match.data
         builder = ProgramBuilder(match.task)
         memory = _Memory(dict(builder.pointers), {t.operand: t.type.element_strides for t in match.task.inputs})
-        plan = _plan(program, memory.strides)
+        plan = _plan(program, memory.strides, gpu_target(ctx.target))
         if plan.part is None:
             builder.run(_rows(builder, memory, program, plan.chunks))
             return builder.program()
@@ -99,19 +101,19 @@ class _Memory:
     strides: dict[Operand, Sequence[Dim]]
 
 
-def _plan(program: ScanProgram, strides: Mapping[Operand, Sequence[Dim]]) -> _Plan:
+def _plan(program: ScanProgram, strides: Mapping[Operand, Sequence[Dim]], target: GpuTarget) -> _Plan:
     """By sizes, symbolic ones as their hints say."""
     rows, length = element_count(program.outer_extents), extent_estimate(program.length)
     read = [access for value in program.values for access in accesses(value)]
     widest = max([access.operand.dtype.nbytes for access in read], default=4)
     if _is_beside(program, read, strides) and rows >= WARP:
-        parts = min(_THREADS // rows, length // _LEAST_STEPS)
+        parts = min(per_device(_THREADS, target) // rows, length // _LEAST_STEPS)
         return _Plan(Chunks(1, 8), None if parts < 2 else _rounded(-(-length // parts), 8))
     each = 8 if widest <= 2 else 4
-    if length <= _SHORT or (rows >= _MANY and length <= _SHARED_BLOCK * 32):
+    if length <= _SHORT or (rows >= per_device(_MANY, target) and length <= _SHARED_BLOCK * 32):
         return _Plan(Chunks(WARP, each), None)
     chunks = Chunks(_BLOCK, each)
-    parts = min(length // (_LEAST_CHUNKS * chunks.elements), _BLOCKS // max(1, rows))
+    parts = min(length // (_LEAST_CHUNKS * chunks.elements), _BLOCKS * target.multiprocessors // max(1, rows))
     return _Plan(chunks, None if parts < 4 else _rounded(-(-length // parts), chunks.elements))
 
 

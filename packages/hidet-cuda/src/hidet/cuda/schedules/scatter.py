@@ -23,6 +23,7 @@ from hidet.ir.stmt import Evaluate, If, Stmt
 from hidet.schedule.fallback import FallbackRule, Items, NestBuilder, StageScope
 from hidet.schedule.rule import Match, Program
 from hidet.schedule.task import Task
+from hidet.target import GpuTarget, gpu_target
 
 _ATOMICS = {"sum": "cuda.reduce_add_at", "max": "cuda.reduce_max_at", "min": "cuda.reduce_min_at"}
 """Combiners, by name, that are the same in any order for integers, and what does them."""
@@ -42,7 +43,7 @@ class ScatterRule(FallbackRule):
 
     def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """One kernel a stage, three for a stage whose updates compete, besides the copy of its base."""
-        return _ScatterNest(match.task).program()
+        return _ScatterNest(match.task, gpu_target(ctx.target)).program()
 
 
 def _is_free(stage: Scatter) -> bool:
@@ -62,8 +63,9 @@ def _competing(stage: Scatter) -> list[int]:
 
 
 class _ScatterNest(NestBuilder):
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, target: GpuTarget) -> None:
         super().__init__(task, is_by_element=True)
+        self._target = target
 
     def stage(self, stage: Compute | Scan | Scatter | Routine) -> None:
         """Add the kernels of one stage."""
@@ -78,7 +80,7 @@ class _ScatterNest(NestBuilder):
             return
         contest = Contest(stage, _competing(stage))
         if stage.combine is not None:
-            fold_in_order(self, stage, contest)
+            fold_in_order(self, stage, contest, self._target)
             return
         owner = Operand("owner", contest.dtype, contest.shape)
         pointer = self.scratch(owner.name, owner.dtype, dims.product(owner.shape))

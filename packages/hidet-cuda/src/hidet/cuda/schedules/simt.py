@@ -29,8 +29,8 @@ _DEEP = 8
 _EACH, _GROUP = 8, 4
 """Rows, and columns, of a thread, and those of them that are neighbours."""
 _LANES = (4, 8)
-_REGISTERS = 1 << 16
-"""Of a multiprocessor."""
+_TEAM = 32
+"""Threads that share a part of a tile of 32 rows and 64 columns, and how they lie along its rows and columns."""
 _OF_THREAD = 128
 _CHUNK_BYTES = 16
 _SLOTS = 2
@@ -48,6 +48,7 @@ def simt_kernel(
     b_is_transposed: bool,
     epilogue: Callable[[Expr, Expr, Expr], Expr],
     accumulator: DType,
+    registers: int,
     are_whole: tuple[bool, bool] = (False, False),
     batch: Var | None = None,
     steps: tuple[Expr, Expr] | None = None,
@@ -55,15 +56,15 @@ def simt_kernel(
     """c = epilogue(a b, row, column); operands and `steps` as in `hidet.gpu.tile.templates.matmul.matmul_kernel`.
 
     tiles: of a block, whose warps share them by 32 rows and 64 columns; 8 along k. are_whole: whether operands' rows
-    are whole parts of 16 bytes, at multiples of as many. batch: a second index of blocks, which the matrices' pointers
-    may mention. The grid has ceil(n / tiles.n) * ceil(m / tiles.m) blocks for each.
+    are whole parts of 16 bytes, at multiples of as many. registers: of a multiprocessor. batch: a second index of
+    blocks, which the matrices' pointers may mention. For each the grid has ceil(n / tiles.n) * ceil(m / tiles.m) ones.
     """
     block_column, block_row, block = (build.size_var(which) for which in ("block_column", "block_row", "block"))
     first_row, first_column = block_row * tiles.m, block_column * tiles.n
-    threads, k = 32 * tiles.warps[0] * tiles.warps[1], IRBuilder()
+    threads, k = _TEAM * tiles.warps[0] * tiles.warps[1], IRBuilder()
     thread = k.let("thread", thread_in_block())
     decode_item(k, (block_row, block_column), (build.index(0), (c.columns + (tiles.n - 1)) // tiles.n), block)
-    lane, warp = thread % 32, thread // 32
+    lane, warp = thread % _TEAM, thread // _TEAM
     row = k.let("row", (warp // tiles.warps[1] * _LANES[0] + lane // _LANES[1]) * _GROUP)
     column = k.let("column", (warp % tiles.warps[1] * _LANES[1] + lane % _LANES[1]) * _GROUP)
     whole_a, whole_b = are_whole
@@ -85,7 +86,7 @@ def simt_kernel(
     # Places of single elements and of matrices of a batch, and sums of f64, take more registers than are left where
     # many threads share them.
     is_lean = all(are_whole) and accumulator.nbytes == 4 and batch is None
-    resident = (("min_blocks", _REGISTERS // _OF_THREAD // threads),) if is_lean else ()
+    resident = (("min_blocks", registers // _OF_THREAD // threads),) if is_lean else ()
     attributes = (("block", (threads, 1, 1)), *resident)
     return Function(name, params, k.body, "kernel", grid_vars, None, attributes)
 

@@ -17,6 +17,7 @@ from hidet.schedule.fallback import FallbackRule, NestBuilder
 from hidet.schedule.routines.sort_record import RecordFormat
 from hidet.schedule.rule import Match, Program
 from hidet.schedule.task import Task
+from hidet.target import GpuTarget, gpu_target
 
 _SORTS = ("sort", "argsort", "topk")
 
@@ -34,17 +35,18 @@ class SortRule(FallbackRule):
 
     def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """A kernel, or several, for the ordering, and one for every other stage."""
-        return _SortNest(match.task).program()
+        return _SortNest(match.task, gpu_target(ctx.target)).program()
 
 
 class _SortNest(NestBuilder):
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, target: GpuTarget) -> None:
         super().__init__(task, is_by_element=True)
+        self._target = target
 
     def stage(self, stage: Compute | Scan | Scatter | Routine) -> None:
         """Add the kernels of one stage."""
         if isinstance(stage, Routine):
-            _Elements(self, stage).add()
+            _Elements(self, stage, self._target).add()
         else:
             super().stage(stage)
 
@@ -52,7 +54,7 @@ class _SortNest(NestBuilder):
 class _Elements:
     """The rows of a routine's operand."""
 
-    def __init__(self, nest: NestBuilder, stage: Routine) -> None:
+    def __init__(self, nest: NestBuilder, stage: Routine, target: GpuTarget) -> None:
         self.nest, self.routine = nest, stage
         attributes: dict[str, Any] = dict(stage.attributes)
         (self.x,) = stage.operands
@@ -63,7 +65,7 @@ class _Elements:
         self.outer = tuple(build.size_var(f"row{n}") for n in range(len(others)))
         length = self.x.shape[self.cut]
         kinds = self.format.parts, self.format.order_bits
-        self.rows = Rows(self.outer, others, length, *kinds, self._record, self._results, self._write)
+        self.rows = Rows(self.outer, others, length, *kinds, target, self._record, self._results, self._write)
 
     def add(self) -> None:
         """Add all kernels to the nest."""

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from hidet.cuda.arch import BLOCK_RESERVED_SHARED
 from hidet.gpu.tile.templates.matmul import MatmulTiles
+
+if TYPE_CHECKING:
+    from hidet.target import GpuTarget
 
 TILES = (
     MatmulTiles(128, 128, 32, 4, (2, 4)),
@@ -67,7 +72,7 @@ def with_bytes_along_k(tiles: MatmulTiles, nbytes: int) -> MatmulTiles:
     return replace(tiles, k=tiles.k * 2 // nbytes)
 
 
-# What the model knows of a device; clock cycles of one multiprocessor.
+# What the model measured, on an H100; clock cycles of one multiprocessor.
 _PRODUCTS = 600
 """Multiplications a cycle in a tile that is large enough."""
 _BYTES = 40
@@ -109,12 +114,9 @@ _HIDDEN = 8
 _ROLE_START = 5100
 _ROLE_END = 920
 """From the last product of a tile to the next one's first: results are turned and stored."""
-_SHARED = 200 << 10
 _ROLE_THREADS = 160
-_ALL_SHARED = 228 << 10
-_BLOCK_SHARED = 1 << 10
-"""What the system keeps of shared memory for each block."""
-_THREADS = 1024
+_THREAD_REGISTERS = 64
+"""Registers of a thread that is resident beside as many as a multiprocessor holds."""
 _CLOSE = 1.05
 """Times the fastest one's that the model cannot tell from it."""
 
@@ -144,19 +146,19 @@ class Tiling:
 
 
 def choose_tiling(
-    extents: Extents, choices: Sequence[MatmulTiles], multiprocessors: int, *, has_roles: bool = False
+    extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, has_roles: bool = False
 ) -> Tiling:
     """The fastest one by the model, with tiles out of `choices`. has_roles: whether they are for kernels with roles."""
-    return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling, multiprocessors, has_roles))
+    return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling, target, has_roles))
 
 
 def close_tilings(
-    extents: Extents, choices: Sequence[MatmulTiles], multiprocessors: int, *, has_roles: bool = False
+    extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, has_roles: bool = False
 ) -> list[Tiling]:
     """Those that take hardly longer than the fastest one by the model, the best one for each kernel, fastest first."""
     best: dict[Hashable, tuple[float, Tiling]] = {}
     for tiling in _tilings(extents, choices):
-        time = cycles(extents, tiling, multiprocessors, has_roles)
+        time = cycles(extents, tiling, target, has_roles)
         known = best.get(tiling.code)
         if known is None or time < known[0]:
             best[tiling.code] = time, tiling
@@ -176,21 +178,21 @@ def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tilin
                 yield Tiling(tiles, parts)
 
 
-def cycles(extents: Extents, tiling: Tiling, multiprocessors: int, has_roles: bool) -> float:
+def cycles(extents: Extents, tiling: Tiling, target: GpuTarget, has_roles: bool) -> float:
     """How long a product takes by the model."""
     parts, nbytes = tiling.parts, extents.nbytes
     tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
     blocks = extents.batch * _over(extents.m, tiles.m) * _over(extents.n, tiles.n) * parts
     steps = _over(_over(extents.k, tiling.tiles.k), parts)
-    own = max(1, _over(blocks, multiprocessors))
+    own = max(1, _over(blocks, target.multiprocessors))
     if has_roles:
         read = nbytes * extents.batch * (extents.m + extents.n) * extents.k / _MEMORY_BYTES
-        computed = _role_cycles(tiles, steps, own)
+        computed = _role_cycles(tiles, steps, own, target)
         overlapped = max(computed, read) + min(computed, read) / _HIDDEN
         return _ROLE_START + overlapped + _sum_cycles(extents, parts)
     if tiling.tiles in PLAIN_TILES:
         return _START + _plain_cycles(tiling.tiles, steps, own, nbytes) + _sum_cycles(extents, parts)
-    resident = min(own, _resident(tiles))
+    resident = min(own, _resident(tiles, target))
     bytes_a_cycle, least = (_SINGLE_BYTES, _SINGLE_STEP) if tiles in UNALIGNED_TILES else (_BYTES, _STEP)
     moved = (tiles.m + tiles.n) * tiles.k * 2 / bytes_a_cycle
     products = _GROUP_PRODUCTS if tiles in GROUP_TILES else _PRODUCTS
@@ -198,10 +200,10 @@ def cycles(extents: Extents, tiling: Tiling, multiprocessors: int, has_roles: bo
     return _START + _over(own, resident) * (steps * max(step, least) + _START) + _sum_cycles(extents, parts)
 
 
-def _role_cycles(tiles: MatmulTiles, steps: int, own: int) -> float:
+def _role_cycles(tiles: MatmulTiles, steps: int, own: int, target: GpuTarget) -> float:
     """How long a multiprocessor takes for `own` tiles by a kernel with roles."""
     loaded = (tiles.m + tiles.n) * tiles.k * 2
-    resident = min(own, resident_blocks(role_bytes(tiles), _ROLE_THREADS))
+    resident = min(own, resident_blocks(role_bytes(tiles), _ROLE_THREADS, target))
     alone = max(_ROLE_STEP, _ROLE_DELAY / tiles.stages)
     multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / _ROLE_PRODUCTS
     step = max(alone / resident, loaded / _ROLE_BYTES, multiplied)
@@ -237,16 +239,21 @@ def role_bytes(tiles: MatmulTiles) -> int:
     return (tiles.m + tiles.n) * tiles.k * 2 * tiles.stages + tiles.m * 128
 
 
-def resident_blocks(shared_bytes: int, threads: int) -> int:
+def resident_blocks(shared_bytes: int, threads: int, target: GpuTarget) -> int:
     """Blocks with roles that a multiprocessor runs at once."""
-    return max(1, min(_ALL_SHARED // (shared_bytes + _BLOCK_SHARED), 2048 // threads))
+    return max(1, min(_fitting(shared_bytes, target), target.multiprocessor_threads // threads))
 
 
-def _resident(tiles: MatmulTiles) -> int:
+def _resident(tiles: MatmulTiles, target: GpuTarget) -> int:
     """Blocks that a multiprocessor runs at once."""
     shared = (tiles.m + tiles.n) * tiles.k * tiles.stages * 2
-    threads = 32 * tiles.warps[0] * tiles.warps[1]
-    return max(1, min(_SHARED // shared, _THREADS // threads))
+    threads = target.warp_size * tiles.warps[0] * tiles.warps[1]
+    return max(1, min(_fitting(shared, target), target.multiprocessor_registers // _THREAD_REGISTERS // threads))
+
+
+def _fitting(shared_bytes: int, target: GpuTarget) -> int:
+    """Blocks whose shared memory fits into that of a multiprocessor."""
+    return target.multiprocessor_shared_memory // (shared_bytes + BLOCK_RESERVED_SHARED)
 
 
 def unaligned(tiles: MatmulTiles, nbytes: int) -> MatmulTiles:

@@ -238,7 +238,9 @@ class FakeDriver(FakeMemory):
         return write(result, self.free_bytes)
 
     def cuDeviceGetAttribute(self, result: int, number: int, device: int) -> int:
-        return write32(result, {75: 8, 76: 0, 16: 108, 97: 166912, 10: 32, 1: 1024}.get(number, 1))
+        return write32(
+            result, {75: 8, 76: 0, 16: 108, 97: 166912, 10: 32, 1: 1024, 39: 2048, 81: 167936}.get(number, 1)
+        )
 
     def cuDevicePrimaryCtxRetain(self, result: int, device: int) -> int:
         return write(result, CONTEXT + device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hidet import dtypes
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import TileKernel
@@ -14,17 +16,17 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 
 
-def lower_kernel(kernel: TileKernel, arch: int = 80) -> Function:
+def lower_kernel(kernel: TileKernel, has: Callable[[str], bool] = frozenset[str]().__contains__) -> Function:
     """The kernel for blocks of `kernel.threads` threads, from sm_80 on. Where `kernel.grid` is known, its first index
     counts all tiles of a matrix, columns times rows of them.
 
-    arch: compute capability times ten; from 90 on products that fit are those of warp groups (`wgmma`), and the code is
-    for exactly sm_90a.
+    has: whether the device has a feature, as `hidet.target.GpuTarget.has`. With "wgmma", products that fit are those of
+    warp groups; with "stmatrix", results are turned by it.
 
     A ring's loads run ahead in groups of background copies, one a stage; a barrier of the block in each iteration makes
     a stage visible, and tells that the one before it may be overwritten. ScheduleError for what the instructions lack.
     """
-    lowering = TileLowering(kernel, block_threads(kernel.warps), arch)
+    lowering = TileLowering(kernel, block_threads(kernel.warps), has)
     grid_vars, order = _block_order(kernel)
     standing, values = (
         [s.Declare(*pair) for pair in pairs] for pairs in (_standing(lowering.threads), kernel.index_values)

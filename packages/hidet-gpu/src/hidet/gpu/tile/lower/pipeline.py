@@ -20,6 +20,7 @@ from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.fragment import Threads, block_threads
 from hidet.gpu.tile.lower.order import first_turn, tile_indices
 from hidet.gpu.tile.lower.stages import (
+    FEATURES,
     FEW_REGISTERS,
     GROUP,
     MANY_REGISTERS,
@@ -269,7 +270,7 @@ class _Consumer(TileLowering):
     """The role that multiplies, maps and stores."""
 
     def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
-        super().__init__(kernel, threads, 90)
+        super().__init__(kernel, threads, FEATURES.__contains__)
         self._body = kernel.body
         self._stages = stages
         self._staging = self.staging_arrays(kernel)

@@ -15,6 +15,7 @@ from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.copy import box_copy, is_in_background
 from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads, block_threads
 from hidet.gpu.tile.lower.stages import (
+    FEATURES,
     FEW_REGISTERS,
     GROUP,
     MANY_REGISTERS,
@@ -132,7 +133,7 @@ class _Computing(TileLowering):
     """The role that multiplies, maps and stores."""
 
     def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
-        super().__init__(kernel, threads, 90)
+        super().__init__(kernel, threads, FEATURES.__contains__)
         self._stages = stages
         self._staging = self.staging_arrays(kernel)
 

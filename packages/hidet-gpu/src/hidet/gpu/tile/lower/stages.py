@@ -10,6 +10,8 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.types import BufferType
 
+FEATURES = frozenset({"wgmma", "stmatrix"})
+"""What devices have that kernels with roles are for."""
 GROUP = 128
 """Threads of a warp group."""
 

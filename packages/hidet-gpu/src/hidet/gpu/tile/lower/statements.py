@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -52,18 +52,18 @@ class TileLowering:
     they stand. `_fresh`: tiles that the next product sets.
     """
 
-    def __init__(self, kernel: TileKernel, threads: Threads, arch: int) -> None:
+    def __init__(self, kernel: TileKernel, threads: Threads, has: Callable[[str], bool]) -> None:
         self.threads = threads
         self._stored = stored_maps(kernel.body)
         self._parted = parted_fetches(kernel.body, self._stored)
         self.fragments: dict[RTile, Fragment] = {}
         self.shared: dict[STile, Var] = {}
         self._stage: dict[STile, Expr] = {}
-        self._arch = arch
+        self._has_stmatrix = has("stmatrix")
         self._idle: list[Var] = []
         self._runs_on = False
         self._fresh: set[RTile] = set()
-        self._uses_warp_groups = arch >= 90 and any(
+        self._uses_warp_groups = has("wgmma") and any(
             isinstance(stmt, t.Mma) and _is_of_groups(stmt, kernel.warps) for stmt in all_stmts(kernel.body)
         )
         stages: dict[STile, int] = {}
@@ -226,7 +226,7 @@ class TileLowering:
         layout, stored = turning.layout, self._stored_map(node.source)
         if stored is not None and turning.is_mapped_after:
             return store_finished(node, stored, self.fragments[turning.tile], place, layout, self.threads)
-        return store_rows(node, partial(self._part, node.source), place, layout, self.threads, self._arch)
+        return store_rows(node, partial(self._part, node.source), place, layout, self.threads, self._has_stmatrix)
 
     def _stored_map(self, tile: RTile) -> StoredMap | None:
         """The map that makes a tile where it is stored; None for a tile that is held."""

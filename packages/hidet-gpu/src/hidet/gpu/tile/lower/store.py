@@ -73,10 +73,13 @@ Part = Callable[[tuple[Expr, Expr], int], tuple[list[s.Stmt], Element]]
 them, along rows and columns."""
 
 
-def store_rows(node: Store, part: Part, staging: Expr, layout: SharedLayout, threads: Threads, arch: int) -> s.Stmt:
+def store_rows(
+    node: Store, part: Part, staging: Expr, layout: SharedLayout, threads: Threads, has_stmatrix: bool
+) -> s.Stmt:
     """Write the elements inside the matrix, by rows.
 
-    staging: shared memory of `layout.size` elements for each warp. arch: from 90 on, `stmatrix` writes there.
+    staging: shared memory of `layout.size` elements for each warp. has_stmatrix: whether the device has `stmatrix`,
+    which then writes there.
     """
     warp = threads.warp_row * threads.warps[1] + threads.warp_column
     first = build.size_var("staged")
@@ -98,7 +101,7 @@ def store_rows(node: Store, part: Part, staging: Expr, layout: SharedLayout, thr
         *prepared,
         each((pieces, 2, 2), compute),
         meet,
-        _write(values, staging, first, layout, threads, arch),
+        _write(values, staging, first, layout, threads, has_stmatrix),
         meet,
         _read(node, staging, first, layout, (piece, panel), threads),
     ]
@@ -109,11 +112,13 @@ def store_rows(node: Store, part: Part, staging: Expr, layout: SharedLayout, thr
     return build.seq([s.Declare(first, warp * layout.size), turned])
 
 
-def _write(values: Var, staging: Expr, first: Expr, layout: SharedLayout, threads: Threads, arch: int) -> s.Stmt:
+def _write(
+    values: Var, staging: Expr, first: Expr, layout: SharedLayout, threads: Threads, has_stmatrix: bool
+) -> s.Stmt:
     lane, dtype = threads.lane, values.dtype
     inner, half = build.size_var("inner"), build.size_var("half")
     pieces = layout.columns // PIECE_COLUMNS
-    if arch >= 90 and dtype.nbytes == 2 and pieces % 2 == 0:
+    if has_stmatrix and dtype.nbytes == 2 and pieces % 2 == 0:
         # Four 8 x 8 matrices: rows 0 to 7 and 8 to 15 of 8 columns, then of the next 8.
         row, column = lane % 16, inner * 16 + lane // 16 * 8
         to = build.address(staging, first + layout.offset(row, column))
