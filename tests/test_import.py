@@ -74,6 +74,13 @@ def test_a_missing_wheel_says_how_to_install_it() -> None:
     assert output_of(code) == "hidet.torch is not installed: pip install hidet-torch"
 
 
+def test_what_any_wheel_puts_into_the_package_is_its_attribute(tmp_path) -> None:
+    (tmp_path / "hidet").mkdir()
+    (tmp_path / "hidet" / "loom.py").write_text("CLOTH = 'linen'")
+    code = f"import sys; sys.path.append({str(tmp_path)!r}); import hidet; print(hidet.loom.CLOTH)"
+    assert output_of(code) == "linen"
+
+
 def test_a_broken_torch_is_not_reported_as_a_missing_wheel() -> None:
     code = (
         "import hidet, sys\n"

@@ -13,7 +13,7 @@ from torch.utils._pytree import SequenceKey
 
 import hidet
 from hidet.errors import DTypeError, ImportFailed, LaunchError
-from hidet.torch.export import target_of_module
+from hidet.torch.export import device_of_module
 
 X = torch.arange(4.0)
 
@@ -197,7 +197,7 @@ def test_sizes_that_an_exported_program_leaves_open_are_open() -> None:
 
 def test_a_module_is_compiled_for_the_device_of_tensors_in_containers() -> None:
     with torch._subclasses.FakeTensorMode():
-        assert target_of_module(nn.ReLU(), ([{"x": torch.empty(2, device="cuda:1")}],)) == "cuda:1"
+        assert device_of_module(nn.ReLU(), ([{"x": torch.empty(2, device="cuda:1")}],)) == "cuda:1"
 
 
 def test_arrays_of_numpy_are_taken_in_containers() -> None:

@@ -139,7 +139,7 @@ class Another:
     HIDET_API = 1
 
     def hidet_targets(self) -> list[TargetSpec]:
-        return [TargetSpec(name="another", kind="cpu", load="another_target:AnotherTarget")]
+        return [TargetSpec(name="another", kind="cpu", devices=("cpu",), load="another_target:AnotherTarget")]
 
 
 @pytest.fixture

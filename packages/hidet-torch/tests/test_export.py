@@ -15,7 +15,7 @@ import hidet
 from hidet.context import make_context
 from hidet.cpu.target import CpuCode
 from hidet.errors import ImportFailed, LaunchError, UnsupportedOp
-from hidet.torch.export import import_module, target_of_module
+from hidet.torch.export import device_of_module, import_module
 
 X = torch.randn(3, 8, generator=torch.Generator().manual_seed(6))
 
@@ -33,11 +33,11 @@ def test_a_module_becomes_a_graph_that_needs_its_inputs_only() -> None:
 
 
 def test_the_device_of_a_module_is_its_target() -> None:
-    assert target_of_module(_model(), (X,)) == "cpu"
+    assert device_of_module(_model(), (X,)) == "cpu"
     with FakeTensorMode():
         elsewhere = nn.ParameterList([torch.empty(2, device="cuda:1")])
-        assert target_of_module(elsewhere, None) == "cuda:1"
-        assert target_of_module(nn.ReLU(), {"x": torch.empty(2, device="cuda:0")}) == "cuda:0"
+        assert device_of_module(elsewhere, None) == "cuda:1"
+        assert device_of_module(nn.ReLU(), {"x": torch.empty(2, device="cuda:0")}) == "cuda:0"
 
 
 def test_a_saved_module_gives_the_same_numbers(tmp_path: Path) -> None:

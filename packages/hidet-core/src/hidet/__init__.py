@@ -78,7 +78,6 @@ else:
         *("bfloat16", "tfloat32", "boolean", "complex64", "complex128", "float8_e4m3", "float8_e5m2"),
     )
     _LAZY |= {name: f"hidet.lang:{name}" for name in _TYPES}
-    _SATELLITES = ("cpu", "cuda", "onnx", "torch")
 
     def __getattr__(name):
         import importlib
@@ -87,20 +86,23 @@ else:
             from importlib.metadata import version
 
             return version("hidet-core")
-        if name in _SATELLITES:
+        if name not in _LAZY:
+            if name.startswith("_"):
+                raise AttributeError(f"module 'hidet' has no attribute {name!r}")
             try:
+                # What a wheel puts into the package, whoever wrote it.
                 return importlib.import_module(f"hidet.{name}")
             except ModuleNotFoundError as error:
                 if error.name != f"hidet.{name}":
                     raise
-                raise AttributeError(f"hidet.{name} is not installed: pip install hidet-{name}") from None
-        if name not in _LAZY:
-            advice = ""
-            if not name.startswith("_"):
-                from hidet.errors import nearest_names
+            from hidet.errors import nearest_names
+            from hidet.plugins.wheels import known_modules
 
-                near = nearest_names(name, [*_LAZY, *_SATELLITES], limit=1)
-                advice = f"; did you mean {near[0]!r}?" if near else ""
+            modules = known_modules()
+            if name in modules:
+                raise AttributeError(f"hidet.{name} is not installed: pip install hidet-{name}")
+            near = nearest_names(name, [*_LAZY, *modules], limit=1)
+            advice = f"; did you mean {near[0]!r}?" if near else ""
             raise AttributeError(f"module 'hidet' has no attribute {name!r}{advice}")
         module, _, attribute = _LAZY[name].partition(":")
         value = importlib.import_module(module)

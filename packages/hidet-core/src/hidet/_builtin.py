@@ -78,7 +78,7 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             # Its module is imported where there is such an object.
             accepts=lambda model: any(c.__module__ == "hidet.api.flow.graph" for c in type(model).__mro__),
             load="hidet.api.flow.graph:import_flow_graph",
-            target="hidet.api.flow.graph:target_of_flow_graph",
+            device="hidet.api.flow.graph:device_of_flow_graph",
             doc="a hidet.FlowGraph, as hidet.trace_from gives",
         ),
     ]

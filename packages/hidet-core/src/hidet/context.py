@@ -128,7 +128,7 @@ class CompileContext:
 
 
 def make_context(target: str = "auto", options: Options | Mapping[str, Any] | None = None) -> CompileContext:
-    """A context for a target name; "auto" is the CPU until a graph on another device asks for more.
+    """A context for a target name; "auto" is the target of the host until a graph on another device asks for more.
 
     "cpu:haswell" names the machine to compile for as well, "cuda:1" the device; without that, it is this one, or the
     first. OptionError for an unknown target, machine or option.
@@ -141,8 +141,8 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
     own = [f.name for f in fields(Options)]
     checked = {name: registry.option(name, own).check(value) for name, value in chosen.plugin_options.items()}
     chosen = replace(chosen, plugin_options=checked) if checked else chosen
-    name, _, machine = target.partition(":")
-    spec = registry.target("cpu" if name == "auto" else name)
+    name, _, machine = (registry.target_of_device("cpu") if target == "auto" else target).partition(":")
+    spec = registry.target(name)
     make_target: Any = spec.resolve()
     made = make_target(machine) if machine else make_target()
     if made.name != spec.name:
@@ -154,3 +154,10 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
     cache = open_cache(enabled=chosen.cache and settings.cache, directory=settings.cache_dir)
     named = machine if machine and not machine.isdigit() else None
     return CompileContext(target=made, registry=registry, options=chosen, cache=cache, machine=named)
+
+
+def make_context_on(device: str, options: Options | Mapping[str, Any] | None = None) -> CompileContext:
+    """A context for tensors on a device ("cpu", "cuda:1"). OptionError where no target is for its type."""
+    from hidet.plugins.host import load_registry
+
+    return make_context(load_registry().target_of_device(device), options)

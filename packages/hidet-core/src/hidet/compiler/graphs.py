@@ -15,7 +15,7 @@ from hidet.compiler.clock import Clock
 from hidet.compiler.loading import load_graph
 from hidet.compiler.lowering import lower_graph
 from hidet.compiler.report import report_on
-from hidet.context import CompileContext, Options, make_context, options_from
+from hidet.context import CompileContext, Options, make_context, make_context_on, options_from
 from hidet.dims import Dim
 from hidet.errors import HidetError, ImportFailed, OptionError
 from hidet.graph.graph import Graph
@@ -71,8 +71,9 @@ def compile(
             f"{' and '.join(fixed)} are given, which front-end {frontend.name} does not take",
             hint="give example_inputs, or an exported program",
         )
-    own = frontend.target_for(model, example_inputs) if target == "auto" else None
-    ctx = make_context(own or target, chosen.following(frontend.options_followed()))
+    device = frontend.device_of(model, example_inputs) if target == "auto" else None
+    followed = chosen.following(frontend.options_followed())
+    ctx = make_context(target, followed) if device is None else make_context_on(device, followed)
     named = {**fixed, **({"dynamic_shapes": dynamic_shapes} if frontend.dynamic_shapes else {})}
     imported = _import(frontend, model, example_inputs, ctx, named)
     if isinstance(imported, Graph):

@@ -20,6 +20,7 @@ from hidet.ir.verify import verify_module
 from hidet.ir.visit import walk
 from hidet.ir.written import written_parameters
 from hidet.passes.manager import run_program_passes
+from hidet.plugins.host import load_registry
 from hidet.runtime.bounds import BoundsChecks
 from hidet.runtime.module import CompiledFunction, CompiledModule
 from hidet.runtime.parameters import signature_of
@@ -31,9 +32,9 @@ def build_ir_module(
 ) -> CompiledModule:
     """Compile a module whose functions are called with tensors and numbers; machine code is cached on disk.
 
-    target: "auto" is "cuda" where a kernel is launched with blocks of threads, else "cpu". A module for "cuda" works on
-    the device of its tensors, one for "cuda:1" on that one. What is made for a named device or machine ("cuda:sm_90a",
-    "cpu:haswell") is loaded at its first call, so that its source and registers can be read where it cannot run.
+    target: "auto" is `target_of(module)`. A module for "cuda" works on the device of its tensors, one for "cuda:1" on
+    that one. What is made for a named device or machine ("cuda:sm_90a", "cpu:haswell") is loaded at its first call, so
+    that its source and registers can be read where it cannot run.
     options: those of `hidet.context.Options` that concern modules: threads, cache, verify, dump, check_bounds. Raises
     VerifyError for a module that breaks a rule of the thread IR, and the errors of the target for what it cannot do.
     """
@@ -41,7 +42,12 @@ def build_ir_module(
     ctx = make_context(chosen, options)
     if ":" in chosen:
         return compile_module(module, ctx, loads_at_first_call=True)
-    return compile_module(module, ctx, functools.cache(lambda device: build_ir_module(module, device, options)))
+
+    @functools.cache
+    def elsewhere(device: str) -> CompiledModule:
+        return build_ir_module(module, f"{chosen}:{device.partition(':')[2]}", options)
+
+    return compile_module(module, ctx, elsewhere)
 
 
 def compile_module(
@@ -106,6 +112,11 @@ def _source(module: Module, ctx: CompileContext) -> str:
 
 
 def target_of(module: Module) -> str:
-    """The target of a module by itself: "cuda" where a kernel is launched with blocks of threads, else "cpu"."""
+    """The target of a module by itself: the first GPU where a kernel is launched with blocks of threads, else the host.
+
+    OptionError where no such target is there.
+    """
     launches = (node for function in module.functions for node in walk(function.body) if isinstance(node, Launch))
-    return "cuda" if any(launch.block for launch in launches) else "cpu"
+    registry = load_registry()
+    has_blocks = any(launch.block for launch in launches)
+    return registry.target_of_kind("gpu") if has_blocks else registry.target_of_device("cpu")

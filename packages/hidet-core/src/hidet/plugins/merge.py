@@ -86,6 +86,7 @@ def merge(contributions: Sequence[Contribution]) -> Tables:
     _remark_on_unknown_passes(tables)
     _remark_on_unknown_operators_and_targets(tables)
     _remark_on_unknown_frontends(tables)
+    _remark_on_shared_devices(tables)
     return tables
 
 
@@ -206,6 +207,20 @@ def _remark_on_unknown_frontends(tables: Tables) -> None:
         if isinstance(spec, HandlerSpec) and spec.frontend not in frontends:
             advice = suggestion(spec.frontend, frontends)
             _remark(tables, "handlers", name, f"handler {name!r} is for no front-end of that name; {advice}")
+
+
+def _remark_on_shared_devices(tables: Tables) -> None:
+    """Of targets for one type of devices only the first is asked by itself."""
+    first: dict[str, str] = {}
+    targets = [spec for spec in tables.by_kind["targets"].values() if isinstance(spec, TargetSpec)]
+    for spec in targets:
+        for device in spec.devices:
+            other = first.setdefault(device, spec.name)
+            if other != spec.name:
+                message = (
+                    f"target {spec.name!r} is for devices of type {device!r}, which target {other!r} is asked for; "
+                )
+                _remark(tables, "targets", spec.name, message + "it is used where it is named")
 
 
 def _remark(tables: Tables, kind: str, name: str, message: str) -> None:

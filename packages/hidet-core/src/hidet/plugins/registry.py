@@ -24,9 +24,10 @@ from hidet.plugins.specs import (
     RewriteSpec,
     ScheduleSpec,
     TargetedSpec,
+    TargetKind,
     TargetSpec,
 )
-from hidet.plugins.wheels import model_hint, target_hint
+from hidet.plugins.wheels import kind_hint, model_hint, target_hint
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -153,6 +154,29 @@ class Registry:
             return self.targets[resolved]
         hint = target_hint(name, [*self.targets, *self.target_aliases])
         raise OptionError(f"target {name!r} is unknown", hint=self._with_disabled(hint))
+
+    @property
+    def device_types(self) -> tuple[str, ...]:
+        """The types of devices that targets serve, as frameworks spell them."""
+        return tuple(dict.fromkeys(kind for spec in self.targets.values() for kind in spec.devices))
+
+    def target_of_device(self, device: str) -> str:
+        """The target for tensors on a device, as users name it: for "cuda:1" that is "cuda:1" where the target called
+        "cuda" serves that type of devices. Raises OptionError, with the types that are served, or a wheel."""
+        kind, separator, index = device.partition(":")
+        for spec in self.targets.values():
+            if kind in spec.devices:
+                return f"{spec.name}{separator}{index}"
+        hint = self._with_disabled(target_hint(kind, self.device_types))
+        raise OptionError(f"no target is for devices of type {kind!r}", hint=hint)
+
+    def target_of_kind(self, kind: TargetKind) -> str:
+        """The first target of a kind ("gpu"). Raises OptionError."""
+        for spec in self.targets.values():
+            if spec.kind == kind:
+                return spec.name
+        hint = self._with_disabled(kind_hint(kind))
+        raise OptionError(f"no target of kind {kind!r} is installed", hint=hint)
 
     def option(self, name: str, others: Iterable[str] = ()) -> OptionSpec:
         """The option called `name`, namespace included.

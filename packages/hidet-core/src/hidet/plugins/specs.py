@@ -266,18 +266,23 @@ class TargetSpec(LoadedSpec):
     """Something code can be generated for. `load` names an object that implements hidet.target.Target.
 
     kind: "cpu" or "gpu": what schedules and passes for `kinds` serve it. None is for targets that only what names them
-        serves.
+        serves. A "gpu" implements hidet.target.GpuTarget.
     aliases: further names users may write, e.g. `llvm` for `cpu`.
+    devices: types of devices whose tensors its code takes, as frameworks spell them: "cuda" for tensors on "cuda:1".
+        The host's is "cpu". Where several targets serve a type, the one registered first is asked, and others where
+        users name them; `device_types` of the registry has them all.
     """
 
     kind: TargetKind | None = None
     aliases: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         LoadedSpec.__post_init__(self)
         if self.kind is not None and self.kind not in TARGET_KINDS:
             raise _refuse(self, "kind", self.kind, f"{', '.join(map(repr, TARGET_KINDS))} or None")
         _check_names(self, "aliases", self.aliases, allow_any=False, allow_empty=True)
+        _check_names(self, "devices", self.devices, allow_any=False, allow_empty=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,8 +295,8 @@ class FrontendSpec(LoadedSpec):
     tensor_types: full names of the framework's tensor classes, such as "torch.Tensor".
     adapter: names the class through which compiled graphs are called with such tensors and return them
     (`hidet.runtime.adapter.CheckedAdapter`); None where the framework has no tensors of its own.
-    target: names a function of a model and its example inputs that gives the target ("cuda:1") for the device they are
-    on, asked where a user leaves the target open; None where models are on no device.
+    device: names a function of a model and its example inputs that gives the device they are on ("cuda:1"), asked where
+    a user leaves the target open; None where models are on no device.
     dynamic_shapes: whether the import function also takes `dynamic_shapes=`, which says as `torch.export.export` has it
     what sizes of the example inputs may differ between calls.
     settings: names a function without arguments that gives options (`hidet.context.Options`) by name, as the framework
@@ -305,7 +310,7 @@ class FrontendSpec(LoadedSpec):
     accepts: Callable[[object], bool]
     tensor_types: tuple[str, ...] = ()
     adapter: str | None = None
-    target: str | None = None
+    device: str | None = None
     settings: str | None = None
     dynamic_shapes: bool = False
     fixes_inputs: bool = False
@@ -316,7 +321,7 @@ class FrontendSpec(LoadedSpec):
         if not callable(self.accepts):
             raise _refuse(self, "accepts", self.accepts, "a function from an object to bool")
         _check_names(self, "tensor_types", self.tensor_types, allow_any=False, allow_empty=True)
-        for name in ("adapter", "target", "settings"):
+        for name in ("adapter", "device", "settings"):
             named = getattr(self, name)
             if named is not None and not _matches(_LOAD, named):
                 raise _refuse(self, name, named, "'package.module:attribute', or None")
@@ -324,11 +329,11 @@ class FrontendSpec(LoadedSpec):
             if not _matches(_LOAD, named):
                 raise _refuse(self, f"peers[{name!r}]", named, "'package.module:attribute'")
 
-    def target_for(self, model: object, example_inputs: object) -> str | None:
-        """The target for a model; None where it is on no device. Raises PluginError when `target` cannot be loaded."""
-        if self.target is None:
+    def device_of(self, model: object, example_inputs: object) -> str | None:
+        """Where a model is; None where it is on no device. Raises PluginError when `device` cannot be loaded."""
+        if self.device is None:
             return None
-        function: Any = _load(self, self.target, lambda found: found)
+        function: Any = _load(self, self.device, lambda found: found)
         chosen: str = function(model, example_inputs)
         return chosen
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from hidet.errors import suggestion
 
 _OF_TARGETS: Mapping[str, str] = {"cpu": "hidet-cpu", "llvm": "hidet-cpu", "cuda": "hidet-cuda"}
+_OF_KINDS: Mapping[str, str] = {"cpu": "hidet-cpu", "gpu": "hidet-cuda"}
 _OF_SUFFIXES: Mapping[str, str] = {".onnx": "hidet-onnx"}
 _OF_PACKAGES: Mapping[str, str] = {"torch": "hidet-torch", "onnx": "hidet-onnx"}
 _MEANT: Mapping[str, str] = {"gpu": "cuda", "nvidia": "cuda", "x86": "cpu", "host": "cpu"}
@@ -30,6 +31,18 @@ def target_hint(name: str, known: Iterable[str]) -> str:
     if wheel is None:
         return suggestion(name, targets)
     return f"{lead} {_advice(wheel)}".strip()
+
+
+def kind_hint(kind: str) -> str | None:
+    """Advice where no target is of a kind; None where no wheel is known to have one."""
+    wheel = _OF_KINDS.get(kind)
+    return None if wheel is None else _advice(wheel)
+
+
+def known_modules() -> list[str]:
+    """What wheels of the project put into the package `hidet`: "torch" for `hidet.torch`."""
+    wheels = {*_OF_TARGETS.values(), *_OF_SUFFIXES.values(), *_OF_PACKAGES.values()}
+    return sorted(wheel.removeprefix("hidet-") for wheel in wheels)
 
 
 def model_hint(model: object) -> str | None:

@@ -22,8 +22,16 @@ def hidet_operators() -> Iterable[OperatorSpec]:
 
 def hidet_targets() -> Iterable[TargetSpec]:
     """The machine this process runs on."""
-    load = "hidet.cpu.target:CpuTarget"
-    return [TargetSpec(name="cpu", kind="cpu", aliases=("llvm",), load=load, doc="This CPU, through LLVM")]
+    return [
+        TargetSpec(
+            name="cpu",
+            kind="cpu",
+            aliases=("llvm",),
+            devices=("cpu",),
+            load="hidet.cpu.target:CpuTarget",
+            doc="This CPU, through LLVM",
+        )
+    ]
 
 
 def hidet_passes() -> Iterable[PassSpec]:

@@ -17,8 +17,15 @@ _ROWS = (
 
 def hidet_targets() -> Iterable[TargetSpec]:
     """NVIDIA GPUs."""
-    load = "hidet.cuda.target:CudaTarget"
-    return [TargetSpec(name="cuda", kind="gpu", load=load, doc="An NVIDIA GPU, through NVRTC")]
+    return [
+        TargetSpec(
+            name="cuda",
+            kind="gpu",
+            devices=("cuda",),
+            load="hidet.cuda.target:CudaTarget",
+            doc="An NVIDIA GPU, through NVRTC",
+        )
+    ]
 
 
 def hidet_passes() -> Iterable[PassSpec]:

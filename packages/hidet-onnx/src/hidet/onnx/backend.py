@@ -12,9 +12,7 @@ from typing import Any
 from hidet.errors import HidetError, OptionError
 from hidet.onnx.runner import OnnxRunner
 from onnx import ModelProto, NodeProto, helper
-from onnx.backend.base import Backend, BackendRep, Device, DeviceType
-
-_TARGETS = {DeviceType.CPU: "cpu", DeviceType.CUDA: "cuda"}
+from onnx.backend.base import Backend, BackendRep
 
 
 class HidetRep(BackendRep):
@@ -79,17 +77,18 @@ class HidetBackend(Backend):
 
 
 def _target(device: str) -> str:
-    """The target of a device as ONNX writes it, "CPU" or "CUDA:1". OptionError for one that there cannot be."""
-    try:
-        given = Device(device)
-    except (AttributeError, ValueError) as error:
-        raise OptionError(f"device {device!r} is unknown: expected CPU or CUDA") from error
-    name = _TARGETS[given.type]
-    if given.device_id == 0:
-        return name
-    if given.type == DeviceType.CPU:
+    """The target of a device as ONNX writes it, "CPU" or "CUDA:1": the name of its type in capitals. OptionError for
+    one that no target is for."""
+    from hidet.plugins.host import load_registry
+
+    name, separator, index = device.partition(":")
+    if not name.isupper() or (separator and not index.isdigit()):
+        raise OptionError(f"device {device!r} is unknown: expected a type and a number, as CPU or CUDA:1")
+    if int(index or 0) == 0:
+        return load_registry().target_of_device(name.lower())
+    if name == "CPU":
         raise OptionError(f"device {device!r} is unknown: there is one CPU, expected CPU")
-    return f"{name}:{given.device_id}"
+    return load_registry().target_of_device(f"{name.lower()}:{int(index)}")
 
 
 def _refuse_options(kwargs: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
             load="hidet.torch.export:import_module",
             tensor_types=("torch.Tensor",),
             adapter="hidet.torch.tensors:TorchAdapter",
-            target="hidet.torch.export:target_of_module",
+            device="hidet.torch.export:device_of_module",
             settings="hidet.torch.export:settings_of_torch",
             dynamic_shapes=True,
             peers={"eager": "hidet.torch.files:run_eager"},

@@ -65,7 +65,7 @@ def compile_fx(
     target_of = targets_of_devices(found, target)
     if len(found) > 1:
         return _compile_parts(gm, target_of, given)
-    return _compile_on(next(iter(target_of.values()), "cpu"), gm, example_inputs, given)
+    return _compile_on(next(iter(target_of.values()), "auto"), gm, example_inputs, given)
 
 
 def _compile_parts(gm: fx.GraphModule, target_of: Mapping[torch.device, str], options: Options) -> Callable[..., Any]:

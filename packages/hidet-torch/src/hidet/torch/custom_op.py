@@ -15,6 +15,7 @@ from hidet.ir.func import Module
 from hidet.ir.written import written_parameters
 from hidet.lang import ScriptFunction, ScriptModule
 from hidet.lang.module import module_of
+from hidet.plugins.host import load_registry
 from hidet.runtime.module import CompiledFunction, CompiledModule
 from hidet.runtime.parameters import CallSignature, Parameter, signature_of
 from hidet.torch import compat
@@ -119,7 +120,14 @@ class Source:
                 f"a {type(kernel).__name__} is no kernel", hint="pass a function under @hidet.script, or what it builds"
             )
         module = kernel.ir_module() if isinstance(kernel, ScriptModule) else module_of([kernel])
-        return cls(_entry_signature(module), target_of(module), lambda device: _compiled(module, device), module)
+        target = target_of(module)
+        devices = load_registry().target(target).devices
+        if not devices:
+            raise LaunchError(
+                f"the kernel {module.entry} is for target {target}, which takes tensors of no device",
+                hint="its TargetSpec says so: devices=()",
+            )
+        return cls(_entry_signature(module), devices[0], lambda device: _compiled(module, target, device), module)
 
 
 def _entry_signature(module: Module) -> CallSignature:
@@ -127,8 +135,9 @@ def _entry_signature(module: Module) -> CallSignature:
     return signature_of(entry, written_parameters(module)[entry.name])
 
 
-def _compiled(module: Module, device: str) -> CompiledFunction:
-    return build_ir_module(module, target=device)[module.entry]
+def _compiled(module: Module, target: str, device: str) -> CompiledFunction:
+    _, separator, index = device.partition(":")
+    return build_ir_module(module, target=f"{target}{separator}{index}")[module.entry]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from hidet.errors import ImportFailed, OptionError
 from hidet.plugins.host import load_registry
-from hidet.plugins.registry import Registry
-from hidet.target import Target
 from hidet.torch.fallback import EagerNode
 from hidet.torch.fx_nodes import function_name, location
 from torch import fx
@@ -66,43 +64,33 @@ def devices_of(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> dict[torch.
 
 
 def targets_of_devices(found: Mapping[torch.device, str], target: str | None) -> dict[torch.device, str]:
-    """The target to compile for on each device: that called as torch calls the device, on the device itself.
+    """The target to compile for on each device: that which serves its type, on the device itself.
 
-    found: as `devices_of` gives it. target: the name of one to take where tensors lie on its device, None for none.
-    ImportFailed for devices without a target, and for a target whose device the graph is not on.
+    found: as `devices_of` gives it. target: the name of one to take where it serves the device, None for none.
+    ImportFailed for devices without a target, and for a target whose devices the graph is not on.
     """
     registry = load_registry()
+    served = () if target is None else registry.target(target.partition(":")[0]).devices
     chosen: dict[torch.device, str] = {}
-    is_used = False
-    served = None if target is None else _device_type(target, registry)
     for device, what in found.items():
-        if target is not None and served == device.type:
-            is_used = True
+        if target is not None and device.type in served:
             is_whole = device.type == "cpu" or ":" in target
             chosen[device] = target if is_whole else str(device).replace(device.type, target, 1)
             continue
         try:
-            registry.target(device.type)
+            chosen[device] = registry.target_of_device(str(device))
         except OptionError as error:
-            known = ", ".join(registry.targets)
-            message = f"the graph has {what} on device {device}, which no target is for; targets: {known}"
+            known = ", ".join(registry.device_types)
+            message = f"the graph has {what} on device {device}, which no target is for; there are targets for {known}"
             raise ImportFailed(message, hint=error.hint) from None
-        chosen[device] = str(device)
-    if found and target is not None and not is_used:
+    if target is not None and found and not any(device.type in served for device in found):
         device, what = next(iter(found.items()))
+        types = " or ".join(served) or "no device"
         raise ImportFailed(
-            f"target {target!r} is for tensors on {served}, the graph has {what} on {device}",
+            f"target {target!r} is for tensors on {types}, the graph has {what} on {device}",
             hint="leave the option target away, or move the model and its inputs",
         )
     return chosen
-
-
-def _device_type(target: str, registry: Registry) -> str:
-    """What torch calls the device of a target: "cpu". OptionError for an unknown one."""
-    name, _, machine = target.partition(":")
-    make_target: Any = registry.target(name).resolve()
-    made: Target = make_target(machine) if machine else make_target()
-    return made.device.partition(":")[0]
 
 
 def split_by_device(gm: fx.GraphModule) -> SplitGraph:

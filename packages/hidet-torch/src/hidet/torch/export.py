@@ -61,7 +61,7 @@ def import_module(
     _write_back(program)
     name = type(model).__name__
     bounds = compat.program_bounds(program)
-    device = torch.device("cpu") if target_of_module(program, None) == "cpu" else None
+    device = torch.device("cpu") if device_of_module(program, None) == "cpu" else None
     imported = import_fx(
         program.graph_module, ctx, name=name, bound=data, plan=plan_own_outputs, bounds=bounds, device=device
     )
@@ -72,8 +72,8 @@ def import_module(
     return ModelGraph(_with_random_state(imported, ctx), signature_of(program, model, imported.inputs, hint))
 
 
-def target_of_module(model: Model, example_inputs: ExampleInputs | None) -> str:
-    """The target for the device of a module's parameters, or of its inputs where it has none."""
+def device_of_module(model: Model, example_inputs: ExampleInputs | None) -> str:
+    """The device of a module's parameters, or of its inputs where it has none."""
     model = _as_module(model)
     if isinstance(model, ExportedProgram):
         owned = [*model.state_dict.values(), *model.constants.values()]

@@ -11,6 +11,7 @@ import torch
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, LaunchError
+from hidet.plugins.host import load_registry
 from hidet.runtime.adapter import TensorFacts
 from hidet.torch import compat
 
@@ -151,8 +152,12 @@ class TorchAdapter:
         layout, device = tensor.layout, tensor.device
         if layout is not torch.strided:
             raise LaunchError(f"a tensor has layout {layout}, expected a dense one", hint="pass .to_dense() of it")
-        if device.type not in ("cpu", "cuda"):
-            raise LaunchError(f"a tensor is on {device}, expected one on a CPU or GPU", hint="move it there first")
+        if device.type not in load_registry().device_types:
+            served = ", ".join(load_registry().device_types)
+            raise LaunchError(
+                f"a tensor is on {device}, for which no target is installed: expected {served}",
+                hint="move it there first",
+            )
         if tensor.requires_grad and torch.is_grad_enabled():
             raise LaunchError(
                 "a tensor requires a gradient, which a compiled graph does not compute",
@@ -190,7 +195,9 @@ class DeviceAdapter(TorchAdapter):
 
     def __init__(self, device: torch.device) -> None:
         index: int | None = device.index
-        self.device = torch.device(device.type, torch.cuda.current_device() if index is None else index)
+        self.device = torch.device(
+            device.type, torch.get_device_module(device.type).current_device() if index is None else index
+        )
         # Asked in every call of a kernel, so nothing of ours stands before torch's function.
         self.stream = compat.stream_reader(self.device.index)  # type: ignore[method-assign]
 

@@ -12,7 +12,7 @@ from hidet.api import tensors
 from hidet.api.flow.operation import Operation, call, device_of, type_of
 from hidet.api.tensors import Tensor
 from hidet.compiler.graphs import compile_graph
-from hidet.context import make_context
+from hidet.context import make_context_on
 from hidet.errors import ImportFailed, LaunchError, ShapeError
 from hidet.fusion.fuse import fuse
 from hidet.graph.builder import GraphBuilder
@@ -32,7 +32,7 @@ def import_flow_graph(model: FlowGraph, example_inputs: object, ctx: CompileCont
     return model.graph
 
 
-def target_of_flow_graph(model: FlowGraph, example_inputs: object) -> str:
+def device_of_flow_graph(model: FlowGraph, example_inputs: object) -> str:
     """The device of a `FlowGraph`'s tensors."""
     return model.device
 
@@ -117,7 +117,7 @@ class FlowGraph:
 
     def build(self) -> CompiledGraph:
         """The graph compiled for its device, with the options that hold now; for what `hidet.compile` gives."""
-        return compile_graph(self.graph, make_context(self.device))
+        return compile_graph(self.graph, make_context_on(self.device))
 
     @functools.cached_property
     def _compiled(self) -> CompiledGraph:
@@ -169,7 +169,7 @@ class OptimizedFlowGraph(FlowGraph):
     """A graph that shows what the compiler makes of it: which nodes are left, and which run as one kernel."""
 
     def __str__(self) -> str:
-        ctx = make_context(self.device)
+        ctx = make_context_on(self.device)
         shown = run_graph_passes(self.graph, ctx)
         tasks = fuse(shown, ctx).tasks
         fused = [" + ".join(node.op.name for node in task.nodes) for task in tasks]
@@ -186,7 +186,7 @@ def optimize(graph: FlowGraph | Graph) -> FlowGraph | Graph:
     What front-ends import (`hidet.onnx.from_onnx`) is changed for the CPU.
     """
     if isinstance(graph, Graph):
-        return run_graph_passes(graph, make_context("cpu"))
+        return run_graph_passes(graph, make_context_on("cpu"))
     return OptimizedFlowGraph(graph.inputs, graph.outputs, graph.nodes)
 
 
@@ -203,10 +203,10 @@ class CudaGraph:
     """
 
     def __init__(self, flow: FlowGraph) -> None:
-        if not flow.device.startswith("cuda"):
+        if flow.device == "cpu":
             raise LaunchError(f"a CUDA graph is of kernels on a GPU, this graph is on {flow.device}")
         self.inputs = flow.dummy_inputs()
-        self._compiled = compile_graph(flow.graph, make_context(flow.device, {"mode": "reduce-overhead"}))
+        self._compiled = compile_graph(flow.graph, make_context_on(flow.device, {"mode": "reduce-overhead"}))
         self.outputs = list(call(self._compiled, self.inputs))
 
     def run(self, inputs: Sequence[Tensor] | None = None) -> list[Tensor]:

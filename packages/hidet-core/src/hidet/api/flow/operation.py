@@ -11,7 +11,7 @@ from hidet.api import tensors
 from hidet.api.tensors import Tensor
 from hidet.api.tensors.tensor import is_array
 from hidet.compiler.graphs import compile_graph
-from hidet.context import make_context
+from hidet.context import make_context_on
 from hidet.errors import DTypeError, LaunchError, UnsupportedOp, suggestion
 from hidet.graph.attrs import Attrs
 from hidet.graph.builder import GraphBuilder, node_meaning
@@ -111,7 +111,7 @@ def _program(op: OperatorSpec, attrs: Attrs, types: tuple[TensorType | None, ...
     """A graph of one operator, compiled."""
     builder = GraphBuilder(load_registry().operators, op.name)
     values = [None if type_ is None else builder.input(type_) for type_ in types]
-    return compile_graph(builder.build(builder.emit_all(op, values, attrs)), make_context(device))
+    return compile_graph(builder.build(builder.emit_all(op, values, attrs)), make_context_on(device))
 
 
 def call(compiled: CompiledGraph, given: Sequence[Tensor]) -> tuple[Tensor, ...]:

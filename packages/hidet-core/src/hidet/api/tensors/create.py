@@ -75,8 +75,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None) -> Ten
     if isinstance(obj, Tensor):
         return obj.to(dtype, device)
     code, index = obj.__dlpack_device__() if hasattr(obj, "__dlpack_device__") else (1, 0)
-    if code == _CUDA:
-        name = f"cuda:{index}"
+    if code in _DEVICE_TYPES:
+        name = f"{_DEVICE_TYPES[code]}:{index}"
         return Tensor(device_memory(name).adapter().convert(obj), name).to(dtype, device)
     array = numpy.asarray(obj)
     if array.dtype == object:
@@ -86,8 +86,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None) -> Ten
     return placed(array, "cpu").to(dtype, device)
 
 
-_CUDA = 2
-"""DLPack's code of a GPU's memory."""
+_DEVICE_TYPES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "oneapi"}
+"""Types of devices whose memory the host does not read, by DLPack's codes (DLDeviceType in dlpack.h)."""
 
 from_dlpack = asarray
 

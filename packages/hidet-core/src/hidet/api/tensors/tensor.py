@@ -305,7 +305,7 @@ def extents_of(shape: Shape) -> tuple[int, ...]:
 
 
 def device_name(device: str) -> str:
-    """ "cuda" is the first of its kind."""
+    """The device in full: a type of devices alone ("cuda") is the first of them, but for the host, which is one."""
     return device if device == "cpu" or ":" in device else f"{device}:0"
 
 
@@ -313,8 +313,9 @@ def device_memory(device: str) -> DeviceMemory:
     """How memory of a device is made. LaunchError where its target has none."""
     from hidet.plugins.host import load_registry
 
-    name, _, index = device.partition(":")
-    make_target: Any = load_registry().target(name).resolve()
+    registry = load_registry()
+    name, _, index = registry.target_of_device(device).partition(":")
+    make_target: Any = registry.target(name).resolve()
     memory: DeviceMemory | None = make_target(index).memory
     if memory is None:
         raise LaunchError(f"target {name} has no memory of its own", hint="device='cpu' is the host")
