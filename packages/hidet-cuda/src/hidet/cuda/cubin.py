@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hidet.cuda.arch import BLOCK_RESERVED_SHARED
 from hidet.errors import CompileError
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
@@ -19,7 +20,6 @@ _SIZED = 4  # EIFMT_SVAL: a length and as many bytes follow
 _REGISTERS, _FRAME = 0x2F, 0x11
 _SHARED = ".nv.shared."
 _RESERVED = ".nv.shared.reserved."
-_SYSTEM_SHARED = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _read(cubin: bytes) -> dict[str, KernelResources]:
                 if attribute in (_REGISTERS, _FRAME):
                     (registers if attribute == _REGISTERS else frames)[symbol] = value
     # From sm_90 on the first kilobyte of a block's shared memory is the system's, and counted in.
-    system = _SYSTEM_SHARED if any(section.name.startswith(_RESERVED) for section in sections) else 0
+    system = BLOCK_RESERVED_SHARED if any(section.name.startswith(_RESERVED) for section in sections) else 0
     shared = {s.name.removeprefix(_SHARED): s.size - system for s in sections if s.name.startswith(_SHARED)}
     return {
         name: KernelResources(registers[number], frames.get(number, 0), shared.get(name, 0))

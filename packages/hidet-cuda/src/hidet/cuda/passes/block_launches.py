@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dtypes
+from hidet.cuda.arch import WARP_SIZE
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -69,7 +70,7 @@ def _launch(node: Launch) -> Stmt:
         total = total * extent
     if isinstance(total, Const):
         count = int(total.value)  # type: ignore[arg-type]  # an extent
-        threads = min(THREADS, max(32, -(-count // 32) * 32))
+        threads = min(THREADS, max(WARP_SIZE, -(-count // WARP_SIZE) * WARP_SIZE))
     else:
         threads = THREADS
     blocks = (total + (threads - 1)) // threads

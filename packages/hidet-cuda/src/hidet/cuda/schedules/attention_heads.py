@@ -9,6 +9,7 @@ from hidet import dims, dtypes
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.fragment import ALL_LANES
 from hidet.gpu.tile.templates.attention import Score, Visible
 from hidet.gpu.tile.tensors import Computed, GTensor, computed
@@ -186,7 +187,7 @@ def numbered(number: Expr, axes: Sequence[tuple[Expr, Expr]]) -> list[tuple[Var,
         count = build.cast(extent, dtypes.i32)
         above = Var("above", dtypes.i32)
         quotient = build.cast(rest, dtypes.u32) // build.cast(count, dtypes.u32)
-        values.append((above, intrinsic_call("cuda.shuffle", ALL_LANES, build.cast(quotient, dtypes.i32), 0, 32)))
+        values.append((above, intrinsic_call("cuda.shuffle", ALL_LANES, build.cast(quotient, dtypes.i32), 0, WARP)))
         values.append((index, _natural(rest - above * count)))
         rest = above
     if wanted:

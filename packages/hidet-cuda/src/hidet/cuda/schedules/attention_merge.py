@@ -11,6 +11,7 @@ from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, number
 from hidet.cuda.schedules.exchange import thread_in_block
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
+from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.tensors import GTensor
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -87,7 +88,7 @@ def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Pa
     function = Function(builder.name(), scope.params, k.body, kind="kernel", grid_vars=(number,))
     pointers = [builder.pointers[place.tensor.operand] for name, place in problem.tensors().items() if name in _RESULTS]
     count = dims.product(head_extents(problem, stacked=stacked)) * row_count(problem, stacked=stacked)
-    threads = -(-problem.width // 32) * 32
+    threads = -(-problem.width // WARP) * WARP
     given = (*pointers, partial.totals, partial.logarithms)
     return builder.launch(function, given, scope.arguments, (builder.size(count),), threads)
 

@@ -70,8 +70,8 @@ _LEAST_THREADS = 256
 _SIMT_KEYS = (64, 32, 16)
 _SIMT_SUMS = 128
 """Registers that a thread without tensor cores has for scores and results."""
-_SHARED_SUMS = 1 << 14
-"""Those of all threads of a block where two blocks share a multiprocessor."""
+_SHARED_SUMS = 4
+"""The part of a multiprocessor's registers, one in so many, that a block of two has for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def simt_tiles(problem: AttentionProblem, target: GpuTarget) -> SimtTiles:
 def simt_blocks(problem: AttentionProblem, tiles: SimtTiles, target: GpuTarget) -> int:
     """How many blocks without tensor cores share a multiprocessor, one of which computes while another waits."""
     fits = 2 * tiles.nbytes(problem.depth, problem.width, problem.compute) <= target.block_shared_memory
-    return 2 if fits and _simt_sums(problem, tiles) <= _SHARED_SUMS else 1
+    return 2 if fits and _simt_sums(problem, tiles) <= target.multiprocessor_registers // _SHARED_SUMS else 1
 
 
 def _simt_sums(problem: AttentionProblem, tiles: SimtTiles) -> int:

@@ -18,6 +18,7 @@ from hidet.cuda.schedules.exchange import barrier, thread_in_block
 from hidet.dtypes import DType
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile import statements as t
+from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.copy import box_copy
 from hidet.gpu.tile.lower.fragment import ALL_LANES, block_threads
 from hidet.gpu.tile.templates.attention import Score, Visible
@@ -134,7 +135,7 @@ class _Block:
         self.column_count = tiles.padded(work.width) // tiles.columns
         # The largest power of two that divides a thread's columns, up to a chunk.
         self.lanes = math.gcd(self.column_count, self.chunk)
-        self.threads = block_threads((tiles.threads // 32, 1))
+        self.threads = block_threads((tiles.threads // WARP, 1))
         self.row, self.column = (build.size_var(name) for name in ("row", "column"))
         self.tile_q = _Tile("tile_q", dtype, tiles.rows, work.depth)
         self.tile_k = _Tile("tile_k", dtype, tiles.keys, work.depth)
@@ -294,7 +295,7 @@ class _Block:
         """Fold a variable over the threads of a row."""
         distance = self.tiles.columns // 2
         while distance:
-            other = intrinsic_call("cuda.shuffle_xor", ALL_LANES, value, distance, 32)
+            other = intrinsic_call("cuda.shuffle_xor", ALL_LANES, value, distance, WARP)
             k.assign(value, build.binary(op, value, other))
             distance //= 2
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hidet import dtypes
 from hidet.compute.definition import Combiner
+from hidet.cuda.arch import WARP_SIZE
 from hidet.dtypes import DType
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
@@ -14,8 +15,15 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Evaluate, Stmt
 from hidet.ir.types import BufferType
 from hidet.schedule.lowering import folded
+from hidet.target import GpuTarget
 
-WARP = 32
+WARP = WARP_SIZE
+"""Lanes of the warps that kernels which exchange values between lanes are written for."""
+
+
+def has_warps(target: GpuTarget) -> bool:
+    """Whether a target's warps are those of these kernels; rules leave tasks of other targets alone."""
+    return target.warp_size == WARP
 
 
 def fold_lanes(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], lanes: int) -> None:

@@ -15,7 +15,7 @@ from hidet import dims
 from hidet.compute.definition import Compute, Operand
 from hidet.context import CompileContext
 from hidet.cuda.passes.block_launches import decode_item
-from hidet.cuda.schedules.exchange import WARP, block_number, fold_lanes, fold_warps, thread_in_block
+from hidet.cuda.schedules.exchange import WARP, block_number, fold_lanes, fold_warps, has_warps, thread_in_block
 from hidet.cuda.schedules.occupancy import per_device
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -50,9 +50,9 @@ class FoldRule(FallbackRule):
         """None where nothing folds enough to be shared by threads, unless there is little to do: few results of short
         sums, a thread each."""
         stages = task.definition.stages if task.anchor is not None else ()
-        if not stages or not all(isinstance(stage, Compute) for stage in stages):
-            return None
         target = gpu_target(ctx.target)
+        if not has_warps(target) or not stages or not all(isinstance(stage, Compute) for stage in stages):
+            return None
         computed = [stage for stage in stages if isinstance(stage, Compute)]
         is_shared = any(lanes_for(task, stage, target) > 1 for stage in computed)
         return Match(task) if is_shared or all(_is_little(stage, target) for stage in computed) else None
@@ -73,7 +73,7 @@ def lanes_for(task: Task, stage: Compute, target: GpuTarget) -> int:
     if longest < _LEAST:
         return 1
     if longest >= _LONG and results < per_device(_FEW, target):
-        return _BLOCK if longest < _HUGE else 4 * _BLOCK
+        return _BLOCK if longest < _HUGE else min(4 * _BLOCK, target.block_threads)
     is_along = any(_is_contiguous(task, node) for node in reductions)
     return WARP if is_along or results < per_device(_MANY, target) else 1
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.context import CompileContext
+from hidet.cuda.schedules.exchange import has_warps
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.row_kernel import launch_rows
 from hidet.cuda.schedules.row_layout import RowLayout, Strides, row_layout
@@ -51,14 +52,13 @@ class RowRule(FixedRule[_Rows]):
 
     def match(self, task: Task, ctx: CompileContext) -> Match[_Rows] | None:
         """None for other definitions, for small windows, and for results that lie irregularly."""
-        plain = row_program(task)
-        if plain is None or task.in_place:
+        plain, target = row_program(task), gpu_target(ctx.target)
+        if plain is None or task.in_place or not has_warps(target):
             return None
         if task.op_name == "adaptive_avg_pool" and extent_estimate(plain.row_elements) < _LEAST_WINDOW:
             return None
         reworked = row_program(task, _REWORKS.get(task.op_name))
         strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
-        target = gpu_target(ctx.target)
         kept, again = (
             None if program is None else row_layout(program, strides, target) for program in (reworked, plain)
         )

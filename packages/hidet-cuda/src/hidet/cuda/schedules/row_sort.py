@@ -10,22 +10,28 @@ from __future__ import annotations
 import sys
 
 from hidet.compute.definition import Routine, Scatter
-from hidet.cuda.schedules.exchange import block_number, thread_in_block
+from hidet.cuda.schedules.exchange import block_number, has_warps, thread_in_block
 from hidet.cuda.schedules.row_radix import RadixPasses, most_in_tile, order_in_tile
 from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
 from hidet.cuda.schedules.row_select import MOST_SELECTED, write_selected
-from hidet.cuda.schedules.sort_kernels import SPAN, Tile, bitonic_sort, greatest, threads_of, tile_memory
+from hidet.cuda.schedules.sort_kernels import MOST, SPAN, Tile, bitonic_sort, greatest, threads_of, tile_memory
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Var
 from hidet.ir.stmt import Declare
 from hidet.schedule.fallback import NestBuilder
+from hidet.target import GpuTarget
 
 _SHORT = 1024
 """Records of a row up to which it is ordered by comparing."""
 _MANY = 8
 """A row that a block can put in order is, where more than one of so many elements are wanted."""
+
+
+def can_order(target: GpuTarget) -> bool:
+    """Whether a target's warps and blocks are those that these kernels are written for."""
+    return has_warps(target) and target.block_threads >= MOST // 2
 
 
 def write_first(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted: Dim) -> None:

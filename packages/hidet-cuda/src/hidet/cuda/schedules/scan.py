@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.context import CompileContext
-from hidet.cuda.schedules.exchange import WARP, block_number, thread_in_block
+from hidet.cuda.schedules.exchange import WARP, block_number, has_warps, thread_in_block
 from hidet.cuda.schedules.occupancy import per_device
 from hidet.cuda.schedules.point_kernel import digits, word_for
 from hidet.cuda.schedules.program import ProgramBuilder
@@ -70,7 +70,9 @@ class ScanRule(FixedRule[ScanProgram]):
     def match(self, task: Task, ctx: CompileContext) -> Match[ScanProgram] | None:
         """Any element type, any strides, any direction."""
         program = scan_program(task)
-        return None if program is None or task.in_place else Match(task, program)
+        if program is None or task.in_place or not has_warps(gpu_target(ctx.target)):
+            return None
+        return Match(task, program)
 
     def build(self, match: Match[ScanProgram], params: None, ctx: CompileContext) -> Program:
         """One kernel, or three where rows are cut into parts."""

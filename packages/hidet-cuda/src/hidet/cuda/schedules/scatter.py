@@ -14,6 +14,7 @@ from hidet import dims, dtypes
 from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter, fresh_axes
 from hidet.context import CompileContext
 from hidet.cuda.schedules.ordered_updates import Contest, can_be_ordered, competing_axes, fold_in_order
+from hidet.cuda.schedules.row_sort import can_order
 from hidet.dims import Dim
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.graph.types import contiguous_strides
@@ -39,7 +40,8 @@ class ScatterRule(FallbackRule):
         scatters = [stage for stage in stages if isinstance(stage, Scatter)]
         if not scatters or any(isinstance(stage, Routine | Scan) for stage in stages):
             return None
-        return Match(task) if all(_is_free(stage) or can_be_ordered(stage) for stage in scatters) else None
+        orders = can_order(gpu_target(ctx.target))
+        return Match(task) if all(_is_free(stage) or (orders and can_be_ordered(stage)) for stage in scatters) else None
 
     def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """One kernel a stage, three for a stage whose updates compete, besides the copy of its base."""

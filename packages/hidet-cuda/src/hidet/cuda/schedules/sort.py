@@ -8,7 +8,7 @@ from typing import Any
 from hidet.compute.definition import Compute, Routine, Scan, Scatter
 from hidet.context import CompileContext
 from hidet.cuda.schedules.row_records import RowKernel, Rows
-from hidet.cuda.schedules.row_sort import write_first
+from hidet.cuda.schedules.row_sort import can_order, write_first
 from hidet.cuda.schedules.sort_kernels import Record
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -31,7 +31,9 @@ class SortRule(FallbackRule):
         found = [stage for stage in stages if isinstance(stage, Routine)]
         if len(found) != 1 or found[0].name not in _SORTS or found[0].operands[0].rank == 0:
             return None
-        return None if dict(found[0].attributes).get("k") == 0 else Match(task)
+        if dict(found[0].attributes).get("k") == 0 or not can_order(gpu_target(ctx.target)):
+            return None
+        return Match(task)
 
     def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """A kernel, or several, for the ordering, and one for every other stage."""

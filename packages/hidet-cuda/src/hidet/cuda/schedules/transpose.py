@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from hidet import dims
-from hidet.cuda.schedules.exchange import barrier, thread_in_block
+from hidet.cuda.schedules.exchange import WARP, barrier, thread_in_block
 from hidet.cuda.schedules.lanes import is_aligned, paths, replaced, step_along
 from hidet.cuda.schedules.point_kernel import PointMemory, digits, store_lanes, word_for
 from hidet.cuda.schedules.point_layout import Points
@@ -27,7 +27,6 @@ from hidet.ir.visit import accesses
 from hidet.schedule.cost import element_count, extent_estimate
 from hidet.schedule.task import Task
 
-_WARP = 32
 _ROWS = 8
 """Warps of a block."""
 _WORD = 4
@@ -113,7 +112,7 @@ class _TileKernel:
     def __init__(self, builder: ProgramBuilder, task: Task, turned: Turned) -> None:
         self.builder, self.turned, self.points = builder, turned, turned.points
         self.memory = PointMemory(builder, task, turned.points)
-        self.lanes, self.side = turned.lanes, _WARP * turned.lanes
+        self.lanes, self.side = turned.lanes, WARP * turned.lanes
         # Rows of an odd number of words: neighbours along either axis lie in different banks.
         self.row = self.side + self.lanes
         self.axis, self.last = turned.axis, turned.points.axes[-1]
@@ -139,8 +138,8 @@ class _TileKernel:
         for axis, number in zip((self.axis, self.last), numbers, strict=True):
             k.declare(self.starts[axis], number * self.side)
         thread = k.let("thread", thread_in_block())
-        k.declare(self.column, (thread % _WARP) * self.lanes)
-        k.declare(self.warp, thread // _WARP)
+        k.declare(self.column, (thread % WARP) * self.lanes)
+        k.declare(self.warp, thread // WARP)
         tiles = [
             k.array(f"tile{n}", access.dtype, self.side * self.row, space="shared")
             for n, access in enumerate(self.turned.reads)
@@ -151,7 +150,7 @@ class _TileKernel:
         self._write(k, tiles)
         function = Function(self.builder.name(), scope.params, k.body, kind="kernel")
         blocks = self.builder.size(dims.product(counts))
-        return self.builder.launch(function, self.memory.outer, scope.arguments, (blocks,), _WARP * _ROWS)
+        return self.builder.launch(function, self.memory.outer, scope.arguments, (blocks,), WARP * _ROWS)
 
     @contextmanager
     def _sweep(self, k: IRBuilder, along: Var, across: Var) -> Iterator[Var]:

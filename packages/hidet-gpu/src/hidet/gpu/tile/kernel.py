@@ -8,6 +8,9 @@ from typing import ClassVar
 from hidet.gpu.tile.statements import TileStmt
 from hidet.ir.expr import Expr, Var
 
+WARP = 32
+"""Threads of a warp, over which matrix instructions spread their operands."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TileKernel:
@@ -44,4 +47,4 @@ class TileKernel:
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return 32 * self.warps[0] * self.warps[1]
+        return WARP * self.warps[0] * self.warps[1]

@@ -12,7 +12,8 @@ from hidet.gpu.simulator.lanes import spread
 from hidet.gpu.simulator.meaning import Meaning, Site, immediate
 from hidet.gpu.simulator.memory import Pointers, RowError, element_starts, pick_value
 from hidet.gpu.simulator.phases import Phases
-from hidet.gpu.simulator.semantics.fragments import WARP, require_groups
+from hidet.gpu.simulator.semantics.fragments import require_groups
+from hidet.gpu.simulator.team import WARP
 
 Array = np.ndarray[Any, Any]
 

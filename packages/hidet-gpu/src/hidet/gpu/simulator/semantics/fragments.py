@@ -14,10 +14,9 @@ import numpy as np
 
 from hidet.gpu.simulator.meaning import Site
 from hidet.gpu.simulator.memory import RowError
+from hidet.gpu.simulator.team import WARP
 
 Array = np.ndarray[Any, Any]
-
-WARP = 32
 
 
 def require_groups(site: Site, size: int) -> None:

@@ -14,7 +14,6 @@ from hidet.gpu.simulator.lanes import spread
 from hidet.gpu.simulator.meaning import Meaning, Site
 from hidet.gpu.simulator.memory import Pointers
 from hidet.gpu.simulator.semantics.fragments import (
-    WARP,
     accumulator,
     gathered,
     operand_a,
@@ -23,6 +22,7 @@ from hidet.gpu.simulator.semantics.fragments import (
     scattered,
 )
 from hidet.gpu.simulator.semantics.product import multiply_add, operand_values
+from hidet.gpu.simulator.team import WARP
 from hidet.ir.intrinsic import MatrixShape
 
 Array = np.ndarray[Any, Any]

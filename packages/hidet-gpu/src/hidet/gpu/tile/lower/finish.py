@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile import statements as t
+from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.layout import CHUNK_BYTES, LINE_CHUNKS, SharedLayout
 from hidet.gpu.tile.lower.fragment import ALL_LANES, PIECE_COLUMNS, PIECE_ROWS, Fragment, Threads
 from hidet.gpu.tile.lower.store import is_multiple
@@ -23,7 +24,6 @@ from hidet.ir.expr import Expr, Load, Var
 from hidet.ir.types import BufferType, VectorType
 from hidet.ir.visit import substitute
 
-_LANES = 32
 _MEET = s.Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES))
 # Bytes of registers for what is asked for ahead.
 _AHEAD_BYTES = 128
@@ -120,7 +120,7 @@ class _Rows:
         self.staging, self.first, self.layout, self.threads = staging, first, layout, threads
         self.chunk = CHUNK_BYTES // node.target.dtype.nbytes
         self.per_row = layout.columns // self.chunk
-        self.turns = -(-layout.rows * self.per_row // _LANES)
+        self.turns = -(-layout.rows * self.per_row // WARP)
         whole = [fetch.target for fetch in stored.fetches if fetch.target.rows > 1]
         kept = sum(self.turns * self.chunk * tile.dtype.nbytes for tile in whole)
         panels = node.source.columns // threads.warps[1] // layout.columns
@@ -178,7 +178,7 @@ class _Rows:
         body = s.If(place.column < target.columns, self._one(place))
         # A row has as many elements as a warp has lanes, or fewer.
         at = self._declared(place, piece, panel, turn, self.threads.lane, body)
-        inside = at if layout.columns == _LANES else s.If(self.threads.lane < layout.columns, at)
+        inside = at if layout.columns == WARP else s.If(self.threads.lane < layout.columns, at)
         # A number that the compiler does not know keeps it from writing the loop out.
         left = target.rows - (self.node.row + self._start(piece)[0])
         return s.For(turn, build.index(0), build.maximum(build.minimum(left, layout.rows), 0), inside)
@@ -190,7 +190,7 @@ class _Rows:
         at = self._declared(place, piece, panel, row, column, body)
         count = self.layout.rows * self.per_row
         return build.seq(
-            [s.Declare(number, turn * _LANES + self.threads.lane), s.If(number < count, at) if count % _LANES else at]
+            [s.Declare(number, turn * WARP + self.threads.lane), s.If(number < count, at) if count % WARP else at]
         )
 
     def _declared(

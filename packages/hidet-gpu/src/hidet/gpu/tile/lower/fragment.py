@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hidet.errors import ScheduleError
+from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.tensors import RTile
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -35,7 +36,7 @@ class Threads:
     @property
     def count(self) -> int:
         """Threads of the block."""
-        return 32 * self.warps[0] * self.warps[1]
+        return WARP * self.warps[0] * self.warps[1]
 
 
 def block_threads(warps: tuple[int, int]) -> Threads:

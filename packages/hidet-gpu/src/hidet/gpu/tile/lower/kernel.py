@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hidet import dtypes
 from hidet.gpu.intrinsics import intrinsic_call
-from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.lower.fragment import Threads, block_threads
 from hidet.gpu.tile.lower.order import tile_indices
 from hidet.gpu.tile.lower.statements import TileLowering
@@ -49,10 +49,10 @@ def _block_order(kernel: TileKernel) -> tuple[tuple[Var, ...], list[s.Stmt]]:
 def _standing(threads: Threads) -> list[tuple[Var, Expr]]:
     """Where a thread stands; warps are numbered along the columns first."""
     thread = build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)
-    warp = threads.thread // 32
+    warp = threads.thread // WARP
     return [
         (threads.thread, thread),
-        (threads.lane, threads.thread % 32),
+        (threads.lane, threads.thread % WARP),
         (threads.warp_row, warp // threads.warps[1]),
         (threads.warp_column, warp % threads.warps[1]),
     ]

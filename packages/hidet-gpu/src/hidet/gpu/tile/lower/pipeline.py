@@ -16,7 +16,7 @@ from hidet import dtypes
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tensor_map import MapRequest, map_type
 from hidet.gpu.tile import statements as t
-from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.lower.fragment import Threads, block_threads
 from hidet.gpu.tile.lower.order import first_turn, tile_indices
 from hidet.gpu.tile.lower.stages import (
@@ -189,12 +189,12 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
     stages = Stages(ring.stages)
     consumer = _Consumer(kernel, threads, stages)
     block = build.size_var("block")
-    multipliers = 32 * kernel.warps[0] * kernel.warps[1]
+    multipliers = kernel.threads
     warp = build.size_var("warp")
     copies: s.Stmt = build.seq([*stages.declared(), _walk(kernel, block, _copies(ring, maps, consumer, stages))])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
     work: s.Stmt = build.seq([*stages.declared(), _walk(kernel, block, consumer.tile())])
-    copiers = 32
+    copiers = WARP
     if multipliers > GROUP and consumer.held() > _MOST_HELD:
         # Warps of a fourth of the multiprocessor share its registers: what the copying ones do not need, others get.
         copiers = GROUP
@@ -204,9 +204,9 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
         [
             *positions(threads, warp),
             *(s.Declare(var) for var in (*consumer.shared_arrays(), stages.barriers)),
-            s.If(build.equal(threads.thread, 0), build.seq([*_prefetched(maps), stages.made(multipliers // 32)])),
+            s.If(build.equal(threads.thread, 0), build.seq([*_prefetched(maps), stages.made(multipliers // WARP)])),
             s.Evaluate(intrinsic_call("cuda.syncthreads")),
-            s.If(build.binary("ge", warp, multipliers // 32), copies, work),
+            s.If(build.binary("ge", warp, multipliers // WARP), copies, work),
         ]
     )
     count = multipliers + copiers

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile import statements as t
-from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.lower.copy import box_copy, is_in_background
 from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads, block_threads
 from hidet.gpu.tile.lower.stages import (
@@ -70,7 +70,7 @@ def lower_roles(kernel: TileKernel) -> RolesKernel:
     threads, stages = block_threads(kernel.warps), Stages(ring.stages)
     computing = _Computing(kernel, threads, stages)
     warp = build.size_var("warp")
-    multipliers = kernel.threads // 32
+    multipliers = kernel.threads // WARP
     many, few = _REGISTERS[kernel.threads // GROUP]
     copies = build.seq([registers("decrease", few), *_copies(ring, computing, stages)])
     work = build.seq([registers("increase", many), *computing.stmts_of(kernel)])
@@ -79,7 +79,7 @@ def lower_roles(kernel: TileKernel) -> RolesKernel:
             *positions(threads, warp),
             *(s.Declare(var, value) for var, value in kernel.index_values),
             *(s.Declare(var) for var in (*computing.shared_arrays(), stages.barriers)),
-            s.If(build.equal(threads.thread, 0), stages.made(multipliers, GROUP // 32)),
+            s.If(build.equal(threads.thread, 0), stages.made(multipliers, GROUP // WARP)),
             s.Evaluate(intrinsic_call("cuda.syncthreads")),
             s.If(build.binary("ge", warp, multipliers), copies, work),
         ]
@@ -95,7 +95,7 @@ def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]
     Each warp says that a stage is full when it has started a few further ones, so that several are on their way. One
     that is read and one that is said to be full are none of these.
     """
-    own, ahead = block_threads((GROUP // 32, 1)), ring.stages - 2
+    own, ahead = block_threads((GROUP // WARP, 1)), ring.stages - 2
     filled = Stages(ring.stages, stages.barriers)
     copies = [box_copy(load, computing.shared[load.target], own, ring.index) for load in ring.loads]
     steps = [
@@ -109,7 +109,7 @@ def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]
     rest = build.size_var("rest")
     return [
         s.Declare(own.thread, computing.threads.thread - computing.threads.count),
-        s.Declare(own.lane, own.thread % 32),
+        s.Declare(own.lane, own.thread % WARP),
         *stages.declared(),
         *filled.declared(),
         *[stmt for copy in copies for stmt in copy.before],

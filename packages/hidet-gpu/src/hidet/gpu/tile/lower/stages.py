@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hidet import dtypes
 from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -75,7 +76,7 @@ def positions(threads: Threads, warp: Var) -> list[s.Stmt]:
     shuffled = intrinsic_call("cuda.shuffle", Const(ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)
     return [
         s.Declare(threads.thread, build.cast(of_thread, dtypes.i64)),
-        s.Declare(threads.lane, threads.thread % 32),
+        s.Declare(threads.lane, threads.thread % WARP),
         s.Declare(warp, build.cast(shuffled, dtypes.i64)),
         s.Declare(threads.warp_row, warp // threads.warps[1]),
         s.Declare(threads.warp_column, warp % threads.warps[1]),

@@ -10,7 +10,7 @@ from hidet import dtypes
 from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile import statements as t
-from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.layout import SharedLayout
 from hidet.gpu.tile.lower.copy import BoxCopy, box_copy
 from hidet.gpu.tile.lower.elementwise import (
@@ -304,7 +304,7 @@ class Turning:
 
     def elements(self, threads: Threads) -> int:
         """Elements of shared memory for all warps."""
-        return self.layout.size * threads.count // 32
+        return self.layout.size * threads.count // WARP
 
 
 def _is_of_groups(node: t.Mma, warps: tuple[int, int]) -> bool:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 
 from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.layout import CHUNK_BYTES, SharedLayout
 from hidet.gpu.tile.lower.elementwise import Element, each
 from hidet.gpu.tile.lower.fragment import ALL_LANES, PIECE_COLUMNS, PIECE_ROWS, Threads, fragment_extents, place
@@ -21,7 +22,6 @@ from hidet.ir.expr import Binary, Const, Expr, Load, Var
 from hidet.ir.types import BufferType, VectorType
 
 _LINE_BYTES = 128
-_LANES = 32
 _MOST_TURNS = 8
 
 
@@ -157,10 +157,10 @@ def _read(
             s.If(row < target.rows, inside),
         ]
     )
-    if total % _LANES:
+    if total % WARP:
         body = s.If(number < total, body)
-    body = build.seq([s.Declare(number, turn * _LANES + threads.lane), body])
-    turns = -(-total // _LANES)
+    body = build.seq([s.Declare(number, turn * WARP + threads.lane), body])
+    turns = -(-total // WARP)
     # Many small parts are written one after the other: there are no registers for all their places.
     return s.For(turn, build.index(0), build.index(turns), body, kind="unroll" if turns <= _MOST_TURNS else "serial")
 

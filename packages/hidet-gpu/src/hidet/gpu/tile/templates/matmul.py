@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.dtypes import DType
-from hidet.gpu.tile.kernel import TileKernel
+from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.statements import Load, fetch, fill, load, map, mma, ring, store
 from hidet.gpu.tile.tensors import GTensor, RTile, Source, STile
 from hidet.ir import build
@@ -37,7 +37,7 @@ class MatmulTiles:
         """Whether threads have registers for a tile beside the result during the products."""
         warps = self.warps[0] * self.warps[1]
         most = _BESIDE_ROWS if beside.rows == 1 and warps >= _MANY_WARPS else _BESIDE
-        return self.m * self.n // (32 * warps) <= most
+        return self.m * self.n // (WARP * warps) <= most
 
 
 def matmul_kernel(
