@@ -3,7 +3,7 @@
     python benchmarks/compile_time.py                        three models, kernel cache empty and filled
     python benchmarks/compile_time.py --models gpt2,bert --repeat 3
 
-The hand-overs are called here one after the other, as `hidet.driver` does. All of it is hidet's own part: torch has
+The hand-overs are called here one after the other, as `compile_graph` does. All of it is hidet's own part: torch has
 traced the model before. LLVM compiles in this process only, and times are those of this thread on its CPU, so that
 neither the number of CPUs nor what else they do counts, nor threads of torch that still wait for work.
 """
@@ -154,6 +154,7 @@ def _compile_stepwise(name: str, clock: _Clock) -> tuple[list[Graph], list[int]]
             forward_compiler=compile_aten,
             backward_compiler=compile_aten,
             decompositions=decompositions(),
+            before_partition=lambda joint: None,
         )
 
     torch._dynamo.reset()
@@ -164,7 +165,7 @@ def _compile_stepwise(name: str, clock: _Clock) -> tuple[list[Graph], list[int]]
 
 
 def _compile_one(graph: Graph, ctx: CompileContext, clock: _Clock) -> tuple[int, ...]:
-    """The hand-overs of `hidet.driver`, and numbers of nodes, tasks, modules, injective and template kernels."""
+    """The hand-overs of `compile_graph`, and numbers of nodes, tasks, modules, injective and template kernels."""
     from hidet.cpu.arch import host_arch
     from hidet.cpu.codegen import emit_module
     from hidet.cpu.toolchain import compile_object

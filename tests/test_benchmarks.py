@@ -1,5 +1,6 @@
 """What the benchmarks compute from what they measure."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -88,3 +89,11 @@ def test_functions_take_turns() -> None:
 
 def test_the_peak_loop_computes_at_a_rate_that_vectors_alone_reach() -> None:
     assert peak_flops(1, seconds=0.005) > 1e9
+
+
+def test_the_hand_overs_of_a_compilation_are_timed() -> None:
+    """The benchmark calls them one by one, and so by the arguments that they have today."""
+    command = [sys.executable, "-m", "benchmarks.compile_time", "--models", "gpt2", "--repeat", "1"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "verify to host, a node" in done.stdout
