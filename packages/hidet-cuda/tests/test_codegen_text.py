@@ -39,12 +39,12 @@ module(entry="main")
 def square(x: ~f16, y: ~f16, n: i64):
     i = grid()
     tile: f32[8, 33] @ shared
-    place: i64 = i * 256 + cast(call("cuda.thread_idx.x", type=i32), i64)
+    place: i64 = i * 256 + cast(call("gpu.thread_idx.x", type=i32), i64)
     if place < n:
         acc: f32 = 0.0
         for j in unroll(4):
             tile[j, place % 32] = cast(x[place], f32) * 0.5
-        call("cuda.syncthreads", type=None)
+        call("gpu.syncthreads", type=None)
         for k in range(n):
             acc = acc + tile[k % 8, 0]
         y[place] = cast(acc, f16) if acc < 0.0 else x[place] * x[place]

@@ -121,7 +121,7 @@ def test_rows_of_a_block_are_put_in_order_where_many_are_wanted(length: int, k: 
 
 
 def _is_vote(node: object) -> bool:
-    return isinstance(node, Call) and node.callee == "cuda.vote_ballot"
+    return isinstance(node, Call) and node.callee == "gpu.vote_ballot"
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

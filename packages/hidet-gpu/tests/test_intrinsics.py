@@ -8,8 +8,7 @@ import pytest
 
 from hidet.dtypes import f16, f32, i32, i64, u32
 from hidet.errors import VerifyError
-from hidet.gpu.intrinsics import GROUPS, INTRINSICS, PREFIX, find_intrinsic, intrinsic_call
-from hidet.gpu.intrinsics.family import CUDA
+from hidet.gpu.intrinsics import GROUPS, INTRINSICS, PLAIN, find_intrinsic, intrinsic_call
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Const, Var
 from hidet.ir.func import Function, Module
@@ -39,14 +38,13 @@ def test_a_group_holds_rows_of_its_own_name(group) -> None:
     for name, row in GROUPS[group].items():
         assert row.name == name
         assert row.group == group
-        assert row.family is CUDA
-        assert name.startswith(PREFIX)
+        assert name.startswith(f"{row.family.name}.")
         assert row.doc
         assert row.ptx
 
 
-def test_names_are_unique_over_all_groups() -> None:
-    assert len(INTRINSICS) == sum(map(len, GROUPS.values()))
+def test_names_are_unique_over_all_groups_whatever_their_family() -> None:
+    assert len(PLAIN) == len(INTRINSICS) == sum(map(len, GROUPS.values()))
 
 
 def test_parameters_of_a_row_have_distinct_names_and_results_name_one_of_them() -> None:
@@ -63,22 +61,22 @@ def test_a_matrix_operation_has_fragments_that_cover_the_matrix() -> None:
 
 
 def test_a_call_has_the_type_its_row_says() -> None:
-    assert intrinsic_call("cuda.thread_idx.x").type is i32
+    assert intrinsic_call("gpu.thread_idx.x").type is i32
     value = Var("value", f16)
-    assert intrinsic_call("cuda.shuffle_xor", 0xFFFFFFFF, value, 1, 32).type is f16
+    assert intrinsic_call("gpu.shuffle_xor", 0xFFFFFFFF, value, 1, 32).type is f16
     source = Var("source", PointerType(f32))
     assert intrinsic_call("cuda.load_streaming", source, lanes=4).type == VectorType(f32, 4)
-    assert intrinsic_call("cuda.syncthreads").type is None
+    assert intrinsic_call("gpu.syncthreads").type is None
 
 
 def test_a_right_call_verifies() -> None:
     d, a, b = (buffer(n, t, c, "register") for n, t, c in (("d", f32, 4), ("a", u32, 4), ("b", u32, 2)))
     product = s.Evaluate(intrinsic_call("cuda.mma.m16n8k16.f32.f16.f16", d, a, b))
-    verify_function(device(*map(s.Declare, (d, a, b)), product, s.Evaluate(intrinsic_call("cuda.syncthreads"))))
+    verify_function(device(*map(s.Declare, (d, a, b)), product, s.Evaluate(intrinsic_call("gpu.syncthreads"))))
 
 
 def test_a_call_without_value_survives_printing_and_parsing() -> None:
-    kernel = Function("f", (), s.Evaluate(intrinsic_call("cuda.syncthreads")), kind="kernel")
+    kernel = Function("f", (), s.Evaluate(intrinsic_call("gpu.syncthreads")), kind="kernel")
     entry = Function("main", (), s.Launch("f", (Const(1, i64),), (), block=(Const(32, i64),)), kind="host")
     text = print_module(Module((kernel, entry), "main"))
     assert print_module(parse_module(text, INTRINSICS)) == text
@@ -91,10 +89,10 @@ SHARED = buffer("tile", f32, 32, "shared")
     ("name", "arguments", "message"),
     [
         ("cuda.syncthread", (), "unknown"),
-        ("cuda.syncthreads", (1,), "takes 0 arguments"),
+        ("gpu.syncthreads", (1,), "takes 0 arguments"),
         ("cuda.copy_async_wait", (Var("n", i32),), "a constant from 0 to 63"),
         ("cuda.register_increase", (44,), "44, expected a constant from 24 to 256 that is a multiple of 8"),
-        ("cuda.atomic_add", (SHARED, Const(1, i32)), "elements of f32 and i32"),
+        ("gpu.atomic_add", (SHARED, Const(1, i32)), "elements of f32 and i32"),
         ("cuda.copy_async_16", (SHARED, SHARED, 16), "address in shared memory, expected global"),
         ("cuda.nanosleep", (Const(1.0, f32),), "expected u32"),
         ("cuda.load_streaming", (Const(1, i64),), "expected an address"),
@@ -106,13 +104,13 @@ def test_a_wrong_call_says_what_is_expected(name, arguments, message) -> None:
 
 
 def test_the_verifier_refuses_a_call_of_the_wrong_type() -> None:
-    call = intrinsic_call("cuda.thread_idx.x")
+    call = intrinsic_call("gpu.thread_idx.x")
     wrong = replace(call, type=i64)
     with pytest.raises(VerifyError, match="has type i64, it gives i32"):
         verify_function(device(s.Evaluate(wrong)))
 
 
-@pytest.mark.parametrize("name", ["cuda.thread_idx.w", "acme.popcount"])
+@pytest.mark.parametrize("name", ["gpu.thread_idx.w", "acme.popcount"])
 def test_the_verifier_refuses_a_dotted_name_that_no_wheel_has(name) -> None:
     call = Call(name, (), i32)
     with pytest.raises(VerifyError, match=f"{name} is neither a function of the module nor an intrinsic"):
@@ -122,7 +120,7 @@ def test_the_verifier_refuses_a_dotted_name_that_no_wheel_has(name) -> None:
 def test_names_with_several_rows_explain_each() -> None:
     import hidet.lang.cuda as cuda
 
-    assert [line.split("(")[0] for line in cuda.multiply_high.doc.splitlines()] == ["cuda.multiply_high"]
+    assert [line.split("(")[0] for line in cuda.multiply_high.doc.splitlines()] == ["gpu.multiply_high"]
     rows = [line.split("(")[0] for line in cuda.tensor_load_im2col.doc.splitlines()]
     assert rows == [f"cuda.tensor_load_im2col.{rank}d" for rank in (3, 4, 5)]
     assert dir(cuda.mma) == sorted({name.split(".")[2] for name in INTRINSICS if name.startswith("cuda.mma.")})

@@ -29,7 +29,7 @@ def floats(*values):
 def test_a_launch_with_threads_runs_its_kernel_once_a_thread():
     module = parse_module(
         'module(entry="main")\n'
-        "@kernel\ndef k(p: ~f32):\n    b = grid()\n    t: i64 = cast(call('cuda.thread_idx.x', type=i32), i64)\n"
+        "@kernel\ndef k(p: ~f32):\n    b = grid()\n    t: i64 = cast(call('gpu.thread_idx.x', type=i32), i64)\n"
         "    p[b * 32 + t] = cast(b * 100 + t, f32)\n"
         "@host\ndef main(p: ~f32):\n    launch('k', [2], [p], block=[32])\n",
         INTRINSICS,

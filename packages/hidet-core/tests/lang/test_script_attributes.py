@@ -131,7 +131,7 @@ def truth_as_number_of_blocks():
             "pass",
         ),
         (extent_read_from_memory, "from parameters, but mention x[2]", 3, "pass"),
-        (number_of_a_thread, "from parameters, but mention cuda.thread_idx.x", 2, "pass"),
+        (number_of_a_thread, "from parameters, but mention gpu.thread_idx.x", 2, "pass"),
         (no_blocks, "cuda.grid_dim takes positive integers, got 0", 1, None),
         (half_a_block, "cuda.grid_dim takes positive integers, got 1.5 of type float", 1, None),
         (half_a_block_at_run_time, "cuda.grid_dim takes positive integers, got a value of type f32", 1, None),

@@ -40,8 +40,8 @@ def test_the_naive_matmul():
 
         @kernel(block=(32, 32, 1))
         def matmul(a: f32[3, 5], b: f32[5, 4], c: f32[3, 4]):
-            i: i32 = call("cuda.thread_idx.x", type=i32) + call("cuda.block_idx.x", type=i32) * call("cuda.block_dim.x", type=i32)
-            j: i32 = call("cuda.thread_idx.y", type=i32) + call("cuda.block_idx.y", type=i32) * call("cuda.block_dim.y", type=i32)
+            i: i32 = call("gpu.thread_idx.x", type=i32) + call("gpu.block_idx.x", type=i32) * call("gpu.block_dim.x", type=i32)
+            j: i32 = call("gpu.thread_idx.y", type=i32) + call("gpu.block_idx.y", type=i32) * call("gpu.block_dim.y", type=i32)
             if i < i32(3) and j < i32(4):
                 c[cast(i, i64), cast(j, i64)] = 0.0
                 for k in range(5):
@@ -73,7 +73,7 @@ def test_symbolic_extents_become_parameters_and_size_the_launch():
 
         @kernel(sizes=('n',), block=(8, 1, 1), min_blocks=2)
         def scale(x: f16[n, 8], factor: f16, n: i64):
-            x[cast(call("cuda.block_idx.x", type=i32), i64), cast(call("cuda.thread_idx.x", type=i32), i64)] = x[cast(call("cuda.block_idx.x", type=i32), i64), cast(call("cuda.thread_idx.x", type=i32), i64)] * factor
+            x[cast(call("gpu.block_idx.x", type=i32), i64), cast(call("gpu.thread_idx.x", type=i32), i64)] = x[cast(call("gpu.block_idx.x", type=i32), i64), cast(call("gpu.thread_idx.x", type=i32), i64)] * factor
 
         @host(sizes=('n',))
         def launch(x: f16[n, 8], factor: f16, n: i64):
@@ -103,13 +103,13 @@ def test_tasks_become_loops_and_registers_get_constant_indices():
         == dedent(
             """
         registers: f32[4] @ register
-        worker: i64 = cast(call("cuda.thread_idx.x", type=i32), i64)
+        worker: i64 = cast(call("gpu.thread_idx.x", type=i32), i64)
         for i in unroll(2):
             for j in unroll(2):
                 i_1: i64 = worker // 16 * 2 + i
                 j_1: i64 = worker % 16 * 2 + j
                 registers[i * 2 + j] = 1.0
-        worker_1: i64 = cast(call("cuda.thread_idx.x", type=i32), i64)
+        worker_1: i64 = cast(call("gpu.thread_idx.x", type=i32), i64)
         for i_2 in unroll(2):
             for j_2 in unroll(2):
                 i_3: i64 = worker_1 // 16 * 2 + i_2
@@ -174,6 +174,6 @@ def test_scripts_call_each_other_by_what_they_are():
             clear(~x[n])
 
     text = print_module(script_module.ir_module())
-    assert 'x[cast(call("cuda.block_idx.x", type=i32), i64)] = call("square", ' in text
+    assert 'x[cast(call("gpu.block_idx.x", type=i32), i64)] = call("square", ' in text
     assert '    launch("apply", [cast(n + i32(1), i64)], [x, n + i32(1)], block=[1])\n' in text
     assert '    invoke("clear", [address(x, cast(n, i64))])\n' in text

@@ -318,7 +318,7 @@ def grid_is_set_twice():
         (python_prints, "print shows what Python knows", 1, 5, "printf"),
         (method_of_torch, "a tensor of a script has no 'size'", 1, 14, "it has shape"),
         (runtime_length, "the length of this range is known at run time only", 1, 21, "for statement"),
-        (unknown_parameter_of_an_intrinsic, "cuda.shuffle takes no further argument 'lane_id'", 1, 5, "lane"),
+        (unknown_parameter_of_an_intrinsic, "gpu.shuffle takes no further argument 'lane_id'", 1, 5, "lane"),
         (narrows, "the value of n has type f32, expected i32", 1, 5, "cast(..., i32)"),
         (import_inside, "import math has no meaning in a script", 1, 5, "import before the function"),
         (pointer_times, "a ~f32 is memory, not a number", 1, 9, "x[i] reads an element"),

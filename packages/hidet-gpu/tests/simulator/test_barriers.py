@@ -7,8 +7,8 @@ from hidet.errors import DataRace, Deadlock, LaunchError
 from hidet.gpu.testing.launches import kernel_module, run_kernel
 from hidet.loc import Loc
 
-SYNC = 'call("cuda.syncthreads", type=None)'
-SYNCWARP = 'call("cuda.syncwarp", u32(4294967295), type=None)'
+SYNC = 'call("gpu.syncthreads", type=None)'
+SYNCWARP = 'call("gpu.syncwarp", u32(4294967295), type=None)'
 
 
 def named(number, threads, what="sync"):
@@ -44,7 +44,7 @@ def test_a_barrier_of_the_warp_orders_its_threads_only():
 
 
 def test_parts_of_a_warp_meet_by_their_masks():
-    meet = 'call("cuda.syncwarp", u32(65535) if t % 32 < 16 else u32(4294901760), type=None)'
+    meet = 'call("gpu.syncwarp", u32(65535) if t % 32 < 16 else u32(4294901760), type=None)'
     body = f"s: f32[64] @ shared\ns[t] = cast(t, f32)\n{meet}\np[t] = s[XX]"
     assert run(body.replace("XX", "t // 16 * 16 + 15 - t % 16"))[:3] == [15, 14, 13]
     with pytest.raises(DataRace):
@@ -105,7 +105,7 @@ def test_a_barrier_with_two_counts_is_refused():
 
 
 def test_barriers_count_predicates():
-    out = run('p[t] = cast(call("cuda.syncthreads_count", t < 10, type=i32), f32)')
+    out = run('p[t] = cast(call("gpu.syncthreads_count", t < 10, type=i32), f32)')
     assert out == [10] * 64
 
 
@@ -132,7 +132,7 @@ def test_blocks_of_a_cluster_meet():
 
 
 def test_a_release_by_one_block_is_acquired_by_another():
-    fence = 'call("cuda.threadfence", type=None)'
+    fence = 'call("gpu.threadfence", type=None)'
     flag = "address(flags, 0)"
     body = f"""
 if b == 0:
@@ -140,9 +140,9 @@ if b == 0:
     {SYNC}
     if t == 0:
         {fence}
-        call("cuda.atomic_add", {flag}, i32(1), type=i32)
+        call("gpu.atomic_add", {flag}, i32(1), type=i32)
 else:
-    while call("cuda.load_acquire", {flag}, type=i32) == i32(0):
+    while call("gpu.load_acquire", {flag}, type=i32) == i32(0):
         pass
     p[64 + t] = p[t]
 """

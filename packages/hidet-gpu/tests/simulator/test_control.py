@@ -6,7 +6,7 @@ import pytest
 from hidet.errors import DataRace, LaunchError, UnsupportedOp
 from hidet.gpu.testing.launches import run_kernel
 
-SYNC = 'call("cuda.syncthreads", type=None)'
+SYNC = 'call("gpu.syncthreads", type=None)'
 
 
 def run(body, count=64, parameters="p: ~f32, n: i64", **launch):
@@ -21,13 +21,13 @@ def test_each_thread_of_each_block_runs_the_kernel():
 
 def test_threads_and_blocks_have_three_axes_of_which_x_runs_fastest():
     at = " + ".join(
-        f'cast(call("cuda.{what}.{axis}", type=i32), i64) * {weight}'
+        f'cast(call("gpu.{what}.{axis}", type=i32), i64) * {weight}'
         for what, axis, weight in (
             *(("thread_idx", "x", 1), ("thread_idx", "y", 2), ("thread_idx", "z", 6)),
             *(("block_idx", "x", 12), ("block_idx", "y", 24)),
         )
     )
-    body = f'p[{at}] = cast(call("cuda.block_dim.y", type=i32), f32) + cast(call("cuda.grid_dim.y", type=i32), f32)'
+    body = f'p[{at}] = cast(call("gpu.block_dim.y", type=i32), f32) + cast(call("gpu.grid_dim.y", type=i32), f32)'
     assert run(body, 48, grid=(2, 2), block=(2, 3, 2)) == [5.0] * 48
 
 
@@ -130,7 +130,7 @@ def test_threads_print_in_order(capsys):
 
 def test_a_launch_adds_shared_memory():
     body = f"""
-s: ~f32 @ shared = cast(call("cuda.dynamic_shared_memory", 16, type=~u8 @ shared), ~f32 @ shared)
+s: ~f32 @ shared = cast(call("gpu.dynamic_shared_memory", 16, type=~u8 @ shared), ~f32 @ shared)
 s[t] = cast(t, f32)
 {SYNC}
 p[t] = s[31 - t]

@@ -9,7 +9,7 @@ from hidet.gpu.simulator.semantics.wgmma import operand_addresses, swizzled
 from hidet.gpu.simulator.tensor_map import TensorMap
 from hidet.gpu.testing.launches import run_kernel
 
-SYNC = 'call("cuda.syncthreads", type=None)'
+SYNC = 'call("gpu.syncthreads", type=None)'
 
 
 def barrier(verb, place, *more):

@@ -8,7 +8,7 @@ from hidet.gpu.intrinsics.mma import MMA
 from hidet.gpu.simulator.semantics.fragments import accumulator, operand_a, operand_b
 from hidet.gpu.testing.launches import run_kernel
 
-SYNC = 'call("cuda.syncthreads", type=None)'
+SYNC = 'call("gpu.syncthreads", type=None)'
 COMMIT = 'call("cuda.copy_async_commit", type=None)'
 
 

@@ -52,8 +52,8 @@ def as_device(module):
 def launched(work):
     """A module whose entry runs `work` in every thread of a few blocks, on the thread's own part of the arrays."""
     params = tuple(e.Var(var.name, var.type) for var in work.params[:-2])
-    thread = e.Cast(intrinsic_call("cuda.thread_idx.x"), I64)
-    block = e.Cast(intrinsic_call("cuda.block_idx.x"), I64)
+    thread = e.Cast(intrinsic_call("gpu.thread_idx.x"), I64)
+    block = e.Cast(intrinsic_call("gpu.block_idx.x"), I64)
     number = e.Binary("add", e.Binary("mul", block, e.Const(THREADS, I64), I64), thread, I64)
     start = e.Binary("mul", number, e.Const(ARRAY_ELEMENTS, I64), I64)
     own = [e.Binary("add", var, start, var.type) if isinstance(var.type, PointerType) else var for var in params]
@@ -81,7 +81,7 @@ def test_threads_of_a_launch_compute_what_they_compute_one_by_one(module, seed):
         assert found.tobytes() == expected.tobytes()
 
 
-SYNC = 'call("cuda.syncthreads", type=None)'
+SYNC = 'call("gpu.syncthreads", type=None)'
 
 
 @quick

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hidet.errors import DataRace, LaunchError
-from hidet.gpu.intrinsics import INTRINSICS, PREFIX
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.gpu.simulator.semantics import MEANINGS
 from hidet.gpu.testing.launches import run_kernel
 
@@ -12,7 +12,7 @@ FULL = "u32(4294967295)"
 
 
 def test_every_intrinsic_has_a_meaning_and_every_meaning_an_intrinsic():
-    assert {name for name in MEANINGS if name.startswith(PREFIX)} == set(INTRINSICS)
+    assert MEANINGS.keys() == INTRINSICS.keys()
 
 
 def column(expression, dtype, given=None, type_=None, block=32, setup=""):
@@ -29,12 +29,12 @@ def column(expression, dtype, given=None, type_=None, block=32, setup=""):
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (f'"cuda.shuffle", {FULL}, x, i32(5), i32(32)', lambda lane: 5),
-        (f'"cuda.shuffle", {FULL}, x, i32(5), i32(8)', lambda lane: lane // 8 * 8 + 5),
-        (f'"cuda.shuffle_up", {FULL}, x, i32(3), i32(16)', lambda lane: lane - 3 if lane % 16 >= 3 else lane),
-        (f'"cuda.shuffle_down", {FULL}, x, i32(3), i32(16)', lambda lane: lane + 3 if lane % 16 < 13 else lane),
-        (f'"cuda.shuffle_xor", {FULL}, x, i32(5), i32(32)', lambda lane: lane ^ 5),
-        (f'"cuda.shuffle_xor", {FULL}, x, i32(16), i32(16)', lambda lane: lane if lane < 16 else lane - 16),
+        (f'"gpu.shuffle", {FULL}, x, i32(5), i32(32)', lambda lane: 5),
+        (f'"gpu.shuffle", {FULL}, x, i32(5), i32(8)', lambda lane: lane // 8 * 8 + 5),
+        (f'"gpu.shuffle_up", {FULL}, x, i32(3), i32(16)', lambda lane: lane - 3 if lane % 16 >= 3 else lane),
+        (f'"gpu.shuffle_down", {FULL}, x, i32(3), i32(16)', lambda lane: lane + 3 if lane % 16 < 13 else lane),
+        (f'"gpu.shuffle_xor", {FULL}, x, i32(5), i32(32)', lambda lane: lane ^ 5),
+        (f'"gpu.shuffle_xor", {FULL}, x, i32(16), i32(16)', lambda lane: lane if lane < 16 else lane - 16),
         (f'"cuda.reduce_add", {FULL}, x', lambda lane: 496),
         (f'"cuda.reduce_max", {FULL}, x', lambda lane: 31),
         (f'"cuda.reduce_min", {FULL}, x - i32(7)', lambda lane: -7),
@@ -47,12 +47,12 @@ def test_lanes_of_a_warp_exchange_values(call, expected):
 @pytest.mark.parametrize(
     ("call", "type_", "expected"),
     [
-        (f'"cuda.vote_ballot", {FULL}, x % i32(3) == i32(0)', "u32", sum(1 << i for i in range(0, 32, 3))),
-        (f'"cuda.vote_any", {FULL}, x == i32(7)', "bool", 1),
-        (f'"cuda.vote_all", {FULL}, x == i32(7)', "bool", 0),
-        (f'"cuda.vote_uniform", {FULL}, x < i32(0)', "bool", 1),
-        (f'"cuda.vote_uniform", {FULL}, x < i32(1)', "bool", 0),
-        ('"cuda.active_mask"', "u32", 0xFFFFFFFF),
+        (f'"gpu.vote_ballot", {FULL}, x % i32(3) == i32(0)', "u32", sum(1 << i for i in range(0, 32, 3))),
+        (f'"gpu.vote_any", {FULL}, x == i32(7)', "bool", 1),
+        (f'"gpu.vote_all", {FULL}, x == i32(7)', "bool", 0),
+        (f'"gpu.vote_uniform", {FULL}, x < i32(0)', "bool", 1),
+        (f'"gpu.vote_uniform", {FULL}, x < i32(1)', "bool", 0),
+        ('"gpu.active_mask"', "u32", 0xFFFFFFFF),
     ],
 )
 def test_a_warp_votes(call, type_, expected):
@@ -77,7 +77,7 @@ def test_masks_name_who_comes():
     with pytest.raises(LaunchError, match="the mask does not name lane 3, which is the caller"):
         run_kernel(body.replace("u32(15)", "u32(7)"), "out: ~i32", [out])
     with pytest.raises(LaunchError, match="the value of lane 9 is read, which the mask does not name"):
-        column('call("cuda.shuffle", u32(255), x, i32(9), i32(32), type=i32)', np.int32, block=8)
+        column('call("gpu.shuffle", u32(255), x, i32(9), i32(32), type=i32)', np.int32, block=8)
 
 
 WORDS = np.random.default_rng(0).integers(0, 2**32, 32, dtype=np.uint32)
@@ -86,17 +86,17 @@ WORDS = np.random.default_rng(0).integers(0, 2**32, 32, dtype=np.uint32)
 @pytest.mark.parametrize(
     ("call", "type_", "expected"),
     [
-        ('"cuda.population_count", x', "i32", lambda x: x.bit_count()),
-        ('"cuda.leading_zeros", x', "i32", lambda x: 32 - x.bit_length()),
-        ('"cuda.find_first_set", x', "i32", lambda x: (x & -x).bit_length()),
-        ('"cuda.reverse_bits", x', "u32", lambda x: int(f"{x:032b}"[::-1], 2)),
+        ('"gpu.population_count", x', "i32", lambda x: x.bit_count()),
+        ('"gpu.leading_zeros", x', "i32", lambda x: 32 - x.bit_length()),
+        ('"gpu.find_first_set", x', "i32", lambda x: (x & -x).bit_length()),
+        ('"gpu.reverse_bits", x', "u32", lambda x: int(f"{x:032b}"[::-1], 2)),
         ('"cuda.lop3", x, x >> u32(3), u32(255), i32(106)', "u32", lambda x: (x & (x >> 3)) ^ 255),
         ('"cuda.byte_permute", x, u32(1144201745), u32(12834)', "u32", lambda x: _permuted(x, 0x44332211, 0x3222)),
-        ('"cuda.extract_bits", x, u32(5), u32(9)', "u32", lambda x: x >> 5 & 511),
-        ('"cuda.insert_bits", x, u32(4294967295), u32(4), u32(8)', "u32", lambda x: 0xFFFFF00F | (x & 255) << 4),
+        ('"gpu.extract_bits", x, u32(5), u32(9)', "u32", lambda x: x >> 5 & 511),
+        ('"gpu.insert_bits", x, u32(4294967295), u32(4), u32(8)', "u32", lambda x: 0xFFFFF00F | (x & 255) << 4),
         ('"cuda.funnel_shift_left", x, u32(1), u32(33)', "u32", lambda x: 2 | x >> 31),
         ('"cuda.funnel_shift_right", x, u32(1), u32(4)', "u32", lambda x: 1 << 28 | x >> 4),
-        ('"cuda.multiply_high", x, x', "u32", lambda x: x * x >> 32),
+        ('"gpu.multiply_high", x, x', "u32", lambda x: x * x >> 32),
         ('"cuda.dot_4_unsigned", x, x, u32(1)', "u32", lambda x: 1 + sum(b * b for b in x.to_bytes(4, "little"))),
     ],
 )
@@ -113,7 +113,7 @@ def _permuted(a, b, selector):
 
 
 def test_signed_bits_extend_their_sign():
-    found = column('call("cuda.extract_bits", x, u32(4), u32(8), type=i32)', np.int32, WORDS.view(np.int32), np.int32)
+    found = column('call("gpu.extract_bits", x, u32(4), u32(8), type=i32)', np.int32, WORDS.view(np.int32), np.int32)
     assert found == [((int(x) >> 4 & 255) ^ 128) - 128 for x in WORDS]
 
 
@@ -149,21 +149,21 @@ def test_words_of_eight_codes_become_pairs():
 def test_atomics_change_memory_one_thread_after_the_other(name, start, expected):
     place = np.array([start], np.int32)
     old = np.zeros(32, np.int32)
-    run_kernel(f'old[t] = call("cuda.atomic_{name}", p, cast(t, i32), type=i32)', "p: ~i32, old: ~i32", [place, old])
+    run_kernel(f'old[t] = call("gpu.atomic_{name}", p, cast(t, i32), type=i32)', "p: ~i32, old: ~i32", [place, old])
     assert place[0] == expected
     assert old[0] == start
 
 
 def test_exactly_one_thread_wins_a_compare_exchange():
     place, old = np.zeros(1, np.int32), np.zeros(32, np.int32)
-    call = 'call("cuda.atomic_compare_exchange", p, i32(0), cast(t + 1, i32), type=i32)'
+    call = 'call("gpu.atomic_compare_exchange", p, i32(0), cast(t + 1, i32), type=i32)'
     run_kernel(f"old[t] = {call}", "p: ~i32, old: ~i32", [place, old])
     assert (old == 0).sum() == 1
     assert place[0] == 1
 
 
 def test_an_atomic_and_a_plain_access_race():
-    call = 'call("cuda.reduce_add_at", p, 1.0, type=None)'
+    call = 'call("gpu.reduce_add_at", p, 1.0, type=None)'
     place = np.zeros(1, np.float32)
     run_kernel(call, "p: ~f32", [place], grid=(3,))
     assert place[0] == 96
@@ -188,7 +188,7 @@ s: f32[32] @ shared
 bar: u64[1] @ shared
 if t == 0:
     {barrier("barrier_init", "i32(32)")}
-call("cuda.syncthreads", type=None)
+call("gpu.syncthreads", type=None)
 call("cuda.copy_async_4", address(s, t), p + t, i32(4), type=None)
 {barrier("copy_async_arrive")}
 {barrier("barrier_wait", "u32(0)")}

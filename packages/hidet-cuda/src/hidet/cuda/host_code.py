@@ -19,7 +19,6 @@ from hidet.cuda.host_map import encoded_map
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
-from hidet.gpu.intrinsics import PREFIX
 from hidet.gpu.tensor_map import map_request
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -49,7 +48,7 @@ _WORD = dtypes.i64
 _NULL = Const(0, _WORD)
 # CUlaunchAttributeID of the driver API, and sizes of its structures in 8-byte words.
 _COOPERATIVE, _CLUSTER_DIMENSION, _STREAM_SERIALIZATION = 2, 4, 6
-_REDUCE = f"{PREFIX}tensor_reduce"
+_REDUCE = "cuda.tensor_reduce"
 _CONFIG_WORDS, _ATTRIBUTE_WORDS = 7, 9
 
 

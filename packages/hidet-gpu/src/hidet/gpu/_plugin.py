@@ -12,8 +12,8 @@ HIDET_API = 1
 
 
 def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
-    """Threads, memory and matrix units of NVIDIA's GPUs, and tensor maps."""
-    from hidet.gpu.intrinsics.family import CUDA
+    """Those of every GPU, those of NVIDIA's, and tensor maps."""
+    from hidet.gpu.intrinsics.family import CUDA, GPU
     from hidet.gpu.tensor_map import TENSOR_MAPS
 
-    return [CUDA, TENSOR_MAPS]
+    return [GPU, CUDA, TENSOR_MAPS]

@@ -106,10 +106,10 @@ def _note_function() -> Function:
     """Notes a fault unless one is noted already."""
     faults, number = e.Var("faults", PointerType(dtypes.i32)), e.Var("number", dtypes.i32)
     told = tuple(e.Var(name, dtypes.i64) for name in ("index", "extent"))
-    before = intrinsic_call("cuda.atomic_compare_exchange", faults, e.Const(0, dtypes.i32), number)
+    before = intrinsic_call("gpu.atomic_compare_exchange", faults, e.Const(0, dtypes.i32), number)
     places = [f"{what}.{axis}" for what in ("block_idx", "thread_idx") for axis in _AXES]
     halves = [build.cast(half, dtypes.i32) for value in told for half in (value, build.binary("shr", value, 32))]
-    found = [*(intrinsic_call(f"cuda.{place}") for place in places), *halves]
+    found = [*(intrinsic_call(f"gpu.{place}") for place in places), *halves]
     notes = [s.Store(faults, (build.index(1 + word),), value) for word, value in enumerate(found)]
     first = e.Binary("eq", before, e.Const(0, dtypes.i32), dtypes.boolean)
     return Function(_NOTE, (faults, number, *told), s.If(first, build.seq(notes)), "device")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _AXES = "xyz"
 _PLACES = ("thread_idx", "block_dim", "block_idx", "grid_dim")
-INDICES = tuple(f"cuda.{name}.{axis}" for name in _PLACES for axis in _AXES)
+INDICES = tuple(f"gpu.{name}.{axis}" for name in _PLACES for axis in _AXES)
 """What a kernel may ask of a GPU and still run here."""
 
 

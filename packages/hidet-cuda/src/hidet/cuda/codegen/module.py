@@ -262,4 +262,4 @@ def _shared_places(arrays: list[Var]) -> tuple[dict[Var, int], int]:
 
 
 def _uses_dynamic_memory(function: Function) -> bool:
-    return any(isinstance(n, Call) and n.callee == "cuda.dynamic_shared_memory" for n in walk(function.body))
+    return any(isinstance(n, Call) and n.callee == "gpu.dynamic_shared_memory" for n in walk(function.body))

@@ -13,7 +13,7 @@ def is_positive(node: e.Expr) -> bool:
         return not isinstance(node.value, complex) and node.value > 0
     if isinstance(node, e.Binary) and node.op == "max":
         return is_positive(node.a) or is_positive(node.b)
-    return isinstance(node, e.Call) and node.callee.startswith(("cuda.block_dim.", "cuda.grid_dim."))
+    return isinstance(node, e.Call) and node.callee.startswith(("gpu.block_dim.", "gpu.grid_dim."))
 
 
 def is_natural(node: e.Expr, naturals: set[e.Var]) -> bool:

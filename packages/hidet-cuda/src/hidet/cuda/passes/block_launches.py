@@ -81,7 +81,7 @@ def _kernel(function: Function) -> Function:
     """The kernel with its index found from thread and block, for those threads that have one."""
     extents = [build.size_var(f"extent{n}") for n in range(max(len(function.grid_vars), 1))]
     block, thread, size = (
-        build.cast(intrinsic_call(f"cuda.{name}.x"), dtypes.i64) for name in ("block_idx", "thread_idx", "block_dim")
+        build.cast(intrinsic_call(f"gpu.{name}.x"), dtypes.i64) for name in ("block_idx", "thread_idx", "block_dim")
     )
     total: Expr = extents[0]
     for extent in extents[1:]:

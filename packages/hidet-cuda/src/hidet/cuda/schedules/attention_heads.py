@@ -187,7 +187,7 @@ def numbered(number: Expr, axes: Sequence[tuple[Expr, Expr]]) -> list[tuple[Var,
         count = build.cast(extent, dtypes.i32)
         above = Var("above", dtypes.i32)
         quotient = build.cast(rest, dtypes.u32) // build.cast(count, dtypes.u32)
-        values.append((above, intrinsic_call("cuda.shuffle", ALL_LANES, build.cast(quotient, dtypes.i32), 0, WARP)))
+        values.append((above, intrinsic_call("gpu.shuffle", ALL_LANES, build.cast(quotient, dtypes.i32), 0, WARP)))
         values.append((index, _natural(rest - above * count)))
         rest = above
     if wanted:

@@ -202,7 +202,7 @@ class _Block:
                 k.emit(first_keys.start({step: step + 1}, start))
             for i in range(self.row_count):
                 self.weigh(k, i, first_key)
-            k.run(intrinsic_call("cuda.syncwarp", ALL_LANES))
+            k.run(intrinsic_call("gpu.syncwarp", ALL_LANES))
             self.sum_values(k)
         _wait(k)
         for i in range(self.row_count):
@@ -295,7 +295,7 @@ class _Block:
         """Fold a variable over the threads of a row."""
         distance = self.tiles.columns // 2
         while distance:
-            other = intrinsic_call("cuda.shuffle_xor", ALL_LANES, value, distance, WARP)
+            other = intrinsic_call("gpu.shuffle_xor", ALL_LANES, value, distance, WARP)
             k.assign(value, build.binary(op, value, other))
             distance //= 2
 

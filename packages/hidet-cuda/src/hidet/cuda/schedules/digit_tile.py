@@ -93,15 +93,15 @@ class DigitTile:
             peers = k.let("peers", build.const(_ALL_LANES, dtypes.u32))
             for bit in range(BITS):
                 is_set = k.let("is_set", build.binary("ne", build.binary("and", digit, 1 << bit), 0))
-                vote = k.let("vote", intrinsic_call("cuda.vote_ballot", _ALL_LANES, is_set))
+                vote = k.let("vote", intrinsic_call("gpu.vote_ballot", _ALL_LANES, is_set))
                 k.assign(peers, build.binary("and", peers, build.select(is_set, vote, build.unary("not", vote))))
             lower = build.binary("shl", build.const(1, dtypes.u32), build.cast(self._lane, dtypes.u32)) - 1
-            before = k.let("earlier", intrinsic_call("cuda.population_count", build.binary("and", peers, lower)))
+            before = k.let("earlier", intrinsic_call("gpu.population_count", build.binary("and", peers, lower)))
             slot = k.let("slot", self._slot(build.cast(digit, dtypes.i64)))
             base = k.let("base", build.load(self._counts, slot))
             k.emit(warp_barrier())
             with k.if_(build.equal(before, 0)):
-                k.store(self._counts, slot, base + intrinsic_call("cuda.population_count", peers))
+                k.store(self._counts, slot, base + intrinsic_call("gpu.population_count", peers))
             k.emit(warp_barrier())
             k.store(self._ranks, element, base + before)
 

@@ -78,28 +78,28 @@ def shared(name: str, dtype: DType, count: int) -> Var:
 
 def thread_in_block() -> Expr:
     """This thread's number in its block."""
-    return build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)
+    return build.cast(intrinsic_call("gpu.thread_idx.x"), dtypes.i64)
 
 
 def block_number() -> Expr:
     """This block's number in the grid."""
-    return build.cast(intrinsic_call("cuda.block_idx.x"), dtypes.i64)
+    return build.cast(intrinsic_call("gpu.block_idx.x"), dtypes.i64)
 
 
 def barrier() -> Stmt:
     """All threads of a block wait for each other."""
-    return Evaluate(intrinsic_call("cuda.syncthreads"))
+    return Evaluate(intrinsic_call("gpu.syncthreads"))
 
 
 def warp_barrier() -> Stmt:
     """All threads of a warp wait for each other."""
-    return Evaluate(intrinsic_call("cuda.syncwarp", 0xFFFFFFFF))
+    return Evaluate(intrinsic_call("gpu.syncwarp", 0xFFFFFFFF))
 
 
 def moved(how: str, value: Expr, lane: int) -> Expr:
     """The value of another lane of the warp: "xor" of the number that differs by `lane`, "up" of the one so far below,
     its own where there is none, "" of that number."""
-    name = f"cuda.shuffle_{how}" if how else "cuda.shuffle"
+    name = f"gpu.shuffle_{how}" if how else "gpu.shuffle"
     given = intrinsic_call(name, 0xFFFFFFFF, build.cast(value, _carrier(value.dtype)), lane, WARP)
     return build.cast(given, value.dtype)
 

@@ -63,7 +63,7 @@ def digits(k: IRBuilder, item: Expr, extents: Sequence[Expr], axes: Sequence[Var
 
 def thread_number(word: DType, threads: int) -> Expr:
     """The number of a thread in the whole grid."""
-    block, thread = (build.cast(intrinsic_call(f"cuda.{name}.x"), word) for name in ("block_idx", "thread_idx"))
+    block, thread = (build.cast(intrinsic_call(f"gpu.{name}.x"), word) for name in ("block_idx", "thread_idx"))
     return block * threads + thread
 
 

@@ -188,7 +188,7 @@ class RadixPasses:
             with k.if_(place < count):
                 digit = build.cast(digit_of([build.load(held, element)], shift), dtypes.i64)
                 one = build.const(1, dtypes.i32)
-                k.run(intrinsic_call("cuda.reduce_add_at", build.address(counts, digit), one))
+                k.run(intrinsic_call("gpu.reduce_add_at", build.address(counts, digit), one))
         k.emit(barrier())
         kernel.store(k, (table,), thread * tiles + number, tiles * THREADS, [build.load(counts, thread)])
 

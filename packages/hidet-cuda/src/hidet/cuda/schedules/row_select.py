@@ -196,7 +196,7 @@ class _Selection:
         value = k.let("value", which)
         with k.if_(value < build.binary("shl", build.const(1, dtypes.u64), bits)):
             place = build.address(self.counts, build.cast(value, dtypes.i64))
-            k.run(intrinsic_call("cuda.reduce_add_at", place, _i32(1)))
+            k.run(intrinsic_call("gpu.reduce_add_at", place, _i32(1)))
 
     def _is_first_part(self) -> Expr:
         return self.digit < sum(digit.part == 0 for digit in self.digits)
@@ -245,11 +245,11 @@ class _Selection:
         with self._each_record(k) as record:
             words = [build.cast(part, dtypes.u64) for part in record]
             with k.if_(build.unary("lnot", is_less(self.last, words))):
-                slot = k.let("slot", intrinsic_call("cuda.atomic_add", build.address(self.found, 3), _i32(1)))
+                slot = k.let("slot", intrinsic_call("gpu.atomic_add", build.address(self.found, 3), _i32(1)))
                 tile.store(k, build.cast(slot, dtypes.i64), record)
         records = k.let("records", self.before + self.inside)
         highest = build.cast(build.maximum(records, self.rank) - 1, dtypes.u32)
-        zeros = build.cast(intrinsic_call("cuda.leading_zeros", highest), dtypes.i64)
+        zeros = build.cast(intrinsic_call("gpu.leading_zeros", highest), dtypes.i64)
         depth = k.let("depth", build.maximum(32 - zeros, SPAN.bit_length() - 1))
         count, full = build.cast(records, dtypes.i64), build.binary("shl", build.index(1), depth)
         with k.for_range("place", full - count - self.thread, count + self.thread, self.threads) as place:

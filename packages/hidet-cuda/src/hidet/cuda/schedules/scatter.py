@@ -26,7 +26,7 @@ from hidet.schedule.rule import Match, Program
 from hidet.schedule.task import Task
 from hidet.target import GpuTarget, gpu_target
 
-_ATOMICS = {"sum": "cuda.reduce_add_at", "max": "cuda.reduce_max_at", "min": "cuda.reduce_min_at"}
+_ATOMICS = {"sum": "gpu.reduce_add_at", "max": "gpu.reduce_max_at", "min": "gpu.reduce_min_at"}
 """Combiners, by name, that are the same in any order for integers, and what does them."""
 _WORDS = (dtypes.i32, dtypes.u32, dtypes.i64, dtypes.u64)
 
@@ -106,7 +106,7 @@ class _ScatterNest(NestBuilder):
         opened, place = self._with_owner(stage, owner)
         indices = self._indices(opened, stage)
         where = build.address(place, self._flat(opened, contest.owner_indices(indices), owner.shape))
-        claim: Stmt = Evaluate(intrinsic_call("cuda.reduce_max_at", where, self._number(opened, stage, contest)))
+        claim: Stmt = Evaluate(intrinsic_call("gpu.reduce_max_at", where, self._number(opened, stage, contest)))
         body = self._where(opened, stage, claim)
         self.emit(opened.scope, opened.outer, Items(contest.axes, contest.extents, body))
 

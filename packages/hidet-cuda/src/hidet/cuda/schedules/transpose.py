@@ -133,7 +133,7 @@ class _TileKernel:
         ]
         word = word_for(dims.product(counts))
         k, numbers = IRBuilder(), [build.size_var("row_tile"), build.size_var("column_tile")]
-        block = k.let("block", build.cast(intrinsic_call("cuda.block_idx.x"), word))
+        block = k.let("block", build.cast(intrinsic_call("gpu.block_idx.x"), word))
         digits(k, block, [scope.size(count, "count") for count in counts], [*others, *numbers])
         for axis, number in zip((self.axis, self.last), numbers, strict=True):
             k.declare(self.starts[axis], number * self.side)

@@ -1,4 +1,4 @@
-"""The intrinsics of NVIDIA's GPUs, a file a group.
+"""The intrinsics of GPUs, a file a group: "gpu.…" of every one, "cuda.…" of NVIDIA's.
 
     signature   parameters, result, effect, least architecture: here
     meaning     numpy, in the interpreter of launches: `hidet.gpu.simulator.semantics`
@@ -15,6 +15,7 @@ from hidet.gpu.intrinsics.barrier import BARRIER
 from hidet.gpu.intrinsics.bits import BITS
 from hidet.gpu.intrinsics.convert import CONVERT
 from hidet.gpu.intrinsics.copy import COPY
+from hidet.gpu.intrinsics.family import CUDA, GPU
 from hidet.gpu.intrinsics.index import INDEX
 from hidet.gpu.intrinsics.math import MATH
 from hidet.gpu.intrinsics.mma import MMA
@@ -25,9 +26,6 @@ from hidet.gpu.intrinsics.wgmma import WGMMA
 from hidet.ir.expr import Call, Expr
 from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.intrinsic_call import call_intrinsic
-
-PREFIX = "cuda."
-"""What the names of all rows begin with."""
 
 GROUPS: dict[str, dict[str, Intrinsic]] = {
     "index": INDEX,
@@ -46,6 +44,13 @@ GROUPS: dict[str, dict[str, Intrinsic]] = {
 
 INTRINSICS: dict[str, Intrinsic] = {name: row for group in GROUPS.values() for name, row in group.items()}
 """Every row by name."""
+
+GPU_INTRINSICS = {name: row for name, row in INTRINSICS.items() if row.family is GPU}
+CUDA_INTRINSICS = {name: row for name, row in INTRINSICS.items() if row.family is CUDA}
+"""Those of each family."""
+
+PLAIN: dict[str, Intrinsic] = {name.partition(".")[2]: row for name, row in INTRINSICS.items()}
+"""Every row by its name without the family's, which no two of them share."""
 
 
 def find_intrinsic(name: str) -> Intrinsic:

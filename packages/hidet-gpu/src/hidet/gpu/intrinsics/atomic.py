@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hidet.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32, u64
-from hidet.gpu.intrinsics.family import CUDA
+from hidet.gpu.intrinsics.family import CUDA, GPU
 from hidet.ir.intrinsic import ElementsOf, Intrinsic, Memory, SameAs, Value, table
 from hidet.ir.types import MemorySpace
 
@@ -31,8 +31,8 @@ def _place(dtypes: tuple[DType, ...]) -> Memory:
 ATOMIC = table(
     *(
         Intrinsic(
-            name=f"cuda.atomic_{name}",
-            family=CUDA,
+            name=f"gpu.atomic_{name}",
+            family=GPU,
             group="atomic",
             doc=f"replace old = *place by {doc}, unordered with other accesses, and give old",
             ptx="atom",
@@ -44,8 +44,8 @@ ATOMIC = table(
     ),
     *(
         Intrinsic(
-            name=f"cuda.reduce_{name}_at",
-            family=CUDA,
+            name=f"gpu.reduce_{name}_at",
+            family=GPU,
             group="atomic",
             doc=f"replace old = *place by {doc}, unordered with other accesses",
             ptx="red",
@@ -56,8 +56,8 @@ ATOMIC = table(
         if name in _WITHOUT_RESULT
     ),
     Intrinsic(
-        name="cuda.atomic_compare_exchange",
-        family=CUDA,
+        name="gpu.atomic_compare_exchange",
+        family=GPU,
         group="atomic",
         doc="replace old = *place by value where it equals expected, and give old",
         ptx="atom",
@@ -70,18 +70,18 @@ ATOMIC = table(
         effect="writes",
     ),
     Intrinsic(
-        name="cuda.atomic_add_release",
-        family=CUDA,
+        name="gpu.atomic_add_release",
+        family=GPU,
         group="atomic",
-        doc="as cuda.atomic_add; earlier accesses of this thread are visible to who acquires the result",
+        doc="as gpu.atomic_add; earlier accesses of this thread are visible to who acquires the result",
         ptx="atom",
         parameters=(_place(_COUNTERS), Value("value", _COUNTERS, group="value")),
         result=SameAs("value"),
         effect="waits",
     ),
     Intrinsic(
-        name="cuda.load_acquire",
-        family=CUDA,
+        name="gpu.load_acquire",
+        family=GPU,
         group="atomic",
         doc="*place; later accesses of this thread see what was released before the value was written",
         ptx="ld",
@@ -90,8 +90,8 @@ ATOMIC = table(
         effect="waits",
     ),
     Intrinsic(
-        name="cuda.store_release",
-        family=CUDA,
+        name="gpu.store_release",
+        family=GPU,
         group="atomic",
         doc="write value; earlier accesses of this thread are visible to who acquires it",
         ptx="st",

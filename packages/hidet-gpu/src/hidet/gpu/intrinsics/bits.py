@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from hidet.dtypes import i32, i64, u32, u64
-from hidet.gpu.intrinsics.family import CUDA
+from hidet.gpu.intrinsics.family import family_of
 from hidet.ir.intrinsic import Immediate, Intrinsic, Parameter, Result, SameAs, Value, table
 
 
 def _bits(name: str, doc: str, ptx: str, *parameters: Parameter, result: Result) -> Intrinsic:
     return Intrinsic(
-        name=f"cuda.{name}", family=CUDA, group="bits", doc=doc, ptx=ptx, parameters=parameters, result=result
+        name=name, family=family_of(name), group="bits", doc=doc, ptx=ptx, parameters=parameters, result=result
     )
 
 
@@ -22,7 +22,7 @@ _SHORT = Value("a", (i32, u32), group="value")
 
 BITS = table(
     _bits(
-        "lop3",
+        "cuda.lop3",
         "each bit is bit number 4 a + 2 b + c of `lut`, a, b and c being the bits at its place",
         "lop3",
         _word("a"),
@@ -32,7 +32,7 @@ BITS = table(
         result=u32,
     ),
     _bits(
-        "byte_permute",
+        "cuda.byte_permute",
         "each byte is that of the eight of b and a (a lowest) which four bits of selector name",
         "prmt",
         _word("a"),
@@ -40,12 +40,12 @@ BITS = table(
         _word("selector"),
         result=u32,
     ),
-    _bits("population_count", "how many bits are set", "popc", _ANY, result=i32),
-    _bits("leading_zeros", "how many bits above the highest set one", "clz", _ANY, result=i32),
-    _bits("reverse_bits", "the bits in reverse order", "brev", _ANY, result=SameAs("a")),
-    _bits("find_first_set", "1 plus the number of the lowest set bit, 0 where none is set", "bfind", _ANY, result=i32),
+    _bits("gpu.population_count", "how many bits are set", "popc", _ANY, result=i32),
+    _bits("gpu.leading_zeros", "how many bits above the highest set one", "clz", _ANY, result=i32),
+    _bits("gpu.reverse_bits", "the bits in reverse order", "brev", _ANY, result=SameAs("a")),
+    _bits("gpu.find_first_set", "1 plus the number of the lowest set bit, 0 for none", "bfind", _ANY, result=i32),
     _bits(
-        "extract_bits",
+        "gpu.extract_bits",
         "`length` bits from bit `position` on, extended by the sign for i32",
         "bfe",
         _SHORT,
@@ -54,7 +54,7 @@ BITS = table(
         result=SameAs("a"),
     ),
     _bits(
-        "insert_bits",
+        "gpu.insert_bits",
         "b with `length` bits from bit `position` on replaced by the lowest of a",
         "bfi",
         _word("a"),
@@ -65,7 +65,7 @@ BITS = table(
     ),
     *(
         _bits(
-            f"funnel_shift_{way}",
+            f"cuda.funnel_shift_{way}",
             f"the {part} word of high:low shifted {way} by the lowest five bits of shift",
             "shf",
             _word("low"),
@@ -76,7 +76,7 @@ BITS = table(
         for way, part in (("left", "upper"), ("right", "lower"))
     ),
     _bits(
-        "multiply_high",
+        "gpu.multiply_high",
         "the upper half of the product",
         "mul",
         Value("a", (i32, u32, i64, u64), group="value"),

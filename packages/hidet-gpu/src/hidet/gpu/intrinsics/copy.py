@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hidet.dtypes import bf16, f16, i32, i64, u8, u32, u64
-from hidet.gpu.intrinsics.family import CUDA
+from hidet.gpu.intrinsics.family import CUDA, GPU
 from hidet.ir.intrinsic import ElementsOf, Immediate, Intrinsic, Memory, SameAs, Value, table
 from hidet.ir.types import PointerType
 
@@ -167,8 +167,8 @@ COPY = table(
         result=u32,
     ),
     Intrinsic(
-        name="cuda.dynamic_shared_memory",
-        family=CUDA,
+        name="gpu.dynamic_shared_memory",
+        family=GPU,
         group="copy",
         doc="the shared memory that the launch asks for beyond what the kernel declares, from a byte on",
         ptx="State Spaces: .shared",

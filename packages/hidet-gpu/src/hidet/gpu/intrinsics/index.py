@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from hidet.dtypes import i32, u32, u64
-from hidet.gpu.intrinsics.family import CUDA
+from hidet.gpu.intrinsics.family import CUDA, GPU
 from hidet.ir.intrinsic import Intrinsic, table
 
 _AXES = ("x", "y", "z")
 
 _REGISTERS = (
-    ("thread_idx", "%tid", "index of the thread in its block along axis {}", 80),
-    ("block_dim", "%ntid", "threads of a block along axis {}", 80),
-    ("block_idx", "%ctaid", "index of the block in the grid along axis {}", 80),
-    ("grid_dim", "%nctaid", "blocks of the grid along axis {}", 80),
-    ("block_idx_in_cluster", "%cluster_ctaid", "index of the block in its cluster along axis {}", 90),
-    ("cluster_dim", "%cluster_nctaid", "blocks of a cluster along axis {}", 90),
-    ("cluster_idx", "%clusterid", "index of the cluster in the grid along axis {}", 90),
-    ("cluster_grid_dim", "%nclusterid", "clusters of the grid along axis {}", 90),
+    (GPU, "thread_idx", "%tid", "index of the thread in its block along axis {}", 80),
+    (GPU, "block_dim", "%ntid", "threads of a block along axis {}", 80),
+    (GPU, "block_idx", "%ctaid", "index of the block in the grid along axis {}", 80),
+    (GPU, "grid_dim", "%nctaid", "blocks of the grid along axis {}", 80),
+    (CUDA, "block_idx_in_cluster", "%cluster_ctaid", "index of the block in its cluster along axis {}", 90),
+    (CUDA, "cluster_dim", "%cluster_nctaid", "blocks of a cluster along axis {}", 90),
+    (CUDA, "cluster_idx", "%clusterid", "index of the cluster in the grid along axis {}", 90),
+    (CUDA, "cluster_grid_dim", "%nclusterid", "clusters of the grid along axis {}", 90),
 )
 
 INDEX = table(
     *(
         Intrinsic(
-            name=f"cuda.{name}.{axis}",
-            family=CUDA,
+            name=f"{family.name}.{name}.{axis}",
+            family=family,
             group="index",
             doc=doc.format(axis),
             ptx=f"{ptx}",
             result=i32,
             arch=arch,
         )
-        for name, ptx, doc, arch in _REGISTERS
+        for family, name, ptx, doc, arch in _REGISTERS
         for axis in _AXES
     ),
     Intrinsic(
@@ -52,8 +52,8 @@ INDEX = table(
         arch=90,
     ),
     Intrinsic(
-        name="cuda.lane_idx",
-        family=CUDA,
+        name="gpu.lane_idx",
+        family=GPU,
         group="index",
         doc="index of the thread in its warp",
         ptx="%laneid",

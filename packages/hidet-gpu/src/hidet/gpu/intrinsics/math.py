@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from hidet.dtypes import DType, bf16, f16, f32, f64, i32, u32
-from hidet.gpu.intrinsics.family import CUDA
+from hidet.gpu.intrinsics.family import family_of
 from hidet.ir.intrinsic import Intrinsic, Result, SameAs, Value, table
 
 
 def _math(name: str, doc: str, ptx: str, *parameters: Value, result: Result) -> Intrinsic:
     return Intrinsic(
-        name=f"cuda.{name}", family=CUDA, group="math", doc=doc, ptx=ptx, parameters=parameters, result=result
+        name=name, family=family_of(name), group="math", doc=doc, ptx=ptx, parameters=parameters, result=result
     )
 
 
@@ -29,14 +29,14 @@ _PAIRS = (
 
 MATH = table(
     _math(
-        "fma",
+        "gpu.fma",
         "a * b + c, rounded once",
         "fma",
         *_same("a", "b", "c", dtypes=(f32, f64, f16, bf16)),
         result=SameAs("a"),
     ),
     *(
-        _math(f"{name}_approx", doc, ptx, Value("a", (f32,)), result=f32)
+        _math(f"gpu.{name}_approx", doc, ptx, Value("a", (f32,)), result=f32)
         for name, doc, ptx in (
             ("exp2", "2 ** a within 2 units in the last place; tiny values become zero", "ex2"),
             ("log2", "log2(a) within 2 ** -22 absolutely, near one relatively", "lg2"),
@@ -50,7 +50,7 @@ MATH = table(
     ),
     *(
         _math(
-            f"{name}_{dtype.short}x2",
+            f"cuda.{name}_{dtype.short}x2",
             f"{doc}, for each of the two {dtype} of a word",
             ptx,
             *(Value(word, (u32,)) for word in _WORDS[:count]),
@@ -60,14 +60,14 @@ MATH = table(
         for name, count, doc, ptx in _PAIRS
     ),
     _math(
-        "dot_4",
+        "cuda.dot_4",
         "c plus the sum of the products of the four i8 of a and of b",
         "dp4a",
         *(Value(word, (i32,)) for word in _WORDS),
         result=i32,
     ),
     _math(
-        "dot_4_unsigned",
+        "cuda.dot_4_unsigned",
         "c plus the sum of the products of the four u8 of a and of b",
         "dp4a",
         *(Value(word, (u32,)) for word in _WORDS),

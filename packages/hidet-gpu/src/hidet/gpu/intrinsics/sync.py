@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from hidet.dtypes import boolean, i32, u32
-from hidet.gpu.intrinsics.family import CUDA
+from hidet.gpu.intrinsics.family import CUDA, GPU, family_of
 from hidet.ir.intrinsic import Immediate, Intrinsic, Value, table
 
 _PREDICATE = Value("predicate", (boolean,))
-# Named barriers are numbered 0 to 15; 0 is the one of cuda.syncthreads.
+# Named barriers are numbered 0 to 15; 0 is the one of gpu.syncthreads.
 _NAMED = (Immediate("barrier", 0, 15), Immediate("threads", 32, 1024, 32))
 
 
 def _block(name: str, doc: str, *, counts: bool = False) -> Intrinsic:
     return Intrinsic(
         name=name,
-        family=CUDA,
+        family=GPU,
         group="sync",
         doc=doc,
         ptx="bar, barrier",
@@ -30,7 +30,7 @@ def _waits(
 ) -> Intrinsic:
     return Intrinsic(
         name=name,
-        family=CUDA,
+        family=family_of(name),
         group="sync",
         doc=doc,
         ptx=ptx,
@@ -42,12 +42,12 @@ def _waits(
 
 
 SYNC = table(
-    _block("cuda.syncthreads", "wait for all threads of the block; what they wrote is visible after"),
-    _block("cuda.syncthreads_count", "as cuda.syncthreads; gives in how many threads predicate holds", counts=True),
-    _block("cuda.syncthreads_and", "as cuda.syncthreads; gives 1 where predicate holds in all threads", counts=True),
-    _block("cuda.syncthreads_or", "as cuda.syncthreads; gives 1 where predicate holds in any thread", counts=True),
+    _block("gpu.syncthreads", "wait for all threads of the block; what they wrote is visible after"),
+    _block("gpu.syncthreads_count", "as gpu.syncthreads; gives in how many threads predicate holds", counts=True),
+    _block("gpu.syncthreads_and", "as gpu.syncthreads; gives 1 where predicate holds in all threads", counts=True),
+    _block("gpu.syncthreads_or", "as gpu.syncthreads; gives 1 where predicate holds in any thread", counts=True),
     _waits(
-        "cuda.syncwarp",
+        "gpu.syncwarp",
         "wait for the threads of the warp whose bits are set in mask",
         "bar.warp.sync",
         Value("mask", (u32,)),
@@ -67,9 +67,9 @@ SYNC = table(
         *_NAMED,
         threads=32,
     ),
-    _waits("cuda.threadfence_block", "order memory accesses as the block's threads see them", "fence"),
-    _waits("cuda.threadfence", "order memory accesses as the device's threads see them", "fence"),
-    _waits("cuda.threadfence_system", "order memory accesses as host and other devices see them", "fence"),
+    _waits("gpu.threadfence_block", "order memory accesses as the block's threads see them", "fence"),
+    _waits("gpu.threadfence", "order memory accesses as the device's threads see them", "fence"),
+    _waits("gpu.threadfence_system", "order memory accesses as host and other devices see them", "fence"),
     _waits(
         "cuda.cluster_arrive",
         "count the thread as having come to the cluster's barrier; its writes before are released",
@@ -120,7 +120,7 @@ SYNC = table(
     ),
     _waits("cuda.nanosleep", "suspend the thread for about that long", "nanosleep", Value("nanoseconds", (u32,))),
     Intrinsic(
-        name="cuda.trap", family=CUDA, group="sync", doc="abort the launch with an error", ptx="trap", effect="writes"
+        name="gpu.trap", family=GPU, group="sync", doc="abort the launch with an error", ptx="trap", effect="writes"
     ),
     *(
         Intrinsic(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hidet.dtypes import bf16, boolean, f16, f32, f64, i32, i64, u32, u64
-from hidet.gpu.intrinsics.family import CUDA
+from hidet.gpu.intrinsics.family import CUDA, family_of
 from hidet.ir.intrinsic import Immediate, Intrinsic, Parameter, Result, SameAs, Value, table
 
 _MASK = Value("mask", (u32,))
@@ -15,8 +15,8 @@ _WIDTH = Immediate("width", 1, 32)
 
 def _warp(name: str, doc: str, ptx: str, *parameters: Parameter, result: Result) -> Intrinsic:
     return Intrinsic(
-        name=f"cuda.{name}",
-        family=CUDA,
+        name=name,
+        family=family_of(name),
         group="warp",
         doc=doc,
         ptx=ptx,
@@ -36,11 +36,11 @@ _SHUFFLES = (
 
 WARP = table(
     *(
-        _warp(name, doc, "shfl.sync", _MASK, _MOVED, lane, _WIDTH, result=SameAs("value"))
+        _warp(f"gpu.{name}", doc, "shfl.sync", _MASK, _MOVED, lane, _WIDTH, result=SameAs("value"))
         for name, lane, doc in _SHUFFLES
     ),
     *(
-        _warp(f"vote_{name}", doc, "vote.sync", _MASK, Value("predicate", (boolean,)), result=result)
+        _warp(f"gpu.vote_{name}", doc, "vote.sync", _MASK, Value("predicate", (boolean,)), result=result)
         for name, doc, result in (
             ("all", "whether predicate holds in all threads of mask", boolean),
             ("any", "whether predicate holds in any thread of mask", boolean),
@@ -49,7 +49,7 @@ WARP = table(
         )
     ),
     _warp(
-        "match_any",
+        "cuda.match_any",
         "the lanes of mask with the same `value`, a bit each",
         "match.sync",
         _MASK,
@@ -58,7 +58,7 @@ WARP = table(
     ),
     *(
         _warp(
-            f"reduce_{name}",
+            f"cuda.reduce_{name}",
             f"{doc} of `value` over the threads of mask",
             "redux.sync",
             _MASK,
@@ -69,7 +69,7 @@ WARP = table(
     ),
     *(
         _warp(
-            f"reduce_{name}",
+            f"cuda.reduce_{name}",
             f"bit-wise {name} of `value` over the threads of mask",
             "redux.sync",
             _MASK,
@@ -78,7 +78,7 @@ WARP = table(
         )
         for name in ("and", "or", "xor")
     ),
-    _warp("active_mask", "the lanes that execute this together, a bit each", "activemask", result=u32),
+    _warp("gpu.active_mask", "the lanes that execute this together, a bit each", "activemask", result=u32),
     Intrinsic(
         name="cuda.elect",
         family=CUDA,

@@ -6,8 +6,8 @@
     mma.m16n8k16.f32.f16.f16(d, a, b)                    matrix units
     mma_sync(MmaConfig.m16n8k16_f16_f32(), a, b, c)      the same, with mappings that say which thread holds what
 
-`dir(hidet.lang.cuda)` lists all, `doc` of each says what it does. A name means the row "cuda.<name>", or the one in
-`OTHER_NAMES`, which has the spellings of CUDA C++.
+`dir(hidet.lang.cuda)` lists all, `doc` of each says what it does. A name means the row "gpu.<name>" or "cuda.<name>",
+or the one in `OTHER_NAMES`, which has the spellings of CUDA C++.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from hidet.gpu.intrinsics import PREFIX
 from hidet.gpu.lang import contexts
 from hidet.gpu.lang.contexts import warp_groups
 from hidet.gpu.lang.library import (
@@ -31,7 +30,7 @@ from hidet.gpu.lang.library import (
 )
 from hidet.gpu.lang.mma_config import MmaConfig
 from hidet.gpu.lang.primitives import dynamic_shared_memory, ldmatrix
-from hidet.gpu.lang.rows import OTHER_NAMES, IntrinsicGroup, find_row, row_names
+from hidet.gpu.lang.rows import OTHER_NAMES, IntrinsicGroup, find_plain, row_names
 from hidet.gpu.lang.tensor_maps import TensorMap, tensor_map, tensor_map_im2col
 from hidet.gpu.lang.wgmma_config import WgmmaConfig, make_wgmma_desc, matrix_address, wgmma_async
 
@@ -45,7 +44,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name in _SCRIPTS:
         return getattr(import_module(f"hidet.gpu.lang.{_SCRIPTS[name]}"), name)
-    return find_row(PREFIX + OTHER_NAMES.get(name, name))
+    return find_plain(OTHER_NAMES.get(name, name))
 
 
 def __dir__() -> list[str]:

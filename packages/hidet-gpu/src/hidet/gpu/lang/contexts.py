@@ -19,7 +19,7 @@ def warp_groups(group_ids: Sequence[int], group_size: int = 4) -> ThreadRange:
     first = group_ids[0] if group_ids else 0
     if not group_ids or list(group_ids) != list(range(first, first + len(group_ids))) or first < 0:
         raise ScriptError(f"warp_groups takes numbers of neighbouring groups, got {list(group_ids)}")
-    thread = intrinsic_call("cuda.thread_idx.x")
+    thread = intrinsic_call("gpu.thread_idx.x")
     begin, end = first * threads, (first + len(group_ids)) * threads
     below = operators.binary("lt", thread, end)
     condition = below if begin == 0 else operators.binary("land", operators.binary("le", begin, thread), below)

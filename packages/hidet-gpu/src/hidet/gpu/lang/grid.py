@@ -8,9 +8,9 @@ from hidet.lang.function import translate
 from hidet.lang.types import kind_named
 
 _u32 = kind_named("u32")
-_thread, _block, _blocks = (find_row(f"cuda.{name}") for name in ("thread_idx", "block_idx", "grid_dim"))
-_syncthreads, _add_release = find_row("cuda.syncthreads"), find_row("cuda.atomic_add_release")
-_load_acquire = find_row("cuda.load_acquire")
+_thread, _block, _blocks = (find_row(f"gpu.{name}") for name in ("thread_idx", "block_idx", "grid_dim"))
+_syncthreads, _add_release = find_row("gpu.syncthreads"), find_row("gpu.atomic_add_release")
+_load_acquire = find_row("gpu.load_acquire")
 
 _TURN = 1 << 31
 """What the counter grows by while all blocks come: its highest bit turns with the last, however often it is used."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from hidet.errors import ScriptError
-from hidet.gpu.intrinsics import PREFIX
 from hidet.gpu.lang.mma_config import MmaConfig
 from hidet.gpu.lang.rows import find_row
 from hidet.ir import build
@@ -42,7 +41,7 @@ def cp_async(
             hint="it copies 4, 8 or 16 bytes; cache_level is 'always' or 'global', prefetch_bytes 0, 64, 128 or 256, "
             "evict_policy 'evict_normal' or 'evict_first'",
         )
-    copy: IntrinsicFunction = find_row(f"{PREFIX}copy_async_{cp_size}")
+    copy: IntrinsicFunction = find_row(f"cuda.copy_async_{cp_size}")
     return copy(dst, src, cp_size if src_size is None else src_size)
 
 
@@ -54,7 +53,7 @@ def mma_sync(config: MmaConfig, reg_a: Any, reg_b: Any, reg_c: Any) -> Any:
 
 def atomic_sub(addr: Any, value: Any) -> Any:
     """Take `value` from an element and give what it was, as one operation."""
-    return find_row("cuda.atomic_add")(addr, operators.unary("neg", unwrapped(value)))
+    return find_row("gpu.atomic_add")(addr, operators.unary("neg", unwrapped(value)))
 
 
 def load(addr: Any, space: str = "generic", sync: str | None = None, scope: str | None = None) -> Any:
@@ -67,7 +66,7 @@ def load(addr: Any, space: str = "generic", sync: str | None = None, scope: str 
         assert isinstance(pointer, Expr)
         return Operand(build.load(pointer, 0))
     _check_order("load", sync, "acquire", scope)
-    return Operand(find_row("cuda.load_acquire")(addr))
+    return Operand(find_row("gpu.load_acquire")(addr))
 
 
 def store(addr: Any, value: Any, space: str = "generic", sync: str | None = None, scope: str | None = None) -> Any:
@@ -75,7 +74,7 @@ def store(addr: Any, value: Any, space: str = "generic", sync: str | None = None
     if sync is None:
         raise ScriptError("store writes p[0] where nothing is ordered", hint="write p[0] = value")
     _check_order("store", sync, "release", scope)
-    return find_row("cuda.store_release")(addr, value)
+    return find_row("gpu.store_release")(addr, value)
 
 
 def _check_order(what: str, sync: str, expected: str, scope: str | None) -> None:

@@ -8,9 +8,9 @@ from hidet.lang.function import translate
 from hidet.lang.types import kind_named
 
 _i32 = kind_named("i32")
-_thread, _syncthreads = find_row("cuda.thread_idx"), find_row("cuda.syncthreads")
-_compare_exchange, _fence = find_row("cuda.atomic_compare_exchange"), find_row("cuda.threadfence")
-_load_acquire, _store_release = find_row("cuda.load_acquire"), find_row("cuda.store_release")
+_thread, _syncthreads = find_row("gpu.thread_idx"), find_row("gpu.syncthreads")
+_compare_exchange, _fence = find_row("gpu.atomic_compare_exchange"), find_row("gpu.threadfence")
+_load_acquire, _store_release = find_row("gpu.load_acquire"), find_row("gpu.store_release")
 
 
 def acquire_lock(lock: ~_i32):

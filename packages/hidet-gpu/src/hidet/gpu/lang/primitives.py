@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _dynamic_shared_memory(translator: ExpressionTranslator, byte_offset: Any, dtype: Any = "uint8") -> Expr:
     """A pointer into the shared memory that `attrs.cuda.dynamic_smem_bytes` asks for."""
-    start = intrinsic_call("cuda.dynamic_shared_memory", operators.index(byte_offset))
+    start = intrinsic_call("gpu.dynamic_shared_memory", operators.index(byte_offset))
     return operators.cast(start, PointerType(dtype_of(dtype), "shared"))
 
 

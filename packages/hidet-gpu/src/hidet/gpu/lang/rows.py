@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hidet.errors import DTypeError, suggestion
-from hidet.gpu.intrinsics import INTRINSICS, PREFIX
+from hidet.gpu.intrinsics import GPU_INTRINSICS, INTRINSICS
 from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.intrinsic_call import call_intrinsic
 from hidet.lang.intrinsics import IntrinsicFunction
@@ -55,8 +55,8 @@ _PARAMETER_NAMES = {"src_lane": ("lane",), "var": ("value",), "addr": ("place", 
 """Names of arguments as earlier versions have them, and what rows call them."""
 
 _DEFAULTS: dict[str, dict[str, int]] = {
-    "cuda.syncwarp": {"mask": 0xFFFFFFFF},
-    **{f"cuda.shuffle{way}": {"width": 32} for way in ("", "_up", "_down", "_xor")},
+    "gpu.syncwarp": {"mask": 0xFFFFFFFF},
+    **{f"gpu.shuffle{way}": {"width": 32} for way in ("", "_up", "_down", "_xor")},
 }
 
 
@@ -105,10 +105,17 @@ def find_row(name: str) -> Any:
         return call_intrinsic(row) if is_register else _function(row)
     if any(known.startswith(f"{name}.") for known in INTRINSICS):
         return IntrinsicGroup(name)
-    plain = name.removeprefix(PREFIX)
+    plain = name.partition(".")[2]
     raise AttributeError(f"hidet.lang.cuda has no {plain!r}; {suggestion(plain, row_names())}")
+
+
+def find_plain(name: str) -> Any:
+    """As `find_row`, by the name without that of the family."""
+    first = name.partition(".")[0]
+    family = "gpu" if any(row.split(".")[1] == first for row in GPU_INTRINSICS) else "cuda"
+    return find_row(f"{family}.{name}")
 
 
 def row_names() -> set[str]:
     """What `hidet.lang.cuda` has from the table, with the spellings of CUDA C++."""
-    return {*(name.removeprefix(PREFIX).split(".")[0] for name in INTRINSICS), *OTHER_NAMES}
+    return {*(name.split(".")[1] for name in INTRINSICS), *OTHER_NAMES}

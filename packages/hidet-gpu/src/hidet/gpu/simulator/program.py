@@ -13,7 +13,7 @@ from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.node import IRNode
 from hidet.ir.visit import walk
 
-_ACROSS_BLOCKS = ("cuda.threadfence", "cuda.threadfence_system", "cuda.load_acquire", "cuda.atomic_add_release")
+_ACROSS_BLOCKS = ("gpu.threadfence", "gpu.threadfence_system", "gpu.load_acquire", "gpu.atomic_add_release")
 
 
 class Program:

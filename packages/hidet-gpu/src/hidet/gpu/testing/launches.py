@@ -35,8 +35,8 @@ def kernel_module(
     shape += f", shared_bytes={shared_bytes}" if shared_bytes else ""
     text = (
         f'module(entry="main")\n\n{functions}\n\n@kernel\ndef kernel({parameters}):\n'
-        '    t: i64 = cast(call("cuda.thread_idx.x", type=i32), i64)\n'
-        '    b: i64 = cast(call("cuda.block_idx.x", type=i32), i64)\n'
+        '    t: i64 = cast(call("gpu.thread_idx.x", type=i32), i64)\n'
+        '    b: i64 = cast(call("gpu.block_idx.x", type=i32), i64)\n'
         f'{lines}\n\n@host\ndef main({parameters}):\n    launch("kernel", {list(grid)}, [{names}], {shape})\n'
     )
     module = parse_module(text, {**ROWS, **INTRINSICS})

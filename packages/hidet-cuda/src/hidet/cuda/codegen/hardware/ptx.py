@@ -5,7 +5,7 @@ from __future__ import annotations
 from hidet import dtypes
 from hidet.cuda.codegen.hardware.assembly import Assembly
 from hidet.dtypes import DType
-from hidet.gpu.intrinsics import INTRINSICS
+from hidet.gpu.intrinsics import PLAIN
 from hidet.ir.intrinsic import Immediate, Intrinsic, MatrixShape
 
 _PTX_TYPES: dict[DType, str] = {
@@ -201,7 +201,9 @@ _REGISTERS = {
 
 
 def assembly_of(row: Intrinsic) -> Assembly | None:
-    """The PTX of an intrinsic; None for those that are spelled otherwise."""
+    """The PTX of an intrinsic; None for those that are spelled otherwise, and those of other wheels."""
+    if PLAIN.get(row.name.partition(".")[2]) is not row:
+        return None
     if row.matrix is not None:
         return (_mma if row.group == "mma" else _wgmma)(row, row.matrix)
     if row.name.startswith("cuda.wgmma_results"):
@@ -210,7 +212,7 @@ def assembly_of(row: Intrinsic) -> Assembly | None:
         return _tensor_load(row)
     if row.name.startswith("cuda.tensor_"):
         return _tensor_other(row)
-    plain = row.name.removeprefix("cuda.")
+    plain = row.name.partition(".")[2]
     base, _, axis = plain.rpartition(".")
     if base in _REGISTERS:
         return Assembly(f"mov.u32 {{result}}, %%{_REGISTERS[base]}.{axis};")
@@ -220,4 +222,4 @@ def assembly_of(row: Intrinsic) -> Assembly | None:
 
 def unknown_names() -> list[str]:
     """Names of the table that no intrinsic has."""
-    return [name for name in _PLAIN if f"cuda.{name}" not in INTRINSICS]
+    return [name for name in _PLAIN if name not in PLAIN]

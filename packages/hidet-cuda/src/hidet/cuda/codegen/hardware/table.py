@@ -9,6 +9,7 @@ from hidet.cuda.codegen.hardware.builtin import BUILTINS, Spell
 from hidet.cuda.codegen.hardware.ptx import assembly_of
 from hidet.cuda.codegen.text import Text, call
 from hidet.errors import CodegenError
+from hidet.gpu.intrinsics import PLAIN
 from hidet.ir.expr import Const
 from hidet.ir.intrinsic import Immediate, Intrinsic
 
@@ -44,6 +45,7 @@ def spelling_of(row: Intrinsic) -> Spell | Assembly | None:
 
     Families of other wheels name a table of these as `spellings={"cuda": ...}`.
     """
-    own = BUILTINS.get(row.name.removeprefix("cuda.")) or assembly_of(row)
+    plain = row.name.partition(".")[2]
+    own = (BUILTINS.get(plain) if PLAIN.get(plain) is row else None) or assembly_of(row)
     given: Spell | Assembly | None = own or row.family.spelling("cuda", row.name)
     return given

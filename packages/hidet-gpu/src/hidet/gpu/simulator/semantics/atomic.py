@@ -83,14 +83,14 @@ def _without_result(meaning: Meaning) -> Meaning:
 
 
 ATOMIC: dict[str, Meaning] = {
-    **{f"cuda.atomic_{name}": _atomic(combine) for name, combine in _OPERATIONS.items()},
+    **{f"gpu.atomic_{name}": _atomic(combine) for name, combine in _OPERATIONS.items()},
     **{
-        f"cuda.reduce_{name}_at": _without_result(_atomic(_OPERATIONS[name]))
+        f"gpu.reduce_{name}_at": _without_result(_atomic(_OPERATIONS[name]))
         for name in ("add", "min", "max", "and", "or", "xor")
     },
-    "cuda.atomic_compare_exchange": Meaning(_compare_exchange),
-    "cuda.atomic_add_release": Meaning(_add_release),
-    "cuda.load_acquire": Meaning(_load_acquire),
-    "cuda.store_release": Meaning(_store_release),
+    "gpu.atomic_compare_exchange": Meaning(_compare_exchange),
+    "gpu.atomic_add_release": Meaning(_add_release),
+    "gpu.load_acquire": Meaning(_load_acquire),
+    "gpu.store_release": Meaning(_store_release),
     **{f"cuda.reduce_add_x{lanes}_at": _add_vector(lanes) for lanes in (2, 4)},
 }

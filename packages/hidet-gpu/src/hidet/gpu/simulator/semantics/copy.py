@@ -189,7 +189,7 @@ COPY: dict[str, Meaning] = {
     "cuda.prefetch_l2": Meaning(lambda site, source: None),
     "cuda.cache_policy_evict_first": Meaning(_policy),
     "cuda.cache_policy_evict_last": Meaning(_policy),
-    "cuda.dynamic_shared_memory": Meaning(_dynamic_shared),
+    "gpu.dynamic_shared_memory": Meaning(_dynamic_shared),
     "cuda.shared_address": Meaning(lambda site, place: place.bits().astype(np.uint32)),
     "cuda.map_to_block": Meaning(map_to_block),
     "cuda.load_cluster": Meaning(_load),

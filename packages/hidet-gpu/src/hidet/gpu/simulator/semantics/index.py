@@ -37,17 +37,17 @@ def _clusters(site: Site) -> tuple[Array, ...]:
 
 
 _INDICES: dict[str, Callable[[Site], tuple[Array, ...]]] = {
-    "thread_idx": _threads,
-    "block_idx": _blocks,
-    "block_idx_in_cluster": _block_in_cluster,
-    "cluster_idx": _clusters,
+    "gpu.thread_idx": _threads,
+    "gpu.block_idx": _blocks,
+    "cuda.block_idx_in_cluster": _block_in_cluster,
+    "cuda.cluster_idx": _clusters,
 }
 
 _EXTENTS: dict[str, Callable[[Site], tuple[int, int, int]]] = {
-    "block_dim": lambda site: site.team.geometry.block,
-    "grid_dim": lambda site: site.team.geometry.grid,
-    "cluster_dim": lambda site: site.team.geometry.cluster,
-    "cluster_grid_dim": lambda site: site.team.geometry.clusters,
+    "gpu.block_dim": lambda site: site.team.geometry.block,
+    "gpu.grid_dim": lambda site: site.team.geometry.grid,
+    "cuda.cluster_dim": lambda site: site.team.geometry.cluster,
+    "cuda.cluster_grid_dim": lambda site: site.team.geometry.clusters,
 }
 
 
@@ -74,11 +74,11 @@ def _time(site: Site) -> Array:
 
 
 INDEX: dict[str, Meaning] = {
-    **{f"cuda.{name}.{_AXES[axis]}": _index(part, axis) for name, part in _INDICES.items() for axis in range(3)},
-    **{f"cuda.{name}.{_AXES[axis]}": _extent(part, axis) for name, part in _EXTENTS.items() for axis in range(3)},
+    **{f"{name}.{_AXES[axis]}": _index(part, axis) for name, part in _INDICES.items() for axis in range(3)},
+    **{f"{name}.{_AXES[axis]}": _extent(part, axis) for name, part in _EXTENTS.items() for axis in range(3)},
     "cuda.block_rank_in_cluster": Meaning(_rank),
     "cuda.cluster_size": Meaning(lambda site: _number(site.team.geometry.cluster_blocks)),
-    "cuda.lane_idx": Meaning(_lane),
+    "gpu.lane_idx": Meaning(_lane),
     # Every block has a multiprocessor of its own here, and time counts accesses to memory.
     "cuda.sm_idx": Meaning(lambda site: site.team.block[site.lanes.index].astype(np.uint32)),
     "cuda.clock": Meaning(_time),

@@ -59,15 +59,15 @@ def _dot(part: DType, word: DType) -> Meaning:
 
 
 MATH: dict[str, Meaning] = {
-    "cuda.fma": simple(fma),
-    "cuda.exp2_approx": _exact(np.exp2, flushes=True),
-    "cuda.log2_approx": _exact(np.log2),
-    "cuda.reciprocal_approx": _exact(np.reciprocal, flushes=True),
-    "cuda.rsqrt_approx": _exact(lambda a: np.reciprocal(np.sqrt(a))),
-    "cuda.sqrt_approx": _exact(np.sqrt),
-    "cuda.sin_approx": _exact(np.sin),
-    "cuda.cos_approx": _exact(np.cos),
-    "cuda.tanh_approx": _exact(np.tanh),
+    "gpu.fma": simple(fma),
+    "gpu.exp2_approx": _exact(np.exp2, flushes=True),
+    "gpu.log2_approx": _exact(np.log2),
+    "gpu.reciprocal_approx": _exact(np.reciprocal, flushes=True),
+    "gpu.rsqrt_approx": _exact(lambda a: np.reciprocal(np.sqrt(a))),
+    "gpu.sqrt_approx": _exact(np.sqrt),
+    "gpu.sin_approx": _exact(np.sin),
+    "gpu.cos_approx": _exact(np.cos),
+    "gpu.tanh_approx": _exact(np.tanh),
     **{
         f"cuda.{name}_{dtype.short}x2": _pairs(dtype, function)
         for dtype in (dtypes.f16, dtypes.bf16)

@@ -72,16 +72,16 @@ def _nothing(site: Site, *arguments: Array) -> None:
 
 
 SYNC: dict[str, Meaning] = {
-    "cuda.syncthreads": Meaning(_syncthreads, waits=True),
-    "cuda.syncthreads_count": _counting(lambda values: int(values.sum())),
-    "cuda.syncthreads_and": _counting(lambda values: int(values.all())),
-    "cuda.syncthreads_or": _counting(lambda values: int(values.any())),
-    "cuda.syncwarp": Meaning(_syncwarp, waits=True),
+    "gpu.syncthreads": Meaning(_syncthreads, waits=True),
+    "gpu.syncthreads_count": _counting(lambda values: int(values.sum())),
+    "gpu.syncthreads_and": _counting(lambda values: int(values.all())),
+    "gpu.syncthreads_or": _counting(lambda values: int(values.any())),
+    "gpu.syncwarp": Meaning(_syncwarp, waits=True),
     "cuda.barrier_sync": _named(True),
     "cuda.barrier_arrive": _named(False),
-    "cuda.threadfence_block": Meaning(_nothing),
-    "cuda.threadfence": Meaning(_device_fence),
-    "cuda.threadfence_system": Meaning(_device_fence),
+    "gpu.threadfence_block": Meaning(_nothing),
+    "gpu.threadfence": Meaning(_device_fence),
+    "gpu.threadfence_system": Meaning(_device_fence),
     "cuda.cluster_arrive": Meaning(lambda site: site.wave.barriers.cluster_arrive(site)),
     "cuda.cluster_arrive_relaxed": Meaning(lambda site: site.wave.barriers.cluster_arrive(site, relaxed=True)),
     "cuda.cluster_wait": Meaning(_cluster_wait, waits=True),
@@ -91,7 +91,7 @@ SYNC: dict[str, Meaning] = {
     "cuda.grid_dependency_wait": Meaning(_nothing),
     "cuda.grid_dependency_launch": Meaning(_nothing),
     "cuda.nanosleep": Meaning(_sleep, waits=True),
-    "cuda.trap": Meaning(_trap),
+    "gpu.trap": Meaning(_trap),
     "cuda.register_increase": Meaning(_nothing),
     "cuda.register_decrease": Meaning(_nothing),
 }

@@ -132,16 +132,16 @@ def _folded(ufunc: np.ufunc, identity: Callable[[np.dtype[Any]], Any]) -> Callab
 
 
 WARP_MEANINGS: dict[str, Meaning] = {
-    "cuda.shuffle": _shuffle(_indexed),
-    "cuda.shuffle_up": _shuffle(_up),
-    "cuda.shuffle_down": _shuffle(_down),
-    "cuda.shuffle_xor": _shuffle(_xor),
-    "cuda.vote_all": _over_members(lambda values, members: (values | ~members).all(axis=1)),
-    "cuda.vote_any": _over_members(lambda values, members: (values & members).any(axis=1)),
-    "cuda.vote_uniform": _over_members(
+    "gpu.shuffle": _shuffle(_indexed),
+    "gpu.shuffle_up": _shuffle(_up),
+    "gpu.shuffle_down": _shuffle(_down),
+    "gpu.shuffle_xor": _shuffle(_xor),
+    "gpu.vote_all": _over_members(lambda values, members: (values | ~members).all(axis=1)),
+    "gpu.vote_any": _over_members(lambda values, members: (values & members).any(axis=1)),
+    "gpu.vote_uniform": _over_members(
         lambda values, members: (values | ~members).all(axis=1) | ~(values & members).any(axis=1)
     ),
-    "cuda.vote_ballot": _over_members(lambda values, members: _as_bits(values & members)),
+    "gpu.vote_ballot": _over_members(lambda values, members: _as_bits(values & members)),
     "cuda.match_any": Meaning(_match_any),
     "cuda.reduce_add": _over_members(_folded(np.add, lambda dtype: 0)),
     "cuda.reduce_min": _over_members(_folded(np.minimum, lambda dtype: np.iinfo(dtype).max)),
@@ -149,6 +149,6 @@ WARP_MEANINGS: dict[str, Meaning] = {
     "cuda.reduce_and": _over_members(_folded(np.bitwise_and, lambda dtype: np.iinfo(dtype).max)),
     "cuda.reduce_or": _over_members(_folded(np.bitwise_or, lambda dtype: 0)),
     "cuda.reduce_xor": _over_members(_folded(np.bitwise_xor, lambda dtype: 0)),
-    "cuda.active_mask": Meaning(_active),
+    "gpu.active_mask": Meaning(_active),
     "cuda.elect": Meaning(_elect),
 }

@@ -71,4 +71,4 @@ def any_element(node: WhenAny, tile: Fragment) -> Expr:
     for at in itertools.product(*map(range, tile.extents)):
         value = build.load(tile.buffer, *map(build.index, at))
         found = build.binary("lor", found, substitute(node.condition, {node.element: value}))
-    return intrinsic_call("cuda.vote_any", build.const(ALL_LANES, dtypes.u32), found)
+    return intrinsic_call("gpu.vote_any", build.const(ALL_LANES, dtypes.u32), found)

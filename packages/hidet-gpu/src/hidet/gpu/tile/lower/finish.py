@@ -24,7 +24,7 @@ from hidet.ir.expr import Expr, Load, Var
 from hidet.ir.types import BufferType, VectorType
 from hidet.ir.visit import substitute
 
-_MEET = s.Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES))
+_MEET = s.Evaluate(intrinsic_call("gpu.syncwarp", ALL_LANES))
 # Bytes of registers for what is asked for ahead.
 _AHEAD_BYTES = 128
 

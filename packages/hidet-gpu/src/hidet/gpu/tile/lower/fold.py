@@ -70,7 +70,7 @@ def _within_warp(node: Reduce, target: Fragment, source: Fragment, at: tuple[Exp
 
 def _exchanged(value: Var, bits: int) -> Expr:
     mask = build.const(ALL_LANES, dtypes.u32)
-    return intrinsic_call("cuda.shuffle_xor", mask, value, build.const(bits, dtypes.i32), 32)
+    return intrinsic_call("gpu.shuffle_xor", mask, value, build.const(bits, dtypes.i32), 32)
 
 
 def _between_warps(node: Reduce, target: Fragment, threads: Threads) -> s.Stmt:
@@ -81,7 +81,7 @@ def _between_warps(node: Reduce, target: Fragment, threads: Threads) -> s.Stmt:
     parts = Var("parts", BufferType(tile.dtype, shape, None, "shared"))
     own = threads.warp_column if node.axis == 1 else threads.warp_row
     first = threads.lane % 4 if node.axis == 1 else threads.lane // 4
-    meet = s.Evaluate(intrinsic_call("cuda.syncthreads"))
+    meet = s.Evaluate(intrinsic_call("gpu.syncthreads"))
 
     def kept_place(at: tuple[Expr, ...]) -> Expr:
         row, column = place(tile, threads, at[0], at[1], at[2], at[3])

@@ -48,7 +48,7 @@ def _block_order(kernel: TileKernel) -> tuple[tuple[Var, ...], list[s.Stmt]]:
 
 def _standing(threads: Threads) -> list[tuple[Var, Expr]]:
     """Where a thread stands; warps are numbered along the columns first."""
-    thread = build.cast(intrinsic_call("cuda.thread_idx.x"), dtypes.i64)
+    thread = build.cast(intrinsic_call("gpu.thread_idx.x"), dtypes.i64)
     warp = threads.thread // WARP
     return [
         (threads.thread, thread),

@@ -205,7 +205,7 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
             *positions(threads, warp),
             *(s.Declare(var) for var in (*consumer.shared_arrays(), stages.barriers)),
             s.If(build.equal(threads.thread, 0), build.seq([*_prefetched(maps), stages.made(multipliers // WARP)])),
-            s.Evaluate(intrinsic_call("cuda.syncthreads")),
+            s.Evaluate(intrinsic_call("gpu.syncthreads")),
             s.If(build.binary("ge", warp, multipliers // WARP), copies, work),
         ]
     )
@@ -225,7 +225,7 @@ def _prefetched(maps: list[MatrixMap]) -> list[s.Stmt]:
 def _walk(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
     """`body` for every tile of the block."""
     turn, item = build.size_var("turn"), build.size_var("item")
-    blocks = build.cast(intrinsic_call("cuda.grid_dim.x"), dtypes.i64)
+    blocks = build.cast(intrinsic_call("gpu.grid_dim.x"), dtypes.i64)
     total: Expr = kernel.grid[0]
     for extent in kernel.grid[1:]:
         total = total * extent

@@ -80,7 +80,7 @@ def lower_roles(kernel: TileKernel) -> RolesKernel:
             *(s.Declare(var, value) for var, value in kernel.index_values),
             *(s.Declare(var) for var in (*computing.shared_arrays(), stages.barriers)),
             s.If(build.equal(threads.thread, 0), stages.made(multipliers, GROUP // WARP)),
-            s.Evaluate(intrinsic_call("cuda.syncthreads")),
+            s.Evaluate(intrinsic_call("gpu.syncthreads")),
             s.If(build.binary("ge", warp, multipliers), copies, work),
         ]
     )
@@ -123,7 +123,7 @@ def _said(stages: Stages, lane: Expr, ahead: int) -> list[s.Stmt]:
     return [
         s.Evaluate(intrinsic_call("cuda.copy_async_wait", ahead)),
         s.Evaluate(intrinsic_call("cuda.fence_async_shared")),
-        s.Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES)),
+        s.Evaluate(intrinsic_call("gpu.syncwarp", ALL_LANES)),
         s.If(build.equal(lane, 0), barrier("arrive_at", stages.full())),
         stages.advanced(),
     ]

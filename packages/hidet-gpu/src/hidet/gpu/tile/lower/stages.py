@@ -71,9 +71,9 @@ class Stages:
 
 def positions(threads: Threads, warp: Var) -> list[s.Stmt]:
     """Declares where a thread stands, and which warp of all roles it is in."""
-    of_thread = intrinsic_call("cuda.thread_idx.x")
+    of_thread = intrinsic_call("gpu.thread_idx.x")
     # Taken from lane 0, so that the compiler knows it, and what is computed from it, to be the same for the warp.
-    shuffled = intrinsic_call("cuda.shuffle", Const(ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)
+    shuffled = intrinsic_call("gpu.shuffle", Const(ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)
     return [
         s.Declare(threads.thread, build.cast(of_thread, dtypes.i64)),
         s.Declare(threads.lane, threads.thread % WARP),

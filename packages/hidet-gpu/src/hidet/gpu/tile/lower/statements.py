@@ -327,7 +327,7 @@ def _started(copies: Sequence[BoxCopy], node: t.Ring, index: Var) -> s.Stmt:
 
 
 def _meet() -> s.Stmt:
-    return s.Evaluate(intrinsic_call("cuda.syncthreads"))
+    return s.Evaluate(intrinsic_call("gpu.syncthreads"))
 
 
 def _commit() -> s.Stmt:

@@ -84,7 +84,7 @@ def store_rows(
     warp = threads.warp_row * threads.warps[1] + threads.warp_column
     first = build.size_var("staged")
     piece, panel = build.size_var("piece_row"), build.size_var("panel")
-    meet = s.Evaluate(intrinsic_call("cuda.syncwarp", ALL_LANES))
+    meet = s.Evaluate(intrinsic_call("gpu.syncwarp", ALL_LANES))
     pieces = layout.columns // PIECE_COLUMNS
     shape = tuple(map(build.index, (pieces, 2, 2)))
     values = Var("values", BufferType(node.source.dtype, shape, None, "register"))

@@ -293,7 +293,7 @@ def _bounded(value: Expr, least: int, most: int) -> Expr:
 
 
 def _exp2(value: Expr) -> Expr:
-    return intrinsic_call("cuda.exp2_approx", value)
+    return intrinsic_call("gpu.exp2_approx", value)
 
 
 def _shift(top: Expr, factor: float) -> Expr:
