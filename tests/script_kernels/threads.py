@@ -96,7 +96,7 @@ def histogram(n: int, bins: int) -> Any:
     return module
 
 
-def roles() -> Any:
+def warp_specialized() -> Any:
     """Two groups of warps, one that fills shared memory and two that use it."""
     with hidet.script_module() as module:
 
@@ -413,8 +413,8 @@ KERNELS: dict[str, Kernel] = {
         lambda random: [random.integers(0, 5, 200, np.int32), np.zeros(5, np.int32)],
         lambda x, out: {1: np.bincount(x, minlength=5).astype(np.int32)},
     ),
-    "roles of warp groups": Kernel(
-        roles, lambda random: [normal(random, 256), poisoned(256)], lambda x, y: {1: x[::-1]}
+    "warp-specialized groups": Kernel(
+        warp_specialized, lambda random: [normal(random, 256), poisoned(256)], lambda x, y: {1: x[::-1]}
     ),
     "pointers": Kernel(
         pointers,

@@ -176,7 +176,7 @@ def test_lengths_may_be_symbols(length: int) -> None:
 def test_a_warp_group_copies_for_those_that_multiply(rows: int, length: int, is_causal: bool) -> None:
     hints = {"h": 32, "s": 2048, "t": 2048}
     text = graph("f16", (1, "h", "s", 64), (1, "h", "t", 64), is_causal=is_causal, hints=hints, with_logsumexp=True)
-    assert plan(text, "sm_90a").has_roles
+    assert plan(text, "sm_90a").is_warp_specialized
     shapes = {"q": (1, 1, rows, 64), "k": (1, 1, length, 64), "v": (1, 1, length, 64)}
     sizes = {"h": 1, "s": rows, "t": length}
     is_right(text, "f16", shapes, sizes=sizes, arch="sm_90a", is_causal=is_causal)
@@ -234,7 +234,7 @@ def test_long_sequences_are_cut_into_the_tiles_that_reuse_most() -> None:
 )
 def test_three_groups_multiply_short_rows_of_many_blocks(shape: tuple[int, ...], rows: int) -> None:
     chosen = plan(graph("f16", shape, shape), "sm_90a")
-    assert (chosen.has_roles, chosen.tiles.rows) == (True, rows)
+    assert (chosen.is_warp_specialized, chosen.tiles.rows) == (True, rows)
 
 
 def test_short_sequences_are_cut_into_small_tiles() -> None:

@@ -190,18 +190,20 @@ def test_linear_layers_of_windows_read_a_copy() -> None:
     assert RegularRows().run(regular, ctx) is regular
 
 
-def has_roles(text: str, arch: str = "sm_90a") -> bool:
+def is_warp_specialized(text: str, arch: str = "sm_90a") -> bool:
     """Whether the one task of a graph has a kernel that the copy engine feeds."""
     (step,) = tasks(text, arch)
     return "cuda.tensor_load." in print_module(step.program.module)
 
 
 @pytest.mark.parametrize("text", [MATMUL, LINEAR, BATCHED])
-def test_products_of_aligned_rows_have_kernels_with_roles_on_sm_90a(text) -> None:
+def test_products_of_aligned_rows_have_warp_specialized_kernels_on_sm_90a(text) -> None:
     aligned = text.format(m=40, n=24, k=72)
-    assert has_roles(aligned)
-    assert not has_roles(aligned, "sm_89")
-    assert not has_roles(text.format(m=40, n=24, k=73) if text is not MATMUL else text.format(m=40, n=25, k=72))
+    assert is_warp_specialized(aligned)
+    assert not is_warp_specialized(aligned, "sm_89")
+    assert not is_warp_specialized(
+        text.format(m=40, n=24, k=73) if text is not MATMUL else text.format(m=40, n=25, k=72)
+    )
     runs_right(aligned, "cuda.matmul", 8e-3, "sm_90a")
 
 
@@ -277,9 +279,9 @@ def test_rows_that_overlap_are_not_copied_in_boxes() -> None:
       %0: f16[40, 24] = linear(%x, %w)
       return %0
     """
-    assert has_roles(text.format(stride=72))
+    assert is_warp_specialized(text.format(stride=72))
     for stride in (0, 16):
-        assert not has_roles(text.format(stride=stride))
+        assert not is_warp_specialized(text.format(stride=stride))
 
 
 def test_one_row_has_a_map_whatever_its_stride() -> None:
@@ -288,17 +290,17 @@ def test_one_row_has_a_map_whatever_its_stride() -> None:
       %0: f16[1, 24] = linear(%x, %w)
       return %0
     """
-    assert has_roles(text)
+    assert is_warp_specialized(text)
     runs_right(text, "cuda.matmul", 8e-3, "sm_90a")
 
 
 @pytest.mark.parametrize("text", [LINEAR, BATCHED])
-def test_long_sums_of_kernels_with_roles_are_split(text) -> None:
+def test_long_sums_of_warp_specialized_kernels_are_split(text) -> None:
     """Each part of each matrix is a tile of the grid."""
     long = text.format(m=16, n=24, k=2048)
     (step,) = tasks(long, "sm_90a")
     assert step.program.scratch
-    assert has_roles(long)
+    assert is_warp_specialized(long)
     runs_right(long, "cuda.matmul", 3e-2, "sm_90a")
 
 

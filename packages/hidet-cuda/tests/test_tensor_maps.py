@@ -156,7 +156,7 @@ def test_a_map_that_the_driver_refuses_is_an_error_and_launches_nothing() -> Non
         (MatmulTiles(64, 16, 64, 10, (4, 1)), False, True, dtypes.f16),
     ],
 )
-def test_kernels_with_roles_compile_without_spills_and_are_not_serialised(
+def test_warp_specialized_kernels_compile_without_spills_and_are_not_serialised(
     tiles: MatmulTiles, ta: bool, tb: bool, dtype: Any
 ) -> None:
     cubin = compile_cubin(emit_module(product(tiles, ta=ta, tb=tb, dtype=dtype), 90), "sm_90a")

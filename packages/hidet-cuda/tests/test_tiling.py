@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hidet.cuda.arch import BLOCK_RESERVED_SHARED
-from hidet.cuda.schedules.tiling import ROLE_TILES, TILES, Extents, choose_tiling, resident_blocks, role_bytes
+from hidet.cuda.schedules.tiling import (
+    TILES,
+    WARP_SPECIALIZED_TILES,
+    Extents,
+    choose_tiling,
+    resident_blocks,
+    warp_specialized_bytes,
+)
 from hidet.cuda.target import CudaTarget
 
 H100 = CudaTarget("sm_90a")
@@ -13,7 +20,7 @@ H100 = CudaTarget("sm_90a")
 
 def chosen(m: int, n: int, k: int, batch: int = 1) -> tuple[int, int]:
     """Rows and columns of tiles for kernels with roles on an H100."""
-    tiles = choose_tiling(Extents(batch, m, n, k, 2), ROLE_TILES, H100, has_roles=True).tiles
+    tiles = choose_tiling(Extents(batch, m, n, k, 2), WARP_SPECIALIZED_TILES, H100, is_warp_specialized=True).tiles
     return tiles.m, tiles.n
 
 
@@ -33,10 +40,10 @@ def test_a_batch_counts_as_more_tiles() -> None:
     assert chosen(512, 512, 512, batch=96) != chosen(512, 512, 512)
 
 
-@pytest.mark.parametrize("tiles", ROLE_TILES, ids=str)
-def test_kernels_with_roles_fit_into_shared_memory(tiles) -> None:
-    assert role_bytes(tiles) + BLOCK_RESERVED_SHARED <= H100.block_shared_memory
-    assert resident_blocks(role_bytes(tiles), 160, H100) in (1, 2)
+@pytest.mark.parametrize("tiles", WARP_SPECIALIZED_TILES, ids=str)
+def test_warp_specialized_kernels_fit_into_shared_memory(tiles) -> None:
+    assert warp_specialized_bytes(tiles) + BLOCK_RESERVED_SHARED <= H100.block_shared_memory
+    assert resident_blocks(warp_specialized_bytes(tiles), 160, H100) in (1, 2)
 
 
 def test_a_device_with_fewer_multiprocessors_takes_larger_tiles() -> None:

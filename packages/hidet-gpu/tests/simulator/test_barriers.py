@@ -71,7 +71,7 @@ def test_named_barriers_order_the_threads_that_come_to_them():
         run(body.replace(f"    {named(1, 64)}\n", f"    {named(2, 32)}\n").replace(named(1, 64, "arrive"), "pass"))
 
 
-def test_roles_wait_for_each_other_in_turn():
+def test_producers_and_consumers_wait_for_each_other_in_turn():
     body = f"""
 s: f32[1] @ shared
 for i in range(3):

@@ -1,4 +1,5 @@
-"""Tensor copies, barriers with phases and products of warp groups, in roles that hand each other stages."""
+"""Tensor copies, barriers with phases and products of warp groups, by producers and consumers that hand each other
+stages."""
 
 import numpy as np
 import pytest

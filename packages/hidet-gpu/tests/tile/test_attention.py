@@ -8,7 +8,7 @@ import pytest
 
 from hidet import dtypes
 from hidet.gpu.tile.lower.kernel import lower_kernel
-from hidet.gpu.tile.lower.roles import lower_roles
+from hidet.gpu.tile.lower.warp_specialized import lower_warp_specialized
 from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel
 from hidet.gpu.tile.tensors import matrix
 from hidet.ir import build
@@ -21,7 +21,17 @@ from hidet.ir.verify import verify_module
 
 
 def attend(
-    heads, rows, length, depth, tiles, dtype=dtypes.f16, features=(), score=None, hidden=None, with_roles=False, **more
+    heads,
+    rows,
+    length,
+    depth,
+    tiles,
+    dtype=dtypes.f16,
+    features=(),
+    score=None,
+    hidden=None,
+    warp_specialized=False,
+    **more,
 ):
     """What the kernel computes and what numpy does, of random queries, keys and values [heads, rows, depth]."""
     rng = np.random.default_rng(0)
@@ -49,9 +59,9 @@ def attend(
     grid = (build.index(-(-rows // tiles.rows)), build.index(heads))
     launch = s.Launch("attention", grid, outer, block=(build.index(kernel.threads),))
     function = lower_kernel(kernel, features.__contains__)
-    if with_roles:
-        roles = lower_roles(kernel)
-        function, launch = roles.function, replace(launch, block=(build.index(roles.threads),))
+    if warp_specialized:
+        lowered = lower_warp_specialized(kernel)
+        function, launch = lowered.function, replace(launch, block=(build.index(lowered.threads),))
     module = Module((function, Function("main", outer, launch, "host")), "main")
     verify_module(module)
     run_module(module, [q, k, v, out])
@@ -112,7 +122,7 @@ def test_scores_are_computed_by_warp_groups_where_they_are():
     np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
 
 
-WITH_ROLES = AttentionTiles(128, 32, 2, 8)
+WARP_SPECIALIZED = AttentionTiles(128, 32, 2, 8)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +135,20 @@ WITH_ROLES = AttentionTiles(128, 32, 2, 8)
     ],
 )
 def test_a_warp_group_may_copy_for_others(rows, length, depth, tiles):
-    found, expected = attend(1, rows, length, depth, tiles, with_roles=True)
+    found, expected = attend(1, rows, length, depth, tiles, warp_specialized=True)
     np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
 
 
-def test_causal_rows_with_roles():
+def test_causal_rows_of_warp_specialized_kernels():
     found, expected = attend(
-        2, 140, 140, 64, WITH_ROLES, dtypes.bf16, is_causal=True, hidden=lambda row, key: key > row, with_roles=True
+        2,
+        140,
+        140,
+        64,
+        WARP_SPECIALIZED,
+        dtypes.bf16,
+        is_causal=True,
+        hidden=lambda row, key: key > row,
+        warp_specialized=True,
     )
     np.testing.assert_allclose(found, expected, rtol=3e-2, atol=3e-2)

@@ -20,11 +20,11 @@ from hidet.ir.verify import verify_module
 
 SMALL = MatmulTiles(32, 16, 16, 2, (2, 1))
 LARGE = MatmulTiles(128, 64, 16, 2, (2, 1))
-ROLES = MatmulTiles(64, 16, 64, 3, (4, 1))
-LARGE_ROLES = MatmulTiles(64, 128, 64, 2, (4, 1))
+WARP_SPECIALIZED = MatmulTiles(64, 16, 64, 3, (4, 1))
+LARGE_WARP_SPECIALIZED = MatmulTiles(64, 128, 64, 2, (4, 1))
 
 
-def finished(m, n, k, tiles, align, *, roles=False):
+def finished(m, n, k, tiles, align, *, warp_specialized=False):
     """relu(a b + r + row) by a kernel that finds NaN in the result, and by numpy."""
     rng = np.random.default_rng(0)
     a, b, r, row = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, k), (n, k), (m, n), (1, n)))
@@ -47,7 +47,7 @@ def finished(m, n, k, tiles, align, *, roles=False):
         beside=(matrix(rt, m, n, align=align), matrix(wt, m, n, 0, align=align)),
     )
     outer = tuple(e.Var(var.name, var.type) for var in params)
-    if roles:
+    if warp_specialized:
         pipeline = lower_pipeline(kernel)
         maps = [each.request(dict(zip(params, outer, strict=True))).call() for each in pipeline.maps]
         function, grid, threads = pipeline.function, (2,), pipeline.threads
@@ -70,9 +70,9 @@ def test_other_matrices_and_rows_are_added(tiles, n, align):
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("tiles", [ROLES, LARGE_ROLES])
-def test_kernels_with_roles_read_them_for_every_tile(tiles):
-    result, expected = finished(136, 40, 64, tiles, 16, roles=True)
+@pytest.mark.parametrize("tiles", [WARP_SPECIALIZED, LARGE_WARP_SPECIALIZED])
+def test_warp_specialized_kernels_read_them_for_every_tile(tiles):
+    result, expected = finished(136, 40, 64, tiles, 16, warp_specialized=True)
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 
@@ -80,8 +80,8 @@ def test_large_tiles_have_registers_for_rows_alone_if_a_block_has_the_multiproce
     row, other = RTile("row", dtypes.f16, 1, 128), RTile("other", dtypes.f16, 128, 128)
     alone = MatmulTiles(128, 128, 64, 2, (8, 1))
     assert alone.leaves_registers(row) and not alone.leaves_registers(other)
-    assert not LARGE_ROLES.leaves_registers(row)
-    assert ROLES.leaves_registers(other)
+    assert not LARGE_WARP_SPECIALIZED.leaves_registers(row)
+    assert WARP_SPECIALIZED.leaves_registers(other)
 
 
 def test_a_tile_is_fetched_from_a_matrix_of_its_type():

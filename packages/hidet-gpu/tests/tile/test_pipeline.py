@@ -133,7 +133,7 @@ def test_matrices_of_a_batch_are_tiles_of_one_grid():
     np.testing.assert_allclose(c.astype(np.float64), expected, rtol=2e-3, atol=2e-2)
 
 
-def test_only_kernels_of_the_shape_have_roles():
+def test_only_kernels_of_the_shape_are_warp_specialized():
     at, bt, ct = params = pointers()
 
     def fits(a, tiles=NARROW):

@@ -104,7 +104,7 @@ class CudaTarget:
     def has(self, feature: str) -> bool:
         """Whether code for the architecture may use a feature: "wgmma", "stmatrix", "clusters" or
         "programmatic-dependent-launch". With "wgmma", which sm_90a alone has, go tensor maps and registers that move
-        between warp groups: what kernels with roles are made of."""
+        between warp groups: what warp-specialized kernels are made of."""
         return has_feature(self.architecture, feature)
 
     @property

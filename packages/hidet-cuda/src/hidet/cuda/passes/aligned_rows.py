@@ -15,9 +15,9 @@ from hidet import dims, dtypes
 from hidet.cuda.passes.replace import repeated, replace_results
 from hidet.cuda.schedules.product import ALIGN
 from hidet.cuda.schedules.tiling import (
-    ROLE_TILES,
     TILES,
     UNALIGNED_TILES,
+    WARP_SPECIALIZED_TILES,
     Extents,
     choose_tiling,
     copy_cycles,
@@ -120,15 +120,17 @@ def _pays(
     k = left.tensor.shape[-2 if node.attrs.get("trans_a", False) else -1]
     extents = Extents(_number(dims.product(batch)), _number(m), _number(n), _number(k), dtype.nbytes)
     along_k = not node.attrs.get("trans_a", False) and (node.op.name == "linear" or node.attrs["trans_b"])
-    has_roles = target.has("wgmma") and (not is_tf32 or along_k)
+    is_warp_specialized = target.has("wgmma") and (not is_tf32 or along_k)
 
-    def fastest(tiles: Sequence[MatmulTiles], roles: bool) -> float:
+    def fastest(tiles: Sequence[MatmulTiles], specialized: bool) -> float:
         choices = [with_bytes_along_k(one, dtype.nbytes) for one in tiles]
-        tiling = choose_tiling(extents, choices, target, has_roles=roles)
-        return cycles(extents, tiling, target, roles)
+        tiling = choose_tiling(extents, choices, target, is_warp_specialized=specialized)
+        return cycles(extents, tiling, target, specialized)
 
     moved = [_number(dims.product(types[value].shape)) * dtype.nbytes for value in padded if value not in steady]
-    aligned = fastest(ROLE_TILES if has_roles else TILES, has_roles) + sum(map(copy_cycles, moved))
+    aligned = fastest(WARP_SPECIALIZED_TILES if is_warp_specialized else TILES, is_warp_specialized) + sum(
+        map(copy_cycles, moved)
+    )
     return aligned < fastest(UNALIGNED_TILES, False)
 
 

@@ -42,12 +42,12 @@ _CHOICES = {
     ),
     256: (_Choice(AttentionTiles(64, 64, 2, 4), 1), _Choice(AttentionTiles(32, 32, 2, 2), 0)),
 }
-_WITH_ROLES = {
+_WARP_SPECIALIZED = {
     64: (_Choice(AttentionTiles(192, 128, 3, 12), 4), _Choice(AttentionTiles(128, 128, 2, 8), 1)),
     128: (_Choice(AttentionTiles(128, 128, 2, 8), 1),),
 }
-"""For blocks with roles, by the longest row of keys or values. Three groups keep the matrix units busier than two, but
-have no registers for longer rows."""
+"""For warp-specialized blocks, by the longest row of keys or values. Three groups keep the matrix units busier than
+two, but have no registers for longer rows."""
 _LEAST_KEYS = 256
 """From which on it pays that a block has a multiprocessor for itself."""
 _FEW_ROWS = AttentionTiles(16, 32, 3, 1)
@@ -81,14 +81,14 @@ class Plan:
     chunk: keys of a part where they are split over blocks; None where a block sees all keys. stacked: heads of a group
     are rows of one matrix. by_head: blocks are numbered through the heads first, the longest rows before shorter ones,
     so that a causal problem of few waves ends evenly; else through the rows of a head, which share its keys in cache.
-    has_roles: whether a warp group copies and others multiply (`hidet.gpu.tile.lower.roles`).
+    is_warp_specialized: whether a warp group copies and others multiply (`hidet.gpu.tile.lower.warp_specialized`).
     """
 
     tiles: AttentionTiles
     chunk: int | None
     stacked: bool
     by_head: bool
-    has_roles: bool = False
+    is_warp_specialized: bool = False
 
 
 def suits_tensor_cores(problem: AttentionProblem) -> bool:
@@ -103,9 +103,9 @@ def suits_tensor_cores(problem: AttentionProblem) -> bool:
 
 def choose_plan(problem: AttentionProblem, target: GpuTarget) -> Plan:
     """The largest tile that gives every multiprocessor a block; parts of the keys where no tile does."""
-    tiles = _tiles_with_roles(problem, target.multiprocessors) if target.has("wgmma") else None
+    tiles = _warp_specialized_tiles(problem, target.multiprocessors) if target.has("wgmma") else None
     if tiles is not None:
-        return Plan(tiles, None, stacked=False, by_head=problem.is_causal, has_roles=True)
+        return Plan(tiles, None, stacked=False, by_head=problem.is_causal, is_warp_specialized=True)
     few = not problem.is_causal and _likely(problem.group) > 1 and _likely(problem.rows) <= _FEW_ROWS.rows
     if few:
         plan = _plan(problem, target, stacked=True)
@@ -129,16 +129,16 @@ def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Pla
     return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _WAVE * target.multiprocessors)
 
 
-def _tiles_with_roles(problem: AttentionProblem, multiprocessors: int) -> AttentionTiles | None:
+def _warp_specialized_tiles(problem: AttentionProblem, multiprocessors: int) -> AttentionTiles | None:
     """Tiles where rows of keys are long and enough for blocks that have a multiprocessor for themselves."""
     places = ((problem.k, problem.depth), (problem.v, problem.width))
-    if not all(extent in _WITH_ROLES and alignment(place) == COPY_BYTES for place, extent in places):
+    if not all(extent in _WARP_SPECIALIZED and alignment(place) == COPY_BYTES for place, extent in places):
         return None
     has_same_mask = problem.mask is None or problem.mask.row == 0
     if not has_same_mask or _likely(problem.keys) < _LEAST_KEYS:
         return None
     heads, rows = _likely(dims.product(head_extents(problem, stacked=False))), _likely(problem.queries)
-    for choice in _WITH_ROLES[max(problem.depth, problem.width)]:
+    for choice in _WARP_SPECIALIZED[max(problem.depth, problem.width)]:
         blocks = heads * -(-rows // choice.tiles.rows)
         if rows > choice.tiles.rows // 2 and blocks >= choice.blocks * multiprocessors:
             return choice.tiles

@@ -10,7 +10,7 @@ from hidet.cuda.schedules.attention_merge import merge_launch, partial_matrices,
 from hidet.cuda.schedules.attention_plan import Plan, padded
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.gpu.tile.lower.kernel import lower_kernel
-from hidet.gpu.tile.lower.roles import lower_roles
+from hidet.gpu.tile.lower.warp_specialized import lower_warp_specialized
 from hidet.gpu.tile.templates.attention import Heads, attention_kernel
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -71,9 +71,9 @@ def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, pla
     )
     kernel = replace(kernel, params=scope.params)
     builder.record(kernel)
-    if plan.has_roles:
-        roles = lower_roles(kernel)
-        function, threads = roles.function, roles.threads
+    if plan.is_warp_specialized:
+        lowered = lower_warp_specialized(kernel)
+        function, threads = lowered.function, lowered.threads
     else:
         function, threads = lower_kernel(kernel), kernel.threads
     launch = builder.launch(function, pointers, scope.arguments, (builder.size(count),), threads)

@@ -5,8 +5,8 @@ other f32, and f64, by a kernel without matrix units.
 
 On tensor cores programs have two kernels: one for tensors whose addresses are multiples of 16 bytes, with copies of
 16 bytes, and one for others, unless all are known to be. Which one runs is decided when it is called, because views may
-start anywhere. Where sm_90a has both matrices' boxes copied by its copy engine, the first one is a kernel with roles,
-for `wgmma`. Up to two rows are multiplied without matrix units, as fast as the other matrix is read.
+start anywhere. Where sm_90a has both matrices' boxes copied by its copy engine, the first one is a warp-specialized
+kernel, for `wgmma`. Up to two rows are multiplied without matrix units, as fast as the other matrix is read.
 
 A product with few tiles is split along k: blocks write their sums to scratch memory, and a second kernel adds them.
 """
@@ -22,7 +22,7 @@ from hidet.cuda.schedules.occupancy import per_device
 from hidet.cuda.schedules.operands import find_product
 from hidet.cuda.schedules.product import Product, likely
 from hidet.cuda.schedules.product_launch import ProductLaunches
-from hidet.cuda.schedules.product_tiles import ROW_TILES, has_few_rows, has_roles, tiles_of
+from hidet.cuda.schedules.product_tiles import ROW_TILES, has_few_rows, is_warp_specialized, tiles_of
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import PARTS, Extents, Tiling, choose_tiling, close_tilings
 from hidet.dtypes import DType
@@ -69,16 +69,16 @@ class MatmulRule(SharingRule[Product, Tiling]):
         product, target = match.data, gpu_target(ctx.target)
         if has_few_rows(product):
             return Tiling(ROW_TILES, 1)
-        choices, roles = tiles_of(product, target), has_roles(product, target)
-        return choose_tiling(_extents(product), choices, target, has_roles=roles)
+        choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
+        return choose_tiling(_extents(product), choices, target, is_warp_specialized=specialized)
 
     def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
         """Tiles that the model finds hardly slower, each with the best number of parts."""
         product, target = match.data, gpu_target(ctx.target)
         if has_few_rows(product) or not product.uses_matrix_units:
             return ()
-        choices, roles = tiles_of(product, target), has_roles(product, target)
-        return close_tilings(_extents(product), choices, target, has_roles=roles)
+        choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
+        return close_tilings(_extents(product), choices, target, is_warp_specialized=specialized)
 
     def code_of(self, params: Tiling) -> Hashable:
         """Tiles, and whether k is split."""

@@ -10,7 +10,7 @@ from hidet.compute.definition import Operand
 from hidet.cuda.schedules import few_rows, partial_sums, simt
 from hidet.cuda.schedules.product import ALIGN, Product, known_align
 from hidet.cuda.schedules.product_kernel import ProductKernel, own_places
-from hidet.cuda.schedules.product_tiles import ROW_TILES, has_roles, has_whole_rows, is_unaligned
+from hidet.cuda.schedules.product_tiles import ROW_TILES, has_whole_rows, is_unaligned, is_warp_specialized
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import Tiling, resident_blocks, unaligned
 from hidet.dims import Dim
@@ -103,7 +103,7 @@ class ProductLaunches:
         operands = (product.a.tensor.operand, product.b.tensor.operand)
         aligned = self.builder.are_aligned((*operands, *own_places(self.task, product), self._output))
         conditions = [] if aligned is None else [aligned]
-        if has_roles(product, self.target) and dims.prove_le(1, product.k) is not True:
+        if is_warp_specialized(product, self.target) and dims.prove_le(1, product.k) is not True:
             # There is no tensor map of a matrix without elements.
             conditions.append(self.builder.size(product.k) > 0)
         return build.logical_and(*conditions) if conditions else None
@@ -126,9 +126,9 @@ class ProductLaunches:
             return self._launch_tiles(kernel, what, tiles, self._simt_kernel(name, what, tiles, are_whole))
         tiled = replace(self._tile_kernel(name, what, tiles), params=kernel.scope.params)
         builder.record(tiled)
-        if min(align.a, align.b) == ALIGN and has_roles(product, self.target):
+        if min(align.a, align.b) == ALIGN and is_warp_specialized(product, self.target):
             count = dims.ceildiv(product.m, tiles.m) * dims.ceildiv(product.n, tiles.n) * what.outer
-            return self._launch_roles(kernel, tiled, count)
+            return self._launch_warp_specialized(kernel, tiled, count)
         function = lower_kernel(tiled, self.target.has)
         return self._launch_tiles(kernel, what, tiles, function)
 
@@ -211,8 +211,8 @@ class ProductLaunches:
         threads = self.target.warp_size * tiles.warps[0] * tiles.warps[1]
         return builder.launch(function, self._pointers(kernel), kernel.scope.arguments, grid, threads)
 
-    def _launch_roles(self, kernel: ProductKernel, tiled: TileKernel, count: Dim) -> Launch:
-        """A kernel with roles that computes `count` tiles, and its launch: as many blocks as the device holds at
+    def _launch_warp_specialized(self, kernel: ProductKernel, tiled: TileKernel, count: Dim) -> Launch:
+        """A warp-specialized kernel that computes `count` tiles, and its launch: as many blocks as the device holds at
         most."""
         pipeline = lower_pipeline(tiled)
         resident = resident_blocks(pipeline.shared_bytes, pipeline.threads, self.target)

@@ -1,4 +1,4 @@
-"""Which kernel suits a product: on matrix units or without, with roles or not, for few rows; and its tiles."""
+"""Which kernel suits a product: on matrix units or without, warp-specialized or not, for few rows; and its tiles."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from hidet.cuda.schedules.product import ALIGN, MatrixOperand, PatchOperand, Pro
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
     PLAIN_TILES,
-    ROLE_TILES,
     TILES,
     UNALIGNED_TILES,
+    WARP_SPECIALIZED_TILES,
     with_bytes_along_k,
 )
 from hidet.gpu.tile.templates.matmul import MatmulTiles
@@ -40,16 +40,18 @@ def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     """The tiles for matrix units that suit a product's operands."""
     if is_unaligned(product):
         return UNALIGNED_TILES
-    if not has_roles(product, target):
+    if not is_warp_specialized(product, target):
         is_copied = min(product.a.align, product.b.align) >= _LEAST_COPY
         has_groups = target.has("wgmma") and is_copied and product.factors is not dtypes.tf32
         return (*GROUP_TILES, *TILES) if has_groups else TILES
     # Columns side by side are swizzled over 128 bytes, or all of them over 64.
-    return tuple(tiles for tiles in ROLE_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32)
+    return tuple(
+        tiles for tiles in WARP_SPECIALIZED_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32
+    )
 
 
-def has_roles(product: Product, target: GpuTarget) -> bool:
-    """Whether a product's kernel has roles: its matrices' boxes are copied by the copy engine."""
+def is_warp_specialized(product: Product, target: GpuTarget) -> bool:
+    """Whether a product's kernel is warp-specialized: its matrices' boxes are copied by the copy engine."""
     if not target.has("wgmma") or not product.uses_matrix_units or has_few_rows(product):
         return False
     if product.factors is dtypes.tf32 and (product.a.is_transposed or not product.b.is_transposed):

@@ -26,24 +26,24 @@ TILES = (
 """For `mma.sync`, by falling size."""
 
 
-def _roles(m: int, n: int, stages: int) -> MatmulTiles:
+def _tiles(m: int, n: int, stages: int) -> MatmulTiles:
     return MatmulTiles(m, n, 64, stages, (m // 16, 1))
 
 
-ROLE_TILES = (
-    _roles(128, 256, 4),
-    _roles(128, 128, 6),
-    _roles(128, 96, 6),
-    _roles(64, 256, 4),
-    _roles(64, 128, 8),
-    _roles(64, 128, 4),
-    _roles(64, 64, 12),
-    _roles(64, 64, 6),
-    _roles(64, 32, 16),
-    _roles(64, 32, 8),
+WARP_SPECIALIZED_TILES = (
+    _tiles(128, 256, 4),
+    _tiles(128, 128, 6),
+    _tiles(128, 96, 6),
+    _tiles(64, 256, 4),
+    _tiles(64, 128, 8),
+    _tiles(64, 128, 4),
+    _tiles(64, 64, 12),
+    _tiles(64, 64, 6),
+    _tiles(64, 32, 16),
+    _tiles(64, 32, 8),
 )
-"""For kernels with roles (`hidet.gpu.tile.lower.pipeline`): many stages for a block alone, few for two at once. 64
-along k is a row of 128 bytes, the widest swizzle."""
+"""For warp-specialized kernels (`hidet.gpu.tile.lower.pipeline`): many stages for a block alone, few for two at once.
+64 along k is a row of 128 bytes, the widest swizzle."""
 GROUP_TILES = (
     MatmulTiles(128, 128, 64, 4, (8, 1)),
     MatmulTiles(128, 64, 64, 4, (8, 1)),
@@ -97,24 +97,24 @@ _COPY = 4500
 """A kernel that copies."""
 _SUM_BYTES = 1000
 """Bytes a cycle that parts are written and read with, by the whole device."""
-_ROLE_PRODUCTS = 1560
+_SPECIALIZED_PRODUCTS = 1560
 """Multiplications a cycle by warp groups in tiles of many columns, of an H100 that its power slows down."""
 _LEFT_COLUMNS = 19
 """Columns that a step multiplies in the time that it takes for the left operand, whatever their number."""
-_ROLE_BYTES = 49
+_SPECIALIZED_BYTES = 49
 """Bytes a cycle from the second-level cache by the copy engine."""
-_ROLE_STEP = 315
+_SPECIALIZED_STEP = 315
 """A step of one block alone: products that wait for each other."""
-_ROLE_DELAY = 1300
+_SPECIALIZED_DELAY = 1300
 """From the start of a copy until its bytes are there; as many steps as there are stages share it."""
 _MEMORY_BYTES = 1300
 """Bytes a cycle from memory by the whole device."""
 _HIDDEN = 8
 """What takes less time, reading or multiplying, is hidden behind the other but for one part of so many."""
-_ROLE_START = 5100
-_ROLE_END = 920
+_SPECIALIZED_START = 5100
+_SPECIALIZED_END = 920
 """From the last product of a tile to the next one's first: results are turned and stored."""
-_ROLE_THREADS = 160
+_SPECIALIZED_THREADS = 160
 _THREAD_REGISTERS = 64
 """Registers of a thread that is resident beside as many as a multiprocessor holds."""
 _CLOSE = 1.05
@@ -146,19 +146,19 @@ class Tiling:
 
 
 def choose_tiling(
-    extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, has_roles: bool = False
+    extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, is_warp_specialized: bool = False
 ) -> Tiling:
-    """The fastest one by the model, with tiles out of `choices`. has_roles: whether they are for kernels with roles."""
-    return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling, target, has_roles))
+    """The fastest one by the model, with tiles out of `choices`. is_warp_specialized: what kernels they are for."""
+    return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling, target, is_warp_specialized))
 
 
 def close_tilings(
-    extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, has_roles: bool = False
+    extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, is_warp_specialized: bool = False
 ) -> list[Tiling]:
     """Those that take hardly longer than the fastest one by the model, the best one for each kernel, fastest first."""
     best: dict[Hashable, tuple[float, Tiling]] = {}
     for tiling in _tilings(extents, choices):
-        time = cycles(extents, tiling, target, has_roles)
+        time = cycles(extents, tiling, target, is_warp_specialized)
         known = best.get(tiling.code)
         if known is None or time < known[0]:
             best[tiling.code] = time, tiling
@@ -178,18 +178,18 @@ def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tilin
                 yield Tiling(tiles, parts)
 
 
-def cycles(extents: Extents, tiling: Tiling, target: GpuTarget, has_roles: bool) -> float:
+def cycles(extents: Extents, tiling: Tiling, target: GpuTarget, is_warp_specialized: bool) -> float:
     """How long a product takes by the model."""
     parts, nbytes = tiling.parts, extents.nbytes
     tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
     blocks = extents.batch * _over(extents.m, tiles.m) * _over(extents.n, tiles.n) * parts
     steps = _over(_over(extents.k, tiling.tiles.k), parts)
     own = max(1, _over(blocks, target.multiprocessors))
-    if has_roles:
+    if is_warp_specialized:
         read = nbytes * extents.batch * (extents.m + extents.n) * extents.k / _MEMORY_BYTES
-        computed = _role_cycles(tiles, steps, own, target)
+        computed = _warp_specialized_cycles(tiles, steps, own, target)
         overlapped = max(computed, read) + min(computed, read) / _HIDDEN
-        return _ROLE_START + overlapped + _sum_cycles(extents, parts)
+        return _SPECIALIZED_START + overlapped + _sum_cycles(extents, parts)
     if tiling.tiles in PLAIN_TILES:
         return _START + _plain_cycles(tiling.tiles, steps, own, nbytes) + _sum_cycles(extents, parts)
     resident = min(own, _resident(tiles, target))
@@ -200,14 +200,14 @@ def cycles(extents: Extents, tiling: Tiling, target: GpuTarget, has_roles: bool)
     return _START + _over(own, resident) * (steps * max(step, least) + _START) + _sum_cycles(extents, parts)
 
 
-def _role_cycles(tiles: MatmulTiles, steps: int, own: int, target: GpuTarget) -> float:
-    """How long a multiprocessor takes for `own` tiles by a kernel with roles."""
+def _warp_specialized_cycles(tiles: MatmulTiles, steps: int, own: int, target: GpuTarget) -> float:
+    """How long a multiprocessor takes for `own` tiles by a warp-specialized kernel."""
     loaded = (tiles.m + tiles.n) * tiles.k * 2
-    resident = min(own, resident_blocks(role_bytes(tiles), _ROLE_THREADS, target))
-    alone = max(_ROLE_STEP, _ROLE_DELAY / tiles.stages)
-    multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / _ROLE_PRODUCTS
-    step = max(alone / resident, loaded / _ROLE_BYTES, multiplied)
-    return own * steps * step + _over(own, resident) * _ROLE_END
+    resident = min(own, resident_blocks(warp_specialized_bytes(tiles), _SPECIALIZED_THREADS, target))
+    alone = max(_SPECIALIZED_STEP, _SPECIALIZED_DELAY / tiles.stages)
+    multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / _SPECIALIZED_PRODUCTS
+    step = max(alone / resident, loaded / _SPECIALIZED_BYTES, multiplied)
+    return own * steps * step + _over(own, resident) * _SPECIALIZED_END
 
 
 def _plain_cycles(tiles: MatmulTiles, steps: int, own: int, nbytes: int) -> float:
@@ -234,13 +234,13 @@ def _over(extent: int, step: int) -> int:
     return -(-extent // step)
 
 
-def role_bytes(tiles: MatmulTiles) -> int:
-    """Shared memory of a kernel with roles: the ring, and what results are turned in."""
+def warp_specialized_bytes(tiles: MatmulTiles) -> int:
+    """Shared memory of a warp-specialized kernel: the ring, and what results are turned in."""
     return (tiles.m + tiles.n) * tiles.k * 2 * tiles.stages + tiles.m * 128
 
 
 def resident_blocks(shared_bytes: int, threads: int, target: GpuTarget) -> int:
-    """Blocks with roles that a multiprocessor runs at once."""
+    """Warp-specialized blocks that a multiprocessor runs at once."""
     return max(1, min(_fitting(shared_bytes, target), target.multiprocessor_threads // threads))
 
 

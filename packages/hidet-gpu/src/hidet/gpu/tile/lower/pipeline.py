@@ -1,9 +1,9 @@
-"""Kernels with roles, for sm_90a: one thread has the loads of a ring copied, warp groups multiply.
+"""Warp-specialized kernels, for sm_90a: one thread has the loads of a ring copied, warp groups multiply.
 
 The copy engine brings whole boxes of matrices that tensor maps describe, zero outside of them and swizzled as `wgmma`
-reads them. Two barriers a stage order the roles: `full` completes when the bytes of the stage's boxes have come,
-`empty` when all warps that multiply have read it. Blocks stay on their multiprocessor: each takes tiles of the grid in
-turn, so that copies for the next tile run while the last one is finished and stored.
+reads them. Two barriers a stage order producer and consumers: `full` completes when the bytes of the stage's boxes have
+come, `empty` when all warps that multiply have read it. Blocks stay on their multiprocessor: each takes tiles of the
+grid in turn, so that copies for the next tile run while the last one is finished and stored.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _panel_columns(tile: STile) -> int:
 
 
 def lower_pipeline(kernel: TileKernel) -> Pipeline:
-    """The kernel with roles; `fits_pipeline` says whether there is one."""
+    """The warp-specialized kernel; `fits_pipeline` says whether there is one."""
     (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
     threads = block_threads(kernel.warps)
     maps: list[MatrixMap] = []
@@ -239,7 +239,7 @@ def _walk(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
 
 
 def _copies(ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: Stages) -> s.Stmt:
-    """The role that copies: one stage after the other as they become empty."""
+    """The producer: one stage after the other as they become empty."""
     nbytes = sum(load.target.layout.size * load.target.dtype.nbytes for load in ring.loads)
     steps = [
         # A fresh barrier counts as having completed the phase before its first one.
@@ -267,7 +267,7 @@ def _copies(ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: St
 
 
 class _Consumer(TileLowering):
-    """The role that multiplies, maps and stores."""
+    """The consumers: they multiply, map and store."""
 
     def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
         super().__init__(kernel, threads, FEATURES.__contains__)

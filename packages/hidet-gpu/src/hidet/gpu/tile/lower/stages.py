@@ -1,4 +1,5 @@
-"""Stages of a ring between roles of a block: which are full and which are empty say barriers in shared memory."""
+"""Stages of a ring between producer and consumer warps: which are full and which are empty say barriers in shared
+memory."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.types import BufferType
 
 FEATURES = frozenset({"wgmma", "stmatrix"})
-"""What devices have that kernels with roles are for."""
+"""What devices have that warp-specialized kernels are for."""
 GROUP = 128
 """Threads of a warp group."""
 
@@ -20,11 +21,12 @@ GROUP = 128
 MANY_REGISTERS, FEW_REGISTERS = 232, 40
 MOVED_REGISTERS = ("min_blocks", 1)
 """An attribute: the assembler has to know how many registers a thread starts with, or it ignores that they move between
-roles."""
+producers and consumers."""
 
 
 class Stages:
-    """The stages of a ring as one role goes through them: the one that is next, and the parity of its phase.
+    """The stages of a ring as producers or consumers go through them: the one that is next, and the parity of its
+    phase.
 
     barriers: of the same stages as another one goes through them; None makes them.
     """
@@ -70,7 +72,7 @@ class Stages:
 
 
 def positions(threads: Threads, warp: Var) -> list[s.Stmt]:
-    """Declares where a thread stands, and which warp of all roles it is in."""
+    """Declares where a thread stands, and which warp of all block it is in."""
     of_thread = intrinsic_call("gpu.thread_idx.x")
     # Taken from lane 0, so that the compiler knows it, and what is computed from it, to be the same for the warp.
     shuffled = intrinsic_call("gpu.shuffle", Const(ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)

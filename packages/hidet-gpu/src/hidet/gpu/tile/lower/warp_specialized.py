@@ -1,4 +1,4 @@
-"""Kernels with roles, for sm_90a: a warp group copies, others compute, each as far ahead as the stages let it be.
+"""Warp-specialized kernels, for sm_90a: a warp group copies, others compute, each as far ahead as the stages let it be.
 
 Warp groups that compute do not meet in the ring, so that one is multiplied while another one computes on its results.
 What is copied may be any matrix in memory: threads ask for it part by part, where `pipeline` has whole boxes brought.
@@ -39,14 +39,14 @@ _COMPUTE_BARRIER = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RolesKernel:
+class WarpSpecializedKernel:
     """A kernel for blocks of `threads` threads, launched as the kernel in tiles would be."""
 
     function: Function
     threads: int
 
 
-def fits_roles(kernel: TileKernel) -> bool:
+def fits_warp_specialization(kernel: TileKernel) -> bool:
     """Whether a kernel has the shape: two or three warp groups that share its rows, one ring of at least two stages, in
     which are copies in the background and products of warp groups."""
     rings = [stmt for stmt in kernel.body if isinstance(stmt, t.Ring)]
@@ -62,10 +62,10 @@ def fits_roles(kernel: TileKernel) -> bool:
     )
 
 
-def lower_roles(kernel: TileKernel) -> RolesKernel:
-    """The kernel with roles. ScheduleError where `fits_roles` says that there is none."""
-    if not fits_roles(kernel):
-        raise ScheduleError(f"kernel {kernel.name} has no ring of copies and products for a block with roles")
+def lower_warp_specialized(kernel: TileKernel) -> WarpSpecializedKernel:
+    """The warp-specialized kernel. ScheduleError where `fits_warp_specialization` says that there is none."""
+    if not fits_warp_specialization(kernel):
+        raise ScheduleError(f"kernel {kernel.name} has no ring of copies and products for a warp-specialized block")
     (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
     threads, stages = block_threads(kernel.warps), Stages(ring.stages)
     computing = _Computing(kernel, threads, stages)
@@ -86,11 +86,13 @@ def lower_roles(kernel: TileKernel) -> RolesKernel:
     )
     count = kernel.threads + GROUP
     attributes = (("block", (count, 1, 1)), MOVED_REGISTERS)
-    return RolesKernel(Function(kernel.name, kernel.params, body, "kernel", kernel.grid_vars, None, attributes), count)
+    return WarpSpecializedKernel(
+        Function(kernel.name, kernel.params, body, "kernel", kernel.grid_vars, None, attributes), count
+    )
 
 
 def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]:
-    """The role that copies: one stage after the other as they become empty.
+    """The producer: one stage after the other as they become empty.
 
     Each warp says that a stage is full when it has started a few further ones, so that several are on their way. One
     that is read and one that is said to be full are none of these.
@@ -130,7 +132,7 @@ def _said(stages: Stages, lane: Expr, ahead: int) -> list[s.Stmt]:
 
 
 class _Computing(TileLowering):
-    """The role that multiplies, maps and stores."""
+    """The consumers: they multiply, map and store."""
 
     def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
         super().__init__(kernel, threads, FEATURES.__contains__)
