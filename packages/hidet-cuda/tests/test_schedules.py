@@ -155,7 +155,7 @@ graph g(%x: f16[2, 16, 12]{192, 1, 16}, %w: f16[24, 16, 3]{48, 1, 16}, %p: f16[1
 """
 
 
-def test_convolutions_with_something_beside_them_that_all_images_share_are_right() -> None:
+def test_convolutions_with_epilogue_operands_that_all_images_share_are_right() -> None:
     runs_right(PLACES, "cuda.matmul", 8e-3)
 
 

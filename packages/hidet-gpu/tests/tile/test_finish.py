@@ -1,4 +1,5 @@
-"""Products with matrices and rows beside them, in tiles too large to keep these in registers: run by the simulator."""
+"""Products with matrices and rows as epilogue operands, in tiles too large to keep these in registers: run by the
+simulator."""
 
 import numpy as np
 import pytest
@@ -22,14 +23,14 @@ K = 24
 
 
 def finished(
-    m, n, tiles=LARGE, *, out=dtypes.f16, beside=dtypes.f16, align=16, beside_align=16, features=(), traffic=None
+    m, n, tiles=LARGE, *, out=dtypes.f16, operand=dtypes.f16, align=16, operand_align=16, features=(), traffic=None
 ):
     """relu(a b + row + matrix * 2 + column number / 128), by the kernel and by numpy; and the module's text."""
-    assert not tiles.leaves_registers(RTile("beside", beside, tiles.m, tiles.n))
+    assert not tiles.leaves_registers(RTile("operand", operand, tiles.m, tiles.n))
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, K), (n, K)))
-    other, row = (rng.standard_normal(shape).astype(beside.numpy()) for shape in ((m, n), (n,)))
-    names = {"a": dtypes.f16, "b": dtypes.f16, "other": beside, "row": beside, "c": out}
+    other, row = (rng.standard_normal(shape).astype(operand.numpy()) for shape in ((m, n), (n,)))
+    names = {"a": dtypes.f16, "b": dtypes.f16, "other": operand, "row": operand, "c": out}
     params = tuple(e.Var(name, PointerType(dtype)) for name, dtype in names.items())
     c = matrix(params[4], m, n, align=align)
     kernel = matmul_kernel(
@@ -40,9 +41,9 @@ def finished(
         c,
         tiles,
         b_is_transposed=True,
-        beside=(
-            GTensor(params[2], c.rows, c.columns, build.index(n), beside_align),
-            GTensor(params[3], c.rows, c.columns, build.index(0), beside_align),
+        epilogue_operands=(
+            GTensor(params[2], c.rows, c.columns, build.index(n), operand_align),
+            GTensor(params[3], c.rows, c.columns, build.index(0), operand_align),
         ),
         epilogue=lambda total, i, j, of_matrix, of_row: build.cast(
             build.maximum(
@@ -85,17 +86,17 @@ def test_every_warp_turns_its_own_part(tiles):
 
 
 @pytest.mark.parametrize(
-    ("out", "beside"), [(dtypes.f32, dtypes.f16), (dtypes.f32, dtypes.f32), (dtypes.f16, dtypes.f32)]
+    ("out", "operand"), [(dtypes.f32, dtypes.f16), (dtypes.f32, dtypes.f32), (dtypes.f16, dtypes.f32)]
 )
-def test_types_may_differ(out, beside):
-    result, expected, text = finished(20, 128, out=out, beside=beside)
+def test_types_may_differ(out, operand):
+    result, expected, text = finished(20, 128, out=out, operand=operand)
     agrees(result, expected)
     assert "staged" in text
 
 
-@pytest.mark.parametrize("beside_align", [2, 4, 8])
-def test_what_stands_beside_is_read_as_its_alignment_lets(beside_align):
-    result, expected, _ = finished(16, 128, beside_align=beside_align)
+@pytest.mark.parametrize("operand_align", [2, 4, 8])
+def test_epilogue_operands_are_read_as_their_alignment_lets(operand_align):
+    result, expected, _ = finished(16, 128, operand_align=operand_align)
     agrees(result, expected)
 
 

@@ -48,7 +48,7 @@ def product(
     ta=False,
     tb=False,
     finishes=False,
-    beside=0,
+    operands=0,
     is_batch=False,
     is_split=False,
     gathers=False,
@@ -59,7 +59,7 @@ def product(
     """A product of matrices of sizes that are known when it is called."""
     m, n, k = (build.size_var(size) for size in "mnk")
     a, b, c = pointer("a", dtype), pointer("b", dtype), pointer("c", dtypes.f32)
-    others = [pointer(f"d{number}", dtypes.f16) for number in range(beside)]
+    others = [pointer(f"d{number}", dtypes.f16) for number in range(operands)]
     number, count = build.size_var("number"), build.size_var("count")
     begin = build.binary("add", a, number * (m * k)) if is_batch else a
     left = matrix(begin, *((k, m) if ta else (m, k)), align=16) if not is_batch else None
@@ -80,8 +80,8 @@ def product(
         MatmulTiles(32, 16, 16, 2, (2, 1)),
         a_is_transposed=ta,
         b_is_transposed=tb,
-        epilogue=epilogue if finishes or beside else None,
-        beside=[matrix(other, m, n, 0 if number % 2 else n) for number, other in enumerate(others)],
+        epilogue=epilogue if finishes or operands else None,
+        epilogue_operands=[matrix(other, m, n, 0 if number % 2 else n) for number, other in enumerate(others)],
         batch=(number, count) if is_batch else None,
         steps=(n, build.minimum(k, 4)) if is_split else None,
     )
@@ -114,7 +114,7 @@ def attention(*, scale=0.125, scores=False, hides=False, is_causal=False, has_lo
 
 flags = st.booleans()
 PRODUCTS = st.builds(
-    product, ta=flags, tb=flags, finishes=flags, beside=st.integers(0, 2), is_batch=flags, is_split=flags
+    product, ta=flags, tb=flags, finishes=flags, operands=st.integers(0, 2), is_batch=flags, is_split=flags
 ) | st.builds(product, tb=flags, is_split=flags, gathers=flags, computes=flags)
 ATTENTIONS = st.builds(
     attention,
@@ -141,7 +141,7 @@ def test_every_template_reads_back_as_the_same_kernel(kernel):
 @pytest.mark.parametrize(
     "kernel",
     [
-        product(finishes=True, beside=2, tb=True, name="matmul"),
+        product(finishes=True, operands=2, tb=True, name="matmul"),
         product(gathers=True, tb=True, name="convolution"),
         product(computes=True, is_split=True, name="split"),
         attention(is_causal=True, has_logarithms=True, width=80),

@@ -177,8 +177,8 @@ def _of_one_matrix(left: TaskTensor, b: MatrixOperand | None, k: Dim) -> Iterato
 
 
 def _conv(task: Task, left: TaskTensor, right: TaskTensor, shape: Sequence[Dim]) -> Iterator[_Operands]:
-    """Pixels are rows and filters columns: of all images, or a product an image where what is read beside is the same
-    for all of them; or the other way round, for channels-first results."""
+    """Pixels are rows and filters columns: of all images, or a product an image where the epilogue operands are the
+    same for all of them; or the other way round, for channels-first results."""
     assert task.anchor is not None
     attrs, x, w = task.anchor.attrs, left.type, right.type
     space = range(2, len(shape))

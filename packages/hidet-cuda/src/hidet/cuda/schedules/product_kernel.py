@@ -69,7 +69,7 @@ class ProductKernel:
         """What is stored of a sum that others are added to."""
         return total
 
-    def beside(self, c: GTensor, *, is_aligned: bool) -> dict[Operand, GTensor]:
+    def epilogue_operands(self, c: GTensor, *, is_aligned: bool) -> dict[Operand, GTensor]:
         """What the value of an element reads at the element's own place alone: matrices like the result `c`, or rows.
 
         Neighbours that their alignment takes at once lie inside together. is_aligned: whether their addresses are known
@@ -83,20 +83,22 @@ class ProductKernel:
             found[operand] = GTensor(place, c.rows, c.columns, self.scope.size(row_stride, "row_stride"), align)
         return found
 
-    def finish(self, c: GTensor, beside: Sequence[Operand] = (), *, is_inside: bool) -> Callable[..., Expr]:
+    def finish(self, c: GTensor, epilogue_operands: Sequence[Operand] = (), *, is_inside: bool) -> Callable[..., Expr]:
         """What is stored in the task's output `c`: a function of a sum, its row, its column, and the elements there of
-        the operands `beside`.
+        the `epilogue_operands`.
 
         is_inside: whether it is asked for places inside of `c` only.
         """
         product, lowering = self._product, Lowering(self.scope, {})
         strides = {tensor.operand: tensor.type.element_strides for tensor in self._task.inputs}
-        reads = dict.fromkeys(access.operand for access in accesses(product.value) if access.operand not in beside)
+        reads = dict.fromkeys(
+            access.operand for access in accesses(product.value) if access.operand not in epilogue_operands
+        )
         for operand in reads:
             lowering.buffer(operand, self._pointers[operand], strides[operand])
 
         def value(total: Expr, row: Expr, column: Expr, *elements: Expr) -> Expr:
-            for operand, element in zip(beside, elements, strict=True):
+            for operand, element in zip(epilogue_operands, elements, strict=True):
                 lowering.readers[operand] = _always(element)
             bindings = {**product.place(self._numbers, row, column, c.columns), product.total: total}
             result = lowering.resolve(product.value, bindings)

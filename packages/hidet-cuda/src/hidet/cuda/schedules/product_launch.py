@@ -53,16 +53,16 @@ class _Aligns:
 class _Multiplication:
     """What one kernel multiplies and stores, in terms of its parameters.
 
-    beside: matrices like `c` that `epilogue` takes elements of. batch: the index that counts matrices, and its extent
-    in the kernel; outer: that extent where the kernel is launched. steps: those along k, (first, number of); None for
-    all.
+    epilogue_operands: matrices like `c`, or rows, that `epilogue` reads at the place of the element. batch: the index
+    that counts matrices, and its extent in the kernel; outer: that extent where the kernel is launched. steps: those
+    along k, (first, number of); None for all.
     """
 
     a: GTensor | Gathered
     b: GTensor | Gathered
     c: GTensor
     epilogue: Callable[..., Expr]
-    beside: tuple[GTensor, ...]
+    epilogue_operands: tuple[GTensor, ...]
     batch: tuple[Var, Expr] | None
     outer: Dim
     steps: tuple[Expr, Expr] | None
@@ -135,20 +135,20 @@ class ProductLaunches:
     def _multiplication(self, kernel: ProductKernel, tiles: MatmulTiles, align: _Aligns) -> _Multiplication:
         product, scope, partial = self.product, kernel.scope, self.partial
         a, b = kernel.source(product.a, align.a), kernel.source(product.b, align.b)
-        beside: dict[Operand, GTensor] = {}
+        epilogue_operands: dict[Operand, GTensor] = {}
         steps: tuple[Expr, Expr] | None = None
         epilogue: Callable[..., Expr] = kernel.unfinished
         if partial is None:
             c = kernel.result(align.result)
             if product.uses_matrix_units:
-                beside = kernel.beside(c, is_aligned=align.are_known)
-            epilogue = kernel.finish(c, tuple(beside), is_inside=False)
+                epilogue_operands = kernel.epilogue_operands(c, is_aligned=align.are_known)
+            epilogue = kernel.finish(c, tuple(epilogue_operands), is_inside=False)
         else:
             c = kernel.sums(known_align(partial.dtype.nbytes, product.n))
             steps = self._steps_of_part(kernel, tiles)
         outer = product.batch * self.tiling.parts
         batch = None if outer == 1 else (kernel.outer, scope.size(outer, "outer"))
-        return _Multiplication(a, b, c, epilogue, tuple(beside.values()), batch, outer, steps)
+        return _Multiplication(a, b, c, epilogue, tuple(epilogue_operands.values()), batch, outer, steps)
 
     def _steps_of_part(self, kernel: ProductKernel, tiles: MatmulTiles) -> tuple[Expr, Expr]:
         """The first step along k of a block's part, and how many it has."""
@@ -172,7 +172,7 @@ class ProductLaunches:
             b_is_transposed=product.b.is_transposed,
             epilogue=what.epilogue,
             factors=product.factors,
-            beside=what.beside,
+            epilogue_operands=what.epilogue_operands,
             batch=what.batch,
             steps=what.steps,
         )

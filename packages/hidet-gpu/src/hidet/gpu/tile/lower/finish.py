@@ -1,7 +1,7 @@
-"""Stores of what is mapped from products and from matrices beside them that are fetched only then.
+"""Stores of epilogues: of what is mapped from products and from epilogue operands that are fetched only then.
 
 Where the matrix takes 16 bytes at a time, each warp turns a part of the products in shared memory before it maps them:
-a thread then has neighbours of a row, reads what stands beside them by up to 16 bytes, and writes 16. As products leave
+a thread then has neighbours of a row, reads epilogue operands by up to 16 bytes, and writes 16. As products leave
 them, it would read 4 bytes at a time.
 """
 
@@ -102,7 +102,7 @@ class _Rows:
     """What is done with parts of products that are turned: each lane has `chunk` neighbours of a row in each of its
     `turns`.
 
-    group: parts of which what stands beside them is asked for before the first one is turned: memory is waited for
+    group: parts whose epilogue operands are asked for before the first one is turned: memory is waited for
     once. ahead: by fetched tile, where that is kept; a tile of one row, which threads share, is read where it is used.
     """
 
@@ -155,7 +155,7 @@ class _Rows:
         return threads.warp_row * rows + piece * PIECE_ROWS, threads.warp_column * columns
 
     def asked_for(self, piece: Expr, panel: Expr, slot: Expr) -> s.Stmt:
-        """Start to read what stands beside a part."""
+        """Start to read the epilogue operands of a part."""
         place, turn = _Place.fresh(), build.size_var("turn")
         reads: list[s.Stmt] = []
         for fetch in self.stored.fetches:

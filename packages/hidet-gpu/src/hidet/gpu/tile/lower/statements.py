@@ -236,7 +236,7 @@ class TileLowering:
         return StoredMap(map_, tuple(self._parted[read] for read in map_.inputs if read in self._parted))
 
     def _turning(self, node: t.Store) -> Turning | None:
-        """What is turned of a stored tile: products that matrices beside them are added to after that, else results."""
+        """What is turned of a stored tile: products that epilogue operands are added to after that, else results."""
         stored = self._stored_map(node.source)
         layout = None if stored is None else finish_layout(node, stored, self.threads.warps)
         if stored is not None and layout is not None:

@@ -17,9 +17,9 @@ from hidet.gpu.tile.tensors import GTensor, RTile, Source, STile
 from hidet.ir import build
 from hidet.ir.expr import Const, Expr, Var
 
-# Elements of the result a thread up to which there are registers for what stands beside it, and in blocks of at least
+# Elements of the result a thread up to which there are registers for epilogue operands, and in blocks of at least
 # _MANY_WARPS, which share a multiprocessor with no other, for rows.
-_BESIDE, _BESIDE_ROWS, _MANY_WARPS = 48, 64, 8
+_OPERAND_ELEMENTS, _OPERAND_ROW_ELEMENTS, _MANY_WARPS = 48, 64, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class MatmulTiles:
     stages: int = 3
     warps: tuple[int, int] = (2, 2)
 
-    def leaves_registers(self, beside: RTile) -> bool:
-        """Whether threads have registers for a tile beside the result during the products."""
+    def leaves_registers(self, operand: RTile) -> bool:
+        """Whether threads have registers for a tile of an epilogue operand during the products."""
         warps = self.warps[0] * self.warps[1]
-        most = _BESIDE_ROWS if beside.rows == 1 and warps >= _MANY_WARPS else _BESIDE
+        most = _OPERAND_ROW_ELEMENTS if operand.rows == 1 and warps >= _MANY_WARPS else _OPERAND_ELEMENTS
         return self.m * self.n // (WARP * warps) <= most
 
 
@@ -51,7 +51,7 @@ def matmul_kernel(
     a_is_transposed: bool = False,
     b_is_transposed: bool = False,
     epilogue: Callable[..., Expr] | None = None,
-    beside: Sequence[GTensor] = (),
+    epilogue_operands: Sequence[GTensor] = (),
     accumulator: DType = dtypes.f32,
     factors: DType | None = None,
     batch: tuple[Var, Expr] | None = None,
@@ -60,10 +60,10 @@ def matmul_kernel(
     """c = epilogue(a b). a is [m, k], or [k, m] transposed; b [k, n], or [n, k] transposed.
 
     epilogue(value, row, column, *others) gives an element of c from the sum, of type `accumulator`, its place, and the
-    elements there of the matrices `beside`; None converts. Those are like c, or a row for all where their row stride is
-    the constant 0. They are fetched before the products where there are registers, else a part at a time. batch: a
-    third index of blocks, which the matrices' pointers may mention, and its extent. The grid has ceil(n / tiles.n) x
-    ceil(m / tiles.m) tiles for each.
+    elements there of the matrices `epilogue_operands`; None converts. Those are like c, or a row for all where their
+    row stride is the constant 0. They are fetched before the products where there are registers, else a part at a time.
+    batch: a third index of blocks, which the matrices' pointers may mention, and its extent. The grid has ceil(n /
+    tiles.n) x ceil(m / tiles.m) tiles for each.
 
     factors: the type in which elements are multiplied; None is that of the matrices, tf32 for those of f32.
 
@@ -86,11 +86,11 @@ def matmul_kernel(
         ]
 
     others = [
-        RTile(f"beside{number}", source.dtype, 1 if _is_row(source) else tiles.m, tiles.n)
-        for number, source in enumerate(beside)
+        RTile(f"epilogue_operand{number}", source.dtype, 1 if _is_row(source) else tiles.m, tiles.n)
+        for number, source in enumerate(epilogue_operands)
     ]
     origin = block_row * tiles.m, block_column * tiles.n
-    fetches = [fetch(tile, source, *origin) for tile, source in zip(others, beside, strict=True)]
+    fetches = [fetch(tile, source, *origin) for tile, source in zip(others, epilogue_operands, strict=True)]
     # They arrive during the products, unless what a matrix brings has to wait.
     early, late = (fetches, []) if all(tiles.leaves_registers(tile) for tile in others) else ([], fetches)
 

@@ -1,4 +1,4 @@
-"""Matrices that stand beside a product and are read where it is finished, run by the simulator."""
+"""Epilogue operands: matrices that are read where a product is finished, run by the simulator."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def finished(m, n, k, tiles, align, *, warp_specialized=False):
         tiles,
         b_is_transposed=True,
         epilogue=finish,
-        beside=(matrix(rt, m, n, align=align), matrix(wt, m, n, 0, align=align)),
+        epilogue_operands=(matrix(rt, m, n, align=align), matrix(wt, m, n, 0, align=align)),
     )
     outer = tuple(e.Var(var.name, var.type) for var in params)
     if warp_specialized:
