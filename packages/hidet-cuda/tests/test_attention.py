@@ -114,16 +114,16 @@ CASES = {
     "causal, with logarithms": case("f16", (1, 2, 40, 24), (1, 2, 70, 24), 40, is_causal=True, with_logsumexp=True),
     "a mask of bools for all rows": case("bf16", (2, 2, 20, 16), (2, 2, 70, 16), mask=("bool", (2, 1, 1, 70))),
     "a mask that is added": case("f16", (2, 2, 20, 16), (2, 2, 70, 16), mask=("f32", (1, 2, 20, 70))),
-    "one row of grouped heads, keys in parts": case(
+    "one row of grouped heads, split-kv": case(
         "f16", (1, 4, 1, 32), (1, 2, 300, 32), enable_gqa=True, with_logsumexp=True
     ),
-    "rows of grouped heads, a mask, keys in parts": case(
+    "rows of grouped heads, a mask, split-kv": case(
         "f16", (1, 4, 3, 32), (1, 2, 300, 32), enable_gqa=True, mask=("f16", (1, 1, 3, 300))
     ),
     "rows of grouped heads that lie apart": case(
         "f16", (1, 4, 3, 16), (1, 2, 40, 16), enable_gqa=True, is_transposed=True, with_logsumexp=True
     ),
-    "rows of grouped heads that lie apart, keys in parts": case(
+    "rows of grouped heads that lie apart, split-kv": case(
         "f16", (1, 4, 3, 16), (1, 2, 300, 16), enable_gqa=True, is_transposed=True
     ),
     "heads of a position are neighbours": case("f16", (1, 2, 40, 16), (1, 2, 40, 16), is_transposed=True),
@@ -183,7 +183,7 @@ def test_a_warp_group_copies_for_those_that_multiply(rows: int, length: int, is_
 
 
 @pytest.mark.parametrize("length", [5, 300])
-def test_parts_of_keys_may_be_many_or_one(length: int) -> None:
+def test_splits_of_keys_may_be_many_or_one(length: int) -> None:
     text = graph("f16", (1, 4, 1, 16), (1, 2, "t", 16), enable_gqa=True, hints={"t": 4096})
     shapes = {"q": (1, 4, 1, 16), "k": (1, 2, length, 16), "v": (1, 2, length, 16)}
     is_right(text, "f16", shapes, sizes={"t": length})
@@ -297,7 +297,7 @@ COMPILED = {
     "added, wide": graph("f16", (4, 16, 1024, 256), (4, 16, 1024, 256), mask=("f16", (4, 1, 1024, 1024))),
     "wide": graph("bf16", (1, 32, 1024, 256), (1, 32, 1024, 256), is_causal=True),
     "padded": graph("f16", (8, 16, 1024, 72), (8, 16, 1024, 72), with_logsumexp=True),
-    "in parts": graph("bf16", (1, 32, 1, 128), (1, 8, 4096, 128), enable_gqa=True),
+    "split-kv": graph("bf16", (1, 32, 1, 128), (1, 8, 4096, 128), enable_gqa=True),
     "not causal, many blocks": graph("bf16", (4, 32, 2048, 64), (4, 32, 2048, 64), mask=("bool", (4, 1, 1, 2048))),
     "f32": graph("f32", (8, 12, 512, 64), (8, 12, 512, 64), mask=("bool", (8, 1, 1, 512))),
     "f32, causal": graph("f32", (4, 12, 1024, 64), (4, 12, 1024, 64), is_causal=True),
@@ -307,7 +307,7 @@ COMPILED = {
 
 
 # Registers are fewest where results are longest; other kernels are compiled for one architecture.
-ALL_ARCHITECTURES = ("long", "in parts")
+ALL_ARCHITECTURES = ("long", "split-kv")
 
 
 @pytest.mark.parametrize(

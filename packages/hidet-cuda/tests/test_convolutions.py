@@ -156,13 +156,13 @@ SPLITS = {
 
 
 @pytest.mark.parametrize("name", SPLITS)
-@pytest.mark.parametrize("parts", [2, 7])
-def test_sums_in_parts_are_right(name: str, parts: int) -> None:
+@pytest.mark.parametrize("split_k", [2, 7])
+def test_split_k_products_are_right(name: str, split_k: int) -> None:
     graph, rule = parsed(SPLITS[name]), MatmulRule()
     task = only_task(graph).task
     match = rule.match(task, context())
     assert match is not None
-    params = replace(rule.default(match, context()), parts=parts)
+    params = replace(rule.default(match, context()), split_k=split_k)
     program = rule.build(match, params, context())
     assert len(program.scratch) == 1
     is_right(graph, task, program, TOLERANCE[SPLITS[name].split("%x: ")[1].split("[")[0]])

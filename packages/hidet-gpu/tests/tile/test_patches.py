@@ -41,7 +41,7 @@ def reference(image, filters, step, spread, before):
     return result
 
 
-def convolve(image, filters, *, step=1, spread=1, before=0, align=16, words=(dtypes.i32, dtypes.i32), parts=1):
+def convolve(image, filters, *, step=1, spread=1, before=0, align=16, words=(dtypes.i32, dtypes.i32), splits=1):
     expected = reference(image, filters, step, spread, before)
     count, height, width, channels = image.shape
     n, down, right, _ = filters.shape
@@ -62,7 +62,7 @@ def convolve(image, filters, *, step=1, spread=1, before=0, align=16, words=(dty
     m, k = count * rows * columns, down * right * channels
     part = build.size_var("part")
     steps = -(-k // SMALL.k)
-    each = -(-steps // parts)
+    each = -(-steps // splits)
     kernel = matmul_kernel(
         "conv",
         tuple(pointers),
@@ -76,11 +76,11 @@ def convolve(image, filters, *, step=1, spread=1, before=0, align=16, words=(dty
     function = lower_kernel(kernel)
     function = replace(function, grid_vars=(*function.grid_vars, part))
     outer = tuple(e.Var(var.name, var.type) for var in function.params)
-    grid = (-(-n // SMALL.n) * -(-m // SMALL.m), parts)
+    grid = (-(-n // SMALL.n) * -(-m // SMALL.m), splits)
     launch = s.Launch("conv", tuple(map(number, grid)), outer, block=(number(kernel.threads),))
     module = Module((function, Function("main", outer, launch, "host")), "main")
     verify_module(module)
-    y = np.full((parts, *expected.shape), np.nan, np.float32)
+    y = np.full((splits, *expected.shape), np.nan, np.float32)
     run_module(module, [image, filters, y])
     return y.sum(0), expected
 
@@ -118,9 +118,9 @@ def test_channels_of_a_tap_are_as_many_as_the_alignment_says(channels, align):
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_parts_of_k_sum_to_the_whole():
+def test_splits_of_k_sum_to_the_whole():
     image, weight = image_and_filters((1, 4, 4, 24), (8, 3, 3, 24))
-    result, expected = convolve(image, weight, before=1, parts=3)
+    result, expected = convolve(image, weight, before=1, splits=3)
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 

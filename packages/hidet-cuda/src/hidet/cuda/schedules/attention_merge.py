@@ -1,4 +1,4 @@
-"""Results of attention over parts of the keys, and how they become one."""
+"""Results of attention over splits of the keys (split-kv), and how they become one."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ _TOGETHER = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partial:
-    """Results of parts in f32: `totals` [heads, parts, rows, width], each divided by its own sum of weights, and
-    `logarithms` [heads, parts, rows], the log of that sum of e ** score; -inf for a part without keys."""
+    """Results of splits in f32: `totals` [heads, splits, rows, width], each divided by its own sum of weights, and
+    `logarithms` [heads, splits, rows], the log of that sum of e ** score; -inf for a split without keys."""
 
     totals: Var
     logarithms: Var
-    parts: Dim
+    splits: Dim
 
 
 def partial_results(builder: ProgramBuilder, problem: AttentionProblem, chunk: int, *, stacked: bool) -> Partial:
-    """Memory for the results of parts of `chunk` keys."""
-    parts = dims.ceildiv(problem.keys, chunk)
+    """Memory for the results of splits of `chunk` keys."""
+    splits = dims.ceildiv(problem.keys, chunk)
     heads = dims.product(head_extents(problem, stacked=stacked))
-    rows = heads * parts * row_count(problem, stacked=stacked)
+    rows = heads * splits * row_count(problem, stacked=stacked)
     totals = builder.scratch("totals", _F32, rows * problem.width)
-    return Partial(totals, builder.scratch("logarithms", _F32, rows), parts)
+    return Partial(totals, builder.scratch("logarithms", _F32, rows), splits)
 
 
-def partial_matrices(heads: HeadScope, parts: Expr, part: Expr) -> tuple[GTensor, GTensor]:
-    """Where a block writes the result and the logarithms of its part; adds two pointers to the kernel."""
+def partial_matrices(heads: HeadScope, splits: Expr, split: Expr) -> tuple[GTensor, GTensor]:
+    """Where a block writes the result and the logarithms of its split; adds two pointers to the kernel."""
     width = heads.problem.width
     totals, logarithms = (heads.scope.pointer(name, _F32) for name in ("totals", "logarithms"))
-    first = (_head_number(heads) * parts + part) * heads.rows
+    first = (_head_number(heads) * splits + split) * heads.rows
     columns, one = build.index(width), build.index(1)
     align = math.gcd(16, width * _F32.nbytes)
     return (
@@ -57,24 +57,24 @@ def partial_matrices(heads: HeadScope, parts: Expr, part: Expr) -> tuple[GTensor
 
 
 def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Partial, *, stacked: bool) -> Launch:
-    """The kernel that adds parts up, in their order, by the weight of each: a block a row, a thread an element."""
+    """The kernel that adds splits up, in their order, by the weight of each: a block a row, a thread an element."""
     heads = HeadScope(problem, _RESULTS, stacked=stacked)
     scope = heads.scope
     totals, logarithms = (scope.pointer(name, _F32) for name in ("totals", "logarithms"))
-    parts, width = scope.size(partial.parts, "parts"), build.index(problem.width)
+    splits, width = scope.size(partial.splits, "splits"), build.index(problem.width)
     k, number, row, zero = IRBuilder(), build.size_var("number"), build.size_var("row"), build.const(0, _F32)
     for var, value in numbered(number, [*heads.axes(), (row, heads.rows)]):
         k.declare(var, value)
     column = k.let("column", thread_in_block())
-    first = k.let("first", _head_number(heads) * parts * heads.rows + row)
+    first = k.let("first", _head_number(heads) * splits * heads.rows + row)
     largest = k.let("largest", build.const(-math.inf, _F32))
     total, norm = k.let("total", zero), k.let("norm", zero)
     with k.if_(column < width):
-        _add_parts(
+        _add_splits(
             k,
-            parts,
-            lambda part: build.load(logarithms, first + part * heads.rows),
-            lambda part: build.load(totals, (first + part * heads.rows) * width + column),
+            splits,
+            lambda split: build.load(logarithms, first + split * heads.rows),
+            lambda split: build.load(totals, (first + split * heads.rows) * width + column),
             (largest, total, norm),
         )
         place = heads.row_offset(problem.out, "out", row) + column * heads.inner(problem.out, "out")
@@ -93,24 +93,24 @@ def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Pa
     return builder.launch(function, given, scope.arguments, (builder.size(count),), threads)
 
 
-def _add_parts(
+def _add_splits(
     k: IRBuilder,
-    parts: Expr,
+    splits: Expr,
     logarithm: Callable[[Expr], Expr],
     result: Callable[[Expr], Expr],
     sums: tuple[Var, Var, Var],
 ) -> None:
-    """Fold all parts into the largest logarithm, the sum of results and that of weights, as a running softmax."""
+    """Fold all splits into the largest logarithm, the sum of results and that of weights, as a running softmax."""
     largest, total, norm = sums
-    with k.for_range("turn", (parts + (_TOGETHER - 1)) // _TOGETHER) as turn:
+    with k.for_range("turn", (splits + (_TOGETHER - 1)) // _TOGETHER) as turn:
 
-        def read(name: str, of_part: Callable[[Expr], Expr], otherwise: float) -> Iterator[Var]:
+        def read(name: str, of_split: Callable[[Expr], Expr], otherwise: float) -> Iterator[Var]:
             for n in range(_TOGETHER):
-                part = turn * _TOGETHER + n
-                value = k.let("value", of_part(build.minimum(part, parts - 1)))
-                yield k.let(f"{name}{n}", build.select(part < parts, value, build.const(otherwise, _F32)))
+                split = turn * _TOGETHER + n
+                value = k.let("value", of_split(build.minimum(split, splits - 1)))
+                yield k.let(f"{name}{n}", build.select(split < splits, value, build.const(otherwise, _F32)))
 
-        # Several parts at once, so that their loads are on their way together.
+        # Several splits at once, so that their loads are on their way together.
         logs, results = list(read("log", logarithm, -math.inf)), list(read("result", result, 0))
         new = k.let("new", largest)
         for log in logs:
@@ -124,7 +124,7 @@ def _add_parts(
 
 
 def _shift(largest: Expr) -> Expr:
-    """What logarithms are compared with; 0 where no part has seen a key: all weights are then 0, not NaN."""
+    """What logarithms are compared with; 0 where no split has seen a key: all weights are then 0, not NaN."""
     return build.select(build.equal(largest, -math.inf), build.const(0, _F32), largest)
 
 

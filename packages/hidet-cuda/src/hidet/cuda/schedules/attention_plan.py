@@ -53,9 +53,9 @@ _LEAST_KEYS = 256
 _FEW_ROWS = AttentionTiles(16, 32, 3, 1)
 _MASKED_KEYS = 48
 _MASKED_RESULTS = 1 << 14
-_PARTS_PER_MULTIPROCESSOR = 2
+_SPLITS_PER_MULTIPROCESSOR = 2
 """Blocks of one warp that share a multiprocessor when keys are split."""
-_LEAST_PART = 128
+_LEAST_SPLIT = 128
 """Keys below which a part costs more to merge than it saves."""
 _WAVE = 2
 """Blocks of a multiprocessor that run together."""
@@ -78,7 +78,7 @@ _SHARED_SUMS = 4
 class Plan:
     """How attention on tensor cores is cut into blocks.
 
-    chunk: keys of a part where they are split over blocks; None where a block sees all keys. stacked: heads of a group
+    chunk: keys of a split where they are split over blocks; None where a block sees all keys. stacked: heads of a group
     are rows of one matrix. by_head: blocks are numbered through the heads first, the longest rows before shorter ones,
     so that a causal problem of few waves ends evenly; else through the rows of a head, which share its keys in cache.
     is_warp_specialized: whether a warp group copies and others multiply (`hidet.gpu.tile.lower.warp_specialized`).
@@ -102,7 +102,7 @@ def suits_tensor_cores(problem: AttentionProblem) -> bool:
 
 
 def choose_plan(problem: AttentionProblem, target: GpuTarget) -> Plan:
-    """The largest tile that gives every multiprocessor a block; parts of the keys where no tile does."""
+    """The largest tile that gives every multiprocessor a block; splits of the keys where no tile does."""
     tiles = _warp_specialized_tiles(problem, target.multiprocessors) if target.has("wgmma") else None
     if tiles is not None:
         return Plan(tiles, None, stacked=False, by_head=problem.is_causal, is_warp_specialized=True)
@@ -122,10 +122,10 @@ def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Pla
     tiles = _fitting(_tiles_for(rows, heads, problem, target.multiprocessors), problem, target.block_shared_memory)
     blocks = max(heads * -(-rows // tiles.rows), 1)
     keys = _likely(problem.keys)
-    parts = min(target.multiprocessors * _PARTS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_PART)
+    splits = min(target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_SPLIT)
     chunk = None
-    if not problem.is_causal and blocks < target.multiprocessors and parts > 1:
-        chunk = -(-keys // (parts * tiles.keys)) * tiles.keys
+    if not problem.is_causal and blocks < target.multiprocessors and splits > 1:
+        chunk = -(-keys // (splits * tiles.keys)) * tiles.keys
     return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _WAVE * target.multiprocessors)
 
 

@@ -21,7 +21,7 @@ _READ = ("q", "k", "v", "mask")
 
 
 def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, plan: Plan) -> Stmt:
-    """The kernel of tiles, and behind it the one that merges parts where keys are split."""
+    """The kernel of tiles, and behind it the one that merges splits where keys are split."""
     stacked, tiles = plan.stacked, plan.tiles
     partial = None if plan.chunk is None else partial_results(builder, problem, plan.chunk, stacked=stacked)
     heads = HeadScope(problem, _READ if partial else (*_READ, "out", "logsumexp"), stacked=stacked)
@@ -43,18 +43,18 @@ def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, pla
         result = heads.dense("out", problem.width)
         logsumexp = None if problem.logsumexp is None else heads.dense("logsumexp", 1)
     else:
-        part, first, length = (build.size_var(name) for name in ("part", "first_key", "part_length"))
-        parts, chunk = scope.size(partial.parts, "parts"), scope.size(plan.chunk or 0, "chunk")
-        values += numbered(number, [*axes, (part, parts), rows_axis])
-        values += [(first, part * chunk), (length, build.minimum(chunk, heads.length - first))]
+        split, first, length = (build.size_var(name) for name in ("split", "first_key", "split_length"))
+        splits, chunk = scope.size(partial.splits, "splits"), scope.size(plan.chunk or 0, "chunk")
+        values += numbered(number, [*axes, (split, splits), rows_axis])
+        values += [(first, split * chunk), (length, build.minimum(chunk, heads.length - first))]
         k, v = (
             replace(matrix, pointer=build.binary("add", matrix.pointer, first * matrix.row_stride), rows=length)
             for matrix in (k, v)
         )
         first_key = first
-        result, logsumexp = partial_matrices(heads, parts, part)
+        result, logsumexp = partial_matrices(heads, splits, split)
         pointers += [partial.totals, partial.logarithms]
-        count = count * partial.parts
+        count = count * partial.splits
     kernel = attention_kernel(
         builder.name(),
         (),

@@ -24,7 +24,7 @@ from hidet.cuda.schedules.product import Product, likely
 from hidet.cuda.schedules.product_launch import ProductLaunches
 from hidet.cuda.schedules.product_tiles import ROW_TILES, has_few_rows, is_warp_specialized, tiles_of
 from hidet.cuda.schedules.program import ProgramBuilder
-from hidet.cuda.schedules.tiling import PARTS, Extents, Tiling, choose_tiling, close_tilings
+from hidet.cuda.schedules.tiling import SPLIT_K, Extents, Tiling, choose_tiling, close_tilings
 from hidet.dtypes import DType
 from hidet.ir.expr import Var
 from hidet.schedule.rule import Match, Program, SharingRule
@@ -61,8 +61,8 @@ class MatmulRule(SharingRule[Product, Tiling]):
         return Match(task, product)
 
     def space(self, match: Match[Product], ctx: CompileContext) -> Iterable[Tiling]:
-        """Tiles, of products on tensor cores, and parts that k is split into."""
-        return [Tiling(tiles, parts) for tiles in tiles_of(match.data, gpu_target(ctx.target)) for parts in PARTS]
+        """Tiles, of products on tensor cores, and split_k that k is split into."""
+        return [Tiling(tiles, split_k) for tiles in tiles_of(match.data, gpu_target(ctx.target)) for split_k in SPLIT_K]
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""
@@ -85,17 +85,17 @@ class MatmulRule(SharingRule[Product, Tiling]):
         return params.code
 
     def build(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> Program:
-        """The product, and the sum of its parts if k is split."""
+        """The product, and the sum of its splits (split-k)."""
         product, tiling = match.data, params
         builder = ProgramBuilder(match.task)
         partial: Var | None = None
-        if tiling.parts > 1:
-            count = product.batch * product.m * product.n * tiling.parts
+        if tiling.split_k > 1:
+            count = product.batch * product.m * product.n * tiling.split_k
             partial = builder.scratch("partial", product.total.dtype, count)
         launches = ProductLaunches(builder, match.task, product, tiling, gpu_target(ctx.target), partial)
-        builder.run(launches.multiplied())
+        builder.run(launches.multiply())
         if partial is not None:
-            builder.run(launches.summed(partial))
+            builder.run(launches.sum_splits(partial))
         return builder.program()
 
 

@@ -21,11 +21,11 @@ class ProductKernel:
 
     multiplies, finishes: whether it reads the matrices, and whether it writes the task's output; else it writes sums.
     operands: tensors of the task that it reads, the first parameters; a pointer to what it writes is the next one.
-    outer: the index of blocks that counts matrices of the batch or, where sums are written, the `parts` of each; `part`
-    is the one that a block sums.
+    outer: the index of blocks that counts matrices of the batch or, where sums are written, the splits of k of each;
+    `split` is the one that a block sums.
     """
 
-    def __init__(self, task: Task, product: Product, *, multiplies: bool, finishes: bool, parts: int = 1) -> None:
+    def __init__(self, task: Task, product: Product, *, multiplies: bool, finishes: bool, split_k: int = 1) -> None:
         read: list[Operand] = []
         if multiplies:
             read += [product.a.tensor.operand, product.b.tensor.operand]
@@ -38,8 +38,8 @@ class ProductKernel:
         dtype = product.result.dtype if finishes else product.total.dtype
         self._target = self.scope.pointer("result", dtype)
         self.outer = build.size_var("matrix")
-        self._parts = self.scope.size(parts, "parts")
-        number, self.part = self.outer // self._parts, self.outer % self._parts
+        self._splits = self.scope.size(split_k, "splits")
+        number, self.split = self.outer // self._splits, self.outer % self._splits
         self._numbers: list[Expr] = []
         for extent in reversed(product.batches[1:]):
             size = self.scope.size(extent, "batch")
@@ -60,7 +60,7 @@ class ProductKernel:
         return GTensor(place, m, n, scope.size(product.row_stride, "row_stride"), align)
 
     def sums(self, align: int) -> GTensor:
-        """Where the sums of a part are written: one of [batch, parts, m, n]."""
+        """Where the partial sums of a split are written: one of [batch, splits, m, n]."""
         m, n = self.scope.size(self._product.m, "m"), self.scope.size(self._product.n, "n")
         place = build.binary("add", self._target, self.outer * (m * n))
         return GTensor(place, m, n, n, align)

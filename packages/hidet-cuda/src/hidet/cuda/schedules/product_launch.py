@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Operand
-from hidet.cuda.schedules import few_rows, partial_sums, simt
+from hidet.cuda.schedules import few_rows, simt, split_k
 from hidet.cuda.schedules.product import ALIGN, Product, known_align
 from hidet.cuda.schedules.product_kernel import ProductKernel, own_places
 from hidet.cuda.schedules.product_tiles import ROW_TILES, has_whole_rows, is_unaligned, is_warp_specialized
@@ -72,7 +72,7 @@ class _Multiplication:
 class ProductLaunches:
     """Makes the kernels of a product, and launches of them by the program's entry.
 
-    partial: where sums of parts of k go; None where the whole sum goes into the task's output.
+    partial: where the partial sums of split-k go; None where the whole sum goes into the task's output.
     """
 
     builder: ProgramBuilder
@@ -82,7 +82,7 @@ class ProductLaunches:
     target: GpuTarget
     partial: Var | None
 
-    def multiplied(self) -> Stmt:
+    def multiply(self) -> Stmt:
         """The launch of one kernel for aligned tensors, or of one for others."""
         product, tiles = self.product, self.tiling.tiles
         least, align = _Aligns.least(product), _Aligns.known(product)
@@ -118,7 +118,7 @@ class ProductLaunches:
         product, builder = self.product, self.builder
         name = builder.name()
         kernel = ProductKernel(
-            self.task, product, multiplies=True, finishes=self.partial is None, parts=self.tiling.parts
+            self.task, product, multiplies=True, finishes=self.partial is None, split_k=self.tiling.split_k
         )
         what = self._multiplication(kernel, tiles, align)
         if not product.uses_matrix_units:
@@ -145,17 +145,17 @@ class ProductLaunches:
             epilogue = kernel.finish(c, tuple(epilogue_operands), is_inside=False)
         else:
             c = kernel.sums(known_align(partial.dtype.nbytes, product.n))
-            steps = self._steps_of_part(kernel, tiles)
-        outer = product.batch * self.tiling.parts
+            steps = self._steps_of_split(kernel, tiles)
+        outer = product.batch * self.tiling.split_k
         batch = None if outer == 1 else (kernel.outer, scope.size(outer, "outer"))
         return _Multiplication(a, b, c, epilogue, tuple(epilogue_operands.values()), batch, outer, steps)
 
-    def _steps_of_part(self, kernel: ProductKernel, tiles: MatmulTiles) -> tuple[Expr, Expr]:
-        """The first step along k of a block's part, and how many it has."""
+    def _steps_of_split(self, kernel: ProductKernel, tiles: MatmulTiles) -> tuple[Expr, Expr]:
+        """The first step along k of a block's split, and how many it has."""
         count = dims.ceildiv(self.product.k, tiles.k)
-        each = kernel.scope.size(dims.ceildiv(count, self.tiling.parts), "each")
+        each = kernel.scope.size(dims.ceildiv(count, self.tiling.split_k), "each")
         last = kernel.scope.size(count, "steps")
-        first = kernel.part * each
+        first = kernel.split * each
         return first, build.maximum(build.minimum(last - first, each), 0)
 
     def _tile_kernel(self, name: str, what: _Multiplication, tiles: MatmulTiles) -> TileKernel:
@@ -249,17 +249,17 @@ class ProductLaunches:
         function = replace(function, params=kernel.scope.params)
         return builder.launch(function, self._pointers(kernel), kernel.scope.arguments, grid, few_rows.THREADS)
 
-    def summed(self, partial: Var) -> Launch:
-        """The kernel that adds the parts of sums, and its launch."""
+    def sum_splits(self, partial: Var) -> Launch:
+        """The kernel that adds the partial sums of split-k, and its launch."""
         product, builder = self.product, self.builder
         kernel = ProductKernel(self.task, product, multiplies=False, finishes=True)
         scope = kernel.scope
         given = scope.pointer("partial", partial.dtype)
         c = kernel.result(product.result.dtype.nbytes)
-        count = scope.size(self.tiling.parts, "parts")
+        count = scope.size(self.tiling.split_k, "splits")
         lanes = ALIGN // partial.dtype.nbytes if known_align(partial.dtype.nbytes, product.n) == ALIGN else 1
         is_batch = product.batch != 1
-        function = partial_sums.partial_sums_kernel(
+        function = split_k.split_k_sum_kernel(
             builder.name(),
             scope.params,
             build.binary("add", given, kernel.outer * (count * c.rows * c.columns)) if is_batch else given,
@@ -268,12 +268,12 @@ class ProductLaunches:
             lanes,
             epilogue=kernel.finish(c, is_inside=True),
         )
-        items = builder.size(dims.ceildiv(dims.ceildiv(product.m * product.n, lanes), partial_sums.THREADS))
+        items = builder.size(dims.ceildiv(dims.ceildiv(product.m * product.n, lanes), split_k.THREADS))
         grid_vars = (*function.grid_vars, *((kernel.outer,) if is_batch else ()))
         function = replace(function, params=scope.params, grid_vars=grid_vars)
         pointers = [builder.pointers[operand] for operand in (*kernel.operands, self._output)]
         grid = (items, *((builder.size(product.batch),) if is_batch else ()))
-        return builder.launch(function, [*pointers, partial], scope.arguments, grid, partial_sums.THREADS)
+        return builder.launch(function, [*pointers, partial], scope.arguments, grid, split_k.THREADS)
 
     def _pointers(self, kernel: ProductKernel) -> list[Expr]:
         """What a kernel that multiplies reads, and where it writes."""

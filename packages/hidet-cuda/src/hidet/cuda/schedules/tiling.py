@@ -1,4 +1,4 @@
-"""Tiles for a product, and into how many parts its k is split: a model of how long the blocks of a device take.
+"""Tiles for a product, and its split-k: a model of how long the blocks of a device take.
 
 Tables are written for elements of 2 bytes. Wider ones have as many bytes along k (`with_bytes_along_k`), which take
 matrix units as long.
@@ -63,8 +63,8 @@ PLAIN_TILES = (
     MatmulTiles(64, 64, 8, 2, (2, 1)),
 )
 """Without matrix units; k is the number of elements whatever their type."""
-PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Parts that k is split into."""
+SPLIT_K = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Choices of split-k: into how many splits, each summed by blocks of its own, k is cut."""
 
 
 def with_bytes_along_k(tiles: MatmulTiles, nbytes: int) -> MatmulTiles:
@@ -92,11 +92,11 @@ _SINGLE_BYTES, _SINGLE_STEP = 10, 2700
 _START = 2200
 """Until a block has its first tiles, and from its last product to the end of the kernel."""
 _SUM = 3000
-"""A kernel that adds parts."""
+"""A kernel that adds the partial sums of split-k."""
 _COPY = 4500
 """A kernel that copies."""
 _SUM_BYTES = 1000
-"""Bytes a cycle that parts are written and read with, by the whole device."""
+"""Bytes a cycle that partial sums are written and read with, by the whole device."""
 _SPECIALIZED_PRODUCTS = 1560
 """Multiplications a cycle by warp groups in tiles of many columns, of an H100 that its power slows down."""
 _LEFT_COLUMNS = 19
@@ -134,15 +134,15 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Tiles, and the parts that k is split into, each summed by blocks of its own."""
+    """Tiles, and the number of splits of k (split-k), each summed by blocks of its own."""
 
     tiles: MatmulTiles
-    parts: int = 1
+    split_k: int = 1
 
     @property
     def code(self) -> Hashable:
-        """What kernels depend on: how many parts there are is a number that they are called with."""
-        return self.tiles, self.parts > 1
+        """What kernels depend on: how many splits there are is a number that they are called with."""
+        return self.tiles, self.split_k > 1
 
 
 def choose_tiling(
@@ -168,36 +168,36 @@ def close_tilings(
 
 
 def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tiling]:
-    """What may be chosen: tiles that are not far larger than the result, and parts of at least two steps."""
+    """What may be chosen: tiles that are not far larger than the result, and splits of at least two steps."""
     lowest = min(tiles.m for tiles in choices)
     for tiles in choices:
         if tiles.m >= 2 * extents.m and tiles.m > lowest:
             continue
-        for parts in PARTS:
-            if parts == 1 or _over(extents.k, tiles.k) >= 2 * parts:
-                yield Tiling(tiles, parts)
+        for split_k in SPLIT_K:
+            if split_k == 1 or _over(extents.k, tiles.k) >= 2 * split_k:
+                yield Tiling(tiles, split_k)
 
 
 def cycles(extents: Extents, tiling: Tiling, target: GpuTarget, is_warp_specialized: bool) -> float:
     """How long a product takes by the model."""
-    parts, nbytes = tiling.parts, extents.nbytes
+    split_k, nbytes = tiling.split_k, extents.nbytes
     tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
-    blocks = extents.batch * _over(extents.m, tiles.m) * _over(extents.n, tiles.n) * parts
-    steps = _over(_over(extents.k, tiling.tiles.k), parts)
+    blocks = extents.batch * _over(extents.m, tiles.m) * _over(extents.n, tiles.n) * split_k
+    steps = _over(_over(extents.k, tiling.tiles.k), split_k)
     own = max(1, _over(blocks, target.multiprocessors))
     if is_warp_specialized:
         read = nbytes * extents.batch * (extents.m + extents.n) * extents.k / _MEMORY_BYTES
         computed = _warp_specialized_cycles(tiles, steps, own, target)
         overlapped = max(computed, read) + min(computed, read) / _HIDDEN
-        return _SPECIALIZED_START + overlapped + _sum_cycles(extents, parts)
+        return _SPECIALIZED_START + overlapped + _sum_cycles(extents, split_k)
     if tiling.tiles in PLAIN_TILES:
-        return _START + _plain_cycles(tiling.tiles, steps, own, nbytes) + _sum_cycles(extents, parts)
+        return _START + _plain_cycles(tiling.tiles, steps, own, nbytes) + _sum_cycles(extents, split_k)
     resident = min(own, _resident(tiles, target))
     bytes_a_cycle, least = (_SINGLE_BYTES, _SINGLE_STEP) if tiles in UNALIGNED_TILES else (_BYTES, _STEP)
     moved = (tiles.m + tiles.n) * tiles.k * 2 / bytes_a_cycle
     products = _GROUP_PRODUCTS if tiles in GROUP_TILES else _PRODUCTS
     step = max(tiles.m * tiles.n * tiles.k / products, moved) * resident
-    return _START + _over(own, resident) * (steps * max(step, least) + _START) + _sum_cycles(extents, parts)
+    return _START + _over(own, resident) * (steps * max(step, least) + _START) + _sum_cycles(extents, split_k)
 
 
 def _warp_specialized_cycles(tiles: MatmulTiles, steps: int, own: int, target: GpuTarget) -> float:
@@ -224,9 +224,9 @@ def copy_cycles(nbytes: int) -> float:
     return _COPY + 2 * nbytes / _MEMORY_BYTES
 
 
-def _sum_cycles(extents: Extents, parts: int) -> float:
-    """How long adding parts takes."""
-    return _SUM + 2 * 4 * parts * extents.batch * extents.m * extents.n / _SUM_BYTES if parts > 1 else 0
+def _sum_cycles(extents: Extents, split_k: int) -> float:
+    """How long adding partial sums takes."""
+    return _SUM + 2 * 4 * split_k * extents.batch * extents.m * extents.n / _SUM_BYTES if split_k > 1 else 0
 
 
 def _over(extent: int, step: int) -> int:

@@ -15,7 +15,7 @@ from hidet.ir.func import Function
 THREADS = 128
 
 
-def partial_sums_kernel(
+def split_k_sum_kernel(
     name: str,
     params: tuple[Var, ...],
     partial: Expr,
@@ -37,7 +37,7 @@ def partial_sums_kernel(
         row = k.let("row", build.cast(wide // width, build.INDEX))
         column = k.let("column", build.cast(wide % width, build.INDEX) * lanes)
         total = k.let("total", build.broadcast(build.const(0, partial.dtype), lanes))
-        with k.for_range("part", splits) as split:
+        with k.for_range("split", splits) as split:
             offset = split * (c.rows * c.columns) + row * c.columns + column
             k.assign(total, total + build.load(partial, offset, lanes=lanes))
         for lane in range(lanes):
