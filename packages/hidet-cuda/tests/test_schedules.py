@@ -133,7 +133,7 @@ def test_matrices_of_a_batch_may_lie_at_distances_that_are_symbols(turned: bool)
 
 PRODUCTS_OF_A_BATCH = {
     "without matrix units": "f32[b, 128, 3]; f32[b, 3, 128]; f32[b, 128, 128]",
-    "of few rows": "f16[b, 1, 256]; f16[b, 256, 8]{2048, 1, 256}; f16[b, 1, 8]",
+    "gemv": "f16[b, 1, 256]; f16[b, 256, 8]{2048, 1, 256}; f16[b, 1, 8]",
 }
 
 
@@ -304,7 +304,7 @@ def test_long_sums_of_warp_specialized_kernels_are_split(text) -> None:
     runs_right(long, "cuda.matmul", 3e-2, "sm_90a")
 
 
-FEW_ROWS = """
+GEMV = """
 graph g(%x: f16[{m}, {k}], %w: f16[{n}, {k}], %b: f16[{n}]):
   %0: f16[{m}, {n}] = linear(%x, %w, %b)
   %1: f16[{m}, {n}] = relu(%0)
@@ -318,15 +318,15 @@ graph g(%x: bf16[3, 2, 264], %w: bf16[3, 5, 264]):
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 9, 256), (2, 20, 1096), (2, 8, 2048)])
-def test_few_rows_are_multiplied_without_matrix_units(m, n, k) -> None:
-    text = FEW_ROWS.format(m=m, n=n, k=k)
+def test_gemvs_need_no_matrix_units(m, n, k) -> None:
+    text = GEMV.format(m=m, n=n, k=k)
     runs_right(text, "cuda.matmul", 1e-2)
     (step,) = tasks(text)
     fast, *_ = [f for f in step.program.module.functions if "shuffle_xor" in print_function(f)]
     assert "cuda.mma." not in print_function(fast)
 
 
-def test_vectors_of_a_batch_are_few_rows() -> None:
+def test_vectors_of_a_batch_are_gemvs() -> None:
     runs_right(VECTORS, "cuda.matmul", 5e-2)
 
 

@@ -30,7 +30,7 @@ def test_large_products_have_the_tiles_that_use_the_matrix_unit_best(size: int) 
 
 
 @pytest.mark.parametrize("n", [768, 2304, 3072])
-def test_few_rows_are_spread_over_the_device(n: int) -> None:
+def test_skinny_gemms_are_spread_over_the_device(n: int) -> None:
     rows, columns = chosen(128, n, 768)
     assert rows == 64
     assert 2 * -(-n // columns) >= 48

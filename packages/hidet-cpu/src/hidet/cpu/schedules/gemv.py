@@ -1,4 +1,4 @@
-"""Products of few rows (GEMV and a little more): dot products that read the columns where they lie, once.
+"""GEMV and skinny GEMM, products of few rows: dot products that read the columns where they lie, once.
 
 With few rows, fetching the columns is all that takes time, so that nothing is packed. A dot function multiplies some
 rows by some columns, lanes of both along the sum, and adds the lanes of all its accumulators at the end:
@@ -42,7 +42,7 @@ _BYTES_PER_NS, _ITEM_NS = 12.0, 20_000.0
 
 
 def reads_in_place(gemm: Gemm) -> bool:
-    """Whether a product has few rows, and columns whose steps are neighbours."""
+    """Whether a product is a GEMV or skinny GEMM, with columns whose steps are neighbours."""
     right, rows = gemm.right, gemm.rows if isinstance(gemm.rows, int) else dims.hint_value(gemm.rows)
     if not isinstance(right, StridedColumns) or right.order != "steps" or gemm.taps != 1 or gemm.step != 1:
         return False

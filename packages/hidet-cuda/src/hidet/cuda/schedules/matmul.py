@@ -22,7 +22,7 @@ from hidet.cuda.schedules.occupancy import per_device
 from hidet.cuda.schedules.operands import find_product
 from hidet.cuda.schedules.product import Product, likely
 from hidet.cuda.schedules.product_launch import ProductLaunches
-from hidet.cuda.schedules.product_tiles import ROW_TILES, has_few_rows, is_warp_specialized, tiles_of
+from hidet.cuda.schedules.product_tiles import GEMV_TILES, is_gemv, is_warp_specialized, tiles_of
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import SPLIT_K, Extents, Tiling, choose_tiling, close_tilings
 from hidet.dtypes import DType
@@ -67,15 +67,15 @@ class MatmulRule(SharingRule[Product, Tiling]):
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""
         product, target = match.data, gpu_target(ctx.target)
-        if has_few_rows(product):
-            return Tiling(ROW_TILES, 1)
+        if is_gemv(product):
+            return Tiling(GEMV_TILES, 1)
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
         return choose_tiling(_extents(product), choices, target, is_warp_specialized=specialized)
 
     def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
         """Tiles that the model finds hardly slower, each with the best number of parts."""
         product, target = match.data, gpu_target(ctx.target)
-        if has_few_rows(product) or not product.uses_matrix_units:
+        if is_gemv(product) or not product.uses_matrix_units:
             return ()
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
         return close_tilings(_extents(product), choices, target, is_warp_specialized=specialized)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Operand
-from hidet.cuda.schedules import few_rows, simt, split_k
+from hidet.cuda.schedules import gemv, simt, split_k
 from hidet.cuda.schedules.product import ALIGN, Product, known_align
 from hidet.cuda.schedules.product_kernel import ProductKernel, own_places
-from hidet.cuda.schedules.product_tiles import ROW_TILES, has_whole_rows, is_unaligned, is_warp_specialized
+from hidet.cuda.schedules.product_tiles import GEMV_TILES, has_whole_rows, is_unaligned, is_warp_specialized
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import Tiling, resident_blocks, unaligned
 from hidet.dims import Dim
@@ -89,7 +89,7 @@ class ProductLaunches:
         gains = product.uses_matrix_units or any(map(has_whole_rows, (product.a, product.b), (align.a, align.b)))
         if is_unaligned(product) or not gains:
             return self._multiply(tiles, least)
-        fast = self._multiply_few_rows(align) if tiles is ROW_TILES else self._multiply(tiles, align)
+        fast = self._multiply_gemv(align) if tiles is GEMV_TILES else self._multiply(tiles, align)
         condition = self._are_aligned()
         if condition is None:
             return fast
@@ -224,8 +224,8 @@ class ProductLaunches:
         pointers, sizes = self._pointers(kernel), kernel.scope.arguments
         return self.builder.launch(function, pointers, sizes, grid, pipeline.threads, pipeline.maps)
 
-    def _multiply_few_rows(self, align: _Aligns) -> Launch:
-        """A kernel for the few rows of a product, and its launch."""
+    def _multiply_gemv(self, align: _Aligns) -> Launch:
+        """A GEMV kernel, and its launch."""
         product, builder = self.product, self.builder
         assert isinstance(product.m, int)
         name, kernel = builder.name(), ProductKernel(self.task, product, multiplies=True, finishes=True)
@@ -233,7 +233,7 @@ class ProductLaunches:
         assert isinstance(a, GTensor) and isinstance(b, GTensor)
         c = kernel.result(align.result)
         is_batch = product.batch != 1
-        function = few_rows.few_rows_kernel(
+        function = gemv.gemv_kernel(
             name,
             (),
             a,
@@ -244,10 +244,10 @@ class ProductLaunches:
             accumulator=product.total.dtype,
             batch=kernel.outer if is_batch else None,
         )
-        blocks = builder.size(dims.ceildiv(product.n, few_rows.COLUMNS))
+        blocks = builder.size(dims.ceildiv(product.n, gemv.COLUMNS))
         grid = (blocks, *((builder.size(product.batch),) if is_batch else ()))
         function = replace(function, params=kernel.scope.params)
-        return builder.launch(function, self._pointers(kernel), kernel.scope.arguments, grid, few_rows.THREADS)
+        return builder.launch(function, self._pointers(kernel), kernel.scope.arguments, grid, gemv.THREADS)
 
     def sum_splits(self, partial: Var) -> Launch:
         """The kernel that adds the partial sums of split-k, and its launch."""

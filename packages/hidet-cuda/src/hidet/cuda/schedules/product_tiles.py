@@ -1,4 +1,4 @@
-"""Which kernel suits a product: on matrix units or without, warp-specialized or not, for few rows; and its tiles."""
+"""Which kernel suits a product: on matrix units or without, warp-specialized or not, as a GEMV; and its tiles."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hidet.target import GpuTarget
 
 _LEAST_COPY = 4
 """Bytes from which parts of a matrix are copied in the background, which large tiles need."""
-_ROWS = 2
-"""Rows that are few."""
-_ROWS_DEPTH = 256
-"""Elements along k from which a warp shares a row."""
-ROW_TILES = MatmulTiles(16, 32, 32, 2, (1, 4))
-"""Stands for kernels of few rows; for tensors that are not aligned these are tiles."""
+GEMV_MAX_ROWS = 2
+"""Rows of the left matrix up to which a product is a GEMV or skinny GEMM, computed without matrix units."""
+GEMV_MIN_K = 256
+"""Elements along k from which a warp shares a row of a GEMV."""
+GEMV_TILES = MatmulTiles(16, 32, 32, 2, (1, 4))
+"""Stands for GEMV kernels; for tensors that are not aligned these are tiles."""
 
 
 def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
@@ -30,8 +30,8 @@ def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     if not product.uses_matrix_units:
         # Parts of f64 that few threads bring take more registers than there are.
         return PLAIN_TILES if product.total.dtype.nbytes == 4 else PLAIN_TILES[:2]
-    if has_few_rows(product):
-        return (ROW_TILES,)
+    if is_gemv(product):
+        return (GEMV_TILES,)
     nbytes = product.a.tensor.type.dtype.nbytes
     return tuple(with_bytes_along_k(tiles, nbytes) for tiles in _table(product, target))
 
@@ -52,7 +52,7 @@ def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
 
 def is_warp_specialized(product: Product, target: GpuTarget) -> bool:
     """Whether a product's kernel is warp-specialized: its matrices' boxes are copied by the copy engine."""
-    if not target.has("wgmma") or not product.uses_matrix_units or has_few_rows(product):
+    if not target.has("wgmma") or not product.uses_matrix_units or is_gemv(product):
         return False
     if product.factors is dtypes.tf32 and (product.a.is_transposed or not product.b.is_transposed):
         # Warp groups multiply elements of 4 bytes with k as the fast axis alone.
@@ -80,12 +80,12 @@ def is_unaligned(product: Product) -> bool:
     return max(product.a.align, product.b.align) <= product.a.tensor.type.dtype.nbytes
 
 
-def has_few_rows(product: Product) -> bool:
-    """Whether a product is that of few rows of whole parts of 16 bytes with rows along k."""
+def is_gemv(product: Product) -> bool:
+    """Whether a product is a GEMV or skinny GEMM, of rows of whole parts of 16 bytes with rows along k."""
     a, b, m, k = product.a, product.b, product.m, product.k
     if not isinstance(a, MatrixOperand) or not isinstance(b, MatrixOperand) or not product.uses_matrix_units:
         return False
     per_part = ALIGN // b.tensor.type.dtype.nbytes
-    if not isinstance(m, int) or not isinstance(k, int) or m > _ROWS or k < _ROWS_DEPTH or k % per_part:
+    if not isinstance(m, int) or not isinstance(k, int) or m > GEMV_MAX_ROWS or k < GEMV_MIN_K or k % per_part:
         return False
     return not a.is_transposed and b.is_transposed and a.align == b.align == ALIGN

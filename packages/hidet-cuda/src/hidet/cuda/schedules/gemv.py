@@ -1,4 +1,5 @@
-"""The product of few rows with a matrix whose rows lie along k: as fast as that matrix is read.
+"""GEMV and skinny GEMM: the product of a row or two with a matrix whose rows lie along k: as fast as that matrix is
+read.
 
 A warp computes some columns of the result. Its lanes read neighbouring 16 bytes of the matrix' rows, several of them
 ahead of what they multiply, and fold their sums at the end, always in the same order.
@@ -27,7 +28,7 @@ _AHEAD = 4
 _BYTES = 16
 
 
-def few_rows_kernel(
+def gemv_kernel(
     name: str,
     params: tuple[Var, ...],
     a: GTensor,
