@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hidet import dims, dtypes
 from hidet.cuda.schedules.depthwise_plan import Depthwise, taps_of
 from hidet.cuda.schedules.lanes import LaneReader
-from hidet.cuda.schedules.point_kernel import digits, gathered, store_lanes, thread_number, word_for
+from hidet.cuda.schedules.pointwise_kernel import digits, gathered, store_lanes, thread_number, word_for
 from hidet.cuda.schedules.product import WindowAxis
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim

@@ -16,7 +16,7 @@ from hidet import dims
 from hidet.compute.definition import Combiner, Operand
 from hidet.cuda.schedules.exchange import WARP, barrier, block_number, fold_lanes, fold_warps, thread_in_block
 from hidet.cuda.schedules.lanes import LaneReader, Reads, registers
-from hidet.cuda.schedules.point_kernel import digits, store_lanes, word_for
+from hidet.cuda.schedules.pointwise_kernel import digits, store_lanes, word_for
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.row_layout import SIDE, RowLayout, Strides, expressions, program_axes
 from hidet.ir import build

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Routine, Scatter
-from hidet.cuda.schedules.point_kernel import digits, word_for
+from hidet.cuda.schedules.pointwise_kernel import digits, word_for
 from hidet.cuda.schedules.sort_kernels import Record
 from hidet.dims import Dim
 from hidet.dtypes import DType

@@ -21,7 +21,7 @@ from hidet.compute.definition import Operand
 from hidet.context import CompileContext
 from hidet.cuda.schedules.exchange import WARP, block_number, has_warps, thread_in_block
 from hidet.cuda.schedules.occupancy import per_device
-from hidet.cuda.schedules.point_kernel import digits, word_for
+from hidet.cuda.schedules.pointwise_kernel import digits, word_for
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk
 from hidet.dims import Dim

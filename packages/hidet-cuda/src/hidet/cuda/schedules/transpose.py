@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from hidet import dims
 from hidet.cuda.schedules.exchange import WARP, barrier, thread_in_block
 from hidet.cuda.schedules.lanes import is_aligned, paths, replaced, step_along
-from hidet.cuda.schedules.point_kernel import PointMemory, digits, store_lanes, word_for
-from hidet.cuda.schedules.point_layout import Points
+from hidet.cuda.schedules.pointwise_kernel import PointwiseMemory, digits, store_lanes, word_for
+from hidet.cuda.schedules.pointwise_layout import Pointwise
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
@@ -41,52 +41,53 @@ _MOST = 4
 class Turned:
     """Elements whose operands `reads` are neighbours along `axis`, while the result's are along its last group."""
 
-    points: Points
+    pointwise: Pointwise
     axis: Var
     reads: tuple[Access, ...]
     lanes: int
 
 
-def turned_of(task: Task, points: Points) -> Turned | None:
+def turned_of(task: Task, pointwise: Pointwise) -> Turned | None:
     """None where nothing large lies in another order, or where it lies irregularly."""
-    if len(points.axes) < 2 or any(isinstance(node, Reduce) for node in paths([points.value])):
+    if len(pointwise.axes) < 2 or any(isinstance(node, Reduce) for node in paths([pointwise.value])):
         return None
     strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
-    last, count = points.axes[-1], element_count(points.output.type.shape)
-    if step_along(points.epilogue.axes, points.output.type.element_strides, last, 1) != 1:
+    last, count = pointwise.axes[-1], element_count(pointwise.output.type.shape)
+    if step_along(pointwise.epilogue.axes, pointwise.output.type.element_strides, last, 1) != 1:
         return None
     found: dict[Var, list[Access]] = {}
-    for access, reached in paths([points.value]).items():
+    for access, reached in paths([pointwise.value]).items():
         assert isinstance(access, Access)
         own = strides[access.operand]
         is_large = element_count(access.operand.shape) * 2 > count
         if not is_large or step_along(access.indices, own, last, 1) in (0, 1):
             continue
-        across = [axis for axis in points.axes[:-1] if step_along(access.indices, own, axis, 1) == 1]
+        across = [axis for axis in pointwise.axes[:-1] if step_along(access.indices, own, axis, 1) == 1]
         if not across or () not in reached or any(accesses(index) for index in access.indices):
             return None
         found.setdefault(across[0], []).append(access)
     if len(found) != 1:
         return None
     ((axis, reads),) = found.items()
-    extents = dict(zip(points.axes, points.extents, strict=True))
+    extents = dict(zip(pointwise.axes, pointwise.extents, strict=True))
     if len(reads) > _MOST or min(extent_estimate(extents[axis]), extent_estimate(extents[last])) < _LEAST:
         return None
-    return Turned(points, axis, tuple(reads), _lanes(task, points, axis, reads))
+    return Turned(pointwise, axis, tuple(reads), _lanes(task, pointwise, axis, reads))
 
 
-def _lanes(task: Task, points: Points, axis: Var, reads: Sequence[Access]) -> int:
+def _lanes(task: Task, pointwise: Pointwise, axis: Var, reads: Sequence[Access]) -> int:
     """Neighbours that make a word, where rows of all tensors are made of whole words; else 1."""
     strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
-    sizes = {points.output.type.dtype.nbytes, *(access.operand.dtype.nbytes for access in reads)}
-    if len(sizes) != 1 or points.output.type.dtype.nbytes >= _WORD:
+    sizes = {pointwise.output.type.dtype.nbytes, *(access.operand.dtype.nbytes for access in reads)}
+    if len(sizes) != 1 or pointwise.output.type.dtype.nbytes >= _WORD:
         return 1
-    extents = dict(zip(points.axes, points.extents, strict=True))
-    last = points.axes[-1]
+    extents = dict(zip(pointwise.axes, pointwise.extents, strict=True))
+    last = pointwise.axes[-1]
     own = [
-        (index, stride) for index, stride in zip(points.epilogue.axes, points.output.type.element_strides, strict=True)
+        (index, stride)
+        for index, stride in zip(pointwise.epilogue.axes, pointwise.output.type.element_strides, strict=True)
     ]
-    counted = [(index, stride) for index, stride in own if index in points.axes]
+    counted = [(index, stride) for index, stride in own if index in pointwise.axes]
     is_even = (
         dims.divisibility(extents[axis]) % 2 == 0
         and dims.divisibility(extents[last]) % 2 == 0
@@ -103,30 +104,30 @@ def launch_turned(builder: ProgramBuilder, task: Task, turned: Turned) -> None:
         builder.run(fast)
         return
     # What is not turned is read as words as well.
-    operands = [*(access.operand for access in accesses(turned.points.value)), turned.points.epilogue.result]
+    operands = [*(access.operand for access in accesses(turned.pointwise.value)), turned.pointwise.epilogue.result]
     single = replace(turned, lanes=1)
     builder.run(builder.by_alignment(operands, fast, lambda: _TileKernel(builder, task, single).launch()))
 
 
 class _TileKernel:
     def __init__(self, builder: ProgramBuilder, task: Task, turned: Turned) -> None:
-        self.builder, self.turned, self.points = builder, turned, turned.points
-        self.memory = PointMemory(builder, task, turned.points)
+        self.builder, self.turned, self.pointwise = builder, turned, turned.pointwise
+        self.memory = PointwiseMemory(builder, task, turned.pointwise)
         self.lanes, self.side = turned.lanes, WARP * turned.lanes
         # Rows of an odd number of words: neighbours along either axis lie in different banks.
         self.row = self.side + self.lanes
-        self.axis, self.last = turned.axis, turned.points.axes[-1]
+        self.axis, self.last = turned.axis, turned.pointwise.axes[-1]
         self.column, self.warp = build.size_var("column"), build.size_var("warp")
         self.starts = {axis: build.size_var(f"{axis.name}_start") for axis in (self.axis, self.last)}
         scope = self.memory.scope
-        extents = zip(self.points.axes, self.points.extents, strict=True)
+        extents = zip(self.pointwise.axes, self.pointwise.extents, strict=True)
         self.extents = {axis: scope.size(extent, "extent") for axis, extent in extents}
 
     def launch(self) -> Launch:
         """The kernel, and its launch."""
-        points, scope = self.points, self.memory.scope
-        others = [axis for axis in points.axes if axis not in (self.axis, self.last)]
-        sizes = dict(zip(points.axes, points.extents, strict=True))
+        pointwise, scope = self.pointwise, self.memory.scope
+        others = [axis for axis in pointwise.axes if axis not in (self.axis, self.last)]
+        sizes = dict(zip(pointwise.axes, pointwise.extents, strict=True))
         counts = [
             *(sizes[axis] for axis in others),
             *(dims.ceildiv(sizes[axis], self.side) for axis in (self.axis, self.last)),
@@ -175,7 +176,7 @@ class _TileKernel:
         """Compute along the result's neighbours."""
         reader = self.memory.reader(self.last, self.lanes)
         turned: dict[Expr, Var] = {access: Var("turned", access.dtype) for access in self.turned.reads}
-        value, bindings = replaced(self.points.value, turned), dict(self.memory.fixed)
+        value, bindings = replaced(self.pointwise.value, turned), dict(self.memory.fixed)
         with self._sweep(k, self.last, self.axis) as row:
             for variable, tile in zip(turned.values(), tiles, strict=True):
                 bindings[variable] = build.load(tile, row * self.row + self.column + reader.lane)

@@ -8,7 +8,7 @@ import pytest
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.passes.neighbouring_filters import NeighbouringFilters
-from hidet.cuda.schedules import depthwise_plan, point_layout
+from hidet.cuda.schedules import depthwise_plan, pointwise_layout
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
 from hidet.graph.interpret import interpret
@@ -29,7 +29,7 @@ def graph(given: str, result: str, call: str, *more: str) -> str:
 def busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tensors are computed element by element, to use more of a device; here they are not always."""
     if request.param:
-        monkeypatch.setattr(point_layout, "per_device", lambda each, target: 1)
+        monkeypatch.setattr(pointwise_layout, "per_device", lambda each, target: 1)
 
 
 CHAIN = """

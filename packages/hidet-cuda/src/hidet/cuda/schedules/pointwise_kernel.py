@@ -1,4 +1,5 @@
-"""Kernels whose threads compute elements independently of each other: chains, windows, filters of one channel."""
+"""Pointwise kernels, whose threads compute elements independently of each other: chains, windows, filters of one
+channel."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from math import prod
 
 from hidet import dims, dtypes
 from hidet.cuda.schedules.lanes import LaneReader, paths, replaced
-from hidet.cuda.schedules.point_layout import Points
+from hidet.cuda.schedules.pointwise_layout import Pointwise
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
 from hidet.dtypes import DType
@@ -28,19 +29,19 @@ _UNROLLED = 16
 """Indices of a reduction up to which its loops are unrolled."""
 
 
-def launch_points(builder: ProgramBuilder, task: Task, points: Points) -> None:
+def launch_pointwise(builder: ProgramBuilder, task: Task, pointwise: Pointwise) -> None:
     """Compute an output: with all lanes if every address is a multiple of 16 bytes, element by element otherwise."""
-    fast = launch_elements(builder, task, points, points.lanes)
-    if points.lanes == 1:
+    fast = launch_elements(builder, task, pointwise, pointwise.lanes)
+    if pointwise.lanes == 1:
         builder.run(fast)
         return
-    operands = (*points.wide, points.epilogue.result)
-    builder.run(builder.by_alignment(operands, fast, lambda: launch_elements(builder, task, points, 1)))
+    operands = (*pointwise.wide, pointwise.epilogue.result)
+    builder.run(builder.by_alignment(operands, fast, lambda: launch_elements(builder, task, pointwise, 1)))
 
 
-def launch_elements(builder: ProgramBuilder, task: Task, points: Points, lanes: int) -> Launch:
+def launch_elements(builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int) -> Launch:
     """The kernel of `lanes` elements a thread, and its launch."""
-    return _PointKernel(builder, task, points, lanes).launch()
+    return _PointwiseKernel(builder, task, pointwise, lanes).launch()
 
 
 def word_for(count: Dim) -> DType:
@@ -82,25 +83,25 @@ def gathered(k: IRBuilder, reader: LaneReader, dtype: DType, value: Expr) -> Exp
     return build.load(made, 0, lanes=reader.lanes)
 
 
-class PointMemory:
+class PointwiseMemory:
     """The parameters of a kernel that computes an output, and where its tensors lie.
 
     outer: the arguments for the pointers. fixed: what axes of the output are that no thread counts.
     """
 
-    def __init__(self, builder: ProgramBuilder, task: Task, points: Points) -> None:
+    def __init__(self, builder: ProgramBuilder, task: Task, pointwise: Pointwise) -> None:
         self.scope = KernelScope()
-        operands = list(dict.fromkeys(access.operand for access in accesses(points.value)))
+        operands = list(dict.fromkeys(access.operand for access in accesses(pointwise.value)))
         self.lowering = Lowering(self.scope, {})
         pointers = {operand: self.scope.pointer(operand.name, operand.dtype) for operand in operands}
-        self.result = self.scope.pointer("result", points.epilogue.result.dtype)
-        self.outer = [*(builder.pointers[operand] for operand in operands), builder.pointers[points.epilogue.result]]
+        self.result = self.scope.pointer("result", pointwise.epilogue.result.dtype)
+        self.outer = [*(builder.pointers[operand] for operand in operands), builder.pointers[pointwise.epilogue.result]]
         self.strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
         for operand, pointer in pointers.items():
             self.lowering.buffer(operand, pointer, self.strides[operand])
-        self._target = [self.scope.size(stride, "stride") for stride in points.output.type.element_strides]
-        self._axes, self._shape = points.epilogue.axes, points.shape
-        self.fixed: dict[Var, Expr] = {axis: build.index(0) for axis in self._axes if axis not in points.axes}
+        self._target = [self.scope.size(stride, "stride") for stride in pointwise.output.type.element_strides]
+        self._axes, self._shape = pointwise.epilogue.axes, pointwise.shape
+        self.fixed: dict[Var, Expr] = {axis: build.index(0) for axis in self._axes if axis not in pointwise.axes}
 
     def reader(self, axis: Var, lanes: int) -> LaneReader:
         """Reads neighbours along an axis."""
@@ -112,21 +113,21 @@ class PointMemory:
         return build.flatten(axes, self._target)
 
 
-class _PointKernel:
+class _PointwiseKernel:
     """The kernel of `lanes` elements a thread."""
 
-    def __init__(self, builder: ProgramBuilder, task: Task, points: Points, lanes: int) -> None:
-        self.builder, self.points, self.lanes = builder, points, lanes
-        self.memory = PointMemory(builder, task, points)
+    def __init__(self, builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int) -> None:
+        self.builder, self.pointwise, self.lanes = builder, pointwise, lanes
+        self.memory = PointwiseMemory(builder, task, pointwise)
         self.scope, self.lowering = self.memory.scope, self.memory.lowering
 
     def launch(self) -> Launch:
         """The kernel, and its launch."""
-        points, lanes = self.points, self.lanes
-        counts = [*points.extents[:-1], dims.ceildiv(points.extents[-1], lanes)] if points.axes else []
+        pointwise, lanes = self.pointwise, self.lanes
+        counts = [*pointwise.extents[:-1], dims.ceildiv(pointwise.extents[-1], lanes)] if pointwise.axes else []
         items = dims.product(counts)
         word = word_for(items * lanes)
-        numbers = [*points.axes[:-1], build.size_var("vector")] if points.axes else []
+        numbers = [*pointwise.axes[:-1], build.size_var("vector")] if pointwise.axes else []
         extents = [self.scope.size(count, "extent") for count in counts]
         total, k = build.cast(self.scope.size(items, "items"), word), IRBuilder()
         item = k.let("item", thread_number(word, _THREADS))
@@ -139,22 +140,22 @@ class _PointKernel:
 
     def _write(self, k: IRBuilder, first: Var) -> None:
         """All lanes of a thread; the last one of a flat range may have fewer, one by one."""
-        points, lanes = self.points, self.lanes
-        if lanes == 1 or dims.divisibility(points.extents[-1]) % lanes == 0:
+        pointwise, lanes = self.pointwise, self.lanes
+        if lanes == 1 or dims.divisibility(pointwise.extents[-1]) % lanes == 0:
             self._write_lanes(k, first, lanes)
             return
-        count = self.scope.size(points.extents[-1], "count")
+        count = self.scope.size(pointwise.extents[-1], "count")
         with k.if_(first + lanes <= count):
             self._write_lanes(k, first, lanes)
         with k.else_(), k.for_range("place", count - first, first) as place:
             self._write_lanes(k, place, 1)
 
     def _write_lanes(self, k: IRBuilder, first: Var, lanes: int) -> None:
-        points = self.points
+        pointwise = self.pointwise
         # A result of one element has no axis.
-        axis = points.axes[-1] if points.axes else first
+        axis = pointwise.axes[-1] if pointwise.axes else first
         reader = self.memory.reader(axis, lanes)
-        (value,) = self._read(k, reader, [points.value], first, self.memory.fixed)
+        (value,) = self._read(k, reader, [pointwise.value], first, self.memory.fixed)
         store_lanes(k, reader, self.memory.result, self.memory.place(axis, first), value)
 
     def _read(

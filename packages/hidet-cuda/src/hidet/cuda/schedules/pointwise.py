@@ -1,4 +1,5 @@
-"""Element-wise chains, windows and filters of few channels: every element from its own inputs, by one thread.
+"""Pointwise computations: element-wise chains, windows and filters of few channels, every element from its own inputs,
+by one thread.
 
 A thread computes neighbours along the axis on which the result is contiguous, with accesses of 16 bytes. A program has
 two kernels: one for addresses that are multiples of 16 bytes, and a plain one of an element a thread. Which one runs is
@@ -13,8 +14,8 @@ from math import prod
 from hidet.compute.definition import Compute
 from hidet.context import CompileContext
 from hidet.cuda.schedules.occupancy import per_device
-from hidet.cuda.schedules.point_kernel import launch_points
-from hidet.cuda.schedules.point_layout import Points, points_of
+from hidet.cuda.schedules.pointwise_kernel import launch_pointwise
+from hidet.cuda.schedules.pointwise_layout import Pointwise, pointwise_of
 from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.transpose import launch_turned, turned_of
 from hidet.ir.expr import Reduce
@@ -31,37 +32,37 @@ _MANY = 512
 """Windows for each multiprocessor that are many."""
 
 
-class PointRule(FixedRule[Sequence[Points]]):
-    """What these rules have in common."""
+class PointwiseRule(FixedRule[Sequence[Pointwise]]):
+    """What pointwise rules have in common."""
 
-    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Points]] | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Pointwise]] | None:
         """None where an anchor's definition has other stages than `Compute`, and for updates in place."""
         if task.in_place:
             return None
         if task.anchor is not None and not all(isinstance(stage, Compute) for stage in task.definition.stages):
             return None
         target = gpu_target(ctx.target)
-        return Match(task, tuple(points_of(task, number, target) for number in range(len(task.outputs))))
+        return Match(task, tuple(pointwise_of(task, number, target) for number in range(len(task.outputs))))
 
-    def build(self, match: Match[Sequence[Points]], params: None, ctx: CompileContext) -> Program:
+    def build(self, match: Match[Sequence[Pointwise]], params: None, ctx: CompileContext) -> Program:
         """For each output a kernel of 16 bytes and one of an element a thread."""
         outputs = match.data
         builder = ProgramBuilder(match.task)
-        for points in outputs:
-            launch_points(builder, match.task, points)
+        for pointwise in outputs:
+            launch_pointwise(builder, match.task, pointwise)
         return builder.program()
 
 
-class ElementwiseRule(PointRule):
+class ElementwiseRule(PointwiseRule):
     """Schedules tasks without an anchor; those whose tensors lie in different orders through tiles."""
 
-    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Points]] | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Pointwise]] | None:
         """None for tasks with an anchor."""
         return None if task.anchor is not None else super().match(task, ctx)
 
-    def build(self, match: Match[Sequence[Points]], params: None, ctx: CompileContext) -> Program:
+    def build(self, match: Match[Sequence[Pointwise]], params: None, ctx: CompileContext) -> Program:
         """Through a tile, or as other rules do."""
-        turned = [turned_of(match.task, points) for points in match.data]
+        turned = [turned_of(match.task, pointwise) for pointwise in match.data]
         if None in turned:
             return super().build(match, params, ctx)
         builder = ProgramBuilder(match.task)
@@ -71,10 +72,10 @@ class ElementwiseRule(PointRule):
         return builder.program()
 
 
-class WindowRule(PointRule):
+class WindowRule(PointwiseRule):
     """Schedules pooling of any kind and rank, of windows that a thread can go through."""
 
-    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Points]] | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Pointwise]] | None:
         """None for few large windows."""
         sizes = [
             _size(node) for stage in task.definition.stages if isinstance(stage, Compute) for node in _folds(stage)
@@ -85,10 +86,10 @@ class WindowRule(PointRule):
         return super().match(task, ctx)
 
 
-class GroupedConvRule(PointRule):
+class GroupedConvRule(PointwiseRule):
     """Schedules convolutions in groups: depthwise ones, and what is too narrow for matrix units."""
 
-    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Points]] | None:
+    def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Pointwise]] | None:
         """None for one group."""
         assert task.anchor is not None
         return super().match(task, ctx) if task.anchor.attrs["groups"] != 1 else None

@@ -1,4 +1,4 @@
-"""How elements that are computed independently of each other are dealt out to threads.
+"""How pointwise computations are dealt out to threads: elements that are computed independently of each other.
 
 Axes that every tensor walks as one are merged; the elements of a thread are neighbours along the last of the groups.
 """
@@ -29,8 +29,8 @@ _SMALL = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Points:
-    """The elements of one output.
+class Pointwise:
+    """A pointwise computation: the elements of one output, each independent of the others.
 
     value: an element, from the task's inputs. axes, extents: of the groups, outermost first; other axes of the output
     stay 0. lanes: neighbours along the last group that a thread computes. wide: operands that are read by all lanes at
@@ -56,7 +56,7 @@ class Points:
         return len(self.axes) == 1
 
 
-def points_of(task: Task, number: int, target: GpuTarget) -> Points:
+def pointwise_of(task: Task, number: int, target: GpuTarget) -> Pointwise:
     """The elements of output `number`. ScheduleError where the anchor has stages of other kinds than `Compute`."""
     epilogue, output = task.epilogues[number], task.outputs[number]
     value = _without_single_taps(inlined_value(task, epilogue))
@@ -80,7 +80,7 @@ def points_of(task: Task, number: int, target: GpuTarget) -> Points:
     merged = tuple(axes[group[-1]] for group in groups)
     counts = tuple(dims.product([extents[n] for n in group]) for group in groups)
     value = substitute(value, {axis: build.index(0) for axis in axes if axis not in merged})
-    found = Points(epilogue, output, value, merged, counts, 1, ())
+    found = Pointwise(epilogue, output, value, merged, counts, 1, ())
     return _widened(task, found, target)
 
 
@@ -94,19 +94,19 @@ def _without_single_taps(value: Expr) -> Expr:
     return substitute(value, single)
 
 
-def _widened(task: Task, points: Points, target: GpuTarget) -> Points:
+def _widened(task: Task, pointwise: Pointwise, target: GpuTarget) -> Pointwise:
     """With as many lanes as all that is read and written allows."""
-    if not points.axes:
-        return points
-    reads = list(_reads([points.value], ()))
-    count = element_count(points.output.type.shape)
+    if not pointwise.axes:
+        return pointwise
+    reads = list(_reads([pointwise.value], ()))
+    count = element_count(pointwise.output.type.shape)
     strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
-    axis = points.axes[-1]
+    axis = pointwise.axes[-1]
     large = [(a, p) for a, p in reads if element_count(a.operand.shape) * _SMALL > count]
     along = {a.operand.dtype.nbytes for a, _ in large if step_along(a.indices, strides[a.operand], axis, 1) != 0}
     busy = per_device(_BUSY, target)
-    lanes = BYTES // max([points.output.type.dtype.nbytes, *along])
-    while lanes > 1 and (count // lanes < busy or not _allows(points, large, strides, lanes)):
+    lanes = BYTES // max([pointwise.output.type.dtype.nbytes, *along])
+    while lanes > 1 and (count // lanes < busy or not _allows(pointwise, large, strides, lanes)):
         lanes //= 2
     wide = [
         a.operand
@@ -115,7 +115,9 @@ def _widened(task: Task, points: Points, target: GpuTarget) -> Points:
         and is_aligned(a.indices, strides[a.operand], axis, lanes)
     ]
     unique = tuple(dict.fromkeys(wide)) if lanes > 1 else ()
-    return Points(points.epilogue, points.output, points.value, points.axes, points.extents, max(lanes, 1), unique)
+    return Pointwise(
+        pointwise.epilogue, pointwise.output, pointwise.value, pointwise.axes, pointwise.extents, max(lanes, 1), unique
+    )
 
 
 def _reads(values: Sequence[Expr], outside: Path) -> Iterator[tuple[Access, Path]]:
@@ -129,22 +131,22 @@ def _reads(values: Sequence[Expr], outside: Path) -> Iterator[tuple[Access, Path
 
 
 def _allows(
-    points: Points, reads: Sequence[tuple[Access, Path]], strides: dict[Operand, tuple[Dim, ...]], lanes: int
+    pointwise: Pointwise, reads: Sequence[tuple[Access, Path]], strides: dict[Operand, tuple[Dim, ...]], lanes: int
 ) -> bool:
     """Whether a thread can compute so many neighbours without reading elements that lie apart."""
-    axis, epilogue = points.axes[-1], points.epilogue
-    own, shape = points.output.type.element_strides, points.shape
-    if not points.is_flat and dims.divisibility(points.extents[-1]) % lanes:
+    axis, epilogue = pointwise.axes[-1], pointwise.epilogue
+    own, shape = pointwise.output.type.element_strides, pointwise.shape
+    if not pointwise.is_flat and dims.divisibility(pointwise.extents[-1]) % lanes:
         return False
     if step_along(epilogue.axes, own, axis, lanes) != 1 or not is_aligned(
-        [index for index in epilogue.axes if index in points.axes],
-        [stride for index, stride in zip(epilogue.axes, own, strict=True) if index in points.axes],
+        [index for index in epilogue.axes if index in pointwise.axes],
+        [stride for index, stride in zip(epilogue.axes, own, strict=True) if index in pointwise.axes],
         axis,
         lanes,
     ):
         return False
     # Where a thread has the whole of the last axis, neighbours along the one before belong to neighbouring threads.
-    before = points.axes[-2] if len(points.axes) > 1 and points.extents[-1] == lanes else None
+    before = pointwise.axes[-2] if len(pointwise.axes) > 1 and pointwise.extents[-1] == lanes else None
     for access, path in reads:
         if before is not None and step_along(access.indices, strides[access.operand], before, 1) == 1:
             continue
