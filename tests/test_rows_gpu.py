@@ -98,7 +98,7 @@ def test_places_of_extremes_are_those_of_eager(shape: tuple[int, int], axis: int
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("shape", [(33, 197), (3, 70000), (9000, 8)])
-def test_running_folds_of_integers_are_those_of_eager(shape: tuple[int, int], axis: int) -> None:
+def test_scans_of_integers_are_those_of_eager(shape: tuple[int, int], axis: int) -> None:
     torch._dynamo.reset()
     x = torch.randint(-9, 9, shape, device="cuda")
     functions = [lambda x: x.cumsum(axis), lambda x: (x > 0).cumsum(axis), lambda x: torch.cummax(x, axis)[1]]

@@ -1,4 +1,4 @@
-"""Running folds: run by the simulator and compiled for every architecture."""
+"""Scans: run by the simulator and compiled for every architecture."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FOLDS = {
 
 
 @pytest.mark.parametrize("name", FOLDS)
-def test_running_folds_are_right(name: str) -> None:
+def test_scans_are_right(name: str) -> None:
     text = FOLDS[name]
     assert_right(text, "cuda.scan", 1e-2 if "f16" in text else 2e-4)
 

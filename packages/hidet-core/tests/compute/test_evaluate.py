@@ -225,7 +225,7 @@ def test_running_sums_go_either_way_with_or_without_the_element_itself(reverse, 
     assert np.allclose(evaluate(definition, [array])[0], expected, atol=1e-6)
 
 
-def test_a_running_arg_max_keeps_value_and_index():
+def test_an_arg_max_scan_keeps_value_and_index():
     definition = scan((6,), 0, COMBINERS["argmax"], values=lambda x, axes: (x[axes], axes[0]))
     values, indices = evaluate(definition, [np.array([1, 5, 2, 5, 7, 0], np.float32)])
     assert values.tolist() == [1, 5, 5, 5, 7, 7]
@@ -233,7 +233,7 @@ def test_a_running_arg_max_keeps_value_and_index():
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_the_left_operand_of_a_running_fold_comes_earlier_along_the_axis(reverse):
+def test_the_left_operand_of_a_scan_comes_earlier_along_the_axis(reverse):
     # Composition of x -> scale * x + shift, which does not commute.
     compose = Combiner(
         "compose",

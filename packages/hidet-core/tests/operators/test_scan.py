@@ -1,4 +1,4 @@
-"""Running folds against torch."""
+"""Scans against torch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ SHAPES = (((7,), 0), ((3, 5), 1), ((3, 5), 0), ((2, 3, 4), -2), ((0, 3), 0), ((3
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ("cumsum", "cumprod", "logcumsumexp"))
-def test_running_fold_agrees_with_torch_in_f64(
-    name: str, dtype: str, apply: Any, make: Any, assert_matches: Any
-) -> None:
+def test_scan_agrees_with_torch_in_f64(name: str, dtype: str, apply: Any, make: Any, assert_matches: Any) -> None:
     for shape, axis in SHAPES:
         x = make(shape, dtype)
         theirs = getattr(torch, name)(x.double(), axis).to(x.dtype)
@@ -24,7 +22,7 @@ def test_running_fold_agrees_with_torch_in_f64(
 
 
 @pytest.mark.parametrize("dtype", ("int64", "int32", "uint8", "bool"))
-def test_running_fold_of_integers_is_64_bit(dtype: str, apply: Any, make: Any, assert_matches: Any) -> None:
+def test_scans_of_integers_are_64_bit(dtype: str, apply: Any, make: Any, assert_matches: Any) -> None:
     x = make((3, 9), dtype, 0, 1 if dtype == "bool" else 100)
     assert_matches(apply("cumsum", x, axis=1), torch.cumsum(x, 1))
     assert_matches(apply("cumprod", x, axis=0), torch.cumprod(x, 0))

@@ -1,4 +1,4 @@
-"""Compiled running folds against their definitions, over shapes, axes, directions and element types."""
+"""Compiled scans against their definitions, over shapes, axes, directions and element types."""
 
 from __future__ import annotations
 

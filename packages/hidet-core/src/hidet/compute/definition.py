@@ -2,7 +2,7 @@
 
     definition := stages in order, reading inputs and results of earlier stages
     stage      := Compute    result[axes] = value                       value may contain Reduce nodes
-                | Scan       running fold along one axis
+                | Scan       scan along one axis: a prefix reduction
                 | Scatter    copy of a base tensor with updates written at computed places
                 | Routine    a named target-neutral algorithm (sort, top-k, non-zero, …)
 

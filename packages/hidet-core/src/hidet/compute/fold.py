@@ -1,4 +1,4 @@
-"""Folding whole arrays with a combiner: reductions, running folds and collisions of scattered updates."""
+"""Folding whole arrays with a combiner: reductions, scans and collisions of scattered updates."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _fold_rows(combiner: Combiner, rows: list[Array]) -> list[Array]:
 def running(
     combiner: Combiner, values: Sequence[Array], axis: int, neutral: Sequence[Array], exclusive: bool, reverse: bool
 ) -> list[Array]:
-    """Running folds along `axis` of full arrays of one shape; `neutral` is the combiner's identity."""
+    """Scans along `axis` of full arrays of one shape; `neutral` is the combiner's identity."""
     moved = [np.moveaxis(v, axis, -1) for v in values]
     if reverse:
         moved = [v[..., ::-1] for v in moved]

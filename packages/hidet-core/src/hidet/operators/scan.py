@@ -1,4 +1,4 @@
-"""Running folds along one axis. f16 and bf16 are folded in f32; sums and products of integers and bools are i64."""
+"""Scans along one axis. f16 and bf16 are folded in f32; sums and products of integers and bools are i64."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _running(
     return Definition((x,), (scan, rounded), (rounded.result,))
 
 
-def _running_extreme(name: str, combiner: Combiner, x: Operand, *, axis: int) -> Definition:
+def _cumulative_extreme(name: str, combiner: Combiner, x: Operand, *, axis: int) -> Definition:
     require_dtype(name, x, "any")
     cut = normalize_axis(name, axis, x.rank)
     axes = fresh_axes(x.rank)
@@ -120,7 +120,7 @@ SPECS: tuple[OperatorSpec, ...] = (
             name=name,
             inputs=("x",),
             attributes=(_AXIS,),
-            define=partial(_running_extreme, name, combiner),
+            define=partial(_cumulative_extreme, name, combiner),
             family="scan",
             doc=f"Running {what} along an axis, and its i64 position, the later of equals; torch.{name}.",
         )

@@ -1,4 +1,4 @@
-"""What running folds have in common: rows along one axis, what is folded there, what is element-wise in the results.
+"""What scans have in common: rows along one axis, what is reduced there, what is element-wise in the results.
 
 `ScanProgram` says what is computed, with everything fused into the anchor, as expressions of a few variables; each
 target has its own way to turn it into code.
@@ -30,9 +30,10 @@ class ScanOutput:
 class ScanProgram:
     """Rows along `axes[axis]`, one row for each value of the other axes.
 
-    values: what is folded, expressions of accesses to the task's inputs at indices in the axes. running: stand for what
-    was folded so far, in the types of the results; outputs are expressions of them. exclusive: an element is not in its
-    own fold. reverse: rows are folded from their ends. combine: of what comes earlier along the axis and what later.
+    values: what is scanned, expressions of accesses to the task's inputs at indices in the axes. running: stand for
+    what was scanned so far, in the types of the results; outputs are expressions of them. exclusive: an element is not
+    in its own result. reverse: rows are scanned from their ends. combine: of what comes earlier along the axis and what
+    later.
     """
 
     axes: tuple[Var, ...]
@@ -47,7 +48,7 @@ class ScanProgram:
 
     @property
     def along(self) -> Var:
-        """The axis that is folded along."""
+        """The axis that is scanned along."""
         return self.axes[self.axis]
 
     @property
@@ -88,14 +89,14 @@ def scan_program(task: Task) -> ScanProgram | None:
         if value is None:
             return None
         outputs.append(ScanOutput(epilogue.result, tensor.type.element_strides, value))
-    folded = tuple(value for value in values if value is not None)
-    if len(folded) < len(values):
+    scanned = tuple(value for value in values if value is not None)
+    if len(scanned) < len(values):
         return None
     return ScanProgram(
         axes=scan.axes,
         extents=scan.results[0].shape,
         axis=scan.axis,
-        values=folded,
+        values=scanned,
         running=running,
         outputs=tuple(outputs),
         combiner=scan.combiner,

@@ -90,7 +90,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             "family:scan",
             "scan:ScanRule",
             fused_both,
-            "running folds, along several rows or across them at once",
+            "scans, along several rows or across them at once",
         ),
         (
             "softmax",

@@ -181,7 +181,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             load="hidet.cuda.schedules.scan:ScanRule",
             prologue="gather",
             epilogue="element-wise",
-            doc="running folds by a thread, a warp or a block a row; few long rows in parts",
+            doc="scans by a thread, a warp or a block a row; few long rows in parts",
         ),
         ScheduleSpec(
             name="cuda.sort",

@@ -1,4 +1,4 @@
-"""Running folds (cumulative sums, products, extremes) along any axis.
+"""Scans (cumulative sums, products, extremes) along any axis.
 
 Where the axis is contiguous, several rows are folded at the same time, because each step of one row waits for the one
 before it; elsewhere SIMD goes across rows. Sums and products of floats run in f64, as torch's do, and are rounded where
@@ -40,7 +40,7 @@ class _Found:
 
 
 class ScanRule(FixedRule[_Found]):
-    """Schedules running folds and what is element-wise after them."""
+    """Schedules scans and what is element-wise after them."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[_Found] | None:
         """Any element type, any strides, any direction."""

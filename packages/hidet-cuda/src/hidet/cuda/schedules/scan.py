@@ -1,13 +1,13 @@
-"""Running folds (cumulative sums, products, extremes) along any axis.
+"""Scans (cumulative sums, products, extremes) along any axis.
 
 Rows whose elements are neighbours are taken by a warp or a block each, rows that lie side by side by a thread each. Few
 long rows are cut into parts, so that they keep the device busy:
 
-    of each part of a row: what it folds to               many blocks
+    of each part of a row: what it reduces to             many blocks
     of each row: what lies before each of its parts       few
     for each part of a row: results of its elements       many blocks
 
-Folds of f32 run in f32: rounding errors add up along a chunk and from chunk to chunk only.
+Scans of f32 run in f32: rounding errors add up along a chunk and from chunk to chunk only.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Plan:
 
 
 class ScanRule(FixedRule[ScanProgram]):
-    """Schedules running folds, with what is element-wise before and after them."""
+    """Schedules scans, with what is element-wise before and after them."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[ScanProgram] | None:
         """Any element type, any strides, any direction."""
@@ -138,7 +138,7 @@ def _rounded(count: int, step: int) -> int:
 
 
 def _before(program: ScanProgram, between: Sequence[Operand]) -> ScanProgram:
-    """From what each part folds to what lies before it, which takes its place: parts are in the order of steps."""
+    """From what each part reduces to what lies before it, which takes its place: parts are in the order of steps."""
     axes = (build.size_var("part"), *program.outer)
     running = tuple(Var(tensor.name, tensor.dtype) for tensor in between)
     return ScanProgram(
@@ -186,12 +186,12 @@ class _Kernel:
         return build.flatten(indices, [self.scope.size(stride, "stride") for stride in strides])
 
     def begin(self, k: IRBuilder) -> None:
-        """Nothing is folded yet."""
+        """Nothing is scanned yet."""
         for var, start in zip(self.carry, self.program.combiner.identity([v.dtype for v in self.carry]), strict=True):
             k.declare(var, start)
 
     def walk(self, k: IRBuilder, start: Expr, end: Expr, writes: bool) -> None:
-        """Along the row; results are written on the way or only folded."""
+        """Along the row; results are written on the way, or the row is only reduced."""
         ChunkWalk(
             self.chunks,
             self.program.combiner,
@@ -214,10 +214,10 @@ class _Kernel:
         program = self.program
         places = [[self.scope.size(stride, "stride") for stride in output.strides] for output in program.outputs]
 
-        def write(k: IRBuilder, step: Expr, folded: Sequence[Expr]) -> None:
+        def write(k: IRBuilder, step: Expr, scanned: Sequence[Expr]) -> None:
             position = self._position(step)
             bindings: dict[Var, Expr] = {program.along: position}
-            for variable, value in zip(program.running, folded, strict=True):
+            for variable, value in zip(program.running, scanned, strict=True):
                 bindings[variable] = build.cast(value, variable.dtype)
             indices = [position if axis is program.along else axis for axis in program.axes]
             for output, strides in zip(program.outputs, places, strict=True):
@@ -267,7 +267,7 @@ def _rows(
 def _totals(
     builder: ProgramBuilder, memory: _Memory, program: ScanProgram, plan: _Plan, between: Sequence[Operand]
 ) -> Launch:
-    """What each part of a row folds to."""
+    """What each part of a row reduces to."""
     kernel = _Kernel(builder, memory, program, plan.chunks, program.reverse, between)
     part = build.size_var("part")
     indices = (part, *program.outer)

@@ -1,11 +1,11 @@
-"""The kernel of a running fold: a row, or a part of one, by a thread, a warp or a block.
+"""The kernel of a scan: a row, or a part of one, by a thread, a warp or a block.
 
     for every chunk of the row, as many neighbours a thread as stay in its registers
-      what this thread folds, element by element
-      what the lanes and the warps before it fold to        shuffles, then shared memory
+      what this thread reduces, element by element
+      what the lanes and the warps before it reduce to      shuffles, then shared memory
       results of this thread's elements
 
-Values are always folded in the same order, and left is what comes earlier along the axis.
+Values are always combined in the same order, and left is what comes earlier along the axis.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Chunks:
 
 
 class ChunkWalk:
-    """Statements that fold a row from `start` to `end`, which are numbers of steps.
+    """Statements that scan a row from `start` to `end`, which are numbers of steps.
 
-    read: statements and values at a step. write: what is done with the fold at a step; None folds only. carry: what was
-    folded before, which holds the fold of the whole row afterwards. is_turned: steps run against the axis.
+    read: statements and values at a step. write: what is done with the result at a step; None reduces only. carry: what
+    was scanned before, which holds the total of the whole row afterwards. is_turned: steps run against the axis.
     member: the number of this thread among those that share the row.
     """
 
@@ -81,7 +81,7 @@ class ChunkWalk:
                 k.store_each(held, element, value)
             own = k.let_each("own", self._neutral())
             with k.for_range("element", each, kind="unroll") as element:
-                self._fold(k, own, own, [build.load(array, element) for array in held])
+                self._combine(k, own, own, [build.load(array, element) for array in held])
                 k.store_each(held, element, own)
             prefix = self._exchange(k, own, tiles)
             if self.write is not None:
@@ -92,33 +92,33 @@ class ChunkWalk:
                         self.write(k, step, result)
 
     def _result(self, k: IRBuilder, element: Var, prefix: Sequence[Var], held: Sequence[Var]) -> list[Var]:
-        """What an element's fold is."""
+        """What an element's result is."""
         result = k.let_each("result", prefix)
         if not self.exclusive:
-            self._fold(k, result, prefix, [build.load(array, element) for array in held])
+            self._combine(k, result, prefix, [build.load(array, element) for array in held])
             return result
         with k.if_(element > 0):
-            self._fold(k, result, prefix, [build.load(array, element - 1) for array in held])
+            self._combine(k, result, prefix, [build.load(array, element - 1) for array in held])
         return result
 
     def _exchange(self, k: IRBuilder, own: Sequence[Var], tiles: Sequence[Var]) -> list[Var]:
-        """From what each thread folded to what lies before it, and what lies before the next chunk."""
+        """From what each thread reduced to what lies before it, and what lies before the next chunk."""
         if self.chunks.threads == 1:
             prefix = k.let_each("prefix", self.carry)
-            self._fold(k, self.carry, self.carry, own)
+            self._combine(k, self.carry, self.carry, own)
             return prefix
         lane = build.cast(self.member % WARP, dtypes.i32)
         for distance in (1, 2, 4, 8, 16):
             below = k.let_each("below", [moved("up", value, distance) for value in own])
             with k.if_(lane >= distance):
-                self._fold(k, own, below, own)
+                self._combine(k, own, below, own)
         before = k.let_each("before", [moved("up", value, 1) for value in own])
         if not tiles:
             whole = k.let_each("whole", [moved("", value, WARP - 1) for value in own])
             prefix = k.let_each("prefix", self.carry)
             with k.if_(lane > 0):
-                self._fold(k, prefix, self.carry, before)
-            self._fold(k, self.carry, self.carry, whole)
+                self._combine(k, prefix, self.carry, before)
+            self._combine(k, self.carry, self.carry, whole)
             return prefix
         warp = k.let("warp", self.member // WARP)
         with k.if_(build.equal(lane, WARP - 1)):
@@ -128,17 +128,17 @@ class ChunkWalk:
         with k.for_range("other", self.warps, kind="unroll") as other:
             parts = [build.load(tile, other) for tile in tiles]
             with k.if_(other < warp):
-                self._fold(k, prefix, prefix, parts)
-            self._fold(k, whole, whole, parts)
+                self._combine(k, prefix, prefix, parts)
+            self._combine(k, whole, whole, parts)
         with k.if_(lane > 0):
-            self._fold(k, prefix, prefix, before)
+            self._combine(k, prefix, prefix, before)
         k.assign_each(self.carry, whole)
         # The next chunk writes to the same memory.
         k.emit(barrier())
         return prefix
 
-    def _fold(self, k: IRBuilder, target: Sequence[Var], earlier: Sequence[Expr], later: Sequence[Expr]) -> None:
-        """target = what two neighbouring pieces fold to; `earlier` comes in earlier steps."""
+    def _combine(self, k: IRBuilder, target: Sequence[Var], earlier: Sequence[Expr], later: Sequence[Expr]) -> None:
+        """target = what two neighbouring pieces combine to; `earlier` comes in earlier steps."""
         pair = (later, earlier) if self.is_turned else (earlier, later)
         k.assign_each(target, k.let_each("next", self.combiner.combine(*pair)))
 

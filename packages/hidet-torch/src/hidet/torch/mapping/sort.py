@@ -1,4 +1,4 @@
-"""Running folds, sorting and searching."""
+"""Scans, sorting and searching."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def handlers() -> Mapping[str, Handler]:
         "aten.cumsum.default": _running("cumsum"),
         "aten.cumprod.default": _running("cumprod"),
         "aten.logcumsumexp.default": _running("logcumsumexp"),
-        "aten.cummax.default": _running_extreme("cummax"),
-        "aten.cummin.default": _running_extreme("cummin"),
+        "aten.cummax.default": _cumulative_extreme("cummax"),
+        "aten.cummin.default": _cumulative_extreme("cummin"),
         "aten.sort.default": _sort,
         "aten.sort.stable": _stable_sort,
         "aten.topk.default": _topk,
@@ -43,7 +43,7 @@ def _running(core: str) -> Handler:
     return handle
 
 
-def _running_extreme(core: str) -> Handler:
+def _cumulative_extreme(core: str) -> Handler:
     def handle(e: TorchEmitter, x: Value, dim: int) -> tuple[Value, ...]:
         if x.tensor.rank == 0:
             return x, e.constant(0, dtypes.i64)
