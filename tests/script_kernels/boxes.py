@@ -1,4 +1,4 @@
-"""Boxes of matrices and columns of pixels that the copy engine brings, stores and adds, described by tensor maps."""
+"""Boxes of matrices and columns of pixels that TMA brings, stores and adds, described by tensor maps."""
 
 from __future__ import annotations
 

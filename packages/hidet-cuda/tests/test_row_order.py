@@ -195,7 +195,7 @@ def test_other_types_find_such_heads_without_matrix_units() -> None:
     )
 
 
-def test_the_copy_engine_finds_heads_that_lie_between_positions() -> None:
+def test_tma_finds_heads_that_lie_between_positions() -> None:
     assert any("cuda_tensor_load_4d" in source for source in sources_of(HEADS.format(mask="2, 3"), "sm_90a"))
 
 

@@ -191,7 +191,7 @@ def test_linear_layers_of_windows_read_a_copy() -> None:
 
 
 def is_warp_specialized(text: str, arch: str = "sm_90a") -> bool:
-    """Whether the one task of a graph has a kernel that the copy engine feeds."""
+    """Whether the one task of a graph has a kernel that TMA feeds."""
     (step,) = tasks(text, arch)
     return "cuda.tensor_load." in print_module(step.program.module)
 

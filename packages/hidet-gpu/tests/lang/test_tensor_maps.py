@@ -1,4 +1,4 @@
-"""Tensor maps that scripts make: what host functions say about tensors, and what the copy engine cannot do."""
+"""Tensor maps that scripts make: what host functions say about tensors, and what TMA cannot do."""
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def prefetched(*, box, swizzle=16, kind=f32[16, 32], first=0):
         ({"box": [8, 4], "kind": ~f32}, "takes a tensor of numbers"),
     ],
 )
-def test_what_the_copy_engine_cannot_do_is_refused_where_it_is_written(options, problem):
+def test_what_tma_cannot_do_is_refused_where_it_is_written(options, problem):
     with pytest.raises(ScriptError, match=problem) as caught:
         prefetched(**options)
     assert "look(tensor_map(" in str(caught.value)

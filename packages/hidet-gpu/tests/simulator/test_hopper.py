@@ -109,7 +109,7 @@ def test_a_ring_of_tensor_copies_feeds_products():
         (
             (EXPECT, barrier("arrive_at", "bars, stage")),
             (LaunchError, Deadlock),
-            "data race: sa, byte 0, is read, and .* copy engine",
+            "data race: sa, byte 0, is read, and .* TMA",
         ),
         ((RELEASE, "pass"), Deadlock, "expects 1 of 1 arrivals and 0 bytes"),
         ((group("wait", "i32(0)"), "pass"), LaunchError, "asynchronous|race"),

@@ -71,7 +71,7 @@ def test_operands_come_in_either_order(tiles, ta, tb, dtype):
     np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
 
 
-def test_the_copy_engine_rounds_f32_to_tf32():
+def test_tma_rounds_f32_to_tf32():
     tiles = MatmulTiles(64, 32, 32, 3, (4, 1))
     result, expected = multiply(72, 40, 72, tiles, dtype=dtypes.f32, out=dtypes.f32, factors=dtypes.tf32)
     off = np.abs(result - expected)

@@ -30,11 +30,11 @@ _ADDED_TYPES = {
     dtypes.f64: 8,
     dtypes.bf16: 9,
 }
-# CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: f32 in memory, of which the copy engine rounds what it brings.
+# CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: f32 in memory, of which TMA rounds what it brings.
 _TF32 = 11
 _SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 _NO_INTERLEAVE, _ZERO_OUTSIDE = 0, 0
-# CUtensorMapL2promotion: what the copy engine reads is brought into the second-level cache in pieces of 256 bytes.
+# CUtensorMapL2promotion: what TMA reads is brought into the second-level cache in pieces of 256 bytes.
 _PROMOTION = 3
 
 

@@ -1,4 +1,5 @@
-"""Tensor maps: what the copy engine of sm_90 is told about a tensor, and what it copies: boxes, or columns of pixels.
+"""Tensor maps: what TMA (the tensor memory accelerator of sm_90) has to know about a tensor, and what it copies: boxes,
+or columns of pixels.
 
 Host code makes a map where it launches a kernel. The argument of the launch is one of the calls
 

@@ -29,7 +29,7 @@ STATIC_SHARED_BYTES = 48 * 1024
 """Shared memory that a kernel may declare; what goes beyond is asked for when it is launched."""
 
 _ALIGN = 16
-# The asynchronous copy engine wants 128 bytes, its swizzled patterns repeat every 1024.
+# TMA wants 128 bytes, its swizzled patterns repeat every 1024.
 _LARGE_ALIGN = ((8192, 1024), (1024, 128))
 
 

@@ -158,7 +158,7 @@ def _parameters(function: Function, names: CNames, prelude: Prelude, *, is_kerne
         if isinstance(type_, VectorType):
             prelude.use("lanes")
         if isinstance(type_, BufferType) and type_.space == "constant" and is_kernel:
-            # Passed by value: the tensor maps of the copy engine, 128 bytes each.
+            # Passed by value: the tensor maps of TMA, 128 bytes each.
             count = constant_product(type_.shape)
             struct = f"{name}_t"
             prelude_text = f"struct __align__(64) {struct} {{ {scalar_type(type_.dtype)} words[{count}]; }};"

@@ -1,6 +1,6 @@
 """Large products read matrices whose rows start at multiples of 16 bytes; rows of odd lengths are copied apart.
 
-Rows that start anywhere are read element by element, which takes longer than the products themselves; the copy engine
+Rows that start anywhere are read element by element, which takes longer than the products themselves; TMA
 does not read them at all. A copy with room behind each row costs one pass over the matrix, and none in the call where
 it is a weight.
 """

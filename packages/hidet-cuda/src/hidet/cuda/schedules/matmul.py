@@ -5,7 +5,7 @@ other f32, and f64, by a kernel without matrix units.
 
 On tensor cores programs have two kernels: one for tensors whose addresses are multiples of 16 bytes, with copies of
 16 bytes, and one for others, unless all are known to be. Which one runs is decided when it is called, because views may
-start anywhere. Where sm_90a has both matrices' boxes copied by its copy engine, the first one is a warp-specialized
+start anywhere. Where sm_90a has both matrices' boxes copied by TMA, the first one is a warp-specialized
 kernel, for `wgmma`. Up to two rows are multiplied without matrix units, as fast as the other matrix is read.
 
 A product with few tiles is split along k: blocks write their sums to scratch memory, and a second kernel adds them.

@@ -102,7 +102,7 @@ _SPECIALIZED_PRODUCTS = 1560
 _LEFT_COLUMNS = 19
 """Columns that a step multiplies in the time that it takes for the left operand, whatever their number."""
 _SPECIALIZED_BYTES = 49
-"""Bytes a cycle from the second-level cache by the copy engine."""
+"""Bytes a cycle from the second-level cache by TMA."""
 _SPECIALIZED_STEP = 315
 """A step of one block alone: products that wait for each other."""
 _SPECIALIZED_DELAY = 1300

@@ -90,19 +90,19 @@ SYNC = table(
     ),
     _waits(
         "cuda.fence_async_shared",
-        "order ordinary accesses of shared memory before those of the asynchronous copy engine and wgmma",
+        "order ordinary accesses of shared memory before those of TMA and wgmma",
         "fence.proxy.async",
         arch=90,
     ),
     _waits(
         "cuda.fence_async",
-        "order ordinary accesses of any memory before those of the asynchronous copy engine",
+        "order ordinary accesses of any memory before those of TMA",
         "fence.proxy.async",
         arch=90,
     ),
     _waits(
         "cuda.fence_barrier_init",
-        "make initialised mbarriers visible to the cluster and the asynchronous copy engine",
+        "make initialised mbarriers visible to the cluster and TMA",
         "fence.mbarrier_init",
         arch=90,
     ),

@@ -47,7 +47,7 @@ def tensor_map(tensor: Any, box: Sequence[int], swizzle: int = 16) -> Call:
     memory within 32, 64 or 128 bytes, which no row may exceed; 16 is as they come. Coordinates of a copy are those of
     the last dim first.
 
-    ScriptError for what the copy engine cannot do.
+    ScriptError for what TMA cannot do.
     """
     value = _row_major("tensor_map", "box=[8, 32]", tensor)
     extents: tuple[Any, ...] = tuple(box)
@@ -81,7 +81,7 @@ def tensor_map_im2col(
     padding of p and a filter of k pixels d apart has lower = -p and upper = p - d * (k - 1), and copies with offsets 0,
     d, ... d * (k - 1). Coordinates of a copy, and its offsets, are those of the last dim first: channel, pixel, image.
 
-    ScriptError for what the copy engine cannot do (PTX ISA, "Im2col mode").
+    ScriptError for what TMA cannot do (PTX ISA, "Im2col mode").
     """
     value = _row_major("tensor_map_im2col", "channels=64, pixels=128, lower=[-1, -1], upper=[-1, -1]", tensor)
     space = len(value.shape) - 2

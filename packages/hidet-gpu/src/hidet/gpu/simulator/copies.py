@@ -1,4 +1,4 @@
-"""Work in the background: copies by threads (cp.async), by the copy engine (bulk and tensor), and matrix products.
+"""Work in the background: copies by threads (cp.async), by TMA (bulk and tensor), and matrix products.
 
 What is on its way is marked in memory until it is waited for. Sources in shared memory must not be written before that.
 """
@@ -62,7 +62,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Background:
-    """One operation of the copy engine or the matrix unit: what it reads, what finishing it does, who started it.
+    """One operation of TMA or the matrix unit: what it reads, what finishing it does, who started it.
 
     target: memory and units that count as on their way until all operations on them are finished.
     """
@@ -147,7 +147,7 @@ class Copies:
         copies.memory.shadow.note_write(copies.units, copies.agents, stamp)
         self._wave.scheduler.progress += 1
 
-    # --- the copy engine and the matrix unit -------------------------------------------------------------------------
+    # --- TMA and the matrix unit -----------------------------------------------------------------------------------
 
     def finish_queue(self, queue: Queue, unfinished: int) -> None:
         """Finish all but the latest `unfinished` groups."""
@@ -184,11 +184,11 @@ class Copies:
                 )
 
     def fence(self, agents: Array, stamp: int) -> None:
-        """Threads order their ordinary accesses before those of the copy engine and the matrix unit."""
+        """Threads order their ordinary accesses before those of TMA and the matrix unit."""
         self.fenced.update(dict.fromkeys(map(int, agents), stamp))
 
     def require_fence(self, memory: Memory, units: Array) -> None:
-        """What threads wrote, and the copy engine or matrix unit reads, needs a fence in between. RowError without."""
+        """What threads wrote, and TMA or the matrix unit reads, needs a fence in between. RowError without."""
         others, stamps = memory.shadow.last_writes(units)
         pairs, where = np.unique(np.stack([others.ravel(), stamps.ravel()]), axis=1, return_index=True)
         engine = self._wave.geometry.threads

@@ -97,7 +97,7 @@ Source = GTensor | Computed | Gathered
 class STile:
     """A tile of [rows, columns] in shared memory of the block.
 
-    One of tf32 holds f32, which products round, unless the copy engine has done so on the way.
+    One of tf32 holds f32, which products round, unless TMA has done so on the way.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Warp-specialized kernels, for sm_90a: one thread has the loads of a ring copied, warp groups multiply.
 
-The copy engine brings whole boxes of matrices that tensor maps describe, zero outside of them and swizzled as `wgmma`
+TMA brings whole boxes of matrices that tensor maps describe, zero outside of them and swizzled as `wgmma`
 reads them. Two barriers a stage order producer and consumers: `full` completes when the bytes of the stage's boxes have
 come, `empty` when all warps that multiply have read it. Blocks stay on their multiprocessor: each takes tiles of the
 grid in turn, so that copies for the next tile run while the last one is finished and stored.
