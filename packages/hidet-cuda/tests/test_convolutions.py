@@ -14,7 +14,7 @@ from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.block_launches import block_launches
-from hidet.cuda.passes.neighbouring_channels import NeighbouringChannels
+from hidet.cuda.passes.channels_last import ChannelsLast
 from hidet.cuda.schedules.matmul import MatmulRule
 from hidet.cuda.target import CudaTarget
 from hidet.fusion.fuse import fuse
@@ -182,9 +182,9 @@ graph g(%x: f16[2, 3, 9, 8], param %w: f16[16, 3, 3, 3], param %b: f16[16], para
 """
 
 
-def test_images_and_filters_get_neighbouring_channels_and_enough_of_them() -> None:
+def test_images_and_filters_become_channels_last_with_enough_channels() -> None:
     graph = parsed(FROM_THE_CALLER)
-    changed = NeighbouringChannels().run(graph, context())
+    changed = ChannelsLast().run(graph, context())
     convolutions = [node for node in changed.nodes if node.op.name == "conv"]
     types = [[str(value.type) for value in node.inputs[:2] if value is not None] for node in convolutions]
     assert types == [
@@ -198,7 +198,7 @@ def test_images_and_filters_get_neighbouring_channels_and_enough_of_them() -> No
 
 def test_convolutions_that_lie_well_are_left_alone() -> None:
     graph = parsed(CASES["three by three"])
-    assert NeighbouringChannels().run(graph, context()) is graph
+    assert ChannelsLast().run(graph, context()) is graph
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])

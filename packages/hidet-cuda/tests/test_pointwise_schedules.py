@@ -7,7 +7,7 @@ import pytest
 
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.passes.neighbouring_filters import NeighbouringFilters
+from hidet.cuda.passes.depthwise_channels_last import DepthwiseChannelsLast
 from hidet.cuda.schedules import depthwise_plan, pointwise_layout
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
@@ -84,7 +84,7 @@ LAST = "f16[1, 16, 7, 7]{784, 1, 112, 16}"
 HALF = "f16[1, 16, 4, 4]{256, 1, 64, 16}"
 POOL = "kernel=[3, 3], stride=[2, 2], padding=[1, 1], ceil_mode=False"
 WINDOWS = {
-    "maxima of neighbouring channels": graph(LAST, HALF, f"max_pool(%x, dilation=[1, 1], {POOL})"),
+    "channels-last maxima": graph(LAST, HALF, f"max_pool(%x, dilation=[1, 1], {POOL})"),
     "maxima of an image": graph("f32[1, 3, 7, 7]", "f32[1, 3, 4, 4]", f"max_pool(%x, dilation=[1, 1], {POOL})"),
     "averages": graph(LAST, HALF, f"avg_pool(%x, {POOL}, count_include_pad=False, divisor_override=None)"),
     "adaptive averages": graph("f32[1, 8, 7, 7]", "f32[1, 8, 3, 3]", "adaptive_avg_pool(%x, size=[3, 3])"),
@@ -218,21 +218,21 @@ def test_other_convolutions_in_groups_are_right(name: str) -> None:
     assert_right(NARROW[name], "cuda.narrow_conv", 1e-2 if "f16" in NARROW[name] else 1e-4)
 
 
-def test_weights_of_depthwise_convolutions_get_neighbouring_filters() -> None:
+def test_weights_of_depthwise_convolutions_become_channels_last() -> None:
     text = DEPTHWISE["filters as they come"]
     registry = load_registry()
     ctx = CompileContext(
         target=CudaTarget("sm_80"), registry=registry, options=Options(), cache=open_cache(enabled=False)
     )
     graph = parse_graph(text, registry.operators)
-    changed = NeighbouringFilters().run(graph, ctx)
+    changed = DepthwiseChannelsLast().run(graph, ctx)
     copy, conv = changed.nodes
     assert conv.inputs[1] is copy.outputs[0]
     assert copy.outputs[0].tensor.element_strides == (1, 144, 48, 16)
     inputs = [np.random.default_rng(n).standard_normal(v.tensor.shape) for n, v in enumerate(graph.inputs)]
     halves = [array.astype(np.float16) for array in inputs]
     np.testing.assert_array_equal(interpret(changed, halves)[0], interpret(graph, halves)[0])
-    assert NeighbouringFilters().run(changed, ctx) is changed
+    assert DepthwiseChannelsLast().run(changed, ctx) is changed
 
 
 TURNED = {

@@ -188,7 +188,7 @@ FEW_LONG = {
     "softmax": same("f32[2, 70000]", "softmax(%x, axis=-1)"),
     "softmax of an odd length": same("f32[1, 40001]", "softmax(%x, axis=-1)"),
     "layer norm": same("f16[1, 40960]", "layer_norm(%x, %w, %b, eps=1e-05)", "%w: f16[40960]", "%b: f16[40960]"),
-    "group norm of neighbouring channels": same(
+    "channels-last group norm": same(
         "f32[1, 16, 64, 64]{65536, 1, 1024, 16}", "group_norm(%x, %w, groups=1, eps=1e-05)", "%w: f32[16]"
     ),
     "variance of columns": graph("f32[3000, 8]", "f32[8]", "var(%x, axes=[0], keepdim=False, correction=1)"),

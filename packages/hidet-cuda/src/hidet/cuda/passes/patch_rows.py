@@ -1,6 +1,6 @@
 """Convolutions of patches that lie side by side are products of a matrix with a patch a row.
 
-Vision transformers see an image that way: the patches of few channels, which `cuda-neighbouring-channels` would pad and
+Vision transformers see an image that way: the patches of few channels, which `cuda-channels-last` would pad and
 gather, are copied to rows once, and multiplied by boxes of them. Filters need no copy: a filter is a row as it lies.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims
-from hidet.cuda.passes.neighbouring_channels import lacks_channels
+from hidet.cuda.passes.channels_last import lacks_channels
 from hidet.cuda.passes.replace import replace_results
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.storage import Views, layout_of

@@ -1,11 +1,12 @@
-"""Convolutions of few channels a filter read the same tap of neighbouring filters at once, which then lie together."""
+"""Convolutions of few channels a filter read the same tap of several filters at once: their weights are
+channels-last."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet.cuda.passes.neighbouring_channels import is_product
+from hidet.cuda.passes.channels_last import is_product
 from hidet.cuda.passes.replace import replace_results
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.storage import Views, layout_of
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class NeighbouringFilters:
-    """Copies the weights of depthwise convolutions with the filters innermost, where they lie otherwise.
+class DepthwiseChannelsLast:
+    """Channels-last copies of the weights of depthwise convolutions (filters innermost), where they lie otherwise.
 
     A copy of parameters is made once, because `split-prepare` moves it out of the call.
     """
 
-    name: ClassVar[str] = "cuda-neighbouring-filters"
+    name: ClassVar[str] = "cuda-depthwise-channels-last"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""

@@ -1,4 +1,4 @@
-"""Convolutions read images and filters whose channels lie next to each other, and enough of them for wide copies.
+"""Convolutions read channels-last images and filters, with enough channels for wide copies.
 
 Most images do already (`assign-layout`); those that come from the caller, and filters, are copied. Copies of filters
 are made once, because `split-prepare` moves them out of the call. Few channels of 16-bit floats are padded with zeros:
@@ -25,10 +25,10 @@ _FEW, _MULTIPLE = 4, 8
 
 
 @dataclass(frozen=True)
-class NeighbouringChannels:
-    """Copies of images and filters that lie otherwise, before convolutions that are matrix products."""
+class ChannelsLast:
+    """Channels-last copies of images and filters that lie otherwise, before convolutions that are matrix products."""
 
-    name: ClassVar[str] = "cuda-neighbouring-channels"
+    name: ClassVar[str] = "cuda-channels-last"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order; convolutions of the same image share its copy."""
