@@ -212,8 +212,8 @@ class ProductLaunches:
         return builder.launch(function, self._pointers(kernel), kernel.scope.arguments, grid, threads)
 
     def _launch_warp_specialized(self, kernel: ProductKernel, tiled: TileKernel, count: Dim) -> Launch:
-        """A warp-specialized kernel that computes `count` tiles, and its launch: as many blocks as the device holds at
-        most."""
+        """A persistent, warp-specialized kernel that computes `count` tiles, and its launch: as many blocks as the
+        device holds at most."""
         pipeline = lower_pipeline(tiled)
         resident = resident_blocks(pipeline.shared_bytes, pipeline.threads, self.target)
         function = pipeline.function

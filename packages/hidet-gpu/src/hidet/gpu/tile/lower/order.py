@@ -44,6 +44,6 @@ def tile_indices(grid_vars: Sequence[Var], extents: Sequence[Expr], item: Expr) 
     return declared
 
 
-def first_turn(total: Expr, block: Expr, blocks: Expr) -> Expr:
-    """How many of `total` tiles block number `block` of `blocks` takes."""
+def tiles_of_block(total: Expr, block: Expr, blocks: Expr) -> Expr:
+    """How many of `total` tiles block number `block` of the `blocks` of a persistent kernel takes."""
     return (total - block + (blocks - 1)) // blocks

@@ -2,8 +2,9 @@
 
 TMA brings whole boxes of matrices that tensor maps describe, zero outside of them and swizzled as `wgmma`
 reads them. Two barriers a stage order producer and consumers: `full` completes when the bytes of the stage's boxes have
-come, `empty` when all warps that multiply have read it. Blocks stay on their multiprocessor: each takes tiles of the
-grid in turn, so that copies for the next tile run while the last one is finished and stored.
+come, `empty` when all warps that multiply have read it. The kernel is persistent: blocks stay on their
+multiprocessor and take tiles of the grid in turn, so that copies for the next tile run while the last one is finished
+and stored.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hidet.gpu.tensor_map import MapRequest, map_type
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.lower.fragment import Threads, block_threads
-from hidet.gpu.tile.lower.order import first_turn, tile_indices
+from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
 from hidet.gpu.tile.lower.stages import (
     FEATURES,
     FEW_REGISTERS,
@@ -191,9 +192,9 @@ def lower_pipeline(kernel: TileKernel) -> Pipeline:
     block = build.size_var("block")
     multipliers = kernel.threads
     warp = build.size_var("warp")
-    copies: s.Stmt = build.seq([*stages.declared(), _walk(kernel, block, _copies(ring, maps, consumer, stages))])
+    copies: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, _copies(ring, maps, consumer, stages))])
     copies = s.If(build.equal(threads.thread, multipliers), copies)
-    work: s.Stmt = build.seq([*stages.declared(), _walk(kernel, block, consumer.tile())])
+    work: s.Stmt = build.seq([*stages.declared(), _walk_tiles(kernel, block, consumer.tile())])
     copiers = WARP
     if multipliers > GROUP and consumer.held() > _MOST_HELD:
         # Warps of a fourth of the multiprocessor share its registers: what the copying ones do not need, others get.
@@ -222,8 +223,8 @@ def _prefetched(maps: list[MatrixMap]) -> list[s.Stmt]:
     return [s.Evaluate(intrinsic_call("cuda.prefetch_tensor_map", described.var)) for described in maps]
 
 
-def _walk(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
-    """`body` for every tile of the block."""
+def _walk_tiles(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
+    """`body` for every tile that a block of the persistent kernel takes."""
     turn, item = build.size_var("turn"), build.size_var("item")
     blocks = build.cast(intrinsic_call("gpu.grid_dim.x"), dtypes.i64)
     total: Expr = kernel.grid[0]
@@ -235,7 +236,7 @@ def _walk(kernel: TileKernel, block: Var, body: s.Stmt) -> s.Stmt:
         *(s.Declare(var, value) for var, value in kernel.index_values),
         body,
     ]
-    return s.For(turn, build.index(0), first_turn(total, block, blocks), build.seq(each))
+    return s.For(turn, build.index(0), tiles_of_block(total, block, blocks), build.seq(each))
 
 
 def _copies(ring: t.Ring, maps: list[MatrixMap], tiles: TileLowering, stages: Stages) -> s.Stmt:
