@@ -74,7 +74,7 @@ def test_of_more_equal_elements_than_a_tile_holds_the_first_are_the_best(dtype: 
 
 
 @pytest.mark.parametrize("largest", [False, True])
-def test_nan_is_the_largest_and_zeros_are_equal_where_records_are_selected(largest: bool) -> None:
+def test_nan_is_the_largest_and_zeros_are_equal_where_sort_keys_are_selected(largest: bool) -> None:
     x = np.random.default_rng(3).integers(-2, 3, 4300).astype(np.float32) * np.float32(1e-40)
     x[::7], x[::11], x[1::11], x[5::9] = np.nan, np.inf, -np.inf, -0.0
     text = graph("topk", "f32[4300]", f"k=900, axis=0, largest={largest}", "900")
@@ -117,7 +117,7 @@ def test_rows_of_a_block_are_put_in_order_where_many_are_wanted(length: int, k: 
     (step,) = schedule_text(graph("topk", f"f32[600, {length}]", f"k={k}, axis=1, largest=True", f"600, {k}")).steps
     assert isinstance(step, ScheduledTask)
     votes = [node for function in step.program.module.functions for node in walk(function.body) if _is_vote(node)]
-    assert bool(votes) == (what == "sorts")  # only radix sort ranks records by votes
+    assert bool(votes) == (what == "sorts")  # only radix sort ranks sort keys by votes
 
 
 def _is_vote(node: object) -> bool:

@@ -1,4 +1,4 @@
-"""Stable merge sort of records in memory, from the bottom up: runs by insertion, then merged without branches on data
+"""Stable merge sort of sort keys in memory, from the bottom up: runs by insertion, then merged without branches on data
 (Knuth, "The Art of Computer Programming", vol. 3, 5.2.4)."""
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Assign, Break, Declare, For, If, Stmt, Store, While
-from hidet.schedule.routines.sort_record import copy_record
+from hidet.schedule.routines.sort_key import copy_sort_key
 
-# Below this length insertion moves records faster than merging does.
+# Below this length insertion moves sort keys faster than merging does.
 _RUN = 8
 
 
 def merge_sort(parts: Sequence[Var], start: Expr, count: Expr) -> tuple[list[Stmt], Var]:
-    """Statements that sort `count` records from place `start` on by their first part, ascending and stably.
+    """Statements that sort `count` sort keys from place `start` on by their first part, ascending and stably.
 
-    The records are followed by room for as many, through which they move. The variable is the place where the sorted
-    records start afterwards.
+    The sort keys are followed by room for as many, through which they move. The variable is the place where the sorted
+    sort keys start afterwards.
     """
     source, target, width = (build.size_var(name) for name in ("source", "target", "width"))
     swapped = build.size_var("swapped")
@@ -40,19 +40,19 @@ def merge_sort(parts: Sequence[Var], start: Expr, count: Expr) -> tuple[list[Stm
     ], source
 
 
-def insert(parts: Sequence[Var], record: Sequence[Expr], first: Expr, place: Expr) -> list[Stmt]:
-    """Move records before `place` (down to `first`) up by one while they come after `record`, and put it there."""
+def insert(parts: Sequence[Var], sort_key: Sequence[Expr], first: Expr, place: Expr) -> list[Stmt]:
+    """Move sort keys before `place` (down to `first`) up by one while they come after `sort_key`, and put it there."""
     gap = build.size_var("gap")
     before = gap - 1
     move = [
-        If(build.load(parts[0], before) <= record[0], Break()),
-        *copy_record(parts, gap, before),
+        If(build.load(parts[0], before) <= sort_key[0], Break()),
+        *copy_sort_key(parts, gap, before),
         Assign(gap, before),
     ]
     return [
         Declare(gap, place),
         While(gap > first, build.seq(move)),
-        *(Store(part, (gap,), value) for part, value in zip(parts, record, strict=True)),
+        *(Store(part, (gap,), value) for part, value in zip(parts, sort_key, strict=True)),
     ]
 
 
@@ -69,7 +69,7 @@ def _sort_runs(parts: Sequence[Var], start: Expr, count: Expr) -> Stmt:
 
 
 def _merge_runs(parts: Sequence[Var], source: Var, target: Var, width: Var, count: Expr) -> Stmt:
-    """Merge neighbouring sorted runs of `width` records pairwise."""
+    """Merge neighbouring sorted runs of `width` sort keys pairwise."""
     first, left, right, place = (build.size_var(name) for name in ("first", "left", "right", "place"))
     middle, end = build.size_var("middle"), build.size_var("end")
     from_left = [Var(f"left{n}", part.dtype) for n, part in enumerate(parts)]
@@ -87,7 +87,7 @@ def _merge_runs(parts: Sequence[Var], source: Var, target: Var, width: Var, coun
     step += [Assign(right, right + taken), Assign(left, left + (1 - taken)), Assign(place, place + 1)]
 
     def copy_rest(side: Var, until: Var) -> Stmt:
-        moved = copy_record(parts, target + place, source + side)
+        moved = copy_sort_key(parts, target + place, source + side)
         return While(side < until, build.seq([*moved, Assign(side, side + 1), Assign(place, place + 1)]))
 
     merge: list[Stmt] = [

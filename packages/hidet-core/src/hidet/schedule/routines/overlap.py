@@ -15,7 +15,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Assign, Break, Declare, For, If, Stmt, Store, While
 from hidet.schedule.routines.merge_sort import merge_sort
 from hidet.schedule.routines.site import RoutineKernel, RoutineSite
-from hidet.schedule.routines.sort_record import RecordFormat
+from hidet.schedule.routines.sort_key import SortKeyFormat
 
 
 def suppress_program(site: RoutineSite) -> RoutineKernel:
@@ -26,14 +26,14 @@ def suppress_program(site: RoutineSite) -> RoutineKernel:
     images, classes, length = scores.shape
     item, count = build.size_var("item"), site.size(length)
     image, kind = item // site.size(classes), item % site.size(classes)
-    records = RecordFormat(scores.dtype, descending=True)
+    sort_keys = SortKeyFormat(scores.dtype, descending=True)
     total = dims.product((images, classes, length))
-    parts = [site.scratch(f"records{n}", dtype, total * 2) for n, dtype in enumerate(records.parts)]
+    parts = [site.scratch(f"sort_keys{n}", dtype, total * 2) for n, dtype in enumerate(sort_keys.parts)]
     kept = site.scratch("kept", dtypes.i64, total)
     start, first = item * (count * 2), item * count
     position, place, found = (build.size_var(name) for name in ("position", "place", "found"))
-    record = records.record(site.read(scores, (image, kind, position)), position)
-    stores = [Store(part, (start + position,), value) for part, value in zip(parts, record, strict=True)]
+    sort_key = sort_keys.sort_key(site.read(scores, (image, kind, position)), position)
+    stores = [Store(part, (start + position,), value) for part, value in zip(parts, sort_key, strict=True)]
     order, sorted_start = merge_sort(parts, start, count)
     candidate = build.size_var("candidate")
     score = site.read(scores, (image, kind, candidate))
@@ -55,7 +55,7 @@ def suppress_program(site: RoutineSite) -> RoutineKernel:
     ])  # fmt: skip
     is_over = build.binary("lor", found >= build.cast(site.read(most, ()), build.INDEX), score <= site.read(least, ()))
     choose: list[Stmt] = [
-        Declare(candidate, records.position([build.load(part, sorted_start + place) for part in parts])),
+        Declare(candidate, sort_keys.position([build.load(part, sorted_start + place) for part in parts])),
         If(is_over, Break()),
         # NaN comes first in the order, and is no score.
         Declare(is_kept, build.unary("lnot", build.unary("isnan", score))),

@@ -12,7 +12,7 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
 from hidet.schedule.routines.merge_sort import insert, merge_sort
 from hidet.schedule.routines.site import RoutineKernel, RoutineSite, unflatten
-from hidet.schedule.routines.sort_record import RecordFormat
+from hidet.schedule.routines.sort_key import SortKeyFormat
 
 # Up to so many best elements are kept in order while the row is read once; more are taken from the sorted row.
 _MOST_SELECTED = 128
@@ -41,7 +41,7 @@ class _Rows:
         self.others = [extent for position, extent in enumerate(self.x.shape) if position != self.cut]
         self.rows = dims.product(self.others)
         self.outer = unflatten(self.item, [site.size(extent) for extent in self.others])
-        self.format = RecordFormat(self.x.dtype, descending)
+        self.format = SortKeyFormat(self.x.dtype, descending)
 
     def kernel(self, k: Dim | None) -> RoutineKernel:
         """The first `k` elements in order; all for None."""
@@ -70,41 +70,41 @@ class _Rows:
         stmts = [self.site.write(result, self._at(result, place), element) for result in values]
         return [*stmts, self.site.write(positions, self._at(positions, place), position)]
 
-    def _records(self, count: Dim) -> tuple[list[Var], Expr]:
-        """Memory for `count` records a row, and where those of this row start."""
+    def _sort_keys(self, count: Dim) -> tuple[list[Var], Expr]:
+        """Memory for `count` sort keys a row, and where those of this row start."""
         total = self.rows * count
-        parts = [self.site.scratch(f"records{n}", dtype, total) for n, dtype in enumerate(self.format.parts)]
+        parts = [self.site.scratch(f"sort_keys{n}", dtype, total) for n, dtype in enumerate(self.format.parts)]
         return parts, self.item * self.site.size(count)
 
     def _sort(self, length: Dim) -> tuple[list[Var], list[Stmt], Expr]:
-        parts, start = self._records(length * 2)
+        parts, start = self._sort_keys(length * 2)
         position = build.size_var("position")
-        record = self.format.record(self.site.read(self.x, self._at(self.x, position)), position)
-        stores = [Store(part, (start + position,), value) for part, value in zip(parts, record, strict=True)]
+        sort_key = self.format.sort_key(self.site.read(self.x, self._at(self.x, position)), position)
+        stores = [Store(part, (start + position,), value) for part, value in zip(parts, sort_key, strict=True)]
         count = self.site.size(length)
         stmts, sorted_start = merge_sort(parts, start, count)
         return parts, [For(position, build.index(0), count, build.seq(stores)), *stmts], sorted_start
 
     def _select(self, k: int, length: Dim) -> tuple[list[Var], list[Stmt], Expr]:
         """One pass over the row; most elements are no better than the k-th best so far and cost a comparison."""
-        parts, start = self._records(k)
+        parts, start = self._sort_keys(k)
         count, last = build.size_var("count"), build.size_var("last")
         position = build.size_var("position")
-        value = self.format.record(self.site.read(self.x, self._at(self.x, position)), position)
-        record = [Var(f"record{n}", part.dtype) for n, part in enumerate(parts)]
+        value = self.format.sort_key(self.site.read(self.x, self._at(self.x, position)), position)
+        sort_key = [Var(f"sort_key{n}", part.dtype) for n, part in enumerate(parts)]
         wanted = self.site.size(k)
         keep = build.seq(
             [
                 Declare(last, start + build.minimum(count, wanted - 1)),
-                *insert(parts, record, start, last),
+                *insert(parts, sort_key, start, last),
                 Assign(count, build.minimum(count + 1, wanted)),
             ]
         )
-        # Before k records are there the place compared with holds anything.
-        is_better = record[0] < build.load(parts[0], start + (wanted - 1))
+        # Before k sort keys are there the place compared with holds anything.
+        is_better = sort_key[0] < build.load(parts[0], start + (wanted - 1))
         scan = build.seq(
             [
-                *(Declare(var, part) for var, part in zip(record, value, strict=True)),
+                *(Declare(var, part) for var, part in zip(sort_key, value, strict=True)),
                 If(count < wanted, keep, If(is_better, keep)),
             ]
         )

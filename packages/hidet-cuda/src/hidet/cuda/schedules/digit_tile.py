@@ -1,10 +1,10 @@
-"""Records of a tile put in the order of a digit, stably, by the threads of a block.
+"""Sort keys of a tile put in the order of a digit, stably, by the threads of a block.
 
-    for each record: how many of its warp with this digit come before     votes, and a count for each warp and value
-    for each value of the digit: where its records start                  sums over the warps, then over the values
-    records at their new places                                           in shared memory
+    for each sort key: how many of its warp with this digit come before  votes, and a count for each warp and value
+    for each value of the digit: where its sort keys start               sums over the warps, then over the values
+    sort keys at their new places                                        in shared memory
 
-A warp's records lie next to each other in the tile, and its threads take neighbours, so that the order of counting is
+A warp's sort keys lie next to each other in the tile, and its threads take neighbours, so that the order of counting is
 that of the tile.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from hidet import dtypes
 from hidet.cuda.schedules.exchange import WARP, barrier, shared, sum_before, warp_barrier
 from hidet.cuda.schedules.lanes import registers
-from hidet.cuda.schedules.sort_kernels import Record, greatest, tile_memory
+from hidet.cuda.schedules.sort_kernels import SortKey, greatest, tile_memory
 from hidet.dtypes import DType
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
@@ -30,9 +30,9 @@ _ALL_LANES = 0xFFFFFFFF
 
 
 class DigitTile:
-    """Memory and statements for tiles of `each` records a thread.
+    """Memory and statements for tiles of `each` sort keys a thread.
 
-    types: of the parts of a record. thread: this thread's number in the block of THREADS.
+    types: of the parts of a sort key. thread: this thread's number in the block of THREADS.
     """
 
     def __init__(self, types: Sequence[DType], each: int, thread: Expr) -> None:
@@ -53,28 +53,28 @@ class DigitTile:
             k.declare(var)
 
     def load(self, place: Expr) -> list[Expr]:
-        """The record at a place of the tile in shared memory."""
+        """The sort key at a place of the tile in shared memory."""
         return [build.load(part, place) for part in self.parts]
 
-    def read(self, k: IRBuilder, record: Callable[[Expr], Record], count: Expr) -> None:
-        """Read the records of the tile, of which there are `count`; greatest ones follow, in the order behind all."""
+    def read(self, k: IRBuilder, sort_key: Callable[[Expr], SortKey], count: Expr) -> None:
+        """Read the sort keys of the tile, of which there are `count`; greatest ones follow, in the order behind all."""
         with k.for_range("element", self.each, kind="unroll") as element:
             place = k.let("place", self._place(element))
             # Reading the last one instead of none takes no branch, which every read would wait for.
-            values = record(k.let("at", build.minimum(place, count - 1)))
+            values = sort_key(k.let("at", build.minimum(place, count - 1)))
             found = k.let_each("found", [build.cast(x, dtype) for x, dtype in zip(values, self.types, strict=True)])
             for held, value, last in zip(self._held, found, greatest(self.types), strict=True):
                 k.store(held, element, build.select(place < count, value, last))
 
     def read_back(self, k: IRBuilder) -> None:
-        """Read the records of the tile from shared memory."""
+        """Read the sort keys of the tile from shared memory."""
         with k.for_range("element", self.each, kind="unroll") as element:
             k.store_each(self._held, element, self.load(k.let("place", self._place(element))))
 
     def put_in_order(self, k: IRBuilder, shift: Expr) -> None:
         """From registers to shared memory, in the order of the digit at `shift`; all threads see the result.
 
-        `starts` tells afterwards where the records with each value start.
+        `starts` tells afterwards where the sort keys with each value start.
         """
         self._rank(k, shift)
         k.emit(barrier())
@@ -84,12 +84,12 @@ class DigitTile:
         k.emit(barrier())
 
     def _rank(self, k: IRBuilder, shift: Expr) -> None:
-        """Count the records of the warp; a record's rank is how many with its digit came before."""
+        """Count the sort keys of the warp; a sort key's rank is how many with its digit came before."""
         with k.for_range("value", THREADS // WARP, kind="unroll") as value:
             k.store(self._counts, self._slot(value * WARP + self._lane), build.const(0, dtypes.i32))
         k.emit(warp_barrier())
         with k.for_range("element", self.each, kind="unroll") as element:
-            digit = k.let("digit", digit_of(self._record(element), shift))
+            digit = k.let("digit", digit_of(self._sort_key(element), shift))
             peers = k.let("peers", build.const(_ALL_LANES, dtypes.u32))
             for bit in range(BITS):
                 is_set = k.let("is_set", build.binary("ne", build.binary("and", digit, 1 << bit), 0))
@@ -106,7 +106,7 @@ class DigitTile:
             k.store(self._ranks, element, base + before)
 
     def _start(self, k: IRBuilder) -> None:
-        """Where the records of each value start in the tile, and those of each warp among them: a value a thread."""
+        """Where the sort keys of each value start in the tile, and those of each warp among them: a value a thread."""
         own = k.let("own", build.const(0, dtypes.i32))
         with k.for_range("warp", _WARPS, kind="unroll") as warp:
             place = k.let("place", warp * THREADS + self.thread)
@@ -117,25 +117,26 @@ class DigitTile:
 
     def _move(self, k: IRBuilder, shift: Expr) -> None:
         with k.for_range("element", self.each, kind="unroll") as element:
-            digit = k.let("digit", build.cast(digit_of(self._record(element), shift), dtypes.i64))
+            digit = k.let("digit", build.cast(digit_of(self._sort_key(element), shift), dtypes.i64))
             rank = build.load(self._ranks, element) + build.load(self._counts, self._slot(digit))
             place = k.let("place", rank + build.load(self.starts, digit))
-            k.store_each(self.parts, build.cast(place, dtypes.i64), self._record(element))
+            k.store_each(self.parts, build.cast(place, dtypes.i64), self._sort_key(element))
 
-    def _record(self, element: Expr) -> list[Expr]:
+    def _sort_key(self, element: Expr) -> list[Expr]:
         return [build.load(held, element) for held in self._held]
 
     def _place(self, element: Expr) -> Expr:
         return self._warp * (WARP * self.each) + element * WARP + self._lane
 
     def _slot(self, value: Expr) -> Expr:
-        """Where this warp counts records with a value."""
+        """Where this warp counts sort keys with a value."""
         return self._warp * THREADS + value
 
 
-def digit_of(record: Record, shift: Expr) -> Expr:
-    """The digit of a record at a place of its first part, as an i32. A u32 is a place in the upper half of the part."""
-    word = record[0]
+def digit_of(sort_key: SortKey, shift: Expr) -> Expr:
+    """The digit of a sort key at a place of its first part, as an i32. A u32 is a place in the upper half of the
+    part."""
+    word = sort_key[0]
     if shift.dtype == dtypes.u32:
         word = build.cast(build.binary("shr", word, build.const(32, dtypes.u64)), dtypes.u32)
     moved = build.binary("shr", word, shift)

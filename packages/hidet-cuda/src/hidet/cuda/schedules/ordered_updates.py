@@ -1,7 +1,7 @@
 """Updates that meet: what they compete for, and combining them in their order.
 
-records of every update: its place, then its number        sorted
-for the first record of every place: fold all of them      a thread, in the order of their numbers
+sort keys of every update: its place, then its number    sorted
+for the first sort key of every place: fold all of them  a thread, in the order of their numbers
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Scatter
-from hidet.cuda.schedules.row_records import RowKernel, Rows
 from hidet.cuda.schedules.row_sort import in_order
+from hidet.cuda.schedules.row_sort_keys import RowKernel, Rows
 from hidet.dtypes import DType
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
@@ -38,7 +38,7 @@ def competing_axes(stage: Scatter) -> list[int]:
 
 
 def can_be_ordered(stage: Scatter) -> bool:
-    """Whether numbers of places and of updates are known to fit half a record each."""
+    """Whether numbers of places and of updates are known to fit half a sort key each."""
     contest = Contest(stage, competing_axes(stage))
     updates = dims.product([stage.extents[n] for n in contest.competing])
     places = dims.product([stage.result.shape[n] for n in contest.positions])
@@ -100,15 +100,15 @@ class _Ordered:
     def add(self) -> None:
         """A sort, and the kernel that folds."""
         rows = Rows(
-            *(self.outer, self.others, self.count, (dtypes.u64,), (32, 64), self.target, self._record),
+            *(self.outer, self.others, self.count, (dtypes.u64,), (32, 64), self.target, self._sort_key),
             results=lambda kernel, record: [],
             write=lambda k, kernel, place, values: None,
         )
-        records = in_order(self.nest, self.stage, rows)
+        sort_keys = in_order(self.nest, self.stage, rows)
         opened = self.nest.opened(self.stage)
         scope, lowering = opened.scope, opened.lowering
-        given = scope.pointer("records", dtypes.u64)
-        opened.outer.append(records.parts[0])
+        given = scope.pointer("sort_keys", dtypes.u64)
+        opened.outer.append(sort_keys.parts[0])
         position, count = build.size_var("position"), scope.size(self.count)
         strides = [scope.size(stride) for stride in contiguous_strides(self.others)]
         start, last = build.flatten(self.outer, strides) * count, count - 1
@@ -147,7 +147,7 @@ class _Ordered:
         found = unflatten(number, [lowering.scope.size(extent) for extent in self.extents])
         return dict(zip((self.stage.axes[n] for n in self.contest.competing), found, strict=True))
 
-    def _record(self, kernel: RowKernel, position: Expr) -> Sequence[Expr]:
+    def _sort_key(self, kernel: RowKernel, position: Expr) -> Sequence[Expr]:
         """An update's place, in the upper half, and its number."""
         lowering = kernel.opened.lowering
         axes = self._axes(lowering, position)
@@ -159,9 +159,9 @@ class _Ordered:
         return [build.binary("or", upper, build.cast(position, dtypes.u64))]
 
 
-def _upper(record: Expr) -> Expr:
-    return build.cast(build.binary("shr", record, build.const(32, dtypes.u64)), dtypes.i64)
+def _upper(sort_key: Expr) -> Expr:
+    return build.cast(build.binary("shr", sort_key, build.const(32, dtypes.u64)), dtypes.i64)
 
 
-def _lower(record: Expr) -> Expr:
-    return build.cast(build.binary("and", record, build.const(_NOWHERE, dtypes.u64)), dtypes.i64)
+def _lower(sort_key: Expr) -> Expr:
+    return build.cast(build.binary("and", sort_key, build.const(_NOWHERE, dtypes.u64)), dtypes.i64)

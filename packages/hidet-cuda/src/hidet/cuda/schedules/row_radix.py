@@ -2,9 +2,9 @@
 
 Rows that fit a tile stay in shared memory. Of longer ones each pass takes three kernels:
 
-    how many records of each tile have each value of the digit            a block a tile
+    how many sort keys of each tile have each value of the digit          a block a tile
     how many of the tiles before have it, and how many of all tiles       a warp a value
-    records to their places: after those with smaller values, those of    a block a tile, which puts its records in
+    sort keys to their places: after those with smaller values, those of  a block a tile, which puts its sort keys in
     the tiles before, and those before in the tile                        order first, so that neighbours are written
 
 Only bits that differ are looked at (`Rows.order_bits`): bf16 takes two passes, f32 four.
@@ -19,9 +19,9 @@ from hidet import dims, dtypes
 from hidet.compute.definition import SUM, Routine, Scatter
 from hidet.cuda.schedules.digit_tile import BITS, THREADS, DigitTile, digit_of
 from hidet.cuda.schedules.exchange import WARP, barrier, block_number, sum_before, thread_in_block
-from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
+from hidet.cuda.schedules.row_sort_keys import RowKernel, Rows, SortKeys
 from hidet.cuda.schedules.scan_kernel import Chunks, ChunkWalk
-from hidet.cuda.schedules.sort_kernels import Record
+from hidet.cuda.schedules.sort_kernels import SortKey
 from hidet.dims import Dim
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.ir import build
@@ -30,24 +30,24 @@ from hidet.ir.expr import Expr, Var
 from hidet.schedule.fallback import NestBuilder
 
 _TILE_BYTES = 32 << 10
-"""Shared memory for the records of a tile; counts take 8 KiB more."""
+"""Shared memory for the sort keys of a tile; counts take 8 KiB more."""
 _AT_ONCE = 4
-"""Records of a tile whose results a thread reads at once; registers for more would leave room for fewer blocks."""
+"""Sort keys of a tile whose results a thread reads at once; registers for more would leave room for fewer blocks."""
 _SCAN_THREADS = 128
 _SCAN_EACH = 4
 
 
 def most_in_tile(rows: Rows) -> int:
-    """Records of the largest tile."""
+    """Sort keys of the largest tile."""
     return _TILE_BYTES // sum(dtype.nbytes for dtype in rows.parts)
 
 
 def order_in_tile(
-    nest: NestBuilder, stage: Routine | Scatter, rows: Rows, length: int, target: Records | None, wanted: Dim
+    nest: NestBuilder, stage: Routine | Scatter, rows: Rows, length: int, target: SortKeys | None, wanted: Dim
 ) -> None:
-    """Add the kernel that orders rows of up to `length` records, at most `most_in_tile`, a block each.
+    """Add the kernel that orders rows of up to `length` sort keys, at most `most_in_tile`, a block each.
 
-    target: where the first `wanted` records go; None for results.
+    target: where the first `wanted` sort keys go; None for results.
     """
     kernel = RowKernel(nest, stage, rows)
     kept = None if target is None else kernel.memory(target)
@@ -59,7 +59,7 @@ def order_in_tile(
     tile.declare(k)
     k.declare(thread, thread_in_block())
     kernel.row_of(k, block_number(), 1, "number")
-    tile.read(k, lambda place: rows.record(kernel, place), count)
+    tile.read(k, lambda place: rows.sort_key(kernel, place), count)
     with k.for_range("pass", passes) as step:
         # Digits of a word leave registers for a third block.
         shift = k.let("shift", build.cast(step * BITS + low % 32, dtypes.u32 if low >= 32 else dtypes.u64))
@@ -80,10 +80,10 @@ def order_in_tile(
 def _write_results(
     k: IRBuilder, kernel: RowKernel, tile: DigitTile, count: Expr, place: Callable[[Expr], Expr], wanted: Expr
 ) -> None:
-    """Write what the results have for the first `count` records of a tile in shared memory, where it is wanted.
+    """Write what the results have for the first `count` sort keys of a tile in shared memory, where it is wanted.
 
-    place: in the row, of the record at a place of the tile. What is written is read before, for several records: every
-    read would wait for the write before it otherwise.
+    place: in the row, of the sort key at a place of the tile. What is written is read before, for several sort keys:
+    every read would wait for the write before it otherwise.
     """
     last = k.let("last", build.minimum(count, tile.elements) - 1)
     with k.for_range("group", tile.each, step=_AT_ONCE) as group:
@@ -105,7 +105,7 @@ def _write_results(
 class _PassKernel:
     """A kernel of a pass, and what other passes launch it with something else for.
 
-    memory: where its records came from and went when it was added. shift: its parameter for the digit's place.
+    memory: where its sort keys came from and went when it was added. shift: its parameter for the digit's place.
     """
 
     kernel: RowKernel
@@ -126,21 +126,21 @@ class RadixPasses:
         self._scan: RowKernel | None = None
 
     def write_first(self, wanted: Dim) -> None:
-        """Write the first records of every row as results."""
+        """Write the first sort keys of every row as results."""
         self._run(wanted, to_results=True)
 
-    def in_order(self) -> Records:
-        """All records of every row, in scratch memory."""
+    def in_order(self) -> SortKeys:
+        """All sort keys of every row, in scratch memory."""
         last = self._run(self.rows.length, to_results=False)
         assert last is not None
         return last
 
-    def _run(self, wanted: Dim, *, to_results: bool) -> Records | None:
+    def _run(self, wanted: Dim, *, to_results: bool) -> SortKeys | None:
         low, high = self.rows.order_bits
         shifts = range(low, high, BITS)
         kept = len(shifts) - to_results
-        memory = [self._records(name) for name in ("even_", "odd_")[:kept]]
-        source: Records | None = None
+        memory = [self._sort_keys(name) for name in ("even_", "odd_")[:kept]]
+        source: SortKeys | None = None
         for number, shift in enumerate(shifts):
             target = memory[number % 2] if number < kept else None
             self._launch("count", source, None, shift, wanted)
@@ -149,10 +149,10 @@ class RadixPasses:
             source = target
         return source
 
-    def _launch(self, what: str, source: Records | None, target: Records | None, shift: int, wanted: Dim) -> None:
+    def _launch(self, what: str, source: SortKeys | None, target: SortKeys | None, shift: int, wanted: Dim) -> None:
         """Launch a kernel of a pass, which is added once for all passes that read and write memory of a kind."""
         key = (what, source is None, target is None)
-        memory = tuple(part for records in (source, target) if records is not None for part in records.parts)
+        memory = tuple(part for sort_keys in (source, target) if sort_keys is not None for part in sort_keys.parts)
         known = self._added.get(key)
         if known is not None:
             changed = dict(zip(known.memory, memory, strict=True))
@@ -168,7 +168,7 @@ class RadixPasses:
             self._move(k, kernel, source, target, at, wanted)
         kernel.launch(k.body, self.rows.count * self.tiles, 1, THREADS)
 
-    def _count(self, k: IRBuilder, kernel: RowKernel, source: Records | None, shift: Expr) -> None:
+    def _count(self, k: IRBuilder, kernel: RowKernel, source: SortKeys | None, shift: Expr) -> None:
         """Count the values of the digit in a tile: a value a thread tells how many it has."""
         (table,) = kernel.memory(self._counts)
         count, tiles = kernel.size(self.rows.length), kernel.size(self.tiles)
@@ -193,7 +193,7 @@ class RadixPasses:
         kernel.store(k, (table,), thread * tiles + number, tiles * THREADS, [build.load(counts, thread)])
 
     def _launch_scan(self) -> None:
-        """For each value, how many records of the tiles before a tile have it, and how many of all."""
+        """For each value, how many sort keys of the tiles before a tile have it, and how many of all."""
         values = self.rows.count * THREADS
         warps = _SCAN_THREADS // WARP
         if self._scan is not None:
@@ -224,9 +224,15 @@ class RadixPasses:
         kernel.launch(k.body, values, warps, _SCAN_THREADS)
 
     def _move(
-        self, k: IRBuilder, kernel: RowKernel, source: Records | None, target: Records | None, shift: Expr, wanted: Dim
+        self,
+        k: IRBuilder,
+        kernel: RowKernel,
+        source: SortKeys | None,
+        target: SortKeys | None,
+        shift: Expr,
+        wanted: Dim,
     ) -> None:
-        """Write the records of a tile to their places."""
+        """Write the sort keys of a tile to their places."""
         count, tiles = kernel.size(self.rows.length), kernel.size(self.tiles)
         thread = build.size_var("thread")
         tile = DigitTile(self.rows.parts, self.each, thread)
@@ -258,17 +264,17 @@ class RadixPasses:
             with k.if_(first + slot < count):
                 kernel.store(k, kept, k.let("place", moved(slot)), count, tile.load(slot))
 
-    def _source(self, kernel: RowKernel, source: Records | None, count: Expr) -> Callable[[Expr], Record]:
+    def _source(self, kernel: RowKernel, source: SortKeys | None, count: Expr) -> Callable[[Expr], SortKey]:
         """What is at a position of the row."""
         if source is None:
-            return lambda position: self.rows.record(kernel, position)
+            return lambda position: self.rows.sort_key(kernel, position)
         memory = kernel.memory(source)
         return lambda position: kernel.load(memory, position, count)
 
-    def _table(self, name: str, count: Dim) -> Records:
-        return Records((self.nest.scratch(name, dtypes.i32, self.rows.count * count),), count)
+    def _table(self, name: str, count: Dim) -> SortKeys:
+        return SortKeys((self.nest.scratch(name, dtypes.i32, self.rows.count * count),), count)
 
-    def _records(self, name: str) -> Records:
+    def _sort_keys(self, name: str) -> SortKeys:
         total = self.rows.count * self.rows.length
         parts = [self.nest.scratch(f"{name}{n}", dtype, total) for n, dtype in enumerate(self.rows.parts)]
-        return Records(tuple(parts), self.rows.length)
+        return SortKeys(tuple(parts), self.rows.length)

@@ -1,14 +1,14 @@
-"""The first records of long rows in order, without putting the rows in order.
+"""The first sort keys of long rows in order, without putting the rows in order.
 
-A block finds the first `wanted` records of a part of a row by digits, from the highest bits on:
+A block finds the first `wanted` sort keys of a part of a row by digits, from the highest bits on:
 
-    how many records have each value of the digit          in shared memory
-    the value that record number `wanted` has              sums over the values, by all threads
-    the same for the next digit of the records with that value, until few enough are left
-    these and all that come before them                    one tile in shared memory, which is put in order
+    how many sort keys have each value of the digit  in shared memory
+    the value that sort key number `wanted` has      sums over the values, by all threads
+    the same for the next digit of the sort keys with that value, until few enough are left
+    these and all that come before them              one tile in shared memory, which is put in order
 
-A record's position is part of it, so that the digits tell equal elements apart, too: the earlier ones come first. Where
-rows are few, several blocks take parts of one, and the first of their first records are found in the same way.
+A sort key's position is part of it, so that the digits tell equal elements apart, too: the earlier ones come first.
+Where rows are few, several blocks take parts of one, and the first of their first sort keys are found in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hidet import dims, dtypes
 from hidet.compute.definition import Routine, Scatter
 from hidet.cuda.schedules.exchange import WARP, barrier, block_number, shared, sum_before, thread_in_block
-from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
+from hidet.cuda.schedules.row_sort_keys import RowKernel, Rows, SortKeys
 from hidet.cuda.schedules.sort_kernels import MOST, SPAN, Tile, bitonic_sort, greatest, is_less, tile_memory
 from hidet.dims import Dim
 from hidet.gpu.intrinsics import intrinsic_call
@@ -32,21 +32,21 @@ from hidet.schedule.cost import extent_estimate
 from hidet.schedule.fallback import NestBuilder
 
 MOST_SELECTED = MOST // 2
-"""Records of a row that are selected at most: half a tile, so that a digit's value may bring as many that are not."""
+"""Sort keys of a row that are selected at most: half a tile, so that a digit's value may bring as many that are not."""
 _DIGIT = 11
 """Bits of a digit: sign, exponent and two bits more of an f32. Counts of its values take 8 KiB."""
 _POSITION_BITS = 31
 """Bits of a position in a row of unknown length."""
 _AT_ONCE = 2048
-"""Records that a block reads at once; registers for more would leave room for fewer blocks."""
+"""SortKeys that a block reads at once; registers for more would leave room for fewer blocks."""
 _BLOCKS = 4
 """Blocks of a multiprocessor that keep it busy."""
 _LEAST_PART = 4096
-"""Records of a part of a row that are worth a block."""
+"""Sort keys of a part of a row that are worth a block."""
 
 
 def write_selected(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted: int) -> None:
-    """Add the kernels that write the first `wanted` records of every row, in order, as results."""
+    """Add the kernels that write the first `wanted` sort keys of every row, in order, as results."""
     part = _part(rows, wanted)
     parts = dims.ceildiv(rows.length, part)
     if parts == 1:
@@ -54,13 +54,13 @@ def write_selected(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, want
         return
     total = rows.count * parts * wanted
     best = tuple(nest.scratch(f"best{n}", dtype, total) for n, dtype in enumerate(rows.parts))
-    records = Records(best, parts * wanted)
-    _Selection(nest, stage, rows, wanted, None).add(part, records)
-    _Selection(nest, stage, rows, wanted, records).add(records.count, None)
+    sort_keys = SortKeys(best, parts * wanted)
+    _Selection(nest, stage, rows, wanted, None).add(part, sort_keys)
+    _Selection(nest, stage, rows, wanted, sort_keys).add(sort_keys.count, None)
 
 
 def _part(rows: Rows, wanted: int) -> int:
-    """Records of a part of a row."""
+    """Sort keys of a part of a row."""
     length = extent_estimate(rows.length)
     parts = -(-_BLOCKS * rows.target.multiprocessors // max(1, extent_estimate(rows.count)))
     # Of each part only a small share is left.
@@ -69,7 +69,7 @@ def _part(rows: Rows, wanted: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Digit:
-    """Some bits of a part of a record."""
+    """Some bits of a part of a sort key."""
 
     part: int
     shift: int
@@ -77,7 +77,7 @@ class _Digit:
 
 
 def _digits(rows: Rows) -> list[_Digit]:
-    """The digits of a record, highest first: those of what orders it, then those of its position."""
+    """The digits of a sort key, highest first: those of what orders it, then those of its position."""
     position = (rows.length - 1).bit_length() if isinstance(rows.length, int) else _POSITION_BITS
     _, high = rows.order_bits
     if len(rows.parts) == 1:
@@ -93,10 +93,10 @@ def _split(part: int, high: int, low: int) -> Iterator[_Digit]:
 
 
 class _Selection:
-    """A kernel under construction. source: what the records are read from; None for the rows themselves."""
+    """A kernel under construction. source: what the sort keys are read from; None for the rows themselves."""
 
     def __init__(
-        self, nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted: int, source: Records | None
+        self, nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted: int, source: SortKeys | None
     ) -> None:
         self.rows = rows
         self.kernel = RowKernel(nest, stage, rows)
@@ -106,27 +106,28 @@ class _Selection:
         self.count = self.kernel.size(self.extent)
         self.place = build.size_var("position")
         if source is None:
-            self.record = rows.record(self.kernel, self.place)
+            self.sort_key = rows.sort_key(self.kernel, self.place)
         else:
-            self.record = self.kernel.load(self.kernel.memory(source), self.place, self.count)
-        # A tile of two records a thread; small ones leave room for more blocks.
+            self.sort_key = self.kernel.load(self.kernel.memory(source), self.place, self.count)
+        # A tile of two sort keys a thread; small ones leave room for more blocks.
         self.threads = 512 if wanted <= MOST // 8 else MOST // 2
         self.tile_elements = 2 * self.threads
         self.digits = _digits(rows)
         self.thread, self.start, self.end = (build.size_var(name) for name in ("thread", "start", "end"))
         self.counts = shared("counts", dtypes.i32, 1 << _DIGIT)
-        # Of the chosen value of a digit: itself, how many records come before, how many have it. Then: collected ones.
+        # Of the chosen value of a digit: itself, how many sort keys come before, how many have it. Then: collected
+        # ones.
         self.found = shared("found", dtypes.i32, 4)
         self.totals = shared("totals", dtypes.i32, self.threads // WARP)
-        # Bits that are known of record number `wanted`, and the last record with these.
+        # Bits that are known of sort key number `wanted`, and the last sort key with these.
         self.low = [Var(f"low{n}", dtypes.u64) for n in range(len(rows.parts))]
         self.last = [Var(f"last{n}", dtypes.u64) for n in range(len(rows.parts))]
         self.digit = Var("digit", dtypes.i32)
         self.before, self.inside = Var("before", dtypes.i32), Var("inside", dtypes.i32)
 
-    def add(self, part: Dim, target: Records | None) -> None:
-        """Add the kernel, a block for every `part` records of a row. target: where the first records of each part go,
-        followed by greatest ones where the part has fewer; None for results."""
+    def add(self, part: Dim, target: SortKeys | None) -> None:
+        """Add the kernel, a block for every `part` sort keys of a row. target: where the first sort keys of each part
+        go, followed by greatest ones where the part has fewer; None for results."""
         kernel, rows, k = self.kernel, self.rows, IRBuilder()
         kept = None if target is None else kernel.memory(target)
         parts = 1 if target is None else dims.ceildiv(self.extent, part)
@@ -149,10 +150,10 @@ class _Selection:
                 kernel.store(k, kept, place, kernel.size(target.count), tile.load(member))
         kernel.launch(k.body, rows.count * parts, 1, self.threads)
 
-    # --- finding the last record -----------------------------------------------------------------------------------
+    # --- finding the last sort key -------------------------------------------------------------------------------
 
     def _search(self, k: IRBuilder) -> None:
-        """Find a record that fits a tile together with all before it, `wanted` or more of them."""
+        """Find a sort key that fits a tile together with all before it, `wanted` or more of them."""
         k.declare(self.before, _i32(0))
         k.declare(self.inside, build.cast(self.end - self.start, dtypes.i32))
         k.declare(self.digit, _i32(0))
@@ -167,8 +168,8 @@ class _Selection:
             with k.for_range("value", (1 << _DIGIT) - self.thread, self.thread, self.threads) as value:
                 k.store(self.counts, value, _i32(0))
             k.emit(barrier())
-            with self._each_record(k) as record:
-                self._count(k, record, shift, bits)
+            with self._each_sort_key(k) as sort_key:
+                self._count(k, sort_key, shift, bits)
             k.emit(barrier())
             self._choose(k)
             k.emit(barrier())
@@ -181,9 +182,9 @@ class _Selection:
             value = build.select(build.equal(self.digit, number), build.const(what(digit), dtypes.u64), value)
         return value
 
-    def _count(self, k: IRBuilder, record: Sequence[Expr], shift: Expr, bits: Expr) -> None:
-        """Count a record that has the bits known so far; those of others differ above the digit, too."""
-        words = [build.cast(part, dtypes.u64) for part in record]
+    def _count(self, k: IRBuilder, sort_key: Sequence[Expr], shift: Expr, bits: Expr) -> None:
+        """Count a sort key that has the bits known so far; those of others differ above the digit, too."""
+        words = [build.cast(part, dtypes.u64) for part in sort_key]
         values = [
             build.binary("shr", build.binary("xor", word, low), shift)
             for word, low in zip(words, self.low, strict=True)
@@ -202,7 +203,7 @@ class _Selection:
         return self.digit < sum(digit.part == 0 for digit in self.digits)
 
     def _choose(self, k: IRBuilder) -> None:
-        """Set what is found: the value that record number `wanted` has."""
+        """Set what is found: the value that sort key number `wanted` has."""
         each = (1 << _DIGIT) // self.threads
         own, first = k.let("own", _i32(0)), self.thread * each
         with k.for_range("value", each, kind="unroll") as value:
@@ -238,27 +239,27 @@ class _Selection:
     # --- putting what was found in order ---------------------------------------------------------------------------
 
     def _collect(self, k: IRBuilder, tile: Tile) -> None:
-        """Fill the tile with all records up to the last one, and put it in order."""
+        """Fill the tile with all sort keys up to the last one, and put it in order."""
         with k.if_(build.equal(self.thread, 0)):
             k.store(self.found, 3, _i32(0))
         k.emit(barrier())
-        with self._each_record(k) as record:
-            words = [build.cast(part, dtypes.u64) for part in record]
+        with self._each_sort_key(k) as sort_key:
+            words = [build.cast(part, dtypes.u64) for part in sort_key]
             with k.if_(build.unary("lnot", is_less(self.last, words))):
                 slot = k.let("slot", intrinsic_call("gpu.atomic_add", build.address(self.found, 3), _i32(1)))
-                tile.store(k, build.cast(slot, dtypes.i64), record)
-        records = k.let("records", self.before + self.inside)
-        highest = build.cast(build.maximum(records, self.rank) - 1, dtypes.u32)
+                tile.store(k, build.cast(slot, dtypes.i64), sort_key)
+        sort_keys = k.let("sort_keys", self.before + self.inside)
+        highest = build.cast(build.maximum(sort_keys, self.rank) - 1, dtypes.u32)
         zeros = build.cast(intrinsic_call("gpu.leading_zeros", highest), dtypes.i64)
         depth = k.let("depth", build.maximum(32 - zeros, SPAN.bit_length() - 1))
-        count, full = build.cast(records, dtypes.i64), build.binary("shl", build.index(1), depth)
+        count, full = build.cast(sort_keys, dtypes.i64), build.binary("shl", build.index(1), depth)
         with k.for_range("place", full - count - self.thread, count + self.thread, self.threads) as place:
             tile.store(k, place, greatest(self.rows.parts))
         bitonic_sort(k, tile, depth)
 
     @contextmanager
-    def _each_record(self, k: IRBuilder) -> Iterator[list[Expr]]:
-        """Do something with every record of the part of the row; several are read at once."""
+    def _each_sort_key(self, k: IRBuilder) -> Iterator[list[Expr]]:
+        """Do something with every sort key of the part of the row; several are read at once."""
         each = _AT_ONCE // self.threads
         last = k.let("last", self.end - 1)
         with k.for_range("chunk", self.end - self.start, self.start, _AT_ONCE) as chunk:
@@ -267,7 +268,7 @@ class _Selection:
                 place = k.let("place", chunk + element * self.threads + self.thread)
                 # Reading the last one instead of none takes no branch, which every read would wait for.
                 k.declare(self.place, build.minimum(place, last))
-                for array, value in zip(held, self.record, strict=True):
+                for array, value in zip(held, self.sort_key, strict=True):
                     k.store(array, element, build.cast(value, array.dtype))
             with k.for_range("element", each, kind="unroll") as element:
                 place = k.let("place", chunk + element * self.threads + self.thread)

@@ -1,8 +1,8 @@
-"""Rows of records put in order, in scratch memory or as results: what sort, top-k and ordered updates have in common.
+"""Rows of sort keys put in order, in scratch memory or as results: what sort, top-k and ordered updates have in common.
 
-rows of up to 1024 records      compared in shared memory, several rows a block or a block a row
-the best few of longer rows     found digit by digit, then put in order (`row_select.py`)
-longer rows in order            by radix sort, a block a row or in passes over memory (`row_radix.py`)
+rows of up to 1024 sort keys  compared in shared memory, several rows a block or a block a row
+the best few of longer rows   found digit by digit, then put in order (`row_select.py`)
+longer rows in order          by radix sort, a block a row or in passes over memory (`row_radix.py`)
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 from hidet.compute.definition import Routine, Scatter
 from hidet.cuda.schedules.exchange import block_number, has_warps, thread_in_block
 from hidet.cuda.schedules.row_radix import RadixPasses, most_in_tile, order_in_tile
-from hidet.cuda.schedules.row_records import Records, RowKernel, Rows
 from hidet.cuda.schedules.row_select import MOST_SELECTED, write_selected
+from hidet.cuda.schedules.row_sort_keys import RowKernel, Rows, SortKeys
 from hidet.cuda.schedules.sort_kernels import MOST, SPAN, Tile, bitonic_sort, greatest, threads_of, tile_memory
 from hidet.dims import Dim
 from hidet.ir import build
@@ -24,7 +24,7 @@ from hidet.schedule.fallback import NestBuilder
 from hidet.target import GpuTarget
 
 _SHORT = 1024
-"""Records of a row up to which it is ordered by comparing."""
+"""Sort keys of a row up to which it is ordered by comparing."""
 _MANY = 8
 """A row that a block can put in order is, where more than one of so many elements are wanted."""
 
@@ -35,7 +35,7 @@ def can_order(target: GpuTarget) -> bool:
 
 
 def write_first(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted: Dim) -> None:
-    """Add the kernels that write the first records of every row, in order, as results."""
+    """Add the kernels that write the first sort keys of every row, in order, as results."""
     length = rows.length if isinstance(rows.length, int) else sys.maxsize
     fits = length <= most_in_tile(rows)
     if length <= _SHORT:
@@ -48,26 +48,27 @@ def write_first(nest: NestBuilder, stage: Routine | Scatter, rows: Rows, wanted:
         RadixPasses(nest, stage, rows).write_first(wanted)
 
 
-def in_order(nest: NestBuilder, stage: Routine | Scatter, rows: Rows) -> Records:
-    """Add the kernels that put all records of every row in order, in scratch memory. Only for rows of known length."""
+def in_order(nest: NestBuilder, stage: Routine | Scatter, rows: Rows) -> SortKeys:
+    """Add the kernels that put all sort keys of every row in order, in scratch memory. Only for rows of known
+    length."""
     length = rows.length
     assert isinstance(length, int)
     if length > most_in_tile(rows):
         return RadixPasses(nest, stage, rows).in_order()
     total = rows.count * length
-    target = Records(tuple(nest.scratch(f"ordered{n}", dtype, total) for n, dtype in enumerate(rows.parts)), length)
+    target = SortKeys(tuple(nest.scratch(f"ordered{n}", dtype, total) for n, dtype in enumerate(rows.parts)), length)
     order = _order_short if length <= _SHORT else order_in_tile
     order(nest, stage, rows, length, target, length)
     return target
 
 
 def _order_short(
-    nest: NestBuilder, stage: Routine | Scatter, rows: Rows, length: int, target: Records | None, wanted: Dim
+    nest: NestBuilder, stage: Routine | Scatter, rows: Rows, length: int, target: SortKeys | None, wanted: Dim
 ) -> None:
-    """Order short rows, and keep the first records of each, in memory or, without a target, as results."""
+    """Order short rows, and keep the first sort keys of each, in memory or, without a target, as results."""
     kernel = RowKernel(nest, stage, rows)
     kept = None if target is None else kernel.memory(target)
-    # The tile that holds so many records.
+    # The tile that holds so many sort keys.
     elements = max(SPAN, 1 << max(length - 1, 0).bit_length())
     half_tile, threads = elements // 2, threads_of(elements)
     teams = threads // half_tile
@@ -84,11 +85,11 @@ def _order_short(
     places: list[Var] = []
     for half in range(2):
         place = k.let(f"place{half}", member + half * half_tile)
-        record = k.let_each(f"record{half}_", greatest(rows.parts))
+        sort_key = k.let_each(f"sort_key{half}_", greatest(rows.parts))
         with k.if_(build.logical_and(is_there, place < count)):
-            for var, value in zip(record, rows.record(kernel, place), strict=True):
+            for var, value in zip(sort_key, rows.sort_key(kernel, place), strict=True):
                 k.assign(var, build.cast(value, var.dtype))
-        tile.store(k, place, record)
+        tile.store(k, place, sort_key)
         places.append(place)
     bitonic_sort(k, tile)
     for place in places:

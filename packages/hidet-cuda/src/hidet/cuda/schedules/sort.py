@@ -1,4 +1,4 @@
-"""sort, argsort, topk and what picks from a sorted row: rows of records that hold an element's order and position."""
+"""sort, argsort, topk and what picks from a sorted row: rows of sort keys that hold an element's order and position."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from hidet.compute.definition import Compute, Routine, Scan, Scatter
 from hidet.context import CompileContext
-from hidet.cuda.schedules.row_records import RowKernel, Rows
 from hidet.cuda.schedules.row_sort import can_order, write_first
-from hidet.cuda.schedules.sort_kernels import Record
+from hidet.cuda.schedules.row_sort_keys import RowKernel, Rows
+from hidet.cuda.schedules.sort_kernels import SortKey
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr
 from hidet.schedule.fallback import FallbackRule, NestBuilder
-from hidet.schedule.routines.sort_record import RecordFormat
+from hidet.schedule.routines.sort_key import SortKeyFormat
 from hidet.schedule.rule import Match, Program
 from hidet.schedule.task import Task
 from hidet.target import GpuTarget, gpu_target
@@ -62,12 +62,12 @@ class _Elements:
         (self.x,) = stage.operands
         self.cut = attributes["axis"] % self.x.rank
         self.wanted = attributes.get("k", self.x.shape[self.cut])
-        self.format = RecordFormat(self.x.dtype, attributes.get("descending", attributes.get("largest", False)))
+        self.format = SortKeyFormat(self.x.dtype, attributes.get("descending", attributes.get("largest", False)))
         others = tuple(extent for axis, extent in enumerate(self.x.shape) if axis != self.cut)
         self.outer = tuple(build.size_var(f"row{n}") for n in range(len(others)))
         length = self.x.shape[self.cut]
         kinds = self.format.parts, self.format.order_bits
-        self.rows = Rows(self.outer, others, length, *kinds, target, self._record, self._results, self._write)
+        self.rows = Rows(self.outer, others, length, *kinds, target, self._sort_key, self._results, self._write)
 
     def add(self) -> None:
         """Add all kernels to the nest."""
@@ -79,12 +79,12 @@ class _Elements:
     def _element(self, kernel: RowKernel, position: Expr) -> Expr:
         return kernel.opened.lowering.resolve(self.x[self._at(position)], {})
 
-    def _record(self, kernel: RowKernel, position: Expr) -> Sequence[Expr]:
-        return self.format.record(self._element(kernel, position), position)
+    def _sort_key(self, kernel: RowKernel, position: Expr) -> Sequence[Expr]:
+        return self.format.sort_key(self._element(kernel, position), position)
 
-    def _results(self, kernel: RowKernel, record: Record) -> Sequence[Expr]:
-        """The element that the record is of, if wanted, and its position."""
-        position = self.format.position(record)
+    def _results(self, kernel: RowKernel, sort_key: SortKey) -> Sequence[Expr]:
+        """The element that the sort key is of, if wanted, and its position."""
+        position = self.format.position(sort_key)
         values = self.routine.results[:-1]
         return [*(self._element(kernel, position) for _ in values), position]
 

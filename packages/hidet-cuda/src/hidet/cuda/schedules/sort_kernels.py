@@ -1,10 +1,10 @@
-"""Records ordered in shared memory by comparing them.
+"""Sort keys ordered in shared memory by comparing them.
 
-Records are those of `hidet.schedule.routines.sort_record`: they differ in their positions at least, so that any way of
+Sort keys are those of `hidet.schedule.routines.sort_key`: they differ in their positions at least, so that any way of
 ordering them is stable.
 
 *Tiles* are ordered by Batcher's bitonic network (Knuth, "The Art of Computer Programming", vol. 3, 5.3.4): a thread
-compares two records a step. Where both lie in the 64 records of one warp, warps need not wait for each other.
+compares two sort keys a step. Where both lie in the 64 sort keys of one warp, warps need not wait for each other.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import If
 
-Record = Sequence[Expr]
+SortKey = Sequence[Expr]
 
 SPAN = 64
-"""Records that the threads of a warp compare: two each."""
+"""Sort keys that the threads of a warp compare: two each."""
 MOST = 2048
-"""Records of the largest tile: 16 or 32 KiB of shared memory, two for each of a block's 1024 threads."""
+"""Sort keys of the largest tile: 16 or 32 KiB of shared memory, two for each of a block's 1024 threads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tile:
-    """Records of one row that lie in shared memory: `elements`, a power of two from SPAN on, from place `start` on.
+    """Sort keys of one row that lie in shared memory: `elements`, a power of two from SPAN on, from place `start` on.
 
-    parts: an array for each part of a record. member: this thread's number among the elements / 2 that share the tile.
+    parts: an array for each part of a sort key. member: this thread's number among the elements / 2 that share the
+    tile.
     """
 
     parts: tuple[Var, ...]
@@ -47,35 +48,35 @@ class Tile:
         return self.elements // 2
 
     def load(self, place: Expr) -> list[Expr]:
-        """A record."""
+        """A sort key."""
         return [build.load(part, self.start + place) for part in self.parts]
 
-    def store(self, k: IRBuilder, place: Expr, record: Record) -> None:
-        """Set a record."""
-        k.store_each(self.parts, self.start + place, record)
+    def store(self, k: IRBuilder, place: Expr, sort_key: SortKey) -> None:
+        """Set a sort key."""
+        k.store_each(self.parts, self.start + place, sort_key)
 
 
 def tile_memory(types: Sequence[DType], elements: int) -> tuple[Var, ...]:
-    """Shared memory for so many records of a block."""
-    return tuple(shared(f"records{n}", dtype, elements) for n, dtype in enumerate(types))
+    """Shared memory for so many sort keys of a block."""
+    return tuple(shared(f"sort_keys{n}", dtype, elements) for n, dtype in enumerate(types))
 
 
-def is_less(a: Record, b: Record) -> Expr:
-    """Whether record a comes before record b: by the first part, then by the second."""
+def is_less(a: SortKey, b: SortKey) -> Expr:
+    """Whether sort key a comes before sort key b: by the first part, then by the second."""
     if len(a) == 1:
         return a[0] < b[0]
     return build.binary("lor", a[0] < b[0], build.logical_and(build.equal(a[0], b[0]), a[1] < b[1]))
 
 
 def greatest(types: Sequence[DType]) -> list[Expr]:
-    """What fills a tile behind its last record: no record comes after it."""
+    """What fills a tile behind its last sort key: no sort key comes after it."""
     return [build.const(dtype.max, dtype) for dtype in types]
 
 
 def bitonic_sort(k: IRBuilder, tile: Tile, depth: Expr | None = None) -> None:
     """Order a tile that every warp of the block has filled; all threads of the block take part, and see the result.
 
-    depth: the logarithm of how many records are there, at least SPAN; None where the tile is full.
+    depth: the logarithm of how many sort keys are there, at least SPAN; None where the tile is full.
     """
     levels = build.index(tile.elements.bit_length() - 1) if depth is None else depth
     one = build.const(1, dtypes.i32)

@@ -1,7 +1,7 @@
-"""What sorting moves around: integers whose order is the order of the elements, and the positions of the elements.
+"""Sort keys, what sorting moves around: integers whose order is the order of the elements, with their positions.
 
 Elements of up to 32 bits become one u64 each: the upper half orders them and the lower half is the position, which
-makes every record different and any sort stable. Wider elements take a u64 and, beside it, an i64 position.
+makes every sort key different and any sort stable. Wider elements take a u64 and, beside it, an i64 position.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hidet.ir.stmt import Stmt, Store
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFormat:
-    """How elements of one type are recorded.
+class SortKeyFormat:
+    """How elements of one type are turned into sort keys.
 
-    parts: dtypes of the arrays that hold the records; the first one decides the order.
+    parts: dtypes of the arrays that hold the sort keys; the first one decides the order.
     """
 
     element: DType
@@ -33,7 +33,7 @@ class RecordFormat:
 
     @property
     def parts(self) -> tuple[DType, ...]:
-        """Types of the arrays that hold records."""
+        """Types of the arrays that hold sort keys."""
         return (dtypes.u64,) if self.is_packed else (dtypes.u64, dtypes.i64)
 
     @property
@@ -49,8 +49,8 @@ class RecordFormat:
             return start + unused, 64
         return start, start + self.element.bits
 
-    def record(self, value: Expr, position: Expr) -> list[Expr]:
-        """The record of an element, one expression a part."""
+    def sort_key(self, value: Expr, position: Expr) -> list[Expr]:
+        """The sort key of an element, one expression a part."""
         key = ordering_key(value)
         if self.descending:
             bits = key.dtype.bits if self.element.is_float else self.element.bits
@@ -61,7 +61,7 @@ class RecordFormat:
         return [build.binary("or", high, build.cast(position, dtypes.u64))]
 
     def position(self, parts: Sequence[Expr]) -> Expr:
-        """The position in a record."""
+        """The position in a sort key."""
         if not self.is_packed:
             return parts[1]
         return build.cast(build.binary("and", parts[0], build.const(2**32 - 1, dtypes.u64)), dtypes.i64)
@@ -93,6 +93,6 @@ def _integer_key(value: Expr) -> Expr:
     return Bitcast(moved, unsigned)
 
 
-def copy_record(parts: Sequence[Var], target: Expr, source: Expr) -> list[Stmt]:
-    """Copy a record from one place to another."""
+def copy_sort_key(parts: Sequence[Var], target: Expr, source: Expr) -> list[Stmt]:
+    """Copy a sort key from one place to another."""
     return [Store(part, (target,), build.load(part, source)) for part in parts]

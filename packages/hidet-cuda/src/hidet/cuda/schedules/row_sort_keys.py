@@ -1,4 +1,4 @@
-"""Rows of records: where they lie, what is read and written of them, and the kernels that work on them."""
+"""Rows of sort keys: where they lie, what is read and written of them, and the kernels that work on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hidet import dims, dtypes
 from hidet.compute.definition import Routine, Scatter
 from hidet.cuda.schedules.pointwise_kernel import digits, word_for
-from hidet.cuda.schedules.sort_kernels import Record
+from hidet.cuda.schedules.sort_kernels import SortKey
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
@@ -21,8 +21,8 @@ from hidet.target import GpuTarget
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Records:
-    """Records in scratch memory, `count` a row. parts: pointers of the entry function."""
+class SortKeys:
+    """Sort keys in scratch memory, `count` a row. parts: pointers of the entry function."""
 
     parts: tuple[Var, ...]
     count: Dim
@@ -30,12 +30,12 @@ class Records:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """What is put in order: `length` records for each index of `outer`, which has the extents `others`.
+    """What is put in order: `length` sort keys for each index of `outer`, which has the extents `others`.
 
-    parts: types of the parts of a record. order_bits: the bits of the first part that order records, from the first to
-    before the second; those that agree there are in the order of their positions. target: what orders them. record: the
-    one at a position of the row, in a kernel. results: what the results have where a record belongs. write: sets it at
-    a place of the row.
+    parts: types of the parts of a sort key. order_bits: the bits of the first part that order sort keys, from the first
+    to before the second; those that agree there are in the order of their positions. target: what orders them.
+    sort_key: the one at a position of the row, in a kernel. results: what the results have where a sort key belongs.
+    write: sets it at a place of the row.
     """
 
     outer: tuple[Var, ...]
@@ -44,8 +44,8 @@ class Rows:
     parts: tuple[DType, ...]
     order_bits: tuple[int, int]
     target: GpuTarget
-    record: Callable[[RowKernel, Expr], Sequence[Expr]]
-    results: Callable[[RowKernel, Record], Sequence[Expr]]
+    sort_key: Callable[[RowKernel, Expr], Sequence[Expr]]
+    results: Callable[[RowKernel, SortKey], Sequence[Expr]]
     write: Callable[[IRBuilder, RowKernel, Expr, Sequence[Expr]], None]
 
     @property
@@ -68,10 +68,10 @@ class RowKernel:
         """A size in the kernel."""
         return self.scope.size(dim)
 
-    def memory(self, records: Records) -> tuple[Var, ...]:
-        """Pointers of the kernel to records."""
-        self.opened.outer.extend(records.parts)
-        return tuple(self.scope.pointer(part.name, part.dtype) for part in records.parts)
+    def memory(self, sort_keys: SortKeys) -> tuple[Var, ...]:
+        """Pointers of the kernel to sort keys."""
+        self.opened.outer.extend(sort_keys.parts)
+        return tuple(self.scope.pointer(part.name, part.dtype) for part in sort_keys.parts)
 
     def row_of(self, k: IRBuilder, item: Expr, extent: Dim, name: str) -> Var:
         """Find the row of an item; gives its place, called `name`, among the `extent` items of that row."""
@@ -84,17 +84,17 @@ class RowKernel:
         digits(k, row, [self.size(other) for other in self.rows.others], self.rows.outer)
         return inner
 
-    def load(self, records: Sequence[Var], place: Expr, count: Expr) -> list[Expr]:
-        """A record of the row."""
-        return [build.load(part, self.row * count + place) for part in records]
+    def load(self, sort_keys: Sequence[Var], place: Expr, count: Expr) -> list[Expr]:
+        """A sort key of the row."""
+        return [build.load(part, self.row * count + place) for part in sort_keys]
 
-    def store(self, k: IRBuilder, records: Sequence[Var], place: Expr, count: Expr, record: Record) -> None:
-        """Set a record of the row."""
-        k.store_each(records, self.row * count + place, record)
+    def store(self, k: IRBuilder, sort_keys: Sequence[Var], place: Expr, count: Expr, sort_key: SortKey) -> None:
+        """Set a sort key of the row."""
+        k.store_each(sort_keys, self.row * count + place, sort_key)
 
-    def finish(self, k: IRBuilder, place: Expr, record: Record) -> None:
-        """Set what the results have at a place of the row, to which a record belongs."""
-        self.rows.write(k, self, place, self.rows.results(self, record))
+    def finish(self, k: IRBuilder, place: Expr, sort_key: SortKey) -> None:
+        """Set what the results have at a place of the row, to which a sort key belongs."""
+        self.rows.write(k, self, place, self.rows.results(self, sort_key))
 
     def launch(self, body: Stmt, items: Dim, per_block: int, threads: int) -> None:
         """Add the kernel, and its launch."""
