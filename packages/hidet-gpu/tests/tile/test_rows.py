@@ -110,7 +110,7 @@ def exp2(value):
 
 
 @pytest.mark.parametrize(("length", "warps"), [(32, 1), (40, 2), (8, 1)])
-def test_attention_with_a_running_softmax(length, warps):
+def test_attention_with_an_online_softmax(length, warps):
     """Flash attention (Dao et al. 2022): keys and values come in steps of 16 through a ring."""
     rows, depth, step = 16 * warps, 16, 16
     rng = np.random.default_rng(0)

@@ -155,7 +155,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             ops=("attention", "attention_with_logsumexp"),
             targets=("cuda",),
             load="hidet.cuda.schedules.attention:AttentionRule",
-            doc="attention with a running softmax, of 16-bit floats on tensor cores",
+            doc="attention with an online softmax, of 16-bit floats on tensor cores",
         ),
         ScheduleSpec(
             name="cuda.elementwise",

@@ -67,7 +67,7 @@ def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Pa
         k.declare(var, value)
     column = k.let("column", thread_in_block())
     first = k.let("first", _head_number(heads) * splits * heads.rows + row)
-    largest = k.let("largest", build.const(-math.inf, _F32))
+    row_max = k.let("row_max", build.const(-math.inf, _F32))
     total, norm = k.let("total", zero), k.let("norm", zero)
     with k.if_(column < width):
         _add_splits(
@@ -75,7 +75,7 @@ def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Pa
             splits,
             lambda split: build.load(logarithms, first + split * heads.rows),
             lambda split: build.load(totals, (first + split * heads.rows) * width + column),
-            (largest, total, norm),
+            (row_max, total, norm),
         )
         place = heads.row_offset(problem.out, "out", row) + column * heads.inner(problem.out, "out")
         result = build.select(build.equal(norm, 0.0), zero, total / norm)
@@ -83,7 +83,7 @@ def merge_launch(builder: ProgramBuilder, problem: AttentionProblem, partial: Pa
         lse = problem.logsumexp
         if lse is not None:
             with k.if_(build.equal(column, 0)):
-                logarithm = _shift(largest) + build.unary("log", norm)
+                logarithm = _finite_max(row_max) + build.unary("log", norm)
                 k.store(heads.base(lse, "logsumexp"), heads.row_offset(lse, "logsumexp", row), logarithm)
     function = Function(builder.name(), scope.params, k.body, kind="kernel", grid_vars=(number,))
     pointers = [builder.pointers[place.tensor.operand] for name, place in problem.tensors().items() if name in _RESULTS]
@@ -100,8 +100,8 @@ def _add_splits(
     result: Callable[[Expr], Expr],
     sums: tuple[Var, Var, Var],
 ) -> None:
-    """Fold all splits into the largest logarithm, the sum of results and that of weights, as a running softmax."""
-    largest, total, norm = sums
+    """Fold all splits into the largest logarithm, the sum of results and that of weights, as an online softmax."""
+    row_max, total, norm = sums
     with k.for_range("turn", (splits + (_TOGETHER - 1)) // _TOGETHER) as turn:
 
         def read(name: str, of_split: Callable[[Expr], Expr], otherwise: float) -> Iterator[Var]:
@@ -112,20 +112,20 @@ def _add_splits(
 
         # Several splits at once, so that their loads are on their way together.
         logs, results = list(read("log", logarithm, -math.inf)), list(read("result", result, 0))
-        new = k.let("new", largest)
+        new_max = k.let("new_max", row_max)
         for log in logs:
-            k.assign(new, build.maximum(new, log))
-        shift = k.let("shift", _shift(new))
-        less = k.let("less", build.unary("exp", largest - shift))
-        k.assign_each((total, norm, largest), (total * less, norm * less, new))
+            k.assign(new_max, build.maximum(new_max, log))
+        finite_max = k.let("finite_max", _finite_max(new_max))
+        correction = k.let("correction", build.unary("exp", row_max - finite_max))
+        k.assign_each((total, norm, row_max), (total * correction, norm * correction, new_max))
         for log, part_result in zip(logs, results, strict=True):
-            weight = k.let("weight", build.unary("exp", log - shift))
+            weight = k.let("weight", build.unary("exp", log - finite_max))
             k.assign_each((norm, total), (norm + weight, total + weight * part_result))
 
 
-def _shift(largest: Expr) -> Expr:
+def _finite_max(row_max: Expr) -> Expr:
     """What logarithms are compared with; 0 where no split has seen a key: all weights are then 0, not NaN."""
-    return build.select(build.equal(largest, -math.inf), build.const(0, _F32), largest)
+    return build.select(build.equal(row_max, -math.inf), build.const(0, _F32), row_max)
 
 
 _RESULTS = ("out", "logsumexp")

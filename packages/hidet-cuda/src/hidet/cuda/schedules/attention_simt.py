@@ -1,6 +1,6 @@
 """Attention without matrix units: for f32 and f64, and for what tensor cores cannot take.
 
-A block of 16 rows of threads computes some rows of one head with a running softmax. Of n threads of a row, 8 or 16 in
+A block of 16 rows of threads computes some rows of one head with an online softmax. Of n threads of a row, 8 or 16 in
 one warp, thread j of row i has every 16th row from i on, every nth key of a step from j on, and every nth group of
 neighbouring columns of the result from group j on. Eight threads read less from shared memory for a product than
 sixteen, which hold fewer sums each. Keys arrive there while values are summed, and values while keys are scored, so
@@ -143,8 +143,8 @@ class _Block:
         self.tile_w = _Tile("tile_w", dtype, tiles.rows, tiles.keys)
         self.scores = self._register("scores", self.key_count)
         self.totals = self._register("totals", self.column_count)
-        self.most = self._register("most", 1)
-        self.weight = self._register("weight", 1)
+        self.row_max = self._register("row_max", 1)
+        self.row_sum = self._register("row_sum", 1)
 
     def _register(self, name: str, columns: int) -> Var:
         shape = (build.index(self.row_count), build.index(columns))
@@ -172,11 +172,11 @@ class _Block:
         k.declare(self.column, self.threads.thread % self.tiles.columns)
         for tile in (self.tile_q, self.tile_k, self.tile_v, self.tile_w):
             k.declare(tile.buffer)
-        for held in (self.scores, self.totals, self.most, self.weight):
+        for held in (self.scores, self.totals, self.row_max, self.row_sum):
             k.declare(held)
         self.fill(k, self.totals, self.column_count, 0)
-        self.fill(k, self.most, 1, -math.inf)
-        self.fill(k, self.weight, 1, 0)
+        self.fill(k, self.row_max, 1, -math.inf)
+        self.fill(k, self.row_sum, 1, 0)
         step, start = build.size_var("step"), build.index(0)
         queries, first_keys, values = copies = [
             box_copy(t.load(tile.tile, source, row, 0), tile.buffer, self.threads, step)
@@ -250,7 +250,7 @@ class _Block:
         # Bounded by what matters, the number of keys that the row sees fits into 32 bits.
         bounded = build.maximum(build.minimum(end - first_key, self.tiles.keys), 0)
         limit = k.let("limit", build.cast(bounded, dtypes.i32))
-        largest = k.let("largest", build.load(self.most, i, 0))
+        new_max = k.let("new_max", build.load(self.row_max, i, 0))
         for j in range(self.key_count):
             value = build.load(self.scores, i, j) * self.scale
             value = value if self.score is None else self.score(value, row, first_key, self.key_of(j))
@@ -258,24 +258,24 @@ class _Block:
             if self.visible is not None:
                 is_seen = build.logical_and(is_seen, self.visible(row, first_key, self.key_of(j)))
             k.store(self.scores, (i, j), build.select(is_seen, value, self.number(-math.inf)))
-            k.assign(largest, build.maximum(largest, build.load(self.scores, i, j)))
-        self.fold(k, "max", largest)
+            k.assign(new_max, build.maximum(new_max, build.load(self.scores, i, j)))
+        self.fold(k, "max", new_max)
         # A row that has seen no key: its weights are then 0, not NaN.
-        shift = k.let("shift", build.select(build.equal(largest, -math.inf), self.number(0), largest))
-        less = k.let("less", build.unary("exp", build.load(self.most, i, 0) - shift))
-        k.store(self.most, (i, 0), largest)
-        total = k.let("total", build.load(self.weight, i, 0) * less)
+        finite_max = k.let("finite_max", build.select(build.equal(new_max, -math.inf), self.number(0), new_max))
+        correction = k.let("correction", build.unary("exp", build.load(self.row_max, i, 0) - finite_max))
+        k.store(self.row_max, (i, 0), new_max)
+        total = k.let("total", build.load(self.row_sum, i, 0) * correction)
         for j in range(self.key_count):
-            weight = k.let("weight", build.unary("exp", build.load(self.scores, i, j) - shift))
+            weight = k.let("weight", build.unary("exp", build.load(self.scores, i, j) - finite_max))
             k.assign(total, total + weight)
             k.store(self.tile_w.buffer, self.tile_w.place(self.row_of(i), self.key_of(j)), weight)
-        k.store(self.weight, (i, 0), total)
+        k.store(self.row_sum, (i, 0), total)
         for j in range(self.column_count):
-            k.store(self.totals, (i, j), build.load(self.totals, i, j) * less)
+            k.store(self.totals, (i, j), build.load(self.totals, i, j) * correction)
 
     def finish(self, k: IRBuilder, i: int) -> None:
         """Row i: its sum over the threads, and its results."""
-        total = k.let("sum", build.load(self.weight, i, 0))
+        total = k.let("sum", build.load(self.row_sum, i, 0))
         self.fold(k, "add", total)
         inverse = k.let("inverse", self.number(1) / total)
         for j in range(self.column_count):
@@ -288,7 +288,7 @@ class _Block:
                 self.work.store(k, row, self.column_of(group), values)
             if self.work.store_logsumexp is not None:
                 with k.if_(build.equal(self.column, 0)):
-                    logarithm = build.load(self.most, i, 0) + build.unary("log", total)
+                    logarithm = build.load(self.row_max, i, 0) + build.unary("log", total)
                     self.work.store_logsumexp(k, row, logarithm)
 
     def fold(self, k: IRBuilder, op: str, value: Var) -> None:

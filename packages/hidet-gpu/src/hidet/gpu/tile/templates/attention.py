@@ -1,4 +1,4 @@
-"""Scaled dot-product attention with a running softmax, so that scores are never stored.
+"""Scaled dot-product attention with an online softmax, so that scores are never stored.
 
 A block computes some rows of the result. It keeps its queries in shared memory, while keys and values come through a
 ring; scores, weights and the result stay in registers (Dao et al., "FlashAttention", 2022; Milakov and Gimelshein,
@@ -21,7 +21,7 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 
 _HIDDEN = -math.inf
-_PARTS = 4
+_PARTIAL_SUMS = 4
 """Partial sums of a row, one for each thread that holds some of its scores."""
 
 _SHORT = 64
@@ -97,11 +97,11 @@ def attention_kernel(
         return [
             fill(softmax.scores, 0),
             mma(softmax.scores, queries, keys, b_is_transposed=True),
-            *scoring.changed(softmax.scores, at),
-            when(edge < at + tiles.keys, scoring.bounded(softmax.scores, at)),
-            *softmax.shifted(),
-            *softmax.rescaled(),
-            *softmax.weighed(),
+            *scoring.apply_score(softmax.scores, at),
+            when(edge < at + tiles.keys, scoring.apply_bounds(softmax.scores, at)),
+            *softmax.update_max(),
+            *softmax.rescale(),
+            *softmax.exponentiate(),
             mma(softmax.total, softmax.scores, values),
         ]
 
@@ -112,9 +112,9 @@ def attention_kernel(
         (tiles.warps, 1),
         (
             load(queries, heads.queries, first, 0),
-            *softmax.started(),
+            *softmax.start(),
             ring((seen + (tiles.keys - 1)) // tiles.keys, tiles.stages, loads, body),
-            *softmax.finished(heads, first),
+            *softmax.finish(heads, first),
         ),
         (
             *index_values,
@@ -161,8 +161,8 @@ class _Scoring:
         """Scores times this are exponents of two."""
         return self.scale * math.log2(math.e) if self.is_raw else 1.0
 
-    def changed(self, scores: RTile, at: Expr) -> list[TileStmt]:
-        """Products become scores, of which those that a row does not see are hidden."""
+    def apply_score(self, scores: RTile, at: Expr) -> list[TileStmt]:
+        """Turn products into scores, and hide those that a row does not see."""
         visible, done = self.visible, list[TileStmt]()
         if not self.is_raw:
             done.append(map(scores, [scores], lambda product, row, column: self._scored(product, row, at, column)))
@@ -180,7 +180,7 @@ class _Scoring:
         changed = scaled if self.score is None else self.score(scaled, self.first + row, at, column)
         return changed * math.log2(math.e)
 
-    def bounded(self, scores: RTile, at: Expr) -> list[TileStmt]:
+    def apply_bounds(self, scores: RTile, at: Expr) -> list[TileStmt]:
         """Hide keys that are not there, or that come after a row if it sees none of these."""
         limit = RTile("limit", dtypes.i32, self.tiles.rows, 1)
         return [
@@ -204,59 +204,64 @@ class _Scoring:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Softmax:
-    """The running softmax of a block's rows, in registers.
+    """The online softmax of a block's rows, in registers.
 
-    scores: those of a step, then its weights. total, weight: sums of weighted values and of weights, the latter in
-    parts; more: those of a step. most: the largest score so far, largest: that with a step's, shift: its exponent of
-    two. less: what sums count for since. factor: scores times it are exponents of two.
+    scores: those of a step, then its weights. total: sum of weighted values. row_sum: sum of weights, in
+    `_PARTIAL_SUMS` columns; step_sum: that of a step. row_max: the largest score so far; new_max: that with a step's;
+    scaled_max: new_max times factor, 0 where a row has seen no key. correction: exp2(old max - new max), both scaled,
+    which rescales total and row_sum. factor: scores times it are exponents of two.
     """
 
     factor: float
     scores: RTile
     total: RTile
-    weight: RTile
-    more: RTile
-    most: RTile
-    largest: RTile
-    shift: RTile
-    less: RTile
+    row_sum: RTile
+    step_sum: RTile
+    row_max: RTile
+    new_max: RTile
+    scaled_max: RTile
+    correction: RTile
 
-    def started(self) -> list[TileStmt]:
-        """No key is seen."""
-        return [fill(self.total, 0), fill(self.weight, 0), fill(self.most, _HIDDEN), fill(self.shift, 0)]
+    def start(self) -> list[TileStmt]:
+        """Statements before the first step: no key is seen."""
+        return [fill(self.total, 0), fill(self.row_sum, 0), fill(self.row_max, _HIDDEN), fill(self.scaled_max, 0)]
 
-    def shifted(self) -> list[TileStmt]:
-        """The largest score with those of a step."""
+    def update_max(self) -> list[TileStmt]:
+        """Take in the largest scores of a step."""
         factor = self.factor
         return [
-            reduce(self.largest, self.scores, 1, "max"),
-            map(self.largest, [self.most, self.largest], lambda old, new, row, column: build.maximum(old, new)),
-            map(self.shift, [self.largest], lambda top, row, column: _shift(top, factor)),
-            map(self.less, [self.most, self.shift], lambda old, new, row, column: _exp2(old * factor - new)),
-            map(self.most, [self.largest], lambda top, row, column: top),
+            reduce(self.new_max, self.scores, 1, "max"),
+            map(self.new_max, [self.row_max, self.new_max], lambda old, new, row, column: build.maximum(old, new)),
+            map(self.scaled_max, [self.new_max], lambda top, row, column: _scaled_max(top, factor)),
+            map(
+                self.correction,
+                [self.row_max, self.scaled_max],
+                lambda old, new, row, column: _exp2(old * factor - new),
+            ),
+            map(self.row_max, [self.new_max], lambda top, row, column: top),
         ]
 
-    def rescaled(self) -> list[TileStmt]:
-        """What was summed before a larger score came counts for less."""
+    def rescale(self) -> list[TileStmt]:
+        """Make sums of earlier steps relative to the new maximum."""
         scaled = [
-            map(sums, [sums, self.less], lambda sum_, factor, row, column: sum_ * factor)
-            for sums in (self.total, self.weight)
+            map(sums, [sums, self.correction], lambda sum_, factor, row, column: sum_ * factor)
+            for sums in (self.total, self.row_sum)
         ]
         if self.total.columns <= _SHORT:
             return [*scaled]
-        return [when_any(self.less, lambda factor: build.binary("ne", factor, 1.0), scaled)]
+        return [when_any(self.correction, lambda factor: build.binary("ne", factor, 1.0), scaled)]
 
-    def weighed(self) -> list[TileStmt]:
-        """Scores of a step become weights, and are summed."""
+    def exponentiate(self) -> list[TileStmt]:
+        """Turn the scores of a step into weights, and add them up."""
         scores, factor = self.scores, self.factor
         return [
-            map(scores, [scores, self.shift], lambda value, top, row, column: _exp2(value * factor - top)),
-            reduce(self.more, scores, 1, "add"),
-            map(self.weight, [self.weight, self.more], lambda sum_, new, row, column: sum_ + new),
+            map(scores, [scores, self.scaled_max], lambda value, top, row, column: _exp2(value * factor - top)),
+            reduce(self.step_sum, scores, 1, "add"),
+            map(self.row_sum, [self.row_sum, self.step_sum], lambda sum_, new, row, column: sum_ + new),
         ]
 
-    def finished(self, heads: Heads, first: Expr) -> list[TileStmt]:
-        """Results are stored, and logarithms of sums where they are asked for."""
+    def finish(self, heads: Heads, first: Expr) -> list[TileStmt]:
+        """Store results, and logarithms of sums where they are asked for."""
         rows, dtype = self.total.rows, heads.result.dtype
         whole, inverse = RTile("whole", dtypes.f32, rows, 1), RTile("inverse", dtypes.f32, rows, 1)
         result = RTile("result", dtype, rows, heads.value_depth)
@@ -267,14 +272,16 @@ class _Softmax:
             return build.cast(value, dtype)
 
         done: list[TileStmt] = [
-            reduce(whole, self.weight, 1, "add"),
+            reduce(whole, self.row_sum, 1, "add"),
             map(inverse, [whole], lambda sum_, row, column: build.const(1, dtypes.f32) / sum_),
             map(result, [self.total, whole, inverse], normalised),
             store(heads.result, result, first, 0),
         ]
         if heads.logsumexp is not None:
-            logarithms = map(self.largest, [self.shift, whole], lambda top, sum_, row, column: _logarithm(top, sum_))
-            done += [logarithms, store(heads.logsumexp, self.largest, first, 0)]
+            logarithms = map(
+                self.new_max, [self.scaled_max, whole], lambda top, sum_, row, column: _logarithm(top, sum_)
+            )
+            done += [logarithms, store(heads.logsumexp, self.new_max, first, 0)]
         return done
 
 
@@ -284,8 +291,13 @@ def _softmax(tiles: AttentionTiles, value_depth: int, factor: float) -> _Softmax
     def tile(name: str, columns: int) -> RTile:
         return RTile(name, dtypes.f32, tiles.rows, columns)
 
-    sums = (tile("scores", tiles.keys), tile("total", value_depth), tile("weight", _PARTS), tile("more", _PARTS))
-    return _Softmax(factor, *sums, *(tile(name, 1) for name in ("most", "largest", "shift", "less")))
+    sums = (
+        tile("scores", tiles.keys),
+        tile("total", value_depth),
+        tile("row_sum", _PARTIAL_SUMS),
+        tile("step_sum", _PARTIAL_SUMS),
+    )
+    return _Softmax(factor, *sums, *(tile(name, 1) for name in ("row_max", "new_max", "scaled_max", "correction")))
 
 
 def _bounded(value: Expr, least: int, most: int) -> Expr:
@@ -296,11 +308,11 @@ def _exp2(value: Expr) -> Expr:
     return intrinsic_call("gpu.exp2_approx", value)
 
 
-def _shift(top: Expr, factor: float) -> Expr:
+def _scaled_max(top: Expr, factor: float) -> Expr:
     """The exponent of the largest score; 0 for a row that has seen no key: its weights are then 0, not NaN."""
     return build.select(build.equal(top, _HIDDEN), build.const(0, dtypes.f32), top * factor)
 
 
-def _logarithm(shift: Expr, weight: Expr) -> Expr:
+def _logarithm(scaled_max: Expr, row_sum: Expr) -> Expr:
     """log(sum(e ** score)) of a row."""
-    return (shift + build.unary("log2", weight)) * math.log(2)
+    return (scaled_max + build.unary("log2", row_sum)) * math.log(2)
