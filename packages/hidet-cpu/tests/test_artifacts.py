@@ -147,11 +147,11 @@ def test_a_digest_of_the_whole_file_is_required_where_it_is_given(path: Path) ->
         hidet.load(path, sha256="abc")
 
 
-@pytest.mark.parametrize("name", ["/dev/zero", "/dev/null", "pipe", "folder", "missing", "empty", "text", "link"])
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/null", "pipe", "reduceer", "missing", "empty", "text", "link"])
 def test_what_is_no_file_of_ours_is_refused_at_once(tmp_path: Path, name: str) -> None:
     """red-team.md finding 13: /dev/zero was read until memory ended."""
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "reduceer").mkdir()
     (tmp_path / "empty").touch()
     (tmp_path / "text").write_text("PK\3\4 and nothing else")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")

@@ -12,7 +12,7 @@ from hidet.cpu.arch import host_arch
 from hidet.cpu.codegen import emit_module
 from hidet.cpu.loader import load_objects
 from hidet.cpu.pool import pool_symbols
-from hidet.cpu.schedules.transpose_tile import fold_lanes, sum_lanes, transpose_tile
+from hidet.cpu.schedules.transpose_tile import reduce_lanes, sum_lanes, transpose_tile
 from hidet.cpu.toolchain import compile_assembly, compile_object
 from hidet.dtypes import DType
 from hidet.ir import build
@@ -60,9 +60,9 @@ def test_lanes_of_vectors_are_summed_each_and_all(dtype: DType, n: int) -> None:
     source, target = Var("source", PointerType(dtype)), Var("target", PointerType(dtype))
     rows = [build.load(source, row * n, lanes=n) for row in range(n)]
     summing, sums = sum_lanes(rows)
-    folding, largest = fold_lanes(rows[0], build.maximum)
+    reducing, largest = reduce_lanes(rows[0], build.maximum)
     stores = [Store(target, (build.index(0),), sums), Store(target, (build.index(n),), largest)]
-    entry = Function("entry", (source, target), build.seq([*summing, *folding, *stores]), kind="host")
+    entry = Function("entry", (source, target), build.seq([*summing, *reducing, *stores]), kind="host")
     matrix = np.random.default_rng(n).integers(-50, 50, (n, n)).astype(dtype.numpy())
     result = np.zeros(n + 1, dtype.numpy())
     run_module(Module((entry,), "entry"), [matrix, result])

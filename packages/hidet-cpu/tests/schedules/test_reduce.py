@@ -30,7 +30,7 @@ CASES = {
 }
 FEW_CASES = ("along rows", "across rows", "several blocks", "no rows")
 FEW_OPERATORS = ("mean", "any", "all", "count_nonzero", "norm", "logsumexp")
-FOLDS = (
+REDUCTIONS = (
     *((op, case) for op in ("sum", "amax", "var_mean") for case in CASES),
     *((op, case) for op in (*FEW_OPERATORS, "std", "moments") for case in FEW_CASES),
 )
@@ -72,8 +72,8 @@ def quiet_numpy():
         yield
 
 
-@pytest.mark.parametrize(("op", "case"), FOLDS)
-def test_folds_are_as_exact_as_their_type(op, case):
+@pytest.mark.parametrize(("op", "case"), REDUCTIONS)
+def test_reductions_are_as_exact_as_their_type(op, case):
     shape, axes = CASES[case]
     if op in ("amax", "amin") and 0 in shape:
         pytest.skip("there is no extreme of nothing")
@@ -111,7 +111,7 @@ def test_integers_and_truth_values_are_exact(op, dtype, axes):
 @pytest.mark.parametrize("op", ["sum", "mean", "amax", "var", "logsumexp"])
 @pytest.mark.parametrize("dtype", [dtypes.f16, dtypes.bf16, dtypes.f64], ids=str)
 @pytest.mark.parametrize("axes", [(0,), (1,)])
-def test_other_floats_are_folded_wider_and_rounded_once(op, dtype, axes):
+def test_other_floats_are_reduced_wider_and_rounded_once(op, dtype, axes):
     x = np.random.default_rng(0).standard_normal((300, 40)).astype(dtype.numpy())
     check(graph_of(op, x, axes=axes), x, graph_of(op, x.astype(np.float64), axes=axes))
 

@@ -83,7 +83,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             "family:reduction",
             "reduce:ReduceRule",
             fused_both,
-            "folds along or across rows, long rows in parts",
+            "reductions along or across rows, long rows in parts",
         ),
         (
             "scan",

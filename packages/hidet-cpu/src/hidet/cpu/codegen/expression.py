@@ -23,7 +23,7 @@ class ExpressionEmitter(MemoryEmitter):
     """Expressions of one function; the statement emitter extends it."""
 
     def reassociated(self, node: e.Expr) -> str:
-        """Emit the outermost operation of a fold so that its order may be changed (and so vectorised)."""
+        """Emit the outermost operation of a reduction so that its order may be changed (and so vectorised)."""
         assert isinstance(node, e.Binary)
         if widen_dtype(node.dtype) is not node.dtype:
             return self.value(node)

@@ -75,7 +75,7 @@ class FunctionEmitter(ExpressionEmitter):
             self._data_variables.add(var)
 
     def _assign(self, node: s.Assign) -> None:
-        self._write_slot(node.var, node.value, reassociate=_is_fold(node.var, node.value))
+        self._write_slot(node.var, node.value, reassociate=_is_reduction(node.var, node.value))
 
     def _write_slot(self, var: Var, value: Expr, reassociate: bool = False) -> None:
         slot = self.slots.get(var)
@@ -345,8 +345,8 @@ def _is_power_of_two(value: Number) -> bool:
 _NOT_VECTORISED = frozenset({s.While, s.Break, s.Return, s.Assert, s.Print, s.Launch, s.Invoke})
 
 
-def _is_fold(var: Var, value: Expr) -> bool:
-    """Whether an assignment folds a number into its own variable, so that lanes may be combined in another order."""
+def _is_reduction(var: Var, value: Expr) -> bool:
+    """Whether an assignment reduces a number into its own variable, so that lanes may be combined in another order."""
     is_own = isinstance(value, Binary) and value.op in ("add", "mul", "min", "max") and var in (value.a, value.b)
     return is_own and not isinstance(var.type, PointerType)
 

@@ -16,7 +16,7 @@ from hidet.cpu.schedules.attention_rows import LOG2_E, Place, mask_score, number
 from hidet.cpu.schedules.attention_softmax import exp2_of_nonpositive, larger, number_format
 from hidet.cpu.schedules.attention_tile import local_array
 from hidet.cpu.schedules.gemm_program import parameter
-from hidet.cpu.schedules.transpose_tile import fold_lanes, sum_lanes
+from hidet.cpu.schedules.transpose_tile import reduce_lanes, sum_lanes
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.common_intrinsics import fma
@@ -213,7 +213,7 @@ class _Decode:
         score = build.load(arrays.scores, place, lanes=lanes)
         s.statements.append(Declare(highest, build.broadcast(top, lanes)))
         s.statements.append(For(group, build.index(0), padded, Assign(highest, larger(highest, score)), step=lanes))
-        found, new_top = fold_lanes(highest, larger)
+        found, new_top = reduce_lanes(highest, larger)
         s.statements += found
         new_top = s.let("new_top", new_top)
         shift = s.let("shift", build.select(build.equal(new_top, -float("inf")), like(new_top, 0.0), new_top))
@@ -227,7 +227,7 @@ class _Decode:
         weight = exp2_of_nonpositive(weigh, weigh.let("x", score - build.broadcast(shift, lanes)), form)
         weigh.statements += [Store(arrays.scores, (place,), weight), Assign(sums, sums + weight)]
         s.statements.append(For(again, build.index(0), padded, build.seq(weigh.statements), step=lanes))
-        summed, block = fold_lanes(sums, lambda a, b: a + b)
+        summed, block = reduce_lanes(sums, lambda a, b: a + b)
         e = build.size_var("e")
         old = e + row * self.sum_pitch
         scaled = Store(arrays.sums, (old,), build.load(arrays.sums, old) * decay)

@@ -206,8 +206,8 @@ def dot_function(shape: TileShape, height: int, element: DType, source: DType) -
         For(step, first, whole - first, build.seq(multiply(step, None)), step=lanes),
         If(whole < first + count, build.seq([*declared, *multiply(whole, mask)])),
     ]
-    folding, sums = sum_lanes([acc for line in accumulators for acc in line])
-    stmts += folding
+    reducing, sums = sum_lanes([acc for line in accumulators for acc in line])
+    stmts += reducing
     for i in range(height):
         part = build.shuffle(sums, sums, list(range(i * width, (i + 1) * width))) if height > 1 else sums
         part = build.extract(part, 0) if width == 1 and height > 1 else part

@@ -7,7 +7,7 @@
         vectorised loop over the columns  one such nest an output
 
 Several neighbouring columns may belong to one row (the channels of a group, in channels-last order); their entries are
-folded once the others are.
+reduced once the others are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hidet.cpu.schedules.row_layout import Columns, Loop, RowLayout, RowMemory
 from hidet.cpu.schedules.row_loops import (
     KEPT_BYTES,
     Content,
-    Folded,
+    Reduced,
     applied,
     assemble,
     composed,
@@ -107,7 +107,7 @@ class _Kernel:
         self.keeps = fits if is_worth_keeping(program) else False
         # Whole vectors are read, also where a block ends within one.
         self.array = _local("kept", program.dtype, self.capacity + lanes)
-        # A statistic folds as many values as it has results: each total becomes the result beside it.
+        # A statistic reduces as many values as it has results: each total becomes the result beside it.
         self.totals = {
             variable: _local(variable.name, total.dtype, MOST_COLUMNS + lanes)
             for s in program.statistics
@@ -133,13 +133,13 @@ class _Kernel:
         stmts: list[Stmt] = []
         for number, statistic in enumerate(self.program.statistics):
             keep = keeps and (statistic.stored or number == 0)
-            folded = functools.partial(self._folded, statistic, tuple(self.finished))
-            stmts += [*self._fold(statistic, content, folded, keep), self._finish(statistic)]
+            reduced = functools.partial(self._reduced, statistic, tuple(self.finished))
+            stmts += [*self._reduce(statistic, content, reduced, keep), self._finish(statistic)]
             self.finished += [variable for variable, _ in statistic.results]
             if keep:
                 content = self._kept
             elif statistic.stored:
-                content = composed(first_of(folded), content)
+                content = composed(first_of(reduced), content)
         return build.seq([*stmts, *(self._output(output, content) for output in self.program.outputs)])
 
     def _entry(self, variable: Var, span: Span) -> Expr:
@@ -163,10 +163,10 @@ class _Kernel:
     def _kept(self, span: Span) -> Expr:
         return build.load(self.array, self._position(span), lanes=span.lanes)
 
-    def _folded(
+    def _reduced(
         self, statistic: Statistic, finished: Sequence[Var], span: Span, element: Expr
     ) -> tuple[Expr, ...] | None:
-        """What a statistic folds of an element."""
+        """What a statistic reduces of an element."""
         bindings = {**self._bindings(span, finished), self.program.held: element}
         return applied(statistic, [self.memory.read(value, span, bindings) for value in statistic.values])
 
@@ -174,7 +174,7 @@ class _Kernel:
         """Where a statistic has its totals, and then its results."""
         return [self.totals[variable] for variable, _ in statistic.results]
 
-    def _fold(self, statistic: Statistic, content: Content, folded: Folded, keep: bool) -> list[Stmt]:
+    def _reduce(self, statistic: Statistic, content: Content, reduced: Reduced, keep: bool) -> list[Stmt]:
         """Statements that leave the totals of all columns in the statistic's arrays."""
         types, combiner = [total.dtype for total in statistic.totals], statistic.combiner
         identities, arrays = combiner.identity(types), self._arrays(statistic)
@@ -187,9 +187,9 @@ class _Kernel:
             return [Store(array, (place,), value) for array, value in zip(arrays, values, strict=True)]
 
         def one(span: Span, totals: Sequence[Var]) -> list[Stmt] | None:
-            """Fold one element of every column in a span into `totals`."""
+            """Reduce one element of every column in a span into `totals`."""
             element = Var("x", with_lanes(self.program.dtype, span.lanes))
-            loaded, values = content(span), folded(span, element)
+            loaded, values = content(span), reduced(span, element)
             if loaded is None or values is None:
                 return None
             results = [Var("value", value.type) for value in values]
@@ -236,7 +236,7 @@ class _Kernel:
         return self._around(build.seq([main, rest]), self.layout.inner[:-1])
 
     def _finish(self, statistic: Statistic) -> Stmt:
-        """Turn totals into the statistic's results; columns of one row are folded first and get the same."""
+        """Turn totals into the statistic's results; columns of one row are reduced first and get the same."""
         arrays, combiner = self._arrays(statistic), statistic.combiner
         finished = tuple(self.finished)
 
@@ -269,14 +269,14 @@ class _Kernel:
         group, column = build.size_var("group"), build.size_var("column")
         start = group * self.width
         totals = [Var("total", total.dtype) for total in statistic.totals]
-        fold = combiner.combine(totals, [build.load(array, start + column) for array in arrays])
+        reduction = combiner.combine(totals, [build.load(array, start + column) for array in arrays])
         bindings = self._bindings(Span(group, start + self.first), finished)
         found = made(Span(group, group), {**bindings, **dict(zip(statistic.totals, totals, strict=True))})
         assert found is not None, "one element is always read"
         write = [Store(array, (start + column,), value) for array, value in zip(arrays, found[1], strict=True)]
         stmts = [
             *map(Declare, totals, combiner.identity([total.dtype for total in totals])),
-            For(column, build.index(0), self.width, build.seq(map(Assign, totals, fold))),
+            For(column, build.index(0), self.width, build.seq(map(Assign, totals, reduction))),
             *found[0],
             For(column, build.index(0), self.width, build.seq(write)),
         ]

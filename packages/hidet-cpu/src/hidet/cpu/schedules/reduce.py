@@ -1,6 +1,6 @@
 """Reductions: sums, extremes with and without positions, variances, norms and the like, along any axes.
 
-Rows whose elements lie side by side are folded with SIMD along the row; rows that lie side by side themselves, with
+Rows whose elements lie side by side are reduced with SIMD along the row; rows that lie side by side themselves, with
 SIMD across rows. Few long rows are cut into parts of fixed length, whose results are combined in order: the result does
 not depend on the number of threads.
 """
@@ -12,29 +12,29 @@ from dataclasses import replace
 
 from hidet import dims
 from hidet.context import CompileContext
-from hidet.cpu.schedules.fold_kernels import Plan, assemble, whole_kernel
-from hidet.cpu.schedules.fold_layout import FoldLayout, Loop, fold_layout
-from hidet.cpu.schedules.fold_parts import cut_program
-from hidet.cpu.schedules.folds import FoldProgram, fold_program
+from hidet.cpu.schedules.reduce_kernels import Plan, assemble, whole_kernel
+from hidet.cpu.schedules.reduce_layout import Loop, ReductionLayout, reduction_layout
+from hidet.cpu.schedules.reduce_parts import cut_program
+from hidet.cpu.schedules.reductions import ReductionProgram, reduction_program
 from hidet.schedule.rule import Match, Program, ScheduleRule
 from hidet.schedule.task import Task
 from hidet.target import Target
 
 # Elements of one work item, and of one part of a long row: some microseconds of work.
 ITEM_ELEMENTS = 32768
-# Rows shorter than this are folded side by side even if their elements lie closer together than the rows do.
+# Rows shorter than this are reduced side by side even if their elements lie closer together than the rows do.
 _TINY_ROW = 16
 # A row is cut into parts when fewer work items than this many would be left otherwise.
 _FEW_ITEMS = 16
 
 
 class ReduceRule(ScheduleRule[Plan, int]):
-    """Schedules every operator that folds rows of one tensor and computes formulas of the results."""
+    """Schedules every operator that reduces rows of one tensor and computes formulas of the results."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[Plan] | None:
         """Any element type, any strides."""
-        program = None if task.anchor is None else fold_program(task)
-        layout = None if program is None else fold_layout(task, program)
+        program = None if task.anchor is None else reduction_program(task)
+        layout = None if program is None else reduction_layout(task, program)
         if program is None or layout is None:
             return None
         column = _column(layout)
@@ -42,7 +42,7 @@ class ReduceRule(ScheduleRule[Plan, int]):
         return Match(task, Plan(program, layout, column, tile, lanes, ITEM_ELEMENTS))
 
     def space(self, match: Match[Plan], ctx: CompileContext) -> Iterable[int]:
-        """How many elements one work item folds."""
+        """How many elements one work item reduces."""
         return (8192, 32768, 131072)
 
     def default(self, match: Match[Plan], ctx: CompileContext) -> int:
@@ -57,7 +57,7 @@ class ReduceRule(ScheduleRule[Plan, int]):
         return assemble(match.task, [whole_kernel(match.task, plan)])
 
 
-def _column(layout: FoldLayout) -> Loop | None:
+def _column(layout: ReductionLayout) -> Loop | None:
     """The loop to go across, if rows are tiny or lie closer together than their elements."""
     if not layout.outer:
         return None
@@ -72,9 +72,9 @@ def _lanes(target: Target) -> int:
     return max(1, target.vector_bits // 32)
 
 
-def _tile(program: FoldProgram, column: Loop | None, target: Target) -> int:
-    """Rows that are folded at once: eight registers of partial results, half as many where each is a pair."""
-    pairs = any(len(fold.values) > 1 for level in program.levels for fold in level.folds)
+def _tile(program: ReductionProgram, column: Loop | None, target: Target) -> int:
+    """Rows that are reduced at once: eight registers of partial results, half as many where each is a pair."""
+    pairs = any(len(reduction.values) > 1 for level in program.levels for reduction in level.reductions)
     vectors = 4 if pairs else 8
     extent = None if column is None else dims.hint_value(column.extent)
     if extent is not None:

@@ -67,7 +67,7 @@ def assemble(task: Task, memory: RowMemory, function: Function, grid: tuple[Dim,
 
 
 Content = Callable[[Span], "Expr | None"]
-Folded = Callable[[Span, Expr], "tuple[Expr, ...] | None"]
+Reduced = Callable[[Span, Expr], "tuple[Expr, ...] | None"]
 
 
 class _Kernel:
@@ -105,9 +105,9 @@ class _Kernel:
         stmts: list[Stmt] = []
         for number, statistic in enumerate(program.statistics):
             keep = keeps and (statistic.stored or number == 0)
-            folded = functools.partial(self._folded, statistic, dict(bindings))
-            folds, totals = self._fold(statistic, content, folded, keep)
-            stmts += folds
+            reduced = functools.partial(self._reduced, statistic, dict(bindings))
+            reductions, totals = self._reduce(statistic, content, reduced, keep)
+            stmts += reductions
             here = Span(self.layout.inner[-1].var, self.layout.inner[-1].var)
             known = dict(zip(statistic.totals, totals, strict=True))
             for variable, value in statistic.results:
@@ -117,7 +117,7 @@ class _Kernel:
             if keep:
                 content = self._kept
             elif statistic.stored:
-                content = composed(first_of(folded), content)
+                content = composed(first_of(reduced), content)
         return build.seq([*stmts, *(self._output(output, content, bindings) for output in program.outputs)])
 
     def _computed(self, value: Expr, bindings: Mapping[Var, Expr], span: Span) -> Expr | None:
@@ -128,17 +128,17 @@ class _Kernel:
         """Elements of the row from the local array."""
         return build.load(self.array, substitute(self.position, {span.var: span.start}), lanes=span.lanes)
 
-    def _folded(
+    def _reduced(
         self, statistic: Statistic, bindings: Mapping[Var, Expr], span: Span, element: Expr
     ) -> tuple[Expr, ...] | None:
-        """What a statistic folds of an element."""
+        """What a statistic reduces of an element."""
         read = [self.memory.read(v, span, {**bindings, self.program.held: element}) for v in statistic.values]
         return applied(statistic, read)
 
-    def _fold(
-        self, statistic: Statistic, content: Content, folded: Folded, keep: bool
+    def _reduce(
+        self, statistic: Statistic, content: Content, reduced: Reduced, keep: bool
     ) -> tuple[list[Stmt], list[Expr]]:
-        """Statements that fold a statistic over the row, and its totals."""
+        """Statements that reduce a statistic over the row, and its totals."""
         types, combiner = [total.dtype for total in statistic.totals], statistic.combiner
         identities = combiner.identity(types)
         partial: dict[int, list[Var]] = {}
@@ -147,7 +147,7 @@ class _Kernel:
             fresh = [Var(f"total{number}", with_lanes(dtype, span.lanes)) for dtype in types]
             accumulators = partial.setdefault(number, fresh)
             element = Var("x", with_lanes(self.program.dtype, span.lanes))
-            loaded, values = content(span), folded(span, element)
+            loaded, values = content(span), reduced(span, element)
             if loaded is None or values is None:
                 partial.clear()
                 return None
@@ -171,7 +171,7 @@ class _Kernel:
         vectors: Sequence[Expr] = partial[0]
         for number in range(1, len(partial)):
             vectors = combiner.combine(vectors, partial[number])
-        across, totals = _fold_lanes(combiner, vectors)
+        across, totals = _reduce_lanes(combiner, vectors)
         return [*start, loops, *across], totals
 
     def _output(self, output: RowOutput, content: Content, bindings: Mapping[Var, Expr]) -> Stmt:
@@ -208,26 +208,26 @@ def composed(outer: Callable[[Span, Expr], Expr | None], inner: Content) -> Cont
     return content
 
 
-def first_of(folded: Folded) -> Callable[[Span, Expr], Expr | None]:
-    """The first of the values that are folded."""
+def first_of(reduced: Reduced) -> Callable[[Span, Expr], Expr | None]:
+    """The first of the values that are reduced."""
 
     def first(span: Span, element: Expr) -> Expr | None:
-        values = folded(span, element)
+        values = reduced(span, element)
         return None if values is None else values[0]
 
     return first
 
 
 def applied(statistic: Statistic, values: Sequence[Expr | None]) -> tuple[Expr, ...] | None:
-    """The values that a statistic folds, its function applied; None where one is not known."""
+    """The values that a statistic reduces, its function applied; None where one is not known."""
     known = tuple(value for value in values if value is not None)
     if len(known) < len(values):
         return None
     return known if statistic.function is None else (statistic.function(known[0]), *known[1:])
 
 
-def _fold_lanes(combiner: Combiner, values: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
-    """Fold the lanes of vectors by halves. LLVM keeps the small arrays in registers."""
+def _reduce_lanes(combiner: Combiner, values: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
+    """Reduce the lanes of vectors by halves. LLVM keeps the small arrays in registers."""
     stmts: list[Stmt] = []
     while values[0].lanes > 1:
         lanes = values[0].lanes
@@ -248,7 +248,8 @@ def is_worth_keeping(program: RowProgram) -> bool:
 
 
 def is_costly(statistic: Statistic) -> bool:
-    """Whether folding an element takes more than a few operations, so that two vectors at a time fill the pipelines."""
+    """Whether reducing an element takes more than a few operations, so that two vectors at a time fill the
+    pipelines."""
     return statistic.function is not None or any(
         isinstance(n, Unary) for value in statistic.values for n in walk(value)
     )

@@ -1,6 +1,6 @@
 """Scans (cumulative sums, products, extremes) along any axis.
 
-Where the axis is contiguous, several rows are folded at the same time, because each step of one row waits for the one
+Where the axis is contiguous, several rows are reduced at the same time, because each step of one row waits for the one
 before it; elsewhere SIMD goes across rows. Sums and products of floats run in f64, as torch's do, and are rounded where
 they are stored.
 """
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from hidet import dims
 from hidet.context import CompileContext
-from hidet.cpu.schedules.fold_columns import ColumnFolds
-from hidet.cpu.schedules.fold_kernels import FoldKernel, Plan, assemble, kernel_of, row_kernel
-from hidet.cpu.schedules.fold_layout import FoldMemory, fold_layout
-from hidet.cpu.schedules.fold_rows import RowFolds, total_dtypes, whole
-from hidet.cpu.schedules.folds import Fold, FoldOutput, FoldProgram, Level
+from hidet.cpu.schedules.reduce_columns import ColumnReducer
+from hidet.cpu.schedules.reduce_kernels import Plan, ReductionKernel, assemble, kernel_of, row_kernel
+from hidet.cpu.schedules.reduce_layout import ReductionMemory, reduction_layout
+from hidet.cpu.schedules.reduce_rows import RowReducer, total_dtypes, whole
+from hidet.cpu.schedules.reductions import Level, Reduction, ReductionOutput, ReductionProgram
 from hidet.dims import Dim
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -47,8 +47,8 @@ class ScanRule(FixedRule[_Found]):
         scan = scan_program(task)
         if scan is None:
             return None
-        program = _fold_program(scan)
-        layout = fold_layout(task, program)
+        program = _reduction_program(scan)
+        layout = reduction_layout(task, program)
         if layout is None:
             return None
         column = None
@@ -64,47 +64,47 @@ class ScanRule(FixedRule[_Found]):
         return assemble(match.task, [kernel.columns() if found.plan.column is not None else kernel.rows()])
 
 
-def _fold_program(scan: ScanProgram) -> FoldProgram:
-    """The scan as a fold with a result an element."""
-    return FoldProgram(
+def _reduction_program(scan: ScanProgram) -> ReductionProgram:
+    """The scan as a reduction with a result an element."""
+    return ReductionProgram(
         outer=scan.outer,
         outer_extents=scan.outer_extents,
         inner=(scan.along,),
         inner_extents=(scan.length,),
-        levels=(Level((Fold(scan.combiner, scan.values, scan.running),), ()),),
-        outputs=tuple(FoldOutput(o.result, o.strides, scan.axes, o.value) for o in scan.outputs),
+        levels=(Level((Reduction(scan.combiner, scan.values, scan.running),), ()),),
+        outputs=tuple(ReductionOutput(o.result, o.strides, scan.axes, o.value) for o in scan.outputs),
     )
 
 
 class _Kernel:
     def __init__(self, task: Task, plan: Plan, scan: ScanProgram) -> None:
         self.plan, self.scan = plan, scan
-        self.fold: Fold = plan.program.levels[0].folds[0]
-        self.memory = FoldMemory(task, plan.program, plan.layout)
+        self.reduction: Reduction = plan.program.levels[0].reductions[0]
+        self.memory = ReductionMemory(task, plan.program, plan.layout)
         self.axis = plan.program.inner[0]
         self.step = build.size_var("step")
         extent = whole(plan.layout.inner[0], self.memory).count if plan.layout.inner else build.index(1)
         self.extent = extent
         self.place = extent - 1 - self.step if scan.reverse else self.step
 
-    def columns(self) -> FoldKernel:
+    def columns(self) -> ReductionKernel:
         """SIMD across rows, with the running values of a tile of rows in arrays."""
 
-        def body(folds: RowFolds | ColumnFolds) -> list[Stmt]:
-            assert isinstance(folds, ColumnFolds)
-            types = total_dtypes(self.fold)
-            arrays = [folds.array("running", dtype) for dtype in types]
-            starts = self.fold.combiner.identity(types)
-            fill = [Store(array, (folds.lane,), start) for array, start in zip(arrays, starts, strict=True)]
-            running = [build.load(array, folds.lane) for array in arrays]
-            stmts, updated = self._advance(folds.bindings, running)
-            update = [Store(array, (folds.lane,), value) for array, value in zip(arrays, updated, strict=True)]
-            along = For(self.step, build.index(0), self.extent, folds.across([*stmts, *update]))
-            return [*(Declare(array) for array in arrays), folds.across(fill), along]
+        def body(reducer: RowReducer | ColumnReducer) -> list[Stmt]:
+            assert isinstance(reducer, ColumnReducer)
+            types = total_dtypes(self.reduction)
+            arrays = [reducer.array("running", dtype) for dtype in types]
+            starts = self.reduction.combiner.identity(types)
+            fill = [Store(array, (reducer.lane,), start) for array, start in zip(arrays, starts, strict=True)]
+            running = [build.load(array, reducer.lane) for array in arrays]
+            stmts, updated = self._advance(reducer.bindings, running)
+            update = [Store(array, (reducer.lane,), value) for array, value in zip(arrays, updated, strict=True)]
+            along = For(self.step, build.index(0), self.extent, reducer.across([*stmts, *update]))
+            return [*(Declare(array) for array in arrays), reducer.across(fill), along]
 
         return row_kernel("kernel0", self.plan, self.memory, body, self._length(), {}, PICOSECONDS)
 
-    def rows(self) -> FoldKernel:
+    def rows(self) -> ReductionKernel:
         """Along rows, some at the same time."""
         outer = self.plan.layout.outer
         item = build.size_var("item")
@@ -134,9 +134,9 @@ class _Kernel:
         body: list[Stmt] = []
         after: list[Stmt] = []
         for bindings in rows:
-            types = total_dtypes(self.fold)
+            types = total_dtypes(self.reduction)
             running = [Var("running", dtype) for dtype in types]
-            starts = self.fold.combiner.identity(types)
+            starts = self.reduction.combiner.identity(types)
             before += [Declare(var, start) for var, start in zip(running, starts, strict=True)]
             stmts, updated = self._advance(bindings, running)
             body += stmts
@@ -147,16 +147,17 @@ class _Kernel:
         """One step of one row: statements that write its results, and the running values after it."""
         here: dict[Var, Expr] = {**bindings, self.axis: self.place}
         values = [
-            build.cast(self._read(value, here), old.dtype) for value, old in zip(self.fold.values, running, strict=True)
+            build.cast(self._read(value, here), old.dtype)
+            for value, old in zip(self.reduction.values, running, strict=True)
         ]
         fresh = [Var("value", value.dtype) for value in values]
         stmts: list[Stmt] = [Declare(var, value) for var, value in zip(fresh, values, strict=True)]
         left, right = (fresh, running) if self.scan.reverse else (running, fresh)
-        combined = self.fold.combiner.combine(left, right)
+        combined = self.reduction.combiner.combine(left, right)
         updated = [Var("next", value.dtype) for value in combined]
         stmts += [Declare(var, value) for var, value in zip(updated, combined, strict=True)]
         results = running if self.scan.exclusive else updated
-        for variable, result in zip(self.fold.results, results, strict=True):
+        for variable, result in zip(self.reduction.results, results, strict=True):
             here[variable] = build.cast(result, variable.dtype)
         for output in self.plan.program.outputs:
             pointer, place = self.memory.target(output)

@@ -38,13 +38,13 @@ def sum_lanes(rows: Sequence[Expr]) -> tuple[list[Stmt], Expr]:
     return stmts, vectors[0]
 
 
-def fold_lanes(vector: Expr, combine: Callable[[Expr, Expr], Expr]) -> tuple[list[Stmt], Expr]:
+def reduce_lanes(vector: Expr, combine: Callable[[Expr, Expr], Expr]) -> tuple[list[Stmt], Expr]:
     """Statements, and then the scalar that an associative `combine` of two vectors makes of all lanes of one."""
     stmts: list[Stmt] = []
     n = vector.lanes
     distance = n // 2
     while distance:
-        var = Var("folded", with_lanes(vector.dtype, n))
+        var = Var("reduced", with_lanes(vector.dtype, n))
         moved = build.shuffle(vector, vector, [(lane + distance) % n for lane in range(n)])
         stmts.append(Declare(var, combine(vector, moved)))
         vector, distance = var, distance // 2

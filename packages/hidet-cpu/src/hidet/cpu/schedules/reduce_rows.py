@@ -1,4 +1,4 @@
-"""Folding rows one after the other: SIMD along the row.
+"""Reducing rows one after the other: SIMD along the row.
 
     for row
       for each pass over the row
@@ -7,7 +7,7 @@
         formulas
       outputs
 
-Pairs of value and position are folded in as many lanes as fill some registers, kept in a small array.
+Pairs of value and position are reduced in as many lanes as fill some registers, kept in a small array.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.compute.definition import COMBINERS, Combiner
-from hidet.cpu.schedules.fold_layout import FoldMemory, Loop
-from hidet.cpu.schedules.folds import Fold, FoldOutput
+from hidet.cpu.schedules.reduce_layout import Loop, ReductionMemory
+from hidet.cpu.schedules.reductions import Reduction, ReductionOutput
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
@@ -32,7 +32,7 @@ BLOCK = 2048
 in f32 would lose digits with the square root of its length; torch adds pairwise."""
 
 STRIP = 64
-"""Lanes of folds that LLVM does not vectorise itself: four registers of 16."""
+"""Lanes of reductions that LLVM does not vectorise itself: four registers of 16."""
 
 _UNORDERED = tuple(COMBINERS[name] for name in ("argmax", "argmin", "welford"))
 
@@ -47,19 +47,19 @@ class Range:
     size: Dim
 
 
-def whole(loop: Loop, memory: FoldMemory) -> Range:
+def whole(loop: Loop, memory: ReductionMemory) -> Range:
     """All of a loop."""
     return Range(loop.var, build.index(0), memory.scope.size(loop.extent, "n"), loop.extent)
 
 
-def loses_digits(fold: Fold) -> bool:
-    """Whether long rows are folded block by block: sums and products of floats."""
-    return fold.combiner.name in ("sum", "prod") and fold.dtypes[0].is_float
+def loses_digits(reduction: Reduction) -> bool:
+    """Whether long rows are reduced block by block: sums and products of floats."""
+    return reduction.combiner.name in ("sum", "prod") and reduction.dtypes[0].is_float
 
 
-def total_dtypes(fold: Fold) -> tuple[DType, ...]:
+def total_dtypes(reduction: Reduction) -> tuple[DType, ...]:
     """Types in which the results of blocks are combined."""
-    return (dtypes.f64,) if loses_digits(fold) else fold.dtypes
+    return (dtypes.f64,) if loses_digits(reduction) else reduction.dtypes
 
 
 def is_short(ranges: Sequence[Range], limit: int = BLOCK) -> bool:
@@ -68,7 +68,7 @@ def is_short(ranges: Sequence[Range], limit: int = BLOCK) -> bool:
 
 
 def update(combiner: Combiner, places: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
-    """Statements that fold `values` into local variables.
+    """Statements that reduce `values` into local variables.
 
     Values are computed first: `and` and `or` would read memory only where that decides.
     """
@@ -91,10 +91,10 @@ def nest(ranges: Sequence[Range], body: Stmt, innermost: str = "serial") -> Stmt
     return body
 
 
-class RowFolds:
-    """Statements that fold one row, the outer variables being bound."""
+class RowReducer:
+    """Statements that reduce one row, the outer variables being bound."""
 
-    def __init__(self, memory: FoldMemory, bindings: Mapping[Var, Expr]) -> None:
+    def __init__(self, memory: ReductionMemory, bindings: Mapping[Var, Expr]) -> None:
         self.memory = memory
         self.bindings: dict[Var, Expr] = dict(bindings)
 
@@ -102,43 +102,51 @@ class RowFolds:
         """`value` with loads and the formulas known so far."""
         return substitute(self.memory.read(value), self.bindings)
 
-    def fold(self, folds: Sequence[Fold], ranges: Sequence[Range]) -> tuple[list[Stmt], list[tuple[Var, ...]]]:
-        """One pass over the row, and the variables that hold what each fold gives."""
-        types = [fold.dtypes if is_short(ranges) else total_dtypes(fold) for fold in folds]
+    def reduce(
+        self, reductions: Sequence[Reduction], ranges: Sequence[Range]
+    ) -> tuple[list[Stmt], list[tuple[Var, ...]]]:
+        """One pass over the row, and the variables that hold what each reduction gives."""
+        types = [reduction.dtypes if is_short(ranges) else total_dtypes(reduction) for reduction in reductions]
         totals = [tuple(Var("total", dtype) for dtype in entry) for entry in types]
         declared: list[Stmt] = []
-        for fold, places, entry in zip(folds, totals, types, strict=True):
-            starts = fold.combiner.identity(entry)
+        for reduction, places, entry in zip(reductions, totals, types, strict=True):
+            starts = reduction.combiner.identity(entry)
             declared += [Declare(var, start) for var, start in zip(places, starts, strict=True)]
-        plain = [(f, t) for f, t in zip(folds, totals, strict=True) if not _in_strips(f, ranges)]
-        strips = [(f, t) for f, t in zip(folds, totals, strict=True) if _in_strips(f, ranges)]
+        plain = [(f, t) for f, t in zip(reductions, totals, strict=True) if not _in_strips(f, ranges)]
+        strips = [(f, t) for f, t in zip(reductions, totals, strict=True) if _in_strips(f, ranges)]
         stmts = [*declared]
         if plain:
             stmts.append(self._plain(plain, ranges))
-        for fold, places in strips:
-            stmts += self._strips(fold, places, ranges)
+        for reduction, places in strips:
+            stmts += self._strips(reduction, places, ranges)
         return stmts, totals
 
-    def _plain(self, folds: Sequence[tuple[Fold, tuple[Var, ...]]], ranges: Sequence[Range]) -> Stmt:
-        # LLVM vectorises folds of single values only.
-        kind = "vectorize" if all(len(fold.values) == 1 for fold, _ in folds) else "serial"
-        if is_short(ranges) or not any(loses_digits(fold) for fold, _ in folds):
-            body = build.seq(s for fold, totals in folds for s in update(fold.combiner, totals, self._values(fold)))
+    def _plain(self, reductions: Sequence[tuple[Reduction, tuple[Var, ...]]], ranges: Sequence[Range]) -> Stmt:
+        # LLVM vectorises reductions of single values only.
+        kind = "vectorize" if all(len(reduction.values) == 1 for reduction, _ in reductions) else "serial"
+        if is_short(ranges) or not any(loses_digits(reduction) for reduction, _ in reductions):
+            body = build.seq(
+                s
+                for reduction, totals in reductions
+                for s in update(reduction.combiner, totals, self._values(reduction))
+            )
             return nest(ranges, body, kind)
         *outside, last = ranges
-        partial = [tuple(Var("partial", dtype) for dtype in fold.dtypes) for fold, _ in folds]
+        partial = [tuple(Var("partial", dtype) for dtype in reduction.dtypes) for reduction, _ in reductions]
         declared = [
             Declare(var, start)
-            for (fold, _), places in zip(folds, partial, strict=True)
-            for var, start in zip(places, fold.combiner.identity(fold.dtypes), strict=True)
+            for (reduction, _), places in zip(reductions, partial, strict=True)
+            for var, start in zip(places, reduction.combiner.identity(reduction.dtypes), strict=True)
         ]
         body = build.seq(
             s
-            for (fold, _), places in zip(folds, partial, strict=True)
-            for s in update(fold.combiner, places, self._values(fold))
+            for (reduction, _), places in zip(reductions, partial, strict=True)
+            for s in update(reduction.combiner, places, self._values(reduction))
         )
         merged = [
-            s for (fold, totals), places in zip(folds, partial, strict=True) for s in self._merge(fold, totals, places)
+            s
+            for (reduction, totals), places in zip(reductions, partial, strict=True)
+            for s in self._merge(reduction, totals, places)
         ]
         if dims.prove_le(last.size, BLOCK) is True:
             loop = nest([last], body, kind)
@@ -149,28 +157,28 @@ class RowFolds:
         blocks = For(begin, build.index(0), last.count, build.seq([*declared, loop, *merged]), step=BLOCK)
         return nest(outside, blocks)
 
-    def _values(self, fold: Fold) -> list[Expr]:
-        return [self.read(value) for value in fold.values]
+    def _values(self, reduction: Reduction) -> list[Expr]:
+        return [self.read(value) for value in reduction.values]
 
     @staticmethod
-    def _merge(fold: Fold, totals: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
-        """Fold partial results into totals."""
+    def _merge(reduction: Reduction, totals: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
+        """Reduce partial results into totals."""
         wide = [build.cast(value, total.dtype) for value, total in zip(values, totals, strict=True)]
-        return update(fold.combiner, totals, wide)
+        return update(reduction.combiner, totals, wide)
 
-    def _strips(self, fold: Fold, totals: tuple[Var, ...], ranges: Sequence[Range]) -> list[Stmt]:
+    def _strips(self, reduction: Reduction, totals: tuple[Var, ...], ranges: Sequence[Range]) -> list[Stmt]:
         """Lanes in an array, combined at the end; the combiner must not care for the order of elements."""
         *outside, last = ranges
         extent = (build.index(STRIP),)
-        arrays = [Var("lanes", BufferType(dtype, extent, space="local")) for dtype in fold.dtypes]
+        arrays = [Var("lanes", BufferType(dtype, extent, space="local")) for dtype in reduction.dtypes]
         lane, base = build.size_var("lane"), build.size_var("base")
-        starts = fold.combiner.identity(fold.dtypes)
+        starts = reduction.combiner.identity(reduction.dtypes)
         fill = [Store(array, (lane,), start) for array, start in zip(arrays, starts, strict=True)]
         kept = [build.load(array, lane) for array in arrays]
         place: dict[Var, Expr] = {last.var: last.start + base + lane}
-        values = [substitute(value, place) for value in self._values(fold)]
-        fresh = [Var(f"next{n}", dtype) for n, dtype in enumerate(fold.dtypes)]
-        combined = fold.combiner.combine(kept, values)
+        values = [substitute(value, place) for value in self._values(reduction)]
+        fresh = [Var(f"next{n}", dtype) for n, dtype in enumerate(reduction.dtypes)]
+        combined = reduction.combiner.combine(kept, values)
         step = build.seq(
             [
                 *(Declare(var, value) for var, value in zip(fresh, combined, strict=True)),
@@ -183,13 +191,13 @@ class RowFolds:
             *(Declare(array) for array in arrays),
             For(lane, build.index(0), build.index(STRIP), build.seq(fill), kind="vectorize"),
             nest(outside, For(base, build.index(0), last.count, lanes, step=STRIP)),
-            For(lane, build.index(0), build.index(STRIP), build.seq(update(fold.combiner, totals, pick))),
+            For(lane, build.index(0), build.index(STRIP), build.seq(update(reduction.combiner, totals, pick))),
         ]
 
-    def bind(self, folds: Sequence[Fold], totals: Sequence[tuple[Expr, ...]]) -> None:
-        """Let the results of folds be known from now on."""
-        for fold, places in zip(folds, totals, strict=True):
-            for result, place in zip(fold.results, places, strict=True):
+    def bind(self, reductions: Sequence[Reduction], totals: Sequence[tuple[Expr, ...]]) -> None:
+        """Let the results of reductions be known from now on."""
+        for reduction, places in zip(reductions, totals, strict=True):
+            for result, place in zip(reduction.results, places, strict=True):
                 self.bindings[result] = build.cast(place, result.dtype)
 
     def formulas(self, formulas: Sequence[tuple[Var, Expr]]) -> list[Stmt]:
@@ -201,7 +209,7 @@ class RowFolds:
             self.bindings[variable] = local
         return stmts
 
-    def outputs(self, outputs: Sequence[FoldOutput]) -> list[Stmt]:
+    def outputs(self, outputs: Sequence[ReductionOutput]) -> list[Stmt]:
         """Stores of the row's results."""
         stmts: list[Stmt] = []
         for output in outputs:
@@ -210,8 +218,8 @@ class RowFolds:
         return stmts
 
 
-def _in_strips(fold: Fold, ranges: Sequence[Range]) -> bool:
-    """Whether a fold of tuples is worth the array: rows that may be longer than some strips."""
-    if fold.combiner not in _UNORDERED or not ranges:
+def _in_strips(reduction: Reduction, ranges: Sequence[Range]) -> bool:
+    """Whether a reduction of tuples is worth the array: rows that may be longer than some strips."""
+    if reduction.combiner not in _UNORDERED or not ranges:
         return False
     return dims.prove_le(dims.product([r.size for r in ranges]), 4 * STRIP) is not True

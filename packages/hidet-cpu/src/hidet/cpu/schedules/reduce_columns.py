@@ -1,4 +1,4 @@
-"""Folding many rows at once: SIMD across rows that lie side by side in memory.
+"""Reducing many rows at once: SIMD across rows that lie side by side in memory.
 
     for tile of rows                              as many as fill some registers with partial results
       for each pass over the rows
@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hidet import dims
-from hidet.cpu.schedules.fold_layout import FoldMemory
-from hidet.cpu.schedules.fold_rows import Range, is_short, loses_digits, nest, total_dtypes
-from hidet.cpu.schedules.folds import Fold, FoldOutput
+from hidet.cpu.schedules.reduce_layout import ReductionMemory
+from hidet.cpu.schedules.reduce_rows import Range, is_short, loses_digits, nest, total_dtypes
+from hidet.cpu.schedules.reductions import Reduction, ReductionOutput
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -31,13 +31,13 @@ BLOCK = 128
 """Elements of each row that are summed in the arithmetic type before their sum is added in f64."""
 
 
-class ColumnFolds:
-    """Statements that fold a tile of rows: those of `column`, the other outer variables being bound.
+class ColumnReducer:
+    """Statements that reduce a tile of rows: those of `column`, the other outer variables being bound.
 
     tile: rows of a full tile, the size of local arrays.
     """
 
-    def __init__(self, memory: FoldMemory, bindings: Mapping[Var, Expr], column: Range, tile: int) -> None:
+    def __init__(self, memory: ReductionMemory, bindings: Mapping[Var, Expr], column: Range, tile: int) -> None:
         self.memory = memory
         self.column = column
         self.tile = tile
@@ -60,35 +60,41 @@ class ColumnFolds:
     def _fill(self, arrays: Sequence[Var], starts: Sequence[Expr]) -> list[Stmt]:
         return [Store(array, (self.lane,), start) for array, start in zip(arrays, starts, strict=True)]
 
-    def _update(self, fold: Fold, arrays: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
-        """Fold values into the arrays' elements of one row."""
-        combined = fold.combiner.combine([build.load(array, self.lane) for array in arrays], values)
+    def _update(self, reduction: Reduction, arrays: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
+        """Reduce values into the arrays' elements of one row."""
+        combined = reduction.combiner.combine([build.load(array, self.lane) for array in arrays], values)
         fresh = [Var(f"next{n}", array.dtype) for n, array in enumerate(arrays)]
         return [
             *(Declare(var, value) for var, value in zip(fresh, combined, strict=True)),
             *(Store(array, (self.lane,), var) for array, var in zip(arrays, fresh, strict=True)),
         ]
 
-    def fold(self, folds: Sequence[Fold], ranges: Sequence[Range]) -> tuple[list[Stmt], list[tuple[Expr, ...]]]:
-        """One pass over the rows, and what each fold gives, as elements of arrays."""
-        partial = [tuple(self.array("partial", dtype) for dtype in fold.dtypes) for fold in folds]
-        fill = [s for f, a in zip(folds, partial, strict=True) for s in self._fill(a, f.combiner.identity(f.dtypes))]
+    def reduce(
+        self, reductions: Sequence[Reduction], ranges: Sequence[Range]
+    ) -> tuple[list[Stmt], list[tuple[Expr, ...]]]:
+        """One pass over the rows, and what each reduction gives, as elements of arrays."""
+        partial = [tuple(self.array("partial", dtype) for dtype in reduction.dtypes) for reduction in reductions]
+        fill = [
+            s for f, a in zip(reductions, partial, strict=True) for s in self._fill(a, f.combiner.identity(f.dtypes))
+        ]
         body = [
             s
-            for fold, arrays in zip(folds, partial, strict=True)
-            for s in self._update(fold, arrays, [self.read(value) for value in fold.values])
+            for reduction, arrays in zip(reductions, partial, strict=True)
+            for s in self._update(reduction, arrays, [self.read(value) for value in reduction.values])
         ]
         stmts: list[Stmt] = [Declare(array) for arrays in partial for array in arrays]
-        if is_short(ranges, 2 * BLOCK) or not any(map(loses_digits, folds)):
+        if is_short(ranges, 2 * BLOCK) or not any(map(loses_digits, reductions)):
             stmts += [self.across(fill), nest(ranges, self.across(body))]
             return stmts, [self._elements(arrays) for arrays in partial]
-        totals = [tuple(self.array("total", dtype) for dtype in total_dtypes(fold)) for fold in folds]
+        totals = [tuple(self.array("total", dtype) for dtype in total_dtypes(reduction)) for reduction in reductions]
         stmts += [Declare(array) for arrays in totals for array in arrays]
-        start = [s for f, a in zip(folds, totals, strict=True) for s in self._fill(a, f.combiner.identity(_types(a)))]
+        start = [
+            s for f, a in zip(reductions, totals, strict=True) for s in self._fill(a, f.combiner.identity(_types(a)))
+        ]
         merge = [
             s
-            for fold, arrays, parts in zip(folds, totals, partial, strict=True)
-            for s in self._update(fold, arrays, self._widened(parts, arrays))
+            for reduction, arrays, parts in zip(reductions, totals, partial, strict=True)
+            for s in self._update(reduction, arrays, self._widened(parts, arrays))
         ]
         begin = build.size_var("begin")
         first, *rest = ranges
@@ -112,10 +118,10 @@ class ColumnFolds:
     def _widened(self, parts: Sequence[Var], totals: Sequence[Var]) -> list[Expr]:
         return [build.cast(build.load(p, self.lane), t.dtype) for p, t in zip(parts, totals, strict=True)]
 
-    def bind(self, folds: Sequence[Fold], totals: Sequence[tuple[Expr, ...]]) -> None:
-        """Let the results of folds be known from now on."""
-        for fold, places in zip(folds, totals, strict=True):
-            for result, place in zip(fold.results, places, strict=True):
+    def bind(self, reductions: Sequence[Reduction], totals: Sequence[tuple[Expr, ...]]) -> None:
+        """Let the results of reductions be known from now on."""
+        for reduction, places in zip(reductions, totals, strict=True):
+            for result, place in zip(reduction.results, places, strict=True):
                 self.bindings[result] = build.cast(place, result.dtype)
 
     def formulas(self, formulas: Sequence[tuple[Var, Expr]]) -> list[Stmt]:
@@ -127,7 +133,7 @@ class ColumnFolds:
             self.bindings[variable] = build.load(arrays[variable], self.lane)
         return [*(Declare(array) for array in arrays.values()), *([self.across(body)] if body else [])]
 
-    def outputs(self, outputs: Sequence[FoldOutput]) -> list[Stmt]:
+    def outputs(self, outputs: Sequence[ReductionOutput]) -> list[Stmt]:
         """Stores of the rows' results, one loop an output."""
         stmts: list[Stmt] = []
         for output in outputs:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hidet import dims
-from hidet.cpu.schedules.fold_columns import ColumnFolds
-from hidet.cpu.schedules.fold_layout import FoldLayout, FoldMemory, Loop
-from hidet.cpu.schedules.fold_rows import Range, RowFolds, whole
-from hidet.cpu.schedules.folds import FoldProgram
+from hidet.cpu.schedules.reduce_columns import ColumnReducer
+from hidet.cpu.schedules.reduce_layout import Loop, ReductionLayout, ReductionMemory
+from hidet.cpu.schedules.reduce_rows import Range, RowReducer, whole
+from hidet.cpu.schedules.reductions import ReductionProgram
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
@@ -21,19 +21,19 @@ from hidet.ir.visit import walk
 from hidet.schedule.rule import Program
 from hidet.schedule.task import Task
 
-Body = Callable[[RowFolds | ColumnFolds], list[Stmt]]
+Body = Callable[[RowReducer | ColumnReducer], list[Stmt]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """How a fold program is computed.
+    """How a reduction program is computed.
 
-    column: the loop along which rows lie side by side, None to go along rows. tile: how many of those are folded at
+    column: the loop along which rows lie side by side, None to go along rows. tile: how many of those are reduced at
     once, a multiple of `lanes`, the elements of a vector. item_elements: elements of a work item.
     """
 
-    program: FoldProgram
-    layout: FoldLayout
+    program: ReductionProgram
+    layout: ReductionLayout
     column: Loop | None
     tile: int
     lanes: int
@@ -41,35 +41,35 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoldKernel:
+class ReductionKernel:
     """A kernel and how it is launched. cost: nanoseconds of a work item."""
 
     function: Function
     grid: tuple[Dim, ...]
-    memory: FoldMemory
+    memory: ReductionMemory
     cost: Dim
 
 
-def whole_kernel(task: Task, plan: Plan) -> FoldKernel:
-    """The kernel that folds whole rows."""
-    memory = FoldMemory(task, plan.program, plan.layout)
+def whole_kernel(task: Task, plan: Plan) -> ReductionKernel:
+    """The kernel that reduces whole rows."""
+    memory = ReductionMemory(task, plan.program, plan.layout)
     ranges = [whole(loop, memory) for loop in plan.layout.inner]
 
-    def body(folds: RowFolds | ColumnFolds) -> list[Stmt]:
+    def body(reducer: RowReducer | ColumnReducer) -> list[Stmt]:
         stmts: list[Stmt] = []
         for level in plan.program.levels:
-            folding, totals = folds.fold(level.folds, ranges)
-            folds.bind(level.folds, totals)
-            stmts += [*folding, *folds.formulas(level.formulas)]
-        return [*stmts, *folds.outputs(plan.program.outputs)]
+            reducing, totals = reducer.reduce(level.reductions, ranges)
+            reducer.bind(level.reductions, totals)
+            stmts += [*reducing, *reducer.formulas(level.formulas)]
+        return [*stmts, *reducer.outputs(plan.program.outputs)]
 
     length = dims.maximum(1, plan.layout.row_elements)
     return row_kernel("kernel0", plan, memory, body, length, {}, element_picoseconds(plan.program))
 
 
-def element_picoseconds(program: FoldProgram) -> int:
+def element_picoseconds(program: ReductionProgram) -> int:
     """Estimated time of one element on one core."""
-    values = [value for level in program.levels for fold in level.folds for value in fold.values]
+    values = [value for level in program.levels for reduction in level.reductions for value in reduction.values]
     functions = sum(isinstance(n, Unary) for value in values for n in walk(value))
     return 60 * len(program.levels) + 150 * functions
 
@@ -77,16 +77,17 @@ def element_picoseconds(program: FoldProgram) -> int:
 def row_kernel(
     name: str,
     plan: Plan,
-    memory: FoldMemory,
+    memory: ReductionMemory,
     body: Body,
     length: Dim,
     bindings: Mapping[Var, Expr],
     picoseconds: int,
     more_grid: Sequence[tuple[Var, Dim]] = (),
-) -> FoldKernel:
+) -> ReductionKernel:
     """A kernel over blocks of rows.
 
-    body: statements of one row (or tile of rows) from its `RowFolds` or `ColumnFolds`. length: elements folded there.
+    body: statements of one row (or tile of rows) from its `RowReducer` or `ColumnReducer`. length: elements reduced
+    there.
     bindings: what formula variables of earlier kernels are. more_grid: further grid variables, before the blocks'.
     """
     outer = list(plan.layout.outer)
@@ -96,7 +97,7 @@ def row_kernel(
     others = [(loop.var, loop.extent) for loop in outer if loop is not last]
     item = build.size_var("item")
     if last is None:
-        stmts = body(RowFolds(memory, bindings))
+        stmts = body(RowReducer(memory, bindings))
         return kernel_of(name, memory, stmts, (*more_grid, (item, 1)), length * picoseconds)
     rows: Dim = dims.maximum(1, dims.floordiv(plan.item_elements, length))
     if plan.column is not None:
@@ -106,7 +107,7 @@ def row_kernel(
     start = item * step
     count = build.minimum(step, memory.scope.size(last.extent, "rows") - start)
     if plan.column is None:
-        stmts = [For(last.var, start, count, build.seq(body(RowFolds(memory, bindings))))]
+        stmts = [For(last.var, start, count, build.seq(body(RowReducer(memory, bindings))))]
     else:
         stmts = [_tiles(plan, memory, body, bindings, last, start, count)]
     grid = (*others, *more_grid, (item, dims.ceildiv(last.extent, block)))
@@ -114,37 +115,43 @@ def row_kernel(
 
 
 def _tiles(
-    plan: Plan, memory: FoldMemory, body: Body, bindings: Mapping[Var, Expr], column: Loop, start: Expr, count: Expr
+    plan: Plan,
+    memory: ReductionMemory,
+    body: Body,
+    bindings: Mapping[Var, Expr],
+    column: Loop,
+    start: Expr,
+    count: Expr,
 ) -> Stmt:
     """Full tiles of rows, and what is left over, as vectors and then fewer rows."""
 
-    def folds(first: Expr, rows: Expr) -> Stmt:
-        return build.seq(body(ColumnFolds(memory, bindings, Range(column.var, first, rows, plan.tile), plan.tile)))
+    def reduce_tile(first: Expr, rows: Expr) -> Stmt:
+        return build.seq(body(ColumnReducer(memory, bindings, Range(column.var, first, rows, plan.tile), plan.tile)))
 
     tile, size = build.size_var("tile"), build.index(plan.tile)
-    full = folds(start + tile, size)
+    full = reduce_tile(start + tile, size)
     if dims.divisibility(column.extent) % plan.tile == 0:
         return For(tile, build.index(0), count, full, step=plan.tile)
     vector, lanes = build.size_var("vector"), build.index(plan.lanes)
     left = count - tile
     first = start + tile + vector
-    some = If(left - vector >= lanes, folds(first, lanes), folds(first, left - vector))
+    some = If(left - vector >= lanes, reduce_tile(first, lanes), reduce_tile(first, left - vector))
     rest = For(vector, build.index(0), left, some, step=plan.lanes)
     return For(tile, build.index(0), count, If(left >= size, full, rest), step=plan.tile)
 
 
 def kernel_of(
-    name: str, memory: FoldMemory, stmts: Sequence[Stmt], grid: Sequence[tuple[Var, Dim]], picoseconds: Dim
-) -> FoldKernel:
+    name: str, memory: ReductionMemory, stmts: Sequence[Stmt], grid: Sequence[tuple[Var, Dim]], picoseconds: Dim
+) -> ReductionKernel:
     function = Function(
         name, memory.scope.params, build.seq(stmts), kind="kernel", grid_vars=tuple(var for var, _ in grid)
     )
     cost = dims.floordiv(picoseconds, 1000) + 20
-    return FoldKernel(function, tuple(extent for _, extent in grid), memory, cost)
+    return ReductionKernel(function, tuple(extent for _, extent in grid), memory, cost)
 
 
 def assemble(
-    task: Task, kernels: Sequence[FoldKernel], scratch: Mapping[str, tuple[DType, Dim]] | None = None
+    task: Task, kernels: Sequence[ReductionKernel], scratch: Mapping[str, tuple[DType, Dim]] | None = None
 ) -> Program:
     """The program that launches kernels in order. scratch: element type and number of elements of each buffer."""
     buffers = scratch or {}

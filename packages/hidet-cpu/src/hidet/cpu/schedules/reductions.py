@@ -1,7 +1,7 @@
-"""What reductions have in common: folds of rows, formulas of their results, and further folds that use those.
+"""What reductions have in common: reductions of rows, formulas of their results, and further reductions that use those.
 
-A row is the set of elements that one result is folded from. `fold_program` reads an anchor's definition, with what is
-fused around it, as expressions over `outer` variables (which row) and `inner` ones (which element of it).
+A row is the set of elements that one result is reduced from. `reduction_program` reads an anchor's definition, with
+what is fused around it, as expressions over `outer` variables (which row) and `inner` ones (which element of it).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from hidet.schedule.task import Task
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fold:
-    """One fold of every row. values: what is folded. results: variables that stand for the folded values later on."""
+class Reduction:
+    """One reduction of every row. values: what is reduced. results: variables that stand for the reduced values later
+    on."""
 
     combiner: Combiner
     values: tuple[Expr, ...]
@@ -30,20 +31,20 @@ class Fold:
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
-        """Element types of the folded values."""
+        """Element types of the reduced values."""
         return tuple(value.dtype for value in self.values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """Folds that are computed in one pass over a row, and then formulas: (variable, value) pairs in order."""
+    """Reductions that are computed in one pass over a row, and then formulas: (variable, value) pairs in order."""
 
-    folds: tuple[Fold, ...]
+    reductions: tuple[Reduction, ...]
     formulas: tuple[tuple[Var, Expr], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoldOutput:
+class ReductionOutput:
     """A tensor to write: `value`, of formula variables, at `indices` in outer variables."""
 
     result: Operand
@@ -53,7 +54,7 @@ class FoldOutput:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoldProgram:
+class ReductionProgram:
     """Everything a task with a reduction computes, over accesses to the task's inputs."""
 
     outer: tuple[Var, ...]
@@ -61,18 +62,18 @@ class FoldProgram:
     inner: tuple[Var, ...]
     inner_extents: tuple[Dim, ...]
     levels: tuple[Level, ...]
-    outputs: tuple[FoldOutput, ...]
+    outputs: tuple[ReductionOutput, ...]
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
         """Every expression that may access tensors or use loop variables."""
-        folded = (value for level in self.levels for fold in level.folds for value in fold.values)
+        reduced = (value for level in self.levels for reduction in level.reductions for value in reduction.values)
         formulas = (value for level in self.levels for _, value in level.formulas)
-        return (*folded, *formulas, *(output.value for output in self.outputs))
+        return (*reduced, *formulas, *(output.value for output in self.outputs))
 
 
-def fold_program(task: Task) -> FoldProgram | None:
-    """The program of a task whose anchor folds rows; None when its stages differ in their rows or nest folds."""
+def reduction_program(task: Task) -> ReductionProgram | None:
+    """The program of a task whose anchor reduces rows; None when its stages differ in their rows or nest reductions."""
     stages = task.definition.stages
     if not stages or not all(isinstance(stage, Compute) for stage in stages):
         return None
@@ -88,11 +89,11 @@ class _Reader:
         self.inputs = task.sources
         self.formula_of: dict[Operand, Var] = {}
         self.depth: dict[Var, int] = {}
-        self.known: dict[str, Fold] = {}
-        self.folds: list[list[Fold]] = []
+        self.known: dict[str, Reduction] = {}
+        self.reductions: list[list[Reduction]] = []
         self.formulas: list[list[tuple[Var, Expr]]] = []
 
-    def program(self) -> FoldProgram | None:
+    def program(self) -> ReductionProgram | None:
         shape = self.stages[0].result.shape
         for stage in self.stages:
             same = len(stage.axes) == len(self.outer) and all(
@@ -100,7 +101,7 @@ class _Reader:
             )
             if not same or not self._stage(stage):
                 return None
-        if not self.folds:
+        if not self.reductions:
             return None
         outputs = [
             self._output(e, t.type.element_strides) for e, t in zip(self.task.epilogues, self.task.outputs, strict=True)
@@ -108,21 +109,21 @@ class _Reader:
         found = tuple(output for output in outputs if output is not None)
         if len(found) < len(outputs):
             return None
-        levels = tuple(Level(tuple(f), tuple(x)) for f, x in zip(self.folds, self.formulas, strict=True))
-        return FoldProgram(self.outer, shape, self.inner, self.extents, levels, found)
+        levels = tuple(Level(tuple(f), tuple(x)) for f, x in zip(self.reductions, self.formulas, strict=True))
+        return ReductionProgram(self.outer, shape, self.inner, self.extents, levels, found)
 
     def _stage(self, stage: Compute) -> bool:
-        """Add the folds and the formula of one stage; False when it has another form."""
+        """Add the reductions and the formula of one stage; False when it has another form."""
         value = substitute(stage.value, dict(zip(stage.axes, self.outer, strict=True)))
-        reductions = [n for n in walk(value) if isinstance(n, Reduce)]
-        if any(n is not r and isinstance(n, Reduce) for r in reductions for n in walk(r)):
+        nodes = [n for n in walk(value) if isinstance(n, Reduce)]
+        if any(n is not r and isinstance(n, Reduce) for r in nodes for n in walk(r)):
             return False
         replaced: dict[Reduce, Expr] = {}
-        for reduction in reductions:
-            result = self._fold(reduction)
+        for node in nodes:
+            result = self._reduce(node)
             if result is None:
                 return False
-            replaced[reduction] = result
+            replaced[node] = result
         formula = self._resolve(rewrite(value, lambda n: replaced.get(n) if isinstance(n, Reduce) else refold(n)))
         if formula is None:
             return False
@@ -135,31 +136,31 @@ class _Reader:
         self.formulas[max(depth - 1, 0)].append((variable, formula))
         return True
 
-    def _fold(self, reduction: Reduce) -> Var | None:
-        extents = as_dims(reduction.extents)
+    def _reduce(self, node: Reduce) -> Var | None:
+        extents = as_dims(node.extents)
         if not self.inner:
-            self.inner, self.extents = reduction.axes, extents
+            self.inner, self.extents = node.axes, extents
         elif len(extents) != len(self.extents) or any(
             prove_equal(a, b) is not True for a, b in zip(extents, self.extents, strict=True)
         ):
             return None
-        bindings = dict(zip(reduction.axes, self.inner, strict=True))
-        values = [self._resolve(substitute(value, bindings)) for value in reduction.values]
+        bindings = dict(zip(node.axes, self.inner, strict=True))
+        values = [self._resolve(substitute(value, bindings)) for value in node.values]
         resolved = tuple(value for value in values if value is not None)
         if len(resolved) < len(values):
             return None
-        key = f"{reduction.combiner.name} {structural_hash((*self.outer, *self.inner), resolved)}"
-        fold = self.known.get(key)
-        if fold is None:
-            results = tuple(Var(f"{reduction.combiner.name}{n}", v.dtype) for n, v in enumerate(resolved))
-            fold = self.known[key] = Fold(reduction.combiner, resolved, results)
+        key = f"{node.combiner.name} {structural_hash((*self.outer, *self.inner), resolved)}"
+        reduction = self.known.get(key)
+        if reduction is None:
+            results = tuple(Var(f"{node.combiner.name}{n}", v.dtype) for n, v in enumerate(resolved))
+            reduction = self.known[key] = Reduction(node.combiner, resolved, results)
             level = max(map(self._depth_of, resolved))
-            while len(self.folds) <= level:
-                self.folds.append([])
+            while len(self.reductions) <= level:
+                self.reductions.append([])
                 self.formulas.append([])
-            self.folds[level].append(fold)
+            self.reductions[level].append(reduction)
             self.depth.update(dict.fromkeys(results, level + 1))
-        return fold.results[reduction.result]
+        return reduction.results[node.result]
 
     def _depth_of(self, value: Expr) -> int:
         """How many passes over a row come before `value` is known."""
@@ -194,8 +195,8 @@ class _Reader:
             return source[access.indices]
         return substitute(source.value, dict(zip(source.axes, access.indices, strict=True)))
 
-    def _output(self, epilogue: Compute, strides: tuple[Dim, ...]) -> FoldOutput | None:
+    def _output(self, epilogue: Compute, strides: tuple[Dim, ...]) -> ReductionOutput | None:
         if len(epilogue.axes) != len(self.outer):
             return None
         value = self._resolve(substitute(epilogue.value, dict(zip(epilogue.axes, self.outer, strict=True))))
-        return None if value is None else FoldOutput(epilogue.result, strides, self.outer, value)
+        return None if value is None else ReductionOutput(epilogue.result, strides, self.outer, value)

@@ -1,4 +1,4 @@
-"""Few long rows: parts of fixed length are folded by one kernel, and combined in order by a second one.
+"""Few long rows: parts of fixed length are reduced by one kernel, and combined in order by a second one.
 
 Both exist once for every pass over the rows. Formulas that later passes need lie in scratch memory in between.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hidet import dims
-from hidet.cpu.schedules.fold_columns import ColumnFolds
-from hidet.cpu.schedules.fold_kernels import FoldKernel, Plan, assemble, element_picoseconds, row_kernel
-from hidet.cpu.schedules.fold_layout import FoldMemory
-from hidet.cpu.schedules.fold_rows import Range, RowFolds, total_dtypes, whole
-from hidet.cpu.schedules.folds import Fold, Level
+from hidet.cpu.schedules.reduce_columns import ColumnReducer
+from hidet.cpu.schedules.reduce_kernels import Plan, ReductionKernel, assemble, element_picoseconds, row_kernel
+from hidet.cpu.schedules.reduce_layout import ReductionMemory
+from hidet.cpu.schedules.reduce_rows import Range, RowReducer, total_dtypes, whole
+from hidet.cpu.schedules.reductions import Level, Reduction
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
@@ -22,11 +22,11 @@ from hidet.ir.visit import substitute
 from hidet.schedule.rule import Program
 from hidet.schedule.task import Task
 
-Folds = RowFolds | ColumnFolds
+Reducer = RowReducer | ColumnReducer
 
 
 def cut_program(task: Task, plan: Plan) -> Program:
-    """The program that folds parts of about `plan.item_elements` elements."""
+    """The program that reduces parts of about `plan.item_elements` elements."""
     return _Cut(task, plan).program()
 
 
@@ -48,39 +48,39 @@ class _Cut:
     def program(self) -> Program:
         rows = self.plan.layout.rows
         scratch: dict[str, tuple[DType, Dim]] = {name: (v.dtype, rows) for name, v in self.left.items()}
-        kernels: list[FoldKernel] = []
+        kernels: list[ReductionKernel] = []
         for number, level in enumerate(self.plan.program.levels):
             names = self._part_names(number, level)
             scratch.update({name: (dtype, rows * self.parts) for name, dtype in names.items()})
-            kernels += [self._fold_parts(number, level, names), self._combine(number, level, names)]
+            kernels += [self._reduce_parts(number, level, names), self._combine(number, level, names)]
         return assemble(self.task, kernels, scratch)
 
     @staticmethod
     def _part_names(number: int, level: Level) -> dict[str, DType]:
         return {
             f"part{number}_{n}_{m}": dtype
-            for n, fold in enumerate(level.folds)
-            for m, dtype in enumerate(total_dtypes(fold))
+            for n, reduction in enumerate(level.reductions)
+            for m, dtype in enumerate(total_dtypes(reduction))
         }
 
-    def _memory(self, part_names: Mapping[str, DType]) -> FoldMemory:
+    def _memory(self, part_names: Mapping[str, DType]) -> ReductionMemory:
         left = {name: variable.dtype for name, variable in self.left.items()}
-        return FoldMemory(self.task, self.plan.program, self.plan.layout, {**left, **part_names})
+        return ReductionMemory(self.task, self.plan.program, self.plan.layout, {**left, **part_names})
 
-    def _row(self, memory: FoldMemory) -> Expr:
+    def _row(self, memory: ReductionMemory) -> Expr:
         """Number of the current row."""
         place: Expr = build.index(0)
         for loop in self.plan.layout.outer:
             place = place * memory.scope.size(loop.extent, "n") + loop.var
         return place
 
-    def _known(self, memory: FoldMemory, before: int) -> dict[Var, Expr]:
+    def _known(self, memory: ReductionMemory, before: int) -> dict[Var, Expr]:
         """What the passes before number `before` left, as reads of scratch memory."""
         known = {variable for level in self.plan.program.levels[:before] for variable in _left_by(level)}
         row = self._row(memory)
         return {v: build.load(memory.scratch[name], row) for name, v in self.left.items() if v in known}
 
-    def _fold_parts(self, number: int, level: Level, names: Mapping[str, DType]) -> FoldKernel:
+    def _reduce_parts(self, number: int, level: Level, names: Mapping[str, DType]) -> ReductionKernel:
         memory = self._memory(names)
         part = build.size_var("part")
         step = memory.scope.size(self.step, "step")
@@ -89,45 +89,46 @@ class _Cut:
         ranges = [Range(self.first.var, start, count, self.step), *(whole(loop, memory) for loop in self.rest)]
         place = part * memory.scope.size(self.plan.layout.rows, "rows") + self._row(memory)
 
-        def body(folds: Folds) -> list[Stmt]:
-            stmts, totals = folds.fold(level.folds, ranges)
+        def body(reducer: Reducer) -> list[Stmt]:
+            stmts, totals = reducer.reduce(level.reductions, ranges)
             values = [value for results in totals for value in results]
-            here = substitute(place, folds.bindings)
+            here = substitute(place, reducer.bindings)
             stores = [
                 Store(memory.scratch[name], (here,), build.cast(value, dtype))
                 for (name, dtype), value in zip(names.items(), values, strict=True)
             ]
-            return [*stmts, *([folds.across(stores)] if isinstance(folds, ColumnFolds) else stores)]
+            return [*stmts, *([reducer.across(stores)] if isinstance(reducer, ColumnReducer) else stores)]
 
         length = self.step * dims.product([loop.extent for loop in self.rest])
         time = element_picoseconds(self.plan.program)
         bindings = self._known(memory, number)
         grid = ((part, self.parts),)
-        return row_kernel(f"fold{number}", self.plan, memory, body, length, bindings, time, more_grid=grid)
+        return row_kernel(f"reduce{number}", self.plan, memory, body, length, bindings, time, more_grid=grid)
 
-    def _combine(self, number: int, level: Level, names: Mapping[str, DType]) -> FoldKernel:
+    def _combine(self, number: int, level: Level, names: Mapping[str, DType]) -> ReductionKernel:
         memory = self._memory(names)
         part, row = build.size_var("part"), self._row(memory)
         rows = memory.scope.size(self.plan.layout.rows, "rows")
         reads = iter([build.load(memory.scratch[name], part * rows + row) for name in names])
-        folds_of_parts = [
-            Fold(fold.combiner, tuple(next(reads) for _ in fold.values), fold.results) for fold in level.folds
+        reductions_of_parts = [
+            Reduction(reduction.combiner, tuple(next(reads) for _ in reduction.values), reduction.results)
+            for reduction in level.reductions
         ]
         ranges = [Range(part, build.index(0), memory.scope.size(self.parts, "parts"), self.parts)]
         is_last = number == len(self.plan.program.levels) - 1
 
-        def body(folds: Folds) -> list[Stmt]:
-            stmts, totals = folds.fold(folds_of_parts, ranges)
-            folds.bind(folds_of_parts, totals)
-            stmts += folds.formulas(level.formulas)
+        def body(reducer: Reducer) -> list[Stmt]:
+            stmts, totals = reducer.reduce(reductions_of_parts, ranges)
+            reducer.bind(reductions_of_parts, totals)
+            stmts += reducer.formulas(level.formulas)
             if is_last:
-                return [*stmts, *folds.outputs(self.plan.program.outputs)]
+                return [*stmts, *reducer.outputs(self.plan.program.outputs)]
             names_here = {v: name for name, v in self.left.items()}
-            here = substitute(row, folds.bindings)
+            here = substitute(row, reducer.bindings)
             stores: list[Stmt] = [
-                Store(memory.scratch[names_here[v]], (here,), folds.bindings[v]) for v in _left_by(level)
+                Store(memory.scratch[names_here[v]], (here,), reducer.bindings[v]) for v in _left_by(level)
             ]
-            return [*stmts, *([folds.across(stores)] if isinstance(folds, ColumnFolds) else stores)]
+            return [*stmts, *([reducer.across(stores)] if isinstance(reducer, ColumnReducer) else stores)]
 
         bindings = self._known(memory, number)
         length = dims.maximum(1, self.parts)
@@ -136,4 +137,7 @@ class _Cut:
 
 def _left_by(level: Level) -> list[Var]:
     """The variables that a pass over the rows defines."""
-    return [*(result for fold in level.folds for result in fold.results), *(variable for variable, _ in level.formulas)]
+    return [
+        *(result for reduction in level.reductions for result in reduction.results),
+        *(variable for variable, _ in level.formulas),
+    ]

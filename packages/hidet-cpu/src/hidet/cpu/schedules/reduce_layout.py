@@ -1,4 +1,4 @@
-"""Loops of a fold program over merged axes, and its tensors as memory of one kernel."""
+"""Loops of a reduction program over merged axes, and its tensors as memory of one kernel."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hidet import dims
 from hidet.compute.definition import Operand
-from hidet.cpu.schedules.folds import FoldOutput, FoldProgram
 from hidet.cpu.schedules.places import affine_places
+from hidet.cpu.schedules.reductions import ReductionOutput, ReductionProgram
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
@@ -30,7 +30,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoldLayout:
+class ReductionLayout:
     """Loops over rows and within a row, those with the largest strides of the main input first.
 
     maps: affine offsets of accesses. targets: those of outputs. unit: variables of axes of extent one, without a loop.
@@ -53,7 +53,7 @@ class FoldLayout:
         return dims.product([loop.extent for loop in self.inner])
 
 
-def fold_layout(task: Task, program: FoldProgram) -> FoldLayout | None:
+def reduction_layout(task: Task, program: ReductionProgram) -> ReductionLayout | None:
     """The layout; None when an output's place is no affine function of the loop variables."""
     values, variables = list(program.expressions), (*program.outer, *program.inner)
     places = affine_places(task, values, variables, [(output.indices, output.strides) for output in program.outputs])
@@ -64,7 +64,7 @@ def fold_layout(task: Task, program: FoldProgram) -> FoldLayout | None:
     outer = _merged(program.outer, program.outer_extents, lead, everything, pinned)
     inner = _merged(program.inner, program.inner_extents, lead, everything, pinned)
     looped = {v for loop in (*outer, *inner) for v in loop.merged}
-    return FoldLayout(
+    return ReductionLayout(
         tuple(loop.loop for loop in outer),
         tuple(loop.loop for loop in inner),
         maps,
@@ -101,14 +101,14 @@ def _distance(stride: Dim) -> int:
 _FAR = 2**62
 
 
-class FoldMemory:
+class ReductionMemory:
     """Parameters of one kernel, and expressions that read and places to write in terms of loop variables.
 
     scratch: element types of further pointers, which follow those of inputs and outputs.
     """
 
     def __init__(
-        self, task: Task, program: FoldProgram, layout: FoldLayout, scratch: Mapping[str, DType] | None = None
+        self, task: Task, program: ReductionProgram, layout: ReductionLayout, scratch: Mapping[str, DType] | None = None
     ) -> None:
         self.scope = KernelScope()
         self.layout = layout
@@ -143,6 +143,6 @@ class FoldMemory:
 
         return self._lowering.resolve(rewrite(value, load), self._zeros)
 
-    def target(self, output: FoldOutput) -> tuple[Var, Expr]:
+    def target(self, output: ReductionOutput) -> tuple[Var, Expr]:
         """Pointer and element offset of an output."""
         return self.pointers[output.result], self._place(self._targets[output])
