@@ -65,7 +65,7 @@ def test_a_mean_that_is_large_beside_the_deviation_costs_no_digits(name: str) ->
     assert_right(text, "cuda.rows", 1e-6, {"x": x})
 
 
-FOLDS = {
+REDUCTIONS = {
     "sum": graph("f32[3, 70]", "f32[3]", "sum(%x, axes=[1], keepdim=False)"),
     "sum of columns": graph("f32[70, 3]", "f32[3]", "sum(%x, axes=[0], keepdim=False)"),
     "sum of columns, several a thread": graph("f32[700, 24]", "f32[24]", "sum(%x, axes=[0], keepdim=False)"),
@@ -105,9 +105,9 @@ FOLDS = {
 }
 
 
-@pytest.mark.parametrize("name", FOLDS)
+@pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_are_right(name: str) -> None:
-    assert_right(FOLDS[name], "cuda.rows", 4e-3 if "f16" in FOLDS[name] else 1e-4)
+    assert_right(REDUCTIONS[name], "cuda.rows", 4e-3 if "f16" in REDUCTIONS[name] else 1e-4)
 
 
 PLACES = {
@@ -123,7 +123,7 @@ PLACES = {
 def test_windows_of_several_lengths_are_not_read_beyond_the_image(size: int) -> None:
     """The longest window has elements that others have not: those of the last one would lie behind the tensor."""
     given, result = "f32[1, 1, 100, 100]", f"f32[1, 1, {size}, {size}]"
-    assert_right(graph(given, result, f"adaptive_avg_pool(%x, size=[{size}, {size}])"), "cuda.fold", 1e-5)
+    assert_right(graph(given, result, f"adaptive_avg_pool(%x, size=[{size}, {size}])"), "cuda.reduce", 1e-5)
 
 
 @pytest.mark.parametrize("n", [0, 5])
@@ -229,7 +229,7 @@ def test_one_program_serves_rows_of_any_length(name: str) -> None:
 def test_boundaries_before_a_value_are_counted_by_a_warp() -> None:
     text = "graph g(%b: f32[300], %x: f32[7]):\n  %0: i64[7] = searchsorted(%b, %x)\n  return %0\n"
     boundaries = np.sort(np.random.default_rng(0).standard_normal(300).astype(np.float32))
-    assert_right(text, "cuda.fold_products", 0.0, {"b": boundaries})
+    assert_right(text, "cuda.reduce_products", 0.0, {"b": boundaries})
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -18,13 +18,13 @@ def same(type_: str, call: str) -> str:
     return graph(type_, type_, call)
 
 
-FOLDS = {
+SCANS = {
     "rows of a warp": same("f32[5, 70]", "cumsum(%x, axis=1)"),
     "one row of a warp": same("f32[70]", "cumsum(%x, axis=0)"),
     "rows of several chunks of a warp": same("f16[3, 256]", "cumsum(%x, axis=1)"),
     "rows of a block": same("f32[2, 1500]", "cumsum(%x, axis=1)"),
     "a row in parts": same("f32[8200]", "cumsum(%x, axis=0)"),
-    "halves, folded in f32": same("f16[2, 17000]", "cumsum(%x, axis=1)"),
+    "halves, reduced in f32": same("f16[2, 17000]", "cumsum(%x, axis=1)"),
     "columns of a thread": same("f32[40, 33]", "cumsum(%x, axis=0)"),
     "columns in parts": same("f32[100, 40]", "cumsum(%x, axis=0)"),
     "an axis between others": same("f32[3, 70, 5]", "cumsum(%x, axis=1)"),
@@ -39,9 +39,9 @@ FOLDS = {
 }
 
 
-@pytest.mark.parametrize("name", FOLDS)
+@pytest.mark.parametrize("name", SCANS)
 def test_scans_are_right(name: str) -> None:
-    text = FOLDS[name]
+    text = SCANS[name]
     assert_right(text, "cuda.scan", 1e-2 if "f16" in text else 2e-4)
 
 

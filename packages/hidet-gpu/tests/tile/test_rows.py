@@ -29,7 +29,7 @@ def run(body, pointers, arrays, warps=(1, 1)):
 @pytest.mark.parametrize("warps", [(1, 1), (2, 1), (1, 2), (2, 2)])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("op", ["add", "max", "min"])
-def test_a_tile_is_folded_along_an_axis(warps, axis, op):
+def test_a_tile_is_reduced_along_an_axis(warps, axis, op):
     out = e.Var("out", PointerType(dtypes.f32))
     x = RTile("x", dtypes.f32, 32, 16)
     total = RTile("total", dtypes.f32, *((1, 16) if axis == 0 else (32, 1)))
@@ -43,13 +43,13 @@ def test_a_tile_is_folded_along_an_axis(warps, axis, op):
     found = np.zeros((32, 16), np.float32)
     run(body, [out], [found], warps)
     rows, columns = np.mgrid[:32, :16]
-    folded = {"add": np.sum, "max": np.max, "min": np.min}[op]((rows * 7 + columns * 3) % 11, axis=axis, keepdims=True)
-    assert (found == folded).all()
+    reduced = {"add": np.sum, "max": np.max, "min": np.min}[op]((rows * 7 + columns * 3) % 11, axis=axis, keepdims=True)
+    assert (found == reduced).all()
 
 
 @pytest.mark.parametrize("warps", [(1, 1), (2, 1), (1, 2)])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_partial_folds_are_folded_to_the_whole(warps, axis):
+def test_partial_reductions_are_reduced_to_the_whole(warps, axis):
     out = e.Var("out", PointerType(dtypes.f32))
     x = RTile("x", dtypes.f32, 32, 32)
     parts = RTile("parts", dtypes.f32, *((8 * warps[0], 32) if axis == 0 else (32, 4 * warps[1])))

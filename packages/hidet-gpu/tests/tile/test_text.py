@@ -237,9 +237,9 @@ def test_every_statement_reads_back():
         (
             '"max", t, axis=1',
             '"max", t, axis=0',
-            "t of [16, 16] folded along axis 0 is [16, 16] of f32, but",
+            "t of [16, 16] reduced along axis 0 is [16, 16] of f32, but",
         ),
-        ('"max", t, axis=1', '"mean", t, axis=1', "t is folded by 'mean' along axis 1, expected add, max, min"),
+        ('"max", t, axis=1', '"mean", t, axis=1', "t is reduced by 'mean' along axis 1, expected add, max, min"),
         ("t - top, t, top", "t - top, t", "expected a lambda of 3 parameters"),
         ("t - top, t, top", "t - most, t, top", "most is not defined"),
         ("t - top, t, top", "t > top, t, top", "t of f32 is computed by a formula of type bool"),

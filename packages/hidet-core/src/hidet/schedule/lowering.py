@@ -144,7 +144,7 @@ class Lowering:
         for var, start in zip(accumulators, node.combiner.identity(dtypes), strict=True):
             before.append(Declare(var, start))
         inner, values = self._nested(node.values)
-        body = build.seq([*inner, *folded(node.combiner, accumulators, values)])
+        body = build.seq([*inner, *accumulate(node.combiner, accumulators, values)])
         before += self.loops(node, accumulators, body)
         return accumulators[node.result]
 
@@ -165,7 +165,7 @@ class Lowering:
         return stmts, exprs
 
 
-def folded(combiner: Combiner, accumulators: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
+def accumulate(combiner: Combiner, accumulators: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
     """Fold `values` into the accumulators of a reduction."""
     combined = combiner.combine(accumulators, values)
     if len(accumulators) == 1:

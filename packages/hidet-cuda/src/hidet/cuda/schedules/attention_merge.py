@@ -100,7 +100,7 @@ def _add_splits(
     result: Callable[[Expr], Expr],
     sums: tuple[Var, Var, Var],
 ) -> None:
-    """Fold all splits into the largest logarithm, the sum of results and that of weights, as an online softmax."""
+    """Reduce all splits into the largest logarithm, the sum of results and that of weights, as an online softmax."""
     row_max, total, norm = sums
     with k.for_range("turn", (splits + (_TOGETHER - 1)) // _TOGETHER) as turn:
 

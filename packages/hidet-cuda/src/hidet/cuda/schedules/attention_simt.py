@@ -259,7 +259,7 @@ class _Block:
                 is_seen = build.logical_and(is_seen, self.visible(row, first_key, self.key_of(j)))
             k.store(self.scores, (i, j), build.select(is_seen, value, self.number(-math.inf)))
             k.assign(new_max, build.maximum(new_max, build.load(self.scores, i, j)))
-        self.fold(k, "max", new_max)
+        self.reduce(k, "max", new_max)
         # A row that has seen no key: its weights are then 0, not NaN.
         finite_max = k.let("finite_max", build.select(build.equal(new_max, -math.inf), self.number(0), new_max))
         correction = k.let("correction", build.unary("exp", build.load(self.row_max, i, 0) - finite_max))
@@ -276,7 +276,7 @@ class _Block:
     def finish(self, k: IRBuilder, i: int) -> None:
         """Row i: its sum over the threads, and its results."""
         total = k.let("sum", build.load(self.row_sum, i, 0))
-        self.fold(k, "add", total)
+        self.reduce(k, "add", total)
         inverse = k.let("inverse", self.number(1) / total)
         for j in range(self.column_count):
             value = build.load(self.totals, i, j) * inverse
@@ -291,8 +291,8 @@ class _Block:
                     logarithm = build.load(self.row_max, i, 0) + build.unary("log", total)
                     self.work.store_logsumexp(k, row, logarithm)
 
-    def fold(self, k: IRBuilder, op: str, value: Var) -> None:
-        """Fold a variable over the threads of a row."""
+    def reduce(self, k: IRBuilder, op: str, value: Var) -> None:
+        """Reduce a variable over the threads of a row."""
         distance = self.tiles.columns // 2
         while distance:
             other = intrinsic_call("gpu.shuffle_xor", ALL_LANES, value, distance, WARP)

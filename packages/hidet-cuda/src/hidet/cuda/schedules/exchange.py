@@ -1,4 +1,4 @@
-"""Folding what several threads have: in a warp by shuffles, in a block through shared memory; always in one order."""
+"""Reducing what several threads have: in a warp by shuffles, in a block through shared memory; always in one order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Evaluate, Stmt
 from hidet.ir.types import BufferType
-from hidet.schedule.lowering import folded
+from hidet.schedule.lowering import accumulate
 from hidet.target import GpuTarget
 
 WARP = WARP_SIZE
@@ -26,17 +26,17 @@ def has_warps(target: GpuTarget) -> bool:
     return target.warp_size == WARP
 
 
-def fold_lanes(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], lanes: int) -> None:
-    """Fold over neighbouring `lanes` threads of a warp, a power of two; all of them have the result."""
+def reduce_lanes(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], lanes: int) -> None:
+    """Reduce over neighbouring `lanes` threads of a warp, a power of two; all of them have the result."""
     distance = lanes // 2
     while distance:
         others = k.let_each("other", [moved("xor", var, distance) for var in accumulators])
-        k.emit(*folded(combiner, accumulators, others))
+        k.emit(*accumulate(combiner, accumulators, others))
         distance //= 2
 
 
-def fold_warps(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], warps: int, thread: Expr) -> None:
-    """Fold over the warps of a block, whose lanes agree already; all threads have the result.
+def reduce_warps(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], warps: int, thread: Expr) -> None:
+    """Reduce over the warps of a block, whose lanes agree already; all threads have the result.
 
     thread: its number in the block. Memory is written once, so that a kernel may do this for one item alone.
     """
@@ -48,7 +48,7 @@ def fold_warps(k: IRBuilder, combiner: Combiner, accumulators: Sequence[Var], wa
     k.emit(barrier())
     k.assign_each(accumulators, [build.load(tile, 0) for tile in tiles])
     for warp in range(1, warps):
-        k.emit(*folded(combiner, accumulators, [build.load(tile, warp) for tile in tiles]))
+        k.emit(*accumulate(combiner, accumulators, [build.load(tile, warp) for tile in tiles]))
 
 
 def sum_before(k: IRBuilder, value: Expr, totals: Var, threads: int, thread: Expr) -> Var:

@@ -2,7 +2,7 @@
 read.
 
 A warp computes some columns of the result. Its lanes read neighbouring 16 bytes of the matrix' rows, several of them
-ahead of what they multiply, and fold their sums at the end, always in the same order.
+ahead of what they multiply, and reduce their sums at the end, always in the same order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable
 
 from hidet.compute.definition import SUM
-from hidet.cuda.schedules.exchange import WARP, fold_lanes, thread_in_block
+from hidet.cuda.schedules.exchange import WARP, reduce_lanes, thread_in_block
 from hidet.dtypes import DType
 from hidet.gpu.tile.tensors import GTensor
 from hidet.ir import build
@@ -79,7 +79,7 @@ def gemv_kernel(
     for row, sums in enumerate(totals):
         for column, lanes in enumerate(sums):
             total = k.let("total", functools.reduce(operator.add, [build.extract(lanes, n) for n in range(part)]))
-            fold_lanes(k, SUM, [total], WARP)
+            reduce_lanes(k, SUM, [total], WARP)
             with k.if_(build.logical_and(build.equal(lane, 0), first + column < c.columns)):
                 value = epilogue(total, build.index(row), first + column)
                 k.store(c.pointer, c.row_stride * row + (first + column), value)

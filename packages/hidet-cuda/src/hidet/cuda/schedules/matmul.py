@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _TOTALS = {dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32, dtypes.f32: dtypes.f32, dtypes.f64: dtypes.f64}
 """The types of products, and those in which they are summed."""
-_WIDE_BY_FOLD = 128
+_WIDE_BY_REDUCTION = 128
 """Results of f32 and f64 for each multiprocessor below which a warp an element keeps more of it busy than tiles."""
 
 
@@ -55,7 +55,9 @@ class MatmulRule(SharingRule[Product, Tiling]):
         product = find_product(task, factors, _TOTALS[dtype])
         if product is None:
             return None
-        is_small = likely(product.batch * product.m * product.n) < per_device(_WIDE_BY_FOLD, gpu_target(ctx.target))
+        is_small = likely(product.batch * product.m * product.n) < per_device(
+            _WIDE_BY_REDUCTION, gpu_target(ctx.target)
+        )
         if factors is None and is_small and task.op_name != "conv":
             return None
         return Match(task, product)

@@ -1,7 +1,7 @@
 """Updates that meet: what they compete for, and combining them in their order.
 
-sort keys of every update: its place, then its number    sorted
-for the first sort key of every place: fold all of them  a thread, in the order of their numbers
+sort keys of every update: its place, then its number  sorted
+for the first sort key of every place: reduce all of them  a thread, in the order of their numbers
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Contest:
         return [*self._before, *(indices[n] for n in self.positions)]
 
 
-def fold_in_order(nest: NestBuilder, stage: Scatter, contest: Contest, target: GpuTarget) -> None:
+def reduce_in_order(nest: NestBuilder, stage: Scatter, contest: Contest, target: GpuTarget) -> None:
     """Add the kernels that combine updates with their places, each with the earliest first."""
     _Ordered(nest, stage, contest, target).add()
 
@@ -98,7 +98,7 @@ class _Ordered:
         self.others = tuple(stage.extents[n] for n in contest.shared)
 
     def add(self) -> None:
-        """A sort, and the kernel that folds."""
+        """A sort, and the kernel that reduces."""
         rows = Rows(
             *(self.outer, self.others, self.count, (dtypes.u64,), (32, 64), self.target, self._sort_key),
             results=lambda kernel, record: [],

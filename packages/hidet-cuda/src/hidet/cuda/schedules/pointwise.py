@@ -78,7 +78,7 @@ class WindowRule(PointwiseRule):
     def match(self, task: Task, ctx: CompileContext) -> Match[Sequence[Pointwise]] | None:
         """None for few large windows."""
         sizes = [
-            _size(node) for stage in task.definition.stages if isinstance(stage, Compute) for node in _folds(stage)
+            _size(node) for stage in task.definition.stages if isinstance(stage, Compute) for node in _reductions(stage)
         ]
         few = element_count(task.outputs[0].type.shape) < per_device(_MANY, gpu_target(ctx.target))
         if few and max(sizes, default=1) > _LARGE_WINDOW:
@@ -95,11 +95,11 @@ class GroupedConvRule(PointwiseRule):
         return super().match(task, ctx) if task.anchor.attrs["groups"] != 1 else None
 
 
-def _folds(stage: Compute) -> list[Reduce]:
+def _reductions(stage: Compute) -> list[Reduce]:
     return [node for node in walk(stage.value) if isinstance(node, Reduce)]
 
 
 def _size(node: Reduce) -> int:
-    """About how many elements are folded."""
+    """About how many elements are reduced."""
     sizes = [as_dim(extent) for extent in node.extents]
     return prod(1 if size is None else extent_estimate(size) for size in sizes)

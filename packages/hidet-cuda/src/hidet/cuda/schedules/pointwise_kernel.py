@@ -161,8 +161,8 @@ class _PointwiseKernel:
     def _read(
         self, k: IRBuilder, reader: LaneReader, values: Sequence[Expr], first: Expr, bindings: Mapping[Var, Expr]
     ) -> list[Expr]:
-        """Read and fold; gives the values of lane number `reader.lane`."""
-        folded, results = dict[Expr, Var](), dict(bindings)
+        """Read and reduce; gives the values of lane number `reader.lane`."""
+        reduced, results = dict[Expr, Var](), dict(bindings)
         known: dict[tuple[Var, ...], list[Var]] = {}
         for node, reached in paths(values).items():
             if not isinstance(node, Reduce):
@@ -170,17 +170,17 @@ class _PointwiseKernel:
             if () not in reached:
                 raise ScheduleError("a reduction under a condition may read what is not there")
             if node.axes not in known:
-                known[node.axes] = self._fold(k, reader, node, first, bindings)
-            folded[node] = Var("folded", node.dtype)
-            results[folded[node]] = build.load(known[node.axes][node.result], reader.lane)
-        reads = reader.read([replaced(value, folded) for value in values], first, results)
+                known[node.axes] = self._reduce(k, reader, node, first, bindings)
+            reduced[node] = Var("reduced", node.dtype)
+            results[reduced[node]] = build.load(known[node.axes][node.result], reader.lane)
+        reads = reader.read([replaced(value, reduced) for value in values], first, results)
         k.emit(reads.declarations, reads.loads)
         return reads.values
 
-    def _fold(
+    def _reduce(
         self, k: IRBuilder, reader: LaneReader, node: Reduce, first: Expr, bindings: Mapping[Var, Expr]
     ) -> list[Var]:
-        """Fold for every lane; gives the arrays with the results."""
+        """Reduce for every lane; gives the arrays with the results."""
         types = [value.dtype for value in node.values]
         totals = [k.array(f"total{n}", dtype, reader.lanes) for n, dtype in enumerate(types)]
         with reader.each_lane(k):

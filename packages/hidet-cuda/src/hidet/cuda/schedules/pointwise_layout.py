@@ -85,7 +85,7 @@ def pointwise_of(task: Task, number: int, target: GpuTarget) -> Pointwise:
 
 
 def _without_single_taps(value: Expr) -> Expr:
-    """Axes that are folded over one index are 0."""
+    """Axes that are reduced over one index are 0."""
     single: dict[Var, Expr] = {}
     for node in walk(value):
         if isinstance(node, Reduce):

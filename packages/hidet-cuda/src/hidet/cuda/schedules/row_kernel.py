@@ -1,7 +1,7 @@
-"""The kernel of a row program: a row is read once, its statistics are folded, its results written.
+"""The kernel of a row program: a row is read once, its statistics are reduced, its results written.
 
     for what this thread reads of its row: into registers
-    for every statistic: fold what the thread has, then over the threads that share the row
+    for every statistic: reduce what the thread has, then over the threads that share the row
     for what this thread has of its row: results
 
 Rows that do not fit the registers are read again for every statistic.
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from hidet import dims
 from hidet.compute.definition import Combiner, Operand
-from hidet.cuda.schedules.exchange import WARP, barrier, block_number, fold_lanes, fold_warps, thread_in_block
+from hidet.cuda.schedules.exchange import WARP, barrier, block_number, reduce_lanes, reduce_warps, thread_in_block
 from hidet.cuda.schedules.lanes import LaneReader, Reads, registers
 from hidet.cuda.schedules.pointwise_kernel import digits, store_lanes, word_for
 from hidet.cuda.schedules.program import ProgramBuilder
@@ -25,7 +25,7 @@ from hidet.ir.expr import Access, Cast, Const, Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Launch
 from hidet.ir.visit import accesses
-from hidet.schedule.lowering import KernelScope, Lowering, folded
+from hidet.schedule.lowering import KernelScope, Lowering, accumulate
 from hidet.schedule.rows import RowOutput, Statistic
 
 _BLOCK = 128
@@ -80,7 +80,7 @@ class _RowKernel:
         self._find_row(k, teams)
         self._read_elements(k)
         for statistic in self.program.statistics:
-            self._fold(k, statistic)
+            self._reduce(k, statistic)
             if statistic.stored:
                 self.element = build.load(self.held, self.slot)
         self._write_results(k)
@@ -185,8 +185,8 @@ class _RowKernel:
 
     # --- statistics ----------------------------------------------------------------------------------------------
 
-    def _fold(self, k: IRBuilder, statistic: Statistic) -> None:
-        """Fold over the row; afterwards every thread has the result."""
+    def _reduce(self, k: IRBuilder, statistic: Statistic) -> None:
+        """Reduce over the row; afterwards every thread has the result."""
         combiner, types = statistic.combiner, [total.dtype for total in statistic.totals]
         reads = self._read(statistic.values)
         totals = [k.array("total", dtype, self.width) for dtype in types]
@@ -199,7 +199,7 @@ class _RowKernel:
                 found = [k.let("found", value) for value in reads.values]
                 if statistic.stored:
                     k.store(self.held, self.slot, found[0])
-                combined = [k.let("folded", value) for value in combiner.combine(olds, found)]
+                combined = [k.let("reduced", value) for value in combiner.combine(olds, found)]
                 k.store_each(totals, self.lane, combined)
         self._exchange(k, combiner, totals)
         self.bindings.update(zip(statistic.totals, olds, strict=True))
@@ -224,14 +224,14 @@ class _RowKernel:
         return self.reader.read(values, self.first, {**self.bindings, self.program.held: self.element})
 
     def _exchange(self, k: IRBuilder, combiner: Combiner, totals: Sequence[Var]) -> None:
-        """Fold over the threads that share a row."""
+        """Reduce over the threads that share a row."""
         layout = self.layout
         if layout.threads == 1:
             return
         if not layout.is_side_by_side:
             whole = k.let_each("whole", [build.load(total, 0) for total in totals])
-            fold_lanes(k, combiner, whole, min(layout.threads, WARP))
-            fold_warps(k, combiner, whole, max(1, layout.threads // WARP), self.member)
+            reduce_lanes(k, combiner, whole, min(layout.threads, WARP))
+            reduce_warps(k, combiner, whole, max(1, layout.threads // WARP), self.member)
             k.store_each(totals, self.lane, whole)
             return
         count = layout.threads * self.width * SIDE
@@ -246,7 +246,7 @@ class _RowKernel:
         with self._each_row(k):
             whole = k.let_each("whole", [build.load(tile, place(build.index(0))) for tile in tiles])
             with k.for_range("other", layout.threads - 1, 1) as other:
-                k.emit(*folded(combiner, whole, [build.load(tile, place(other)) for tile in tiles]))
+                k.emit(*accumulate(combiner, whole, [build.load(tile, place(other)) for tile in tiles]))
             k.store_each(totals, self.lane, whole)
 
     # --- results -------------------------------------------------------------------------------------------------

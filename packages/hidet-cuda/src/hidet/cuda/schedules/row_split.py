@@ -1,11 +1,11 @@
 """Few long rows, worked on by many blocks: parts of rows first, then what was made of the parts.
 
     for every statistic
-      of each part of a row: what it folds to              many blocks
-      of each row: what these fold to                      few
+      of each part of a row: what it reduces to  many blocks
+      of each row: what these reduce to          few
     for each part of a row: results of its elements
 
-All steps are row programs. Parts are folded in the order in which they lie in the row, so results are reproducible.
+All steps are row programs. Parts are reduced in the order in which they lie in the row, so results are reproducible.
 """
 
 from __future__ import annotations
@@ -128,11 +128,11 @@ class _Split:
         return self.between[-1]
 
     def _ordered(self, part: Entry, rows: Sequence[Entry]) -> tuple[Entry, ...]:
-        """The axes of what is folded from parts, so that those lie together which the next step reads together."""
+        """The axes of what is reduced from parts, so that those lie together which the next step reads together."""
         return (part, *rows) if self.layout.is_side_by_side else (*rows, part)
 
     def _of_parts(self, statistic: Statistic, parts: Sequence[Operand]) -> RowProgram:
-        """What each part of a row folds to."""
+        """What each part of a row reduces to."""
         totals = statistic.totals
         identities = statistic.combiner.identity([total.dtype for total in totals])
         values = [
@@ -156,7 +156,7 @@ class _Split:
         return self._over_parts((part,), tuple(outputs))
 
     def _of_rows(self, statistic: Statistic, parts: Sequence[Operand], outputs: Sequence[RowOutput]) -> RowProgram:
-        """What the parts of each row fold to."""
+        """What the parts of each row reduce to."""
         held, number = Var("element", parts[0].dtype), build.size_var("number")
         first, *others = [tensor[self._ordered(number, self.outer)] for tensor in parts]
         beside = tuple((part, total) for part, (_, total) in zip(others, statistic.beside, strict=True))

@@ -3,7 +3,7 @@
 Where updates may meet and replace each other, the last one has to win: every place that they compete for gets the
 number of the last update there, by an atomic maximum, which is the same in any order of threads; then those write.
 Sums and extremes of integers are the same in any order, too, and made by atomics. Floats add up in the order of their
-updates: these are sorted by their places, and a thread folds those of one place.
+updates: these are sorted by their places, and a thread reduces those of one place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from hidet import dims, dtypes
 from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter, fresh_axes
 from hidet.context import CompileContext
-from hidet.cuda.schedules.ordered_updates import Contest, can_be_ordered, competing_axes, fold_in_order
+from hidet.cuda.schedules.ordered_updates import Contest, can_be_ordered, competing_axes, reduce_in_order
 from hidet.cuda.schedules.row_sort import can_order
 from hidet.dims import Dim
 from hidet.gpu.intrinsics import intrinsic_call
@@ -82,7 +82,7 @@ class _ScatterNest(NestBuilder):
             return
         contest = Contest(stage, _competing(stage))
         if stage.combine is not None:
-            fold_in_order(self, stage, contest, self._target)
+            reduce_in_order(self, stage, contest, self._target)
             return
         owner = Operand("owner", contest.dtype, contest.shape)
         pointer = self.scratch(owner.name, owner.dtype, dims.product(owner.shape))

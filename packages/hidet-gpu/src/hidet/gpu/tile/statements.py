@@ -5,7 +5,7 @@ tile stmt := Load(target, source, row, column)   shared tile <- box of a matrix,
            | Fill(target, value)                 register tile <- a number
            | Mma(accumulator, a, b, ...)         accumulator += a b
            | Map(target, inputs, formula)        register tile <- formula of the elements of others and of their place
-           | Reduce(target, source, axis, op)    register tile <- fold along an axis
+           | Reduce(target, source, axis, op)    register tile <- reduce along an axis
            | Store(target, source, row, column)  box of a matrix <- register tile; nothing outside of it
            | Ring(index, extent, stages, loads, body)   loop whose loads run ahead of its body
            | Loop(index, extent, body)           loop without loads that run ahead
@@ -29,7 +29,7 @@ from hidet.gpu.tile.tensors import GTensor, RTile, Source, STile
 from hidet.ir import build
 from hidet.ir.expr import Const, Expr, Var
 
-Fold = Literal["add", "max", "min"]
+ReduceOp = Literal["add", "max", "min"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,30 +129,30 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduce:
-    """Fold `source` along `axis`. The extent of `target` there is 1, or that of partial results.
+    """Reduce `source` along `axis`. The extent of `target` there is 1, or that of partial results.
 
-    Partial results are what a thread can fold alone; folding them once more gives the whole. Which elements belong to
-    which of them is left to the lowering.
+    Partial results are what a thread can reduce alone; reducing them once more gives the whole. Which elements belong
+    to which of them is left to the lowering.
     """
 
     target: RTile
     source: RTile
     axis: int
-    op: Fold
+    op: ReduceOp
 
     def __post_init__(self) -> None:
         target, source = self.target, self.source
-        if self.axis not in (0, 1) or self.op not in get_args(Fold):
+        if self.axis not in (0, 1) or self.op not in get_args(ReduceOp):
             raise ScheduleError(
-                f"{source.name} is folded by {self.op!r} along axis {self.axis!r}, "
-                f"expected {', '.join(get_args(Fold))} along 0 or 1"
+                f"{source.name} is reduced by {self.op!r} along axis {self.axis!r}, "
+                f"expected {', '.join(get_args(ReduceOp))} along 0 or 1"
             )
         own, whole = (target.rows, source.rows) if self.axis == 0 else (target.columns, source.columns)
         parts = own if whole % own == 0 else 1
         expected = (parts, source.columns) if self.axis == 0 else (source.rows, parts)
         if (target.rows, target.columns) != expected or target.dtype != source.dtype:
             raise ScheduleError(
-                f"{source.name} of [{source.rows}, {source.columns}] folded along axis {self.axis} is "
+                f"{source.name} of [{source.rows}, {source.columns}] reduced along axis {self.axis} is "
                 f"{list(expected)} of {source.dtype}, but {target.name} is [{target.rows}, {target.columns}] of "
                 f"{target.dtype}"
             )
@@ -251,8 +251,8 @@ def map(target: RTile, inputs: Sequence[RTile], value: Callable[..., Expr]) -> M
     return Map(target, tuple(inputs), elements, row, column, value(*elements, row, column))
 
 
-def reduce(target: RTile, source: RTile, axis: int, op: Fold) -> Reduce:
-    """Fold along an axis. ScheduleError when `target` has neither extent 1 there nor a part of that of `source`, or
+def reduce(target: RTile, source: RTile, axis: int, op: ReduceOp) -> Reduce:
+    """Reduce along an axis. ScheduleError when `target` has neither extent 1 there nor a part of that of `source`, or
     another extent than `source` elsewhere."""
     return Reduce(target, source, axis, op)
 

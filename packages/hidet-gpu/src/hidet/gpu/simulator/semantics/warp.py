@@ -123,12 +123,12 @@ def _active(site: Site) -> Array:
     return _as_bits(warps.row[warps.warp] >= 0)
 
 
-def _folded(ufunc: np.ufunc, identity: Callable[[np.dtype[Any]], Any]) -> Callable[[Array, Array], Array]:
-    def fold(values: Array, members: Array) -> Array:
+def _reduction_by(ufunc: np.ufunc, identity: Callable[[np.dtype[Any]], Any]) -> Callable[[Array, Array], Array]:
+    def reduce(values: Array, members: Array) -> Array:
         kept = np.where(members, values, np.asarray(identity(values.dtype)).astype(values.dtype))
         return np.asarray(ufunc.reduce(kept, axis=1, dtype=values.dtype))
 
-    return fold
+    return reduce
 
 
 WARP_MEANINGS: dict[str, Meaning] = {
@@ -143,12 +143,12 @@ WARP_MEANINGS: dict[str, Meaning] = {
     ),
     "gpu.vote_ballot": _over_members(lambda values, members: _as_bits(values & members)),
     "cuda.match_any": Meaning(_match_any),
-    "cuda.reduce_add": _over_members(_folded(np.add, lambda dtype: 0)),
-    "cuda.reduce_min": _over_members(_folded(np.minimum, lambda dtype: np.iinfo(dtype).max)),
-    "cuda.reduce_max": _over_members(_folded(np.maximum, lambda dtype: np.iinfo(dtype).min)),
-    "cuda.reduce_and": _over_members(_folded(np.bitwise_and, lambda dtype: np.iinfo(dtype).max)),
-    "cuda.reduce_or": _over_members(_folded(np.bitwise_or, lambda dtype: 0)),
-    "cuda.reduce_xor": _over_members(_folded(np.bitwise_xor, lambda dtype: 0)),
+    "cuda.reduce_add": _over_members(_reduction_by(np.add, lambda dtype: 0)),
+    "cuda.reduce_min": _over_members(_reduction_by(np.minimum, lambda dtype: np.iinfo(dtype).max)),
+    "cuda.reduce_max": _over_members(_reduction_by(np.maximum, lambda dtype: np.iinfo(dtype).min)),
+    "cuda.reduce_and": _over_members(_reduction_by(np.bitwise_and, lambda dtype: np.iinfo(dtype).max)),
+    "cuda.reduce_or": _over_members(_reduction_by(np.bitwise_or, lambda dtype: 0)),
+    "cuda.reduce_xor": _over_members(_reduction_by(np.bitwise_xor, lambda dtype: 0)),
     "gpu.active_mask": Meaning(_active),
     "cuda.elect": Meaning(_elect),
 }

@@ -23,9 +23,9 @@ from hidet.gpu.tile.lower.elementwise import (
 )
 from hidet.gpu.tile.lower.fetch import fetch_tile, fetched_element, part_of
 from hidet.gpu.tile.lower.finish import StoredMap, finish_layout, store_finished, turned_tile
-from hidet.gpu.tile.lower.fold import reduce_tile
 from hidet.gpu.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.gpu.tile.lower.product import Operand, multiply
+from hidet.gpu.tile.lower.reduce import reduce_tile
 from hidet.gpu.tile.lower.store import rows_layout, store_elements, store_rows
 from hidet.gpu.tile.lower.uses import comes_before_ring, parted_fetches, stored_maps
 from hidet.gpu.tile.lower.warp_group import (
@@ -214,7 +214,7 @@ class TileLowering:
         return map_tile(node, self.fragments[node.target], self._inputs(node), self.threads)
 
     def reduce(self, node: t.Reduce) -> s.Stmt:
-        """Fold a register tile."""
+        """Reduce a register tile."""
         return reduce_tile(node, self.fragments[node.target], self.fragments[node.source], self.threads)
 
     def store(self, node: t.Store) -> s.Stmt:

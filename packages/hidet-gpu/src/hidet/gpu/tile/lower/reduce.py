@@ -10,7 +10,7 @@ from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.lower.elementwise import each
 from hidet.gpu.tile.lower.fragment import ALL_LANES, LANES, Fragment, Threads, place
-from hidet.gpu.tile.statements import Fold, Reduce
+from hidet.gpu.tile.statements import Reduce, ReduceOp
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
@@ -20,8 +20,8 @@ from hidet.ir.types import BufferType
 _LANE_BITS = ((4, 8, 16), (1, 2))
 
 
-def identity(op: Fold, dtype: DType) -> float:
-    """What changes nothing when it is folded in."""
+def identity(op: ReduceOp, dtype: DType) -> float:
+    """The neutral element of a reduction."""
     if op == "add":
         return 0
     if dtype.is_int:
@@ -30,9 +30,9 @@ def identity(op: Fold, dtype: DType) -> float:
 
 
 def reduce_tile(node: Reduce, target: Fragment, source: Fragment, threads: Threads) -> s.Stmt:
-    """Fold along an axis; afterwards every thread that holds a row (or column) holds its result.
+    """Reduce along an axis; afterwards every thread that holds a row (or column) holds its result.
 
-    A target with an element a lane along the axis takes partial results: each thread folds what it holds.
+    A target with an element a lane along the axis takes partial results: each thread reduces what it holds.
     """
     is_partial = _is_partial(node)
     if is_partial and (node.target.rows, node.target.columns)[node.axis] != LANES[node.axis] * threads.warps[node.axis]:
@@ -95,8 +95,8 @@ def _between_warps(node: Reduce, target: Fragment, threads: Threads) -> s.Stmt:
         value = build.load(parts, warp, kept_place(at))
         add = s.Assign(total, build.binary(node.op, total, value))
         start = build.const(identity(node.op, tile.dtype), tile.dtype)
-        fold = s.For(warp, build.index(0), build.index(warps), add, kind="unroll")
-        return build.seq([s.Declare(total, start), fold, s.Store(target.buffer, at, total)])
+        reduction = s.For(warp, build.index(0), build.index(warps), add, kind="unroll")
+        return build.seq([s.Declare(total, start), reduction, s.Store(target.buffer, at, total)])
 
     writes = s.If(build.equal(first, 0), each(target.extents, write))
     # The first meeting lets all finish reading what an earlier reduction left there.

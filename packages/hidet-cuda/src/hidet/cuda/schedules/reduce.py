@@ -1,7 +1,7 @@
 """Reductions by several threads an element: a warp, or a block where elements are few and long.
 
-Every stage of the anchor's definition is a kernel, as in the fallback nest; a stage that folds enough is computed by
-threads that each fold a part and then exchange what they have, in the same order every time.
+Every stage of the anchor's definition is a kernel, as in the fallback nest; a stage that reduces enough is computed by
+threads that each reduce a part and then exchange what they have, in the same order every time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hidet import dims
 from hidet.compute.definition import Compute, Operand
 from hidet.context import CompileContext
 from hidet.cuda.passes.block_launches import decode_item
-from hidet.cuda.schedules.exchange import WARP, block_number, fold_lanes, fold_warps, has_warps, thread_in_block
+from hidet.cuda.schedules.exchange import WARP, block_number, has_warps, reduce_lanes, reduce_warps, thread_in_block
 from hidet.cuda.schedules.occupancy import per_device
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
@@ -43,11 +43,11 @@ _HUGE = 1 << 14
 """Elements from which a block of all threads it can have shares them."""
 
 
-class FoldRule(FallbackRule):
+class ReduceRule(FallbackRule):
     """Schedules operators of compute stages with reductions."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
-        """None where nothing folds enough to be shared by threads, unless there is little to do: few results of short
+        """None where nothing reduces enough to be shared by threads, unless there is little to do: few results of short
         sums, a thread each."""
         stages = task.definition.stages if task.anchor is not None else ()
         target = gpu_target(ctx.target)
@@ -59,7 +59,7 @@ class FoldRule(FallbackRule):
 
     def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """One kernel a stage."""
-        return _FoldNest(match.task, gpu_target(ctx.target)).program()
+        return _ReductionNest(match.task, gpu_target(ctx.target)).program()
 
 
 def lanes_for(task: Task, stage: Compute, target: GpuTarget) -> int:
@@ -93,7 +93,7 @@ def _likely(sizes: Sequence[dims.Dim | None]) -> int:
 
 
 def _is_contiguous(task: Task, node: Reduce) -> bool:
-    """Whether something that is folded has neighbours along the last folded axis."""
+    """Whether something that is reduced has neighbours along the last reduced axis."""
     strides = {
         operand: tensor.type.element_strides
         for operand, source in task.sources.items()
@@ -109,18 +109,18 @@ def _is_contiguous(task: Task, node: Reduce) -> bool:
     return False
 
 
-class _FoldNest(NestBuilder):
+class _ReductionNest(NestBuilder):
     def __init__(self, task: Task, target: GpuTarget) -> None:
         super().__init__(task, is_by_element=True)
         self._target = target
         self._writer: Var | None = None
 
     def lowering(self, scope: KernelScope) -> Lowering:
-        return _SharedFold(scope)
+        return _SharedReduction(scope)
 
     def compute(self, stage: Compute, scope: KernelScope, lowering: Lowering, pointers: Mapping[Operand, Var]) -> Items:
         lanes = lanes_for(self.task, stage, self._target) if has_reduce(stage.value) else 1
-        assert isinstance(lowering, _SharedFold)
+        assert isinstance(lowering, _SharedReduction)
         lowering.lanes = lanes
         self._writer = lowering.lane if lanes > 1 else None
         items = super().compute(stage, scope, lowering, dict(pointers))
@@ -160,7 +160,7 @@ class _FoldNest(NestBuilder):
         self.launches.append(Launch(kernel.name, (blocks,), (*arguments, *grid), block=(build.index(threads),)))
 
 
-class _SharedFold(Lowering):
+class _SharedReduction(Lowering):
     """Reductions whose indices are dealt out to `lanes` threads. Those inside others stay with one thread."""
 
     def __init__(self, scope: KernelScope) -> None:
@@ -178,7 +178,7 @@ class _SharedFold(Lowering):
             self._depth -= 1
 
     def loops(self, node: Reduce, accumulators: Sequence[Var], body: Stmt) -> list[Stmt]:
-        """Each thread takes every lanes-th index, then the threads' accumulators are folded together."""
+        """Each thread takes every lanes-th index, then the threads' accumulators are reduced together."""
         if self.lanes == 1 or self._depth > 1:
             return super().loops(node, accumulators, body)
         k, count = IRBuilder(), functools.reduce(operator.mul, node.extents)
@@ -187,6 +187,6 @@ class _SharedFold(Lowering):
             if len(node.axes) > 1:
                 decode_item(k, node.axes, node.extents, place)
             k.emit(body)
-        fold_lanes(k, node.combiner, accumulators, WARP)
-        fold_warps(k, node.combiner, accumulators, self.lanes // WARP, self.lane)
+        reduce_lanes(k, node.combiner, accumulators, WARP)
+        reduce_warps(k, node.combiner, accumulators, self.lanes // WARP, self.lane)
         return [k.body]
