@@ -59,7 +59,8 @@ def compile_module(
 ) -> CompiledModule:
     """As `build_ir_module`, in a context. elsewhere: the module for another device of the target; None to refuse it."""
     verify_module(module)
-    signatures = [signature_of(f, written_parameters(module)[f.name]) for f in callable_functions(module)]
+    written = written_parameters(module)
+    signatures = [signature_of(f, written[f.name]) for f in callable_functions(module)]
     checked: CheckedModule | None = None
     given = module
     if _checks_bounds(ctx):
