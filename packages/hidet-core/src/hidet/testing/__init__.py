@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from hidet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from hidet.testing.edges import EdgeReport, check_edges
     from hidet.testing.rules import RuleReport, check_rule
 
-__getattr__, __dir__ = lazy_attributes(__name__, {"RuleReport": "rules", "check_rule": "rules"})
+_LAZY = {"EdgeReport": "edges", "RuleReport": "rules", "check_edges": "edges", "check_rule": "rules"}
+__getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
 
-__all__ = ["RuleReport", "check_rule"]
+__all__ = ["EdgeReport", "RuleReport", "check_edges", "check_rule"]
