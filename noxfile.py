@@ -29,8 +29,10 @@ nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
 PACKAGES = tuple(path.parent.name for path in sorted(ROOT.glob("packages/*/pyproject.toml")))
-EXAMPLE = ROOT / "examples" / "plugin-schedule"
-EXAMPLE_NAME = "hidet-example-plugin"
+EXAMPLES = {
+    "hidet-example-plugin": ROOT / "examples" / "plugin-schedule",
+    "hidet-example-target": ROOT / "examples" / "plugin-target",
+}
 DIST = ROOT / "dist"
 
 TORCH = "torch==2.13.0"
@@ -94,7 +96,7 @@ class Environment:
 
     def install_from_dist(self, *requirements: str) -> None:
         """Install with our wheels taken from dist/ as they are now: uv would take an earlier build from its cache."""
-        built = (*PACKAGES, EXAMPLE_NAME)
+        built = (*PACKAGES, *EXAMPLES)
         fresh = [argument for name in built for argument in ("--refresh-package", name)] if find_uv() else []
         self.install("--find-links", str(DIST), *fresh, *requirements)
 
@@ -203,7 +205,7 @@ def build(session: nox.Session) -> None:
     session.install("--quiet", *group("build"), *group("lint"))
     if DIST.exists():
         shutil.rmtree(DIST)
-    for folder in (*(ROOT / "packages" / package for package in PACKAGES), EXAMPLE):
+    for folder in (*(ROOT / "packages" / package for package in PACKAGES), *EXAMPLES.values()):
         with session.chdir(folder):
             session.run("python", "-m", "hatchling", "build", "--directory", str(DIST), silent=True)
     session.run("pytest", "-q", "tests/test_wheels.py", env={"HIDET_DIST": str(DIST)})
@@ -225,10 +227,10 @@ def wheel_install(session: nox.Session, package: str) -> None:
 
 @nox.session(venv_backend="none", requires=["build"])
 def plugin(session: nox.Session) -> None:
-    """Install the third-party example from its wheel, beside ours, and run its tests."""
+    """Install the third-party examples from their wheels, beside ours, and run their tests."""
     environment = bare(session, "plugin")
-    environment.install_from_dist("hidet-cpu", EXAMPLE_NAME, *group("tests"))
-    run_pytest(session, environment, "-p", "no:cacheprovider", str(EXAMPLE / "tests"))
+    environment.install_from_dist("hidet-cpu", *EXAMPLES, *group("tests"))
+    run_pytest(session, environment, "-p", "no:cacheprovider", *(str(path / "tests") for path in EXAMPLES.values()))
 
 
 @nox.session(venv_backend="none")
