@@ -1,8 +1,8 @@
 """Who may import whom. Reads the sources with `ast`: imports inside functions count, those for type checkers do not.
 
-Left may not import right: errors loc dtypes dims records <- ir <- compute <- graph <- operators <- passes <- compiler.
-Besides, a saved graph loads without the compiler, so `runtime` knows neither passes nor schedules. Wheels meet
-only in core.
+Left may not import right: errors loading loc dtypes dims records <- ir <- compute <- graph <- operators <- passes <-
+compiler. Besides, a saved graph loads without the compiler, so `runtime` knows neither passes nor schedules. Wheels
+meet only in core.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hidet.plugins.host import load_registry
 ROOT = Path(__file__).parents[1]
 WHEELS = {path.parent.name: path.parent for path in sorted(ROOT.glob("packages/*/pyproject.toml"))}
 
-BASE = {"errors", "loc", "dtypes", "dims", "records"}
+BASE = {"errors", "loading", "loc", "dtypes", "dims", "records"}
 IR = BASE | {"ir"}
 COMPUTE = IR | {"compute"}
 GRAPH = COMPUTE | {"graph"}
@@ -33,6 +33,7 @@ ANYTHING: set[str] | None = None
 # part of hidet-core -> parts it may import
 ALLOWED: dict[str, set[str] | None] = {
     "errors": set(),
+    "loading": set(),
     "records": set(),
     "loc": {"errors"},
     "dtypes": {"errors"},
@@ -40,7 +41,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "cache_key": {"errors"},
     "private_files": set(),
     "cache": {"cache_key", "errors", "private_files"},
-    "plugins": {"errors", "lazy"},
+    "plugins": {"errors", "lazy", "loading"},
     "ir": BASE,
     "lang": IR,
     "tile": IR,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hidet.compute.routine import RoutineSpec
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import IntrinsicFamily
     from hidet.plugins.specs import CommandTable, FrontendSpec, PassSpec, ScheduleSpec
@@ -26,6 +27,13 @@ def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
     from hidet.ir.common_intrinsics import COMMON
 
     return [COMMON]
+
+
+def hidet_routines() -> Iterable[RoutineSpec]:
+    """Sorting, what rests on it, and the other algorithms of core's operators."""
+    from hidet.compute.routines import ROUTINES
+
+    return ROUTINES
 
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:

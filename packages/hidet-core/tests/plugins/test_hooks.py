@@ -56,6 +56,23 @@ def test_hook_intrinsics(install_plugin) -> None:
     assert discover("acme").intrinsics["acme"].load == "acme_rows:ROWS"
 
 
+def test_hook_routines(install_plugin) -> None:
+    install_plugin(
+        "acme",
+        """
+        from hidet.compute.routine import RoutineSpec
+        def hidet_routines():
+            yield RoutineSpec(name="acme.ranks", operands=("x",), results=("ranks",), program="acme_ranks:program")
+            yield RoutineSpec(name="sort", operands=("x",), results=("y",))
+        """,
+    )
+    registry = discover("acme")
+    assert registry.routines["acme.ranks"].program == "acme_ranks:program"
+    assert registry.routines["sort"].results == ("values", "indices")
+    (problem,) = record_of(registry, "acme").problems
+    assert "routine 'sort' refused: hidet-core" in problem.message
+
+
 def test_hook_schedules(install_plugin) -> None:
     install_plugin(
         "fast",

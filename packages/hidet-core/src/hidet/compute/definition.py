@@ -4,7 +4,7 @@
     stage      := Compute    result[axes] = value                       value may contain Reduce nodes
                 | Scan       scan along one axis: a prefix reduction
                 | Scatter    copy of a base tensor with updates written at computed places
-                | Routine    a named target-neutral algorithm (sort, top-k, non-zero, …)
+                | Routine    a target-neutral algorithm (sort, top-k, non-zero, …) and the `RoutineSpec` it is
 
 Only `Compute` stages are fused by substitution. Shapes are tuples of `Dim`.
 """
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hidet import dtypes
+from hidet.compute.routine import RoutineSpec, takes
 from hidet.dims import Dim, DimExpr
 from hidet.dtypes import DType
-from hidet.errors import VerifyError
+from hidet.errors import VerifyError, suggestion
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, ExprLike, Reduce, Var
 from hidet.records import record
@@ -110,12 +112,26 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routine:
-    """A named algorithm on whole operands, with attributes; targets look its program up by `name`."""
+    """An algorithm on whole operands, with attributes. VerifyError for what its spec does not have."""
 
-    name: str
+    spec: RoutineSpec
     operands: tuple[Operand, ...]
     results: tuple[Operand, ...]
     attributes: tuple[tuple[str, object], ...] = ()
+
+    def __post_init__(self) -> None:
+        spec = self.spec
+        for what, names, given in (("operands", spec.operands, self.operands), ("results", spec.results, self.results)):
+            if not takes(names, len(given)):
+                raise VerifyError(f"routine {spec.name} has {what} ({', '.join(names)}), a stage gives it {len(given)}")
+        known = dict(spec.attributes)
+        for name, _ in self.attributes:
+            if name not in known:
+                raise VerifyError(f"routine {spec.name} has no attribute {name!r}", hint=suggestion(name, known))
+
+    def attribute_values(self) -> dict[str, Any]:
+        """All attributes of the spec by name; those that the stage does not give have their defaults."""
+        return {**dict(self.spec.attributes), **dict(self.attributes)}
 
 
 Stage = Compute | Scan | Scatter | Routine

@@ -72,7 +72,7 @@ def _scatter(stage: Scatter, names: Names) -> Iterator[str]:
 
 def _routine(stage: Routine, names: Names) -> Iterator[str]:
     given = [*map(names, stage.operands), *(f"{name}={value!r}" for name, value in stage.attributes)]
-    yield f"{_listed(stage.results, names)} = {stage.name}({', '.join(given)})"
+    yield f"{_listed(stage.results, names)} = {stage.spec.name}({', '.join(given)})"
 
 
 def _listed(things: Sequence[Var | Operand], names: Names) -> str:

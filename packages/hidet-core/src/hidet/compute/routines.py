@@ -1,216 +1,115 @@
-"""The named algorithms that `Routine` stages may use: what each takes, gives and means, as a table.
-
-Targets key their programs by these names; the numpy meaning here is the reference.
-"""
+"""Core's routines, as data: what each takes, gives and means, and the thread IR that serves every target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from hidet.compute.routine import RoutineSpec
 
-import numpy as np
+SORT = RoutineSpec(
+    name="sort",
+    operands=("x",),
+    results=("values", "indices"),
+    attributes=(("axis", -1), ("descending", False)),
+    reference="hidet.compute.routine_references:sort",
+    program="hidet.schedule.routines.sorting:sort_program",
+    doc="x sorted stably along an axis, NaN as the largest value, and where each element came from.",
+)
+ARGSORT = RoutineSpec(
+    name="argsort",
+    operands=("x",),
+    results=("indices",),
+    attributes=(("axis", -1), ("descending", False)),
+    reference="hidet.compute.routine_references:argsort",
+    program="hidet.schedule.routines.sorting:sort_program",
+    doc="The second result of sort alone.",
+)
+TOPK = RoutineSpec(
+    name="topk",
+    operands=("x",),
+    results=("values", "indices"),
+    attributes=(("k", 1), ("axis", -1), ("largest", True)),
+    reference="hidet.compute.routine_references:topk",
+    program="hidet.schedule.routines.sorting:topk_program",
+    doc="The k largest (or smallest) elements along an axis, best first; among equals the earlier one first.",
+)
+NONZERO = RoutineSpec(
+    name="nonzero",
+    operands=("x",),
+    results=("indices",),
+    reference="hidet.compute.routine_references:nonzero",
+    doc="Indices of the elements that are not zero, in row-major order: i64[count, rank of x].",
+)
+MASKED_SELECT = RoutineSpec(
+    name="masked_select",
+    operands=("x", "mask"),
+    results=("values",),
+    reference="hidet.compute.routine_references:masked_select",
+    doc="The elements of x where the bool mask is true, in row-major order; x and mask broadcast.",
+)
+UNIQUE = RoutineSpec(
+    name="unique",
+    operands=("x",),
+    results=("values", "inverse", "counts"),
+    attributes=(("axis", None),),
+    reference="hidet.compute.routine_references:unique",
+    doc="Distinct elements in ascending order (slices along `axis` if given), where each element of x is among "
+    "them, and how often each occurs. NaN differs from NaN.",
+)
+COMMON_DIVISOR = RoutineSpec(
+    name="common_divisor",
+    operands=("a", "b"),
+    results=("divisors",),
+    reference="hidet.compute.routine_references:common_divisor",
+    program="hidet.schedule.routines.common_divisor:common_divisor_program",
+    doc="Greatest common divisors of integers, not negative; a and b broadcast.",
+)
+DETERMINANT = RoutineSpec(
+    name="determinant",
+    operands=("x",),
+    results=("determinants",),
+    reference="hidet.compute.routine_references:determinant",
+    program="hidet.schedule.routines.determinant:determinant_program",
+    doc="Determinants of the square matrices x[..., n, n], in the arithmetic type.",
+)
+ASSERT_POSITIONS = RoutineSpec(
+    name="assert_positions",
+    operands=("positions",),
+    results=("token",),
+    attributes=(("extent", 1), ("wraps", True), ("what", "")),
+    reference="hidet.compute.routine_references:assert_positions",
+    program="hidet.schedule.routines.assert_positions:assert_positions_program",
+    doc="True, and an error that begins with `what` unless all positions lie on an axis of `extent`; negative ones "
+    "count from its end when `wraps`.",
+)
+SUPPRESS = RoutineSpec(
+    name="suppress",
+    operands=("boxes", "scores", "most", "threshold", "least"),
+    results=("kept",),
+    attributes=(("centred", False),),
+    reference="hidet.compute.overlap:suppress",
+    program="hidet.schedule.routines.overlap:suppress_program",
+    doc="For scores[image, class, box] the boxes kept, best score first, then -1: those that overlap no better "
+    "kept one by more than `threshold`, with a score above `least`, at most `most`. boxes[image, box, 4] are "
+    "opposite corners, or centres and sizes when `centred`.",
+)
+SCRIPT = RoutineSpec(
+    name="script",
+    operands=("inputs*",),
+    results=("outputs*",),
+    attributes=(("digest", ""),),
+    doc="A module of thread IR that a user wrote, by its structural hash; the operator says what it means.",
+)
 
-from hidet.compute.overlap import suppress
-from hidet.errors import PositionError, UnsupportedOp, suggestion
-
-if TYPE_CHECKING:
-    from hidet.compute.definition import Routine
-
-Array = np.ndarray[Any, Any]
-NumpyMeaning = Callable[[Sequence[Array], Mapping[str, Any]], Sequence[Array]]
-
-
-@dataclass(frozen=True, slots=True)
-class RoutineSpec:
-    """One algorithm.
-
-    operands, results: what it reads and defines, in order; index results are i64.
-    attributes: names of the attributes a stage gives, with the values that missing ones take.
-    numpy: meaning on arrays, results in order.
-    """
-
-    name: str
-    operands: tuple[str, ...]
-    results: tuple[str, ...]
-    attributes: tuple[tuple[str, Any], ...]
-    doc: str
-    numpy: NumpyMeaning
-
-
-def _order(x: Array, axis: int, descending: bool) -> Array:
-    """Indices that sort `x` stably along `axis`; NaN counts as the largest value."""
-    keys = x.astype(np.float32) if x.dtype.kind == "V" else x
-    if not descending:
-        return np.argsort(keys, axis=axis, kind="stable")
-    # Sorting the mirrored array and mirroring back keeps equal elements in their order.
-    mirrored = np.flip(np.argsort(np.flip(keys, axis), axis=axis, kind="stable"), axis)
-    return np.asarray(x.shape[axis] - 1 - mirrored)
-
-
-def _sort(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[Array]:
-    (x,) = arrays
-    if x.ndim == 0:
-        return [x, np.zeros((), np.int64)]
-    order = _order(x, attributes["axis"], attributes["descending"])
-    return [np.take_along_axis(x, order, attributes["axis"]), order]
-
-
-def _argsort(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[Array]:
-    return _sort(arrays, attributes)[1:]
-
-
-def _topk(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[Array]:
-    (x,) = arrays
-    if x.ndim == 0:
-        return [x, np.zeros((), np.int64)]
-    axis = attributes["axis"] % x.ndim
-    order = _order(x, axis, descending=attributes["largest"])
-    order = order[(slice(None),) * axis + (slice(0, attributes["k"]),)]
-    return [np.take_along_axis(x, order, axis), order]
-
-
-def _nonzero(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[Array]:
-    return [np.argwhere(arrays[0] != 0).astype(np.int64)]
-
-
-def _masked_select(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[Array]:
-    x, mask = np.broadcast_arrays(*arrays)
-    return [x[mask]]
-
-
-def _unique(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[Array]:
-    (x,) = arrays
-    axis = attributes["axis"]
-    keys = x.astype(np.float32) if x.dtype.kind == "V" else x
-    values, inverse, counts = np.unique(
-        keys, return_inverse=True, return_counts=True, axis=axis, equal_nan=False, sorted=True
-    )
-    shape = x.shape if axis is None else (x.shape[axis],)
-    return [values.astype(x.dtype), inverse.reshape(shape).astype(np.int64), counts.astype(np.int64)]
-
-
-def _determinant(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[Array]:
-    (x,) = arrays
-    return [np.linalg.det(x if x.dtype == np.float64 else x.astype(np.float32))]
-
-
-def _assert_positions(arrays: Sequence[Array], attributes: Mapping[str, Any]) -> Sequence[Array]:
-    (positions,) = arrays
-    extent = attributes["extent"]
-    low = -extent if attributes["wraps"] else 0
-    wrong = positions[(positions < low) | (positions >= extent)]
-    if wrong.size:
-        raise PositionError(f"{attributes['what']} has position {int(wrong[0])}, expected {low} to {extent - 1}")
-    return [np.asarray(True)]
-
-
-ROUTINES: Mapping[str, RoutineSpec] = {
-    spec.name: spec
-    for spec in (
-        RoutineSpec(
-            "sort",
-            ("x",),
-            ("values", "indices"),
-            (("axis", -1), ("descending", False)),
-            "x sorted stably along an axis, NaN as the largest value, and where each element came from.",
-            _sort,
-        ),
-        RoutineSpec(
-            "argsort",
-            ("x",),
-            ("indices",),
-            (("axis", -1), ("descending", False)),
-            "The second result of sort alone.",
-            _argsort,
-        ),
-        RoutineSpec(
-            "topk",
-            ("x",),
-            ("values", "indices"),
-            (("k", 1), ("axis", -1), ("largest", True)),
-            "The k largest (or smallest) elements along an axis, best first; among equals the earlier one first.",
-            _topk,
-        ),
-        RoutineSpec(
-            "nonzero",
-            ("x",),
-            ("indices",),
-            (),
-            "Indices of the elements that are not zero, in row-major order: i64[count, rank of x].",
-            _nonzero,
-        ),
-        RoutineSpec(
-            "masked_select",
-            ("x", "mask"),
-            ("values",),
-            (),
-            "The elements of x where the bool mask is true, in row-major order; x and mask broadcast.",
-            _masked_select,
-        ),
-        RoutineSpec(
-            "unique",
-            ("x",),
-            ("values", "inverse", "counts"),
-            (("axis", None),),
-            "Distinct elements in ascending order (slices along `axis` if given), where each element of x is among "
-            "them, and how often each occurs. NaN differs from NaN.",
-            _unique,
-        ),
-        RoutineSpec(
-            "common_divisor",
-            ("a", "b"),
-            ("divisors",),
-            (),
-            "Greatest common divisors of integers, not negative; a and b broadcast.",
-            lambda arrays, attributes: [np.gcd(*arrays)],
-        ),
-        RoutineSpec(
-            "determinant",
-            ("x",),
-            ("determinants",),
-            (),
-            "Determinants of the square matrices x[..., n, n], in the arithmetic type.",
-            _determinant,
-        ),
-        RoutineSpec(
-            "assert_positions",
-            ("positions",),
-            ("token",),
-            (("extent", 1), ("wraps", True), ("what", "")),
-            "True, and an error that begins with `what` unless all positions lie on an axis of `extent`; negative ones "
-            "count from its end when `wraps`.",
-            _assert_positions,
-        ),
-        RoutineSpec(
-            "suppress",
-            ("boxes", "scores", "most", "threshold", "least"),
-            ("kept",),
-            (("centred", False),),
-            "For scores[image, class, box] the boxes kept, best score first, then -1: those that overlap no better "
-            "kept one by more than `threshold`, with a score above `least`, at most `most`. boxes[image, box, 4] are "
-            "opposite corners, or centres and sizes when `centred`.",
-            suppress,
-        ),
-    )
-}
-
-
-def run_routine(stage: Routine, arrays: Sequence[Array]) -> list[Array]:
-    """The results of a Routine stage on arrays, as many as the stage declares.
-
-    Raises UnsupportedOp for a routine, or an attribute of it, that the table lacks.
-    """
-    spec = ROUTINES.get(stage.name)
-    if spec is None:
-        raise UnsupportedOp(f"routine {stage.name!r} is unknown", hint=suggestion(stage.name, ROUTINES))
-    attributes = dict(spec.attributes)
-    for name, value in stage.attributes:
-        if name not in attributes:
-            raise UnsupportedOp(f"routine {spec.name} has no attribute {name!r}", hint=suggestion(name, attributes))
-        attributes[name] = value
-    results = list(spec.numpy(arrays, attributes))[: len(stage.results)]
-    return [
-        np.asarray(result).astype(operand.dtype.numpy(), copy=False)
-        for result, operand in zip(results, stage.results, strict=True)
-    ]
+ROUTINES = (
+    SORT,
+    ARGSORT,
+    TOPK,
+    NONZERO,
+    MASKED_SELECT,
+    UNIQUE,
+    COMMON_DIVISOR,
+    DETERMINANT,
+    ASSERT_POSITIONS,
+    SUPPRESS,
+    SCRIPT,
+)
+"""All of them, which core's own plug-in module offers."""

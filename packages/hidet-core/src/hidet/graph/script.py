@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hidet import dtypes
+from hidet.compute import routines
 from hidet.compute.definition import Definition, Fit, Operand, Routine
 from hidet.dims import DimExpr
 from hidet.dtypes import DType
@@ -17,7 +18,7 @@ from hidet.graph.types import TensorType
 from hidet.ir.func import Module
 
 SCRIPT = "script"
-"""The name of the operator, and of the routine that defines it."""
+"""The name of the operator."""
 
 Place = tuple[Literal["input", "output", "value"], int]
 
@@ -54,7 +55,7 @@ def script_operator(results: Sequence[TensorType]) -> OperatorSpec:
 
     def define(*operands: Operand, call: ScriptCall, values: tuple[Any, ...]) -> Definition:
         made = tuple(Operand(f"y{number}", type_.dtype, type_.shape) for number, type_ in enumerate(results))
-        routine = Routine(SCRIPT, operands, made, (("digest", call.digest),))
+        routine = Routine(routines.SCRIPT, operands, made, (("digest", call.digest),))
         return Definition(operands, (routine,), made, fits=call.fits(values))
 
     def evaluate(arrays: Sequence[Any], attrs: Attrs) -> Sequence[Any]:

@@ -9,7 +9,6 @@ up by name but text. Wheels offer families from the hook `hidet_intrinsics`.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +17,7 @@ from typing import Any, Literal
 from hidet.dtypes import DType
 from hidet.errors import PluginError
 from hidet.ir.types import MemorySpace, PointerType, VectorType
+from hidet.loading import load_object
 
 Effect = Literal["pure", "reads", "writes", "waits"]
 """pure: the value follows from the arguments and from which thread asks. reads: from memory too. writes: changes memory
@@ -151,7 +151,7 @@ class IntrinsicFamily:
 
     def _load(self, place: str) -> Any:
         try:
-            return _object_at(place)
+            return _loaded(place)
         except Exception as error:
             raise PluginError(
                 f"intrinsics {self.name!r}: cannot load {place!r}: {type(error).__name__}: {error}",
@@ -159,10 +159,7 @@ class IntrinsicFamily:
             ) from error
 
 
-@cache
-def _object_at(place: str) -> Any:
-    module, _, attribute = place.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+_loaded = cache(load_object)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import Any
 
 from hidet.compute.definition import Combiner, Compute, Definition, Operand, Routine, Scan, Scatter
+from hidet.compute.routine import RoutineSpec
 from hidet.dims import DimExpr
 from hidet.dims.expr import structural_key
 from hidet.dtypes import DType
@@ -200,6 +201,7 @@ _ENCODERS: dict[type, Callable[[_Scope, Any], str]] = {
     DimExpr: lambda scope, value: f"<{structural_key(value)}>",
     Function: _Scope.function,
     Intrinsic: lambda scope, value: value.name,
+    RoutineSpec: lambda scope, value: value.name,
     **dict.fromkeys((Module, Definition, Compute, Scan, Scatter, Routine), _Scope.record),
 }
 

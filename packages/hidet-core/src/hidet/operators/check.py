@@ -7,6 +7,7 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.compute.definition import Definition, Operand, Routine, single
+from hidet.compute.routines import ASSERT_POSITIONS
 from hidet.dims import Dim
 from hidet.graph.attrs import Attrs
 from hidet.graph.operator import Attribute, OperatorSpec
@@ -24,15 +25,15 @@ def _require_positions(arrays: Sequence[Any], attrs: Attrs) -> Sequence[Any]:
 
 
 def _assert_positions(arrays: Sequence[Any], attrs: Attrs) -> Sequence[Any]:
-    from hidet.compute.routines import ROUTINES
+    from hidet.compute.routine_references import assert_positions
 
-    return ROUTINES["assert_positions"].numpy(arrays, attrs)
+    return assert_positions(arrays, attrs)
 
 
 def _define_assertion(positions: Operand, *, extent: Dim, wraps: bool, what: str) -> Definition:
     attributes = (("extent", extent), ("wraps", wraps), ("what", what))
     token = Operand("token", dtypes.boolean, ())
-    return single((positions,), Routine("assert_positions", (positions,), (token,), attributes))
+    return single((positions,), Routine(ASSERT_POSITIONS, (positions,), (token,), attributes))
 
 
 SPECS: tuple[OperatorSpec, ...] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hidet import dtypes
 from hidet.compute.definition import Definition, Operand, Routine, single
+from hidet.compute.routines import SUPPRESS
 from hidet.errors import DTypeError, ShapeError
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.operators.rules import require_dtype, require_rank, require_same_dtype, same_extent, shape_text
@@ -25,7 +26,7 @@ def _suppress(
     same_extent(boxes.shape[1], scores.shape[2], f"operator {name}: boxes against scores")
     operands = (boxes, scores, most, threshold, least)
     kept = Operand("kept", dtypes.i64, scores.shape)
-    return single(operands, Routine("suppress", operands, (kept,), (("centred", centred),)))
+    return single(operands, Routine(SUPPRESS, operands, (kept,), (("centred", centred),)))
 
 
 SPECS: tuple[OperatorSpec, ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hidet.compute.definition import Definition, Operand, Routine, compute
+from hidet.compute.routines import DETERMINANT
 from hidet.graph.operator import OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
@@ -16,7 +17,7 @@ def _determinant(x: Operand) -> Definition:
     same_extent(x.shape[-2], x.shape[-1], f"operator {name}: rows against columns of x{shape_text(x.shape)}")
     wide = arithmetic_dtype(x.dtype)
     found = Operand("determinants", wide, x.shape[:-2])
-    routine = Routine(name, (x,), (found,))
+    routine = Routine(DETERMINANT, (x,), (found,))
     if wide == x.dtype:
         return Definition((x,), (routine,), (found,))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hidet.compute.definition import Definition, Operand, Routine, compute, single
+from hidet.compute.routines import COMMON_DIVISOR
 from hidet.graph.operator import OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
@@ -13,7 +14,7 @@ def _divisors(name: str, a: Operand, b: Operand) -> Routine:
     require_dtype(name, a, "int")
     dtype = require_same_dtype(name, (a, b))
     found = Operand("divisors", dtype, broadcast_shapes(name, (a.shape, b.shape)))
-    return Routine("common_divisor", (a, b), (found,))
+    return Routine(COMMON_DIVISOR, (a, b), (found,))
 
 
 def _gcd(a: Operand, b: Operand) -> Definition:

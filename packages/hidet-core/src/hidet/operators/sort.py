@@ -11,6 +11,7 @@ from typing import Any
 
 from hidet import dtypes
 from hidet.compute.definition import SUM, Definition, Operand, Routine, compute, reduce, single
+from hidet.compute.routines import ARGSORT, MASKED_SELECT, NONZERO, SORT, TOPK, UNIQUE
 from hidet.dims import Dim, prove_lt
 from hidet.errors import DTypeError, ShapeError
 from hidet.graph.operator import Attribute, OperatorSpec
@@ -30,7 +31,7 @@ from hidet.operators.selection import decompose_masked_select, decompose_nonzero
 
 def _sorted(x: Operand, axis: int, *, descending: bool) -> Routine:
     results = (Operand("values", x.dtype, x.shape), Operand("indices", dtypes.i64, x.shape))
-    return Routine("sort", (x,), results, (("axis", axis), ("descending", descending)))
+    return Routine(SORT, (x,), results, (("axis", axis), ("descending", descending)))
 
 
 def _sort(x: Operand, *, axis: int, descending: bool) -> Definition:
@@ -41,7 +42,7 @@ def _sort(x: Operand, *, axis: int, descending: bool) -> Definition:
 def _argsort(x: Operand, *, axis: int, descending: bool) -> Definition:
     require_dtype("argsort", x, "any")
     attributes = (("axis", normalize_axis("argsort", axis, x.rank)), ("descending", descending))
-    return single((x,), Routine("argsort", (x,), (Operand("indices", dtypes.i64, x.shape),), attributes))
+    return single((x,), Routine(ARGSORT, (x,), (Operand("indices", dtypes.i64, x.shape),), attributes))
 
 
 def _topk(x: Operand, *, k: Dim, axis: int, largest: bool) -> Definition:
@@ -52,7 +53,7 @@ def _topk(x: Operand, *, k: Dim, axis: int, largest: bool) -> Definition:
     if prove_lt(k, 0) or prove_lt(extent, k):
         raise ShapeError(f"operator topk: {k} elements of an axis of extent {extent}")
     results = (Operand("values", x.dtype, shape), Operand("indices", dtypes.i64, shape))
-    routine = Routine("topk", (x,), results, (("k", k), ("axis", cut), ("largest", largest)))
+    routine = Routine(TOPK, (x,), results, (("k", k), ("axis", cut), ("largest", largest)))
     return Definition((x,), (routine,), results, at_most=((k, extent),))
 
 
@@ -116,7 +117,7 @@ def _median(x: Operand, *, axis: int, keepdim: bool) -> Definition:
 
 def _nonzero(x: Operand, *, count: Dim) -> Definition:
     require_dtype("nonzero", x, "any")
-    return single((x,), Routine("nonzero", (x,), (Operand("indices", dtypes.i64, (count, x.rank)),)))
+    return single((x,), Routine(NONZERO, (x,), (Operand("indices", dtypes.i64, (count, x.rank)),)))
 
 
 def _masked_select(x: Operand, mask: Operand, *, count: Dim) -> Definition:
@@ -124,7 +125,7 @@ def _masked_select(x: Operand, mask: Operand, *, count: Dim) -> Definition:
     if not mask.dtype.is_bool:
         raise DTypeError(f"operator masked_select takes a bool mask, got {mask.dtype}")
     broadcast_shapes("masked_select", (x.shape, mask.shape))
-    return single((x, mask), Routine("masked_select", (x, mask), (Operand("values", x.dtype, (count,)),)))
+    return single((x, mask), Routine(MASKED_SELECT, (x, mask), (Operand("values", x.dtype, (count,)),)))
 
 
 def _unique(x: Operand, *, axis: int | None, count: Dim) -> Definition:
@@ -137,7 +138,7 @@ def _unique(x: Operand, *, axis: int | None, count: Dim) -> Definition:
         Operand("inverse", dtypes.i64, inverse),
         Operand("counts", dtypes.i64, (count,)),
     )
-    return single((x,), Routine("unique", (x,), results, (("axis", cut),)))
+    return single((x,), Routine(UNIQUE, (x,), results, (("axis", cut),)))
 
 
 def _searchsorted(boundaries: Operand, values: Operand, *, right: bool) -> Definition:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
+    from hidet.compute.routine import RoutineSpec
     from hidet.context import CompileContext
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import IntrinsicFamily
@@ -46,6 +47,11 @@ def hidet_operators() -> Iterable[OperatorSpec]:
 @hookspec
 def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
     """New operations of the hardware that programs call: their signatures, meanings and spellings by target."""
+
+
+@hookspec
+def hidet_routines() -> Iterable[RoutineSpec]:
+    """New algorithms that definitions of operators use: their meanings, and their programs for every target."""
 
 
 @hookspec

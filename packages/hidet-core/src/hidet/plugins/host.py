@@ -49,6 +49,7 @@ from hidet.plugins.specs import (
 )
 
 if TYPE_CHECKING:
+    from hidet.compute.routine import RoutineSpec
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import IntrinsicFamily
 
@@ -292,9 +293,10 @@ def _registry(
     tables: Tables, callbacks: Mapping[str, tuple[Callback, ...]], records: tuple[PluginRecord, ...], is_strict: bool
 ) -> Registry:
     return Registry(
-        # The classes of these two live in the compiler; `merge` only saw that they have names.
+        # The classes of these live in the compiler; `merge` only saw that they have names.
         operators=cast("Mapping[str, OperatorSpec]", MappingProxyType(tables.by_kind["operators"])),
         intrinsics=cast("Mapping[str, IntrinsicFamily]", MappingProxyType(tables.by_kind["intrinsics"])),
+        routines=cast("Mapping[str, RoutineSpec]", MappingProxyType(tables.by_kind["routines"])),
         schedules=_table(tables, "schedules", ScheduleSpec),
         rewrites=_table(tables, "rewrites", RewriteSpec),
         passes=_table(tables, "passes", PassSpec),

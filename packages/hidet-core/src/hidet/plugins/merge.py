@@ -27,6 +27,7 @@ from hidet.plugins.specs import (
 SPEC_KINDS: Mapping[str, tuple[str, type | None]] = {
     "operators": ("operator", None),
     "intrinsics": ("family of intrinsics", None),
+    "routines": ("routine", None),
     "schedules": ("schedule", ScheduleSpec),
     "rewrites": ("rewrite", RewriteSpec),
     "passes": ("pass", PassSpec),

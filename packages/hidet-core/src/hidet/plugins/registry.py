@@ -30,6 +30,7 @@ from hidet.plugins.specs import (
 from hidet.plugins.wheels import kind_hint, model_hint, target_hint
 
 if TYPE_CHECKING:
+    from hidet.compute.routine import RoutineSpec
     from hidet.context import CompileContext
     from hidet.graph.operator import OperatorSpec
     from hidet.ir.intrinsic import Intrinsic, IntrinsicFamily
@@ -111,6 +112,7 @@ class Registry:
 
     operators: Mapping[str, OperatorSpec]
     intrinsics: Mapping[str, IntrinsicFamily]
+    routines: Mapping[str, RoutineSpec]
     schedules: Mapping[str, ScheduleSpec]
     rewrites: Mapping[str, RewriteSpec]
     passes: Mapping[str, PassSpec]

@@ -7,13 +7,13 @@ without it, the plug-in that registered a name first keeps it.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hidet.errors import OptionError, PluginError
+from hidet.loading import load_object
 
 PLUGIN_API = 1
 """The shape of hooks and specs. A plug-in states the number it was written for as `HIDET_API`."""
@@ -130,12 +130,8 @@ class LoadedSpec(NamedSpec):
 
 def _load(spec: NamedSpec, place: str, use: Callable[[Any], object]) -> object:
     """`use` of what `place` ("package.module:attribute") names; PluginError whatever goes wrong."""
-    module_name, _, path = place.partition(":")
     try:
-        found: object = importlib.import_module(module_name)
-        for attribute in path.split("."):
-            found = getattr(found, attribute)
-        return use(found)
+        return use(load_object(place))
     except Exception as error:
         raise PluginError(
             f"{type(spec).__name__} {spec.name!r}: cannot load {place!r}: {type(error).__name__}: {error}",

@@ -1,9 +1,9 @@
 """The fallback nest: a loop nest for any task on any target, linear in the elements it touches.
 
 Each stage of the anchor's definition becomes one kernel, with an item a row or an item an element as the target asks;
-results of inner stages go through scratch buffers. Nothing is
-tiled or vectorised. Routines have programs of their own, in `hidet.schedule.routines`. A matmul, convolution,
-attention, normalisation, softmax or pooling that ends here is a defect of the target's schedules and is reported.
+results of inner stages go through scratch buffers. Nothing is tiled or vectorised. Routines bring their own programs.
+A matmul, convolution, attention, normalisation, softmax or pooling that ends here is a defect of the target's schedules
+and is reported.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from hidet import dims
 from hidet.compute.definition import Compute, Operand, Routine, Scan, Scatter, results_of
+from hidet.compute.routine import RoutineSpec
 from hidet.context import CompileContext
 from hidet.dims import Dim
 from hidet.dtypes import DType
@@ -26,8 +27,7 @@ from hidet.ir.stmt import Assign, Declare, For, If, Launch, Seq, Stmt, Store
 from hidet.ir.types import PointerType
 from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering, nest
-from hidet.schedule.routines.site import RoutineSite
-from hidet.schedule.routines.table import ROUTINE_PROGRAMS
+from hidet.schedule.routines.site import RoutineKernel, RoutineSite
 from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task
 
@@ -36,17 +36,27 @@ class FallbackRule(FixedRule[None]):
     """Schedules every task of compute, scan and scatter stages, and of the routines that have a program."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
-        """Everything but scripts, and routines without a program; ScheduleError names those."""
+        """Everything but scripts. ScheduleError names a routine without a program, or that nobody offers."""
         if task.op_name == SCRIPT:
             return None
         for stage in task.definition.stages if task.anchor is not None else ():
-            if isinstance(stage, Routine) and stage.name not in ROUTINE_PROGRAMS:
-                raise ScheduleError(f"routine {stage.name} has no program, only {', '.join(ROUTINE_PROGRAMS)} have")
+            if isinstance(stage, Routine):
+                _require_program(stage.spec, ctx)
         return Match(task)
 
     def build(self, match: Match[None], params: None, ctx: CompileContext) -> Program:
         """One kernel a stage, then one an output that is not an anchor output as it is."""
         return NestBuilder(match.task, ctx.target.work_item == "elements").program()
+
+
+def _require_program(spec: RoutineSpec, ctx: CompileContext) -> None:
+    # Definitions are told apart by names of routines, so a name has to be of one routine.
+    if ctx.registry.routines.get(spec.name) != spec:
+        hint = "its plug-in returns it from `hidet_routines`; `hidet plugins -v` lists those offered"
+        raise ScheduleError(f"routine {spec.name} is not the one that plug-ins offer under this name", hint=hint)
+    if not spec.program:
+        hint = "give its RoutineSpec a program, or the target a schedule for it"
+        raise ScheduleError(f"routine {spec.name} has no program", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -311,7 +321,7 @@ class NestBuilder:
             size=scope.size,
             scratch=scratch,
         )
-        kernel = ROUTINE_PROGRAMS[stage.name](site)
+        kernel: RoutineKernel = stage.spec.load_program()(site)
         return Items((kernel.item,), (kernel.grid,), kernel.body)
 
 

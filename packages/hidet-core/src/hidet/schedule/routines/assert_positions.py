@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from hidet import dims, dtypes
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -15,7 +12,7 @@ from hidet.schedule.routines.site import RoutineKernel, RoutineSite, unflatten
 def assert_positions_program(site: RoutineSite) -> RoutineKernel:
     """Result: a token that nobody reads."""
     (positions,), (token,) = site.stage.operands, site.stage.results
-    attributes: Mapping[str, Any] = dict(site.stage.attributes)
+    attributes = site.stage.attribute_values()
     extent, wraps, what = attributes["extent"], attributes["wraps"], attributes["what"]
     item, position = build.size_var("item"), Var("position", dtypes.i64)
     size = site.size(extent)

@@ -7,7 +7,6 @@ section 7.2. Each candidate is compared with the boxes kept so far alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hidet import dims, dtypes
 from hidet.ir import build
@@ -21,7 +20,7 @@ from hidet.schedule.routines.sort_key import SortKeyFormat
 def suppress_program(site: RoutineSite) -> RoutineKernel:
     """Result: positions of the boxes kept, best score first, then -1."""
     boxes, scores, most, threshold, least = site.stage.operands
-    attributes: dict[str, Any] = dict(site.stage.attributes)
+    attributes = site.stage.attribute_values()
     (result,) = site.stage.results
     images, classes, length = scores.shape
     item, count = build.size_var("item"), site.size(length)

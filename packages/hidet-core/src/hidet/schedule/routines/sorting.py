@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
@@ -20,13 +18,13 @@ _MOST_SELECTED = 128
 
 def sort_program(site: RoutineSite) -> RoutineKernel:
     """Results: values in order and their positions, or the positions alone."""
-    attributes: dict[str, Any] = dict(site.stage.attributes)
+    attributes = site.stage.attribute_values()
     return _Rows(site, attributes["axis"], attributes["descending"]).kernel(None)
 
 
 def topk_program(site: RoutineSite) -> RoutineKernel:
     """Results: the k best values, best first, and their positions."""
-    attributes: dict[str, Any] = dict(site.stage.attributes)
+    attributes = site.stage.attribute_values()
     return _Rows(site, attributes["axis"], attributes["largest"]).kernel(attributes["k"])
 
 

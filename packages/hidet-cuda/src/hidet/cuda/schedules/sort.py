@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hidet.compute.definition import Compute, Routine, Scan, Scatter
+from hidet.compute.routines import ARGSORT, SORT, TOPK
 from hidet.context import CompileContext
 from hidet.cuda.schedules.row_sort import can_order, write_first
 from hidet.cuda.schedules.row_sort_keys import RowKernel, Rows
@@ -19,7 +19,7 @@ from hidet.schedule.rule import Match, Program
 from hidet.schedule.task import Task
 from hidet.target import GpuTarget, gpu_target
 
-_SORTS = ("sort", "argsort", "topk")
+_SORTS = (SORT, ARGSORT, TOPK)
 
 
 class SortRule(FallbackRule):
@@ -29,7 +29,7 @@ class SortRule(FallbackRule):
         """None for scalars and for results without elements, which the fallback nest does as well."""
         stages = task.definition.stages if task.anchor is not None else ()
         found = [stage for stage in stages if isinstance(stage, Routine)]
-        if len(found) != 1 or found[0].name not in _SORTS or found[0].operands[0].rank == 0:
+        if len(found) != 1 or found[0].spec not in _SORTS or found[0].operands[0].rank == 0:
             return None
         if dict(found[0].attributes).get("k") == 0 or not can_order(gpu_target(ctx.target)):
             return None
@@ -58,7 +58,7 @@ class _Elements:
 
     def __init__(self, nest: NestBuilder, stage: Routine, target: GpuTarget) -> None:
         self.nest, self.routine = nest, stage
-        attributes: dict[str, Any] = dict(stage.attributes)
+        attributes = stage.attribute_values()
         (self.x,) = stage.operands
         self.cut = attributes["axis"] % self.x.rank
         self.wanted = attributes.get("k", self.x.shape[self.cut])
