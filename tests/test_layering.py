@@ -79,16 +79,6 @@ ALLOWED: dict[str, set[str] | None] = {
     "__init__": ANYTHING,
 }
 
-# module -> parts it may import beyond its own part's row, with the reason
-EXCEPTIONS: dict[tuple[str, ...], set[str]] = {
-    # Identity of definitions and programs is one notion, because definitions are made of IR expressions.
-    ("ir", "structural"): {"compute"},
-    # The text of a reduction names its combiner, and definitions hold the table of combiners.
-    ("ir", "expr_parser"): {"compute"},
-    # What a scalar operator means in numpy is one table, for definitions and programs.
-    ("ir", "interpret_expr"): {"compute"},
-}
-
 # satellite -> satellites that it builds on
 FOUNDATIONS = {"hidet-cuda": {"gpu"}}
 
@@ -157,7 +147,7 @@ def test_core_imports_downward_only() -> None:
         part = item.importer[0]
         allowed = ALLOWED[part]
         if allowed is not None:
-            wrong = item.hidet_parts() - allowed - {part} - EXCEPTIONS.get(item.importer, set())
+            wrong = item.hidet_parts() - allowed - {part}
             assert not wrong, f"{item.place}: {part} may not import {sorted(wrong)}"
 
 

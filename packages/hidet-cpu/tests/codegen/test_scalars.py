@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hidet import dtypes
-from hidet.compute.scalar_numpy import apply_binary, apply_unary, convert
 from hidet.ir import build
+from hidet.ir.scalar_numpy import apply_binary, apply_unary, convert
 from hidet.ir.scalar_ops import BINARY_OPS
 
 INTEGERS = (dtypes.i8, dtypes.i16, dtypes.i32, dtypes.i64, dtypes.u8, dtypes.u16, dtypes.u32, dtypes.u64)

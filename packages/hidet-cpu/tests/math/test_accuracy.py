@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
-from hidet.compute import special
 from hidet.cpu.math.functions import BINARY, UNARY
-from hidet.ir import build
+from hidet.ir import build, special
 
 REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text())
 

@@ -14,7 +14,6 @@ import numpy as np
 from hidet import dims
 from hidet.compute import contract, fold
 from hidet.compute.gather import Index, read
-from hidet.compute.scalar_numpy import apply_binary, apply_unary, convert
 from hidet.compute.space import Space, box, linear
 from hidet.errors import UnsupportedOp, VerifyError
 from hidet.ir.expr import (
@@ -32,6 +31,7 @@ from hidet.ir.expr import (
     Unary,
     Var,
 )
+from hidet.ir.scalar_numpy import apply_binary, apply_unary, convert
 
 if TYPE_CHECKING:
     from hidet.compute.definition import Operand

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from hidet.errors import PluginError
 from hidet.loading import load_object
@@ -31,6 +31,7 @@ class RoutineSpec:
         schedule for the operators that use the routine.
     """
 
+    identity: ClassVar[Literal["name"]] = "name"
     name: str
     operands: tuple[str, ...]
     results: tuple[str, ...]

@@ -26,10 +26,11 @@ from hidet.ir.node import IRNode, node
 from hidet.ir.types import Type, element_dtype, lanes_of
 
 if TYPE_CHECKING:
-    from hidet.compute.definition import Combiner, Operand
     from hidet.dims import DimExpr
     from hidet.dtypes import DType
+    from hidet.ir.combiner import Combiner
     from hidet.ir.intrinsic import Intrinsic
+    from hidet.ir.operand import Operand
 
 Number = bool | int | float | complex
 

@@ -12,6 +12,7 @@ from hidet.dims import Symbol, parse_dim
 from hidet.dtypes import DType
 from hidet.errors import HidetError, VerifyError, suggestion
 from hidet.ir import expr as e
+from hidet.ir.combiner import COMBINERS
 from hidet.ir.common_intrinsics import ROWS
 from hidet.ir.expr_text import address_type, element_type
 from hidet.ir.intrinsic import Intrinsic
@@ -20,7 +21,7 @@ from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 from hidet.ir.types import BufferType, MemorySpace, PointerType, Type, VectorType, with_lanes
 
 if TYPE_CHECKING:
-    from hidet.compute.definition import Operand
+    from hidet.ir.operand import Operand
 
 _SCALARS = {entry.short: entry for entry in dtypes.ALL_DTYPES}
 _SPACES: dict[str, MemorySpace] = {space: space for space in get_args(MemorySpace)}
@@ -258,8 +259,6 @@ class ExprParser:
         return result
 
     def reduce(self, node: ast.Call, args: list[ast.expr]) -> e.Expr:
-        from hidet.compute.definition import COMBINERS
-
         name = string(args[0])
         if name not in COMBINERS:
             fail(node, f"combiner {name!r} is unknown", suggestion(name, COMBINERS))

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from hidet import dtypes
-from hidet.compute.scalar_numpy import apply_binary, apply_unary, convert
 from hidet.errors import LaunchError, UnsupportedOp
 from hidet.ir import expr as e
 from hidet.ir.memory import AddressSpace, Buffer, Pointer, dense_strides
+from hidet.ir.scalar_numpy import apply_binary, apply_unary, convert
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of
 from hidet.ir.verify_expr import is_mask_word
 

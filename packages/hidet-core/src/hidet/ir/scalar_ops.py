@@ -17,7 +17,7 @@ TypeRule = Literal["same", "bool"]
 class ScalarOp:
     """One scalar operation.
 
-    `numpy` names its meaning in `hidet.compute.scalar_numpy` or numpy itself; `result` is "same" for the operands'
+    `numpy` names its meaning in `hidet.ir.scalar_numpy` or numpy itself; `result` is "same" for the operands'
     type or "bool"; `symbol` is the infix or prefix spelling in printed text (None prints as a call).
     """
 

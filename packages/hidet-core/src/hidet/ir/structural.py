@@ -15,16 +15,16 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from hidet.compute.definition import Combiner, Compute, Definition, Operand, Routine, Scan, Scatter
-from hidet.compute.routine import RoutineSpec
 from hidet.dims import DimExpr
 from hidet.dims.expr import structural_key
 from hidet.dtypes import DType
 from hidet.errors import VerifyError
+from hidet.ir.combiner import Combiner
 from hidet.ir.expr import Const, Var
 from hidet.ir.func import Function, Module
 from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.node import IRNode
+from hidet.ir.operand import Operand
 from hidet.ir.stmt import Assert, Seq
 from hidet.ir.types import BufferType, PointerType, VectorType
 
@@ -144,14 +144,17 @@ class _Scope:
             f"{type(value).__name__}({' '.join([self.text(getattr(value, f.name)) for f in fields(value) if f.init])})"
         )
 
-    def text(self, value: object) -> str:
-        """One value as part of a line."""
+    def text(self, value: Any) -> str:
+        """One value as part of a line. Classes with an attribute `identity` count by their fields, or by their name."""
         kind = type(value)
         encode = _ENCODERS.get(kind)
         if encode is not None:
             return encode(self, value)
         if isinstance(value, IRNode):
             return str(self.node(value))
+        identity = getattr(kind, "identity", None)
+        if identity is not None:
+            return self.record(value) if identity == "fields" else str(value.name)
         raise VerifyError(f"{kind.__name__} has no structural identity: {value!r}")
 
 
@@ -201,8 +204,7 @@ _ENCODERS: dict[type, Callable[[_Scope, Any], str]] = {
     DimExpr: lambda scope, value: f"<{structural_key(value)}>",
     Function: _Scope.function,
     Intrinsic: lambda scope, value: value.name,
-    RoutineSpec: lambda scope, value: value.name,
-    **dict.fromkeys((Module, Definition, Compute, Scan, Scatter, Routine), _Scope.record),
+    Module: _Scope.record,
 }
 
 

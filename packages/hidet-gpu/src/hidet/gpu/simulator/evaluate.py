@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hidet import dtypes
-from hidet.compute.scalar_numpy import apply_binary, apply_unary, convert
 from hidet.errors import LaunchError, UnsupportedOp
 from hidet.gpu.simulator.bits import bitcast
 from hidet.gpu.simulator.lanes import Lanes
 from hidet.gpu.simulator.memory import NOWHERE, Pointers, RowError, View, pick_value, select_values, take_value
 from hidet.ir import expr as e
+from hidet.ir.scalar_numpy import apply_binary, apply_unary, convert
 from hidet.ir.types import BufferType, PointerType, VectorType
 from hidet.ir.verify_expr import is_mask_word
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
-from hidet.compute.scalar_numpy import apply_binary, apply_unary, convert, numpy_function, round_to_tf32
 from hidet.errors import UnsupportedOp
+from hidet.ir.scalar_numpy import apply_binary, apply_unary, convert, numpy_function, round_to_tf32
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS
 
 A = np.array([7, -7, 7, -7, 5, 0], np.int32)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hidet.compute import special
+from hidet.ir import special
 
 POINTS = np.concatenate(
     [

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from hidet import dtypes
-from hidet.compute import special
 from hidet.dtypes import DType
 from hidet.errors import DTypeError, UnsupportedOp, suggestion
+from hidet.ir import special
 from hidet.ir.scalar_ops import BINARY_OPS, UNARY_OPS, ScalarOp
 
 Array = np.ndarray[Any, Any]
