@@ -167,6 +167,84 @@ def test_arithmetic_that_may_change_a_sign_of_zero_stays(simplified, line, numbe
     simplified(text, text)
 
 
+@pytest.mark.parametrize(
+    "line, dtype, number",
+    [
+        ("maximum(%x, %c)", "f64", "-inf"),
+        ("maximum(%c, %x)", "f16", "-inf"),
+        ("minimum(%x, %c)", "bf16", "inf"),
+        ("maximum(%x, %c)", "i32", -(2**31)),
+        ("minimum(%c, %x)", "u8", 255),
+    ],
+)
+def test_a_limit_that_no_number_is_beyond_disappears(simplified, line, dtype, number):
+    simplified(
+        body(
+            [f"const %c: {dtype}[] = {number}", f"%1: {dtype}[3] = {line}", f"%9: {dtype}[3] = mul(%1, %1)"],
+            inputs=f"%x: {dtype}[3]",
+        ),
+        body([f"%9: {dtype}[3] = mul(%x, %x)"], inputs=f"%x: {dtype}[3]"),
+    )
+
+
+@pytest.mark.parametrize(
+    "line, number", [("maximum(%x, %c)", "inf"), ("minimum(%x, %c)", "-inf"), ("fmax(%x, %c)", "-inf")]
+)
+def test_a_limit_that_changes_numbers_or_nan_stays(simplified, line, number):
+    text = body([f"const %c: f64[] = {number}", f"%1: f64[2, 3, 4] = {line}", "%9: f64[2, 3, 4] = neg(%1)"])
+    simplified(text, text)
+
+
+def test_nan_and_zeros_outlive_a_limit_that_disappears(ctx, parse):
+    inputs = "%x: f32[5]"
+    graph = parse(
+        body(["const %c: f32[] = -inf", "%1: f32[5] = maximum(%x, %c)", "%9: f32[5] = neg(%1)"], inputs=inputs)
+    )
+    simple = Simplify().run(graph, ctx)
+    assert [node.op.name for node in simple.nodes] == ["neg"]
+    x = np.array([np.nan, -0.0, 0.0, np.inf, -np.inf], np.float32)
+    before, after = (interpret(g, [x])[0] for g in (graph, simple))
+    assert np.array_equal(before, after, equal_nan=True)
+    assert np.array_equal(np.signbit(before[1:]), np.signbit(after[1:]))
+
+
+def test_operators_broadcast_what_they_read_themselves(simplified):
+    inputs = "%x: f64[2, 3, 4], %y: f64[2, 1, 1], %z: f64[4]"
+    simplified(
+        body(
+            [
+                "%0: f64[2, 3, 4] = expand(%y, shape=[2, 3, 4])",
+                "%1: f64[2, 3, 4] = sub(%x, %0)",
+                "%2: f64[2, 3, 4] = expand(%z, shape=[2, 3, 4])",
+                "%9: f64[2, 3, 4] = maximum(%2, %1)",
+            ],
+            inputs=inputs,
+        ),
+        body(["%1: f64[2, 3, 4] = sub(%x, %y)", "%9: f64[2, 3, 4] = maximum(%z, %1)"], inputs=inputs),
+    )
+
+
+def test_one_operand_keeps_the_shape_of_the_result(simplified):
+    inputs = "%y: f64[2, 1], %z: f64[2, 1]"
+    simplified(
+        body(
+            [
+                "%0: f64[2, 4] = expand(%y, shape=[2, 4])",
+                "%1: f64[2, 4] = expand(%z, shape=[2, 4])",
+                "%9: f64[2, 4] = sub(%0, %1)",
+            ],
+            inputs=inputs,
+        ),
+        body(["%1: f64[2, 4] = expand(%z, shape=[2, 4])", "%9: f64[2, 4] = sub(%y, %1)"], inputs=inputs),
+    )
+
+
+def test_what_is_no_element_wise_operator_reads_what_was_expanded(simplified):
+    inputs = "%x: f64[3, 4], %y: f64[1, 4]"
+    text = body(["%0: f64[3, 4] = expand(%y, shape=[3, 4])", "%9: f64[6, 4] = concat(%x, %0, axis=0)"], inputs=inputs)
+    simplified(text, text)
+
+
 def test_a_neutral_number_that_broadcasts_stays(simplified):
     text = body(["const %c: f64[1] = [1.0]", "%1: f64[1] = mul(%x, %c)", "%9: f64[1] = neg(%1)"], inputs="%x: f64[]")
     simplified(text, text)

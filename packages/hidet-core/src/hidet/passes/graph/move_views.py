@@ -44,7 +44,7 @@ def split_rows_before_product(site: Site) -> Value | None:
     below = anchor.outputs[0]
     for node in reversed(chain):
         operands = _reshaped_operands(site, node, below, moved, target)
-        moved = None if operands is None else _applied(site, node, operands, target)
+        moved = None if operands is None else apply_elementwise(site, node, operands, target)
         if moved is None:
             return None
         below = node.outputs[0]
@@ -71,14 +71,14 @@ def _reshaped_operands(
     return [None if operand is None else made[operand] for operand in node.inputs]
 
 
-def _is_passed(node: Node) -> bool:
+def is_passed(node: Node) -> bool:
     """Whether views may be moved through a node."""
     op = node.op
     is_plain = op.kind == "compute" and not (op.is_random or op.has_effect)
     return is_plain and bool(node.values) and is_elementwise(node.definition)
 
 
-def _applied(site: Site, node: Node, operands: Sequence[Value | None], shape: Sequence[Dim]) -> Value | None:
+def apply_elementwise(site: Site, node: Node, operands: Sequence[Value | None], shape: Sequence[Dim]) -> Value | None:
     """The operator of an element-wise node on other operands, with a result of `shape`; None where it would be another
     function of elements.
 
@@ -158,7 +158,7 @@ def _path_to_anchor(site: Site, value: Value, is_anchor: Callable[[Node], bool])
                 path.append(found)
                 reader = above[reader]
             return path[::-1]
-        if _is_passed(node):
+        if is_passed(node):
             operands = [v for v in node.values if v not in above and same_shape(v.tensor.shape, shape)]
             above.update(dict.fromkeys(operands, current))
             stack += reversed(operands)
@@ -175,7 +175,7 @@ def transpose_after_elementwise(site: Site) -> Value | None:
         if view is None or view.inputs[0] is None or not site.is_read_once(moved):
             continue
         result = node.outputs[0]
-        if not _is_passed(node) or site.must_own_memory(result):
+        if not is_passed(node) or site.must_own_memory(result):
             return None
         if not same_shape(moved.tensor.shape, result.tensor.shape):
             continue
@@ -187,7 +187,7 @@ def transpose_after_elementwise(site: Site) -> Value | None:
         known = {moved: view.inputs[0]}
         known.update({v: _transposed(site, v, inverse) for v in node.values if v is not moved})
         shape = tuple(result.tensor.shape[axis] for axis in inverse)
-        applied = _applied(site, node, [None if v is None else known[v] for v in node.inputs], shape)
+        applied = apply_elementwise(site, node, [None if v is None else known[v] for v in node.inputs], shape)
         return None if applied is None else site.emit("transpose", applied, perm=tuple(perm))
     return None
 
@@ -205,7 +205,7 @@ def reshape_before_elementwise(site: Site) -> Value | None:
     """reshape(f(reshape(x), y)) = f(x, reshape(y)), for x of the final shape; y may be broadcast."""
     outer = site.node
     node = None if outer.inputs[0] is None else site.producer(outer.inputs[0])
-    if node is None or not _is_passed(node) or not site.is_read_once(node.outputs[0]):
+    if node is None or not is_passed(node) or not site.is_read_once(node.outputs[0]):
         return None
     target = outer.outputs[0].tensor.shape
     for operand in node.values:
@@ -214,7 +214,7 @@ def reshape_before_elementwise(site: Site) -> Value | None:
             continue
         operands = _reshaped_operands(site, node, operand, inner.inputs[0], target)
         if operands is not None:
-            return _applied(site, node, operands, target)
+            return apply_elementwise(site, node, operands, target)
     return None
 
 
@@ -240,3 +240,22 @@ def broadcast_after_reshape(
     while result and result[0] == 1:
         del result[0]
     return tuple(result)
+
+
+def drop_expand(site: Site) -> Value | None:
+    """f(expand(x), y) = f(x, y) where y alone has the result's shape: operators broadcast what they read themselves."""
+    node = site.node
+    if node.op.kind != "compute" or not any(site.made_by(value, "expand") for value in node.values):
+        return None
+    if not is_passed(node):
+        return None
+    shape, operands, found = node.outputs[0].tensor.shape, list(node.inputs), None
+    for number, operand in enumerate(node.inputs):
+        view = site.made_by(operand, "expand")
+        if view is None or sum(v is not None and same_shape(v.tensor.shape, shape) for v in operands) < 2:
+            continue
+        shorter = [*operands[:number], view.inputs[0], *operands[number + 1 :]]
+        made = apply_elementwise(site, node, shorter, shape)
+        if made is not None:
+            operands, found = shorter, made
+    return found

@@ -18,6 +18,7 @@ from hidet.ir.expr import Access, Const
 from hidet.passes.graph.merge_updates import merge_update
 from hidet.passes.graph.move_views import (
     RESHAPES,
+    drop_expand,
     reshape_before_elementwise,
     split_axes_before_transpose,
     split_rows_before_product,
@@ -37,7 +38,9 @@ class Simplify:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """Rounds over the graph until nothing changes."""
-        return rewrite_locally(graph, ctx.registry.operators, RULES, (remove_identity, transpose_after_elementwise))
+        return rewrite_locally(
+            graph, ctx.registry.operators, RULES, (remove_identity, drop_expand, transpose_after_elementwise)
+        )
 
 
 def remove_identity(site: Site) -> Value | None:
@@ -121,13 +124,14 @@ def holds_all(wide: DType, narrow: DType) -> bool:
 
 
 def drop_neutral(site: Site) -> Value | None:
-    """x * 1, x / 1, x ** 1, x - 0 and, for integers and -0.0, x + 0."""
+    """x * 1, x / 1, x ** 1, x - 0, for integers and -0.0 x + 0, and the maximum (minimum) of x and the lowest (highest)
+    number there is."""
     node = site.node
     x, y = node.inputs
     assert x is not None and y is not None
     if node.attrs.get("alpha", 1) != 1 or x.tensor.dtype.is_bool:
         return None
-    pairs = ((x, y), (y, x)) if node.op.name in ("mul", "add") else ((x, y),)
+    pairs = ((x, y),) if node.op.name in ("sub", "div", "pow") else ((x, y), (y, x))
     for kept, other in pairs:
         number = site.number(other)
         if number is None or not same_shape(kept.tensor.shape, node.outputs[0].tensor.shape):
@@ -140,6 +144,11 @@ def drop_neutral(site: Site) -> Value | None:
 def _is_neutral(op: str, number: int | float | bool, dtype: DType) -> bool:
     if op in ("mul", "div", "pow"):
         return number == 1
+    if op in ("maximum", "minimum"):
+        # NaN stays NaN: these operators hand it on, whichever operand it is.
+        if dtype.is_float:
+            return number == (-math.inf if op == "maximum" else math.inf)
+        return dtype.is_int and number == (dtype.min if op == "maximum" else dtype.max)
     if not dtype.is_float:
         return number == 0
     # x + 0.0 turns -0.0 into 0.0; x + -0.0 and x - 0.0 do not.
@@ -183,6 +192,6 @@ RULES: Mapping[str, Sequence[Rule]] = {
     "cast": (merge_casts,),
     "where": (known_condition,),
     **dict.fromkeys(("concat", "stack"), (join_in_steps,)),
-    **dict.fromkeys(("mul", "sub", "add", "div", "pow"), (drop_neutral,)),
+    **dict.fromkeys(("mul", "sub", "add", "div", "pow", "maximum", "minimum"), (drop_neutral,)),
     **dict.fromkeys(("slice_scatter", "select_scatter"), (merge_update,)),
 }
