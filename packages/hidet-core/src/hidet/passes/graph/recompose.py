@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recompose:
-    """Recognise activations, normalisations, softmax and attention."""
+    """Recognise averages, activations, normalisations, softmax and attention."""
 
     name: ClassVar[str] = "recompose"
 

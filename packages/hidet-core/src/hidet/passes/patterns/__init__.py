@@ -1,5 +1,7 @@
 """Chains of primitive operators that are one operator of core, family by family.
 
+`reduction` comes first: the others look for reductions in the form that it gives them.
+
 Each module has `RULES`, a table from the last operator of a chain to its rules. A chain is recognised only when nobody
 else reads what lies inside it.
 """
@@ -9,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hidet.passes.local import Rule
-from hidet.passes.patterns import activation, attention, normalize
+from hidet.passes.patterns import activation, attention, normalize, reduction
 
-FAMILIES = (activation, normalize, attention)
+FAMILIES = (reduction, activation, normalize, attention)
 
 
 def all_rules() -> Mapping[str, tuple[Rule, ...]]:

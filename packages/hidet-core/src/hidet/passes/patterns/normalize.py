@@ -1,4 +1,4 @@
-"""Normalisations that people write out: softmax, RMS norm and layer norm over the last axis, step by step.
+"""Normalisations that people write out: softmax, RMS norm and layer norm over the last axes, step by step.
 
 A rule recognises the core of a norm without weight; further rules add the weight, the bias, and leave out the casts
 that models put around it, because the operators of core compute in f32 themselves.
@@ -7,22 +7,30 @@ that models put around it, because the operators of core compute in f32 themselv
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import same_shape
-from hidet.operators.rules import arithmetic_dtype
+from hidet.operators.rules import arithmetic_dtype, normalize_axes
+from hidet.passes.graph.move_views import RESHAPES
 from hidet.passes.local import Rule, Site
 from hidet.passes.patterns.products import sum_with_number
 
 
-def _is_over(node: Node | None, source: Value | None, axis: int) -> bool:
-    """Whether a reduction reads `source` along `axis` alone and keeps it with extent 1."""
+def _folded(node: Node | None, source: Value | None) -> tuple[int, ...] | None:
+    """The axes along which a reduction reads `source` and that it keeps with extent 1; None where it does not."""
     if node is None or source is None or node.inputs[0] is not source or not node.attrs["keepdim"]:
-        return False
-    axes = node.attrs["axes"]
-    given = (axes,) if isinstance(axes, int) else axes
-    rank = source.tensor.rank
-    return given is not None and rank > 0 and [a % rank for a in given] == [axis % rank]
+        return None
+    given = node.attrs["axis"] if "axis" in node.attrs else node.attrs["axes"]
+    return normalize_axes(node.op.name, given, source.tensor.rank)
+
+
+def _last_folded(node: Node | None, source: Value | None) -> int:
+    """How many axes such a reduction folds, if they are the last ones; 0 otherwise."""
+    axes = _folded(node, source)
+    if not axes or source is None or axes != tuple(range(source.tensor.rank - len(axes), source.tensor.rank)):
+        return 0
+    return len(axes)
 
 
 def _square_of(site: Site, value: Value | None) -> Value | None:
@@ -36,46 +44,149 @@ def _square_of(site: Site, value: Value | None) -> Value | None:
     return source if node.op.name == "square" or site.number(node.inputs[1]) == 2 else None
 
 
-def _scaled_by_deviation(site: Site) -> tuple[Value, Value, float] | None:
-    """(x, v, eps) for x * rsqrt(v + eps) and for x / sqrt(v + eps)."""
+def _inverse_root(site: Site, factor: Value | None, reads: int = 1) -> Value | None:
+    """v for 1 / sqrt(v), of a variance: rsqrt(v), v ** -0.5, or the inverse of a root. reads: how often it is read."""
+    node = site.made_by(factor, "rsqrt", "pow", "reciprocal", "div")
+    if node is None or factor is None or site.reads(factor) != reads:
+        return None
+    if node.op.name == "rsqrt":
+        return node.inputs[0]
+    if node.op.name == "pow":
+        return node.inputs[0] if site.number(node.inputs[1]) == -0.5 else None
+    if node.op.name == "div":
+        return _root(site, node.inputs[1]) if site.number(node.inputs[0]) == 1 else None
+    return _root(site, node.inputs[0])
+
+
+def _root(site: Site, divisor: Value | None) -> Value | None:
+    """v for sqrt(v), of a variance, or v ** 0.5."""
+    node = site.made_by(divisor, "sqrt", "pow")
+    if node is None or divisor is None or not site.is_read_once(divisor):
+        return None
+    return node.inputs[0] if node.op.name == "sqrt" or site.number(node.inputs[1]) == 0.5 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """x / sqrt(variance + eps), times `weight` if there is one."""
+
+    x: Value
+    variance: Value
+    eps: float
+    weight: Value | None = None
+
+
+def _scaled_by_deviation(site: Site) -> Scaled | None:
+    """x / sqrt(v + eps), x * (1 / sqrt(v + eps)) and x * (1 / sqrt(v + eps) * weight)."""
     a, b = site.node.inputs
-    is_product = site.node.op.name == "mul"
-    for x, factor in ((a, b), (b, a)) if is_product else ((a, b),):
-        root = site.made_by(factor, "rsqrt" if is_product else "sqrt")
-        if root is None or x is None or factor is None or not site.is_read_once(factor):
-            continue
-        shifted = sum_with_number(site, root.inputs[0])
-        if shifted is not None and site.is_read_once(shifted[0]):
-            return x, *shifted
-    return None
+    if site.node.op.name == "div":
+        return _scaled(site, a, _root(site, b))
+    return _scaled_by(site, a, b) or _scaled_by(site, b, a)
+
+
+def _scaled_by(site: Site, x: Value | None, factor: Value | None, reads: int = 1) -> Scaled | None:
+    """x times a factor that is read so often."""
+    found = _scaled(site, x, _inverse_root(site, factor, reads))
+    product = site.made_by(factor, "mul")
+    if found is not None or product is None or factor is None or site.reads(factor) != reads:
+        return found
+    scale, weight = product.inputs
+    return _scaled(site, x, _inverse_root(site, scale), weight) or _scaled(site, x, _inverse_root(site, weight), scale)
+
+
+def _scaled(site: Site, x: Value | None, shifted: Value | None, weight: Value | None = None) -> Scaled | None:
+    if x is None or shifted is None:
+        return None
+    variance, eps = sum_with_number(site, shifted) or (shifted, 0.0)
+    return Scaled(x, variance, eps, weight) if site.is_read_once(variance) else None
 
 
 def norm_core(site: Site) -> Value | None:
-    """x / sqrt(mean(x ** 2) + eps), and the same of x - mean(x)."""
+    """x / sqrt(mean(x ** 2) + eps), and the same of x - mean(x), over the last axes."""
     found = _scaled_by_deviation(site)
     if found is None or not site.node.outputs[0].tensor.dtype.is_float:
         return None
-    x, variance, eps = found
-    centred = site.made_by(x, "sub")
-    mean = site.made_by(variance, "mean")
-    if mean is not None and _is_over(mean, mean.inputs[0], -1) and _square_of(site, mean.inputs[0]) is x:
-        source = None if centred is None else _centre(site, centred)
-        if source is not None and site.reads(x) == 2:
-            return site.emit("layer_norm", source, None, None, rank=1, eps=eps)
-        return site.emit("rms_norm", x, None, rank=1, eps=eps)
-    spread = site.made_by(variance, "var")
-    if spread is not None and centred is not None and site.reads(x) == 1:
-        source = _centre(site, centred)
-        if _is_over(spread, source, -1) and spread.attrs["correction"] == 0:
-            return site.emit("layer_norm", source, None, None, rank=1, eps=eps)
+    norm = _layer_norm(site, found) or _rms_norm(site, found)
+    return norm if norm is None or found.weight is None else site.emit("mul", norm, found.weight)
+
+
+def _rms_norm(site: Site, found: Scaled) -> Value | None:
+    mean = site.made_by(found.variance, "mean")
+    if mean is None or _squares(site, found.variance) is not found.x:
+        return None
+    rank = _last_folded(mean, mean.inputs[0])
+    return site.emit("rms_norm", found.x, None, rank=rank, eps=found.eps) if rank else None
+
+
+def _layer_norm(site: Site, found: Scaled) -> Value | None:
+    """The norm where x is centred and the variance is that of what it is centred from."""
+    source, rank = _centre(site, found.x)
+    if source is None:
+        return None
+    # The difference serves its square and the quotient; where they are computed apart, each has its own.
+    is_shared = _squares(site, found.variance) is found.x
+    if site.reads(found.x) != (2 if is_shared else 1) or not _is_variance(site, found.variance, source, rank):
+        return None
+    return site.emit("layer_norm", source, None, None, rank=rank, eps=found.eps)
+
+
+def _squares(site: Site, variance: Value) -> Value | None:
+    """x for mean(x ** 2)."""
+    node = site.made_by(variance, "mean")
+    return None if node is None else _square_of(site, node.inputs[0])
+
+
+def _is_variance(site: Site, variance: Value, source: Value, rank: int) -> bool:
+    """Whether `variance` is that of `source` over its last `rank` axes, divided by the number of elements."""
+    node = site.made_by(variance, "mean", "var", "var_mean")
+    if node is None or variance is not node.outputs[0]:
+        return False
+    if node.op.name == "mean":
+        is_centred = _centre(site, _squares(site, variance)) == (source, rank)
+        return is_centred and _last_folded(node, node.inputs[0]) == rank
+    return _last_folded(node, source) == rank and bool(node.attrs["correction"] == 0)
+
+
+def _centre(site: Site, difference: Value | None) -> tuple[Value | None, int]:
+    """(x, r) for x - mean(x) over the last r axes; (None, 0) for other values."""
+    node = site.made_by(difference, "sub")
+    if node is None or node.attrs["alpha"] != 1:
+        return None, 0
+    x, mean = node.inputs
+    made = site.made_by(mean, "mean", "var_mean")
+    rank = _last_folded(made, x)
+    is_mean = made is not None and mean is made.outputs[-1]
+    return (x, rank) if rank and is_mean else (None, 0)
+
+
+def norm_from_parts(site: Site) -> Value | None:
+    """x * s + (b - mean(x) * s) = layer_norm(x) * weight + b, for s = 1 / sqrt(variance of x + eps) * weight."""
+    if site.node.attrs["alpha"] != 1:
+        return None
+    a, b = site.node.inputs
+    for product, offset in ((a, b), (b, a)):
+        scaled, shift = site.made_by(product, "mul"), site.made_by(offset, "sub")
+        moved = None if shift is None else site.made_by(shift.inputs[1], "mul")
+        if scaled is None or shift is None or moved is None or shift.attrs["alpha"] != 1:
+            continue
+        if not all(site.is_read_once(node.outputs[0]) for node in (scaled, shift, moved)):
+            continue
+        for x, scale in (scaled.inputs, reversed(scaled.inputs)):
+            norm = _norm_of_parts(site, x, scale, moved)
+            if norm is not None:
+                return site.emit("add", norm, shift.inputs[0])
     return None
 
 
-def _centre(site: Site, difference: Node) -> Value | None:
-    """x for x - mean(x) over the last axis."""
-    x, mean = difference.inputs
-    is_centred = _is_over(site.made_by(mean, "mean"), x, -1) and difference.attrs["alpha"] == 1
-    return x if is_centred else None
+def _norm_of_parts(site: Site, x: Value | None, scale: Value | None, moved: Node) -> Value | None:
+    """layer_norm(x) * weight, where `moved` is mean(x) * scale and `scale` is as above."""
+    mean = next((v for v in moved.inputs if v is not scale), None)
+    rank = _last_folded(site.made_by(mean, "mean"), x)
+    found = _scaled_by(site, x, scale, reads=2) if rank and scale in moved.inputs else None
+    if found is None or not _is_variance(site, found.variance, found.x, rank):
+        return None
+    norm = site.emit("layer_norm", found.x, None, None, rank=rank, eps=found.eps)
+    return norm if found.weight is None else site.emit("mul", norm, found.weight)
 
 
 def norm_without_casts(site: Site) -> Value | None:
@@ -108,8 +219,9 @@ def norm_weight(site: Site) -> Value | None:
             continue
         if norm.op.name == "layer_norm" and norm.inputs[2] is not None:
             continue
-        if _has_inner_shape(norm, weight):
-            return site.emit(norm.op, norm.inputs[0], weight, *norm.inputs[2:], **norm.attrs)
+        parameter = _parameter(site, norm, weight)
+        if parameter is not None:
+            return site.emit(norm.op, norm.inputs[0], parameter, *norm.inputs[2:], **norm.attrs)
     return None
 
 
@@ -120,44 +232,96 @@ def norm_bias(site: Site) -> Value | None:
         norm = _plain_norm(site, value)
         if norm is None or norm.op.name != "layer_norm" or bias is None or norm.inputs[2] is not None:
             continue
-        if site.node.attrs["alpha"] == 1 and _has_inner_shape(norm, bias):
-            return site.emit(norm.op, *norm.inputs[:2], bias, **norm.attrs)
+        parameter = _parameter(site, norm, bias)
+        if site.node.attrs["alpha"] == 1 and parameter is not None:
+            return site.emit(norm.op, *norm.inputs[:2], parameter, **norm.attrs)
     return None
 
 
-def _has_inner_shape(norm: Node, parameter: Value) -> bool:
+def _parameter(site: Site, norm: Node, parameter: Value) -> Value | None:
+    """`parameter` in the shape of the axes that a norm folds, if it is that but for leading axes, along which it is the
+    same."""
     x = norm.outputs[0].tensor
-    return parameter.tensor.dtype == x.dtype and same_shape(
-        parameter.tensor.shape, x.shape[x.rank - norm.attrs["rank"] :]
-    )
+    repeated = site.made_by(parameter, "expand")
+    if repeated is not None and repeated.inputs[0] is not None:
+        parameter = repeated.inputs[0]
+    inner = x.shape[x.rank - norm.attrs["rank"] :]
+    leading = parameter.tensor.rank - len(inner)
+    if parameter.tensor.dtype != x.dtype or not same_shape(parameter.tensor.shape, (*[1] * leading, *inner)):
+        return None
+    if not leading:
+        return parameter
+    inserted = site.made_by(parameter, *RESHAPES)
+    source = None if inserted is None else inserted.inputs[0]
+    if source is not None and same_shape(source.tensor.shape, inner):
+        return source
+    return site.emit("reshape", parameter, shape=inner)
 
 
 def softmax(site: Site) -> Value | None:
-    """e / sum(e) with e = exp(x - max(x))."""
-    powers, total = site.node.inputs
-    exp, top = site.made_by(powers, "exp"), site.made_by(total, "sum")
-    if exp is None or top is None or powers is None or total is None or exp.inputs[0] is None:
-        return None
-    shifted = site.made_by(exp.inputs[0], "sub")
-    if (
-        shifted is None
-        or site.reads(powers) != 2
-        or not site.is_read_once(total)
-        or not site.is_read_once(exp.inputs[0])
-    ):
-        return None
-    x, largest = shifted.inputs
-    assert x is not None
-    for axis in range(x.tensor.rank):
-        over = _is_over(top, powers, axis) and _is_over(site.made_by(largest, "amax"), x, axis)
-        if over and shifted.attrs["alpha"] == 1 and x.tensor.dtype.is_float:
+    """e / sum(e) and e * (1 / sum(e)) with e = exp(x - max(x))."""
+    for powers, divisor in _quotients(site):
+        exp, total = site.made_by(powers, "exp"), site.made_by(divisor, "sum")
+        if exp is None or total is None or site.reads(exp.outputs[0]) != 2 or not site.is_read_once(total.outputs[0]):
+            continue
+        shifted = exp.inputs[0]
+        if shifted is None or not site.is_read_once(shifted):
+            continue
+        x, axis = _below_top(site, shifted)
+        if x is not None and _folded(total, powers) == (axis,):
             return site.emit("softmax", x, axis=axis)
     return None
 
 
+def log_softmax(site: Site) -> Value | None:
+    """s - log(sum(exp(s))) with s = x - max(x)."""
+    shifted, offset = site.node.inputs
+    log = site.made_by(offset, "log")
+    total = None if log is None else site.made_by(log.inputs[0], "sum")
+    exp = None if total is None else site.made_by(total.inputs[0], "exp")
+    if log is None or total is None or exp is None or shifted is None or exp.inputs[0] is not shifted:
+        return None
+    if site.node.attrs["alpha"] != 1 or site.reads(shifted) != 2:
+        return None
+    if not all(site.is_read_once(node.outputs[0]) for node in (log, total, exp)):
+        return None
+    x, axis = _below_top(site, shifted)
+    is_whole = x is not None and _folded(total, exp.outputs[0]) == (axis,)
+    return site.emit("log_softmax", x, axis=axis) if is_whole else None
+
+
+def _quotients(site: Site) -> list[tuple[Value | None, Value | None]]:
+    """(a, b) for a / b and for products with an inverse, a * (1 / b)."""
+    a, b = site.node.inputs
+    if site.node.op.name == "div":
+        return [(a, b)]
+    found: list[tuple[Value | None, Value | None]] = []
+    for kept, factor in ((a, b), (b, a)):
+        node = site.made_by(factor, "reciprocal", "div")
+        if node is None or factor is None or not site.is_read_once(factor):
+            continue
+        if node.op.name == "reciprocal" or site.number(node.inputs[0]) == 1:
+            found.append((kept, node.inputs[-1]))
+    return found
+
+
+def _below_top(site: Site, difference: Value) -> tuple[Value | None, int]:
+    """(x, axis) for x - max(x) along one axis; (None, 0) for other values."""
+    node = site.made_by(difference, "sub")
+    if node is None or node.attrs["alpha"] != 1:
+        return None, 0
+    x, largest = node.inputs
+    top = site.made_by(largest, "amax", "max_with_index")
+    axes = _folded(top, x)
+    if top is None or x is None or largest is not top.outputs[0] or axes is None or len(axes) != 1:
+        return None, 0
+    return (x, axes[0]) if x.tensor.dtype.is_float else (None, 0)
+
+
 RULES: Mapping[str, Sequence[Rule]] = {
-    "mul": (norm_core, norm_weight),
+    "mul": (norm_core, norm_weight, softmax),
     "div": (norm_core, softmax),
-    "add": (norm_bias,),
+    "add": (norm_bias, norm_from_parts),
+    "sub": (log_softmax,),
     "cast": (norm_without_casts,),
 }
