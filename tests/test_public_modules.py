@@ -1,4 +1,4 @@
-"""The public modules that docs/plugins.md lists are there; examples and pages for authors of plug-ins need no others."""
+"""Plug-ins are written with public modules: docs/plugins.md lists them, and examples and pages import no others."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("function", REDUCTIONS.values(), ids=REDUCTIONS.keys())
-def test_a_fold_along_axes(check_import: Check, function: Callable[..., Any]) -> None:
+def test_a_reduction_along_axes(check_import: Check, function: Callable[..., Any]) -> None:
     check_import(function, X.sin())
 
 

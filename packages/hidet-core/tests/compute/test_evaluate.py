@@ -140,7 +140,7 @@ def test_blocked_evaluation_gives_the_same_result(monkeypatch):
     ("name", "expected"),
     [("sum", np.sum), ("prod", np.prod), ("max", np.max), ("min", np.min)],
 )
-def test_reductions_with_a_ufunc_fold_all_their_axes(name, expected):
+def test_reductions_with_a_ufunc_reduce_all_their_axes(name, expected):
     x = operand("x", 2, 3, 4)
     definition = single([x], compute("y", (3,), lambda j: reduce(COMBINERS[name], [2, 4], lambda i, k: x[i, j, k])))
     array = random(2, 3, 4)
@@ -263,7 +263,7 @@ def test_scattered_updates_replace_and_the_last_one_stays():
 
 @pytest.mark.parametrize("dtype", [dtypes.f32, dtypes.bf16, dtypes.i32])
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
-def test_colliding_updates_fold_in_order(name, dtype):
+def test_colliding_updates_are_combined_in_order(name, dtype):
     places = np.array([0, 2, 0, 0, 2])
     updates, base = np.array([3, 4, 5, -1, 2]).astype(dtype.numpy()), np.array([1, 1, 2]).astype(dtype.numpy())
     ufunc = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[name]

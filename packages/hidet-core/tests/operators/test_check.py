@@ -13,7 +13,7 @@ from hidet.graph.position import LOWEST, is_outside, position_error
 from hidet.operators.check import SPECS
 
 
-def _folded(positions: list[int], wraps: bool) -> int:
+def _reduced(positions: list[int], wraps: bool) -> int:
     """As `require_positions` takes it."""
     array = np.array(positions, np.int64)
     return int((array ^ (array >> 63 if wraps else LOWEST)).max(initial=LOWEST))
@@ -34,14 +34,14 @@ def _folded(positions: list[int], wraps: bool) -> int:
 def test_one_number_tells_whether_all_positions_are_on_an_axis_of_five(
     positions: list[int], wraps: bool, is_wrong: bool
 ) -> None:
-    assert is_outside(_folded(positions, wraps), 5, wraps) == is_wrong
+    assert is_outside(_reduced(positions, wraps), 5, wraps) == is_wrong
 
 
 def test_the_error_names_the_position() -> None:
-    assert "position -3, expected 0 to 4" in str(position_error(_folded([2, -3], False), 5, False, "x", None))
-    assert "position 9, expected 0 to 4" in str(position_error(_folded([9, 1], False), 5, False, "x", None))
-    assert "position 7 or -8, expected -5 to 4" in str(position_error(_folded([7], True), 5, True, "x", None))
-    assert "an axis without elements" in str(position_error(_folded([0], True), 0, True, "x", None))
+    assert "position -3, expected 0 to 4" in str(position_error(_reduced([2, -3], False), 5, False, "x", None))
+    assert "position 9, expected 0 to 4" in str(position_error(_reduced([9, 1], False), 5, False, "x", None))
+    assert "position 7 or -8, expected -5 to 4" in str(position_error(_reduced([7], True), 5, True, "x", None))
+    assert "an axis without elements" in str(position_error(_reduced([0], True), 0, True, "x", None))
 
 
 def test_require_positions_raises_in_the_reference_too() -> None:
@@ -51,7 +51,7 @@ def test_require_positions_raises_in_the_reference_too() -> None:
     def check(positions: list[int], extent: int) -> None:
         attrs = {"extent": extent, "count": len(positions), "wraps": False, "what": "input index"}
         assert spec.evaluate is not None
-        spec.evaluate([np.array(_folded(positions, False))], Attrs(attrs))
+        spec.evaluate([np.array(_reduced(positions, False))], Attrs(attrs))
 
     check([0, 4], 5)
     check([], 0)

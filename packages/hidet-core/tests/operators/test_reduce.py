@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 INTEGERS = ("int64", "int32", "int8", "uint8", "bool")
-FOLDS: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...] = (
+REDUCTIONS: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...] = (
     ((3, 7), (1,)),
     ((3, 7), (0,)),
     ((2, 3, 5), (0, -1)),
@@ -46,7 +46,7 @@ OF_INTEGERS = ("sum", "amax", "amin", "any", "all")
 def test_reduction_agrees_with_torch_in_f64(
     name: str, dtype: str, keepdim: bool, apply: Any, make: Any, assert_matches: Any
 ) -> None:
-    for shape, axes in FOLDS:
+    for shape, axes in REDUCTIONS:
         x = make(shape, dtype)
         theirs = OF_FLOATS[name](x.double(), axes, keepdim)
         theirs = theirs.to(x.dtype) if theirs.is_floating_point() else theirs
@@ -58,7 +58,7 @@ def test_reduction_agrees_with_torch_in_f64(
 def test_reduction_of_integers_agrees_with_torch(
     name: str, dtype: str, apply: Any, make: Any, assert_matches: Any
 ) -> None:
-    for shape, axes in FOLDS:
+    for shape, axes in REDUCTIONS:
         x = make(shape, dtype, 0, 1 if dtype == "bool" else 120)
         assert_matches(apply(name, x, axes=axes), OF_FLOATS[name](x, axes, False).to(sum_type(name, x)))
 

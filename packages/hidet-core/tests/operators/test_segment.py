@@ -1,4 +1,4 @@
-"""Folds over segments against torch."""
+"""Reductions over segments against torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDS = torch.tensor([0, 2, 2, 5, 9])
 @pytest.mark.parametrize("initial", [None, 1.5])
 @pytest.mark.parametrize("by", ["sum", "mean", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_segment_reduce_folds_what_lies_between_two_ends(
+def test_segment_reduce_reduces_what_lies_between_two_ends(
     by: str, initial: float | None, dtype: str, apply: Any, make: Any, assert_matches: Any
 ) -> None:
     x = make((9, 3), dtype)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hidet import dims
-from hidet.compute import contract, fold
+from hidet.compute import contract, reduction
 from hidet.compute.gather import Index, read
 from hidet.compute.space import Space, box, linear
 from hidet.errors import UnsupportedOp, VerifyError
@@ -57,7 +57,7 @@ class ArrayExpr:
         self.bindings = bindings
         self.variables = variables or {}
         self._known: dict[tuple[int, bool], Array] = {}
-        self._folds: dict[tuple[object, ...], list[Array]] = {}
+        self._reductions: dict[tuple[object, ...], list[Array]] = {}
 
     def __call__(self, expr: Expr, guarded: bool = False) -> Array:
         """The value of `expr`; under a Select (`guarded`) operands may be read out of range."""
@@ -130,9 +130,9 @@ class ArrayExpr:
 
     def reduce(self, expr: Reduce, guarded: bool) -> Array:
         key = (id(expr.combiner), guarded, *map(id, expr.axes), *map(id, expr.values))
-        if key not in self._folds:
-            self._folds[key] = self._reduce(expr, guarded)
-        return self._folds[key][expr.result]
+        if key not in self._reductions:
+            self._reductions[key] = self._reduce(expr, guarded)
+        return self._reductions[key][expr.result]
 
     def _reduce(self, expr: Reduce, guarded: bool) -> list[Array]:
         limits = [self(extent, guarded) for extent in expr.extents]
@@ -151,7 +151,7 @@ class ArrayExpr:
             for var, limit in zip(expr.axes, limits, strict=True):
                 inside = inside & (self(var) < limit)
             values = [np.where(inside, value, n) for value, n in zip(values, neutral, strict=True)]
-        return fold.fold(expr.combiner, values, axes, self.space.rank)
+        return reduction.reduce(expr.combiner, values, axes, self.space.rank)
 
 
 _CASES: dict[type[Expr], Callable[[Any, Any, bool], Array]] = {

@@ -38,9 +38,9 @@ class Compute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan:
-    """Running fold along `axis`: `results[...]` at i folds `values` at 0..i (at 0..i-1 when `exclusive`).
+    """Scan along `axis`: `results[...]` at i is the reduction of `values` at 0..i (at 0..i-1 when `exclusive`).
 
-    `values` are read at `axes`; with `reverse` the fold runs from the end.
+    `values` are read at `axes`; with `reverse` the scan runs from the end.
     """
 
     identity: ClassVar[Literal["fields"]] = "fields"
@@ -168,7 +168,7 @@ def compute(name: str, shape: Sequence[Dim], fn: Callable[..., Expr]) -> Compute
 def reduce(
     combiner: Combiner, extents: Sequence[Dim | Expr], fn: Callable[..., Expr | tuple[Expr, ...]], result: int = 0
 ) -> Reduce:
-    """Fold `fn(*indices)` over all indices below `extents`; tuple-valued combiners return component `result`.
+    """Reduce `fn(*indices)` over all indices below `extents`; tuple-valued combiners return component `result`.
 
     An extent may be an i64 expression of the data; one below 1 is no index at all.
     """

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hidet import dims
-from hidet.compute import fold
+from hidet.compute import reduction
 from hidet.compute.array_expr import ArrayExpr, constant
 from hidet.compute.bindings import bind_shape, check_shape
 from hidet.compute.definition import Compute, Definition, Operand, Routine, Scan, Scatter, Stage, results_of
@@ -101,8 +101,8 @@ class _State:
     def _space(self, exprs: Sequence[Expr], axes: Sequence[Var], extents: Sequence[int]) -> Space:
         """The space of `axes`, followed by the axes of all reductions in `exprs`."""
         all_axes, all_extents = list(axes), list(extents)
-        for reduction in reductions(exprs):
-            for var, extent in zip(reduction.axes, reduction.extents, strict=True):
+        for found in reductions(exprs):
+            for var, extent in zip(found.axes, found.extents, strict=True):
                 if var not in all_axes:
                     all_extents.append(self._largest(extent, all_axes, all_extents))
                     all_axes.append(var)
@@ -125,7 +125,7 @@ def _compute(stage: Compute, state: _State) -> list[Array]:
 def _scan(stage: Scan, state: _State) -> list[Array]:
     values = state.values(stage.values, stage.axes, state.shape(stage.results[0].shape))
     neutral = [constant(e) for e in stage.combiner.identity([value.dtype for value in stage.values])]
-    return fold.running(stage.combiner, values, stage.axis, neutral, stage.exclusive, stage.reverse)
+    return reduction.scan(stage.combiner, values, stage.axis, neutral, stage.exclusive, stage.reverse)
 
 
 def _scatter(stage: Scatter, state: _State) -> list[Array]:
@@ -145,7 +145,7 @@ def _scatter(stage: Scatter, state: _State) -> list[Array]:
             )
     if update.size:
         flat = np.ravel_multi_index(places, shape) if shape else np.zeros(update.size, np.int64)
-        fold.scatter(stage.combine, result.reshape(-1), np.asarray(flat), update)
+        reduction.scatter(stage.combine, result.reshape(-1), np.asarray(flat), update)
     return [result]
 
 

@@ -1,6 +1,6 @@
 """Positions that lie outside of their axis: how one number tells of the worst in a tensor, and the error for it.
 
-The worst position is folded by a maximum, so that one reduction checks a tensor:
+The worst position is found by a maximum, so that one reduction checks a tensor:
 
     negative positions count from the end     max(p if p >= 0 else -1 - p) < extent
     they do not                               max over p as an unsigned number < extent; stored as p ^ -2**63, signed
@@ -19,7 +19,7 @@ LOWEST = -(1 << 63)
 
 
 def is_outside(worst: int, extent: int, wraps: bool) -> bool:
-    """Whether the folded maximum `worst`, an i64, tells of a position outside of an axis of `extent`."""
+    """Whether the maximum `worst`, an i64, tells of a position outside of an axis of `extent`."""
     return worst >= extent if wraps else worst - LOWEST >= extent
 
 

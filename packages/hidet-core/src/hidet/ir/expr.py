@@ -264,7 +264,7 @@ class Access(Expr):
 
 @node
 class Reduce(Expr):
-    """Result number `result` of folding `values` over `axes` with `combiner`; only in compute definitions.
+    """Result number `result` of reducing `values` over `axes` with `combiner`; only in compute definitions.
 
     `axes` are fresh i64 variables bound here, `extents` their sizes; an empty range gives the combiner's identity.
     """

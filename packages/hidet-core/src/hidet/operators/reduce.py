@@ -1,7 +1,7 @@
 """Reductions along axes.
 
-f16 and bf16 are folded in f32 and rounded once; sums and products of integers and bools are i64, as torch has it.
-Attribute `axes` names the axes to fold (negative from the end; None or none given: all), `keepdim` leaves them with
+f16 and bf16 are reduced in f32 and rounded once; sums and products of integers and bools are i64, as torch has it.
+Attribute `axes` names the axes to reduce (negative from the end; None or none given: all), `keepdim` leaves them with
 extent 1.
 """
 
@@ -53,8 +53,8 @@ from hidet.operators.rules import (
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
-    """Which axes of a shape are folded, and the shape that is left."""
+class Reduction:
+    """Which axes of a shape are reduced, and the shape that is left."""
 
     shape: tuple[Dim, ...]
     axes: tuple[int, ...]
@@ -62,12 +62,12 @@ class Fold:
 
     @property
     def extents(self) -> tuple[Dim, ...]:
-        """Extents of the folded axes."""
+        """Extents of the reduced axes."""
         return tuple(self.shape[axis] for axis in self.axes)
 
     @property
     def count(self) -> Expr:
-        """Number of folded elements, i64."""
+        """Number of reduced elements, i64."""
         return build.index(product(self.extents))
 
     @property
@@ -77,32 +77,34 @@ class Fold:
         return tuple(1 if axis in self.axes else extent for axis, extent in kept)
 
     def place(self, outer: Sequence[Expr], inner: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Position in the input of position `inner` of the folded axes, for the result at `outer`."""
-        folded = dict(zip(self.axes, inner, strict=True))
+        """Position in the input of position `inner` of the reduced axes, for the result at `outer`."""
+        reduced = dict(zip(self.axes, inner, strict=True))
         kept = iter(outer if not self.keepdim else [o for axis, o in enumerate(outer) if axis not in self.axes])
-        return tuple(folded[axis] if axis in folded else next(kept) for axis in range(len(self.shape)))
+        return tuple(reduced[axis] if axis in reduced else next(kept) for axis in range(len(self.shape)))
 
 
-def fold_of(name: str, x: Operand, axes: Sequence[int] | None, keepdim: bool) -> Fold:
-    """The fold of `x` along `axes`."""
-    return Fold(x.shape, normalize_axes(name, axes, x.rank), keepdim)
+def reduction_of(name: str, x: Operand, axes: Sequence[int] | None, keepdim: bool) -> Reduction:
+    """The reduction of `x` along `axes`."""
+    return Reduction(x.shape, normalize_axes(name, axes, x.rank), keepdim)
 
 
-def _require_elements(name: str, fold: Fold) -> None:
-    if 0 in fold.extents:
+def _require_elements(name: str, reduction: Reduction) -> None:
+    if 0 in reduction.extents:
         raise ShapeError(
-            f"operator {name} has no value for no elements: shape {shape_text(fold.shape)}, axes {fold.axes}"
+            f"operator {name} has no value for no elements: shape {shape_text(reduction.shape)}, axes {reduction.axes}"
         )
 
 
-def _reduced_by(fold: Fold, value: Callable[[Sequence[Expr], Sequence[Expr]], Expr]) -> Callable[..., Expr]:
-    """The sum of `value(result's axes, folded axes)` as a function of the result's axes."""
-    return lambda *outer: reduce(SUM, fold.extents, lambda *r: value(outer, r))
+def _reduced_by(reduction: Reduction, value: Callable[[Sequence[Expr], Sequence[Expr]], Expr]) -> Callable[..., Expr]:
+    """The sum of `value(result's axes, reduced axes)` as a function of the result's axes."""
+    return lambda *outer: reduce(SUM, reduction.extents, lambda *r: value(outer, r))
 
 
-def _reduced(fold: Fold, combiner: Combiner, x: Operand, element: Callable[[Expr], Expr]) -> Callable[..., Expr]:
-    """The result of folding `element(x)` as a function of the result's axes."""
-    return lambda *outer: reduce(combiner, fold.extents, lambda *r: element(x[fold.place(outer, r)]))
+def _reduced(
+    reduction: Reduction, combiner: Combiner, x: Operand, element: Callable[[Expr], Expr]
+) -> Callable[..., Expr]:
+    """The result of reducing `element(x)` as a function of the result's axes."""
+    return lambda *outer: reduce(combiner, reduction.extents, lambda *r: element(x[reduction.place(outer, r)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +126,13 @@ class ReductionRow:
 
 def _reduction(row: ReductionRow, x: Operand, *, axes: Sequence[int] | None, keepdim: bool) -> Definition:
     require_dtype(row.name, x, row.accepts)
-    fold = fold_of(row.name, x, axes, keepdim)
+    reduction = reduction_of(row.name, x, axes, keepdim)
     if row.needs_elements:
-        _require_elements(row.name, fold)
-    folded, count, dtype = _reduced(fold, row.combiner, x, row.element), fold.count, row.result(x.dtype)
-    stage = compute(row.name, fold.result_shape, lambda *outer: build.cast(row.final(folded(*outer), count), dtype))
+        _require_elements(row.name, reduction)
+    reduced, count, dtype = _reduced(reduction, row.combiner, x, row.element), reduction.count, row.result(x.dtype)
+    stage = compute(
+        row.name, reduction.result_shape, lambda *outer: build.cast(row.final(reduced(*outer), count), dtype)
+    )
     return single((x,), stage)
 
 
@@ -170,22 +174,22 @@ _ROWS = (
 def _extreme_with_index(
     name: str, combiner: Combiner, x: Operand, axes: Sequence[int] | None, keepdim: bool
 ) -> tuple[Compute, Compute]:
-    """Stages for the extreme value and for its position among the folded elements in row-major order."""
+    """Stages for the extreme value and for its position among the reduced elements in row-major order."""
     require_dtype(name, x, "any")
-    fold = fold_of(name, x, axes, keepdim)
-    _require_elements(name, fold)
-    strides = contiguous_strides(fold.extents)
+    reduction = reduction_of(name, x, axes, keepdim)
+    _require_elements(name, reduction)
+    strides = contiguous_strides(reduction.extents)
 
     def pair(result: int) -> Callable[..., Expr]:
         def element(outer: Sequence[Expr], r: Sequence[Expr]) -> tuple[Expr, Expr]:
-            return _ordered(x[fold.place(outer, r)]), build.flatten(r, strides)
+            return _ordered(x[reduction.place(outer, r)]), build.flatten(r, strides)
 
-        return lambda *outer: reduce(combiner, fold.extents, lambda *r: element(outer, r), result)
+        return lambda *outer: reduce(combiner, reduction.extents, lambda *r: element(outer, r), result)
 
     value, position = pair(0), pair(1)
     return (
-        compute(f"{name}_value", fold.result_shape, lambda *outer: build.cast(value(*outer), x.dtype)),
-        compute(f"{name}_index", fold.result_shape, position),
+        compute(f"{name}_value", reduction.result_shape, lambda *outer: build.cast(value(*outer), x.dtype)),
+        compute(f"{name}_index", reduction.result_shape, position),
     )
 
 
@@ -198,22 +202,22 @@ def _with_index(name: str, combiner: Combiner, x: Operand, *, axis: int, keepdim
     return Definition((x,), (value, position), (value.result, position.result))
 
 
-def _distances(fold: Fold, x: Operand) -> tuple[Compute, Compute, Callable[..., Expr]]:
+def _distances(reduction: Reduction, x: Operand) -> tuple[Compute, Compute, Callable[..., Expr]]:
     """Two passes: stages for the mean and for what it lacks, and the sum of squared distances from the mean.
 
     The mean is rounded. What it lacks is the average distance from it, whose square is taken from that of the squared
     distances.
     """
-    total = _reduced(fold, SUM, x, widen)
-    count = build.cast(fold.count, arithmetic_dtype(x.dtype))
-    mean = compute("mean", fold.result_shape, lambda *outer: total(*outer) / count)
+    total = _reduced(reduction, SUM, x, widen)
+    count = build.cast(reduction.count, arithmetic_dtype(x.dtype))
+    mean = compute("mean", reduction.result_shape, lambda *outer: total(*outer) / count)
 
     def distance(outer: Sequence[Expr], r: Sequence[Expr]) -> Expr:
-        return widen(x[fold.place(outer, r)]) - mean.result[tuple(outer)]
+        return widen(x[reduction.place(outer, r)]) - mean.result[tuple(outer)]
 
-    average = _reduced_by(fold, distance)
-    rest = compute("rest", fold.result_shape, lambda *outer: average(*outer) / count)
-    squares = _reduced_by(fold, lambda outer, r: distance(outer, r) * distance(outer, r))
+    average = _reduced_by(reduction, distance)
+    rest = compute("rest", reduction.result_shape, lambda *outer: average(*outer) / count)
+    squares = _reduced_by(reduction, lambda outer, r: distance(outer, r) * distance(outer, r))
 
     def squared(*outer: Expr) -> Expr:
         off = rest.result[outer]
@@ -224,15 +228,15 @@ def _distances(fold: Fold, x: Operand) -> tuple[Compute, Compute, Callable[..., 
 
 def _moments(x: Operand, *, axes: Sequence[int] | None, keepdim: bool) -> Definition:
     require_dtype("moments", x, "float")
-    fold = fold_of("moments", x, axes, keepdim)
-    count = build.cast(fold.count, arithmetic_dtype(x.dtype))
-    mean, rest, squares = _distances(fold, x)
-    variance = compute("variance", fold.result_shape, lambda *outer: squares(*outer) / count)
+    reduction = reduction_of("moments", x, axes, keepdim)
+    count = build.cast(reduction.count, arithmetic_dtype(x.dtype))
+    mean, rest, squares = _distances(reduction, x)
+    variance = compute("variance", reduction.result_shape, lambda *outer: squares(*outer) / count)
 
     def unbiased(*outer: Expr) -> Expr:
         return variance.result[outer] * (count / build.maximum(count - 1, 0))
 
-    stages = (mean, rest, variance, compute("unbiased", fold.result_shape, unbiased))
+    stages = (mean, rest, variance, compute("unbiased", reduction.result_shape, unbiased))
     return Definition((x,), stages, tuple(stage.result for stage in stages))
 
 
@@ -250,16 +254,16 @@ def _variance(
     NaN for no elements, also where a negative correction leaves something to divide by.
     """
     require_dtype(name, x, "float")
-    fold = fold_of(name, x, axes, keepdim)
+    reduction = reduction_of(name, x, axes, keepdim)
     wide = arithmetic_dtype(x.dtype)
-    count = build.cast(fold.count, wide)
-    mean, rest, squares = _distances(fold, x)
+    count = build.cast(reduction.count, wide)
+    mean, rest, squares = _distances(reduction, x)
 
     def variance(*outer: Expr) -> Expr:
         value = squares(*outer) / build.maximum(count - number(correction, wide), 0)
         if not isinstance(correction, DimExpr) and correction >= 0:
             return value
-        return build.select(build.equal(fold.count, 0), build.const(math.nan, wide), value)
+        return build.select(build.equal(reduction.count, 0), build.const(math.nan, wide), value)
 
     formulas: dict[str, Callable[..., Expr]] = {
         "var": variance,
@@ -267,24 +271,26 @@ def _variance(
         "mean": lambda *outer: mean.result[outer] + rest.result[outer],
     }
     rounded = {key: (lambda *outer, f=formula: build.cast(f(*outer), x.dtype)) for key, formula in formulas.items()}
-    stages = tuple(compute(f"{name}_{key}", fold.result_shape, rounded[key]) for key in outputs)
+    stages = tuple(compute(f"{name}_{key}", reduction.result_shape, rounded[key]) for key in outputs)
     return Definition((x,), (mean, rest, *stages), tuple(stage.result for stage in stages))
 
 
 def _logsumexp(x: Operand, *, axes: Sequence[int] | None, keepdim: bool) -> Definition:
     require_dtype("logsumexp", x, "float")
-    fold = fold_of("logsumexp", x, axes, keepdim)
-    largest = _reduced(fold, MAX, x, widen)
-    top = compute("max", fold.result_shape, largest)
+    reduction = reduction_of("logsumexp", x, axes, keepdim)
+    largest = _reduced(reduction, MAX, x, widen)
+    top = compute("max", reduction.result_shape, largest)
 
     def value(*outer: Expr) -> Expr:
         # An infinite maximum would give inf - inf; shifting by 0 instead keeps log(0) and log(inf) right.
         peak = top.result[outer]
         shift = build.select(build.unary("isinf", peak), build.const(0, peak.dtype), peak)
-        total = reduce(SUM, fold.extents, lambda *r: build.unary("exp", widen(x[fold.place(outer, r)]) - shift))
+        total = reduce(
+            SUM, reduction.extents, lambda *r: build.unary("exp", widen(x[reduction.place(outer, r)]) - shift)
+        )
         return build.cast(build.unary("log", total) + shift, x.dtype)
 
-    stage = compute("logsumexp", fold.result_shape, value)
+    stage = compute("logsumexp", reduction.result_shape, value)
     return Definition((x,), (top, stage), (stage.result,))
 
 
@@ -360,7 +366,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         _spec(
             name,
             partial(_arg, name, combiner),
-            f"i64 position of the {what} in row-major order of the folded axes, the first of equals, NaN above all; "
+            f"i64 position of the {what} in row-major order of the reduced axes, the first of equals, NaN above all; "
             f"torch.{name}.",
             _AXES,
             _KEEPDIM,

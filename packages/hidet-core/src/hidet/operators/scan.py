@@ -1,4 +1,4 @@
-"""Scans along one axis. f16 and bf16 are folded in f32; sums and products of integers and bools are i64."""
+"""Scans along one axis. f16 and bf16 are summed in f32; sums and products of integers and bools are i64."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def _cumulative_extreme(name: str, combiner: Combiner, x: Operand, *, axis: int)
 
 _AXIS = Attribute("axis")
 _DIRECTION = (
-    Attribute("exclusive", False, "element i folds those before it only"),
-    Attribute("reverse", False, "fold from the end"),
+    Attribute("exclusive", False, "element i takes in those before it only"),
+    Attribute("reverse", False, "scan from the end"),
 )
 
 SPECS: tuple[OperatorSpec, ...] = (

@@ -127,21 +127,21 @@ def _combining(
         stages.append(_stage("cleared", x, wide, Writes(writes.extents, writes.place, lambda axes: neutral)))
         base = stages[-1].result
     is_last = wide == x.dtype and reduce != "mean"
-    folded = _stage(name if is_last else "combined", base, wide, writes, combiner)
-    stages.append(folded)
+    reduced = _stage(name if is_last else "combined", base, wide, writes, combiner)
+    stages.append(reduced)
     if reduce == "mean":
         start = compute("start", x.shape, lambda *axes: build.const(1 if include_self else 0, dtypes.i64))
         once = Writes(writes.extents, writes.place, lambda axes: build.const(1, dtypes.i64))
         counts = _stage("counts", start.result, dtypes.i64, once, SUM)
 
         def average(*axes: Expr) -> Expr:
-            total, count = folded.result[axes], build.maximum(counts.result[axes], 1)
+            total, count = reduced.result[axes], build.maximum(counts.result[axes], 1)
             whole = build.cast(count, wide)
             return build.cast(total / whole if wide.is_float else total // whole, x.dtype)
 
         stages += [start, counts, compute(name, x.shape, average)]
     elif not is_last:
-        stages.append(compute(name, x.shape, lambda *axes: build.cast(folded.result[axes], x.dtype)))
+        stages.append(compute(name, x.shape, lambda *axes: build.cast(reduced.result[axes], x.dtype)))
     return Definition(tuple(inputs), tuple(stages), (stages[-1].result,))
 
 

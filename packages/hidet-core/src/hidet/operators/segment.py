@@ -1,4 +1,4 @@
-"""Folds over parts of an axis whose ends are data: bags of embeddings, rows of ragged tensors."""
+"""Reductions over parts of an axis whose ends are data: bags of embeddings, rows of ragged tensors."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(
             Attribute("reduce_by", doc="sum, mean, prod, max, min; or argmax: the i64 position along the axis"),
             Attribute("axis", 0),
-            Attribute("initial", None, "takes part in every fold; None is the neutral element"),
+            Attribute("initial", None, "takes part in every reduction; None is the neutral element"),
         ),
         define=_segment_reduce,
         reads_parts=True,
-        doc="Folds x[outer, n, inner] over positions starts[outer, s] to stops[outer, s] of an axis. The result is "
+        doc="Reduces x[outer, n, inner] over positions starts[outer, s] to stops[outer, s] of an axis. The result is "
         "[outer, s, inner]. Positions outside of the axis are cut off; a segment of none gives "
         "the neutral element, its mean NaN, its argmax 0. torch.segment_reduce. Numbers.",
     ),

@@ -293,7 +293,7 @@ RECURRENCE = Combiner(
     lambda types: tuple(build.const(number, dtype) for number, dtype in zip((1, 0, 0, 1), types, strict=True)),
     _multiplied,
 )
-"""Steps of a recurrence of three terms as matrices, so that many of them are a fold."""
+"""Steps of a recurrence of three terms as matrices, so that many of them are a reduction."""
 
 Step = Callable[[Expr], tuple[Expr, Expr]]
 
@@ -323,10 +323,12 @@ def _chebyshev(first: Function, closed: Callable[[Expr, Expr], Expr], is_shifted
             x = x + x - 1
         degree = build.unary("trunc", n)
         uses_angle = build.logical_and(degree > 6, _abs(x) < 1)
-        # The fold is empty where its result is not used.
-        folded = _recurrence(build.select(uses_angle, _number(1.0), degree), first(x), lambda k: (x + x, _number(-1.0)))
+        # The reduction is empty where its result is not used.
+        reduced = _recurrence(
+            build.select(uses_angle, _number(1.0), degree), first(x), lambda k: (x + x, _number(-1.0))
+        )
         angle = build.unary("acos", build.maximum(build.minimum(x, 1), -1))
-        return build.select(uses_angle, closed(degree, angle), folded)
+        return build.select(uses_angle, closed(degree, angle), reduced)
 
     return value
 

@@ -168,8 +168,8 @@ class ConstantSlot:
 class PositionCheck:
     """A step that ends the call with PositionError when a tensor of `count` positions has one outside of an axis.
 
-    worst: the i64 that `hidet.graph.position` folds the positions to. what, place: for the message; place is where the
-    operator stands in the user's model, "" where that is unknown.
+    worst: the i64 that `hidet.graph.position` reduces the positions to. what, place: for the message; place is where
+    the operator stands in the user's model, "" where that is unknown.
     """
 
     worst: TensorSlot

@@ -149,7 +149,7 @@ class Lowering:
         return accumulators[node.result]
 
     def loops(self, node: Reduce, accumulators: Sequence[Var], body: Stmt) -> list[Stmt]:
-        """Statements that run `body`, which folds one index into the accumulators, for all indices of a reduction."""
+        """Statements that run `body`, which reduces one index into the accumulators, for all indices of a reduction."""
         loop = body
         for axis, extent in reversed(list(zip(node.axes, node.extents, strict=True))):
             loop = For(axis, build.index(0), extent, loop)
@@ -166,7 +166,7 @@ class Lowering:
 
 
 def accumulate(combiner: Combiner, accumulators: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
-    """Fold `values` into the accumulators of a reduction."""
+    """Reduce `values` into the accumulators of a reduction."""
     combined = combiner.combine(accumulators, values)
     if len(accumulators) == 1:
         return [Assign(accumulators[0], combined[0])]

@@ -1,6 +1,6 @@
 """What softmax, normalisations and reductions have in common: statistics of rows, and what is element-wise in them.
 
-A row is the set of elements that one value of each statistic is folded from. `RowProgram` says what is computed, with
+A row is the set of elements that one value of each statistic is reduced from. `RowProgram` says what is computed, with
 everything fused into the anchor, as expressions of a few variables; each target has its own way to turn it into code.
 """
 
@@ -24,14 +24,14 @@ from hidet.schedule.task import Task
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistic:
-    """One fold of a row and what is made of it.
+    """One reduction of a row and what is made of it.
 
-    beside: what is folded together with `value`, and what stands for its total: the place of a maximum, for example.
+    beside: what is reduced together with `value`, and what stands for its total: the place of a maximum, for example.
     variable: stands for the result in later expressions. value: an expression of the row's held element and earlier
-    statistics. function: what is applied to `value` before it is folded, to scalars and SIMD vectors alike; None folds
-    `value` itself. total: stands for the folded value in `finish`, which gives the result. stored: whether the row from
-    then on holds what was folded, instead of what it held. further: more results of the same fold, each as a variable
-    and what is made of the totals and of results before it.
+    statistics. function: what is applied to `value` before it is reduced, to scalars and SIMD vectors alike; None
+    reduces `value` itself. total: stands for the reduced value in `finish`, which gives the result. stored: whether the
+    row from then on holds what was reduced, instead of what it held. further: more results of the same reduction, each
+    as a variable and what is made of the totals and of results before it.
     """
 
     variable: Var
@@ -51,12 +51,12 @@ class Statistic:
 
     @property
     def values(self) -> tuple[Expr, ...]:
-        """All that is folded."""
+        """All that is reduced."""
         return (self.value, *(value for value, _ in self.beside))
 
     @property
     def totals(self) -> tuple[Var, ...]:
-        """What stands for the folded values."""
+        """What stands for the reduced values."""
         return (self.total, *(total for _, total in self.beside))
 
 
@@ -119,22 +119,22 @@ def row_program(task: Task, rework: Rework | None = None) -> RowProgram | None:
     split = _split(task)
     if split is None:
         return None
-    folds, last = split
+    stages, last = split
     source = task.definition.inputs[0]
-    domain = _domain(folds[0], source)
-    if domain is None or (last is not None and not _follows(last, folds[0], source)):
+    domain = _domain(stages[0], source)
+    if domain is None or (last is not None and not _follows(last, stages[0], source)):
         return None
     outer, inner, indices = domain
-    return _Reading(task, folds, last, outer, inner, indices).program(rework)
+    return _Reading(task, stages, last, outer, inner, indices).program(rework)
 
 
-def _follows(last: Compute, fold: Compute, source: Operand) -> bool:
+def _follows(last: Compute, stage: Compute, source: Operand) -> bool:
     """Whether a stage has a value for each element of `source`, or for each row."""
-    return any(same_shape(last.result.shape, shape) for shape in (source.shape, fold.result.shape))
+    return any(same_shape(last.result.shape, shape) for shape in (source.shape, stage.result.shape))
 
 
 def _split(task: Task) -> tuple[list[Compute], Compute | None] | None:
-    """The stages that fold, over as many elements each, and the one that follows them, if there is one."""
+    """The stages that reduce, over as many elements each, and the one that follows them, if there is one."""
     stages = [s for s in task.definition.stages if isinstance(s, Compute)]
     if not stages or len(stages) != len(task.definition.stages):
         return None
@@ -156,9 +156,9 @@ def _reduction(stage: Compute) -> Reduce | None:
     return found[0] if len(found) == 1 else None
 
 
-def _domain(fold: Compute, source: Operand) -> tuple[tuple[Var, ...], Reduce, tuple[Expr, ...]] | None:
+def _domain(stage: Compute, source: Operand) -> tuple[tuple[Var, ...], Reduce, tuple[Expr, ...]] | None:
     """Outer variables, the reduction that binds the inner ones, and the indices at which it reads `source`."""
-    reduction = _reduction(fold)
+    reduction = _reduction(stage)
     assert reduction is not None
     reads = [a for a in accesses(reduction.values[0]) if a.operand is source]
     if len({tuple(map(id, a.indices)) for a in reads}) != 1:
@@ -167,7 +167,7 @@ def _domain(fold: Compute, source: Operand) -> tuple[tuple[Var, ...], Reduce, tu
     # What is chosen by a condition may lie outside of the tensor where that fails, as a window's last elements do.
     if not all(isinstance(index, Var) for index in indices) and any(map(_chooses, reduction.values)):
         return None
-    return fold.axes, reduction, indices
+    return stage.axes, reduction, indices
 
 
 def _chooses(value: Expr) -> bool:
@@ -175,7 +175,7 @@ def _chooses(value: Expr) -> bool:
 
 
 def _arithmetic_type(reduction: Reduce, source: Operand) -> DType:
-    """The type in which elements of `source` are folded: what they are cast to, or their own."""
+    """The type in which elements of `source` are reduced: what they are cast to, or their own."""
     nodes = list(walk(reduction.values[0]))
     read = {id(node) for node in nodes if isinstance(node, Access) and node.operand is source}
     casts = [node for node in nodes if isinstance(node, Cast) and id(node.a) in read]
@@ -183,8 +183,8 @@ def _arithmetic_type(reduction: Reduce, source: Operand) -> DType:
     return types.pop() if len(types) == 1 and {id(node.a) for node in casts} == read else source.dtype
 
 
-def _folded_together(statistics: Sequence[Statistic]) -> tuple[Statistic, ...]:
-    """The statistics, neighbours as one where what the second folds does not depend on the first."""
+def _reduced_together(statistics: Sequence[Statistic]) -> tuple[Statistic, ...]:
+    """The statistics, neighbours as one where what the second reduces does not depend on the first."""
     made: list[Statistic] = []
     for statistic in statistics:
         if made and _may_join(made[-1], statistic):
@@ -224,24 +224,24 @@ class _Reading:
     def __init__(
         self,
         task: Task,
-        folds: Sequence[Compute],
+        stages: Sequence[Compute],
         last: Compute | None,
         outer: tuple[Var, ...],
         domain: Reduce,
         indices: tuple[Expr, ...],
     ) -> None:
-        self.task, self.folds, self.last = task, folds, last
+        self.task, self.stages, self.last = task, stages, last
         self.outer, self.domain, self.indices = outer, domain, indices
         self.source = task.definition.inputs[0]
         self.is_of_rows = last is not None and not same_shape(last.result.shape, self.source.shape)
         self.held = Var("element", _arithmetic_type(domain, self.source))
         self.count = build.size_var("count")
-        self.variables = {fold.result: Var(fold.result.name, fold.result.dtype) for fold in folds}
+        self.variables = {stage.result: Var(stage.result.name, stage.result.dtype) for stage in stages}
         self.inputs = task.sources
 
     def program(self, rework: Rework | None) -> RowProgram:
         inner_extents = as_dims(self.domain.extents)
-        statistics = tuple(self._statistic(fold, dims.product(inner_extents)) for fold in self.folds)
+        statistics = tuple(self._statistic(stage, dims.product(inner_extents)) for stage in self.stages)
         final: Expr | None = None
         if self.last is not None:
             indices = self.outer if self.is_of_rows else self.indices
@@ -250,13 +250,13 @@ class _Reading:
                 statistics, final = rework(self.held, statistics, final)
         return RowProgram(
             outer=self.outer,
-            outer_extents=self.folds[0].result.shape,
+            outer_extents=self.stages[0].result.shape,
             inner=self.domain.axes,
             inner_extents=inner_extents,
             element=build.cast(self._input(self.source, self.indices), self.held.dtype),
             held=self.held,
             count=self.count,
-            statistics=_folded_together(statistics),
+            statistics=_reduced_together(statistics),
             outputs=tuple(
                 self._output(epilogue, tensor.type.element_strides, final)
                 for epilogue, tensor in zip(self.task.epilogues, self.task.outputs, strict=True)
@@ -286,18 +286,18 @@ class _Reading:
 
         return rewrite(substitute(value, bindings), change)
 
-    def _statistic(self, fold: Compute, count: Dim) -> Statistic:
-        reduction = _reduction(fold)
+    def _statistic(self, stage: Compute, count: Dim) -> Statistic:
+        reduction = _reduction(stage)
         assert reduction is not None
-        bindings: dict[Var, Expr] = dict(zip(fold.axes, self.outer, strict=True))
+        bindings: dict[Var, Expr] = dict(zip(stage.axes, self.outer, strict=True))
         totals = [Var("total", value.dtype) for value in reduction.values]
         total = totals[reduction.result]
-        finish = rewrite(fold.value, lambda n: total if isinstance(n, Reduce) else None)
+        finish = rewrite(stage.value, lambda n: total if isinstance(n, Reduce) else None)
         finish = rewrite(finish, lambda n: self._average(n, total, count))
         inner: dict[Var, Expr] = dict(zip(reduction.axes, self.domain.axes, strict=True))
         values = [self._resolve(value, {**bindings, **inner}) for value in reduction.values]
         return Statistic(
-            variable=self.variables[fold.result],
+            variable=self.variables[stage.result],
             combiner=reduction.combiner,
             value=values[0],
             total=totals[0],

@@ -28,7 +28,7 @@ Emit = Callable[[GraphRewriter, Node, Value, Position, str], None]
 class CheckPositions:
     """Positions are checked before anything reads or writes there, whatever the target is.
 
-    Of a target in the host's memory by the host: each tensor of positions is folded to its worst, which a
+    Of a target in the host's memory by the host: each tensor of positions is reduced to its worst, which a
     `require_positions` node compares with the extent. Of others, for which the host does not wait, by the device: an
     `assert_positions` node looks at every position.
     """

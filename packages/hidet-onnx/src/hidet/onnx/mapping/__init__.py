@@ -10,7 +10,7 @@ operator's schema filled in, those without one left out. It returns one value, o
 None for an output that nobody asks for (`emitter.is_read`). It raises a HidetError for what it cannot express.
 
     elementwise                one element in, one element out
-    reduce                     folds along axes, scans
+    reduce                     reductions along axes, scans
     matmul, conv, pool         products and windows
     normalize                  softmax, normalisations
     shape, move, create, nn    shapes, moving elements, constants and ranges, the rest of neural networks

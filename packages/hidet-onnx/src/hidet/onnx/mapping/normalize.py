@@ -19,9 +19,9 @@ from hidet.onnx.value_types import dtype_of
 def handlers() -> Mapping[Key, Handler]:
     """The handlers of this family."""
     rows: dict[Key, Handler] = {}
-    for name, fold in (("Softmax", _soft("softmax")), ("LogSoftmax", _soft("log_softmax")), ("Hardmax", _hardmax)):
-        rows[name, 1] = _over_trailing_axes(fold)
-        rows[name, 13] = _over_axis(fold)
+    for name, function in (("Softmax", _soft("softmax")), ("LogSoftmax", _soft("log_softmax")), ("Hardmax", _hardmax)):
+        rows[name, 1] = _over_trailing_axes(function)
+        rows[name, 13] = _over_axis(function)
     return {
         **rows,
         ("BatchNormalization", 1): _batch_norm_before_7,
@@ -39,10 +39,10 @@ def handlers() -> Mapping[Key, Handler]:
     }
 
 
-Fold = Callable[[Emitter, Value, int], Value]
+AxisFunction = Callable[[Emitter, Value, int], Value]
 
 
-def _soft(core: str) -> Fold:
+def _soft(core: str) -> AxisFunction:
     return lambda e, x, axis: e.emit(core, x, axis=axis)
 
 
@@ -55,20 +55,20 @@ def _hardmax(e: Emitter, x: Value, axis: int) -> Value:
     return e.cast(e.emit("equal", row, best), x.tensor.dtype)
 
 
-def _over_axis(fold: Fold) -> Handler:
-    return lambda e, x, axis: fold(e, x, normal_axis(e, axis, x.tensor.rank))
+def _over_axis(function: AxisFunction) -> Handler:
+    return lambda e, x, axis: function(e, x, normal_axis(e, axis, x.tensor.rank))
 
 
-def _over_trailing_axes(fold: Fold) -> Handler:
+def _over_trailing_axes(function: AxisFunction) -> Handler:
     """Before version 13: over all axes from `axis` on together."""
 
     def handler(e: Emitter, x: Value, axis: int) -> Value:
         place = normal_axis(e, axis, x.tensor.rank)
         shape = x.tensor.shape
         if place == x.tensor.rank - 1:
-            return fold(e, x, place)
+            return function(e, x, place)
         flat = e.reshape(x, (*shape[:place], dims.product(shape[place:])))
-        return e.reshape(fold(e, flat, place), shape)
+        return e.reshape(function(e, flat, place), shape)
 
     return handler
 

@@ -1,4 +1,4 @@
-"""Folds along axes, and running ones."""
+"""Reductions along axes, and scans."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hidet.graph import Value
 from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.shape import normal_axis
 
-Fold = Callable[[Emitter, Value, tuple[int, ...], bool], Value]
+Reduction = Callable[[Emitter, Value, tuple[int, ...], bool], Value]
 
 
 def handlers() -> Mapping[Key, Handler]:
     """The handlers of this family."""
     found: dict[Key, Handler] = {}
-    for name, fold in _FOLDS.items():
-        found[name, 1] = _by_attribute(fold)
-        found[name, _AXES_AS_INPUT.get(name, 18)] = _by_input(fold)
+    for name, reduce in _REDUCTIONS.items():
+        found[name, 1] = _by_attribute(reduce)
+        found[name, _AXES_AS_INPUT.get(name, 18)] = _by_input(reduce)
     return {
         **found,
         ("ArgMax", 1): lambda e, x, axis, keepdims: _position(e, x, "argmax", axis, keepdims, 0),
@@ -34,17 +34,17 @@ def handlers() -> Mapping[Key, Handler]:
     }
 
 
-def _plain(core: str) -> Fold:
+def _plain(core: str) -> Reduction:
     return lambda e, x, axes, keepdim: e.emit(core, x, axes=axes, keepdim=keepdim)
 
 
-def _same_type(core: str) -> Fold:
+def _same_type(core: str) -> Reduction:
     """Core sums narrow integers in i64; ONNX keeps the type."""
 
-    def fold(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
+    def reduce(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
         return e.cast(e.emit(core, x, axes=axes, keepdim=keepdim), x.tensor.dtype)
 
-    return fold
+    return reduce
 
 
 def _mean(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
@@ -58,29 +58,29 @@ def _mean(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
     return e.cast(e.emit("trunc_divide", total, count), x.tensor.dtype)
 
 
-def _norm(p: int) -> Fold:
-    def fold(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
+def _norm(p: int) -> Reduction:
+    def reduce(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
         dtype = x.tensor.dtype
         if dtype.is_float:
             return e.emit("norm", x, p=p, axes=axes, keepdim=keepdim)
         return e.cast(e.emit("norm", e.cast(x, dtypes.f64), p=p, axes=axes, keepdim=keepdim), dtype)
 
-    return fold
+    return reduce
 
 
 def _sum_square(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
     return e.cast(e.emit("sum", e.emit("square", x), axes=axes, keepdim=keepdim), x.tensor.dtype)
 
 
-def _in_float(fold: Fold) -> Fold:
+def _in_float(reduce: Reduction) -> Reduction:
     """Integers by way of f64."""
 
     def wide(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
         dtype = x.tensor.dtype
         return (
-            fold(e, x, axes, keepdim)
+            reduce(e, x, axes, keepdim)
             if dtype.is_float
-            else e.cast(fold(e, e.cast(x, dtypes.f64), axes, keepdim), dtype)
+            else e.cast(reduce(e, e.cast(x, dtypes.f64), axes, keepdim), dtype)
         )
 
     return wide
@@ -90,10 +90,10 @@ def _log_sum(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Valu
     return e.emit("log", e.emit("sum", x, axes=axes, keepdim=keepdim))
 
 
-def _extreme(core: str, is_max: bool) -> Fold:
+def _extreme(core: str, is_max: bool) -> Reduction:
     """Of no elements: the least, or greatest, value of the type (ONNX operator specification, ReduceMax)."""
 
-    def fold(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
+    def reduce(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
         dtype = x.tensor.dtype
         if not any(x.tensor.shape[axis] == 0 for axis in axes):
             return e.emit(core, x, axes=axes, keepdim=keepdim)
@@ -104,10 +104,10 @@ def _extreme(core: str, is_max: bool) -> Fold:
             value = dtype.min if is_max else dtype.max
         return e.emit("full", shape=tuple(shape), value=bool(value) if dtype.is_bool else value, dtype=dtype)
 
-    return fold
+    return reduce
 
 
-_FOLDS: dict[str, Fold] = {
+_REDUCTIONS: dict[str, Reduction] = {
     "ReduceSum": _same_type("sum"),
     "ReduceProd": _same_type("prod"),
     "ReduceMean": _mean,
@@ -123,35 +123,35 @@ _FOLDS: dict[str, Fold] = {
 _AXES_AS_INPUT = {"ReduceSum": 13}
 
 
-def _by_attribute(fold: Fold) -> Handler:
+def _by_attribute(reduce: Reduction) -> Handler:
     def handler(e: Emitter, x: Value, keepdims: int, axes: Sequence[int] | None = None) -> Value:
-        return _folded(e, x, fold, axes, keepdims, False)
+        return _reduced(e, x, reduce, axes, keepdims, False)
 
     return handler
 
 
-def _by_input(fold: Fold) -> Handler:
+def _by_input(reduce: Reduction) -> Handler:
     def handler(
         e: Emitter, x: Value, axes: Value | None = None, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> Value:
         numbers = None if axes is None else e.ints(axes, "the axes")
-        return _folded(e, x, fold, numbers, keepdims, bool(noop_with_empty_axes))
+        return _reduced(e, x, reduce, numbers, keepdims, bool(noop_with_empty_axes))
 
     return handler
 
 
-def _folded(e: Emitter, x: Value, fold: Fold, axes: Sequence[int] | None, keepdims: int, noop: bool) -> Value:
-    """Without axes all are folded; with `noop` none, which still applies what is done to each element."""
+def _reduced(e: Emitter, x: Value, reduce: Reduction, axes: Sequence[int] | None, keepdims: int, noop: bool) -> Value:
+    """Without axes all are reduced; with `noop` none, which still applies what is done to each element."""
     rank = x.tensor.rank
     if axes:
         chosen = tuple(sorted({normal_axis(e, axis, rank) for axis in axes}))
     elif noop:
-        return fold(e, e.unsqueeze(x, (rank,)), (rank,), False)
+        return reduce(e, e.unsqueeze(x, (rank,)), (rank,), False)
     else:
         chosen = tuple(range(rank))
     if not chosen:
-        return fold(e, e.unsqueeze(x, (0,)), (0,), False)
-    return fold(e, x, chosen, bool(keepdims))
+        return reduce(e, e.unsqueeze(x, (0,)), (0,), False)
+    return reduce(e, x, chosen, bool(keepdims))
 
 
 def _position(e: Emitter, x: Value, core: str, axis: int, keepdims: int, last: int) -> Value:

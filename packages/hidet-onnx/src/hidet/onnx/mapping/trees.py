@@ -124,7 +124,7 @@ def _tree_ensemble(
     post_transform: int = 0,
     **nodes: Any,
 ) -> Value:
-    """x[n, features] -> [n, targets]: the weights of the leaves that the trees lead to, folded by target."""
+    """x[n, features] -> [n, targets]: the weights of the leaves that the trees lead to, summed by target."""
     import numpy
 
     if post_transform not in (0, 1, 2):
@@ -142,7 +142,7 @@ def _tree_ensemble(
     weights = _entries(e, numpy.asarray(leaf_weights).reshape(-1).astype(dtype.numpy()), leaf)
     targets = _entries(e, numpy.asarray(leaf_targetids, numpy.int64), leaf)
     is_target = e.emit("equal", e.unsqueeze(targets, (2,)), e.array(numpy.arange(n_targets)))
-    total = _folded(e, aggregate_function, e.unsqueeze(weights, (2,)), is_target, len(forest.roots))
+    total = _reduced(e, aggregate_function, e.unsqueeze(weights, (2,)), is_target, len(forest.roots))
     if post_transform == 0:
         return total
     return e.emit("softmax", total, axis=-1) if post_transform == 1 else e.emit("sigmoid", total)
@@ -176,12 +176,17 @@ def _next(e: Emitter, forest: _Forest, x: Value, place: Value) -> Value:
     return e.emit("where", is_yes, _entries(e, forest.yes, place), _entries(e, forest.no, place))
 
 
-def _folded(e: Emitter, kind: int, weights: Value, is_target: Value, trees: int) -> Value:
-    """Weights [n, trees, 1] folded over trees for each target."""
+def _reduced(e: Emitter, kind: int, weights: Value, is_target: Value, trees: int) -> Value:
+    """Weights [n, trees, 1] reduced over trees for each target."""
     dtype = weights.tensor.dtype
-    folds: dict[int, tuple[float, str]] = {0: (0, "sum"), 1: (0, "sum"), 2: (dtype.max, "amin"), 3: (dtype.min, "amax")}
-    if kind not in folds:
+    reductions: dict[int, tuple[float, str]] = {
+        0: (0, "sum"),
+        1: (0, "sum"),
+        2: (dtype.max, "amin"),
+        3: (dtype.min, "amax"),
+    }
+    if kind not in reductions:
         raise UnsupportedOp(f"TreeEnsemble: aggregate_function is {kind}, expected 0 to 3")
-    neutral, fold = folds[kind]
-    total = e.emit(fold, e.emit("where", is_target, weights, e.constant(neutral, dtype)), axes=(1,))
+    neutral, reduction = reductions[kind]
+    total = e.emit(reduction, e.emit("where", is_target, weights, e.constant(neutral, dtype)), axes=(1,))
     return e.emit("div", total, e.constant(trees, dtype)) if kind == 0 else total

@@ -6,10 +6,10 @@ schema has them by name. Tensors arrive as graph values, sizes as dims, numbers 
 that nobody may read is None. It raises a HidetError for a case that core cannot express, which then runs in eager mode.
 
     elementwise, activation    one element in, one element out
-    reduce, sort               folds along axes, scans, orders
+    reduce, sort               reductions along axes, scans, orders
     matmul, conv, pool         products and windows
     normalize                  softmax, normalisations, attention
-    segment                    folds over parts of an axis that data tell, histograms
+    segment                    reductions over parts of an axis that data tell, histograms
     view, move, scatter        other shapes for the same elements, reading and writing at places
     interpolate, gradient      resampling; gradients that are no composition
     create, random             constants, ranges, random numbers

@@ -1,4 +1,4 @@
-"""Folds over segments and counts of values: bags of embeddings, segment_reduce, histograms."""
+"""Reductions over segments and counts of values: bags of embeddings, segment_reduce, histograms."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _is_kept(e: TorchEmitter, indices: Value, padding_idx: int, rows: int) -> Va
     return e.unsqueeze(kept, (1,)) if rows else kept
 
 
-def _fold(e: TorchEmitter, x: Value, ends: tuple[Value, Value], by: str) -> Value:
+def _reduce(e: TorchEmitter, x: Value, ends: tuple[Value, Value], by: str) -> Value:
     return e.emit("segment_reduce", x, *ends, reduce_by=by, axis=0)
 
 
@@ -74,7 +74,7 @@ def _bag_sizes(e: TorchEmitter, indices: Value, ends: tuple[Value, Value], paddi
     """How many indices each bag has, padding aside."""
     kept = _is_kept(e, indices, padding_idx, 0)
     ones = e.emit("full", shape=indices.tensor.shape, value=1, dtype=dtypes.i64)
-    return _fold(e, ones if kept is None else e.cast(kept, dtypes.i64), ends, "sum")
+    return _reduce(e, ones if kept is None else e.cast(kept, dtypes.i64), ends, "sum")
 
 
 def _embedding_bag(
@@ -103,14 +103,14 @@ def _embedding_bag(
     zero = e.constant(0.0, dtype)
     if by == "mean":
         wide = dtypes.f32 if dtype in (dtypes.f16, dtypes.bf16) else dtype
-        total = _fold(e, e.cast(rows, wide), ends, "sum")
+        total = _reduce(e, e.cast(rows, wide), ends, "sum")
         some = e.emit("maximum", sizes, e.constant(1, dtypes.i64))
         bags = e.cast(e.emit("div", total, e.unsqueeze(e.cast(some, wide), (1,))), dtype)
     else:
-        bags = _fold(e, rows, ends, by)
+        bags = _reduce(e, rows, ends, by)
     if by == "max":
         bags = e.emit("where", is_empty, zero, bags)
-    most = e.emit("index_select", indices, _fold(e, rows, ends, "argmax"), axis=0) if by == "max" else None
+    most = e.emit("index_select", indices, _reduce(e, rows, ends, "argmax"), axis=0) if by == "max" else None
     # The others are for the gradient, which computes them where it needs them: torch leaves some empty, as it likes.
     spare = [
         None if type_ is None else e.emit("full", shape=type_.shape, value=0, dtype=type_.dtype)

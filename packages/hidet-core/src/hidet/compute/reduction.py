@@ -1,4 +1,4 @@
-"""Folding whole arrays with a combiner: reductions, scans and collisions of scattered updates."""
+"""Whole arrays and a combiner: reductions, scans and collisions of scattered updates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 def combine(combiner: Combiner, left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
-    """One fold of two tuples of arrays of equal shapes."""
+    """The combination of two tuples of arrays of equal shapes."""
     from hidet.compute.array_expr import with_variables
 
     left_vars, right_vars = (
@@ -29,8 +29,9 @@ def combine(combiner: Combiner, left: Sequence[Array], right: Sequence[Array]) -
     return with_variables(combiner.combine(left_vars, right_vars), values)
 
 
-def fold(combiner: Combiner, values: Sequence[Array], axes: Mapping[int, int], rank: int) -> list[Array]:
-    """Fold tuples of arrays of rank 0 or `rank` over `axes` (axis number -> extent, none zero), kept with extent 1."""
+def reduce(combiner: Combiner, values: Sequence[Array], axes: Mapping[int, int], rank: int) -> list[Array]:
+    """Reduce tuples of arrays of rank 0 or `rank` over `axes` (axis number -> extent, none zero), kept with extent
+    1."""
     full = []
     for value in values:
         value = value.reshape((1,) * rank) if value.ndim == 0 else value
@@ -40,15 +41,15 @@ def fold(combiner: Combiner, values: Sequence[Array], axes: Mapping[int, int], r
         if combiner.numpy == "add" and full[0].dtype.kind == "f":
             # numpy adds up in pairs along the last axis of a contiguous array only, one by one elsewhere.
             kept = [1 if n in axes else extent for n, extent in enumerate(full[0].shape)]
-            folded_last = np.ascontiguousarray(_axes_last(full[0], sorted(axes)))
-            return [ufunc.reduce(folded_last, axis=-1, dtype=folded_last.dtype).reshape(kept)]
+            reduced_last = np.ascontiguousarray(_axes_last(full[0], sorted(axes)))
+            return [ufunc.reduce(reduced_last, axis=-1, dtype=reduced_last.dtype).reshape(kept)]
         return [ufunc.reduce(full[0], axis=tuple(axes), keepdims=True, dtype=full[0].dtype)]
     common = np.broadcast_shapes(*(value.shape for value in full))
     ordered = sorted(axes)
     rows = [_axes_last(np.broadcast_to(value, common), ordered) for value in full]
-    folded = _fold_rows(combiner, rows)
+    reduced = _reduce_rows(combiner, rows)
     kept = [1 if n in axes else extent for n, extent in enumerate(common)]
-    return [value.reshape(kept) for value in folded]
+    return [value.reshape(kept) for value in reduced]
 
 
 def _axes_last(array: Array, axes: Sequence[int]) -> Array:
@@ -58,8 +59,8 @@ def _axes_last(array: Array, axes: Sequence[int]) -> Array:
     return moved.reshape([*(array.shape[n] for n in others), math.prod(array.shape[n] for n in axes)])
 
 
-def _fold_rows(combiner: Combiner, rows: list[Array]) -> list[Array]:
-    """Fold the last axis by pairs of neighbours, so that the left operand always comes earlier."""
+def _reduce_rows(combiner: Combiner, rows: list[Array]) -> list[Array]:
+    """Reduce the last axis by pairs of neighbours, so that the left operand always comes earlier."""
     while rows[0].shape[-1] > 1:
         even = rows[0].shape[-1] // 2 * 2
         paired = combine(combiner, [r[..., 0:even:2] for r in rows], [r[..., 1:even:2] for r in rows])
@@ -69,7 +70,7 @@ def _fold_rows(combiner: Combiner, rows: list[Array]) -> list[Array]:
     return [r[..., 0] for r in rows]
 
 
-def running(
+def scan(
     combiner: Combiner, values: Sequence[Array], axis: int, neutral: Sequence[Array], exclusive: bool, reverse: bool
 ) -> list[Array]:
     """Scans along `axis` of full arrays of one shape; `neutral` is the combiner's identity."""
@@ -93,15 +94,15 @@ def running(
 
 
 def _doubling(combiner: Combiner, values: list[Array], reverse: bool) -> list[Array]:
-    """Hillis and Steele's parallel prefix: after step k every element has folded its 2^k predecessors.
+    """Hillis and Steele's parallel prefix: after step k every element is the reduction of its 2^k predecessors.
 
     With `reverse` the arrays are mirrored, so that the predecessors come later along the axis and stand on the right.
     """
     distance = 1
     while distance < values[0].shape[-1]:
         before, after = [v[..., :-distance] for v in values], [v[..., distance:] for v in values]
-        folded = combine(combiner, after, before) if reverse else combine(combiner, before, after)
-        values = [np.concatenate([v[..., :distance], f], axis=-1) for v, f in zip(values, folded, strict=True)]
+        reduced = combine(combiner, after, before) if reverse else combine(combiner, before, after)
+        values = [np.concatenate([v[..., :distance], f], axis=-1) for v, f in zip(values, reduced, strict=True)]
         distance *= 2
     return values
 
