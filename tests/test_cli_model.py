@@ -35,7 +35,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_compile_tells_inputs_and_what_became_of_the_nodes(model: Path) -> None:
+def test_compile_reports_inputs_and_what_became_of_the_nodes(model: Path) -> None:
     result = run("compile", model)
     assert result.exit_code == 0, result.output
     assert "input    x: f32[s0, 4]\n" in result.output

@@ -173,7 +173,7 @@ def test_several_inputs_and_outputs_are_in_the_order_that_is_asked_for():
         hidet.trace_from(x - y, inputs=[x])
 
 
-def test_what_does_not_fit_is_told():
+def test_what_does_not_fit_is_an_error():
     x = hidet.symbol([3])
     with pytest.raises(LaunchError, match="a symbolic tensor has no elements"):
         x.numpy()
@@ -217,7 +217,7 @@ def test_tensors_stay_keys_and_have_a_truth_of_one_element():
     assert [float(element) for element in hidet.arange(3, dtype="float32")] == [0, 1, 2]
 
 
-def test_functions_of_operators_tell_what_they_take():
+def test_functions_of_operators_say_what_they_take():
     """plugin-friction.md bug 9, user-walk.md section 6."""
     for name in dir(hidet.ops):
         if name in load_registry().operators:
@@ -234,7 +234,7 @@ def test_functions_of_operators_tell_what_they_take():
     ("holder", "name", "near"),
     [(hidet.ops, "matmull", "matmul"), (hidet, "radn", "randn"), (hidet.option, "cachedir", "cache_dir")],
 )
-def test_a_misspelt_name_is_told_what_it_may_mean(holder, name, near):
+def test_a_misspelt_name_error_suggests_the_right_one(holder, name, near):
     """user-walk.md section 6."""
     with pytest.raises(AttributeError, match=f"did you mean '{near}'"):
         getattr(holder, name)

@@ -262,7 +262,7 @@ def test_a_hook_may_choose_other_parameters(install: Install) -> None:
     assert [row.rule_name for row in chosen.steps if isinstance(row, ScheduledTask)] == ["cpu.softmax"]
 
 
-def test_a_rule_without_a_method_is_told_which(install: Install) -> None:
+def test_a_rule_without_a_method_is_an_error_that_names_it(install: Install) -> None:
     ctx = install('ops=("softmax",), load=__name__ + ":Half"', "class Half:\n    match = None", source=OPTION)
     with pytest.warns(PluginWarning, match=r"PluginError: rules_\d+._plugin:Half has no space\(\)"):
         compile_graph(graph_of(SOFTMAX, ctx), ctx)

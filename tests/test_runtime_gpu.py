@@ -199,7 +199,7 @@ def test_shared_memory_that_the_launch_asks_for_may_be_all_there_is():
     torch.cuda.synchronize()
 
 
-def test_a_block_that_is_too_large_is_told_and_is_no_end():
+def test_a_block_that_is_too_large_is_an_error_and_is_no_end():
     @hidet.script
     def fill(x: f32[1], threads: hidet.lang.i32):
         attrs.cuda.grid_dim = 1
@@ -213,7 +213,7 @@ def test_a_block_that_is_too_large_is_told_and_is_no_end():
     assert x.item() == 2
 
 
-def test_too_little_memory_is_told_in_sizes_and_is_no_end():
+def test_an_out_of_memory_error_states_sizes_and_is_no_end():
     free, _ = hidet.cuda.memory_info()
     with pytest.raises(DeviceOutOfMemory, match=r"cannot allocate .* GiB on cuda:0: .* GiB of .* GiB are free"):
         hidet.cuda.empty(free + (8 << 30), "uint8")

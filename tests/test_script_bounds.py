@@ -129,7 +129,7 @@ def test_an_access_outside_names_array_index_extent_and_line(
     assert LINES[error.loc.line - 1].endswith(line)
 
 
-def test_threads_that_fail_together_tell_one_index(checked):
+def test_threads_that_fail_together_report_one_index(checked):
     """red-team.md finding 11."""
     x = zeros(100_000)
     for _ in range(20):
@@ -176,7 +176,7 @@ def test_debugging_checks_indices_where_the_option_says_nothing(monkeypatch, deb
     assert ("failure" in put.build("cpu", {"check_bounds": given}).source()) == is_checked
 
 
-def test_assertions_that_tell_values_are_printed_and_parsed():
+def test_assertions_with_values_are_printed_and_parsed():
     function = assert_bounds(write.function)
     text = print_module(hidet.ir.func.Module((function,), function.name))
     assert "of dim 0 is outside of its {} elements', " in text

@@ -209,7 +209,7 @@ def test_a_link_of_ones_own_to_a_directory_of_ones_own_is_followed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o707])
-def test_a_directory_that_others_may_write_is_told_of_with_the_remedy(
+def test_a_directory_that_others_may_write_is_reported_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bits: int
 ) -> None:
     """red-team.md finding 10."""

@@ -332,7 +332,7 @@ def test_relocations_outside_of_their_section_are_refused(path: Path) -> None:
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_verify_tells_what_a_file_is_and_runs_none_of_it(path: Path) -> None:
+def test_verify_says_what_a_file_is_and_runs_none_of_it(path: Path) -> None:
     facts = verify_file(path)
     assert facts.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (facts.target, facts.inputs, facts.weights) == ("cpu", ("x",), 3)

@@ -79,7 +79,7 @@ def test_memory_that_another_stream_uses_waits_for_it(fake: FakeDriver) -> None:
     assert freed == ("free", 512, 0)
 
 
-def test_too_little_memory_is_told_in_sizes_and_is_no_end(fake: FakeDriver) -> None:
+def test_an_out_of_memory_error_states_sizes_and_is_no_end(fake: FakeDriver) -> None:
     fake.free_bytes = 3 << 20
     with pytest.raises(DeviceOutOfMemory, match=r"cannot allocate 16.0 MiB on cuda:0: 3.0 MiB of 3.0 MiB are free"):
         hidet.cuda.empty(4 << 20)
@@ -90,7 +90,7 @@ def test_too_little_memory_is_told_in_sizes_and_is_no_end(fake: FakeDriver) -> N
     hidet.cuda.empty(1 << 10)
 
 
-def test_the_pool_tells_what_it_holds_and_gives_it_back(fake: FakeDriver) -> None:
+def test_the_pool_reports_what_it_holds_and_gives_it_back(fake: FakeDriver) -> None:
     array = hidet.cuda.empty(1000)
     assert hidet.cuda.memory_statistics().used == 4096
     hidet.cuda.empty_cache()

@@ -39,7 +39,7 @@ def compiled(arch: str) -> Cubin:
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-def test_machine_code_tells_registers_stack_and_shared_memory(arch: str) -> None:
+def test_machine_code_states_registers_stack_and_shared_memory(arch: str) -> None:
     cubin = compiled(arch)
     assert cubin.usage["mixed"].registers == 32
     assert cubin.usage["mixed"].stack_bytes > 0

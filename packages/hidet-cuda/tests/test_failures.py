@@ -47,7 +47,7 @@ def script(fake: FakeDriver, name: str = "k", grid: int = 2, threads: int = 64, 
 # --- launches ------------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_launch_tells_what_it_asked_for(fake: FakeDriver) -> None:
+def test_a_refused_launch_error_states_what_was_asked_for(fake: FakeDriver) -> None:
     run = script(fake, grid=3, threads=2048, shared=100)
     fake.refuse = 1
     with pytest.raises(LaunchError) as caught:
@@ -115,7 +115,7 @@ def test_kernels_that_are_known_to_be_done_are_not_named(fake: FakeDriver) -> No
         hidet.cuda.synchronize()
 
 
-def test_launches_that_wait_tell_the_kernel_itself(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_that_wait_name_the_kernel_itself(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     script(fake, "fine")(4096, 0)
     bad = script(fake, "bad")
@@ -144,7 +144,7 @@ def test_a_device_that_cannot_be_made_current_ends_the_call(fake: FakeDriver) ->
 # --- machines without what is needed -------------------------------------------------------------------------------
 
 
-def test_without_a_driver_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_driver_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "_LIBRARIES", ("libnone.so",))
     load_driver.cache_clear()
     with pytest.raises(LaunchError, match="no CUDA driver was found") as caught:
@@ -152,19 +152,19 @@ def test_without_a_driver_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -
     assert "compile for target 'cpu'" in str(caught.value)
 
 
-def test_an_old_driver_is_told_with_what_is_needed() -> None:
+def test_an_old_driver_error_states_the_version_needed() -> None:
     with pytest.raises(LaunchError, match=r"supports CUDA 12.4, expected 13.0 or newer"):
         started(FakeDriver(version=12040).driver())
 
 
-def test_a_driver_without_devices_is_told() -> None:
+def test_a_driver_without_devices_is_an_error() -> None:
     with pytest.raises(LaunchError, match="finds no device"):
         started(FakeDriver(devices=0).driver())
     with pytest.raises(LaunchError, match="is CUDA_VISIBLE_DEVICES empty"):
         started(FakeDriver(refused={"cuInit": 100}).driver())
 
 
-def test_a_function_that_the_driver_has_not_is_told() -> None:
+def test_a_function_that_the_driver_lacks_is_an_error() -> None:
     class Old(FakeDriver):
         def function(self, name: str) -> Any:
             if name == "cuDriverGetVersion":

@@ -230,7 +230,9 @@ def test_an_architecture_that_is_none_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "nearest"), [("sm_93", "sm_90a"), ("sm_80a", "sm_80"), ("sm_90f", "sm_90a"), ("sm_85", "sm_86")]
 )
-def test_an_architecture_that_the_compiler_does_not_know_is_told_from_those_it_knows(name: str, nearest: str) -> None:
+def test_an_architecture_that_the_compiler_does_not_know_is_refused_with_those_it_knows(
+    name: str, nearest: str
+) -> None:
     with pytest.raises(
         OptionError, match=f"{name} is no CUDA architecture .* which are sm_80, .*sm_89, sm_90, sm_90a"
     ) as error:

@@ -105,7 +105,7 @@ def test_threads_that_ask_first_at_the_same_time_get_one_device(
     assert first is second
 
 
-def test_a_device_that_is_not_there_is_told_with_those_that_are(fake: FakeDriver) -> None:
+def test_an_unknown_device_error_lists_the_known_ones(fake: FakeDriver) -> None:
     with pytest.raises(LaunchError, match="there is no CUDA device 2, only 2 of them, cuda:0 to cuda:1"):
         hidet.cuda.properties(2)
     with pytest.raises(LaunchError, match="no CUDA device -1"):

@@ -45,7 +45,7 @@ def test_accesses_inside_change_nothing():
         ("i: i64 = t\nwhile a[i] == 0.0 and i < 40:\n    i = i + 40", 0, r"a\[i\]"),
     ],
 )
-def test_the_first_access_outside_is_told(body, thread, text):
+def test_the_first_access_outside_is_reported(body, thread, text):
     _, error = run(body)
     assert error is not None
     with pytest.raises(LaunchError, match=rf"in kernel, block \(0, 0, 0\), thread \({thread}, 0, 0\): {text}"):
@@ -63,7 +63,7 @@ def test_the_first_access_outside_is_told(body, thread, text):
         "i: i64 = t\nwhile i < n:\n    i = i + 1\n    if i % 2 == 0:\n        continue\n    if i > 20:\n        break",
     ],
 )
-def test_accesses_that_are_not_made_are_not_told(body):
+def test_accesses_that_are_not_made_are_not_reported(body):
     assert run(body)[1] is None
 
 

@@ -30,7 +30,7 @@ def test_parts_of_the_suite_are_disjoint_and_whole() -> None:
     assert set.union(*parts) == set(names)
 
 
-def test_noise_around_zero_is_told_from_a_wrong_answer() -> None:
+def test_noise_around_zero_is_distinguished_from_a_wrong_answer() -> None:
     recorded = np.array([54.0, 1.9e-7], np.float32)
     assert is_rounding([recorded], [np.array([54.0, 0.0], np.float32)])
     assert not is_rounding([recorded], [np.array([54.0, 1e-3], np.float32)])

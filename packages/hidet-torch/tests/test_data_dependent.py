@@ -91,7 +91,7 @@ def test_a_number_is_a_size():
     agree(lambda x: torch.ones(int(x.abs().amax().int().item()) + 1) * 2, (X,), (X * 2,))
 
 
-def test_an_operator_that_core_lacks_runs_in_torch_and_tells_its_size():
+def test_an_operator_that_core_lacks_runs_in_torch_and_defines_its_size():
     reports = agree(lambda x: positive(x) + 1, (X,), (X * 3,), (-X,), eager=1)
     assert ("eager", "torch:hidet_tests.positive.default") in reports[0].nodes.names
 

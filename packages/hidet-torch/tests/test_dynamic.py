@@ -324,7 +324,7 @@ def test_a_size_computed_with_a_fraction_of_data(check_compiled: Callable[..., A
         check_compiled(lambda x: torch.ones(int(x.amax().item() * 1.5)) * 2, *inputs[0], more=inputs, strict=True)
 
 
-def test_a_size_that_only_a_custom_operator_tells_is_that_of_its_result() -> None:
+def test_a_size_that_only_a_custom_operator_defines_is_that_of_its_result() -> None:
     @torch.library.custom_op("hidet_tests::beginning", mutates_args=())
     def beginning(x: torch.Tensor) -> torch.Tensor:
         return x[: int(x.shape[0] * 0.75)].clone()

@@ -102,7 +102,7 @@ class Residual(torch.nn.Module):
         return torch.softmax(self.relu(y).flatten(1), 1)
 
 
-def test_the_report_tells_every_operators_error_at_the_first_call(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_lists_every_operators_error_at_the_first_call(capsys: pytest.CaptureFixture[str]) -> None:
     dynamo_config.correctness_report()
     model, x = Residual().eval(), torch.randn(2, 3, 6, 6)
     compiled = torch.compile(model, backend="hidet")

@@ -136,7 +136,7 @@ def test_an_operator_that_was_left_to_torch(
     check_import(function, *inputs)
 
 
-def test_counts_of_numbers_tell_their_own_size(check_compiled: Check) -> None:
+def test_counts_of_numbers_define_their_own_size(check_compiled: Check) -> None:
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         numbers, weights = torch.tensor([1, 5, 5, 0]), torch.tensor([0.5, 1.0, 2.0, 4.0])
         check_compiled(lambda n: torch.bincount(n), numbers, more=[[torch.tensor([9, 0, 1, 1])]], strict=True)

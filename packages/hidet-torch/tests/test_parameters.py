@@ -23,7 +23,7 @@ def model() -> nn.Module:
 X = torch.randn(3, 8, generator=torch.Generator().manual_seed(2))
 
 
-def test_parameters_are_told_from_inputs(model: nn.Module) -> None:
+def test_parameters_are_distinguished_from_inputs(model: nn.Module) -> None:
     seen: list[bool] = []
 
     def look(gm: fx.GraphModule, inputs: Any) -> fx.GraphModule:

@@ -49,7 +49,7 @@ def test_nonzero_finds_places_in_row_major_order():
     assert indices.tolist() == [[0, 1], [1, 0]]
 
 
-def test_unique_tells_values_places_and_counts():
+def test_unique_returns_values_places_and_counts():
     array = np.array([[3, 1], [1, 3], [3, 0]])
     values, inverse, counts = run(UNIQUE, array, [(dtypes.i64, (COUNT,)), (dtypes.i64, (3, 2)), (dtypes.i64, (COUNT,))])
     assert values.tolist() == [0, 1, 3]

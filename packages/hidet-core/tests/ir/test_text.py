@@ -223,7 +223,7 @@ def test_symbols_are_declared_at_the_top():
     assert structural_equal(parse_function(text), function)
 
 
-def test_variables_of_equal_names_are_told_apart_and_keywords_avoided():
+def test_variables_of_equal_names_are_distinguished_and_keywords_avoided():
     first, second, keyword = e.Var("x", f32), e.Var("x", f32), e.Var("lambda", f32)
     body = s.Seq((s.Assign(first, binary("add", second, keyword)), s.Assign(e.Var("layer.0", f32), first)))
     assert print_stmt(body) == "x = x_1 + lambda_\nlayer_0 = x\n"

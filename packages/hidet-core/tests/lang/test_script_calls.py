@@ -144,7 +144,7 @@ with script_module() as module:
         add(x, y)
 
 
-def test_the_host_checks_extents_that_only_a_call_tells():
+def test_the_host_checks_extents_that_only_a_call_knows():
     x, y = np.zeros(3, np.float32), np.zeros(3, np.float32)
     run_module(module.ir_module(), [x, y, 3, 3])
     assert (y == 1.0).all()

@@ -219,7 +219,7 @@ def test_lang_functions_are_for_scripts():
         attrs.cuda.grid_dim = 3
 
 
-def test_a_script_that_calls_itself_is_told_so():
+def test_a_script_that_calls_itself_is_an_error():
     def define():
         with pytest.raises(ScriptError, match="descend calls itself") as caught:
 

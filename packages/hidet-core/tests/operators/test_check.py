@@ -31,7 +31,7 @@ def _reduced(positions: list[int], wraps: bool) -> int:
         ([-6, 0], True, True),
     ],
 )
-def test_one_number_tells_whether_all_positions_are_on_an_axis_of_five(
+def test_one_number_says_whether_all_positions_are_on_an_axis_of_five(
     positions: list[int], wraps: bool, is_wrong: bool
 ) -> None:
     assert is_outside(_reduced(positions, wraps), 5, wraps) == is_wrong

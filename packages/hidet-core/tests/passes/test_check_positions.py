@@ -69,7 +69,7 @@ def test_computed_positions_are_checked_where_they_are_used(ctx: CompileContext)
     ]
 
 
-def test_a_check_waits_for_the_node_that_tells_its_extent(ctx: CompileContext) -> None:
+def test_a_check_waits_for_the_node_that_defines_its_extent(ctx: CompileContext) -> None:
     """Counts of the numbers of an input: how many places there are is read from these numbers."""
 
     def build(b: GraphBuilder) -> list[Value]:

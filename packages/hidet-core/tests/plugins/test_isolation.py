@@ -89,7 +89,7 @@ def test_a_generator_that_raises_midway_contributes_nothing(install_plugin) -> N
     assert only_problem("midway", "midway").message == "hidet_targets raised OSError: gone"
 
 
-def test_a_hook_that_returns_nothing_is_told_what_was_expected(install_plugin) -> None:
+def test_a_hook_that_returns_nothing_is_an_error_that_says_what_was_expected(install_plugin) -> None:
     install_plugin("void", "def hidet_targets(): pass")
     assert "returned None, expected a list" in only_problem("void", "void").message
 

@@ -49,7 +49,7 @@ def test_arguments_that_fit_are_passed_as_they_are() -> None:
     assert argument is x
 
 
-def test_a_wrong_number_of_arguments_is_told() -> None:
+def test_a_wrong_number_of_arguments_is_an_error() -> None:
     with pytest.raises(LaunchError, match="takes 1 arguments, got 2"):
         _check(_f32(4))([_zeros(4), _zeros(4)])
 

@@ -191,7 +191,7 @@ def test_a_symbol_is_solved_from_a_linear_extent() -> None:
         executor.run([_ramp(9)], ADAPTER)
 
 
-def test_a_size_that_two_steps_tell_is_refused_before_anything_runs() -> None:
+def test_a_size_that_two_steps_define_is_refused_before_anything_runs() -> None:
     reads = ReadSizes(TensorSlot(X, dtypes.i64, (), ()), symbols(dims.symbol("u")))
     with pytest.raises(VerifyError, match="step 1 of the program tells size u, which is told before it"):
         Executor(_program((reads, reads)), {}, [])

@@ -32,7 +32,7 @@ def _state(sets: ParameterSets, weight: Any) -> ParameterState:
     return sets.state([None, weight], ADAPTER)
 
 
-def test_a_state_tells_the_address_of_each_parameter_that_calls_read() -> None:
+def test_a_state_has_the_address_of_each_parameter_that_calls_read() -> None:
     weight = _parameter(1)
     assert _state(_sets(), weight).addresses == {WEIGHT: weight.ctypes.data}
 

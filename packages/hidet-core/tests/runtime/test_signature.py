@@ -45,7 +45,7 @@ def test_a_graph_is_called_with_its_inputs_in_order_or_by_name() -> None:
         ((Parameter("a", Items((GraphInput(0),))),), -1),
     ],
 )
-def test_arguments_that_are_the_inputs_already_are_told_by_their_number(
+def test_arguments_that_are_the_inputs_already_are_known_by_their_number(
     parameters: tuple[Parameter, ...], direct: int
 ) -> None:
     assert Signature(parameters, len(parameters)).direct(1) == direct

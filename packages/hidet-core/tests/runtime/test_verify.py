@@ -283,7 +283,7 @@ def test_a_program_that_cannot_be_run_is_refused(case: str) -> None:
         verify_program(program, CONSTANTS)
 
 
-def test_a_size_is_used_only_after_the_step_that_tells_it() -> None:
+def test_a_size_is_used_only_after_the_step_that_defines_it() -> None:
     reads = ReadSizes(scalar(BUFFER, dtypes.i64), tuple(dims.symbols(M)))
     late = (Segment("run"), reads, ForeignCall("host", print, (vector(BUFFER, M, stride=0),), (), {}), BRANCH)
     verify_program(changed(steps=late), CONSTANTS)

@@ -90,7 +90,7 @@ def _module(entry: str, helper: str) -> Module:
     return Module(tuple(functions), entry)
 
 
-def test_device_functions_of_one_name_are_told_apart_when_modules_are_merged() -> None:
+def test_device_functions_of_one_name_are_renamed_when_modules_are_merged() -> None:
     merged = merge_modules([_module("one", "tile"), _module("two", "tile")], {"two": None})
     assert [function.name for function in merged.functions] == ["tile", "one", "two_tile", "two"]
     assert [function.name for function in merged.functions if EXPORTED in function.attributes] == ["two"]

@@ -50,7 +50,7 @@ def test_shared_functions_move_to_a_module_of_their_group_and_are_linked() -> No
     assert list(module.externals) == _calls(module) == [f.name for f in (*one.functions, *other.functions)]
 
 
-def test_a_merged_module_has_each_shared_function_once_and_tells_apart_others_of_the_same_name() -> None:
+def test_a_merged_module_has_each_shared_function_once_and_renames_others_of_the_same_name() -> None:
     first = _module(*share_functions([_step("a", 1)]), _step("own", 2), entry="first")
     second = _module(*share_functions([_step("a", 1)]), _step("own", 3), entry="second")
     merged = merge_modules([first, second], {"first": None, "second": None})

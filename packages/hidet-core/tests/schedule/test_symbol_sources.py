@@ -48,7 +48,7 @@ def test_plain_extents_are_preferred_and_divisions_come_last() -> None:
     assert symbol_sources([_tensor(2 * S), _tensor(S + 1, S)])["s"] == SymbolSource("s", 1, 1)
 
 
-def test_extents_of_several_symbols_or_rounded_ones_tell_nothing() -> None:
+def test_extents_of_several_symbols_or_rounded_ones_define_nothing() -> None:
     assert symbol_sources([_tensor(S + T, S * T, S // 2, S % 3)]) == {}
 
 

@@ -198,7 +198,7 @@ class TestWhatIsWrong:
         assert "it returned a int, expected parameters to choose from" in fault(Rule)
 
 
-def test_points_that_a_rule_calls_impossible_are_told_and_no_fault() -> None:
+def test_points_that_a_rule_calls_impossible_are_reported_and_no_fault() -> None:
     class Rule(Square):
         def build(self, match, params, ctx):
             if params == 2:

@@ -144,7 +144,7 @@ def test_python_makes_no_tensor_maps():
             look(x)
 
 
-def test_operations_of_one_name_are_told_apart_by_the_number_of_coordinates():
+def test_operations_of_one_name_are_distinguished_by_the_number_of_coordinates():
     with pytest.raises(ScriptError, match=r"cuda.tensor_load got 1 arguments, expected 4 \(target, map,.*\) to 8"):
 
         @hidet.script

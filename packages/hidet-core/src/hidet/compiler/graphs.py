@@ -111,7 +111,9 @@ def compile_graph(graph: Graph, ctx: CompileContext, signature: Signature | None
             optimized = run_graph_passes(graph, ctx)
         with clock("build"):
             lowered = lower_graph(optimized, graph, ctx)
-            units = compile_units(lowered.main_code, lowered.prepare_code, kernels_tell=ctx.target.device == "cpu")
+            units = compile_units(
+                lowered.main_code, lowered.prepare_code, kernel_asserts_reach_host=ctx.target.device == "cpu"
+            )
         with clock("compile"):
             binaries, cached = compile_modules(units, ctx)
         report = report_on(graph, optimized, lowered, len(binaries), cached, clock, ctx)

@@ -1,4 +1,4 @@
-"""Copies around values that steps of the host program make, so that sharing memory with them is never needed."""
+"""Insert copies where an output would alias memory owned by a step of the host program."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hidet.host.program import HostCode
 from hidet.ir.func import Function, Module
 from hidet.ir.structural import structural_hash
-from hidet.ir.visit import tells_host
+from hidet.ir.visit import asserts_reach_host
 from hidet.schedule.cost import is_below
 from hidet.schedule.select import ScheduledGraph, rename_module
 from hidet.schedule.shared_functions import exported, shared_group, split_shared
@@ -34,12 +34,12 @@ Part = tuple[ScheduledGraph, HostCode]
 
 
 def compile_units(
-    main: Sequence[Part], prepare: Sequence[Part] = (), *, kernels_tell: bool = True
+    main: Sequence[Part], prepare: Sequence[Part] = (), *, kernel_asserts_reach_host: bool = True
 ) -> dict[str, CompileUnit]:
     """The modules of a graph and its prepare graph by name, each kernel in one of them only.
 
-    kernels_tell: whether a kernel whose assertion fails tells the host function that launched it, as on a CPU. Programs
-    that tell such a thing are compiled with the host code, which stops there.
+    kernel_asserts_reach_host: whether the host function that launched a kernel learns of an assertion that failed in
+    it, as on a CPU. Modules with such kernels are compiled with the host code, which stops there.
     """
     parts = [*main, *prepare]
     often = {name for scheduled, _ in main for name in scheduled.modules}
@@ -53,10 +53,12 @@ def compile_units(
     if is_below((task for scheduled, _ in parts for task in scheduled.task_graph.tasks), SMALL_GRAPH_FLOPS):
         merged = merge_modules([host, *kernels.values()], segments)
         return {"graph": CompileUnit(merged, structural_hash(host_digest, *hashes.items()), effort=1)}
-    telling = {name: module for name, module in kernels.items() if tells_host(module, kernels_tell)}
+    asserting = {
+        name: module for name, module in kernels.items() if asserts_reach_host(module, kernel_asserts_reach_host)
+    }
     units: dict[str, CompileUnit] = {}
     for name, module in kernels.items():
-        if name in telling:
+        if name in asserting:
             continue
         own, libraries = split_shared(module)
         # What only the prepare graph runs, it runs once.
@@ -67,10 +69,10 @@ def compile_units(
                 names = [function.name for function in library.functions]
                 units[library.entry] = CompileUnit(library, structural_hash(*names), effort=3)
     # A segment is straight-line code that gains nothing from optimisation, and is long.
-    if not telling:
+    if not asserting:
         return {**units, "host": CompileUnit(host, host_digest, effort=0)}
-    digest = structural_hash(host_digest, *[(name, hashes[name]) for name in telling])
-    return {**units, "host": CompileUnit(merge_modules([host, *telling.values()], segments), digest, effort=3)}
+    digest = structural_hash(host_digest, *[(name, hashes[name]) for name in asserting])
+    return {**units, "host": CompileUnit(merge_modules([host, *asserting.values()], segments), digest, effort=3)}
 
 
 def merge_modules(modules: Iterable[Module], visible: Mapping[str, object]) -> Module:

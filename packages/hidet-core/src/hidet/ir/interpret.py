@@ -256,7 +256,7 @@ class _Frame:
 
     def check(self, node: s.Assert) -> None:
         if not self.expr(node.condition):
-            raise LaunchError(node.told(self.expr(value).item() for value in node.values))
+            raise LaunchError(node.fill_message(self.expr(value).item() for value in node.values))
 
     def show(self, node: s.Print) -> None:
         values = [self.expr(value) for value in node.values]

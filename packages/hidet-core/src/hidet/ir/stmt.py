@@ -135,7 +135,7 @@ class Evaluate(Stmt):
 @node
 class Assert(Stmt):
     """The call ends here where `condition` is false, with an error that says `message`. Each `{}` in it stands for the
-    i64 of `values` in its place, as it is then; at most `ASSERTED_VALUES`. One without values is told as it is
+    i64 of `values` in its place, as it is then; at most `ASSERTED_VALUES`. One without values is reported as it is
     written."""
 
     condition: Expr
@@ -143,8 +143,8 @@ class Assert(Stmt):
     loc: Loc | None = None
     values: tuple[Expr, ...] = ()
 
-    def told(self, values: Iterable[object]) -> str:
-        """The message with these values."""
+    def fill_message(self, values: Iterable[object]) -> str:
+        """`message` with these values in the places of its braces."""
         return fill_in(self.message, values)
 
 

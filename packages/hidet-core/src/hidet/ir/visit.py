@@ -78,10 +78,10 @@ def has_statement(root: Stmt, kind: type[Stmt]) -> bool:
     return False
 
 
-def tells_host(module: Module, kernels_tell: bool) -> bool:
-    """Whether host code learns of assertions in a module that fail. kernels_tell: whether it learns of those in
-    kernels, too."""
-    functions = (function for function in module.functions if kernels_tell or function.kind != "kernel")
+def asserts_reach_host(module: Module, kernel_asserts_reach_host: bool) -> bool:
+    """Whether assertions of a module that fail are reported to host code. kernel_asserts_reach_host: whether those in
+    kernels are, too."""
+    functions = (function for function in module.functions if kernel_asserts_reach_host or function.kind != "kernel")
     return any(has_statement(function.body, Assert) for function in functions)
 
 

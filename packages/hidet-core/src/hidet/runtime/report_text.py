@@ -28,7 +28,7 @@ def report_text(report: CompileReport) -> str:
         ("modules", f"{report.modules}, {report.cached_modules} of them from the cache"),
     ]
     for name, _ in _CLASSES:
-        rows += [(name, line) for line in _told(report, name)] if getattr(nodes, name) else []
+        rows += [(name, line) for line in _lines_of(report, name)] if getattr(nodes, name) else []
     if report.seconds:
         phases = ", ".join(f"{phase} {seconds * 1e3:.0f} ms" for phase, seconds in report.seconds.items())
         rows.append(("time", f"{sum(report.seconds.values()):.2f} s: {phases}"))
@@ -50,7 +50,7 @@ def _costs(report: CompileReport) -> str:
     return ", ".join(costs).replace("an template", "a template") or "nothing was built"
 
 
-def _told(report: CompileReport, wanted: str) -> list[str]:
+def _lines_of(report: CompileReport, wanted: str) -> list[str]:
     """Operators of one class with the places where they stand, equal ones counted."""
     nodes = report.nodes
     places = nodes.places or ("",) * len(nodes.names)

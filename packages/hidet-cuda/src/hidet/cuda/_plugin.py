@@ -83,7 +83,7 @@ def hidet_passes() -> Iterable[PassSpec]:
             after=("cuda-row-order",),
             before=("split-prepare",),
             load="hidet.cuda.passes.regular_rows:RegularRows",
-            doc="what is multiplied with one matrix has rows at a regular distance",
+            doc="left operands of GEMMs are given one row stride",
         ),
         PassSpec(
             name="cuda-allow-tf32",

@@ -26,7 +26,7 @@ from hidet.ir.expr import Bitcast, Call, Cast, Const, Expr, Load, Var
 from hidet.ir.func import FINISHES, SYMBOL, Function, Module
 from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, PointerType
-from hidet.ir.visit import rewrite, tells_host, walk
+from hidet.ir.visit import asserts_reach_host, rewrite, walk
 
 LAUNCH = "cuLaunchKernel"
 LAUNCH_EX = "cuLaunchKernelEx"
@@ -61,7 +61,7 @@ def host_module(module: Module, shared_bytes: Mapping[str, int]) -> Module | Non
     # Looked at where a map is made, which most modules do not.
     adds_boxes = functools.cache(lambda: _adds_boxes(module))
     # Kernels tell of failed assertions in another way.
-    asserts = functools.cache(lambda: tells_host(module, kernels_tell=False))
+    asserts = functools.cache(lambda: asserts_reach_host(module, kernel_asserts_reach_host=False))
     hosts = (_Host(f, kernels, shared_bytes, adds_boxes, asserts) for f in module.functions if f.kind == "host")
     host = tuple(function for maker in hosts for function in maker.functions())
     if not host:

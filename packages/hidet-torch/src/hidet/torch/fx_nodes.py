@@ -134,8 +134,8 @@ def is_number(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), int | float | torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
-def tells_of_tensor(node: fx.Node) -> bool:
-    """Whether a node is a number that a tensor tells: its element, or an extent or stride of it."""
+def is_read_from_tensor(node: fx.Node) -> bool:
+    """Whether a node is a number read from a tensor: its element, or an extent or stride of it."""
     return node.op == "call_function" and is_number(node) and not all(map(is_number, node.all_input_nodes))
 
 

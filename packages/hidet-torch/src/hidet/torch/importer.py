@@ -120,7 +120,7 @@ class Importer:
 
     @property
     def data_sizes(self) -> DataSizes:
-        """Which sizes are told so far."""
+        """Which sizes are defined so far."""
         return DataSizes(self.sizes, self.symbols, self.emitter)
 
     def run(self) -> ImportedGraph:
@@ -399,15 +399,15 @@ class Importer:
             else None
             for n, type_ in enumerate(types)
         )
-        told = self._told_by_strides(node, types, [*fresh, *map(str, defines)])
-        strides = tuple(told.values())
+        by_strides = self._defined_by_strides(node, types, [*fresh, *map(str, defines)])
+        strides = tuple(by_strides.values())
         spec, inputs = eager_spec(node, name, types, self.values, self.emitter.size_value, defines, strides)
         # What a step makes lies row-major; a result of the graph in another layout is a copy.
-        emit = self.builder.emit_all if defines or told else self.emitter.emit_all
+        emit = self.builder.emit_all if defines or by_strides else self.emitter.emit_all
         made = emit(spec, inputs, {})
-        if told:
+        if by_strides:
             # The layout of a result of the graph may be all that has a use for them.
-            self.data_sizes.read_all(made[-1], list(told), is_checked=True)
+            self.data_sizes.read_all(made[-1], list(by_strides), is_checked=True)
         outputs = iter(made)
         results: tuple[Any, ...] = tuple(None if type_ is None else next(outputs) for type_ in types)
         results = tuple(
@@ -421,12 +421,12 @@ class Importer:
         self.values[node] = results if isinstance(value, tuple | list) else results[0]
         self.eager.append(EagerNode(name, reason, loc))
 
-    def _told_by_strides(
+    def _defined_by_strides(
         self, node: fx.Node, types: Sequence[TensorType | None], known: Sequence[str]
     ) -> dict[Dim, tuple[int, int]]:
         """Symbols that are strides of results in eager mode and nothing else, with the number of a result and its axis.
 
-        known: names of those that extents of the results tell.
+        known: names of those that extents of the results define.
         """
         value = node.meta.get("val")
         results = value if isinstance(value, tuple | list) else (value,)

@@ -24,7 +24,7 @@ from hidet.frontend import Number, identifier
 from hidet.graph import DimType, OperatorSpec, TensorType, Value
 from hidet.runtime.program import SymbolSource
 from hidet.torch.emitter import Scalar
-from hidet.torch.fx_nodes import ELEMENT, is_number, operator_name, tells_of_tensor
+from hidet.torch.fx_nodes import ELEMENT, is_number, is_read_from_tensor, operator_name
 from hidet.torch.mapping.sizes import EXACT, ROUNDED_TO_NEAREST
 from hidet.torch.tensors import dtype_of
 from torch import fx
@@ -272,7 +272,7 @@ def python_function(node: fx.Node) -> Computation | None:
         if each in needed:
             continue
         needed.add(each)
-        if each.op == "placeholder" or tells_of_tensor(each):
+        if each.op == "placeholder" or is_read_from_tensor(each):
             given.add(each)
         elif each.op != "call_function" or not is_number(each):
             return None

@@ -62,13 +62,14 @@ def checked_name(name: str) -> str:
     return f"{name}.checked"
 
 
-def tells_values(functions: Sequence[Function]) -> bool:
-    """Whether an assertion of these functions tells values."""
+def has_asserted_values(functions: Sequence[Function]) -> bool:
+    """Whether an assertion of these functions has values in its message."""
     return any(isinstance(n, s.Assert) and n.values for function in functions for n in statements(function.body))
 
 
 def assertion_text(function: str, node: s.Assert) -> str:
-    """What the failed assertion `node` tells: JSON of function, message, place and, if it has any, number of values."""
+    """What the failed assertion `node` reports: JSON of function, message, place and, if it has any, number of
+    values."""
     loc = node.loc
     place = [None] * 3 if loc is None else [loc.file, loc.line, loc.column]
     count = [len(node.values)] if node.values else []
@@ -152,7 +153,7 @@ def reporting_function(
 ) -> str:
     """LLVM text of the function that is called from outside, around the one that fails.
 
-    result: its LLVM type. parameters: with their types. words: attributes. with_values: as of `tells_values`.
+    result: its LLVM type. parameters: with their types. words: attributes. with_values: as of `has_asserted_values`.
     with_polls: whether the module has polls.
     """
     listed = ", ".join(parameters)

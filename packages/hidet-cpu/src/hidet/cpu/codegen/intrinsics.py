@@ -41,7 +41,7 @@ def _prefetch(emitter: MemoryEmitter, arguments: Sequence[str], node: Call) -> s
 
 
 def _poll(emitter: MemoryEmitter, arguments: Sequence[str], node: Call) -> str:
-    emitter.leave_where_told()
+    emitter.return_if_polled()
     return "poison"
 
 

@@ -66,12 +66,12 @@ class LineEmitter:
         self.line(self.failed_text)
         self.block(passed)
 
-    def leave_where_told(self) -> None:
+    def return_if_polled(self) -> None:
         """Return if a poll says that the call is to end."""
         assert self.failed_text is not None, "a function that runs to its end does not poll"
-        is_told = self.instruction(f"call i1 @{POLL_FUNCTION}({FAILURE})", "told")
+        is_stopped = self.instruction(f"call i1 @{POLL_FUNCTION}({FAILURE})", "polled")
         ended, going = self.labels("ended", "going")
-        self.line(f"br i1 {is_told}, label %{ended}, label %{going}")
+        self.line(f"br i1 {is_stopped}, label %{ended}, label %{going}")
         self.block(ended)
         self.line(self.failed_text)
         self.block(going)

@@ -162,9 +162,11 @@ def _define(
     if not is_visible:
         return checked
     state.declare(NOTE_FAILURE, "void", ("ptr", "ptr"))
-    if state.tells_values:
+    if state.has_asserted_values:
         state.declare(NOTE_VALUES, "void", ("ptr",))
-    around = reporting_function(function.name, result, parameters, "nounwind", state.tells_values, state.polls_signals)
+    around = reporting_function(
+        function.name, result, parameters, "nounwind", state.has_asserted_values, state.polls_signals
+    )
     return f"{checked}\n\n{around}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hidet.cpu.codegen.failing import FAILURE, checked_name, failing_functions, polls_signals, tells_values
+from hidet.cpu.codegen.failing import FAILURE, checked_name, failing_functions, has_asserted_values, polls_signals
 from hidet.cpu.codegen.spelling import register_type
 from hidet.ir.expr import Call
 from hidet.ir.types import Type
@@ -23,7 +23,7 @@ class ModuleState:
         self.arch = arch
         self.functions = functions
         self.failing = failing_functions(tuple(functions.values()))
-        self.tells_values = bool(self.failing) and tells_values(tuple(functions.values()))
+        self.has_asserted_values = bool(self.failing) and has_asserted_values(tuple(functions.values()))
         self.declarations: dict[str, str] = {}
         self.polls_signals = bool(self.failing) and polls_signals(tuple(functions.values()))
         self._texts: dict[str, str] = {}

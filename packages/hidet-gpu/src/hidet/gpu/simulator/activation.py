@@ -334,7 +334,7 @@ class Activation:
         if not holds.all():
             row = int(np.flatnonzero(~holds)[0])
             told = [spread(evaluation.value(value, lanes), lanes.count)[row].item() for value in node.values]
-            raise RowError(row, node.told(told))
+            raise RowError(row, node.fill_message(told))
 
     def show(self, node: s.Print, lanes: Lanes, evaluation: Evaluation) -> None:
         values = [evaluation.value(value, lanes) for value in node.values]
