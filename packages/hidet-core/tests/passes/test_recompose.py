@@ -389,6 +389,59 @@ def test_a_softmax_over_queries_is_no_attention(stays):
     )
 
 
+MERGED = [
+    "%1: f64[6, 5, 4] = reshape(%q, shape=[6, 5, 4])",
+    "%2: f64[6, 6, 4] = reshape(%k, shape=[6, 6, 4])",
+    "%3: f64[6, 5, 6] = matmul(%1, %2, trans_b=True)",
+    "%4: f64[2, 3, 5, 6] = reshape(%3, shape=[2, 3, 5, 6])",
+    "%5: f64[2, 3, 5, 6] = add(%4, %m)",
+    "%6: f64[2, 3, 5, 6] = softmax(%5)",
+    "%7: f64[6, 5, 6] = reshape(%6, shape=[6, 5, 6])",
+    "%8: f64[6, 6, 4] = reshape(%v, shape=[6, 6, 4])",
+    "%9: f64[6, 5, 4] = matmul(%7, %8)",
+]
+
+
+def test_attention_whose_products_have_batch_and_heads_merged(recomposed):
+    """As torch takes einsum apart."""
+    recomposed(
+        attention(*MERGED),
+        attention(
+            "%8: f64[2, 3, 5, 4] = attention(%q, %k, %v, %m, scale=1.0)",
+            "%9: f64[6, 5, 4] = reshape(%8, shape=[6, 5, 4])",
+        ),
+    )
+
+
+def test_batch_and_heads_that_are_taken_apart_again_stay_apart(recomposed):
+    recomposed(
+        attention(*MERGED, "%10: f64[2, 3, 5, 4] = reshape(%9, shape=[2, 3, 5, 4])", result="%10"),
+        attention("%9: f64[2, 3, 5, 4] = attention(%q, %k, %v, %m, scale=1.0)"),
+    )
+
+
+def test_attention_where_only_scores_are_merged(recomposed):
+    values = "%10: f64[2, 3, 6, 4] = neg(%v)"
+    recomposed(
+        attention(*MERGED[:6], values, "%9: f64[2, 3, 5, 4] = matmul(%6, %10)"),
+        attention(values, "%9: f64[2, 3, 5, 4] = attention(%q, %k, %10, %m, scale=1.0)"),
+    )
+
+
+def test_scores_that_trade_rows_for_heads_are_no_attention(stays):
+    stays(
+        attention(
+            "%1: f64[6, 5, 4] = reshape(%q, shape=[6, 5, 4])",
+            "%2: f64[6, 6, 4] = reshape(%k, shape=[6, 6, 4])",
+            "%3: f64[6, 5, 6] = matmul(%1, %2, trans_b=True)",
+            "%4: f64[2, 15, 6] = reshape(%3, shape=[2, 15, 6])",
+            "%6: f64[2, 15, 6] = softmax(%4)",
+            "%7: f64[2, 3, 5, 6] = reshape(%6, shape=[2, 3, 5, 6])",
+            "%9: f64[2, 3, 5, 4] = matmul(%7, %v)",
+        )
+    )
+
+
 GROUPED = """
         graph g(%q: f64[2, 6, 5, 4], %k: f64[2, 3, 7, 4], %v: f64[2, 3, 7, 4]):
           %0: f64[2, 6, 5, 4] = attention(%q, %k, %v, enable_gqa=True)

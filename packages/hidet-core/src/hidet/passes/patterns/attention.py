@@ -3,6 +3,8 @@
     matmul(softmax(scale * q @ k.T + mask), v) = attention(q, k, v, mask)
     attention(q, repeat(k), repeat(v))         = attention(q, k, v) with enable_gqa
 
+Products may have the axes before the rows of their matrices merged that the softmax has apart, as einsum makes them.
+
 The additive mask may be -inf for some keys of a row. Fills with -inf are not recognised: where they hide a whole row,
 the written-out form gives NaN and `attention` gives 0.
 """
@@ -15,6 +17,8 @@ from dataclasses import dataclass
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import same_shape
 from hidet.operators.rules import arithmetic_dtype
+from hidet.passes.graph.move_views import RESHAPES
+from hidet.passes.graph.simplify import merge_reshapes, remove_identity
 from hidet.passes.local import Rule, Site
 from hidet.passes.patterns.products import product_of
 
@@ -34,7 +38,7 @@ def attention(site: Site) -> Value | None:
     weights, values = site.node.inputs
     if weights is None or values is None or site.node.attrs["trans_a"]:
         return None
-    softmax = site.made_by(_without_cast(site, weights), "softmax")
+    softmax = site.made_by(_without_cast(site, _other_batch(site, weights)), "softmax")
     if softmax is None or softmax.inputs[0] is None or not site.is_read_once(softmax.outputs[0]):
         return None
     rank = softmax.outputs[0].tensor.rank
@@ -46,8 +50,36 @@ def attention(site: Site) -> Value | None:
     mask = scores.masks[0] if scores.masks else None
     for further in scores.masks[1:]:
         mask = site.emit("add", mask, further)
-    v = _swapped(site, values) if site.node.attrs["trans_b"] else values
-    return site.emit("attention", scores.q, scores.k, v, mask, scale=scores.scale)
+    v = _in_batch(site, values, weights, softmax.outputs[0])
+    if v is None:
+        return None
+    v = _swapped(site, v) if site.node.attrs["trans_b"] else v
+    found = site.emit("attention", scores.q, scores.k, v, mask, scale=scores.scale)
+    wanted = site.node.outputs[0].tensor.shape
+    return found if same_shape(found.tensor.shape, wanted) else site.emit("reshape", found, shape=wanted)
+
+
+def _other_batch(site: Site, value: Value) -> Value:
+    """What a reshape makes `value` of, if nobody else reads it and its last two axes are the same; else `value`."""
+    node = site.made_by(value, *RESHAPES)
+    source = None if node is None else node.inputs[0]
+    if source is None or not site.is_read_once(value) or source.tensor.rank < 2:
+        return value
+    return source if same_shape(source.tensor.shape[-2:], value.tensor.shape[-2:]) else value
+
+
+def _in_batch(site: Site, operand: Value, product: Value, scores: Value) -> Value | None:
+    """An operand of `product`, or what reads it, with the leading axes of `scores`, which is a reshape of `product`.
+    None where the operand broadcasts and they differ."""
+    batch = scores.tensor.shape[:-2]
+    if same_shape(product.tensor.shape[:-2], batch):
+        return operand
+    if not same_shape(operand.tensor.shape[:-2], product.tensor.shape[:-2]):
+        return None
+    shape = (*batch, *operand.tensor.shape[-2:])
+    view = site.made_by(operand, *RESHAPES)
+    source = operand if view is None or view.inputs[0] is None else view.inputs[0]
+    return source if same_shape(source.tensor.shape, shape) else site.emit("reshape", source, shape=shape)
 
 
 def _without_cast(site: Site, value: Value) -> Value:
@@ -79,20 +111,23 @@ def _scores(site: Site, value: Value) -> Scores | None:
     scaled = product_of(site, current, root=False)
     if len(scaled.factors) != 1:
         return None
-    product = site.made_by(_without_cast(site, scaled.factors[0]), "matmul")
+    product = site.made_by(_without_cast(site, _other_batch(site, scaled.factors[0])), "matmul")
     if product is None or product.attrs["trans_a"] or not site.is_read_once(product.outputs[0]):
         return None
     q, k = (product_of(site, v, root=False) for v in product.values)
     if len(q.factors) != 1 or len(k.factors) != 1:
         return None
-    key = k.factors[0] if product.attrs["trans_b"] else _swapped(site, k.factors[0])
-    return Scores(q.factors[0], key, scaled.number * q.number * k.number, tuple(masks))
+    queries, keys = (_in_batch(site, p.factors[0], product.outputs[0], value) for p in (q, k))
+    if queries is None or keys is None:
+        return None
+    keys = keys if product.attrs["trans_b"] else _swapped(site, keys)
+    return Scores(queries, keys, scaled.number * q.number * k.number, tuple(masks))
 
 
 def _is_scores(site: Site, value: Value | None) -> bool:
     """Whether a matrix product lies below sums, products and casts."""
     while value is not None:
-        node = site.made_by(value, "add", "mul", "div", "cast", "matmul")
+        node = site.made_by(value, "add", "mul", "div", "cast", "matmul", *RESHAPES)
         if node is None or not site.is_read_once(value):
             return False
         if node.op.name == "matmul":
@@ -158,4 +193,6 @@ def _input_of(node: Node | None) -> Value | None:
 RULES: Mapping[str, Sequence[Rule]] = {
     "matmul": (attention,),
     "attention": (grouped_queries,),
+    # What attention's batch and heads are merged for is often to take them apart again.
+    **dict.fromkeys(RESHAPES, (merge_reshapes, remove_identity)),
 }
