@@ -112,3 +112,9 @@ def test_a_saved_model_needs_the_wheel_of_its_target() -> None:
     """user-walk.md bug 8: the page said that no compiler has to be installed."""
     page = (DOCS / "optimize-onnx-model.md").read_text()
     assert re.search(r"hidet-core and hidet-cpu are installed, such a file runs", page)
+
+
+def test_the_glossary_names_files_that_exist() -> None:
+    paths = set(re.findall(r"`(hidet/[\w/.]+)`", (DOCS / "glossary.md").read_text()))
+    assert len(paths) > 30
+    assert not [path for path in sorted(paths) if not any(ROOT.glob(f"packages/*/src/{path}"))]
