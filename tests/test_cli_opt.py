@@ -152,8 +152,8 @@ def test_what_cannot_be_run_is_named_with_what_there_is(renaming: None, passes: 
 
 def test_a_pass_of_another_target_is_refused() -> None:
     pytest.importorskip("hidet.cuda")
-    result = opt(GRAPH, "-p", "cuda-row-order")
-    assert "Error: pass 'cuda-row-order' is for cuda, not for cpu\nhint: --target names" in result.output
+    result = opt(GRAPH, "-p", "cuda-collapse-rows")
+    assert "Error: pass 'cuda-collapse-rows' is for cuda, not for cpu\nhint: --target names" in result.output
 
 
 def test_text_that_is_wrong_is_named_with_its_line() -> None:

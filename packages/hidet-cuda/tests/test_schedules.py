@@ -15,7 +15,7 @@ from hidet.cuda.arch_checks import launches_of
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.allow_tf32 import AllowTf32
 from hidet.cuda.passes.block_launches import block_launches
-from hidet.cuda.passes.regular_rows import RegularRows
+from hidet.cuda.passes.contiguous_rows import ContiguousRows
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_right
 from hidet.fusion.fuse import fuse
@@ -181,13 +181,13 @@ def test_linear_layers_of_windows_read_a_copy() -> None:
       return %0
     """
     graph = parse_graph(textwrap.dedent(text), registry.operators)
-    changed = RegularRows().run(graph, ctx)
+    changed = ContiguousRows().run(graph, ctx)
     assert [node.op.name for node in changed.nodes] == ["copy", "linear"]
     assert changed.nodes[0].outputs[0].tensor.is_contiguous
     given = [ramp((2, 3, 4, 8), np.float16, 0), ramp((5, 8), np.float16, 1)]
     np.testing.assert_array_equal(interpret(changed, given)[0], interpret(graph, given)[0])
     regular = parse_graph(textwrap.dedent(text).replace(strides, ""), registry.operators)
-    assert RegularRows().run(regular, ctx) is regular
+    assert ContiguousRows().run(regular, ctx) is regular
 
 
 def is_warp_specialized(text: str, arch: str = "sm_90a") -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.passes.patch_rows import PatchRows
+from hidet.cuda.passes.im2col_patches import Im2colPatches
 from hidet.cuda.target import CudaTarget
 from hidet.graph.graph import Graph
 from hidet.graph.interpret import interpret
@@ -37,7 +37,7 @@ def rewritten(**changed: object) -> tuple[Graph, Graph]:
     graph = parse_graph(textwrap.dedent(text), registry.operators)
     target = CudaTarget("sm_90a")
     ctx = CompileContext(target=target, registry=registry, options=Options(), cache=open_cache(enabled=False))
-    return graph, PatchRows().run(graph, ctx)
+    return graph, Im2colPatches().run(graph, ctx)
 
 
 def test_patches_are_copied_to_rows_and_multiplied() -> None:

@@ -1,4 +1,4 @@
-"""Results of products with one matrix lie in memory as the rows that they are computed from.
+"""Batch axes collapse into rows: results of products with one matrix lie as the rows that they are computed from.
 
 Attention modules of some libraries see their batch as axis 1 of what lies in memory batch by batch. A product whose
 result lies as its operand does is one matrix; in logical order it would be a small one for each position. Products of
@@ -27,7 +27,7 @@ _ANY_STRIDES = frozenset({"attention", "softmax", "normalization"})
 
 
 @dataclass(frozen=True)
-class RowOrder:
+class CollapseRows:
     """Gives results of linear layers and their like, and what is element-wise on them, the order of axes of their rows,
     and other products that of the transpose that reads them.
 
@@ -35,7 +35,7 @@ class RowOrder:
     distance, or through a view that would become a copy.
     """
 
-    name: ClassVar[str] = "cuda-row-order"
+    name: ClassVar[str] = "cuda-collapse-rows"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order, and one more for each set of values that have to keep their order."""

@@ -1,4 +1,4 @@
-"""Products with one matrix read the other as its rows, or as those of several; what lies otherwise is copied before."""
+"""Products with one matrix read the other as contiguous rows, of one stride; what lies otherwise is copied before."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RegularRows:
+class ContiguousRows:
     """Copies what products with one matrix read as rows, where it is a view of several steps: windows of an image."""
 
-    name: ClassVar[str] = "cuda-regular-rows"
+    name: ClassVar[str] = "cuda-contiguous-rows"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""

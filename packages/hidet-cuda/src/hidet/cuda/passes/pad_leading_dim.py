@@ -1,4 +1,4 @@
-"""Large products read matrices whose rows start at multiples of 16 bytes; rows of odd lengths are copied apart.
+"""Large products read matrices whose leading dimension is a multiple of 16 bytes; others are copied with padding.
 
 Rows that start anywhere are read element by element, which takes longer than the products themselves; TMA
 does not read them at all. A copy with room behind each row costs one pass over the matrix, and none in the call where
@@ -40,11 +40,11 @@ _PRODUCTS = ("matmul", "linear")
 
 
 @dataclass(frozen=True)
-class AlignedRows:
+class PadLeadingDim:
     """Copies operands of products whose rows lie at other distances, where copies and product take less time together
     than the product alone, by the model that chooses tiles. Sizes have to be known."""
 
-    name: ClassVar[str] = "cuda-aligned-rows"
+    name: ClassVar[str] = "cuda-pad-leading-dim"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order; products of the same matrix share its copy."""

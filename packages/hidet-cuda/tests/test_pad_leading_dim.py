@@ -8,7 +8,7 @@ import pytest
 
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.passes.aligned_rows import AlignedRows
+from hidet.cuda.passes.pad_leading_dim import PadLeadingDim
 from hidet.cuda.target import CudaTarget
 from hidet.graph.parser import parse_graph
 from hidet.graph.printer import print_graph
@@ -20,7 +20,7 @@ def rewritten(text: str, arch: str = "sm_90a") -> str:
     registry = load_registry()
     ctx = CompileContext(target=CudaTarget(arch), registry=registry, options=Options(), cache=open_cache(enabled=False))
     graph = parse_graph(textwrap.dedent(text), registry.operators)
-    return "\n".join(line.strip() for line in print_graph(AlignedRows().run(graph, ctx)).splitlines()[1:-1])
+    return "\n".join(line.strip() for line in print_graph(PadLeadingDim().run(graph, ctx)).splitlines()[1:-1])
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])

@@ -10,7 +10,7 @@ import pytest
 from hidet import dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.passes.row_order import RowOrder
+from hidet.cuda.passes.collapse_rows import CollapseRows
 from hidet.cuda.schedules.operands import find_product
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_right, sources_of
@@ -34,7 +34,7 @@ def parsed(text: str) -> Graph:
 def ordered(text: str) -> tuple[Graph, Graph]:
     """A graph before and after the pass; both mean the same."""
     graph = parsed(text)
-    changed = RowOrder().run(graph, context())
+    changed = CollapseRows().run(graph, context())
     random = np.random.default_rng(0)
     given = [random.standard_normal(value.tensor.shape).astype(np.float16) for value in graph.inputs]
     for old, new in zip(interpret(graph, given), interpret(changed, given), strict=True):
@@ -71,7 +71,7 @@ def test_products_with_one_matrix_and_what_is_element_wise_on_them_keep_the_orde
 @pytest.mark.parametrize("text", PRODUCTS)
 def test_such_products_are_one_matrix_each(text) -> None:
     ctx = context()
-    for task in fuse(RowOrder().run(parsed(text), ctx), ctx).tasks:
+    for task in fuse(CollapseRows().run(parsed(text), ctx), ctx).tasks:
         product = find_product(task, dtypes.f16, dtypes.f32)
         assert product is not None and (product.batch, product.m) == (1, 10)
 
