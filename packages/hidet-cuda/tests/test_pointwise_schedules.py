@@ -255,7 +255,7 @@ def test_words_are_moved_where_all_tensors_are_aligned() -> None:
     assert isinstance(step, ScheduledTask)
     entry = next(f for f in step.program.module.functions if f.name == step.program.module.entry)
     asked = {node.a for node in walk(entry.body) if isinstance(node, Bitcast)}
-    assert len(asked) == 3, "the turned tensor, the other one and the result"
+    assert len(asked) == 3, "the transposed tensor, the other one and the result"
 
 
 def test_scales_of_folded_batch_norms_are_rounded_correctly() -> None:

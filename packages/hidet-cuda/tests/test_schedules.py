@@ -123,10 +123,10 @@ def test_products_of_empty_matrices_are_scheduled(text: str, arch: str) -> None:
     assert [step.rule_name for step in tasks(product, arch)] == ["cuda.matmul"]
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_matrices_of_a_batch_may_lie_at_distances_that_are_symbols(turned: bool) -> None:
-    right = "f16[3, s, 16]" if turned else "f16[3, 16, s]"
-    product = f"matmul(%x, %w, trans_b={turned})"
+@pytest.mark.parametrize("transposed", [False, True])
+def test_matrices_of_a_batch_may_lie_at_distances_that_are_symbols(transposed: bool) -> None:
+    right = "f16[3, s, 16]" if transposed else "f16[3, 16, s]"
+    product = f"matmul(%x, %w, trans_b={transposed})"
     text = f"symbol s: 2..4096\ngraph g(%x: f16[3, s, 16], %w: {right}):\n  %0: f16[3, s, s] = {product}\n  return %0\n"
     assert_right(text, "cuda.matmul", 4e-3, sizes={"s": 24})
 

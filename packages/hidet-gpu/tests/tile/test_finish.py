@@ -102,7 +102,7 @@ def test_epilogue_operands_are_read_as_their_alignment_lets(operand_align):
 
 @pytest.mark.parametrize("align", [2, 4])
 def test_without_wide_rows_elements_are_mapped_as_products_leave_them(align):
-    """What is turned then are results, not products."""
+    """What is staged then are results, not products."""
     result, expected, text = finished(20, 136, align=align)
     agrees(result, expected)
     assert "~f16 @ shared" in text and "~f32 @ shared" not in text

@@ -74,9 +74,11 @@ def _product(rewriter: GraphRewriter, node: Node, image: Value) -> Value:
     apart = [size for pair in zip(places, taps, strict=True) for size in pair]
     split = rewriter.emit("reshape", image, at=node, shape=(images, channels, *apart))
     perm = (0, *range(2, 2 + 2 * count, 2), 1, *range(3, 3 + 2 * count, 2))
-    turned = rewriter.emit("transpose", split, at=node, perm=perm)
-    shape = tuple(turned.tensor.shape)
-    patches = rewriter.copy(turned, TensorType(turned.tensor.dtype, shape, None, turned.tensor.device), node)
+    transposed = rewriter.emit("transpose", split, at=node, perm=perm)
+    shape = tuple(transposed.tensor.shape)
+    patches = rewriter.copy(
+        transposed, TensorType(transposed.tensor.dtype, shape, None, transposed.tensor.device), node
+    )
     depth = dims.product([channels, *taps])
     rows = rewriter.emit("reshape", patches, at=node, shape=(images, *places, depth))
     matrix = rewriter.emit("reshape", weight, at=node, shape=(filters, depth))

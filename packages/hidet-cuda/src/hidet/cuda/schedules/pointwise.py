@@ -17,7 +17,7 @@ from hidet.cuda.schedules.occupancy import per_device
 from hidet.cuda.schedules.pointwise_kernel import launch_pointwise
 from hidet.cuda.schedules.pointwise_layout import Pointwise, pointwise_of
 from hidet.cuda.schedules.program import ProgramBuilder
-from hidet.cuda.schedules.transpose import launch_turned, turned_of
+from hidet.cuda.schedules.transpose import launch_transposed, transposed_of
 from hidet.ir.expr import Reduce
 from hidet.ir.visit import walk
 from hidet.schedule.affine import as_dim
@@ -62,13 +62,13 @@ class ElementwiseRule(PointwiseRule):
 
     def build(self, match: Match[Sequence[Pointwise]], params: None, ctx: CompileContext) -> Program:
         """Through a tile, or as other rules do."""
-        turned = [turned_of(match.task, pointwise) for pointwise in match.data]
-        if None in turned:
+        transposed = [transposed_of(match.task, pointwise) for pointwise in match.data]
+        if None in transposed:
             return super().build(match, params, ctx)
         builder = ProgramBuilder(match.task)
-        for each in turned:
+        for each in transposed:
             assert each is not None
-            launch_turned(builder, match.task, each)
+            launch_transposed(builder, match.task, each)
         return builder.program()
 
 

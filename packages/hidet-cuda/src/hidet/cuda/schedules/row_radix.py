@@ -217,7 +217,7 @@ class RadixPasses:
                 read=lambda k, tile: kernel.load(counts, value * tiles + tile, size),
                 write=lambda k, tile, before: kernel.store(k, counts, value * tiles + tile, size, before),
                 exclusive=True,
-                is_turned=False,
+                is_reversed=False,
             ).emit(k, build.index(0), tiles)
             with k.if_(build.equal(lane, 0)):
                 kernel.store(k, totals, value, build.index(THREADS), [carry])

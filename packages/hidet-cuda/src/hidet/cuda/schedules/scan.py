@@ -163,10 +163,10 @@ class _Kernel:
         memory: _Memory,
         program: ScanProgram,
         chunks: Chunks,
-        is_turned: bool,
+        is_reversed: bool,
         written: Sequence[Operand],
     ) -> None:
-        self.builder, self.program, self.chunks, self.is_turned = builder, program, chunks, is_turned
+        self.builder, self.program, self.chunks, self.is_reversed = builder, program, chunks, is_reversed
         self.scope = KernelScope()
         self.lowering = Lowering(self.scope, {})
         expressions = (*program.values, *(output.value for output in program.outputs))
@@ -200,7 +200,7 @@ class _Kernel:
             read=self._read,
             write=self._written() if writes else None,
             exclusive=self.program.exclusive,
-            is_turned=self.is_turned,
+            is_reversed=self.is_reversed,
         ).emit(k, start, end)
 
     def _position(self, step: Expr) -> Expr:
@@ -251,11 +251,11 @@ def _results(program: ScanProgram) -> list[Operand]:
 
 
 def _rows(
-    builder: ProgramBuilder, memory: _Memory, program: ScanProgram, chunks: Chunks, is_turned: bool | None = None
+    builder: ProgramBuilder, memory: _Memory, program: ScanProgram, chunks: Chunks, is_reversed: bool | None = None
 ) -> Launch:
-    """Whole rows. is_turned: whether steps run against the axis, where the program does not say so itself."""
-    turned = program.reverse if is_turned is None else is_turned
-    kernel = _Kernel(builder, memory, program, chunks, turned, _results(program))
+    """Whole rows. is_reversed: whether steps run against the axis, where the program does not say so itself."""
+    is_reversed = program.reverse if is_reversed is None else is_reversed
+    kernel = _Kernel(builder, memory, program, chunks, is_reversed, _results(program))
 
     def body(k: IRBuilder) -> None:
         kernel.begin(k)

@@ -44,7 +44,7 @@ class ChunkWalk:
     """Statements that scan a row from `start` to `end`, which are numbers of steps.
 
     read: statements and values at a step. write: what is done with the result at a step; None reduces only. carry: what
-    was scanned before, which holds the total of the whole row afterwards. is_turned: steps run against the axis.
+    was scanned before, which holds the total of the whole row afterwards. is_reversed: steps run against the axis.
     member: the number of this thread among those that share the row.
     """
 
@@ -58,11 +58,11 @@ class ChunkWalk:
         read: Read,
         write: Write | None,
         exclusive: bool,
-        is_turned: bool,
+        is_reversed: bool,
     ) -> None:
         self.chunks, self.combiner, self.carry, self.member = chunks, combiner, carry, member
         self.read, self.write = read, write
-        self.exclusive, self.is_turned = exclusive, is_turned
+        self.exclusive, self.is_reversed = exclusive, is_reversed
         self.types = [var.dtype for var in carry]
         self.warps = max(1, chunks.threads // WARP)
 
@@ -139,7 +139,7 @@ class ChunkWalk:
 
     def _combine(self, k: IRBuilder, target: Sequence[Var], earlier: Sequence[Expr], later: Sequence[Expr]) -> None:
         """target = what two neighbouring pieces combine to; `earlier` comes in earlier steps."""
-        pair = (later, earlier) if self.is_turned else (earlier, later)
+        pair = (later, earlier) if self.is_reversed else (earlier, later)
         k.assign_each(target, k.let_each("next", self.combiner.combine(*pair)))
 
     def _neutral(self) -> Sequence[Expr]:

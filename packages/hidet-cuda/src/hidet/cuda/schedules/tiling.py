@@ -235,7 +235,7 @@ def _over(extent: int, step: int) -> int:
 
 
 def warp_specialized_bytes(tiles: MatmulTiles) -> int:
-    """Shared memory of a warp-specialized kernel: the ring, and what results are turned in."""
+    """Shared memory of a warp-specialized kernel: the ring, and what results are staged in."""
     return (tiles.m + tiles.n) * tiles.k * 2 * tiles.stages + tiles.m * 128
 
 

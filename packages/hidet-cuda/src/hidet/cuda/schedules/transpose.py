@@ -1,4 +1,4 @@
-"""Results that lie in another order than what they are made of: tiles turned in shared memory.
+"""Results that lie in another order than what they are made of: tiles transposed in shared memory.
 
 for what this block reads along one axis: into the tile        neighbours in the operand
 wait for each other
@@ -34,11 +34,11 @@ _WORD = 4
 _LEAST = 16
 """Extents below which most of a tile would be empty."""
 _MOST = 4
-"""Tensors that are turned at once."""
+"""Tensors that are transposed at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turned:
+class Transposed:
     """Elements whose operands `reads` are neighbours along `axis`, while the result's are along its last group."""
 
     pointwise: Pointwise
@@ -47,7 +47,7 @@ class Turned:
     lanes: int
 
 
-def turned_of(task: Task, pointwise: Pointwise) -> Turned | None:
+def transposed_of(task: Task, pointwise: Pointwise) -> Transposed | None:
     """None where nothing large lies in another order, or where it lies irregularly."""
     if len(pointwise.axes) < 2 or any(isinstance(node, Reduce) for node in paths([pointwise.value])):
         return None
@@ -72,7 +72,7 @@ def turned_of(task: Task, pointwise: Pointwise) -> Turned | None:
     extents = dict(zip(pointwise.axes, pointwise.extents, strict=True))
     if len(reads) > _MOST or min(extent_estimate(extents[axis]), extent_estimate(extents[last])) < _LEAST:
         return None
-    return Turned(pointwise, axis, tuple(reads), _lanes(task, pointwise, axis, reads))
+    return Transposed(pointwise, axis, tuple(reads), _lanes(task, pointwise, axis, reads))
 
 
 def _lanes(task: Task, pointwise: Pointwise, axis: Var, reads: Sequence[Access]) -> int:
@@ -97,26 +97,29 @@ def _lanes(task: Task, pointwise: Pointwise, axis: Var, reads: Sequence[Access])
     return 2 if is_even else 1
 
 
-def launch_turned(builder: ProgramBuilder, task: Task, turned: Turned) -> None:
+def launch_transposed(builder: ProgramBuilder, task: Task, transposed: Transposed) -> None:
     """Compute an output: words at once if every address is a multiple of 16 bytes, element by element otherwise."""
-    fast = _TileKernel(builder, task, turned).launch()
-    if turned.lanes == 1:
+    fast = _TileKernel(builder, task, transposed).launch()
+    if transposed.lanes == 1:
         builder.run(fast)
         return
-    # What is not turned is read as words as well.
-    operands = [*(access.operand for access in accesses(turned.pointwise.value)), turned.pointwise.epilogue.result]
-    single = replace(turned, lanes=1)
+    # What is not transposed is read as words as well.
+    operands = [
+        *(access.operand for access in accesses(transposed.pointwise.value)),
+        transposed.pointwise.epilogue.result,
+    ]
+    single = replace(transposed, lanes=1)
     builder.run(builder.by_alignment(operands, fast, lambda: _TileKernel(builder, task, single).launch()))
 
 
 class _TileKernel:
-    def __init__(self, builder: ProgramBuilder, task: Task, turned: Turned) -> None:
-        self.builder, self.turned, self.pointwise = builder, turned, turned.pointwise
-        self.memory = PointwiseMemory(builder, task, turned.pointwise)
-        self.lanes, self.side = turned.lanes, WARP * turned.lanes
+    def __init__(self, builder: ProgramBuilder, task: Task, transposed: Transposed) -> None:
+        self.builder, self.transposed, self.pointwise = builder, transposed, transposed.pointwise
+        self.memory = PointwiseMemory(builder, task, transposed.pointwise)
+        self.lanes, self.side = transposed.lanes, WARP * transposed.lanes
         # Rows of an odd number of words: neighbours along either axis lie in different banks.
         self.row = self.side + self.lanes
-        self.axis, self.last = turned.axis, turned.pointwise.axes[-1]
+        self.axis, self.last = transposed.axis, transposed.pointwise.axes[-1]
         self.column, self.warp = build.size_var("column"), build.size_var("warp")
         self.starts = {axis: build.size_var(f"{axis.name}_start") for axis in (self.axis, self.last)}
         scope = self.memory.scope
@@ -143,9 +146,9 @@ class _TileKernel:
         k.declare(self.warp, thread // WARP)
         tiles = [
             k.array(f"tile{n}", access.dtype, self.side * self.row, space="shared")
-            for n, access in enumerate(self.turned.reads)
+            for n, access in enumerate(self.transposed.reads)
         ]
-        for access, tile in zip(self.turned.reads, tiles, strict=True):
+        for access, tile in zip(self.transposed.reads, tiles, strict=True):
             self._fill(k, access, tile)
         k.emit(barrier())
         self._write(k, tiles)
@@ -175,10 +178,10 @@ class _TileKernel:
     def _write(self, k: IRBuilder, tiles: Sequence[Var]) -> None:
         """Compute along the result's neighbours."""
         reader = self.memory.reader(self.last, self.lanes)
-        turned: dict[Expr, Var] = {access: Var("turned", access.dtype) for access in self.turned.reads}
-        value, bindings = replaced(self.pointwise.value, turned), dict(self.memory.fixed)
+        transposed: dict[Expr, Var] = {access: Var("transposed", access.dtype) for access in self.transposed.reads}
+        value, bindings = replaced(self.pointwise.value, transposed), dict(self.memory.fixed)
         with self._sweep(k, self.last, self.axis) as row:
-            for variable, tile in zip(turned.values(), tiles, strict=True):
+            for variable, tile in zip(transposed.values(), tiles, strict=True):
                 bindings[variable] = build.load(tile, row * self.row + self.column + reader.lane)
             reads = reader.read([value], self.last, bindings)
             k.emit(reads.declarations, reads.loads)

@@ -1,6 +1,6 @@
 """Stores of epilogues: of what is mapped from products and from epilogue operands that are fetched only then.
 
-Where the matrix takes 16 bytes at a time, each warp turns a part of the products in shared memory before it maps them:
+Where the matrix takes 16 bytes at a time, each warp stages a part of the products in shared memory before it maps them:
 a thread then has neighbours of a row, reads epilogue operands by up to 16 bytes, and writes 16. As products leave
 them, it would read 4 bytes at a time.
 """
@@ -38,7 +38,7 @@ class StoredMap:
 
 
 def finish_layout(node: t.Store, stored: StoredMap, warps: tuple[int, int]) -> SharedLayout | None:
-    """How a warp keeps the part of the products that it turns at a time; None where no matrix is fetched, where the
+    """How a warp keeps the part of the products that it stages at a time; None where no matrix is fetched, where the
     stored one does not take 16 bytes at once, or where what is fetched does not lie like it."""
     target, products = node.target, _products(stored)
     has_matrix = any(fetch.target.rows > 1 for fetch in stored.fetches)
@@ -54,8 +54,8 @@ def finish_layout(node: t.Store, stored: StoredMap, warps: tuple[int, int]) -> S
     return SharedLayout(PIECE_ROWS, width, nbytes)
 
 
-def turned_tile(stored: StoredMap) -> RTile:
-    """The tile of which parts are turned."""
+def staged_tile(stored: StoredMap) -> RTile:
+    """The tile of which parts are staged."""
     return _products(stored)[0]
 
 
@@ -76,21 +76,21 @@ def _lies_like(fetch: t.Fetch, node: t.Store) -> bool:
 def store_finished(
     node: t.Store, stored: StoredMap, products: Fragment, staging: Expr, layout: SharedLayout, threads: Threads
 ) -> s.Stmt:
-    """Turn, fetch, map and write, by rows. staging: shared memory of `layout.size` elements for each warp."""
+    """Stage, fetch, map and write, by rows. staging: shared memory of `layout.size` elements for each warp."""
     first = build.size_var("staged")
     rows = _Rows(node, stored, products, staging, first, layout, threads)
     piece, group, slot, part = (build.size_var(name) for name in ("piece_row", "group", "slot", "part"))
     panel = group * rows.group + slot
     pieces = node.source.rows // threads.warps[0] // PIECE_ROWS
     panels = node.source.columns // threads.warps[1] // layout.columns
-    # The first meeting lets all lanes finish reading what was turned before.
-    fast = [_MEET, rows.turned(piece, panel), _MEET, rows.written(piece, panel, slot)]
+    # The first meeting lets all lanes finish reading what was staged before.
+    fast = [_MEET, rows.stage(piece, panel), _MEET, rows.written(piece, panel, slot)]
     ahead = [*map(s.Declare, rows.ahead.values()), _unrolled(slot, rows.group, rows.asked_for(piece, panel, slot))]
     inside = _unrolled(group, panels // rows.group, build.seq([*ahead, _unrolled(slot, rows.group, build.seq(fast))]))
     # One loop for all parts, whose code is short; each part's products have registers of their own.
     own = build.size_var("own")
-    turned = _unrolled(own, panels, s.If(build.equal(own, part), rows.turned(piece, own)))
-    slow = [_MEET, turned, _MEET, rows.written_one_by_one(piece, part)]
+    staged = _unrolled(own, panels, s.If(build.equal(own, part), rows.stage(piece, own)))
+    slow = [_MEET, staged, _MEET, rows.written_one_by_one(piece, part)]
     outside = s.For(part, build.index(0), build.index(panels), build.seq(slow))
     # All lanes of a warp go the same way, so that what it reads ahead stands under no condition of its own.
     each = _unrolled(piece, pieces, s.If(rows.are_inside(piece), inside, outside))
@@ -99,10 +99,10 @@ def store_finished(
 
 
 class _Rows:
-    """What is done with parts of products that are turned: each lane has `chunk` neighbours of a row in each of its
+    """What is done with parts of products that are staged: each lane has `chunk` neighbours of a row in each of its
     `turns`.
 
-    group: parts whose epilogue operands are asked for before the first one is turned: memory is waited for
+    group: parts whose epilogue operands are asked for before the first one is staged: memory is waited for
     once. ahead: by fetched tile, where that is kept; a tile of one row, which threads share, is read where it is used.
     """
 
@@ -129,7 +129,7 @@ class _Rows:
         shape = tuple(map(build.index, (self.group, self.turns, self.chunk)))
         self.ahead = {tile: Var(tile.name, BufferType(tile.dtype, shape, None, "register")) for tile in whole}
 
-    def turned(self, piece: Expr, panel: Expr) -> s.Stmt:
+    def stage(self, piece: Expr, panel: Expr) -> s.Stmt:
         """Write a part to shared memory as its lanes hold it."""
         inner, half = build.size_var("inner"), build.size_var("half")
         lane, layout, tile = self.threads.lane, self.layout, self.products.tile
@@ -196,7 +196,7 @@ class _Rows:
     def _declared(
         self, place: _Place, piece: Expr, panel: Expr, staged_row: Expr, staged_column: Expr, body: s.Stmt
     ) -> s.Stmt:
-        """`body` at a place of what is turned."""
+        """`body` at a place of what is staged."""
         row, column = self._start(piece)
         return build.seq(
             [
@@ -261,7 +261,7 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
-    """Where the elements of a lane begin: in the matrix, in the tile, and in what is turned."""
+    """Where the elements of a lane begin: in the matrix, in the tile, and in what is staged."""
 
     row: Var
     column: Var

@@ -31,7 +31,7 @@ from hidet.gpu.tile.lower.stages import (
     positions,
     registers,
 )
-from hidet.gpu.tile.lower.statements import TileLowering, Turning, element_count
+from hidet.gpu.tile.lower.statements import Staging, TileLowering, element_count
 from hidet.gpu.tile.lower.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
 from hidet.gpu.tile.tensors import GTensor, STile
 from hidet.ir import build
@@ -313,7 +313,7 @@ class _Consumer(TileLowering):
         """Say that the warp has read a stage."""
         return s.If(build.equal(self.threads.lane, 0), barrier("arrive_at", self._stages.empty(slot)))
 
-    def _turning_place(self, node: t.Store, turning: Turning) -> Expr | None:
+    def _staging_place(self, node: t.Store, staging: Staging) -> Expr | None:
         """Memory of its own, because stages are filled for the next tile meanwhile."""
         return self._staging[node]
 

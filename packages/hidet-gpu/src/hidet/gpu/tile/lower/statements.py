@@ -22,7 +22,7 @@ from hidet.gpu.tile.lower.elementwise import (
     mapped_element,
 )
 from hidet.gpu.tile.lower.fetch import fetch_tile, fetched_element, part_of
-from hidet.gpu.tile.lower.finish import StoredMap, finish_layout, store_finished, turned_tile
+from hidet.gpu.tile.lower.finish import StoredMap, finish_layout, staged_tile, store_finished
 from hidet.gpu.tile.lower.fragment import Fragment, Threads, fragment
 from hidet.gpu.tile.lower.product import Operand, multiply
 from hidet.gpu.tile.lower.reduce import reduce_tile
@@ -219,13 +219,13 @@ class TileLowering:
 
     def store(self, node: t.Store) -> s.Stmt:
         """Write a register tile, by rows where the matrix takes 16 bytes at once and a ring has left memory for it."""
-        turning = self._turning(node)
-        place = None if turning is None else self._turning_place(node, turning)
-        if turning is None or place is None:
+        staging = self._staging_of(node)
+        place = None if staging is None else self._staging_place(node, staging)
+        if staging is None or place is None:
             return store_elements(node, self._element(node.source), self.threads)
-        layout, stored = turning.layout, self._stored_map(node.source)
-        if stored is not None and turning.is_mapped_after:
-            return store_finished(node, stored, self.fragments[turning.tile], place, layout, self.threads)
+        layout, stored = staging.layout, self._stored_map(node.source)
+        if stored is not None and staging.is_mapped_after:
+            return store_finished(node, stored, self.fragments[staging.tile], place, layout, self.threads)
         return store_rows(node, partial(self._part, node.source), place, layout, self.threads, self._has_stmatrix)
 
     def _stored_map(self, tile: RTile) -> StoredMap | None:
@@ -235,14 +235,14 @@ class TileLowering:
             return None
         return StoredMap(map_, tuple(self._parted[read] for read in map_.inputs if read in self._parted))
 
-    def _turning(self, node: t.Store) -> Turning | None:
-        """What is turned of a stored tile: products that epilogue operands are added to after that, else results."""
+    def _staging_of(self, node: t.Store) -> Staging | None:
+        """What is staged of a stored tile: products that epilogue operands are added to after that, else results."""
         stored = self._stored_map(node.source)
         layout = None if stored is None else finish_layout(node, stored, self.threads.warps)
         if stored is not None and layout is not None:
-            return Turning(turned_tile(stored), layout, True)
+            return Staging(staged_tile(stored), layout, True)
         layout = rows_layout(node, self.threads.warps)
-        return None if layout is None else Turning(node.source, layout, False)
+        return None if layout is None else Staging(node.source, layout, False)
 
     def _element(self, tile: RTile) -> Element:
         """The elements of a tile that is stored."""
@@ -278,24 +278,24 @@ class TileLowering:
         """Shared memory of its own for each store by rows of a kernel whose stages are filled meanwhile."""
         found: dict[t.Store, Var] = {}
         for stmt in kernel.body:
-            turning = self._turning(stmt) if isinstance(stmt, t.Store) else None
-            if isinstance(stmt, t.Store) and turning is not None:
-                shape = (build.index(turning.elements(self.threads)),)
-                found[stmt] = Var("staging", BufferType(turning.tile.dtype, shape, None, "shared"))
+            staging = self._staging_of(stmt) if isinstance(stmt, t.Store) else None
+            if isinstance(stmt, t.Store) and staging is not None:
+                shape = (build.index(staging.elements(self.threads)),)
+                found[stmt] = Var("staging", BufferType(staging.tile.dtype, shape, None, "shared"))
         return found
 
-    def _turning_place(self, node: t.Store, turning: Turning) -> Expr | None:
-        """Shared memory for what is turned: of the last ring; None where that is too small."""
-        dtype = turning.tile.dtype
+    def _staging_place(self, node: t.Store, staging: Staging) -> Expr | None:
+        """Shared memory for what is staged: of the last ring; None where that is too small."""
+        dtype = staging.tile.dtype
         for array in self._idle:
-            if element_count(array) * array.dtype.nbytes >= turning.elements(self.threads) * dtype.nbytes:
+            if element_count(array) * array.dtype.nbytes >= staging.elements(self.threads) * dtype.nbytes:
                 return Bitcast(build.address(array, 0), PointerType(dtype, "shared"))
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Turning:
-    """What warps turn in shared memory before it is stored: parts of `tile`, each as `layout` says. is_mapped_after:
+class Staging:
+    """What warps stage in shared memory before it is stored: parts of `tile`, each as `layout` says. is_mapped_after:
     whether they are products, of which results are made after that."""
 
     tile: RTile

@@ -1,8 +1,8 @@
 """Stores of register tiles, whose elements may be computed on the way.
 
-By rows, each warp turns a part of its results in shared memory, so that neighbouring lanes write neighbouring 16 bytes,
-or what the matrix is aligned to. As products leave them, a row is spread over four lanes, 4 bytes of every 16 each, and
-half of each 32-byte sector would be written at a time.
+By rows, each warp stages a part of its results in shared memory, so that neighbouring lanes write neighbouring 16
+bytes, or what the matrix is aligned to. As products leave them, a row is spread over four lanes, 4 bytes of every 16
+each, and half of each 32-byte sector would be written at a time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _MOST_TURNS = 8
 
 
 def rows_layout(node: Store, warps: tuple[int, int]) -> SharedLayout | None:
-    """How a warp keeps the part that it turns at a time; None where that is not worth while or not possible.
+    """How a warp keeps the part that it stages at a time; None where that is not worth while or not possible.
 
-    Rows of 2-byte elements are turned wherever they start: else a sector is written in 8 accesses. Wider ones are
-    turned where the matrix takes 16 bytes at once.
+    Rows of 2-byte elements are staged wherever they start: else a sector is written in 8 accesses. Wider ones are
+    staged where the matrix takes 16 bytes at once.
     """
     nbytes = node.target.dtype.nbytes
     chunk = CHUNK_BYTES // nbytes
@@ -95,7 +95,7 @@ def store_rows(
         return s.Store(values, at, element((piece, panel * pieces + at[0], at[1], at[2])))
 
     # A part is computed after the one before it is stored, not all at first, which registers would not hold. The first
-    # meeting lets all lanes finish reading what was turned before.
+    # meeting lets all lanes finish reading what was staged before.
     steps = [
         s.Declare(values),
         *prepared,
@@ -108,8 +108,8 @@ def store_rows(
     rows, columns = (
         n // count for n, count in zip((node.source.rows, node.source.columns), threads.warps, strict=True)
     )
-    turned = _unrolled(piece, rows // PIECE_ROWS, _unrolled(panel, columns // layout.columns, build.seq(steps)))
-    return build.seq([s.Declare(first, warp * layout.size), turned])
+    staged = _unrolled(piece, rows // PIECE_ROWS, _unrolled(panel, columns // layout.columns, build.seq(steps)))
+    return build.seq([s.Declare(first, warp * layout.size), staged])
 
 
 def _write(

@@ -25,7 +25,7 @@ from hidet.gpu.tile.lower.stages import (
     positions,
     registers,
 )
-from hidet.gpu.tile.lower.statements import TileLowering, Turning
+from hidet.gpu.tile.lower.statements import Staging, TileLowering
 from hidet.gpu.tile.lower.warp_group import fits_warp_groups
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -177,6 +177,6 @@ class _Computing(TileLowering):
             del self._stage[load.target]
         return s.For(node.index, build.index(0), node.extent, build.seq(steps))
 
-    def _turning_place(self, node: t.Store, turning: Turning) -> Expr | None:
+    def _staging_place(self, node: t.Store, staging: Staging) -> Expr | None:
         """Memory of its own, because other warps still read the stages."""
         return self._staging[node]
