@@ -13,11 +13,16 @@ import hidet
 from hidet import dims, dtypes
 from hidet.context import make_context
 from hidet.drivers import build_ir_module
-from hidet.errors import CodegenError, LaunchError, PositionError
+from hidet.errors import CodegenError, CompileError, LaunchError, OptionError, PositionError
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.interpret import interpret
+from hidet.ir import build
+from hidet.ir.expr import Const, Load, Var
+from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
 from hidet.ir.parser import parse_module
+from hidet.ir.stmt import Print, Stmt, Store
+from hidet.ir.types import PointerType
 from hidet.testing import check_edges
 from hidet.testing.random_graphs import random_graph, random_inputs
 
@@ -25,6 +30,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no 
 
 OPTIONS = {"cache": False}
 CTX = make_context("example-c", OPTIONS)
+X = Var("x", PointerType(dtypes.f32))
 
 COUNT_BITS = """\
 module(entry="count_bits")
@@ -69,6 +75,11 @@ def lookup() -> hidet.Graph:
 def test_the_target_is_found_by_its_entry_point() -> None:
     owner = CTX.registry.owners["targets", "example-c"]
     assert str(owner) == 'hidet-example-target 0.1.0 (plugin "example_target")'
+
+
+def test_another_machine_is_refused() -> None:
+    with pytest.raises(OptionError, match="for this machine alone, got 'riscv'"):
+        make_context("example-c:riscv")
 
 
 def test_a_model_computes_what_numpy_computes_at_every_size_and_nobody_is_warned() -> None:
@@ -145,10 +156,41 @@ def check(x: ~f32, n: i64):
     compiled(x, 2)
 
 
+def host_function(*body: Stmt) -> Module:
+    """`main(x: ~f32)` with these statements, which name `X`."""
+    return Module((Function("main", (X,), build.seq(body), "host"),), "main")
+
+
+def test_memory_of_a_side_that_is_not_chosen_is_not_read() -> None:
+    missing = Load(Const(0, PointerType(dtypes.f32)), (build.index(0),), dtypes.f32)
+    first = build.load(X, 0)
+    value = build.select(first > 1.0, missing * missing + 1.0, first + 1.0)
+    x = np.zeros(1, np.float32)
+    build_ir_module(host_function(Store(X, (build.index(0),), value)), "example-c", OPTIONS)(x)
+    assert x.tolist() == [1]
+
+
+def test_parts_that_are_shared_are_written_once() -> None:
+    value = build.load(X, 0)
+    for _ in range(40):
+        value = value + value
+    compiled = build_ir_module(host_function(Store(X, (build.index(0),), value)), "example-c", OPTIONS)
+    x = np.ones(1, np.float32)
+    compiled(x)
+    assert x.tolist() == [2.0**40]
+    assert compiled.source().count(" + ") < 100
+
+
+def test_what_is_printed_goes_to_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+    module = host_function(Print('%d of "%5.2f"?\n', (build.index(3), build.load(X, 0))))
+    build_ir_module(module, "example-c", OPTIONS)(np.full(1, 2.5, np.float32))
+    assert capfd.readouterr().out == '3 of " 2.50"?\n'
+
+
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("x[0] = broadcast(1.0, 4)", "no SIMD values such as f32x4"),
+        ("x[0] = broadcast(1.0, 4)", "no expression Broadcast"),
         ("x[0] = erfinv(x[1])", "no operation erfinv of f32"),
         ("asm('nop', [], [], [], True, False)", "no statement Assembly"),
     ],
@@ -170,5 +212,5 @@ def test_launches_with_blocks_of_threads_are_refused() -> None:
 
 def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(hidet.errors.CompileError, match="no `cc` on the PATH"):
+    with pytest.raises(CompileError, match="no `cc` on the PATH"):
         hidet.compile(lookup(), target="example-c", options=OPTIONS)

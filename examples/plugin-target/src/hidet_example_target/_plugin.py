@@ -15,8 +15,15 @@ HIDET_API = 1
 
 def hidet_targets() -> Iterable[TargetSpec]:
     """The target. Its kind brings it the schedules and passes that others have written for `kinds=("cpu",)`."""
-    load = "hidet_example_target.target:CTarget"
-    return [TargetSpec(name="example-c", kind="cpu", load=load, doc="this machine, through C and its compiler")]
+    return [
+        TargetSpec(
+            name="example-c",
+            kind="cpu",
+            devices=("cpu",),
+            load="hidet_example_target.target:CTarget",
+            doc="this machine, through C and its compiler",
+        )
+    ]
 
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:

@@ -118,11 +118,10 @@ class ExpressionPrinter:
     def _cast(self, node: e.Cast) -> str:
         if isinstance(node.type, PointerType):
             return f"(({value_type(node.type)}){self.value(node.a)})"
-        value_type(node.type), value_type(node.a.type)
         return cast(self.value(node.a), node.a.dtype, node.dtype)
 
     def _load(self, node: e.Load) -> str:
-        value_type(node.type)
+        value_type(node.type)  # which refuses SIMD values
         element = self.place(node.buffer, node.indices)
         return f"({element} != 0)" if node.dtype.is_bool else element
 

@@ -90,10 +90,9 @@ class StatementPrinter(ExpressionPrinter):
         self.lines.append(f"{self.names[node.var]} = {text};")
 
     def _store(self, node: s.Store) -> None:
-        value_type(node.value.type)
         (text,) = self.begin(node.value)
         value = self.variable(node.value.type, text)
-        self.begin()
+        self.begin(node.buffer, *node.indices)
         self.lines.append(f"{self.place(node.buffer, node.indices)} = {value};")
 
     def _for(self, node: s.For) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hidet.errors import CompileError, LaunchError
+from hidet.errors import CompileError, LaunchError, OptionError
 from hidet.ir.stmt import ASSERTED_VALUES, fill_in
 from hidet.loc import Loc
 from hidet.passes.program.assert_bounds import assert_bounds
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class CTarget:
-    """Implements hidet.target.Target for the machine this process runs on, one thread of it."""
+    """Implements hidet.target.Target for the machine this process runs on, one thread of it.
+
+    machine: what users write behind a colon, "example-c:…". OptionError: this target knows no other machine.
+    """
 
     name = TARGET
     device = "cpu"
@@ -33,6 +36,12 @@ class CTarget:
     prefers_channels_last = False
     work_item: Literal["rows", "elements"] = "rows"
     memory = None
+
+    def __init__(self, machine: str | None = None) -> None:
+        if machine is not None:
+            raise OptionError(
+                f"target {TARGET} makes code for this machine alone, got {machine!r}", hint=f"write target={TARGET!r}"
+            )
 
     @property
     def arch(self) -> str:
