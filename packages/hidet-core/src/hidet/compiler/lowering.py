@@ -23,7 +23,7 @@ from hidet.passes.dump import dump
 from hidet.passes.manager import run_graph_passes
 from hidet.records import record
 from hidet.runtime.program import HostProgram
-from hidet.runtime.program_text import print_program
+from hidet.runtime.program_text import print_plans, print_program
 from hidet.schedule.schedule_text import print_schedules
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.task_text import print_tasks
@@ -56,6 +56,7 @@ def lower_graph(optimized: Graph, graph: Graph, ctx: CompileContext) -> LoweredG
     warn_of_fallbacks([*main, *prepare], ctx.target.name)
     program, names = bind_program(program, ctx.target)
     dump(ctx, "host.txt", partial(print_program, program))
+    dump(ctx, "plan.txt", partial(print_plans, program))
     return LoweredGraph(
         program,
         tuple(lowering.constants),
