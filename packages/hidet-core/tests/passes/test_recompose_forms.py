@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
+from hidet import dtypes
+from hidet.compute.definition import SUM, compute, reduce, single
+from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.interpret import interpret
+from hidet.graph.operator import OperatorSpec
 from hidet.passes.graph.recompose import Recompose
 from hidet.passes.manager import run_graph_passes
 
@@ -84,6 +88,18 @@ def test_the_value_of_an_extreme_with_an_index_is_the_extreme(recomposed):
 )
 def test_other_reshapes_of_reductions_stay(stays, lines, result):
     stays(graph(ROWS, lines, result))
+
+
+def test_a_reduction_of_a_plugin_without_axes_stays(ctx):
+    def total(x):
+        stage = compute("total", x.shape[:1], lambda i: reduce(SUM, x.shape[1:], lambda r: x[i, r]))
+        return single((x,), stage)
+
+    operator = OperatorSpec(name="acme.total", inputs=("x",), define=total, family="reduction")
+    builder = GraphBuilder({**ctx.registry.operators, operator.name: operator})
+    x = builder.input(TensorType(dtypes.f64, (2, 8)), "x")
+    whole = builder.build([builder.emit("unsqueeze", builder.emit("acme.total", x), axes=(1,))])
+    assert Recompose().run(whole, ctx) is whole
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,12 @@ def _kept(site: Site, value: Value | None, shape: Sequence[Dim], between: int) -
 
 def _kept_fold(site: Site, node: Node, value: Value, shape: Sequence[Dim]) -> Value | None:
     """The result of a reduction with the axes that it folds kept, if that has `shape`."""
-    (x,) = node.values
-    if node.attrs.get("keepdim") is not False:
+    # A reduction of a plug-in need not have the attributes of core's.
+    name = next((name for name in ("axis", "axes") if name in node.attrs), None)
+    if name is None or node.attrs.get("keepdim") is not False or len(node.values) != 1:
         return None
-    given = node.attrs["axis"] if "axis" in node.attrs else node.attrs["axes"]
-    axes = normalize_axes(node.op.name, given, x.tensor.rank)
+    (x,) = node.values
+    axes = normalize_axes(node.op.name, node.attrs[name], x.tensor.rank)
     if not same_shape([1 if n in axes else extent for n, extent in enumerate(x.tensor.shape)], shape):
         return None
     if node.op.name in _EXTREMES:
