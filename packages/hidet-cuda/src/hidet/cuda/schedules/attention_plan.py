@@ -56,7 +56,7 @@ _MASKED_RESULTS = 1 << 14
 _SPLITS_PER_MULTIPROCESSOR = 2
 """Blocks of one warp that share a multiprocessor when keys are split."""
 _LEAST_SPLIT = 128
-"""Keys below which a part costs more to merge than it saves."""
+"""Keys below which a split costs more to merge than it saves."""
 _WAVE = 2
 """Blocks of a multiprocessor that run together."""
 _MANY_WAVES = 8

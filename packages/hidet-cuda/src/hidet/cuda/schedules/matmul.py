@@ -63,7 +63,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
         return Match(task, product)
 
     def space(self, match: Match[Product], ctx: CompileContext) -> Iterable[Tiling]:
-        """Tiles, of products on tensor cores, and split_k that k is split into."""
+        """Tiles, of products on tensor cores, and numbers of splits of k."""
         return [Tiling(tiles, split_k) for tiles in tiles_of(match.data, gpu_target(ctx.target)) for split_k in SPLIT_K]
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
@@ -75,7 +75,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
         return choose_tiling(_extents(product), choices, target, is_warp_specialized=specialized)
 
     def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
-        """Tiles that the model finds hardly slower, each with the best number of parts."""
+        """Tiles that the model finds hardly slower, each with the best split-k."""
         product, target = match.data, gpu_target(ctx.target)
         if is_gemv(product) or not product.uses_matrix_units:
             return ()

@@ -101,7 +101,7 @@ class _Ordered:
         """A sort, and the kernel that reduces."""
         rows = Rows(
             *(self.outer, self.others, self.count, (dtypes.u64,), (32, 64), self.target, self._sort_key),
-            results=lambda kernel, record: [],
+            results=lambda kernel, sort_key: [],
             write=lambda k, kernel, place, values: None,
         )
         sort_keys = in_order(self.nest, self.stage, rows)

@@ -57,7 +57,8 @@ class Pointwise:
 
 
 def pointwise_of(task: Task, number: int, target: GpuTarget) -> Pointwise:
-    """The elements of output `number`. ScheduleError where the anchor has stages of other kinds than `Compute`."""
+    """The pointwise computation of output `number`. ScheduleError where the anchor has stages of other kinds than
+    `Compute`."""
     epilogue, output = task.epilogues[number], task.outputs[number]
     value = _without_single_taps(inlined_value(task, epilogue))
     strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}

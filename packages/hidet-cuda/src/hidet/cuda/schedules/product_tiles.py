@@ -51,7 +51,7 @@ def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
 
 
 def is_warp_specialized(product: Product, target: GpuTarget) -> bool:
-    """Whether a product's kernel is warp-specialized: its matrices' boxes are copied by the copy engine."""
+    """Whether a product's kernel is warp-specialized: its matrices' boxes are copied by TMA."""
     if not target.has("wgmma") or not product.uses_matrix_units or is_gemv(product):
         return False
     if product.factors is dtypes.tf32 and (product.a.is_transposed or not product.b.is_transposed):

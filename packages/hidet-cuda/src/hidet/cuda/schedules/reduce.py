@@ -81,8 +81,8 @@ def lanes_for(task: Task, stage: Compute, target: GpuTarget) -> int:
 def _is_little(stage: Compute, target: GpuTarget) -> bool:
     """Whether a thread an element takes a few microseconds at most."""
     reductions = [node for node in walk(stage.value) if isinstance(node, Reduce)]
-    folded = [_likely([as_dim(extent) for extent in node.extents]) for node in reductions]
-    return bool(folded) and max(folded) < _LEAST and _likely(stage.result.shape) < per_device(_MANY, target)
+    reduced = [_likely([as_dim(extent) for extent in node.extents]) for node in reductions]
+    return bool(reduced) and max(reduced) < _LEAST and _likely(stage.result.shape) < per_device(_MANY, target)
 
 
 def _likely(sizes: Sequence[dims.Dim | None]) -> int:

@@ -38,7 +38,7 @@ _DIGIT = 11
 _POSITION_BITS = 31
 """Bits of a position in a row of unknown length."""
 _AT_ONCE = 2048
-"""SortKeys that a block reads at once; registers for more would leave room for fewer blocks."""
+"""Sort keys that a block reads at once; registers for more would leave room for fewer blocks."""
 _BLOCKS = 4
 """Blocks of a multiprocessor that keep it busy."""
 _LEAST_PART = 4096

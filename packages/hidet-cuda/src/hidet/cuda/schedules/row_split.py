@@ -57,7 +57,7 @@ def split_rows(layout: RowLayout) -> SplitRows | None:
     """The row program in steps; None where one kernel keeps the device as busy."""
     program = layout.program
     is_simple = len(program.statistics) == 1 and all(output.per_row for output in program.outputs)
-    # Rows that are folded several times are read again from the cache, by a block each if there are enough.
+    # Rows that are reduced several times are read again from the cache, by a block each if there are enough.
     if not is_simple and (layout.copies > 0 or _blocks(layout) >= layout.target.multiprocessors):
         return None
     count = _parts(layout)

@@ -113,7 +113,7 @@ _HIDDEN = 8
 """What takes less time, reading or multiplying, is hidden behind the other but for one part of so many."""
 _SPECIALIZED_START = 5100
 _SPECIALIZED_END = 920
-"""From the last product of a tile to the next one's first: results are turned and stored."""
+"""From the last product of a tile to the next one's first: results are staged and stored."""
 _SPECIALIZED_THREADS = 160
 _THREAD_REGISTERS = 64
 """Registers of a thread that is resident beside as many as a multiprocessor holds."""

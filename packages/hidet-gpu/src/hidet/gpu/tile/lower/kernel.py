@@ -21,7 +21,7 @@ def lower_kernel(kernel: TileKernel, has: Callable[[str], bool] = frozenset[str]
     counts all tiles of a matrix, columns times rows of them.
 
     has: whether the device has a feature, as `hidet.target.GpuTarget.has`. With "wgmma", products that fit are those of
-    warp groups; with "stmatrix", results are turned by it.
+    warp groups; with "stmatrix", results are staged by it.
 
     A ring's loads run ahead in groups of background copies, one a stage; a barrier of the block in each iteration makes
     a stage visible, and tells that the one before it may be overwritten. ScheduleError for what the instructions lack.

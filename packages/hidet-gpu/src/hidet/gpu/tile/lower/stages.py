@@ -72,7 +72,7 @@ class Stages:
 
 
 def positions(threads: Threads, warp: Var) -> list[s.Stmt]:
-    """Declares where a thread stands, and which warp of all block it is in."""
+    """Declares where a thread stands, and which warp of the block it is in."""
     of_thread = intrinsic_call("gpu.thread_idx.x")
     # Taken from lane 0, so that the compiler knows it, and what is computed from it, to be the same for the warp.
     shuffled = intrinsic_call("gpu.shuffle", Const(ALL_LANES, dtypes.u32), of_thread // 32, Const(0, dtypes.i32), 32)
