@@ -19,7 +19,7 @@ H100 = CudaTarget("sm_90a")
 
 
 def chosen(m: int, n: int, k: int, batch: int = 1) -> tuple[int, int]:
-    """Rows and columns of tiles for kernels with roles on an H100."""
+    """Rows and columns of tiles for warp-specialized kernels on an H100."""
     tiles = choose_tiling(Extents(batch, m, n, k, 2), WARP_SPECIALIZED_TILES, H100, is_warp_specialized=True).tiles
     return tiles.m, tiles.n
 

@@ -55,7 +55,7 @@ class FoldConvBatchNorm:
                 rewriter.keep(node)
                 continue
             assert node.inputs[0] is not None
-            rewriter.substitute(node.outputs[0], _folded(rewriter, pending[node.inputs[0]], node, known))
+            rewriter.substitute(node.outputs[0], _reduced_axes(rewriter, pending[node.inputs[0]], node, known))
         return rewriter.finish()
 
 
@@ -63,7 +63,7 @@ Pair = tuple[int, int]
 """The definitions of an anchor and of its norm, by identity: equal pairs become equal nodes."""
 
 
-def _folded(rewriter: GraphRewriter, anchor: Node, norm: Node, known: dict[Pair, list[Node | None]]) -> Value:
+def _reduced_axes(rewriter: GraphRewriter, anchor: Node, norm: Node, known: dict[Pair, list[Node | None]]) -> Value:
     """The result of an anchor and its norm as nodes of the new graph. known: what pairs before it have become."""
     _, mean, variance, gamma, beta = (*norm.inputs, None, None)[:5]
     x, weight, bias = (*anchor.inputs, None)[:3]

@@ -17,7 +17,7 @@ from hidet.passes.local import Rule, Site
 from hidet.passes.patterns.products import sum_with_number
 
 
-def _folded(node: Node | None, source: Value | None) -> tuple[int, ...] | None:
+def _reduced_axes(node: Node | None, source: Value | None) -> tuple[int, ...] | None:
     """The axes along which a reduction reads `source` and that it keeps with extent 1; None where it does not."""
     if node is None or source is None or node.inputs[0] is not source or not node.attrs["keepdim"]:
         return None
@@ -25,9 +25,9 @@ def _folded(node: Node | None, source: Value | None) -> tuple[int, ...] | None:
     return normalize_axes(node.op.name, given, source.tensor.rank)
 
 
-def _last_folded(node: Node | None, source: Value | None) -> int:
+def _last_reduced(node: Node | None, source: Value | None) -> int:
     """How many axes such a reduction folds, if they are the last ones; 0 otherwise."""
-    axes = _folded(node, source)
+    axes = _reduced_axes(node, source)
     if not axes or source is None or axes != tuple(range(source.tensor.rank - len(axes), source.tensor.rank)):
         return 0
     return len(axes)
@@ -114,7 +114,7 @@ def _rms_norm(site: Site, found: Scaled) -> Value | None:
     mean = site.made_by(found.variance, "mean")
     if mean is None or _squares(site, found.variance) is not found.x:
         return None
-    rank = _last_folded(mean, mean.inputs[0])
+    rank = _last_reduced(mean, mean.inputs[0])
     return site.emit("rms_norm", found.x, None, rank=rank, eps=found.eps) if rank else None
 
 
@@ -143,8 +143,8 @@ def _is_variance(site: Site, variance: Value, source: Value, rank: int) -> bool:
         return False
     if node.op.name == "mean":
         is_centred = _centre(site, _squares(site, variance)) == (source, rank)
-        return is_centred and _last_folded(node, node.inputs[0]) == rank
-    return _last_folded(node, source) == rank and bool(node.attrs["correction"] == 0)
+        return is_centred and _last_reduced(node, node.inputs[0]) == rank
+    return _last_reduced(node, source) == rank and bool(node.attrs["correction"] == 0)
 
 
 def _centre(site: Site, difference: Value | None) -> tuple[Value | None, int]:
@@ -154,7 +154,7 @@ def _centre(site: Site, difference: Value | None) -> tuple[Value | None, int]:
         return None, 0
     x, mean = node.inputs
     made = site.made_by(mean, "mean", "var_mean")
-    rank = _last_folded(made, x)
+    rank = _last_reduced(made, x)
     is_mean = made is not None and mean is made.outputs[-1]
     return (x, rank) if rank and is_mean else (None, 0)
 
@@ -181,7 +181,7 @@ def norm_from_parts(site: Site) -> Value | None:
 def _norm_of_parts(site: Site, x: Value | None, scale: Value | None, moved: Node) -> Value | None:
     """layer_norm(x) * weight, where `moved` is mean(x) * scale and `scale` is as above."""
     mean = next((v for v in moved.inputs if v is not scale), None)
-    rank = _last_folded(site.made_by(mean, "mean"), x)
+    rank = _last_reduced(site.made_by(mean, "mean"), x)
     found = _scaled_by(site, x, scale, reads=2) if rank and scale in moved.inputs else None
     if found is None or not _is_variance(site, found.variance, found.x, rank):
         return None
@@ -268,7 +268,7 @@ def softmax(site: Site) -> Value | None:
         if shifted is None or not site.is_read_once(shifted):
             continue
         x, axis = _below_top(site, shifted)
-        if x is not None and _folded(total, powers) == (axis,):
+        if x is not None and _reduced_axes(total, powers) == (axis,):
             return site.emit("softmax", x, axis=axis)
     return None
 
@@ -286,7 +286,7 @@ def log_softmax(site: Site) -> Value | None:
     if not all(site.is_read_once(node.outputs[0]) for node in (log, total, exp)):
         return None
     x, axis = _below_top(site, shifted)
-    is_whole = x is not None and _folded(total, exp.outputs[0]) == (axis,)
+    is_whole = x is not None and _reduced_axes(total, exp.outputs[0]) == (axis,)
     return site.emit("log_softmax", x, axis=axis) if is_whole else None
 
 
@@ -312,7 +312,7 @@ def _below_top(site: Site, difference: Value) -> tuple[Value | None, int]:
         return None, 0
     x, largest = node.inputs
     top = site.made_by(largest, "amax", "max_with_index")
-    axes = _folded(top, x)
+    axes = _reduced_axes(top, x)
     if top is None or x is None or largest is not top.outputs[0] or axes is None or len(axes) != 1:
         return None, 0
     return (x, axes[0]) if x.tensor.dtype.is_float else (None, 0)
