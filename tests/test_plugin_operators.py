@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +17,11 @@ from hidet.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.printer import canonical_lines, print_graph
+from hidet.operators import all_operators
 from hidet.passes.graph.assign_layout import AssignLayout
 from hidet.passes.graph.attention_layout import AttentionLayout
 from hidet.passes.graph.simplify import Simplify
+from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledTask, select_schedules
 from hidet.testing.random_graphs import random_inputs
 
@@ -358,3 +361,11 @@ def test_a_model_of_operators_of_a_plug_in_computes_what_they_mean(ctx: CompileC
     with pytest.warns(FallbackWarning, match="takes 1 operators.*\n.*acme.mix"):
         compiled = compile_graph(graph, ctx)
     np.testing.assert_allclose(compiled(*inputs), expected, rtol=1e-5)
+
+
+def test_core_names_no_operator_of_another_wheel() -> None:
+    others = load_registry().operators.keys() - {spec.name for spec in all_operators()}
+    assert "cpu.conv_packed" in others
+    for path in sorted(Path(__file__).parents[1].glob("packages/hidet-core/src/**/*.py")):
+        text = path.read_text()
+        assert not [name for name in others if f'"{name}"' in text], path
