@@ -9,7 +9,6 @@ import pytest
 
 import hidet
 from hidet.cuda.codegen.module import emit_module
-from hidet.cuda.codegen.text import Text
 from hidet.dtypes import u32
 from hidet.errors import CodegenError, PluginError, UnsupportedOp
 from hidet.ir.interpret import run_module
@@ -44,13 +43,8 @@ NAMED_ONLY = Intrinsic(
 ROWS, BARE_ROWS = table(POPCOUNT), table(NAMED_ONLY)
 MEANINGS = {"acme.popcount": lambda x: np.bitwise_count(x).astype(np.uint32)}
 
-
-def _llvm(emitter: Any, arguments: Any, node: Any) -> str:
-    return str(emitter.intrinsic("llvm.ctpop.i32", [("i32", arguments[0])], "i32"))
-
-
-LLVM = {"acme.popcount": _llvm}
-CUDA = {"acme.popcount": lambda emitter, nodes, texts, type_: Text(f"(unsigned)__popc({texts[0].text})")}
+LLVM = {"acme.popcount": "llvm.ctpop.i32"}
+CUDA = {"acme.popcount": "(unsigned)__popc({0})"}
 
 
 @hidet.script

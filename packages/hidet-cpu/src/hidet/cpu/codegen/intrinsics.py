@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hidet.cpu.codegen.arithmetic import emit_fma
+from hidet.cpu.codegen.spelling import register_type
 from hidet.errors import CodegenError
 from hidet.ir.intrinsic import Intrinsic
 
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
 
 Spelling = Callable[["MemoryEmitter", Sequence[str], "Call"], str]
 """Of the emitter, the arguments as LLVM values, and the call: writes instructions, gives the LLVM value of the result,
-"poison" where there is none. Families of other wheels name a table of these as `spellings={"cpu": ...}`."""
+"poison" where there is none."""
 
 
-def spelling_of(row: Intrinsic) -> Spelling | None:
-    """How an intrinsic is written; None for one that a CPU does not have."""
-    found: Spelling | None = SPELLINGS.get(row.name) or row.family.spelling("cpu", row.name)
+def spelling_of(row: Intrinsic) -> str | Spelling | None:
+    """How an intrinsic is written: the name of an LLVM intrinsic with the same parameters and result, or a function
+    that writes it; None for one that a CPU does not have.
+
+    Families of other wheels name a table of LLVM's names as `spellings={"cpu": ...}`.
+    """
+    found: str | Spelling | None = SPELLINGS.get(row.name) or row.family.spelling("cpu", row.name)
     return found
 
 
@@ -30,6 +35,9 @@ def emit_intrinsic(emitter: MemoryEmitter, arguments: Sequence[str], node: Call)
     spelling = spelling_of(node.intrinsic)
     if spelling is None:
         raise CodegenError(f"{node.callee} is an intrinsic of {node.intrinsic.family.name}, which a CPU does not have")
+    if isinstance(spelling, str):
+        types = [register_type(argument.type) for argument in node.arguments]
+        return emitter.intrinsic(spelling, list(zip(types, arguments, strict=True)), register_type(node.type))
     return spelling(emitter, arguments, node)
 
 

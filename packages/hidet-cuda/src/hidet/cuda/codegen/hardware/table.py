@@ -24,6 +24,8 @@ def spell_intrinsic(emitter: ExpressionEmitter, row: Intrinsic, arguments: list[
     assembly = spelling_of(row)
     if assembly is None:
         raise CodegenError(f"intrinsic {row.name} of {row.family.name} has no CUDA spelling")
+    if isinstance(assembly, str):
+        return Text(f"({assembly.format(*[emitter.value(a).text for a in arguments])})")
     if not isinstance(assembly, Assembly):
         return assembly(emitter, arguments, [emitter.value(a) for a in arguments], type_)
     name = function_name(row)
@@ -40,12 +42,13 @@ def spell_intrinsic(emitter: ExpressionEmitter, row: Intrinsic, arguments: list[
     return call(head, *values)
 
 
-def spelling_of(row: Intrinsic) -> Spell | Assembly | None:
-    """How a call is written: a function that writes CUDA C++, or PTX. None for what the target does not have.
+def spelling_of(row: Intrinsic) -> str | Spell | Assembly | None:
+    """How a call is written: a CUDA C++ expression with `{0}`, `{1}`, … for the arguments, a function that writes one,
+    or PTX. None for what the target does not have.
 
-    Families of other wheels name a table of these as `spellings={"cuda": ...}`.
+    Families of other wheels name a table of such expressions as `spellings={"cuda": ...}`.
     """
     plain = row.name.partition(".")[2]
     own = (BUILTINS.get(plain) if PLAIN.get(plain) is row else None) or assembly_of(row)
-    given: Spell | Assembly | None = own or row.family.spelling("cuda", row.name)
+    given: str | Spell | Assembly | None = own or row.family.spelling("cuda", row.name)
     return given
