@@ -30,6 +30,7 @@ nox.options.error_on_external_run = True
 ROOT = Path(__file__).parent
 PACKAGES = tuple(path.parent.name for path in sorted(ROOT.glob("packages/*/pyproject.toml")))
 EXAMPLES = {
+    "hidet-example-morphology": ROOT / "examples" / "plugin-morphology",
     "hidet-example-plugin": ROOT / "examples" / "plugin-schedule",
     "hidet-example-target": ROOT / "examples" / "plugin-target",
 }
@@ -229,7 +230,7 @@ def wheel_install(session: nox.Session, package: str) -> None:
 def plugin(session: nox.Session) -> None:
     """Install the third-party examples from their wheels, beside ours, and run their tests."""
     environment = bare(session, "plugin")
-    environment.install_from_dist("hidet-cpu", *EXAMPLES, *group("tests"))
+    environment.install_from_dist("hidet-cpu", "hidet-cuda", *EXAMPLES, *group("tests"))
     run_pytest(session, environment, "-p", "no:cacheprovider", *(str(path / "tests") for path in EXAMPLES.values()))
 
 

@@ -16,7 +16,7 @@ import numpy
 from hidet import dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.dtypes import DType
-from hidet.errors import ImportFailed, UnsupportedOp, ValueNeeded
+from hidet.errors import ImportFailed, UnsupportedOp, ValueNeeded, suggestion
 from hidet.frontend.contents import Contents
 from hidet.frontend.needed import sources_of, sources_of_sizes, value_needed
 from hidet.graph import GraphBuilder, Node, OperatorSpec, TensorType, Value
@@ -90,7 +90,7 @@ class Emitter:
         UnsupportedOp when core lacks it, ImportFailed for results that are refused (`max_bytes`).
         """
         if isinstance(op, str) and op not in self.builder.operators:
-            raise UnsupportedOp(f"core has no operator {op}")
+            raise UnsupportedOp(f"core has no operator {op}", hint=suggestion(op, self.builder.operators))
         spec = self.builder.operators[op] if isinstance(op, str) else op
         if spec.define is None and spec.decompose is not None:
             outputs = tuple(spec.decompose(self.builder, inputs, spec.attrs(attrs)))
