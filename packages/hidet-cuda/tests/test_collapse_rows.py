@@ -10,11 +10,11 @@ import pytest
 from hidet import dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.passes.collapse_rows import CollapseRows
-from hidet.cuda.schedules.operands import find_product
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_right, sources_of
 from hidet.fusion.fuse import fuse
+from hidet.gpu.passes.collapse_rows import CollapseRows
+from hidet.gpu.schedules.operands import find_product
 from hidet.graph.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph

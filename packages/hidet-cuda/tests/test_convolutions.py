@@ -13,11 +13,11 @@ from hidet import dims
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import compile_cubin
-from hidet.cuda.passes.block_launches import block_launches
-from hidet.cuda.passes.channels_last import ChannelsLast
 from hidet.cuda.schedules.matmul import MatmulRule
 from hidet.cuda.target import CudaTarget
 from hidet.fusion.fuse import fuse
+from hidet.gpu.passes.block_launches import block_launches
+from hidet.gpu.passes.channels_last import ChannelsLast
 from hidet.graph.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph

@@ -9,8 +9,8 @@ import pytest
 
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.passes.im2col_patches import Im2colPatches
 from hidet.cuda.target import CudaTarget
+from hidet.gpu.passes.im2col_patches import Im2colPatches
 from hidet.graph.graph import Graph
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph

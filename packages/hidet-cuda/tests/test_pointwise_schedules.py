@@ -7,10 +7,10 @@ import pytest
 
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.passes.depthwise_channels_last import DepthwiseChannelsLast
-from hidet.cuda.schedules import depthwise_plan, pointwise_layout
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
+from hidet.gpu.passes.depthwise_channels_last import DepthwiseChannelsLast
+from hidet.gpu.schedules import depthwise_plan, pointwise_layout
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.expr import Bitcast

@@ -19,9 +19,9 @@ from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.codegen.module import CudaSource
 from hidet.cuda.nvrtc import Cubin, compile_cubins
-from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.target import CudaTarget
 from hidet.dtypes import DType
+from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Value
 from hidet.graph.interpret import interpret

@@ -14,11 +14,11 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.arch_checks import launches_of
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.passes.allow_tf32 import AllowTf32
-from hidet.cuda.passes.block_launches import block_launches
-from hidet.cuda.passes.contiguous_rows import ContiguousRows
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_right
 from hidet.fusion.fuse import fuse
+from hidet.gpu.passes.block_launches import block_launches
+from hidet.gpu.passes.contiguous_rows import ContiguousRows
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module

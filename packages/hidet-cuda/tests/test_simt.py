@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
-from hidet.cuda.schedules.simt import simt_kernel
 from hidet.cuda.schedules.tiling import PLAIN_TILES
 from hidet.dtypes import DType
+from hidet.gpu.schedules.simt import simt_kernel
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.gpu.tile.tensors import matrix
 from hidet.ir import build

@@ -1,1 +1,1 @@
-"""Passes over thread IR for CUDA."""
+"""Passes for NVIDIA's GPUs alone."""

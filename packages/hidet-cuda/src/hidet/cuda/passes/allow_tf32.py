@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims, dtypes
-from hidet.cuda.passes.replace import repeated, replace_results
+from hidet.gpu.passes.replace import repeated, replace_results
 from hidet.graph.graph import Graph, Node
 
 if TYPE_CHECKING:

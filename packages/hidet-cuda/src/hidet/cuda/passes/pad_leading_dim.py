@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from hidet import dims, dtypes
-from hidet.cuda.passes.replace import repeated, replace_results
-from hidet.cuda.schedules.product import ALIGN
 from hidet.cuda.schedules.tiling import (
     TILES,
     UNALIGNED_TILES,
@@ -25,6 +23,8 @@ from hidet.cuda.schedules.tiling import (
     with_bytes_along_k,
 )
 from hidet.dims import Dim
+from hidet.gpu.passes.replace import repeated, replace_results
+from hidet.gpu.schedules.product import ALIGN
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.storage import Views, layout_of

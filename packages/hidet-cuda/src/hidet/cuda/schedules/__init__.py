@@ -1,1 +1,1 @@
-"""The CUDA schedule pack."""
+"""Schedules for NVIDIA's GPUs: products and attention on matrix units."""

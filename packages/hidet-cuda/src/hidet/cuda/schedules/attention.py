@@ -20,8 +20,8 @@ from hidet.cuda.schedules.attention_heads import COPY_BYTES, HeadScope, alignmen
 from hidet.cuda.schedules.attention_plan import choose_plan, simt_blocks, simt_tiles, suits_tensor_cores
 from hidet.cuda.schedules.attention_simt import Rows, simt_attention
 from hidet.cuda.schedules.attention_tiles import tensor_core_launches
-from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.errors import ScheduleError
+from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.tensors import Computed, GTensor
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder

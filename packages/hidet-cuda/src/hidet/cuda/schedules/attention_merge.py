@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from hidet import dims, dtypes
 from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
-from hidet.cuda.schedules.exchange import thread_in_block
-from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.dims import Dim
+from hidet.gpu.schedules.exchange import thread_in_block
+from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.tensors import GTensor
 from hidet.ir import build

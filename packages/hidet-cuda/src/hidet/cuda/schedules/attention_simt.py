@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hidet import dtypes
-from hidet.cuda.schedules.exchange import barrier, thread_in_block
 from hidet.dtypes import DType
 from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.schedules.exchange import barrier, thread_in_block
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.copy import box_copy

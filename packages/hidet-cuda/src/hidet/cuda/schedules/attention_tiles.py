@@ -8,7 +8,7 @@ from hidet import dims, dtypes
 from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
 from hidet.cuda.schedules.attention_merge import merge_launch, partial_matrices, partial_results
 from hidet.cuda.schedules.attention_plan import Plan, padded
-from hidet.cuda.schedules.program import ProgramBuilder
+from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.lower.warp_specialized import lower_warp_specialized
 from hidet.gpu.tile.templates.attention import Heads, attention_kernel

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from hidet import dtypes
 from hidet.context import CompileContext
-from hidet.cuda.schedules.occupancy import per_device
-from hidet.cuda.schedules.operands import find_product
-from hidet.cuda.schedules.product import Product, likely
 from hidet.cuda.schedules.product_launch import ProductLaunches
 from hidet.cuda.schedules.product_tiles import GEMV_TILES, is_gemv, is_warp_specialized, tiles_of
-from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import SPLIT_K, Extents, Tiling, choose_tiling, close_tilings
 from hidet.dtypes import DType
+from hidet.gpu.schedules.occupancy import per_device
+from hidet.gpu.schedules.operands import find_product
+from hidet.gpu.schedules.product import Product, likely
+from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.ir.expr import Var
 from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.task import Task

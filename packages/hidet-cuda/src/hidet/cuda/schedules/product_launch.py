@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from hidet import dims
 from hidet.compute.definition import Operand
-from hidet.cuda.schedules import gemv, simt, split_k
-from hidet.cuda.schedules.product import ALIGN, Product, known_align
-from hidet.cuda.schedules.product_kernel import ProductKernel, own_places
 from hidet.cuda.schedules.product_tiles import GEMV_TILES, has_whole_rows, is_unaligned, is_warp_specialized
-from hidet.cuda.schedules.program import ProgramBuilder
 from hidet.cuda.schedules.tiling import Tiling, resident_blocks, unaligned
 from hidet.dims import Dim
+from hidet.gpu.schedules import gemv, simt, split_k
+from hidet.gpu.schedules.product import ALIGN, Product, known_align
+from hidet.gpu.schedules.product_kernel import ProductKernel, own_places
+from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.lower.pipeline import lower_pipeline

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hidet import dims, dtypes
-from hidet.cuda.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product, known_align
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
     PLAIN_TILES,
@@ -12,6 +11,7 @@ from hidet.cuda.schedules.tiling import (
     WARP_SPECIALIZED_TILES,
     with_bytes_along_k,
 )
+from hidet.gpu.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product, known_align
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.target import GpuTarget
 

@@ -13,10 +13,10 @@ from hidet import dims
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import compile_cubin
-from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.target import CudaTarget
 from hidet.dims import Dim
 from hidet.fusion.fuse import fuse
+from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.graph import Graph, Value
 from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph

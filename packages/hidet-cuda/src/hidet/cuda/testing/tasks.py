@@ -12,9 +12,9 @@ from hidet import dims
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import Cubin, compile_cubin
-from hidet.cuda.passes.block_launches import block_launches
 from hidet.cuda.target import CudaTarget
 from hidet.fusion.fuse import fuse
+from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module

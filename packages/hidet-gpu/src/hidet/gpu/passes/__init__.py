@@ -1,0 +1,1 @@
+"""Passes for every GPU: layouts that its kernels want, and launches as blocks of threads."""

@@ -1,0 +1,56 @@
+"""Schedules depthwise convolutions of lines and images, in any layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from hidet.context import CompileContext
+from hidet.gpu.schedules.depthwise_kernel import DepthwiseKernel
+from hidet.gpu.schedules.depthwise_plan import Depthwise, depthwise_of, run_of
+from hidet.gpu.schedules.program import ProgramBuilder
+from hidet.ir.visit import accesses
+from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.task import Task
+from hidet.target import gpu_target
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a thread computes of each channel."""
+
+    pixels: int
+    rows: int
+
+
+class DepthwiseRule(ScheduleRule[Depthwise, Tile]):
+    """Schedules depthwise convolutions of lines and images."""
+
+    def match(self, task: Task, ctx: CompileContext) -> Match[Depthwise] | None:
+        """None for other groups and ranks, and for filters of symbolic sizes."""
+        found = depthwise_of(task, gpu_target(ctx.target))
+        return None if found is None else Match(task, found)
+
+    def space(self, match: Match[Depthwise], ctx: CompileContext) -> Iterable[Tile]:
+        """The tile of a thread."""
+        rows = (1, 2, 4) if match.data.is_kept else (1,)
+        return [Tile(pixels, count) for pixels in (1, 2, 4) for count in rows]
+
+    def default(self, match: Match[Depthwise], ctx: CompileContext) -> Tile:
+        """As large a tile as keeps the device busy."""
+        return Tile(match.data.pixels, match.data.rows)
+
+    def build(self, match: Match[Depthwise], params: Tile, ctx: CompileContext) -> Program:
+        """A kernel for aligned addresses, and one of a channel a thread."""
+        task, conv = match.task, replace(match.data, pixels=params.pixels, rows=params.rows)
+        builder = ProgramBuilder(task)
+        conv = replace(conv, run=run_of(conv.output, conv.pixels))
+        launch = DepthwiseKernel(builder, task, conv).launch()
+        if conv.lanes == conv.run == 1:
+            builder.run(launch)
+            return builder.program()
+        extra = [access.operand for access in accesses(conv.value)]
+        operands = (conv.image.operand, conv.weight.operand, task.epilogues[0].result, *extra)
+        alone = replace(conv, lanes=1, run=1)
+        builder.run(builder.by_alignment(operands, launch, DepthwiseKernel(builder, task, alone).launch))
+        return builder.program()

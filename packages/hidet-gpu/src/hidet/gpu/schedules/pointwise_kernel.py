@@ -1,0 +1,198 @@
+"""Pointwise kernels, whose threads compute elements independently of each other: chains, windows, filters of one
+channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from math import prod
+
+from hidet import dims, dtypes
+from hidet.dims import Dim
+from hidet.dtypes import DType
+from hidet.errors import ScheduleError
+from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.schedules.lanes import LaneReader, paths, replaced
+from hidet.gpu.schedules.pointwise_layout import Pointwise
+from hidet.gpu.schedules.program import ProgramBuilder
+from hidet.ir import build
+from hidet.ir.builder import IRBuilder
+from hidet.ir.expr import Const, Expr, Reduce, Var
+from hidet.ir.func import Function
+from hidet.ir.stmt import Launch
+from hidet.ir.visit import accesses
+from hidet.schedule.lowering import KernelScope, Lowering
+from hidet.schedule.task import Task
+
+_THREADS = 256
+_UNROLLED = 16
+"""Indices of a reduction up to which its loops are unrolled."""
+
+
+def launch_pointwise(builder: ProgramBuilder, task: Task, pointwise: Pointwise) -> None:
+    """Compute an output: with all lanes if every address is a multiple of 16 bytes, element by element otherwise."""
+    fast = launch_elements(builder, task, pointwise, pointwise.lanes)
+    if pointwise.lanes == 1:
+        builder.run(fast)
+        return
+    operands = (*pointwise.wide, pointwise.epilogue.result)
+    builder.run(builder.by_alignment(operands, fast, lambda: launch_elements(builder, task, pointwise, 1)))
+
+
+def launch_elements(builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int) -> Launch:
+    """The kernel of `lanes` elements a thread, and its launch."""
+    return _PointwiseKernel(builder, task, pointwise, lanes).launch()
+
+
+def word_for(count: Dim) -> DType:
+    """The type in which so many items are numbered: division is several times as fast in 32 bits."""
+    upper = dims.bounds(count)[1]
+    return dtypes.u32 if upper is not None and upper < 1 << 31 else dtypes.u64
+
+
+def digits(k: IRBuilder, item: Expr, extents: Sequence[Expr], axes: Sequence[Var]) -> None:
+    """Find each axis' index from the number of an item, which is a u32 or u64; the last axis counts fastest."""
+    for number in range(len(axes) - 1, 0, -1):
+        extent = build.cast(extents[number], item.dtype)
+        # Told to be positive, it is divided by without a test for zero.
+        above = k.let(f"above{number}", item // build.maximum(extent, 1))
+        k.declare(axes[number], build.cast(item - above * extent, dtypes.i64))
+        item = above
+    if axes:
+        k.declare(axes[0], build.cast(item, dtypes.i64))
+
+
+def thread_number(word: DType, threads: int) -> Expr:
+    """The number of a thread in the whole grid."""
+    block, thread = (build.cast(intrinsic_call(f"gpu.{name}.x"), word) for name in ("block_idx", "thread_idx"))
+    return block * threads + thread
+
+
+def store_lanes(k: IRBuilder, reader: LaneReader, pointer: Var, place: Expr, value: Expr) -> None:
+    """Write the reader's neighbours, which are neighbours in memory as well, from `place` on."""
+    k.store(pointer, place, gathered(k, reader, pointer.dtype, value))
+
+
+def gathered(k: IRBuilder, reader: LaneReader, dtype: DType, value: Expr) -> Expr:
+    """The values of the reader's neighbours as one of type `dtype`."""
+    if reader.lanes == 1:
+        return value
+    made = k.array("made", dtype, reader.lanes)
+    with reader.each_lane(k):
+        k.store(made, reader.lane, value)
+    return build.load(made, 0, lanes=reader.lanes)
+
+
+class PointwiseMemory:
+    """The parameters of a kernel that computes an output, and where its tensors lie.
+
+    outer: the arguments for the pointers. fixed: what axes of the output are that no thread counts.
+    """
+
+    def __init__(self, builder: ProgramBuilder, task: Task, pointwise: Pointwise) -> None:
+        self.scope = KernelScope()
+        operands = list(dict.fromkeys(access.operand for access in accesses(pointwise.value)))
+        self.lowering = Lowering(self.scope, {})
+        pointers = {operand: self.scope.pointer(operand.name, operand.dtype) for operand in operands}
+        self.result = self.scope.pointer("result", pointwise.epilogue.result.dtype)
+        self.outer = [*(builder.pointers[operand] for operand in operands), builder.pointers[pointwise.epilogue.result]]
+        self.strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
+        for operand, pointer in pointers.items():
+            self.lowering.buffer(operand, pointer, self.strides[operand])
+        self._target = [self.scope.size(stride, "stride") for stride in pointwise.output.type.element_strides]
+        self._axes, self._shape = pointwise.epilogue.axes, pointwise.shape
+        self.fixed: dict[Var, Expr] = {axis: build.index(0) for axis in self._axes if axis not in pointwise.axes}
+
+    def reader(self, axis: Var, lanes: int) -> LaneReader:
+        """Reads neighbours along an axis."""
+        return LaneReader(self.lowering, self.strides, self._shape, axis, lanes)
+
+    def place(self, axis: Var, first: Expr) -> Expr:
+        """Where the element at the axes' values is written, `axis` being `first`."""
+        axes = [self.fixed.get(other, first if other is axis else other) for other in self._axes]
+        return build.flatten(axes, self._target)
+
+
+class _PointwiseKernel:
+    """The kernel of `lanes` elements a thread."""
+
+    def __init__(self, builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int) -> None:
+        self.builder, self.pointwise, self.lanes = builder, pointwise, lanes
+        self.memory = PointwiseMemory(builder, task, pointwise)
+        self.scope, self.lowering = self.memory.scope, self.memory.lowering
+
+    def launch(self) -> Launch:
+        """The kernel, and its launch."""
+        pointwise, lanes = self.pointwise, self.lanes
+        counts = [*pointwise.extents[:-1], dims.ceildiv(pointwise.extents[-1], lanes)] if pointwise.axes else []
+        items = dims.product(counts)
+        word = word_for(items * lanes)
+        numbers = [*pointwise.axes[:-1], build.size_var("vector")] if pointwise.axes else []
+        extents = [self.scope.size(count, "extent") for count in counts]
+        total, k = build.cast(self.scope.size(items, "items"), word), IRBuilder()
+        item = k.let("item", thread_number(word, _THREADS))
+        with k.if_(item < total):
+            digits(k, item, extents, numbers)
+            self._write(k, k.let("first", numbers[-1] * lanes if numbers else build.index(0)))
+        function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel")
+        blocks = (self.builder.size(items) + (_THREADS - 1)) // _THREADS
+        return self.builder.launch(function, self.memory.outer, self.scope.arguments, (blocks,), _THREADS)
+
+    def _write(self, k: IRBuilder, first: Var) -> None:
+        """All lanes of a thread; the last one of a flat range may have fewer, one by one."""
+        pointwise, lanes = self.pointwise, self.lanes
+        if lanes == 1 or dims.divisibility(pointwise.extents[-1]) % lanes == 0:
+            self._write_lanes(k, first, lanes)
+            return
+        count = self.scope.size(pointwise.extents[-1], "count")
+        with k.if_(first + lanes <= count):
+            self._write_lanes(k, first, lanes)
+        with k.else_(), k.for_range("place", count - first, first) as place:
+            self._write_lanes(k, place, 1)
+
+    def _write_lanes(self, k: IRBuilder, first: Var, lanes: int) -> None:
+        pointwise = self.pointwise
+        # A result of one element has no axis.
+        axis = pointwise.axes[-1] if pointwise.axes else first
+        reader = self.memory.reader(axis, lanes)
+        (value,) = self._read(k, reader, [pointwise.value], first, self.memory.fixed)
+        store_lanes(k, reader, self.memory.result, self.memory.place(axis, first), value)
+
+    def _read(
+        self, k: IRBuilder, reader: LaneReader, values: Sequence[Expr], first: Expr, bindings: Mapping[Var, Expr]
+    ) -> list[Expr]:
+        """Read and reduce; gives the values of lane number `reader.lane`."""
+        reduced, results = dict[Expr, Var](), dict(bindings)
+        known: dict[tuple[Var, ...], list[Var]] = {}
+        for node, reached in paths(values).items():
+            if not isinstance(node, Reduce):
+                continue
+            if () not in reached:
+                raise ScheduleError("a reduction under a condition may read what is not there")
+            if node.axes not in known:
+                known[node.axes] = self._reduce(k, reader, node, first, bindings)
+            reduced[node] = Var("reduced", node.dtype)
+            results[reduced[node]] = build.load(known[node.axes][node.result], reader.lane)
+        reads = reader.read([replaced(value, reduced) for value in values], first, results)
+        k.emit(reads.declarations, reads.loads)
+        return reads.values
+
+    def _reduce(
+        self, k: IRBuilder, reader: LaneReader, node: Reduce, first: Expr, bindings: Mapping[Var, Expr]
+    ) -> list[Var]:
+        """Reduce for every lane; gives the arrays with the results."""
+        types = [value.dtype for value in node.values]
+        totals = [k.array(f"total{n}", dtype, reader.lanes) for n, dtype in enumerate(types)]
+        with reader.each_lane(k):
+            k.store_each(totals, reader.lane, node.combiner.identity(types))
+        bounds = [self.lowering.resolve(extent, bindings) for extent in node.extents]
+        taps = [int(bound.value) if isinstance(bound, Const) else _UNROLLED + 1 for bound in bounds]  # type: ignore[arg-type]  # extents
+        with ExitStack() as loops:
+            for n, (axis, bound) in enumerate(zip(node.axes, bounds, strict=True)):
+                is_short = isinstance(bound, Const) and prod(taps[n:]) <= _UNROLLED
+                loops.enter_context(k.loop(axis, bound, kind="unroll" if is_short else "serial"))
+            values = self._read(k, reader, node.values, first, bindings)
+            with reader.each_lane(k):
+                olds = [build.load(total, reader.lane) for total in totals]
+                k.store_each(totals, reader.lane, k.let_each("next", node.combiner.combine(olds, values)))
+        return totals

@@ -1,0 +1,133 @@
+"""The parameters of a kernel of a product, its matrices, and what it stores of a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hidet.compute.definition import Operand
+from hidet.dims import Dim
+from hidet.gpu.schedules.product import MatrixOperand, PatchOperand, Product, known_align, moved
+from hidet.gpu.tile.tensors import Gathered, GTensor
+from hidet.ir import build
+from hidet.ir.expr import Expr
+from hidet.ir.visit import accesses
+from hidet.schedule.affine import affine_offset
+from hidet.schedule.lowering import KernelScope, Lowering
+from hidet.schedule.task import Task
+
+
+class ProductKernel:
+    """One kernel under construction.
+
+    multiplies, finishes: whether it reads the matrices, and whether it writes the task's output; else it writes sums.
+    operands: tensors of the task that it reads, the first parameters; a pointer to what it writes is the next one.
+    outer: the index of blocks that counts matrices of the batch or, where sums are written, the splits of k of each;
+    `split` is the one that a block sums.
+    """
+
+    def __init__(self, task: Task, product: Product, *, multiplies: bool, finishes: bool, split_k: int = 1) -> None:
+        read: list[Operand] = []
+        if multiplies:
+            read += [product.a.tensor.operand, product.b.tensor.operand]
+        if finishes:
+            read += [access.operand for access in accesses(product.value)]
+        self.operands = tuple(dict.fromkeys(read))
+        self.scope = KernelScope()
+        self._task, self._product = task, product
+        self._pointers = {operand: self.scope.pointer(operand.name, operand.dtype) for operand in self.operands}
+        dtype = product.result.dtype if finishes else product.total.dtype
+        self._target = self.scope.pointer("result", dtype)
+        self.outer = build.size_var("matrix")
+        self._splits = self.scope.size(split_k, "splits")
+        number, self.split = self.outer // self._splits, self.outer % self._splits
+        self._numbers: list[Expr] = []
+        for extent in reversed(product.batches[1:]):
+            size = self.scope.size(extent, "batch")
+            self._numbers.insert(0, number % size)
+            number = number // size
+        if product.batches:
+            self._numbers.insert(0, number)
+
+    def source(self, operand: MatrixOperand | PatchOperand, align: int) -> GTensor | Gathered:
+        """A matrix, whose rows or taps start at multiples of `align` bytes."""
+        return operand.source(self.scope, self._pointers[operand.tensor.operand], self._numbers, align)
+
+    def result(self, align: int) -> GTensor:
+        """The task's output as a matrix."""
+        product, scope = self._product, self.scope
+        place = moved(scope, self._target, self._numbers, product.batch_strides)
+        m, n = scope.size(product.m, "m"), scope.size(product.n, "n")
+        return GTensor(place, m, n, scope.size(product.row_stride, "row_stride"), align)
+
+    def sums(self, align: int) -> GTensor:
+        """Where the partial sums of a split are written: one of [batch, splits, m, n]."""
+        m, n = self.scope.size(self._product.m, "m"), self.scope.size(self._product.n, "n")
+        place = build.binary("add", self._target, self.outer * (m * n))
+        return GTensor(place, m, n, n, align)
+
+    def unfinished(self, total: Expr, row: Expr, column: Expr) -> Expr:
+        """What is stored of a sum that others are added to."""
+        return total
+
+    def epilogue_operands(self, c: GTensor, *, is_aligned: bool) -> dict[Operand, GTensor]:
+        """What the value of an element reads at the element's own place alone: matrices like the result `c`, or rows.
+
+        Neighbours that their alignment takes at once lie inside together. is_aligned: whether their addresses are known
+        to be multiples of 16.
+        """
+        product, found = self._product, dict[Operand, GTensor]()
+        for operand, (row_stride, batch_strides) in own_places(self._task, product).items():
+            nbytes = operand.dtype.nbytes
+            align = known_align(nbytes, row_stride, *batch_strides, product.n) if is_aligned else nbytes
+            place = moved(self.scope, self._pointers[operand], self._numbers, batch_strides)
+            found[operand] = GTensor(place, c.rows, c.columns, self.scope.size(row_stride, "row_stride"), align)
+        return found
+
+    def finish(self, c: GTensor, epilogue_operands: Sequence[Operand] = (), *, is_inside: bool) -> Callable[..., Expr]:
+        """What is stored in the task's output `c`: a function of a sum, its row, its column, and the elements there of
+        the `epilogue_operands`.
+
+        is_inside: whether it is asked for places inside of `c` only.
+        """
+        product, lowering = self._product, Lowering(self.scope, {})
+        strides = {tensor.operand: tensor.type.element_strides for tensor in self._task.inputs}
+        reads = dict.fromkeys(
+            access.operand for access in accesses(product.value) if access.operand not in epilogue_operands
+        )
+        for operand in reads:
+            lowering.buffer(operand, self._pointers[operand], strides[operand])
+
+        def value(total: Expr, row: Expr, column: Expr, *elements: Expr) -> Expr:
+            for operand, element in zip(epilogue_operands, elements, strict=True):
+                lowering.readers[operand] = _always(element)
+            bindings = {**product.place(self._numbers, row, column, c.columns), product.total: total}
+            result = lowering.resolve(product.value, bindings)
+            if is_inside or not reads:
+                return result
+            # Parts of a tile beyond the matrix are computed like the others, but must not be read for.
+            inside = build.logical_and(row < c.rows, column < c.columns)
+            return build.select(inside, result, build.const(0, result.dtype))
+
+        return value
+
+
+def own_places(task: Task, product: Product) -> dict[Operand, tuple[Dim, tuple[Dim, ...]]]:
+    """Operands that are read at the place of the element alone, with their strides of rows and of axes of the batch."""
+    strides = {tensor.operand: tensor.type.element_strides for tensor in task.inputs}
+    found: dict[Operand, tuple[Dim, tuple[Dim, ...]]] = {}
+    excluded: set[Operand] = set()
+    for access in accesses(product.value):
+        offset = affine_offset(access.indices, strides[access.operand])
+        is_own = offset is not None and set(offset.coefficients) <= set(product.axes) and offset.constant == 0
+        if offset is None or not is_own or offset.coefficient(product.column_axis) != 1:
+            excluded.add(access.operand)
+            continue
+        batch = tuple(offset.coefficient(axis) for axis in product.batch_axes)
+        steps = (offset.coefficient(product.row_axis), (product.n,) if product.is_side_by_side else batch)
+        if found.setdefault(access.operand, steps) != steps:
+            excluded.add(access.operand)
+    return {operand: steps for operand, steps in found.items() if operand not in excluded}
+
+
+def _always(element: Expr) -> Callable[[Sequence[Expr]], Expr]:
+    return lambda indices: element

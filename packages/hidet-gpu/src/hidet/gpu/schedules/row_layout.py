@@ -1,0 +1,255 @@
+"""How rows are dealt out to threads: a warp or a block a row, or neighbouring rows side by side.
+
+Axes that every tensor walks as one are merged. Where the elements of a row are neighbours in memory, a thread reads
+several of one row at once; where neighbours belong to different rows, it reads one of each of several rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hidet import dims
+from hidet.compute.definition import Operand
+from hidet.dims import Dim
+from hidet.gpu.schedules.lanes import BYTES, is_aligned, is_inside, is_uniform, paths, step_along
+from hidet.ir import build
+from hidet.ir.expr import Access, Expr, Var
+from hidet.ir.visit import accesses, substitute
+from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
+from hidet.schedule.cost import extent_estimate
+from hidet.schedule.rows import RowOutput, RowProgram, Statistic
+from hidet.target import GpuTarget
+
+_KEPT = 32
+"""Elements of a row that a thread keeps in registers at most."""
+_RESIDENT = 1024
+"""Threads of a multiprocessor from which on it is busy."""
+SIDE = 32
+"""Threads of a block that work on different rows, where rows lie side by side: a warp reads neighbours."""
+
+Strides = Mapping[Operand, Sequence[Dim]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowLayout:
+    """A row program and how threads share it.
+
+    outer, inner: axes that count rows and what is in a row, with extents, outermost in memory first. is_side_by_side:
+    whether neighbours in memory belong to different rows. lanes: neighbours that a thread reads at once, along the
+    last of the inner axes, or of the outer ones. threads: that share a row. copies: how often each of them reads; what
+    it read stays in registers; 0 is any number of times, and rows are read again for every statistic.
+    wide: operands, also of results, whose addresses have to be multiples of 16 bytes. target: what runs them. is_there:
+    the condition under which an element is part of the row; None for all of them.
+    """
+
+    program: RowProgram
+    outer: tuple[Var, ...]
+    outer_extents: tuple[Dim, ...]
+    inner: tuple[Var, ...]
+    inner_extents: tuple[Dim, ...]
+    is_side_by_side: bool
+    lanes: int
+    threads: int
+    copies: int
+    wide: tuple[Operand, ...]
+    target: GpuTarget
+    is_there: Expr | None = None
+
+    @property
+    def axis(self) -> Var:
+        """The axis of the lanes."""
+        return self.outer[-1] if self.is_side_by_side else self.inner[-1]
+
+    @property
+    def items(self) -> Dim:
+        """Rows, or groups of as many neighbouring rows as there are lanes."""
+        rows = dims.product(self.outer_extents)
+        return dims.floordiv(rows, self.lanes) if self.is_side_by_side else rows
+
+    @property
+    def reads(self) -> Dim:
+        """How often a row is read from, by all threads together."""
+        count = dims.product(self.inner_extents)
+        return count if self.is_side_by_side else dims.floordiv(count, self.lanes)
+
+    @property
+    def across(self) -> int:
+        """Reads along the last of two inner axes, where threads keep their place and walk along the first one.
+
+        0 where threads walk along all axes as one. A few threads may be left over.
+        """
+        if self.is_side_by_side or len(self.inner) != 2 or not isinstance(self.inner_extents[-1], int):
+            return 0
+        reads = self.inner_extents[-1] // self.lanes
+        return reads if 4 * reads <= self.threads else 0
+
+    @property
+    def walkers(self) -> int:
+        """Threads that walk along a row beside each other: how far one step takes each of them."""
+        return self.threads // self.across if self.across else self.threads
+
+    @property
+    def places(self) -> Dim:
+        """Places where something is read from a row, which the walkers share."""
+        return self.inner_extents[0] if self.across else self.reads
+
+    @property
+    def most(self) -> int:
+        """The largest number of places for which a row stays in registers."""
+        return self.walkers * self.copies
+
+    def single(self) -> RowLayout:
+        """For addresses that are not aligned: one element at once."""
+        return _shared_out(replace(self, lanes=1, wide=()))
+
+    def rereading(self) -> RowLayout:
+        """For rows of any length."""
+        return replace(self, copies=0, threads=self.threads if self.is_side_by_side else max(self.threads, 256))
+
+
+def row_layout(
+    program: RowProgram, strides: Strides, target: GpuTarget, is_there: Expr | None = None
+) -> RowLayout | None:
+    """The layout; None when a result's place is no affine function of the axes.
+
+    is_there: the condition on the program's axes under which an element is part of the row; None for all of them.
+    """
+    maps: dict[Access, Affine] = {}
+    values = expressions(program)
+    for value in values:
+        for access in accesses(value):
+            offset = affine_offset(access.indices, strides[access.operand])
+            if offset is not None:
+                maps[access] = offset
+    targets = [affine_offset(output.indices, output.strides) for output in program.outputs]
+    everything = [*maps.values(), *[target for target in targets if target is not None]]
+    if len(everything) < len(maps) + len(targets):
+        return None
+    pinned = frozenset(var for value in values for var in other_variables(value, maps))
+    read = [maps[access] for access in accesses(program.element) if access in maps]
+    lead = max([*read, Affine({}, 0)], key=lambda m: len(m.coefficients))
+    outer, outer_extents = _merged(program.outer, program.outer_extents, lead, everything, pinned)
+    inner, inner_extents = _merged(program.inner, program.inner_extents, lead, everything, pinned)
+    fixed = {var: build.index(0) for var in (*program.outer, *program.inner) if var not in (*outer, *inner)}
+    if not inner:
+        return None
+    side_by_side = bool(outer) and lead.coefficient(outer[-1]) == 1 and lead.coefficient(inner[-1]) != 1
+    bound = _with(program, fixed)
+    layout = RowLayout(bound, outer, outer_extents, inner, inner_extents, side_by_side, 1, 1, 0, (), target, is_there)
+    return _shared_out(_widened(layout, strides))
+
+
+def expressions(program: RowProgram) -> tuple[Expr, ...]:
+    """Every expression of the program that may access tensors."""
+    statistics = program.statistics
+    return (
+        program.element,
+        *(value for s in statistics for value in s.values),
+        *(finish for s in statistics for _, finish in s.results),
+        *(o.value for o in program.outputs),
+    )
+
+
+def program_axes(program: RowProgram) -> dict[Var, Dim]:
+    """The axes of a program with their extents."""
+    return dict(zip((*program.outer, *program.inner), (*program.outer_extents, *program.inner_extents), strict=True))
+
+
+def _merged(
+    variables: Sequence[Var], extents: Sequence[Dim], lead: Affine, maps: Sequence[Affine], pinned: frozenset[Var]
+) -> tuple[tuple[Var, ...], tuple[Dim, ...]]:
+    """The axes that are left, in the order in which `lead` lies in memory, and their extents."""
+    order = sorted(range(len(variables)), key=lambda n: -(dims.hint_value(lead.coefficient(variables[n])) or 0))
+    axes, sizes = [variables[n] for n in order], [extents[n] for n in order]
+    groups = collapse_axes(axes, sizes, maps, pinned) or ([[len(axes) - 1]] if axes else [])
+    merged = tuple(axes[group[-1]] for group in groups)
+    return merged, tuple(dims.product([sizes[n] for n in group]) for group in groups)
+
+
+def _with(program: RowProgram, fixed: Mapping[Var, Expr]) -> RowProgram:
+    """The program where some axes have a value."""
+
+    def bound(value: Expr) -> Expr:
+        return substitute(value, fixed)
+
+    def statistic(s: Statistic) -> Statistic:
+        beside = tuple((bound(value), total) for value, total in s.beside)
+        further = tuple((variable, bound(finish)) for variable, finish in s.further)
+        return replace(s, value=bound(s.value), finish=bound(s.finish), beside=beside, further=further)
+
+    def output(o: RowOutput) -> RowOutput:
+        return replace(o, indices=tuple(map(bound, o.indices)), value=bound(o.value))
+
+    return replace(
+        program,
+        element=bound(program.element),
+        statistics=tuple(map(statistic, program.statistics)),
+        outputs=tuple(map(output, program.outputs)),
+    )
+
+
+def _widened(layout: RowLayout, strides: Strides) -> RowLayout:
+    """With as many lanes as everything that is read and written allows."""
+    axis, program = layout.axis, layout.program
+    reads = paths(expressions(program))
+    shape = program_axes(program)
+    placed = [
+        (access.operand, access.indices, strides[access.operand]) for access in reads if isinstance(access, Access)
+    ]
+    placed += [
+        (output.result, output.indices, output.strides)
+        for output in program.outputs
+        if layout.is_side_by_side or not output.per_row
+    ]
+    moved = [(o, i, s) for o, i, s in placed if step_along(i, s, axis, 1) != 0]
+    conditions = [
+        condition
+        for access, reached in reads.items()
+        if isinstance(access, Access) and not is_inside(access, shape)
+        for path in reached
+        for condition, _ in path
+    ]
+    if layout.is_there is not None:
+        conditions.append(layout.is_there)
+    lanes = BYTES // max([operand.dtype.nbytes for operand, _, _ in moved], default=BYTES)
+    extent = (layout.outer_extents if layout.is_side_by_side else layout.inner_extents)[-1]
+
+    def allows(lanes: int) -> bool:
+        if dims.divisibility(extent) % lanes or not all(is_uniform(c, axis, lanes) for c in conditions):
+            return False
+        return all(step_along(i, s, axis, lanes) == 1 and is_aligned(i, s, axis, lanes) for _, i, s in moved)
+
+    while lanes > 1 and not allows(lanes):
+        lanes //= 2
+    wide = tuple(dict.fromkeys(operand for operand, _, _ in moved)) if lanes > 1 else ()
+    return replace(layout, lanes=max(lanes, 1), wide=wide)
+
+
+def _shared_out(layout: RowLayout) -> RowLayout:
+    """With as many threads a row as keep it in registers, or as the device has to spare."""
+    items, reads = extent_estimate(layout.items), max(1, extent_estimate(layout.reads))
+    target = layout.target
+    resident = _RESIDENT * target.multiprocessors
+    # Every read has an address of its own, which needs registers as well, and f64 takes two.
+    kept = _KEPT * 4 // max(4, layout.program.dtype.nbytes)
+    most = kept // layout.lanes if layout.lanes > 1 else kept // 2
+    if layout.is_side_by_side:
+        # A block reads SIDE groups of neighbours at once; what its threads have meets in shared memory.
+        wide = layout.program.dtype.nbytes > 4  # such numbers take two registers, and their functions many
+        limit = min(target.block_threads // SIDE // (2 if wide else 1), max(1, 64 // layout.lanes))
+        threads = _power(min(limit, -(-reads // most)))
+        while threads < limit and threads * 2 <= reads and items * threads < resident:
+            threads *= 2
+    else:
+        threads = min(target.block_threads, max(_power(-(-reads // most)), min(target.warp_size, _power(reads))))
+        while threads < target.block_threads and threads < reads and items * threads < resident:
+            threads *= 2
+    shared = replace(layout, threads=threads)
+    copies = -(-extent_estimate(shared.places) // shared.walkers)
+    return replace(shared, copies=copies if copies <= most else 0)
+
+
+def _power(number: int) -> int:
+    """The least power of two that is not below `number`."""
+    return 1 << max(0, number - 1).bit_length()

@@ -1,0 +1,210 @@
+"""Few long rows, worked on by many blocks: parts of rows first, then what was made of the parts.
+
+    for every statistic
+      of each part of a row: what it reduces to  many blocks
+      of each row: what these reduce to          few
+    for each part of a row: results of its elements
+
+All steps are row programs. Parts are reduced in the order in which they lie in the row, so results are reproducible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from hidet import dims
+from hidet.compute.definition import Operand
+from hidet.dims import Dim
+from hidet.gpu.schedules.occupancy import per_device
+from hidet.gpu.schedules.row_layout import SIDE, RowLayout
+from hidet.graph.types import contiguous_strides
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.visit import substitute
+from hidet.schedule.cost import extent_estimate
+from hidet.schedule.rows import RowOutput, RowProgram, Statistic
+
+_BLOCKS = 32
+"""Blocks of a multiprocessor, of 128 threads, that keep it busy."""
+_LEAST = 2048
+"""Elements of a part, or rows of neighbours side by side, from which on a block is worth its launch."""
+_LEAST_SIDE = 64
+_STEP = 64
+
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowStep:
+    """A program, and the condition on its axes under which an element is there; None for all of them."""
+
+    program: RowProgram
+    is_there: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SplitRows:
+    """The steps, and the tensors between them."""
+
+    steps: tuple[RowStep, ...]
+    between: tuple[Operand, ...]
+
+
+def split_rows(layout: RowLayout) -> SplitRows | None:
+    """The row program in steps; None where one kernel keeps the device as busy."""
+    program = layout.program
+    is_simple = len(program.statistics) == 1 and all(output.per_row for output in program.outputs)
+    # Rows that are reduced several times are read again from the cache, by a block each if there are enough.
+    if not is_simple and (layout.copies > 0 or _blocks(layout) >= layout.target.multiprocessors):
+        return None
+    count = _parts(layout)
+    if count < 2:
+        return None
+    longest = max(range(len(layout.inner)), key=lambda n: extent_estimate(layout.inner_extents[n]))
+    axis, extent = layout.inner[longest], layout.inner_extents[longest]
+    steps = dims.ceildiv(dims.ceildiv(extent, min(count, max(1, extent_estimate(extent)))), _STEP)
+    # A row without elements has no parts, but parts have a length.
+    chunk: Dim = dims.maximum(steps, 1) * _STEP
+    parts = dims.ceildiv(extent, chunk)
+    return None if extent_estimate(parts) < 2 else _Split(layout, axis, extent, chunk, parts).result()
+
+
+def _parts(layout: RowLayout) -> int:
+    """Into how many parts a row is worth cutting."""
+    least = _LEAST_SIDE if layout.is_side_by_side else _LEAST
+    return min(
+        extent_estimate(layout.program.row_elements) // least, per_device(_BLOCKS, layout.target) // _blocks(layout)
+    )
+
+
+def _blocks(layout: RowLayout) -> int:
+    """About how many blocks one kernel would have."""
+    items = extent_estimate(layout.items)
+    return max(1, -(-items // SIDE) if layout.is_side_by_side else items)
+
+
+class _Split:
+    """Cuts rows along `axis` into `parts` of `chunk` positions."""
+
+    def __init__(self, layout: RowLayout, axis: Var, extent: Dim, chunk: Dim, parts: Dim) -> None:
+        self.layout, self.program, self.axis = layout, layout.program, axis
+        self.outer, self.extents, self.parts = layout.outer, layout.outer_extents, parts
+        self.part, self.inside = build.size_var("part"), build.size_var("inside")
+        self.place = self.part * build.index(chunk) + self.inside
+        is_even = dims.prove_equal(parts * chunk, extent) is True
+        self.is_there = None if is_even else self.place < build.index(extent)
+        self.inner = tuple(self.inside if other is axis else other for other in layout.inner)
+        self.inner_extents = _with(layout.inner_extents, layout.inner, axis, chunk)
+        self.known: dict[Var, Expr] = {self.program.count: build.index(self.program.row_elements)}
+        self.between: list[Operand] = []
+
+    def result(self) -> SplitRows:
+        program = self.program
+        steps: list[RowStep] = []
+        elements = [output for output in program.outputs if not output.per_row]
+        rows = [output for output in program.outputs if output.per_row]
+        for number, statistic in enumerate(program.statistics):
+            is_last = number == len(program.statistics) - 1
+            shape = self._ordered(self.parts, self.extents)
+            parts = [self._tensor(f"parts{number}_{n}", total, shape) for n, total in enumerate(statistic.totals)]
+            steps.append(RowStep(self._of_parts(statistic, parts)))
+            results = [replace(o, value=substitute(o.value, self.known)) for o in rows] if is_last else []
+            wholes: dict[Var, Expr] = {}
+            for place, (variable, _) in enumerate(statistic.results if elements or not is_last else ()):
+                whole = self._tensor(f"statistic{number}_{place}", variable, self.extents)
+                results.append(RowOutput(whole, contiguous_strides(self.extents), self.outer, variable, True))
+                wholes[variable] = whole[self.outer]
+            steps.append(RowStep(self._of_rows(statistic, parts, results)))
+            self.known.update(wholes)
+        if elements:
+            steps.append(RowStep(self._of_elements(elements), self.is_there))
+        return SplitRows(tuple(steps), tuple(self.between))
+
+    def _tensor(self, name: str, like: Var, shape: tuple[Dim, ...]) -> Operand:
+        self.between.append(Operand(name, like.dtype, shape))
+        return self.between[-1]
+
+    def _ordered(self, part: Entry, rows: Sequence[Entry]) -> tuple[Entry, ...]:
+        """The axes of what is reduced from parts, so that those lie together which the next step reads together."""
+        return (part, *rows) if self.layout.is_side_by_side else (*rows, part)
+
+    def _of_parts(self, statistic: Statistic, parts: Sequence[Operand]) -> RowProgram:
+        """What each part of a row reduces to."""
+        totals = statistic.totals
+        identities = statistic.combiner.identity([total.dtype for total in totals])
+        values = [
+            self._moved(substitute(value, self.known), identity)
+            for value, identity in zip(statistic.values, identities, strict=True)
+        ]
+        part = replace(
+            statistic,
+            variable=Var("part_total", totals[0].dtype),
+            value=values[0],
+            finish=totals[0],
+            stored=False,
+            beside=tuple(zip(values[1:], totals[1:], strict=True)),
+            further=(),
+        )
+        where = self._ordered(self.part, self.outer)
+        outputs = [
+            RowOutput(tensor, contiguous_strides(tensor.shape), where, total, True)
+            for tensor, total in zip(parts, totals, strict=True)
+        ]
+        return self._over_parts((part,), tuple(outputs))
+
+    def _of_rows(self, statistic: Statistic, parts: Sequence[Operand], outputs: Sequence[RowOutput]) -> RowProgram:
+        """What the parts of each row reduce to."""
+        held, number = Var("element", parts[0].dtype), build.size_var("number")
+        first, *others = [tensor[self._ordered(number, self.outer)] for tensor in parts]
+        beside = tuple((part, total) for part, (_, total) in zip(others, statistic.beside, strict=True))
+        finish = substitute(statistic.finish, self.known)
+        further = tuple((variable, substitute(value, self.known)) for variable, value in statistic.further)
+        whole = replace(statistic, value=held, finish=finish, stored=False, beside=beside, further=further)
+        return replace(
+            self.program,
+            outer=self.outer,
+            outer_extents=self.extents,
+            inner=(number,),
+            inner_extents=(self.parts,),
+            element=first,
+            held=held,
+            statistics=(whole,),
+            outputs=tuple(outputs),
+        )
+
+    def _of_elements(self, elements: Sequence[RowOutput]) -> RowProgram:
+        """The results of the elements of each part."""
+        bindings = {**self.known, self.axis: self.place}
+        moved = [
+            replace(
+                output,
+                indices=tuple(substitute(index, bindings) for index in output.indices),
+                value=substitute(output.value, bindings),
+            )
+            for output in elements
+        ]
+        return self._over_parts((), tuple(moved))
+
+    def _over_parts(self, statistics: tuple[Statistic, ...], outputs: tuple[RowOutput, ...]) -> RowProgram:
+        return replace(
+            self.program,
+            outer=(self.part, *self.outer),
+            outer_extents=(self.parts, *self.extents),
+            inner=self.inner,
+            inner_extents=self.inner_extents,
+            element=self._moved(self.program.element, build.const(0, self.program.dtype)),
+            statistics=statistics,
+            outputs=outputs,
+        )
+
+    def _moved(self, value: Expr, otherwise: Expr) -> Expr:
+        """A value of the row for a position in a part, where there is one."""
+        moved = substitute(value, {self.axis: self.place})
+        return moved if self.is_there is None else build.select(self.is_there, moved, otherwise)
+
+
+def _with(extents: Sequence[Dim], axes: Sequence[Var], axis: Var, extent: Dim) -> tuple[Dim, ...]:
+    return tuple(extent if other is axis else old for other, old in zip(axes, extents, strict=True))
