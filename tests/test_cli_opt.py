@@ -105,7 +105,7 @@ def test_options_are_fields_of_the_pass() -> None:
 
 def test_passes_of_thread_ir_run_on_its_text() -> None:
     pytest.importorskip("hidet.cuda")
-    shown = opt(MODULE, "-p", "cuda-block-launches", "--target", "cuda:sm_80")
+    shown = opt(MODULE, "-p", "gpu-block-launches", "--target", "cuda:sm_80")
     assert shown.exit_code == 0, shown.output
     assert opt(shown.stdout).stdout == shown.stdout
     assert "block=[128]" in shown.stdout
@@ -152,8 +152,8 @@ def test_what_cannot_be_run_is_named_with_what_there_is(renaming: None, passes: 
 
 def test_a_pass_of_another_target_is_refused() -> None:
     pytest.importorskip("hidet.cuda")
-    result = opt(GRAPH, "-p", "cuda-collapse-rows")
-    assert "Error: pass 'cuda-collapse-rows' is for cuda, not for cpu\nhint: --target names" in result.output
+    result = opt(GRAPH, "-p", "gpu-collapse-rows")
+    assert "Error: pass 'gpu-collapse-rows' is for every gpu, not for cpu\nhint: --target names" in result.output
 
 
 def test_text_that_is_wrong_is_named_with_its_line() -> None:

@@ -121,7 +121,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (folder / "acme_operators" / "_plugin.py").write_text(textwrap.dedent(PLUGIN))
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        patch.setenv("HIDET_PLUGINS", "hidet.cpu._plugin,hidet.cuda._plugin,acme_operators._plugin")
+        patch.setenv("HIDET_PLUGINS", "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin,acme_operators._plugin")
         yield
 
 
@@ -305,8 +305,8 @@ graph g(%x: f32[1, 8, 64, 64]):
     [
         ("cpu", ENERGY, "cpu.reduce"),
         ("cpu", POOL, "cpu.pool"),
-        ("cuda:sm_90a", ENERGY, "cuda.rows"),
-        ("cuda:sm_90a", POOL, "cuda.pool"),
+        ("cuda:sm_90a", ENERGY, "gpu.rows"),
+        ("cuda:sm_90a", POOL, "gpu.pool"),
     ],
 )
 def test_a_rule_for_a_family_takes_the_operators_that_plug_ins_put_into_it(target: str, graph: str, rule: str) -> None:

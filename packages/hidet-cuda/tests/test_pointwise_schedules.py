@@ -58,20 +58,20 @@ CHAINS = {
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.usefixtures("busy")
 def test_chains_are_right(name: str) -> None:
-    assert_right(CHAINS[name], "cuda.elementwise", 2e-3)
+    assert_right(CHAINS[name], "gpu.elementwise", 2e-3)
 
 
 @pytest.mark.usefixtures("busy")
 def test_rows_that_positions_name_are_right() -> None:
     text = graph("f32[9, 16]", "f32[3, 16]", "embedding(%x, %i)", "%i: i64[3]")
-    assert_right(text, "cuda.elementwise", 0, {"i": np.array([8, 0, 3])})
+    assert_right(text, "gpu.elementwise", 0, {"i": np.array([8, 0, 3])})
 
 
 @pytest.mark.usefixtures("busy")
 def test_reads_that_depend_on_what_was_read_are_right() -> None:
     call = 'grid_sample(%x, %g, mode="linear", padding="zeros", align_corners=False)'
     text = graph("f32[1, 2, 3, 4]", "f32[1, 2, 2, 5]", call, "%g: f32[1, 2, 5, 2]")
-    assert_right(text, "cuda.elementwise", 1e-5)
+    assert_right(text, "gpu.elementwise", 1e-5)
 
 
 def test_large_chains_read_and_write_16_bytes() -> None:
@@ -94,7 +94,7 @@ WINDOWS = {
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.usefixtures("busy")
 def test_windows_are_right(name: str) -> None:
-    assert_right(WINDOWS[name], "cuda.pool", 4e-3)
+    assert_right(WINDOWS[name], "gpu.pool", 4e-3)
 
 
 @pytest.mark.usefixtures("busy")
@@ -104,7 +104,7 @@ def test_maxima_and_their_places_are_right() -> None:
       %0: f32[1, 3, 4, 4], %1: i64[1, 3, 4, 4] = max_pool_with_indices(%x, dilation=[1, 1], {POOL})
       return %0, %1
     """
-    assert_right(text, "cuda.pool", 0)
+    assert_right(text, "gpu.pool", 0)
 
 
 SAME = "stride=[1, 1], padding=[1, 1], dilation=[1, 1]"
@@ -181,7 +181,7 @@ def test_depthwise_convolutions_are_right(name: str, pixels: int, rows: int, mon
     monkeypatch.setattr(depthwise_plan, "per_device", lambda each, target: 1)
     monkeypatch.setattr(depthwise_plan, "_PIXELS", pixels)
     monkeypatch.setattr(depthwise_plan, "_ROWS", rows)
-    assert_right(DEPTHWISE[name], "cuda.depthwise", 1e-2 if "f16" in DEPTHWISE[name] else 1e-4)
+    assert_right(DEPTHWISE[name], "gpu.depthwise", 1e-2 if "f16" in DEPTHWISE[name] else 1e-4)
 
 
 @pytest.mark.parametrize(("n", "h"), [(1, 4), (3, 1), (2, 7)])
@@ -192,7 +192,7 @@ def test_depthwise_convolutions_of_any_batch_and_height_are_right(n: int, h: int
         f"conv(%x, %w, {SAME}, groups=8)",
         "%w: f16[8, 1, 3, 3]{1, 1, 24, 8}",
     )
-    assert_right(text, "cuda.depthwise", 1e-2, sizes={"n": n, "h": h})
+    assert_right(text, "gpu.depthwise", 1e-2, sizes={"n": n, "h": h})
 
 
 @pytest.mark.parametrize("image", ["", "{384, 1, 64, 8}"], ids=["channels first", "channels last"])
@@ -209,13 +209,13 @@ graph g(%x: {type_}, %w: f16[8, 1, 3, 3]{{1, 1, 24, 8}}, %b: f16[8], %r: f16[2, 
   %2: {out} = mul(%1, %s)
   return %2
 """
-    assert_right(text, "cuda.depthwise", 1e-2)
+    assert_right(text, "gpu.depthwise", 1e-2)
 
 
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.usefixtures("busy")
 def test_other_convolutions_in_groups_are_right(name: str) -> None:
-    assert_right(NARROW[name], "cuda.narrow_conv", 1e-2 if "f16" in NARROW[name] else 1e-4)
+    assert_right(NARROW[name], "gpu.narrow_conv", 1e-2 if "f16" in NARROW[name] else 1e-4)
 
 
 def test_weights_of_depthwise_convolutions_become_channels_last() -> None:
@@ -246,7 +246,7 @@ TURNED = {
 
 @pytest.mark.parametrize("name", TURNED)
 def test_transposes_are_right_and_turn_tiles_in_shared_memory(name: str) -> None:
-    assert_right(TURNED[name], "cuda.elementwise", 2e-3)
+    assert_right(TURNED[name], "gpu.elementwise", 2e-3)
     assert all("__shared__" in source for source in sources_of(TURNED[name]))
 
 

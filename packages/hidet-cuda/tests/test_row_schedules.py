@@ -40,7 +40,7 @@ PER_ELEMENT = {
 @pytest.mark.parametrize("name", PER_ELEMENT)
 def test_results_of_every_element_are_right(name: str) -> None:
     text = PER_ELEMENT[name]
-    assert_right(text, "cuda.rows", 4e-2 if "bf16" in text else 4e-3 if "f16" in text else 1e-4)
+    assert_right(text, "gpu.rows", 4e-2 if "bf16" in text else 4e-3 if "f16" in text else 1e-4)
 
 
 LARGE_MEANS = {
@@ -62,7 +62,7 @@ def test_a_mean_that_is_large_beside_the_deviation_costs_no_digits(name: str) ->
     text = LARGE_MEANS[name]
     shape = [int(extent) for extent in text[text.index("[") + 1 : text.index("]")].split(",")]
     x = (np.random.default_rng(1).standard_normal(shape) + 1e6).astype(np.float32)
-    assert_right(text, "cuda.rows", 1e-6, {"x": x})
+    assert_right(text, "gpu.rows", 1e-6, {"x": x})
 
 
 REDUCTIONS = {
@@ -107,7 +107,7 @@ REDUCTIONS = {
 
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_are_right(name: str) -> None:
-    assert_right(REDUCTIONS[name], "cuda.rows", 4e-3 if "f16" in REDUCTIONS[name] else 1e-4)
+    assert_right(REDUCTIONS[name], "gpu.rows", 4e-3 if "f16" in REDUCTIONS[name] else 1e-4)
 
 
 PLACES = {
@@ -123,18 +123,18 @@ PLACES = {
 def test_windows_of_several_lengths_are_not_read_beyond_the_image(size: int) -> None:
     """The longest window has elements that others have not: those of the last one would lie behind the tensor."""
     given, result = "f32[1, 1, 100, 100]", f"f32[1, 1, {size}, {size}]"
-    assert_right(graph(given, result, f"adaptive_avg_pool(%x, size=[{size}, {size}])"), "cuda.reduce", 1e-5)
+    assert_right(graph(given, result, f"adaptive_avg_pool(%x, size=[{size}, {size}])"), "gpu.reduce", 1e-5)
 
 
 @pytest.mark.parametrize("n", [0, 5])
 def test_the_length_of_rows_in_parts_may_be_0(n: int) -> None:
     text = "symbol n: 0..1000000\n" + graph("f32[n, 64]", "f32[64]", "sum(%x, axes=[0], keepdim=False)")
-    assert_right(text, "cuda.rows", 1e-5, sizes={"n": n})
+    assert_right(text, "gpu.rows", 1e-5, sizes={"n": n})
 
 
 @pytest.mark.parametrize("name", PLACES)
 def test_places_of_extremes_are_right(name: str) -> None:
-    assert_right(PLACES[name], "cuda.rows", 0)
+    assert_right(PLACES[name], "gpu.rows", 0)
 
 
 def test_the_first_of_equals_and_the_first_undefined_element_are_found_in_parts() -> None:
@@ -145,7 +145,7 @@ def test_the_first_of_equals_and_the_first_undefined_element_are_found_in_parts(
       %0: f32[3], %1: i64[3] = max_with_index(%x, axis=1, keepdim=False)
       return %0, %1
     """
-    assert_right(text, "cuda.rows", 0, {"x": x})
+    assert_right(text, "gpu.rows", 0, {"x": x})
 
 
 FUSED = """
@@ -166,12 +166,12 @@ graph g(%x: f32[4, 40], %m: bool[4, 40]):
 
 
 def test_what_is_fused_around_a_norm_is_right() -> None:
-    assert_right(FUSED, "cuda.rows", 8e-3)
+    assert_right(FUSED, "gpu.rows", 8e-3)
     assert len(sources_of(FUSED)) == 2, "one kernel for aligned addresses and one for others"
 
 
 def test_a_masked_softmax_is_right_and_reads_16_bytes() -> None:
-    assert_right(MASKED, "cuda.rows", 1e-4)
+    assert_right(MASKED, "gpu.rows", 1e-4)
     assert "Lanes<float, 4>" in sources_of(MASKED)[0]
 
 
@@ -179,9 +179,9 @@ def test_a_masked_softmax_is_right_and_reads_16_bytes() -> None:
 def test_infinite_and_undefined_elements_are_as_defined(value: float) -> None:
     x = np.linspace(-1, 1, 210, dtype=np.float32).reshape(3, 70)
     x[1, 5] = value
-    assert_right(PER_ELEMENT["softmax of an odd length"], "cuda.rows", 1e-5, {"x": x})
+    assert_right(PER_ELEMENT["softmax of an odd length"], "gpu.rows", 1e-5, {"x": x})
     x[2] = value
-    assert_right(PER_ELEMENT["softmax of an odd length"], "cuda.rows", 1e-5, {"x": x})
+    assert_right(PER_ELEMENT["softmax of an odd length"], "gpu.rows", 1e-5, {"x": x})
 
 
 FEW_LONG = {
@@ -197,7 +197,7 @@ FEW_LONG = {
 
 @pytest.mark.parametrize("name", FEW_LONG)
 def test_few_long_rows_are_worked_on_by_many_blocks(name: str) -> None:
-    assert_right(FEW_LONG[name], "cuda.rows", 2e-3 if "f16" in FEW_LONG[name] else 1e-5)
+    assert_right(FEW_LONG[name], "gpu.rows", 2e-3 if "f16" in FEW_LONG[name] else 1e-5)
     (step,) = schedule_text(FEW_LONG[name]).steps
     assert isinstance(step, ScheduledTask)
     assert step.program.scratch
@@ -207,7 +207,7 @@ def test_many_rows_longer_than_registers_are_read_again() -> None:
     many = same("f32[200, 40000]", "softmax(%x, axis=-1)")
     assert "part[4]" in sources_of(many)[0]
     symbolic = "symbol s: 1.. hint 200\n" + many.replace("[200,", "[s,")
-    assert_right(symbolic, "cuda.rows", 1e-4, sizes={"s": 1})
+    assert_right(symbolic, "gpu.rows", 1e-4, sizes={"s": 1})
 
 
 SYMBOLS = "symbol s: 1.. hint 64\nsymbol t: 1.. hint 512\n"
@@ -223,13 +223,13 @@ SYMBOLIC = {
 def test_one_program_serves_rows_of_any_length(name: str) -> None:
     text, shapes = SYMBOLIC[name]
     for s, t in shapes:
-        assert_right(SYMBOLS + text, "cuda.rows", 1e-4, sizes={"s": s, "t": t})
+        assert_right(SYMBOLS + text, "gpu.rows", 1e-4, sizes={"s": s, "t": t})
 
 
 def test_boundaries_before_a_value_are_counted_by_a_warp() -> None:
     text = "graph g(%b: f32[300], %x: f32[7]):\n  %0: i64[7] = searchsorted(%b, %x)\n  return %0\n"
     boundaries = np.sort(np.random.default_rng(0).standard_normal(300).astype(np.float32))
-    assert_right(text, "cuda.reduce_products", 0.0, {"b": boundaries})
+    assert_right(text, "gpu.reduce_products", 0.0, {"b": boundaries})
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -42,7 +42,7 @@ SCANS = {
 @pytest.mark.parametrize("name", SCANS)
 def test_scans_are_right(name: str) -> None:
     text = SCANS[name]
-    assert_right(text, "cuda.scan", 1e-2 if "f16" in text else 2e-4)
+    assert_right(text, "gpu.scan", 1e-2 if "f16" in text else 2e-4)
 
 
 def extremes(type_: str, op: str, axis: int) -> str:
@@ -62,14 +62,14 @@ def test_running_extremes_say_where_the_later_of_equals_is(type_: str, op: str, 
     if x.dtype.kind == "f":
         x.reshape(-1)[x.size // 2] = np.nan
         x.reshape(-1)[:3] = -np.inf
-    assert_right(extremes(type_, op, axis), "cuda.scan", 0.0, {"x": x})
+    assert_right(extremes(type_, op, axis), "gpu.scan", 0.0, {"x": x})
 
 
 @pytest.mark.parametrize("hint", [100, 100000])
 @pytest.mark.parametrize("length", [1, 31, 2700])
 def test_one_program_serves_rows_of_any_length(length: int, hint: int) -> None:
     text = f"symbol n: 1.. hint {hint}\n" + same("f32[2, n]", "cumsum(%x, axis=1)")
-    assert_right(text, "cuda.scan", 2e-4, sizes={"n": length})
+    assert_right(text, "gpu.scan", 2e-4, sizes={"n": length})
 
 
 def test_what_stands_before_and_after_is_part_of_the_kernel() -> None:
@@ -80,7 +80,7 @@ def test_what_stands_before_and_after_is_part_of_the_kernel() -> None:
       %2: f32[3, 70] = add(%1, %y)
       return %2
     """
-    assert_right(text, "cuda.scan", 2e-4)
+    assert_right(text, "gpu.scan", 2e-4)
     assert len(sources_of(text)) == 1
 
 

@@ -55,7 +55,7 @@ def test_the_last_of_updates_that_meet_wins(name: str) -> None:
     text = textwrap.dedent(REPLACED[name])
     places = _places(text)
     assert any(len(np.unique(p.reshape(-1))) < p.size for p in places.values())
-    assert_right(text, "cuda.scatter", 0.0, places)
+    assert_right(text, "gpu.scatter", 0.0, places)
 
 
 DISTINCT = {
@@ -80,14 +80,14 @@ DISTINCT = {
 @pytest.mark.parametrize("name", DISTINCT)
 def test_updates_that_do_not_meet_are_written_at_once(name: str) -> None:
     text = textwrap.dedent(DISTINCT[name])
-    assert_right(text, "cuda.scatter", 0.0, {"i": np.array([4])})
+    assert_right(text, "gpu.scatter", 0.0, {"i": np.array([4])})
     (step,) = schedule_text(text).steps
     assert isinstance(step, ScheduledTask) and not step.program.scratch
 
 
 def test_gaps_are_closed_by_a_thread_an_element() -> None:
     text = "graph g(%x: f32[9], %e: i64[9]):\n  %0: f32[5] = pack(%x, %e, count=5)\n  return %0\n"
-    assert_right(text, "cuda.scatter", 0.0, {"e": np.cumsum([1, 0, 1, 1, 0, 0, 1, 1, 0])})
+    assert_right(text, "gpu.scatter", 0.0, {"e": np.cumsum([1, 0, 1, 1, 0, 0, 1, 1, 0])})
 
 
 COMBINED = {
@@ -104,14 +104,14 @@ def test_integers_are_combined_in_any_order(name: str) -> None:
     text = f"graph g(%x: {dtype}[9], %i: i64[300], %v: {dtype}[300]):\n  %0: {dtype}[9] = {call}\n  return %0\n"
     random = np.random.default_rng(0)
     values = {"i": random.integers(0, 9, 300), "v": random.integers(-99, 99, 300).astype(f"int{dtype[1:]}")}
-    assert_right(text, "cuda.scatter", 0.0, values)
+    assert_right(text, "gpu.scatter", 0.0, values)
 
 
 @pytest.mark.parametrize("name", ["rows", "rows of a later axis", "points"])
 def test_floats_add_up_in_the_order_of_their_updates(name: str) -> None:
     text = REPLACED[name].replace(")\n          return", ", accumulate=True)\n          return")
     assert "accumulate" in text
-    assert_right(textwrap.dedent(text), "cuda.scatter", 1e-6, _places(text))
+    assert_right(textwrap.dedent(text), "gpu.scatter", 1e-6, _places(text))
 
 
 SINGLE = {
@@ -145,7 +145,7 @@ def test_axes_of_one_element_are_no_part_of_the_contest(name: str, combined: boo
     text = textwrap.dedent(SINGLE[name])
     if not combined:
         text = text.replace(", accumulate=True", "").replace(", reduce='sum'", "")
-    assert_right(text, "cuda.scatter", 1e-6, _places(text))
+    assert_right(text, "gpu.scatter", 1e-6, _places(text))
 
 
 @pytest.mark.parametrize("name", [name for name, text in (REPLACED | SINGLE).items() if "index_put" in text])
@@ -163,13 +163,13 @@ def test_programs_declare_what_they_use_whichever_extent_is_one(name: str) -> No
 @pytest.mark.parametrize("reduce", ["sum", "prod", "amax", "mean"])
 def test_elements_are_combined_with_their_places(reduce: str) -> None:
     text = REPLACED["a place for every element"].replace("axis=0)", f"axis=0, reduce='{reduce}', include_self=False)")
-    assert_right(textwrap.dedent(text), "cuda.scatter", 1e-6, _places(text))
+    assert_right(textwrap.dedent(text), "gpu.scatter", 1e-6, _places(text))
 
 
 @pytest.mark.parametrize("updates", [2100, 4200])
 def test_updates_of_a_tile_and_of_more_than_one_add_up(updates: int) -> None:
     text = REPLACED["rows"].replace("[7", f"[{updates}").replace("%i)\n", "%i, accumulate=True)\n")
-    assert_right(textwrap.dedent(text), "cuda.scatter", 1e-5, _places(text))
+    assert_right(textwrap.dedent(text), "gpu.scatter", 1e-5, _places(text))
 
 
 def test_updates_of_unknown_number_that_add_up_are_left_to_the_fallback_nest() -> None:

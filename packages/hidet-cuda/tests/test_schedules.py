@@ -345,7 +345,7 @@ graph g(%x: f32[1, 200], %w: f32[7, 200], %b: f32[7]):
 
 
 def test_products_with_one_row_are_right() -> None:
-    runs_right(VECTOR, "cuda.reduce_products", 1e-4)
+    runs_right(VECTOR, "gpu.reduce_products", 1e-4)
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
@@ -396,4 +396,4 @@ def test_little_products_of_singles_are_a_thread_an_element_and_no_fallback(m: i
       %1: f32[{m}, {n}] = add(%0, %c)
       return %1
     """
-    runs_right(text, "cuda.reduce_products", 1e-5)
+    runs_right(text, "gpu.reduce_products", 1e-5)

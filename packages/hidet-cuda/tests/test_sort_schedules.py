@@ -55,7 +55,7 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_are_ordered(name: str) -> None:
-    assert_right(ROWS[name], "cuda.sort", 0.0)
+    assert_right(ROWS[name], "gpu.sort", 0.0)
 
 
 @pytest.mark.parametrize("length", [50, 2500, 4200])
@@ -63,14 +63,14 @@ def test_rows_are_ordered(name: str) -> None:
 def test_equal_elements_keep_their_order_and_nan_is_the_largest(length: int, descending: bool) -> None:
     x = np.random.default_rng(1).integers(-3, 3, length).astype(np.float32)
     x[::7], x[::11], x[5], x[6] = np.nan, np.inf, 0.0, -0.0
-    assert_right(graph("sort", f"f32[{length}]", f"axis=0, descending={descending}"), "cuda.sort", 0.0, {"x": x})
+    assert_right(graph("sort", f"f32[{length}]", f"axis=0, descending={descending}"), "gpu.sort", 0.0, {"x": x})
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "f64", "i64", "i8", "bool"])
 @pytest.mark.parametrize("distinct", [1, 3])
 def test_of_more_equal_elements_than_a_tile_holds_the_first_are_the_best(dtype: str, distinct: int) -> None:
     x = np.random.default_rng(2).integers(0, distinct, 4300).astype(dtypes.dtype(dtype).numpy())
-    assert_right(graph("topk", f"{dtype}[4300]", "k=20, axis=0, largest=True", "20"), "cuda.sort", 0.0, {"x": x})
+    assert_right(graph("topk", f"{dtype}[4300]", "k=20, axis=0, largest=True", "20"), "gpu.sort", 0.0, {"x": x})
 
 
 @pytest.mark.parametrize("largest", [False, True])
@@ -78,25 +78,25 @@ def test_nan_is_the_largest_and_zeros_are_equal_where_sort_keys_are_selected(lar
     x = np.random.default_rng(3).integers(-2, 3, 4300).astype(np.float32) * np.float32(1e-40)
     x[::7], x[::11], x[1::11], x[5::9] = np.nan, np.inf, -np.inf, -0.0
     text = graph("topk", "f32[4300]", f"k=900, axis=0, largest={largest}", "900")
-    assert_right(text, "cuda.sort", 0.0, {"x": x})
+    assert_right(text, "gpu.sort", 0.0, {"x": x})
 
 
 @pytest.mark.parametrize("length", [6, 700, 4500])
 def test_the_best_of_rows_whose_length_is_known_at_the_call_alone(length: int) -> None:
     symbols = "symbol b: 1.. hint 4\nsymbol n: 6.. hint 300\n"
     text = graph("topk", "f32[b, n]", "k=6, axis=1, largest=True", "b, 6", symbols=symbols)
-    assert_right(text, "cuda.sort", 0.0, sizes={"b": 2, "n": length})
+    assert_right(text, "gpu.sort", 0.0, sizes={"b": 2, "n": length})
 
 
 @pytest.mark.parametrize("length", [0, 1, 700, 2500, 4500])
 def test_the_length_of_a_row_may_be_known_at_the_call_alone(length: int) -> None:
     text = graph("sort", "f32[2, n]", "axis=1, descending=False", symbols="symbol n: 0.. hint 300\n")
-    assert_right(text, "cuda.sort", 0.0, sizes={"n": length})
+    assert_right(text, "gpu.sort", 0.0, sizes={"n": length})
 
 
 def test_positions_alone_are_ordered() -> None:
     text = "graph g(%x: f32[3, 90]):\n  %0: i64[3, 90] = argsort(%x, axis=1, descending=True)\n  return %0\n"
-    assert_right(text, "cuda.sort", 0.0)
+    assert_right(text, "gpu.sort", 0.0)
 
 
 @pytest.mark.parametrize(("dtype", "passes"), [("bf16", 2), ("f16", 3), ("f32", 4), ("i8", 1), ("i64", 8)])

@@ -160,7 +160,7 @@ class _Host:
     def _launch(self, node: s.Launch) -> s.Stmt:
         if not node.block:
             raise CodegenError(
-                f"kernel {node.kernel} is launched without threads", hint="run the pass cuda-block-launches before"
+                f"kernel {node.kernel} is launched without threads", hint="run the pass gpu-block-launches before"
             )
         kernel = self.kernels.get(node.kernel)
         cells = Var("cells", _words(max(len(node.arguments), 1)))

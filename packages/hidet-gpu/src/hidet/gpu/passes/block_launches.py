@@ -33,7 +33,7 @@ class BlockLaunches:
     threads.
     """
 
-    name: ClassVar[str] = "cuda-block-launches"
+    name: ClassVar[str] = "gpu-block-launches"
 
     def run(self, module: Module, ctx: CompileContext) -> Module:
         """The same module when every launch has threads."""

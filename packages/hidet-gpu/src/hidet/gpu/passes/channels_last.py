@@ -28,7 +28,7 @@ _FEW, _MULTIPLE = 4, 8
 class ChannelsLast:
     """Channels-last copies of images and filters that lie otherwise, before convolutions that are matrix products."""
 
-    name: ClassVar[str] = "cuda-channels-last"
+    name: ClassVar[str] = "gpu-channels-last"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order; convolutions of the same image share its copy."""

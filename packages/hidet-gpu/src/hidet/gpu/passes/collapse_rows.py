@@ -35,7 +35,7 @@ class CollapseRows:
     distance, or through a view that would become a copy.
     """
 
-    name: ClassVar[str] = "cuda-collapse-rows"
+    name: ClassVar[str] = "gpu-collapse-rows"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order, and one more for each set of values that have to keep their order."""

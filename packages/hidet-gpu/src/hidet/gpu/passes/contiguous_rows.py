@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ContiguousRows:
     """Copies what products with one matrix read as rows, where it is a view of several steps: windows of an image."""
 
-    name: ClassVar[str] = "cuda-contiguous-rows"
+    name: ClassVar[str] = "gpu-contiguous-rows"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""

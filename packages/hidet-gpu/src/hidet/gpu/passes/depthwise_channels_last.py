@@ -24,7 +24,7 @@ class DepthwiseChannelsLast:
     A copy of parameters is made once, because `split-prepare` moves it out of the call.
     """
 
-    name: ClassVar[str] = "cuda-depthwise-channels-last"
+    name: ClassVar[str] = "gpu-depthwise-channels-last"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""

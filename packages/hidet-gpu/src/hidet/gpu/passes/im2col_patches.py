@@ -1,6 +1,6 @@
 """im2col for convolutions of patches that lie side by side: products of a matrix with a patch a row.
 
-Vision transformers see an image that way: the patches of few channels, which `cuda-channels-last` would pad and
+Vision transformers see an image that way: the patches of few channels, which `gpu-channels-last` would pad and
 gather, are copied to rows once, and multiplied by boxes of them. Filters need no copy: a filter is a row as it lies.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Im2colPatches:
     """Copies the patches of such convolutions to rows, where their channels are too few for wide copies."""
 
-    name: ClassVar[str] = "cuda-im2col-patches"
+    name: ClassVar[str] = "gpu-im2col-patches"
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class SplitLargeBatchNorms:
     """Norms of fewer than `least_elements` elements stay whole, in the epilogue of what is before them."""
 
-    name: ClassVar[str] = "cuda-split-batch-norm"
+    name: ClassVar[str] = "gpu-split-batch-norm"
     # The four operands and the root of a norm cost 0.8 ps an element in the epilogue of a convolution, a small kernel
     # between two large ones 2 to 4 us (H200).
     least_elements: int = 8 << 20
