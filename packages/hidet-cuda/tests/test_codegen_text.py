@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from hidet import dtypes
-from hidet.cuda.codegen.module import CudaSource, emit_module
+from hidet.cuda.codegen.module import emit_module
+from hidet.cuda.codegen.source import KernelSource
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.dtypes import DType
 from hidet.errors import CompileError
@@ -170,7 +171,7 @@ def test_arithmetic_of_data_wraps_and_that_of_indices_does_not() -> None:
 def test_an_error_of_the_compiler_names_the_place_in_the_script() -> None:
     good = emit_module(parse_module(ONE_LOAD, INTRINSICS), 80)
     line = next(n for n, text in enumerate(good.text.split("\n"), 1) if "x[i] = " in text)
-    wrong = CudaSource(good.text.replace("x[i] = ", "y[i] = "), good.kernels, {line: Loc("model.py", 7, 3)})
+    wrong = KernelSource(good.text.replace("x[i] = ", "y[i] = "), good.kernels, {line: Loc("model.py", 7, 3)})
     with pytest.raises(CompileError, match="undefined") as caught:
         compile_cubin(wrong, "sm_80")
     assert caught.value.loc == Loc("model.py", 7, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hidet.cuda.codegen.module import CudaSource, KernelFacts
+from hidet.cuda.codegen.source import KernelFacts, KernelSource
 from hidet.cuda.cubin import KernelResources, read_resources
 from hidet.cuda.nvrtc import Cubin, compile_cubin, kernel_usage
 from hidet.errors import CompileError
@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(1024, 2) mixed(float* x, int n) {{
 
 def compiled(arch: str) -> Cubin:
     return compile_cubin(
-        CudaSource(REVERSE + MIXED, (KernelFacts("reverse", "reverse"), KernelFacts("mixed", "mixed"))), arch
+        KernelSource(REVERSE + MIXED, (KernelFacts("reverse", "reverse"), KernelFacts("mixed", "mixed"))), arch
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import hidet
-from hidet.cuda.codegen import names
+from hidet.cuda.codegen import reserved
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.ir.func import Module
@@ -27,7 +27,7 @@ def module_of_a_kernel(name: str) -> Module:
 
 
 def test_a_kernel_may_have_a_name_that_cuda_declares() -> None:
-    functions = names._FUNCTIONS.split()
+    functions = reserved.FUNCTIONS
     others = (
         "dim3",
         "size_t",
@@ -40,7 +40,7 @@ def test_a_kernel_may_have_a_name_that_cuda_declares() -> None:
         "cudaError_t",
         "__shared__",
     )
-    taken = list(dict.fromkeys([*names._KEYWORDS, *functions, *(f"{name}f" for name in functions), *others]))
+    taken = list(dict.fromkeys([*reserved.RESERVED.words, *functions, *(f"{name}f" for name in functions), *others]))
     kernel = module_of_a_kernel("k").function("k")
     module = Module(tuple(replace(kernel, name=name) for name in taken), taken[0])
 

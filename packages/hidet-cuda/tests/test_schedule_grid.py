@@ -17,7 +17,7 @@ import pytest
 from hidet import dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.codegen.module import CudaSource
+from hidet.cuda.codegen.source import KernelSource
 from hidet.cuda.nvrtc import Cubin, compile_cubins
 from hidet.cuda.target import CudaTarget
 from hidet.dtypes import DType
@@ -363,7 +363,7 @@ def test_chosen_schedules_are_right_in_the_interpreter(name, dtype):
 def test_chosen_schedules_compile_without_spills(arch):
     """Equal programs are compiled once. The fallback nest, which is no schedule, has to compile only."""
     target = CudaTarget(arch)
-    sources: dict[str, CudaSource] = {}
+    sources: dict[str, KernelSource] = {}
     users: dict[str, tuple[str, str]] = {}
     seen: set[str] = set()
     for name, dtype, sizes in compiled_cases(arch):

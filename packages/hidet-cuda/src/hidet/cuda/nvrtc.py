@@ -20,7 +20,7 @@ from hidet.cuda.cubin import read_resources
 from hidet.errors import CompileError
 
 if TYPE_CHECKING:
-    from hidet.cuda.codegen.module import CudaSource
+    from hidet.cuda.codegen.source import KernelSource
 
 _OPTIONS = (
     "--std=c++17",
@@ -66,7 +66,7 @@ class Cubin:
         return sum(usage.spill_bytes for usage in self.usage.values())
 
 
-def compile_cubin(source: CudaSource, arch: str) -> Cubin:
+def compile_cubin(source: KernelSource, arch: str) -> Cubin:
     """Machine code for `arch` ("sm_80", "sm_90a"). CompileError with the line and its place in the user's script,
     OptionError for an architecture that NVRTC does not know.
 
@@ -80,7 +80,7 @@ def compile_cubin(source: CudaSource, arch: str) -> Cubin:
     return alone if alone.spill_bytes < made.spill_bytes else made
 
 
-def _compile(source: CudaSource, arch: str) -> Cubin:
+def _compile(source: KernelSource, arch: str) -> Cubin:
     nvrtc = _nvrtc()
     with _compiled(nvrtc, source, arch, _OPTIONS) as (program, is_accepted, log):
         if is_accepted:
@@ -92,7 +92,7 @@ def _compile(source: CudaSource, arch: str) -> Cubin:
     raise _refusal_by_assembler(nvrtc, source, arch) if "ptxas" in log else _refusal(source, arch, log)
 
 
-def compile_ptx(source: CudaSource, arch: str) -> str:
+def compile_ptx(source: KernelSource, arch: str) -> str:
     """What the assembler gets for `arch`, to be read. CompileError with the line and its place in the user's script."""
     nvrtc = _nvrtc()
     with _compiled(nvrtc, source, arch.replace("sm_", "compute_"), _OPTIONS) as (program, is_accepted, log):
@@ -102,7 +102,7 @@ def compile_ptx(source: CudaSource, arch: str) -> str:
 
 
 @contextmanager
-def _compiled(nvrtc: Any, source: CudaSource, arch: str, options: Sequence[str]) -> Iterator[tuple[Any, bool, str]]:
+def _compiled(nvrtc: Any, source: KernelSource, arch: str, options: Sequence[str]) -> Iterator[tuple[Any, bool, str]]:
     """A program that was compiled, whether it was accepted, and the compiler's log."""
     program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(source.text.encode(), b"kernel.cu", 0, [], []))
     encoded = [option.encode() for option in (f"--gpu-architecture={arch}", *options)]
@@ -115,7 +115,7 @@ def _compiled(nvrtc: Any, source: CudaSource, arch: str, options: Sequence[str])
 
 
 def compile_cubins(
-    sources: Sequence[CudaSource], arch: str, progress: Callable[[int, int], None] | None = None
+    sources: Sequence[KernelSource], arch: str, progress: Callable[[int, int], None] | None = None
 ) -> list[Cubin]:
     """Machine code of many sources, in order, compiled by threads.
 
@@ -190,7 +190,7 @@ def _read(nvrtc: Any, program: Any, size_of: Any, read: Any) -> bytes:
     return bytes(buffer)
 
 
-def _refusal_by_assembler(nvrtc: Any, source: CudaSource, arch: str) -> CompileError:
+def _refusal_by_assembler(nvrtc: Any, source: KernelSource, arch: str) -> CompileError:
     """The assembler counts lines of PTX. With line information each of them follows the mark of its line here."""
     options = (*_OPTIONS, "--generate-line-info")
     with _compiled(nvrtc, source, arch, options) as (_, _, log):
@@ -210,7 +210,7 @@ def with_source_line(log: str, ptx: str) -> str:
     return f"kernel.cu({marks[-1][1]}): error: {found[2].strip()}\n{log}" if marks else log
 
 
-def _refusal(source: CudaSource, arch: str, log: str) -> CompileError:
+def _refusal(source: KernelSource, arch: str, log: str) -> CompileError:
     names = [kernel.name for kernel in source.kernels]
     kernels = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     hint = "this is a bug of the kernel's script, of the schedule or of the code generator; HIDET_DUMP keeps the text"

@@ -23,7 +23,7 @@ from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
 
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
-    from hidet.cuda.codegen.module import CudaSource
+    from hidet.cuda.codegen.source import KernelSource
     from hidet.cuda.loader import CudaCode
     from hidet.cuda.memory import Device
     from hidet.ir.func import Module
@@ -215,7 +215,7 @@ class CudaTarget:
             for ending, text in self._host.listings(_host_job(job, host)):
                 yield f".host{ending}", text
 
-    def sources(self, module: Module) -> list[CudaSource]:
+    def sources(self, module: Module) -> list[KernelSource]:
         """The CUDA C++ of each kernel of a module."""
         from dataclasses import replace
 

@@ -1,6 +1,6 @@
-"""Expressions of the thread IR in CUDA C++.
+"""Expressions of the thread IR in C and C++.
 
-Expressions are graphs whose nodes may have several users, C++ text is a tree: nodes with several users become constants
+Expressions are graphs whose nodes may have several users, text is a tree: nodes with several users become constants
 in front of the statement. A branch of a selection may read memory only when it is taken; where such a branch needs
 constants of its own, the selection becomes an `if`. Vectors are structs of lanes, computed lane by lane.
 """
@@ -22,11 +22,9 @@ from hidet.cuda.codegen.scalar import (
     spell_quotient,
     spell_shift,
     spell_unary,
-    use_type,
     widened,
 )
 from hidet.cuda.codegen.signs import is_natural, is_positive
-from hidet.cuda.codegen.spelling import literal, scalar_type, type_name
 from hidet.cuda.codegen.text import AND, OR, SUM, Text, call, cast, choice, infix
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
@@ -49,6 +47,7 @@ class ExpressionEmitter:
     def __init__(self, names: CNames, prelude: Prelude, functions: dict[str, Function], data: frozenset[e.Var]) -> None:
         self.names = names
         self.prelude = prelude
+        self.dialect, self.spelling = prelude.dialect, prelude.spelling
         self.functions = functions
         self.data = data
         self.lines: list[str] = []
@@ -95,7 +94,7 @@ class ExpressionEmitter:
             return Text(known)
         case = self.cases.get(type(node))
         if case is None:
-            raise CodegenError(f"{type(node).__name__} has no CUDA spelling")
+            raise CodegenError(f"{type(node).__name__} has no {self.spelling.name} spelling")
         result = case(self, node)
         if self._is_worth_naming(node):
             return self.named(node, result)
@@ -109,12 +108,8 @@ class ExpressionEmitter:
         return Text(name)
 
     def type(self, type_: Type) -> str:
-        """The C++ name of a type, which the prelude then has."""
-        if isinstance(type_, DType | VectorType):
-            use_type(self.prelude, element_dtype(type_))
-        if lanes_of(type_) > 1:
-            self.prelude.use("lanes")
-        return type_name(type_)
+        """The name of a type, which the prelude then declares."""
+        return self.prelude.declare(type_)
 
     def _is_worth_naming(self, node: e.Expr) -> bool:
         if self._uses.get(id(node), 1) < 2 or isinstance(node, _TRIVIAL) or isinstance(node.type, BufferType):
@@ -157,9 +152,9 @@ class ExpressionEmitter:
 
     def _const(self, node: e.Const) -> Text:
         if isinstance(node.type, PointerType):
-            return Text(f"({type_name(node.type)})0")
-        use_type(self.prelude, node.dtype)
-        text = Text(literal(node.value, node.dtype))
+            return Text(f"({self.spelling.type_name(node.type)})0")
+        self.prelude.use_type(node.dtype)
+        text = Text(self.spelling.literal(node.value, node.dtype))
         return text if node.lanes == 1 else self.lanes(node.type, lambda lane: text)
 
     # --- arithmetic ------------------------------------------------------------------------------------------------
@@ -167,8 +162,7 @@ class ExpressionEmitter:
     def lanes(self, type_: Type, of_lane: Callable[[str], Text]) -> Text:
         """A vector whose lanes are what `of_lane` gives for the name of a lane's number."""
         self.type(type_)
-        head = f"lanes<{scalar_type(element_dtype(type_))}, {lanes_of(type_)}>"
-        return Text(f"{head}([&](int i) {{ return {of_lane('i').text}; }})")
+        return self.dialect.vector(type_, element_dtype(type_), lanes_of(type_), of_lane)
 
     def operand(self, node: e.Expr) -> Callable[[str], Text]:
         """A function from the name of a lane's number to that lane of `node`; scalars are the same in all."""
@@ -206,25 +200,29 @@ class ExpressionEmitter:
             return self._lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
         if dtype.is_int and op in ("floordiv", "mod") and is_natural(a, self.naturals) and is_positive(b):
             return self._lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
-        if isinstance(a, e.Unary) and (op, a.op, dtype) == ("add", "erf", dtypes.f32) and _is_one(b):
+        if isinstance(a, e.Unary) and (op, a.op, dtype) == ("add", "erf", dtypes.f32) and self._has_erf(b):
             self.prelude.use("one_plus_erf")
             return self._lanewise(node, (a.a,), lambda x: call("one_plus_erf", x))
         wraps = dtype.is_int and (self.wraps(a) or self.wraps(b))
         return self._lanewise(node, (a, b), lambda x, y: spell_binary(self.prelude, op, dtype, x, y, wraps=wraps))
 
+    def _has_erf(self, added: e.Expr) -> bool:
+        """Whether erf and what is added to it are one function."""
+        return isinstance(added, e.Const) and added.value == 1 and self.prelude.has("one_plus_erf")
+
     def _by_constant(self, op: str, a: e.Expr, value: int) -> Text | None:
         """Shifts and divisions by constants in their simplest form; None for other operations."""
         dtype = a.dtype
         if op in ("shl", "shr") and 0 <= value < dtype.bits:
-            return spell_shift(op, dtype, self.value(a), value)
+            return spell_shift(self.prelude, op, dtype, self.value(a), value)
         if op in ("floordiv", "mod") and value > 0:
             if dtype.kind == "uint" or is_natural(a, self.naturals):
-                return spell_natural_division(op, self.value(a), Text(literal(value, dtype)))
+                return spell_natural_division(op, self.value(a), Text(self.spelling.literal(value, dtype)))
             if value & (value - 1) == 0 and dtype.bits >= 32:
                 # An arithmetic shift rounds toward minus infinity, a mask gives the remainder that fits it.
                 if op == "floordiv":
-                    return spell_shift("shr", dtype, self.value(a), value.bit_length() - 1)
-                return infix(self.value(a), "&", Text(literal(value - 1, dtype)), 8)
+                    return spell_shift(self.prelude, "shr", dtype, self.value(a), value.bit_length() - 1)
+                return infix(self.value(a), "&", Text(self.spelling.literal(value - 1, dtype)), 8)
         return None
 
     def _logical(self, node: e.Binary) -> Text:
@@ -286,7 +284,7 @@ class ExpressionEmitter:
 
     def _cast(self, node: e.Cast) -> Text:
         if isinstance(node.type, PointerType):
-            return cast(type_name(node.type), self.value(node.a))
+            return cast(self.spelling.type_name(node.type), self.value(node.a))
         source, target = node.a.dtype, element_dtype(node.type)
         if target in ROUNDED_TO_16_BITS and source is dtypes.f32 and self._is_quotient(node.a):
             return self._lanewise(node, (node.a.a, node.a.b), lambda a, b: spell_quotient(self.prelude, target, a, b))
@@ -299,12 +297,11 @@ class ExpressionEmitter:
     def _bitcast(self, node: e.Bitcast) -> Text:
         old, new = node.a.type, node.type
         if isinstance(new, PointerType | BufferType) or isinstance(old, PointerType | BufferType):
-            return cast(type_name(new), self.value(node.a))
+            return cast(self.spelling.type_name(new), self.value(node.a))
         if isinstance(new, VectorType) and new.dtype.is_bool:
             word = self.operand(node.a)
             return self.lanes(new, lambda lane: Text(f"({word(lane).inside(15)} >> {lane}) & 1"))
-        self.prelude.use("bits_as")
-        return call(f"bits_as<{self.type(new)}>", self.value(node.a))
+        return call(self.dialect.typed(self.prelude, "bits_as", "bits_as", new), self.value(node.a))
 
     def _broadcast(self, node: e.Broadcast) -> Text:
         scalar = self.value(node.a)
@@ -327,13 +324,15 @@ class ExpressionEmitter:
     def fma(self, dtype: DType, a: Text, b: Text, c: Text) -> Text:
         """a * b + c, rounded once; narrow floats in f32 first."""
         if dtype in (dtypes.f32, dtypes.f64):
-            return call("fmaf" if dtype is dtypes.f32 else "fma", a, b, c)
+            return call(self._fma_of(dtype), a, b, c)
         x, y, z = (widened(self.prelude, dtype, t) for t in (a, b, c))
-        return narrowed(self.prelude, dtype, call("fmaf", x, y, z))
+        return narrowed(self.prelude, dtype, call(self._fma_of(dtypes.f32), x, y, z))
 
-
-def _is_one(node: e.Expr) -> bool:
-    return isinstance(node, e.Const) and node.value == 1
+    def _fma_of(self, dtype: DType) -> str:
+        name = self.spelling.function("fma", dtype)
+        if name is None:
+            raise CodegenError(f"fma of {dtype} has no {self.spelling.name} spelling")
+        return name
 
 
 ExpressionEmitter.cases = {

@@ -1,4 +1,4 @@
-"""Functions and statements of the thread IR in CUDA C++."""
+"""Functions and statements of the thread IR in C and C++."""
 
 from __future__ import annotations
 
@@ -15,33 +15,16 @@ from hidet.cuda.codegen.spelling import element_type
 from hidet.cuda.codegen.text import SUM, infix
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
-from hidet.ir import build
 from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.func import Function
 from hidet.ir.node import IRNode
-from hidet.ir.print_format import c_format, promoted
-from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype
+from hidet.ir.types import BufferType
 from hidet.ir.visit import walk
 from hidet.loc import Loc
 
-STATIC_SHARED_BYTES = 48 * 1024
-"""Shared memory that a kernel may declare; what goes beyond is asked for when it is launched."""
-
 _ALIGN = 16
-# TMA wants 128 bytes, its swizzled patterns repeat every 1024.
-_LARGE_ALIGN = ((8192, 1024), (1024, 128))
-
-
-def _stored_as(node: s.Store) -> str | None:
-    """The function that writes 8 or 16 bytes of elements of 2 or 4 bytes; None for other stores."""
-    type_, place = node.value.type, node.buffer.type
-    assert isinstance(place, BufferType | PointerType)
-    if not isinstance(type_, VectorType) or place.space not in ("global", "shared"):
-        return None
-    nbytes = type_.dtype.nbytes
-    fits = nbytes in (2, 4) and nbytes * type_.lanes in (8, 16) and not type_.dtype.is_complex
-    return f"store_{place.space}" if fits and type_.dtype == element_type(place) else None
+"""Bytes that arrays in registers are aligned to."""
 
 
 class FunctionEmitter(MemoryEmitter):
@@ -64,13 +47,14 @@ class FunctionEmitter(MemoryEmitter):
         self.locs: dict[int, Loc] = {}
         self.naturals.update(function.grid_vars)
         self._assigned = {node.var for node in statements(function.body) if isinstance(node, s.Assign)}
+        self._index, self._count = self.spelling.types[dtypes.i64], self.spelling.types[dtypes.i32]
         self._largest = max(map(_magnitude, walk(function.body)), default=1)
 
     def stmt(self, node: s.Stmt) -> None:
         """Append a statement; lines remember its place."""
-        case = _CASES.get(type(node))
+        case = _CASES.get(type(node)) or self.dialect.statements.get(type(node))
         if case is None:
-            raise CodegenError(f"statement {type(node).__name__} has no CUDA spelling")
+            raise CodegenError(f"statement {type(node).__name__} has no {self.spelling.name} spelling")
         loc: Loc | None = getattr(node, "loc", None)
         first = len(self.lines)
         try:
@@ -109,12 +93,14 @@ class FunctionEmitter(MemoryEmitter):
         element = self.type(element_type(type_))
         name = self.names(var, var.name)
         if var in self.places:
-            self.line(f"{element}* {name} = ({element}*)(shared_memory + {self.places[var]});")
+            pointer = self.spelling.pointer(element, "shared")
+            self.line(f"{pointer} {name} = ({pointer})(shared_memory + {self.places[var]});")
             return
         count = max(element_count(type_), 1)
-        shared = "__shared__ " if type_.space == "shared" else ""
-        align = array_align(type_) if shared else _ALIGN
-        self.line(f"{shared}__align__({align}) {element} {name}[{count}];")
+        shared = self.dialect.shared if type_.space == "shared" else None
+        bytes_ = _ALIGN if shared is None else shared.align(array_bytes(type_))
+        align = self.dialect.align.format(bytes=bytes_)
+        self.line(f"{'' if shared is None else shared.qualifier}{align} {element} {name}[{count}];")
 
     def _assign(self, node: s.Assign) -> None:
         self.begin(node.value)
@@ -129,9 +115,8 @@ class FunctionEmitter(MemoryEmitter):
             return
         condition = "" if node.mask is None else f"if ({self.text(node.mask)}) "
         value = self.text(node.value)
-        stored_as = _stored_as(node)
+        stored_as = self.dialect.wide_store(self.prelude, node)
         if stored_as is not None:
-            self.prelude.use("store_words")
             base, offset = self.value(node.buffer), self.offset(node.buffer, node.indices)
             self.line(f"{stored_as}({infix(base, '+', offset, SUM).text}, {value});")
             return
@@ -141,9 +126,11 @@ class FunctionEmitter(MemoryEmitter):
         assert node.mask is not None
         mask, value = self.operand(node.mask), self.operand(node.value)
         base, offset = self.value(node.buffer), self.offset(node.buffer, node.indices)
-        self.line("#pragma unroll")
+        self.line(self.dialect.unroll)
         place = f"{base.inside(15)}[{offset.inside(12)} + i]"
-        self.line(f"for (int i = 0; i < {node.value.lanes}; ++i) if ({mask('i').text}) {place} = {value('i').text};")
+        self.line(
+            f"for ({self._count} i = 0; i < {node.value.lanes}; ++i) if ({mask('i').text}) {place} = {value('i').text};"
+        )
 
     def _for(self, node: s.For) -> None:
         self.begin(node.start, node.extent)
@@ -153,16 +140,16 @@ class FunctionEmitter(MemoryEmitter):
         constant = isinstance(node.extent, e.Const) and isinstance(node.start, e.Const)
         if not constant and not end.isidentifier():
             bound = self.names.fresh("end")
-            self.line(f"const long long {bound} = {end};")
+            self.line(f"const {self._index} {bound} = {end};")
             end = bound
         if node.kind == "unroll":
-            self.line("#pragma unroll")
+            self.line(self.dialect.unroll)
         step = f"++{name}" if node.step == 1 else f"{name} += {node.step}"
         if is_natural(node.start, self.naturals):
             self.naturals.add(node.var)
         # Constant loops count in 32 bits, where products with two constants fit: their indices become immediates.
         small = isinstance(node.extent, e.Const) and abs(int(node.extent.value)) * self._largest**2 < 1 << 31  # type: ignore[arg-type]
-        index = "int" if constant and small and node.kind == "unroll" else "long long"
+        index = self._count if constant and small and node.kind == "unroll" else self._index
         self.block(f"for ({index} {name} = {start}; {name} < {end}; {step})", node.body)
         self.line("}")
 
@@ -198,58 +185,13 @@ class FunctionEmitter(MemoryEmitter):
         self.begin(node.expr)
         self.line(f"{self.text(node.expr)};")
 
-    def _assert(self, node: s.Assert) -> None:
-        if node.values:
-            raise CodegenError("an assertion on a GPU tells no values: what CUDA prints is a constant", loc=node.loc)
-        # NVRTC declares what CUDA's assert calls.
-        self.begin(node.condition)
-        place, row = ("", 0) if node.loc is None else (node.loc.file or "", node.loc.line or 0)
-        condition = self.value(node.condition)
-        arguments = f"{c_string(node.message)}, {c_string(place)}, {row}, {c_string(self.function.name)}, 1"
-        self.line(f"if (!{condition.inside(15)}) __assertfail({arguments});")
-
-    def _print(self, node: s.Print) -> None:
-        # CUDA's printf takes what C's takes (CUDA C++ Programming Guide, Formatted Output).
-        values = [v if isinstance(v.type, PointerType) else build.cast(v, promoted(v.dtype)) for v in node.values]
-        self.begin(*values)
-        self.line(f"printf({', '.join([c_string(c_format(node.text)), *map(self.text, values)])});")
-
-    def _assembly(self, node: s.Assembly) -> None:
-        # PTX in CUDA C++, "Inline PTX Assembly": a letter an operand says which register it is.
-        self.begin(*node.arguments)
-        written = [f'"={_register(var.type)}"({self.names(var, var.name)}[0])' for var in node.results]
-        written += [f'"+{_register(var.type)}"({self.names(var, var.name)}[0])' for var in node.updates]
-        read = [f'"{_register(value.type)}"({self.text(value)})' for value in node.arguments]
-        clobbers = ' : "memory"' if node.touches_memory else ""
-        volatile = " volatile" if node.has_effect else ""
-        self.line(f"asm{volatile}({c_string(node.text)} : {', '.join(written)} : {', '.join(read)}{clobbers});")
-
     def _host_only(self, node: s.Stmt) -> None:
         raise CodegenError(f"{type(node).__name__.lower()} stands in a kernel; only host functions launch and invoke")
-
-
-_REGISTERS = {
-    **dict.fromkeys((dtypes.i16, dtypes.u16), "h"),
-    **dict.fromkeys((dtypes.i32, dtypes.u32), "r"),
-    **dict.fromkeys((dtypes.i64, dtypes.u64), "l"),
-    dtypes.f32: "f",
-    dtypes.f64: "d",
-}
 
 
 def _magnitude(node: IRNode) -> int:
     """The absolute value of an i64 constant; 1 for all else."""
     return abs(int(node.value)) if isinstance(node, e.Const) and node.type is dtypes.i64 else 1  # type: ignore[arg-type]
-
-
-def _register(type_: Type) -> str:
-    """The letter of the register that holds an operand of assembly."""
-    if isinstance(type_, PointerType):
-        return "l"
-    letter = _REGISTERS.get(element_dtype(type_))
-    if letter is None:
-        raise CodegenError(f"assembly has no registers of {element_dtype(type_)}", hint="bitcast it to an integer")
-    return letter
 
 
 def c_string(text: str) -> str:
@@ -278,12 +220,6 @@ def _constant(node: e.Expr) -> int:
 def array_bytes(type_: BufferType) -> int:
     """Bytes of an array of constant shape."""
     return element_count(type_) * type_.lanes * type_.dtype.nbytes
-
-
-def array_align(type_: BufferType) -> int:
-    """Bytes that the address of a shared array is a multiple of."""
-    nbytes = array_bytes(type_)
-    return next((align for least, align in _LARGE_ALIGN if nbytes >= least), _ALIGN)
 
 
 def statements(body: s.Stmt) -> Iterator[s.Stmt]:
@@ -343,9 +279,6 @@ _CASES: dict[type, Callable[[FunctionEmitter, Any], None]] = {
     s.Continue: lambda emitter, node: emitter.line("continue;"),
     s.Return: FunctionEmitter._return,
     s.Evaluate: FunctionEmitter._evaluate,
-    s.Assert: FunctionEmitter._assert,
-    s.Print: FunctionEmitter._print,
-    s.Assembly: FunctionEmitter._assembly,
     s.Launch: FunctionEmitter._host_only,
     s.Invoke: FunctionEmitter._host_only,
 }

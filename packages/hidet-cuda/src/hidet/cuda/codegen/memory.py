@@ -1,13 +1,12 @@
-"""Accesses of memory and calls of the thread IR in CUDA C++."""
+"""Accesses of memory and calls of the thread IR in C and C++."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from hidet.cuda.codegen.expression import ExpressionEmitter
-from hidet.cuda.codegen.hardware.table import spell_intrinsic
-from hidet.cuda.codegen.scalar import low_bits, use_type
-from hidet.cuda.codegen.spelling import element_type, literal, type_name
+from hidet.cuda.codegen.scalar import low_bits
+from hidet.cuda.codegen.spelling import element_type
 from hidet.cuda.codegen.text import SUM, Text, call, cast, choice, infix
 from hidet.errors import CodegenError
 from hidet.ir import expr as e
@@ -52,22 +51,23 @@ class MemoryEmitter(ExpressionEmitter):
         if type_ == element_type(own):
             return Text(f"{base.inside(15)}[{offset.text}]")
         pointer = infix(base, "+", offset, SUM)
-        return Text(f"*({self.type(type_)}*){pointer.inside(15)}", 14)
+        return Text(f"*({self.spelling.pointer(self.type(type_), own.space)}){pointer.inside(15)}", 14)
 
     def _load(self, node: e.Load) -> Text:
-        use_type(self.prelude, node.dtype)
+        self.prelude.use_type(node.dtype)
+        zero = Text(self.spelling.literal(0, node.dtype))
         dtype, is_part = node.dtype, node.dtype.is_subbyte and node.dtype.is_int
         if node.lanes == 1 or (node.mask is None and not is_part):
             element = self.place(node.buffer, node.indices, node.type)
-            element = low_bits(dtype, element) if is_part else element
-            return element if node.mask is None else choice(self.value(node.mask), element, Text(literal(0, dtype)))
+            element = low_bits(self.prelude, dtype, element) if is_part else element
+            return element if node.mask is None else choice(self.value(node.mask), element, zero)
         mask = None if node.mask is None else self.operand(node.mask)
         offset, base = self.offset(node.buffer, node.indices), self.value(node.buffer)
 
         def lane_value(lane: str) -> Text:
             element = Text(f"{base.inside(15)}[{infix(offset, '+', Text(lane), SUM).text}]", 15)
-            element = low_bits(dtype, element) if is_part else element
-            return element if mask is None else choice(mask(lane), element, Text(literal(0, dtype)))
+            element = low_bits(self.prelude, dtype, element) if is_part else element
+            return element if mask is None else choice(mask(lane), element, zero)
 
         return self.lanes(node.type, lane_value)
 
@@ -78,14 +78,14 @@ class MemoryEmitter(ExpressionEmitter):
         pointer = base if offset.text == "0" else infix(base, "+", offset, SUM)
         if node.type.dtype == own.dtype and lanes_of(own) == 1:
             return pointer
-        return cast(type_name(node.type), pointer)
+        return cast(self.spelling.type_name(node.type), pointer)
 
     def _call(self, node: e.Call) -> Text:
         if node.intrinsic is FMA:
             return self._lanewise(node, node.arguments, lambda *abc: self.fma(node.dtype, *abc))
         if node.intrinsic is not None:
             arguments = [a.a if isinstance(a, e.Cast) and isinstance(a.a, e.Const) else a for a in node.arguments]
-            return spell_intrinsic(self, node.intrinsic, arguments, node.type)
+            return self.dialect.intrinsic(self, node.intrinsic, arguments, node.type)
         function = self.functions.get(node.callee)
         if function is None:
             raise CodegenError(f"{node.callee} is neither a function of the module nor an intrinsic")

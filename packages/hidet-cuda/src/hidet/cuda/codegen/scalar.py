@@ -1,4 +1,4 @@
-"""Scalar operations in CUDA C++: for each, its spelling by kind of element type.
+"""Scalar operations in C and C++: for each, its spelling by kind of element type.
 
 Narrow floats are computed in f32 and rounded once. For + - * / and square roots that is the exact rounding, because f32
 has more than twice their digits.
@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from hidet import dtypes
 from hidet.cuda.codegen.prelude import Prelude
-from hidet.cuda.codegen.spelling import WORD_STRUCTS, literal, scalar_type
 from hidet.cuda.codegen.text import (
     AND,
     BIT_AND,
@@ -34,43 +33,6 @@ from hidet.errors import CodegenError
 
 Spell = Callable[[Prelude, DType, tuple[Text, ...]], Text]
 
-# Functions of the CUDA math library by their C name; the f32 form ends in f.
-_LIBRARY = {
-    "exp": "exp",
-    "exp2": "exp2",
-    "expm1": "expm1",
-    "log": "log",
-    "log2": "log2",
-    "log10": "log10",
-    "log1p": "log1p",
-    "sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
-    "asin": "asin",
-    "acos": "acos",
-    "atan": "atan",
-    "sinh": "sinh",
-    "cosh": "cosh",
-    "tanh": "tanh",
-    "asinh": "asinh",
-    "acosh": "acosh",
-    "atanh": "atanh",
-    "erf": "erf",
-    "erfc": "erfc",
-    "erfinv": "erfinv",
-    "lgamma": "lgamma",
-    "floor": "floor",
-    "ceil": "ceil",
-    "round": "rint",
-    "trunc": "trunc",
-    "pow": "pow",
-    "atan2": "atan2",
-    "hypot": "hypot",
-    "copysign": "copysign",
-}
-
 _INFIX = {
     "add": ("+", SUM),
     "sub": ("-", SUM),
@@ -93,19 +55,11 @@ _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _WHOLE_NUMBERS_STAY = frozenset({"floor", "ceil", "round", "trunc"})
 
 
-def use_type(prelude: Prelude, dtype: DType) -> None:
-    """Make the C++ type of an element known."""
-    if dtype in WORD_STRUCTS:
-        prelude.use(dtype.short)
-    elif dtype is dtypes.tf32:
-        prelude.use("tf32")
-
-
 def widened(prelude: Prelude, dtype: DType, a: Text) -> Text:
     """A narrow float as f32; other values as they are."""
-    if dtype not in WORD_STRUCTS:
+    if dtype not in prelude.spelling.structs:
         return a
-    if a.wide is not None and dtype is dtypes.bf16:
+    if a.wide is not None and dtype is dtypes.bf16 and prelude.has("rounded_to_bf16"):
         prelude.use("rounded_to_bf16")
         return call("rounded_to_bf16", Text(a.wide))
     prelude.use(dtype.short)
@@ -114,7 +68,7 @@ def widened(prelude: Prelude, dtype: DType, a: Text) -> Text:
 
 def narrowed(prelude: Prelude, dtype: DType, a: Text) -> Text:
     """An f32 rounded to a narrow float; other values as they are, small integers cut to their width."""
-    if dtype in WORD_STRUCTS:
+    if dtype in prelude.spelling.structs:
         prelude.use(dtype.short)
         return call(f"to_{dtype.short}", a)._replace(wide=a.text)
     if dtype is dtypes.tf32:
@@ -129,55 +83,63 @@ def spell_unary(prelude: Prelude, op: str, dtype: DType, a: Text) -> Text:
         wide = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
         result = _float_unary(prelude, op, wide, widened(prelude, dtype, a))
         return result if op in ("isnan", "isinf", "isfinite") else narrowed(prelude, dtype, result)
-    return _integer_unary(op, dtype, a)
+    return _integer_unary(prelude, op, dtype, a)
 
 
 def _float_unary(prelude: Prelude, op: str, wide: DType, a: Text) -> Text:
-    suffix = "" if wide is dtypes.f64 else "f"
     if op == "neg":
         return prefix("-", a)
-    if op == "abs":
-        return call(f"fabs{suffix}", a)
     if op in ("isnan", "isinf", "isfinite"):
-        return _classify(op, wide, a)
+        return _classify(prelude, op, wide, a)
     if op == "digamma":
         prelude.use("digamma")
-        result = call("digamma", a if wide is dtypes.f64 else cast("double", a))
-        return result if wide is dtypes.f64 else cast("float", result)
-    name = _LIBRARY.get(op)
+        types = prelude.spelling.types
+        result = call("digamma", a if wide is dtypes.f64 else cast(types[dtypes.f64], a))
+        return result if wide is dtypes.f64 else cast(types[dtypes.f32], result)
+    return call(_library_function(prelude, op, wide), a)
+
+
+def _library_function(prelude: Prelude, op: str, dtype: DType) -> str:
+    name = prelude.spelling.function(op, dtype)
     if name is None:
-        raise CodegenError(f"scalar operation {op!r} of {wide} has no CUDA spelling")
-    return call(f"{name}{suffix}", a)
+        raise _unspelled(prelude, op, dtype)
+    return name
 
 
-def _classify(op: str, wide: DType, a: Text) -> Text:
-    infinity = Text(literal(float("inf"), wide))
-    magnitude = call("fabs" if wide is dtypes.f64 else "fabsf", a)
+def _unspelled(prelude: Prelude, op: str, dtype: DType, hint: str | None = None) -> CodegenError:
+    return CodegenError(f"scalar operation {op!r} of {dtype} has no {prelude.spelling.name} spelling", hint=hint)
+
+
+def _classify(prelude: Prelude, op: str, wide: DType, a: Text) -> Text:
+    infinity = Text(prelude.spelling.literal(float("inf"), wide))
+    magnitude = call(_library_function(prelude, "abs", wide), a)
     if op == "isnan":
         # A NaN is the only value that is not at most infinite.
         return prefix("!", Text(f"({magnitude.text} <= {infinity.text})"))
     return infix(magnitude, "==" if op == "isinf" else "<", infinity, EQUALITY if op == "isinf" else ORDER)
 
 
-def _integer_unary(op: str, dtype: DType, a: Text) -> Text:
+def _integer_unary(prelude: Prelude, op: str, dtype: DType, a: Text) -> Text:
     if op == "lnot" or (op == "not" and dtype.is_bool):
         return prefix("!", a)
     if op == "neg":
-        return _cut(dtype, prefix("-", a))
+        return _cut(prelude, dtype, prefix("-", a))
     if op == "not":
-        return _cut(dtype, prefix("~", a))
+        return _cut(prelude, dtype, prefix("~", a))
     if op == "abs":
         if dtype.kind == "uint":
             return a
-        return _cut(dtype, call("llabs" if dtype.bits == 64 else "abs", a))
+        return _cut(prelude, dtype, call(_library_function(prelude, "abs", dtype), a))
     if op in _WHOLE_NUMBERS_STAY:
         return a
-    raise CodegenError(f"scalar operation {op!r} of {dtype} has no CUDA spelling", hint="cast to a float first")
+    raise CodegenError(
+        f"scalar operation {op!r} of {dtype} has no {prelude.spelling.name} spelling", hint="cast to a float first"
+    )
 
 
-def _cut(dtype: DType, a: Text) -> Text:
-    """C++ computes small integers as int; their results are cut to their width again."""
-    return cast(scalar_type(dtype), a) if dtype.is_int and dtype.bits < 32 else a
+def _cut(prelude: Prelude, dtype: DType, a: Text) -> Text:
+    """C computes small integers as int; their results are cut to their width again."""
+    return cast(prelude.spelling.scalar_type(dtype), a) if dtype.is_int and dtype.bits < 32 else a
 
 
 def spell_binary(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text, *, wraps: bool = False) -> Text:
@@ -188,28 +150,34 @@ def spell_binary(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text, *, w
     if dtype.is_float:
         return _float_binary(prelude, op, dtype, a, b)
     if dtype.is_complex:
-        raise CodegenError(f"CUDA kernels do not compute in {dtype.name}")
+        raise CodegenError(f"{prelude.spelling.name} kernels do not compute in {dtype.name}")
     if op in _INFIX:
-        return _integer_infix(op, dtype, a, b, wraps)
+        return _integer_infix(prelude, op, dtype, a, b, wraps)
     spelled = _INTEGER.get(op)
     if spelled is None:
-        raise CodegenError(f"scalar operation {op!r} of {dtype} has no CUDA spelling", hint="cast to a float first")
-    return _cut(dtype, spelled(prelude, dtype, a, b))
+        raise CodegenError(
+            f"scalar operation {op!r} of {dtype} has no {prelude.spelling.name} spelling", hint="cast to a float first"
+        )
+    return _cut(prelude, dtype, spelled(prelude, dtype, a, b))
 
 
-def _integer_infix(op: str, dtype: DType, a: Text, b: Text, wraps: bool) -> Text:
+def _integer_infix(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text, wraps: bool) -> Text:
     symbol, precedence = _INFIX[op]
     if dtype.is_bool and op in ("add", "mul"):
         symbol, precedence = ("||", OR) if op == "add" else ("&&", AND)
     if wraps and op in ("add", "sub", "mul") and dtype in (dtypes.i32, dtypes.i64):
-        # Signed overflow has no meaning in C++, that of unsigned numbers wraps.
-        unsigned = "unsigned" if dtype is dtypes.i32 else "unsigned long long"
+        # Signed overflow has no meaning in C, that of unsigned numbers wraps.
+        unsigned = prelude.spelling.types[dtypes.u32 if dtype is dtypes.i32 else dtypes.u64]
         result = infix(cast(unsigned, a), symbol, cast(unsigned, b), precedence)
-        return cast(scalar_type(dtype), Text(result.text, precedence))
+        return cast(prelude.spelling.scalar_type(dtype), Text(result.text, precedence))
     result = infix(a, symbol, b, precedence)
     if op in ("land", "lor") or op in _COMPARISONS:
         return result
-    return cast("bool", result) if dtype.is_bool and op in ("and", "or", "xor") else _cut(dtype, result)
+    return (
+        cast(prelude.spelling.types[dtypes.boolean], result)
+        if dtype.is_bool and op in ("and", "or", "xor")
+        else _cut(prelude, dtype, result)
+    )
 
 
 def _float_binary(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text) -> Text:
@@ -217,7 +185,6 @@ def _float_binary(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text) -> 
         prelude.use("next_after")
         return call("next_after", a, b)
     wide = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
-    suffix = "" if wide is dtypes.f64 else "f"
     x, y = widened(prelude, dtype, a), widened(prelude, dtype, b)
     if op in _COMPARISONS:
         symbol, precedence = _INFIX[op]
@@ -233,29 +200,25 @@ def _float_binary(prelude: Prelude, op: str, dtype: DType, a: Text, b: Text) -> 
     elif op in ("mod", "floordiv"):
         prelude.use("float_floor")
         result = call("floor_mod" if op == "mod" else "floor_div", x, y)
-    elif op == "rem":
-        result = call(f"fmod{suffix}", x, y)
     elif op == "truncdiv":
-        result = call(f"trunc{suffix}", infix(x, "/", y, PRODUCT))
-    elif op == "nextafter":
-        result = call(f"nextafter{suffix}", x, y)
-    elif op in _LIBRARY:
-        result = call(f"{_LIBRARY[op]}{suffix}", x, y)
+        result = call(_library_function(prelude, "trunc", wide), infix(x, "/", y, PRODUCT))
     else:
-        raise CodegenError(f"scalar operation {op!r} of {dtype} has no CUDA spelling")
+        result = call(_library_function(prelude, op, wide), x, y)
     return narrowed(prelude, dtype, result)
 
 
 def spell_quotient(prelude: Prelude, dtype: DType, a: Text, b: Text) -> Text:
-    """A quotient of f32 rounded to one of ROUNDED_TO_16_BITS at once, in half the instructions of a / b."""
+    """A quotient of f32 rounded to one of ROUNDED_TO_16_BITS at once, in half the instructions of a / b where
+    the hardware has that."""
+    if not prelude.has("quotient"):
+        return narrowed(prelude, dtype, infix(a, "/", b, PRODUCT))
     prelude.use("quotient")
     return narrowed(prelude, dtype, call("quotient", a, b))
 
 
 def _helper(piece: str, function: str) -> Callable[[Prelude, DType, Text, Text], Text]:
     def spell(prelude: Prelude, dtype: DType, a: Text, b: Text) -> Text:
-        prelude.use(piece)
-        return call(f"{function}<{scalar_type(dtype)}>", a, b)
+        return call(prelude.dialect.typed(prelude, piece, function, dtype), a, b)
 
     return spell
 
@@ -285,34 +248,38 @@ def spell_natural_division(op: str, a: Text, b: Text) -> Text:
     return infix(a, "/" if op == "floordiv" else "%", b, PRODUCT)
 
 
-def spell_shift(op: str, dtype: DType, a: Text, amount: int) -> Text:
+def spell_shift(prelude: Prelude, op: str, dtype: DType, a: Text, amount: int) -> Text:
     """A shift by a constant below the width of the type."""
     if op == "shl" and dtype.kind == "int":
-        unsigned = "unsigned long long" if dtype.bits == 64 else "unsigned"
-        return cast(scalar_type(dtype), infix(cast(unsigned, a), "<<", Text(str(amount)), SHIFT))
-    return _cut(dtype, infix(a, "<<" if op == "shl" else ">>", Text(str(amount)), SHIFT))
+        unsigned = prelude.spelling.types[dtypes.u64 if dtype.bits == 64 else dtypes.u32]
+        return cast(prelude.spelling.scalar_type(dtype), infix(cast(unsigned, a), "<<", Text(str(amount)), SHIFT))
+    return _cut(prelude, dtype, infix(a, "<<" if op == "shl" else ">>", Text(str(amount)), SHIFT))
 
 
 def spell_cast(prelude: Prelude, source: DType, target: DType, a: Text) -> Text:
     """A value conversion."""
-    use_type(prelude, source)
-    use_type(prelude, target)
+    prelude.use_type(source)
+    prelude.use_type(target)
     if source.is_complex or target.is_complex:
-        raise CodegenError(f"CUDA kernels do not convert {source.name} to {target.name}")
+        raise CodegenError(f"{prelude.spelling.name} kernels do not convert {source.name} to {target.name}")
     if target.is_bool:
         return infix(widened(prelude, source, a), "!=", Text("0"), EQUALITY)
     if target.is_int:
         return _to_integer(prelude, source, target, a)
-    if source in WORD_STRUCTS:
+    if source in prelude.spelling.structs:
         single = widened(prelude, source, a)
-        return cast("double", single) if target is dtypes.f64 else narrowed(prelude, target, single)
-    if target in WORD_STRUCTS:
+        return (
+            cast(prelude.spelling.types[dtypes.f64], single)
+            if target is dtypes.f64
+            else narrowed(prelude, target, single)
+        )
+    if target in prelude.spelling.structs:
         wide = source is dtypes.f64 and target in (dtypes.f16, dtypes.bf16)
-        given = a if wide or source in (dtypes.f32, dtypes.tf32) else cast("float", a)
+        given = a if wide or source in (dtypes.f32, dtypes.tf32) else cast(prelude.spelling.types[dtypes.f32], a)
         return narrowed(prelude, target, given)
     if target is dtypes.tf32:
-        return narrowed(prelude, target, a if source is dtypes.f32 else cast("float", a))
-    return cast(scalar_type(target), a)
+        return narrowed(prelude, target, a if source is dtypes.f32 else cast(prelude.spelling.types[dtypes.f32], a))
+    return cast(prelude.spelling.scalar_type(target), a)
 
 
 def _to_integer(prelude: Prelude, source: DType, target: DType, a: Text) -> Text:
@@ -320,15 +287,17 @@ def _to_integer(prelude: Prelude, source: DType, target: DType, a: Text) -> Text
         prelude.use("truncate")
         word = dtypes.i32 if target.bits < 32 else target
         value = call(f"to_{word.short}", widened(prelude, source, a))
-        return value if word is target else low_bits(target, value)
-    return low_bits(target, a)
+        return value if word is target else low_bits(prelude, target, value)
+    return low_bits(prelude, target, a)
 
 
-def low_bits(target: DType, a: Text) -> Text:
+def low_bits(prelude: Prelude, target: DType, a: Text) -> Text:
     """The low bits of an integer; elements below a byte keep them in a byte, extended by their sign."""
+    types = prelude.spelling.types
     if target.is_subbyte:
-        rest = 32 - target.bits
+        rest, unsigned = 32 - target.bits, types[dtypes.u32]
         if target.kind == "int":
-            return cast("signed char", Text(f"((int)((unsigned){a.inside(15)} << {rest}) >> {rest})"))
-        return cast("unsigned char", Text(f"((unsigned){a.inside(15)} & {(1 << target.bits) - 1}u)"))
-    return cast(scalar_type(target), a)
+            shifted = f"(({types[dtypes.i32]})(({unsigned}){a.inside(15)} << {rest}) >> {rest})"
+            return cast(types[dtypes.i8], Text(shifted))
+        return cast(types[dtypes.u8], Text(f"(({unsigned}){a.inside(15)} & {(1 << target.bits) - 1}u)"))
+    return cast(prelude.spelling.scalar_type(target), a)

@@ -1,6 +1,6 @@
-"""Floats of 8 and 4 bits in CUDA C++: structs of their bits, to and from f32 by integer arithmetic.
+"""Floats of 8 and 4 bits in C++: structs of their bits, to and from f32 by integer arithmetic.
 
-Every architecture has these; conversions in hardware (sm_89) are intrinsics. Formats and their special values:
+Every GPU has these; conversions in hardware are intrinsics. Formats and their special values:
 hidet.dtypes. Values beyond the largest become NaN in formats without infinity, and the largest in formats without NaN,
 where NaN becomes zero, as ml_dtypes and torch have it; rounding is to nearest, ties to even.
 """
@@ -22,17 +22,17 @@ _NAN = 0x7FC00000
 
 
 def small_float(dtype: DType) -> str:
-    """The struct of a type, `to_f32` of it and `to_<short name>` of an f32."""
+    """The struct of a type, `to_f32` of it and `to_<short name>` of an f32; words in capitals are `CppWords`."""
     name = dtype.short
     power = dtype.mantissa_bits == 0
     decode = "\n  ".join(_decode_power() if power else _decode(dtype))
     encode = "\n  ".join(_encode_power() if power else _encode(dtype))
     return f"""struct {name} {{ unsigned char bits; }};
-__device__ __forceinline__ float to_f32({name} a) {{
+INLINE float to_f32({name} a) {{
   {decode}
 }}
-__device__ __forceinline__ {name} to_{name}(float a) {{
-  unsigned word = __float_as_uint(a), magnitude = word & 0x7fffffffu;
+INLINE {name} to_{name}(float a) {{
+  unsigned word = BITS_OF_FLOAT(a), magnitude = word & 0x7fffffffu;
   {encode}
 }}"""
 
@@ -42,7 +42,7 @@ def _decode(dtype: DType) -> Iterator[str]:
     bias = (_BIAS - dtype.bias) << _MANTISSA
     yield f"unsigned magnitude = a.bits & {sign - 1:#x}u;"
     # Subnormal codes are integers times the smallest one.
-    yield f"unsigned small = __float_as_uint((float)magnitude * 0x1p{1 - dtype.bias - dtype.mantissa_bits}f);"
+    yield f"unsigned small = BITS_OF_FLOAT((float)magnitude * 0x1p{1 - dtype.bias - dtype.mantissa_bits}f);"
     yield f"unsigned word = magnitude < {1 << dtype.mantissa_bits}u ? small : (magnitude << {shift}) + {bias:#x}u;"
     if dtype.has_inf:
         full = ((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits
@@ -51,7 +51,7 @@ def _decode(dtype: DType) -> Iterator[str]:
         yield f"if (magnitude == {sign - 1:#x}u) word = {_NAN:#x}u;"
     if dtype.has_one_zero:
         yield f"if (a.bits == {sign:#x}u) word = {_NAN:#x}u;"
-    yield f"return __uint_as_float(word | (a.bits & {sign:#x}u) << {32 - dtype.bits});"
+    yield f"return FLOAT_OF_BITS(word | (a.bits & {sign:#x}u) << {32 - dtype.bits});"
 
 
 def _encode(dtype: DType) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _encode(dtype: DType) -> Iterator[str]:
     anchor = 1 - dtype.bias - dtype.mantissa_bits + _MANTISSA
     normal = (_BIAS + 1 - dtype.bias) << _MANTISSA
     bias = (_BIAS - dtype.bias) << dtype.mantissa_bits
-    yield f"unsigned small = __float_as_uint(__uint_as_float(magnitude) + 0x1p{anchor}f) - {_BIAS + anchor << 23:#x}u;"
+    yield f"unsigned small = BITS_OF_FLOAT(FLOAT_OF_BITS(magnitude) + 0x1p{anchor}f) - {_BIAS + anchor << 23:#x}u;"
     yield (
         f"unsigned rounded = ((magnitude + {(1 << (shift - 1)) - 1:#x}u + (magnitude >> {shift} & 1u)) >> {shift})"
         f" - {bias:#x}u;"
@@ -77,7 +77,7 @@ def _encode(dtype: DType) -> Iterator[str]:
 def _decode_power() -> Iterator[str]:
     """2 ** (code - 127); code 0 is a subnormal f32, 255 is NaN."""
     yield f"unsigned word = a.bits == 0xffu ? {_NAN:#x}u : a.bits == 0u ? 0x400000u : (unsigned)a.bits << {_MANTISSA};"
-    yield "return __uint_as_float(word);"
+    yield "return FLOAT_OF_BITS(word);"
 
 
 def _encode_power() -> Iterator[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.cuda.codegen.prelude import Piece
-from hidet.cuda.codegen.spelling import scalar_type
+from hidet.cuda.codegen.spelled import SPELLING
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir.intrinsic import Immediate, Intrinsic, Memory, Value
@@ -100,7 +100,7 @@ def _result(row: Intrinsic, operands: _Operands) -> str:
     if not isinstance(row.result, DType):
         raise CodegenError(f"{row.name} has no single result type; it needs a spelling of its own")
     operands.output("result", [f'"={_CONSTRAINTS[row.result]}"(result)'])
-    return scalar_type(row.result)
+    return SPELLING.scalar_type(row.result)
 
 
 def _value(
@@ -113,7 +113,7 @@ def _value(
     before: list[str],
 ) -> None:
     dtype = parameter.dtypes[0]
-    type_ = scalar_type(dtype)
+    type_ = SPELLING.scalar_type(dtype)
     lanes = parameter.lanes[0]
     if lanes > 1:
         needs.append("lanes")
@@ -169,7 +169,7 @@ def _fragment(
     """An array in registers: floats as they are, everything else as 32-bit words."""
     name, dtype = parameter.name, parameter.dtypes[0]
     kept = dtype in (dtypes.f32, dtypes.f64, dtypes.i32)
-    type_ = scalar_type(dtype) if kept else "unsigned"
+    type_ = SPELLING.scalar_type(dtype) if kept else "unsigned"
     constraint = _CONSTRAINTS[dtype] if kept else "r"
     count = max(parameter.nbytes // (dtype.nbytes if kept else 4), 1)
     writes = name in assembly.writes or name in assembly.updates

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hidet import dtypes
-from hidet.cuda.codegen.prelude import Piece, inline
-from hidet.cuda.codegen.spelling import WORD_STRUCTS, scalar_type, type_name
+from hidet.cuda.codegen.pieces import inline
+from hidet.cuda.codegen.prelude import Piece
+from hidet.cuda.codegen.spelled import SPELLING, WORD_STRUCTS
 from hidet.cuda.codegen.text import Text, call, cast
 from hidet.errors import CodegenError
 from hidet.ir.types import Type, element_dtype, lanes_of
@@ -158,7 +159,7 @@ def _map_to_block(emitter: ExpressionEmitter, nodes: list[Expr], texts: list[Tex
     """A generic address, from which the window's 32-bit address is made again where it is used."""
     body = 'const void* r; asm("mapa.u64 %0, %1, %2;" : "=l"(r) : "l"(p), "r"(rank)); return r;'
     emitter.prelude.add(Piece("map_to_block", inline("const void* map_to_block(const void* p, int rank)", body)))
-    return cast(type_name(type_), call("map_to_block", *texts))
+    return cast(SPELLING.type_name(type_), call("map_to_block", *texts))
 
 
 def _cluster_access(name: str) -> Spell:
@@ -206,7 +207,7 @@ def _multiply_high(emitter: ExpressionEmitter, nodes: list[Expr], texts: list[Te
 def _extract_bits(emitter: ExpressionEmitter, nodes: list[Expr], texts: list[Text], type_: Type) -> Text:
     dtype = nodes[0].dtype
     ptx = "s32" if dtype is dtypes.i32 else "u32"
-    c_type = scalar_type(dtype)
+    c_type = SPELLING.scalar_type(dtype)
     body = f'{c_type} r; asm("bfe.{ptx} %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(position), "r"(length)); return r;'
     signature = f"{c_type} extract_bits({c_type} a, unsigned position, unsigned length)"
     emitter.prelude.add(Piece(f"extract_bits_{ptx}", inline(signature, body)))
