@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hidet.cuda.codegen.source import KernelFacts, KernelSource
 from hidet.cuda.cubin import KernelResources, read_resources
 from hidet.cuda.nvrtc import Cubin, compile_cubin, kernel_usage
 from hidet.errors import CompileError
+from hidet.gpu.codegen.source import KernelFacts, KernelSource
 
 LIVE = 64
 

@@ -6,9 +6,9 @@ import pytest
 
 from hidet import dtypes
 from hidet.cuda.codegen.module import emit_module
-from hidet.cuda.codegen.small_float import SMALL_FLOATS
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.errors import CodegenError
+from hidet.gpu.codegen.small_float import SMALL_FLOATS
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Binary, Cast, Expr, Unary, Var

@@ -17,10 +17,10 @@ import pytest
 from hidet import dtypes
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
-from hidet.cuda.codegen.source import KernelSource
 from hidet.cuda.nvrtc import Cubin, compile_cubins
 from hidet.cuda.target import CudaTarget
 from hidet.dtypes import DType
+from hidet.gpu.codegen.source import KernelSource
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Value

@@ -76,7 +76,7 @@ def _known_bytes(launch: Launch) -> int:
 
 def _largest_array(module: Module, kernel: str) -> Loc | None:
     """Where the largest array in shared memory is declared."""
-    from hidet.cuda.codegen.function import array_bytes
+    from hidet.gpu.codegen.function import array_bytes
     from hidet.ir.stmt import Declare
     from hidet.ir.types import BufferType
     from hidet.ir.visit import statements

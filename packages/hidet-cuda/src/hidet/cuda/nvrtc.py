@@ -20,7 +20,7 @@ from hidet.cuda.cubin import read_resources
 from hidet.errors import CompileError
 
 if TYPE_CHECKING:
-    from hidet.cuda.codegen.source import KernelSource
+    from hidet.gpu.codegen.source import KernelSource
 
 _OPTIONS = (
     "--std=c++17",

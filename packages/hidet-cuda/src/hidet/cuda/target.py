@@ -23,9 +23,9 @@ from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
 
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
-    from hidet.cuda.codegen.source import KernelSource
     from hidet.cuda.loader import CudaCode
     from hidet.cuda.memory import Device
+    from hidet.gpu.codegen.source import KernelSource
     from hidet.ir.func import Module
     from hidet.target import Target
 

@@ -1,9 +1,8 @@
-"""Thread IR to CUDA C++ without any #include.
+"""CUDA C++ without any #include, printed by `hidet.gpu.codegen`.
 
 module      kernels and device functions of a module as one source
-function    signatures and statements
-expression  expressions
-scalar      scalar operations by element type
-hardware    intrinsics by family
-prelude     the C++ that generated code may need, piece by piece
+dialect     the language, as the printer takes it
+hardware    intrinsics by family, PTX among them
+pieces      helpers of NVIDIA's GPUs
+statements  assertions, prints, inline PTX
 """

@@ -1,111 +1,85 @@
-"""What the printer has to be told of a GPU's C or C++: a value that a target makes once."""
+"""CUDA C++ as the printer of C-like languages takes it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
-from hidet.cuda.codegen.spelling import Spelling
-from hidet.cuda.codegen.text import Text
+from hidet.cuda.codegen.hardware.table import spell_intrinsic
+from hidet.cuda.codegen.pieces import PIECES
+from hidet.cuda.codegen.reserved import RESERVED
+from hidet.cuda.codegen.spelling import SPELLING
+from hidet.cuda.codegen.statements import STATEMENTS, wide_store
 from hidet.dtypes import DType
+from hidet.gpu.codegen.dialect import ByValue, Dialect, SharedMemory
+from hidet.gpu.codegen.prelude import Piece, Prelude
+from hidet.gpu.codegen.text import Text
+from hidet.ir.func import Function
 from hidet.ir.types import Type
 
-if TYPE_CHECKING:
-    from hidet.cuda.codegen.expression import ExpressionEmitter
-    from hidet.cuda.codegen.function import FunctionEmitter
-    from hidet.cuda.codegen.prelude import Piece, Prelude
-    from hidet.ir.expr import Expr
-    from hidet.ir.func import Function
-    from hidet.ir.intrinsic import Intrinsic
-    from hidet.ir.stmt import Stmt, Store
+MIN_BLOCKS = "min_blocks"
+"""Attribute of a kernel: blocks that shall fit into a multiprocessor at once, which bounds its registers."""
+
+_ALIGN = 16
+# TMA wants 128 bytes, its swizzled patterns repeat every 1024.
+_LARGE_ALIGN = ((8192, 1024), (1024, 128))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReservedNames:
-    """Names that programs cannot have.
-
-    words: of the language and of the prelude: no variable is called so. declared: what the compiler declares before it
-    reads a source: no function is called so. macros: what replaces every name that equals it.
-    """
-
-    words: frozenset[str]
-    declared: re.Pattern[str]
-    macros: re.Pattern[str]
+def _array_align(nbytes: int) -> int:
+    return next((align for least, align in _LARGE_ALIGN if nbytes >= least), _ALIGN)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SharedMemory:
-    """How arrays of a block are declared.
-
-    qualifier: in front of one ("__shared__ "). static_bytes: as much as kernels may declare; what goes beyond is asked
-    for when they are launched. dynamic: the line that declares that memory as bytes called `shared_memory`, which begin
-    at a multiple of `dynamic_align`. align: bytes that an array of so many bytes is aligned to.
-    """
-
-    qualifier: str
-    static_bytes: int
-    dynamic: str
-    dynamic_align: int
-    align: Callable[[int], int]
+def _kernel(function: Function, parameters: str, threads: int | None) -> str:
+    bounds = ""
+    if threads is not None:
+        least = dict(function.attributes).get(MIN_BLOCKS)
+        bounds = f" __launch_bounds__({threads}{f', {least}' if least else ''})"
+    return f'extern "C" __global__ void{bounds} {function.name}({parameters})'
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ByValue:
-    """A parameter of a kernel that is a struct of words: its type as a piece, the parameter, and the line of the body
-    that makes a pointer to its words."""
+def _by_value(name: str, element: str, count: int) -> ByValue:
+    """The tensor maps of TMA, 128 bytes each."""
+    struct = f"{name}_t"
+    return ByValue(
+        Piece(struct, f"struct __align__(64) {struct} {{ {element} words[{count}]; }};"),
+        f"const __grid_constant__ {struct} {name}_value",
+        f"const {element}* {name} = {name}_value.words;",
+    )
 
-    piece: Piece
-    parameter: str
-    line: str
+
+def _vector(type_: Type, element: DType, lanes: int, of_lane: Callable[[str], Text]) -> Text:
+    head = f"lanes<{SPELLING.scalar_type(element)}, {lanes}>"
+    return Text(f"{head}([&](int i) {{ return {of_lane('i').text}; }})")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
-    """One language.
+def _typed(prelude: Prelude, piece: str, function: str, type_: Type) -> str:
+    prelude.use(piece)
+    return f"{function}<{prelude.declare(type_)}>"
 
-    spelling: its types, literals and library. reserved: names that are not free. shared: memory of a block.
-    pieces: helpers by name. The printer asks for those of `hidet.gpu.codegen.cpp` and, where they are there, for
-        "one_plus_erf", "quotient" and "rounded_to_bf16", which are faster ways of the hardware.
-    device, device_call: in front of a device function that is inlined, and of one that is not.
-    kernel: the head of a kernel up to its brace, from the function, its parameters and the threads of a block where
-        they are known.
-    by_value: a parameter in constant memory of (name, type of an element, number of elements).
-    block_index: the index of a block along {axis}, x, y or z. table: in front of a constant array. unroll: the line in
-        front of a loop that is to be unrolled. align: how memory is aligned to {bytes}.
-    vector: a vector, of its type and lanes: of a function from the name of a lane's number to that lane's text.
-    vector_piece: what declares the type of a vector.
-    typed: a helper of a piece for a type, ready to be called, from (prelude, piece, function, type); the piece may
-        be made for the type.
-    wide_store: the function that writes a run of elements in one instruction, whose piece it asks for; None for stores
-        that are written element by element.
-    intrinsic: a call of a hardware operation, from (emitter, intrinsic, arguments, type); CodegenError where there is
-        no spelling.
-    statements: how statements are written that no two languages share: `Assert`, `Print`, `Assembly`. Those that are
-        missing are refused.
-    """
 
-    spelling: Spelling
-    reserved: ReservedNames
-    shared: SharedMemory
-    pieces: Mapping[str, Piece]
-    device: str
-    device_call: str
-    kernel: Callable[[Function, str, int | None], str]
-    by_value: Callable[[str, str, int], ByValue]
-    block_index: str
-    table: str
-    unroll: str
-    align: str
-    vector: Callable[[Type, DType, int, Callable[[str], Text]], Text]
-    vector_piece: Callable[[DType, int], Piece]
-    typed: Callable[[Prelude, str, str, Type], str]
-    wide_store: Callable[[Prelude, Store], str | None]
-    intrinsic: Callable[[ExpressionEmitter, Intrinsic, list[Expr], Type], Text]
-    statements: Mapping[type[Stmt], Callable[[FunctionEmitter, Any], None]]
-
-    @property
-    def name(self) -> str:
-        """What the language is called in errors."""
-        return self.spelling.name
+CUDA_CPP = Dialect(
+    spelling=SPELLING,
+    reserved=RESERVED,
+    shared=SharedMemory(
+        qualifier="__shared__ ",
+        static_bytes=48 * 1024,
+        dynamic="extern __shared__ __align__(1024) unsigned char shared_memory[];",
+        # What the launch asks for besides begins where swizzled patterns may.
+        dynamic_align=1024,
+        align=_array_align,
+    ),
+    pieces=PIECES,
+    device="__device__ __forceinline__",
+    device_call="__device__ __noinline__",
+    kernel=_kernel,
+    by_value=_by_value,
+    block_index="blockIdx.{axis}",
+    table="static const",
+    unroll="#pragma unroll",
+    align="__align__({bytes})",
+    vector=_vector,
+    vector_piece=lambda element, lanes: PIECES["lanes"],
+    typed=_typed,
+    wide_store=wide_store,
+    intrinsic=spell_intrinsic,
+    statements=STATEMENTS,
+)

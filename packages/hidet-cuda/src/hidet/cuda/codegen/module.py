@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hidet.cuda.codegen.cuda_cpp import CUDA_CPP
-from hidet.cuda.codegen.source import KernelSource, emit_source
+from hidet.cuda.codegen.dialect import CUDA_CPP
 from hidet.errors import CodegenError
+from hidet.gpu.codegen.source import KernelSource, emit_source
 from hidet.ir.func import Function, Module
 from hidet.ir.visit import located_calls
 

@@ -6,9 +6,9 @@ would hide where a kernel rounds. Conversions round to nearest even unless they 
 
 from __future__ import annotations
 
-from hidet.cuda.codegen.cpp import CppWords, cpp_pieces
 from hidet.cuda.codegen.error_function import one_plus_erf
-from hidet.cuda.codegen.prelude import Piece
+from hidet.gpu.codegen.cpp import CppWords, cpp_pieces
+from hidet.gpu.codegen.prelude import Piece
 
 
 def inline(signature: str, body: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hidet.cuda.codegen.dialect import ReservedNames
-from hidet.cuda.codegen.names import CPP_WORDS
+from hidet.gpu.codegen.dialect import ReservedNames
+from hidet.gpu.codegen.names import CPP_WORDS
 
 _WORDS = """
     f16 bf16 f8e4m3 f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f4e2m1

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hidet import dtypes
-from hidet.cuda.codegen.function import FunctionEmitter, c_string
-from hidet.cuda.codegen.prelude import Prelude
-from hidet.cuda.codegen.spelling import element_type
 from hidet.errors import CodegenError
+from hidet.gpu.codegen.function import FunctionEmitter, c_string
+from hidet.gpu.codegen.prelude import Prelude
+from hidet.gpu.codegen.spelling import element_type
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.print_format import c_format, promoted

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hidet import dtypes
-from hidet.cuda.codegen.prelude import Piece
-from hidet.cuda.codegen.spelled import SPELLING
+from hidet.cuda.codegen.spelling import SPELLING
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
+from hidet.gpu.codegen.prelude import Piece
 from hidet.ir.intrinsic import Immediate, Intrinsic, Memory, Value
 
 _CONSTRAINTS = {

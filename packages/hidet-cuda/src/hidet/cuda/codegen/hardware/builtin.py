@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from hidet import dtypes
 from hidet.cuda.codegen.pieces import inline
-from hidet.cuda.codegen.prelude import Piece
-from hidet.cuda.codegen.spelled import SPELLING, WORD_STRUCTS
-from hidet.cuda.codegen.text import Text, call, cast
+from hidet.cuda.codegen.spelling import SPELLING, WORD_STRUCTS
 from hidet.errors import CodegenError
+from hidet.gpu.codegen.prelude import Piece
+from hidet.gpu.codegen.text import Text, call, cast
 from hidet.ir.types import Type, element_dtype, lanes_of
 
 if TYPE_CHECKING:
-    from hidet.cuda.codegen.expression import ExpressionEmitter
+    from hidet.gpu.codegen.expression import ExpressionEmitter
     from hidet.ir.expr import Expr
 
 Spell = Callable[["ExpressionEmitter", "list[Expr]", "list[Text]", Type], Text]

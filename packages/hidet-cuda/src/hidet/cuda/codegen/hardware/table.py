@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from hidet.cuda.codegen.hardware.assembly import Assembly, assembly_piece, function_name
 from hidet.cuda.codegen.hardware.builtin import BUILTINS, Spell
 from hidet.cuda.codegen.hardware.ptx import assembly_of
-from hidet.cuda.codegen.text import Text, call
 from hidet.errors import CodegenError
+from hidet.gpu.codegen.text import Text, call
 from hidet.gpu.intrinsics import PLAIN
 from hidet.ir.expr import Const
 from hidet.ir.intrinsic import Immediate, Intrinsic
 
 if TYPE_CHECKING:
-    from hidet.cuda.codegen.expression import ExpressionEmitter
+    from hidet.gpu.codegen.expression import ExpressionEmitter
     from hidet.ir.expr import Expr
     from hidet.ir.types import Type
 

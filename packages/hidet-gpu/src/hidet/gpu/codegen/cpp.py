@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from hidet.cuda.codegen.prelude import Piece
-from hidet.cuda.codegen.small_float import SMALL_FLOATS, small_float
+from hidet.gpu.codegen.prelude import Piece
+from hidet.gpu.codegen.small_float import SMALL_FLOATS, small_float
 
 _LANES = """// Aligned to its size up to 16 bytes, the widest access, where that is a power of two.
 DEVICE constexpr int lanes_align(int element, int size) {

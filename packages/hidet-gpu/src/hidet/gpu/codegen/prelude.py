@@ -12,7 +12,7 @@ from hidet.errors import CodegenError
 from hidet.ir.types import Type, VectorType, element_dtype, lanes_of
 
 if TYPE_CHECKING:
-    from hidet.cuda.codegen.dialect import Dialect
+    from hidet.gpu.codegen.dialect import Dialect
 
 
 @dataclass(frozen=True, slots=True)

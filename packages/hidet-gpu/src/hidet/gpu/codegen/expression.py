@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeGuard
 
 from hidet import dtypes
-from hidet.cuda.codegen.names import CNames
-from hidet.cuda.codegen.prelude import Prelude
-from hidet.cuda.codegen.scalar import (
+from hidet.dtypes import DType
+from hidet.errors import CodegenError
+from hidet.gpu.codegen.names import CNames
+from hidet.gpu.codegen.prelude import Prelude
+from hidet.gpu.codegen.scalar import (
     ROUNDED_TO_16_BITS,
     narrowed,
     spell_binary,
@@ -24,10 +26,8 @@ from hidet.cuda.codegen.scalar import (
     spell_unary,
     widened,
 )
-from hidet.cuda.codegen.signs import is_natural, is_positive
-from hidet.cuda.codegen.text import AND, OR, SUM, Text, call, cast, choice, infix
-from hidet.dtypes import DType
-from hidet.errors import CodegenError
+from hidet.gpu.codegen.signs import is_natural, is_positive
+from hidet.gpu.codegen.text import AND, OR, SUM, Text, call, cast, choice, infix
 from hidet.ir import expr as e
 from hidet.ir.func import Function
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype, lanes_of
@@ -39,7 +39,7 @@ _TRIVIAL = (e.Var, e.Const)
 class ExpressionEmitter:
     """Spells the expressions of one function. `line` appends to its body.
 
-    cases: how a node is spelled, by its class; `hidet.cuda.codegen.memory` adds accesses and calls.
+    cases: how a node is spelled, by its class; `hidet.gpu.codegen.memory` adds accesses and calls.
     """
 
     cases: ClassVar[dict[type, Callable[..., Text]]]

@@ -7,14 +7,14 @@ from math import prod
 from typing import Any
 
 from hidet import dtypes
-from hidet.cuda.codegen.memory import MemoryEmitter
-from hidet.cuda.codegen.names import CNames
-from hidet.cuda.codegen.prelude import Prelude
-from hidet.cuda.codegen.signs import is_natural
-from hidet.cuda.codegen.spelling import element_type
-from hidet.cuda.codegen.text import SUM, infix
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
+from hidet.gpu.codegen.memory import MemoryEmitter
+from hidet.gpu.codegen.names import CNames
+from hidet.gpu.codegen.prelude import Prelude
+from hidet.gpu.codegen.signs import is_natural
+from hidet.gpu.codegen.spelling import element_type
+from hidet.gpu.codegen.text import SUM, infix
 from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.func import Function

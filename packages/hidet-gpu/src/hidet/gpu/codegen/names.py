@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from hidet.cuda.codegen.dialect import ReservedNames
+from hidet.gpu.codegen.dialect import ReservedNames
 from hidet.ir.func import Function
 
 _CPP = """

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from hidet import dtypes
-from hidet.cuda.codegen.dialect import ByValue, Dialect, SharedMemory
-from hidet.cuda.codegen.function import FunctionEmitter, array_bytes, shared_arrays
-from hidet.cuda.codegen.names import CNames, function_names
-from hidet.cuda.codegen.prelude import Prelude
 from hidet.errors import CodegenError
+from hidet.gpu.codegen.dialect import ByValue, Dialect, SharedMemory
+from hidet.gpu.codegen.function import FunctionEmitter, array_bytes, shared_arrays
+from hidet.gpu.codegen.names import CNames, function_names
+from hidet.gpu.codegen.prelude import Prelude
 from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Const, Expr, Var
 from hidet.ir.func import Function, Module

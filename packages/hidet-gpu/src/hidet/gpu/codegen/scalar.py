@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hidet import dtypes
-from hidet.cuda.codegen.prelude import Prelude
-from hidet.cuda.codegen.text import (
+from hidet.dtypes import DType
+from hidet.errors import CodegenError
+from hidet.gpu.codegen.prelude import Prelude
+from hidet.gpu.codegen.text import (
     AND,
     BIT_AND,
     BIT_OR,
@@ -28,8 +30,6 @@ from hidet.cuda.codegen.text import (
     infix,
     prefix,
 )
-from hidet.dtypes import DType
-from hidet.errors import CodegenError
 
 Spell = Callable[[Prelude, DType, tuple[Text, ...]], Text]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hidet.cuda.codegen.expression import ExpressionEmitter
-from hidet.cuda.codegen.scalar import low_bits
-from hidet.cuda.codegen.spelling import element_type
-from hidet.cuda.codegen.text import SUM, Text, call, cast, choice, infix
 from hidet.errors import CodegenError
+from hidet.gpu.codegen.expression import ExpressionEmitter
+from hidet.gpu.codegen.scalar import low_bits
+from hidet.gpu.codegen.spelling import element_type
+from hidet.gpu.codegen.text import SUM, Text, call, cast, choice, infix
 from hidet.ir import expr as e
 from hidet.ir.common_intrinsics import FMA
 from hidet.ir.types import BufferType, PointerType, Type, lanes_of
