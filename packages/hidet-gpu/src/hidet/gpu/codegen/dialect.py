@@ -72,8 +72,9 @@ class Dialect:
     kernel: the head of a kernel up to its brace, from the function, its parameters and the threads of a block where
         they are known.
     by_value: a parameter in constant memory of (name, type of an element, number of elements).
-    block_index: the index of a block along {axis}, x, y or z. table: in front of a constant array. unroll: the line in
-        front of a loop that is to be unrolled. align: how memory is aligned to {bytes}.
+    block_index: the index of a block along {axis}, x, y or z, whose number is {number}.
+    table: in front of a constant array. unroll: the line in front of a loop that is to be unrolled. align: how memory
+        is aligned to {bytes}.
     vector: a vector, of its type and lanes: of a function from the name of a lane's number to that lane's text.
     vector_piece: what declares the type of a vector.
     typed: a helper of a piece for a type, ready to be called, from (prelude, piece, function, type); the piece may

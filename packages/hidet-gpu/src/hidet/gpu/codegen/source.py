@@ -206,8 +206,8 @@ def _kernel_lines(
         lines.append(f"  {dialect.shared.dynamic}")
     if len(function.grid_vars) > len(_DIMENSIONS):
         raise CodegenError(f"{function.name} has {len(function.grid_vars)} grid indices; a GPU has at most three")
-    for var, axis in zip(function.grid_vars, _DIMENSIONS, strict=False):
-        index = dialect.block_index.format(axis=axis)
+    for number, var in enumerate(function.grid_vars):
+        index = dialect.block_index.format(axis=_DIMENSIONS[number], number=number)
         lines.append(f"  const {prelude.spelling.types[dtypes.i64]} {names(var, var.name)} = {index};")
     emitter = FunctionEmitter(function, names, prelude, functions, places)
     emitter.dynamic_base = shared
