@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hidet.cuda import memory
+from hidet.cuda import devices
 from hidet.cuda.testing.fake_driver import FakeDriver
 
 
@@ -13,8 +13,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     """The driver that hidet.cuda finds: two devices."""
     made = FakeDriver(devices=2)
     driver = made.driver()
-    for module in ("memory", "devices"):
-        monkeypatch.setattr(f"hidet.cuda.{module}.load_driver", lambda: driver)
-    memory._made_device.cache_clear()
+    monkeypatch.setattr(devices, "load_driver", lambda: driver)
+    devices._make_device.cache_clear()
     yield made
-    memory._made_device.cache_clear()
+    devices._make_device.cache_clear()

@@ -16,7 +16,7 @@ import hidet
 from hidet.cache import open_cache
 from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, Options
-from hidet.cuda.memory import device_at
+from hidet.cuda.memory import memory_at
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.graph.parser import parse_graph
@@ -59,7 +59,7 @@ class Model:
         return sum(entry[0] == "replays" for entry in self.fake.log)
 
     def __call__(self, x: float, weight: Any) -> float:
-        adapter = device_at(0).adapter()
+        adapter = memory_at(0).adapter()
         compare = adapter.lie_at
 
         def noted(tensors: Any, places: list[int]) -> bool:

@@ -41,7 +41,7 @@ class StreamAdapter(NumpyAdapter):
 
 def target(fake: FakeDriver, architecture: str = "sm_80") -> CudaTarget:
     made = CudaTarget(architecture)
-    made.__dict__["memory"] = fake.device()
+    made.__dict__["memory"] = fake.memory()
     return made
 
 

@@ -44,7 +44,7 @@ def launched(arch: str, options: str = "", before: str = "") -> Launch:
     """The launch of a module that went through all passes."""
     fake = FakeDriver()
     target = CudaTarget(arch)
-    target.__dict__["memory"] = fake.device()
+    target.__dict__["memory"] = fake.memory()
     ctx = CompileContext(
         target=target, registry=load_registry(), options=Options(verify=True), cache=open_cache(enabled=False)
     )

@@ -15,7 +15,7 @@ import hidet
 from hidet.cache import open_cache
 from hidet.compiler.graphs import compile_graph
 from hidet.context import MODES, CompileContext, Mode, Options
-from hidet.cuda.graphs import KeptForGraphs
+from hidet.cuda.graphs import keep_for_graph
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FIRST_RECORDED, FakeDriver, Launch
 from hidet.dtypes import f32
@@ -190,12 +190,12 @@ def test_a_thread_without_a_context_records_nothing(fake: FakeDriver) -> None:
 
 
 def test_what_no_graph_takes_is_not_kept(fake: FakeDriver) -> None:
-    kept = KeptForGraphs(fake.device())
+    device = fake.device()
     fake.refused["cuGraphRetainUserObject"] = 1
     with pytest.raises(LaunchError, match="keeping memory for a CUDA graph"):
-        kept.add(FIRST_RECORDED, object())
-    kept.drop_unneeded()
-    assert len(kept) == 0
+        keep_for_graph(device, FIRST_RECORDED, object())
+    device.kept.drop_unneeded()
+    assert len(device.kept) == 0
 
 
 def test_a_call_that_copies_cost_more_than_launches_is_left_alone(fake: FakeDriver) -> None:

@@ -14,7 +14,7 @@ from hidet.cache import open_cache
 from hidet.compiler.modules import compile_module
 from hidet.context import CompileContext, Options
 from hidet.cuda.codegen.module import emit_module
-from hidet.cuda.memory import Device
+from hidet.cuda.devices import Device
 from hidet.cuda.nvrtc import Cubin, compile_cubin
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
@@ -226,7 +226,7 @@ def adapters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def build(module: hidet.lang.ScriptModule, fake: FakeDriver, **options_given: Any) -> CompiledModule:
     target = CudaTarget("sm_80")
-    target.__dict__["memory"] = fake.device()
+    target.__dict__["memory"] = fake.memory()
     options, cache = Options(cache=False, **options_given), open_cache(enabled=False)
     return compile_module(
         module.ir_module(), CompileContext(target=target, registry=load_registry(), options=options, cache=cache)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import hidet
-from hidet.cuda import memory
+from hidet.cuda import devices
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver
 from hidet.errors import LaunchError
 
@@ -93,15 +93,15 @@ def test_a_device_is_current_inside_a_block_and_where_it_is_set(fake: FakeDriver
 def test_threads_that_ask_first_at_the_same_time_get_one_device(
     fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = memory.Device
+    make = devices.Device
 
-    def made_slowly(*arguments: Any) -> memory.Device:
+    def made_slowly(*arguments: Any) -> devices.Device:
         time.sleep(0.05)
         return make(*arguments)
 
-    monkeypatch.setattr(memory, "Device", made_slowly)
+    monkeypatch.setattr(devices, "Device", made_slowly)
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(memory.device_at, (0, 0))
+        first, second = pool.map(devices.device_at, (0, 0))
     assert first is second
 
 

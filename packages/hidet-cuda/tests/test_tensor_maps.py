@@ -63,7 +63,7 @@ def product(tiles: MatmulTiles, *, ta: bool = False, tb: bool = True, dtype: dty
 def run_main(fake: FakeDriver, module: Module, *arguments: int) -> None:
     """Run the entry with addresses and sizes in a table, in stream 9."""
     target = CudaTarget("sm_90a")
-    target.__dict__["memory"] = fake.device()
+    target.__dict__["memory"] = fake.memory()
     entered, names = with_table_entries(module)
     (binary,) = target.compile([CompileJob("job", entered)])
     table = (ctypes.c_int64 * len(arguments))(*arguments)

@@ -14,7 +14,8 @@ from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 
 import hidet.torch
-from hidet.cuda.memory import Device, device_at
+from hidet.cuda.devices import device_at
+from hidet.cuda.memory import CudaMemory
 from hidet.errors import FallbackWarning
 from hidet.torch.backend import compile_fx
 
@@ -38,13 +39,13 @@ def _without_gradients(request: pytest.FixtureRequest) -> Iterator[None]:
 def captures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One item for each call that became a CUDA graph."""
     found: list[int] = []
-    capture = Device.capture
+    capture = CudaMemory.capture
 
-    def counted(self: Device, run: Callable[[int], None]) -> Any:
+    def counted(self: CudaMemory, run: Callable[[int], None]) -> Any:
         found.append(1)
         return capture(self, run)
 
-    monkeypatch.setattr(Device, "capture", counted)
+    monkeypatch.setattr(CudaMemory, "capture", counted)
     return found
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from hidet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from hidet.cuda.arrays import DeviceArray, asarray, empty, zeros
+    from hidet.cuda.adapter import asarray, empty, zeros
+    from hidet.cuda.arrays import DeviceArray
     from hidet.cuda.devices import (
         DeviceProperties,
         available,
@@ -17,24 +18,22 @@ if TYPE_CHECKING:
         device,
         device_count,
         driver_version,
-        empty_cache,
         memory_info,
-        memory_statistics,
         properties,
         set_device,
         synchronize,
     )
-    from hidet.cuda.pool import MemoryStatistics
+    from hidet.cuda.pool import MemoryStatistics, empty_cache, memory_statistics
     from hidet.cuda.streams import Event, ExternalStream, Stream, current_stream, default_stream, stream
 else:
     _MODULES = {
-        "arrays": ("DeviceArray", "asarray", "empty", "zeros"),
+        "adapter": ("asarray", "empty", "zeros"),
+        "arrays": ("DeviceArray",),
         "devices": (
             *("DeviceProperties", "available", "compute_capability", "current_device", "device", "device_count"),
-            *("driver_version", "empty_cache", "memory_info", "memory_statistics", "properties", "set_device"),
-            "synchronize",
+            *("driver_version", "memory_info", "properties", "set_device", "synchronize"),
         ),
-        "pool": ("MemoryStatistics",),
+        "pool": ("MemoryStatistics", "empty_cache", "memory_statistics"),
         "streams": ("Event", "ExternalStream", "Stream", "current_stream", "default_stream", "stream"),
     }
     _LAZY = {name: module for module, names in _MODULES.items() for name in names}

@@ -1,30 +1,21 @@
-"""Arrays of a CUDA device shared with other libraries: DLPack 0.8 (unversioned capsules), CUDA array interface 3.
-
-Work that the giving library has put into its stream is waited for by the taking library's stream, never by the host.
-"""
+"""Capsules of DLPack 0.8 (unversioned): memory that libraries share, described in C."""
 
 from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from hidet.cuda.arrays import DeviceArray, note_use
-from hidet.cuda.memory import device_at
-from hidet.cuda.streams import ExternalStream, Stream, current_stream
-from hidet.dtypes import DType, from_numpy
+from hidet.dtypes import DType
 from hidet.dtypes import dtype as dtype_of
-from hidet.errors import DTypeError, LaunchError
+from hidet.errors import DTypeError
 from hidet.runtime.frame import row_major
 
-if TYPE_CHECKING:
-    from hidet.cuda.memory import Device
-
-_CUDA, _MANAGED = 2, 13
-_LEGACY_STREAM = 1
-_NO_ORDER = -1
+CUDA, MANAGED = 2, 13
+"""DLPack's codes for memory of a CUDA device, and for what devices and the host share."""
 _NAME, _USED_NAME = b"dltensor", b"used_dltensor"
-_DEVICE_ORDINAL = 9  # CUpointer_attribute
 
 # DLDataTypeCode by the kind of an element type; bf16 and 8-bit floats have codes of their own.
 _CODES = {"int": 0, "uint": 1, "float": 2, "complex": 5, "bool": 6}
@@ -59,30 +50,41 @@ class _Managed(ctypes.Structure):
     _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
-class _Export:
-    """What an exported array needs as long as the other library uses it."""
+@dataclass(frozen=True, slots=True)
+class SharedTensor:
+    """A tensor of a capsule. Strides in elements; owner: tells the giving library when nobody needs it any more."""
 
-    def __init__(self, array: DeviceArray) -> None:
-        self.array = array
-        rank = max(array.ndim, 1)
-        self.shape = (ctypes.c_int64 * rank)(*array.shape)
-        self.strides = (ctypes.c_int64 * rank)(*array.strides)
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    owner: object
+
+
+class _Export:
+    """What an exported tensor needs as long as the other library uses it."""
+
+    def __init__(self, owner: object, shape: Sequence[int], strides: Sequence[int]) -> None:
+        self.owner = owner
+        rank = max(len(shape), 1)
+        self.shape = (ctypes.c_int64 * rank)(*shape)
+        self.strides = (ctypes.c_int64 * rank)(*strides)
         self.managed = _Managed()
 
 
-def export_array(array: DeviceArray, stream: int | None) -> object:
-    """A capsule over an array's memory. stream: of the consumer, as DLPack counts them; None is the default stream."""
-    if stream != _NO_ORDER:
-        handle = 0 if stream in (None, _LEGACY_STREAM) else stream
-        consumer = ExternalStream(handle or 0, array.on)
-        _order(consumer, current_stream(array.on))
-        note_use(array, consumer)
-    export = _Export(array)
+def make_capsule(
+    owner: object, address: int, device: tuple[int, int], shape: Sequence[int], strides: Sequence[int], dtype: DType
+) -> object:
+    """A capsule over memory of CUDA that `owner` keeps. device: DLPack's code and number.
+
+    BufferError for element types that DLPack has not.
+    """
+    export = _Export(owner, shape, strides)
     tensor = export.managed.tensor
-    tensor.data = array.address
-    tensor.device_type, tensor.device_id = array.__dlpack_device__()
-    tensor.ndim = array.ndim
-    tensor.dtype = _data_type(array.dtype)
+    tensor.data = address
+    tensor.device_type, tensor.device_id = device
+    tensor.ndim = len(shape)
+    tensor.dtype = _data_type(dtype)
     tensor.shape = export.shape
     tensor.strides = export.strides
     export.managed.context = id(export)
@@ -92,25 +94,8 @@ def export_array(array: DeviceArray, stream: int | None) -> object:
     return capsule
 
 
-def import_array(value: Any, device: Device) -> DeviceArray | None:
-    """An array over the memory of another library's; None for a value that is not on a CUDA device.
-
-    device: where one without elements is taken to be. Its library's work is waited for by the current stream.
-    """
-    if isinstance(value, DeviceArray):
-        return value
-    if hasattr(value, "__dlpack_device__"):
-        kind, index = value.__dlpack_device__()
-        if int(kind) not in (_CUDA, _MANAGED):
-            return None
-        on = device if index == device.index else device_at(int(index))
-        return _from_dlpack(value, on)
-    interface = getattr(value, "__cuda_array_interface__", None)
-    return None if interface is None else _from_interface(value, interface, device)
-
-
-def _from_dlpack(value: Any, device: Device) -> DeviceArray:
-    capsule = value.__dlpack__(stream=current_stream(device).handle or _LEGACY_STREAM)
+def take_capsule(capsule: object) -> SharedTensor:
+    """The tensor of a capsule, which is used up by that. DTypeError for elements that hidet has no type for."""
     place = _python.PyCapsule_GetPointer(capsule, _NAME)
     managed = _Managed.from_address(place)
     tensor = managed.tensor
@@ -119,7 +104,7 @@ def _from_dlpack(value: Any, device: Device) -> DeviceArray:
     strides = tuple(tensor.strides[axis] for axis in range(tensor.ndim)) if tensor.strides else row_major(shape)
     address = (tensor.data or 0) + tensor.byte_offset
     _python.PyCapsule_SetName(capsule, _USED_NAME)
-    return DeviceArray(device, address, shape, strides, dtype, _Import(managed, place))
+    return SharedTensor(address, shape, strides, dtype, _Import(managed, place))
 
 
 class _Import:
@@ -128,34 +113,6 @@ class _Import:
     def __init__(self, managed: _Managed, place: int) -> None:
         if managed.deleter:
             weakref.finalize(self, _Deleter(managed.deleter), place).atexit = False
-
-
-def _from_interface(value: Any, interface: dict[str, Any], device: Device) -> DeviceArray:
-    import numpy
-
-    if interface.get("mask") is not None:
-        raise LaunchError(f"a {type(value).__name__} has a mask, which compiled code does not look at")
-    address, is_readonly = interface["data"]
-    kind = numpy.dtype(interface["typestr"])
-    shape = tuple(interface["shape"])
-    given = interface.get("strides")
-    strides = row_major(shape) if given is None else tuple(stride // kind.itemsize for stride in given)
-    if given is not None and any(stride % kind.itemsize for stride in given):
-        raise LaunchError(f"strides {given} of a {type(value).__name__} are no multiples of {kind.itemsize} bytes")
-    found = device.driver.number("cuPointerGetAttribute", _DEVICE_ORDINAL, address) if address else device.index
-    if found != device.index:
-        device = device_at(found)
-    if interface.get("stream"):
-        handle = interface["stream"]
-        producer = ExternalStream(0 if handle == _LEGACY_STREAM else handle, device)
-        _order(current_stream(device), producer)
-    return DeviceArray(device, address or 0, shape, strides, from_numpy(kind), value, not is_readonly)
-
-
-def _order(later: Stream, earlier: Stream) -> None:
-    """Let work that is put into one stream from now on wait for what is in another one."""
-    if later.handle != earlier.handle:
-        later.wait_stream(earlier)
 
 
 def _data_type(dtype: DType) -> _DataType:
@@ -175,12 +132,12 @@ def _dtype_of(found: _DataType) -> DType:
 
 
 def _let_go(place: int) -> None:
-    """The other library is done with an exported array."""
+    """The other library is done with an exported tensor."""
     _python.Py_DecRef(ctypes.cast(_Managed.from_address(place).context, ctypes.py_object).value)
 
 
 def _destroy(capsule: int) -> None:
-    """A capsule goes; its array has to be forgotten if nobody took it."""
+    """A capsule goes; its tensor has to be forgotten if nobody took it."""
     if _destroyed.PyCapsule_IsValid(capsule, _NAME):
         _let_go(_destroyed.PyCapsule_GetPointer(capsule, _NAME))
 

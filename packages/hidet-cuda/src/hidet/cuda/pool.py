@@ -6,16 +6,15 @@ The pool keeps what is freed for the next allocation, so that a call allocates w
 from __future__ import annotations
 
 import ctypes
+import functools
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from hidet.cuda.devices import Device, chosen_device
+from hidet.cuda.streams import Stream
 from hidet.errors import DeviceOutOfMemory
-
-if TYPE_CHECKING:
-    from hidet.cuda.memory import Device
-    from hidet.cuda.streams import Stream
 
 ALIGNMENT = 512
 """Bytes that sizes are rounded up to: what the driver aligns blocks to."""
@@ -40,6 +39,10 @@ class _PoolProperties(ctypes.Structure):
         ("usage", ctypes.c_ushort),
         ("reserved", ctypes.c_ubyte * 54),
     )
+
+
+_MAKING = threading.Lock()
+"""Held while a pool is looked up, as devices are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +138,24 @@ def _free(device: Device, address: int, stream: Stream, others: dict[int, Stream
             status("cuStreamWaitEvent", stream.handle, event, 0)
             status("cuEventDestroy_v2", event)
         status("cuMemFreeAsync", address, stream.handle)
+
+
+@functools.cache
+def _make_pool(device: Device) -> MemoryPool:
+    return MemoryPool(device)
+
+
+def pool_of(device: Device) -> MemoryPool:
+    """The pool of a device, one a process: results and arenas where no framework is."""
+    with _MAKING:
+        return _make_pool(device)
+
+
+def memory_statistics(device: int | None = None) -> MemoryStatistics:
+    """What hidet's own pool holds on a device: results and arenas of calls without a framework's tensors."""
+    return pool_of(chosen_device(device)).statistics()
+
+
+def empty_cache(device: int | None = None) -> None:
+    """Give memory that hidet keeps without using it back to a device, for which it waits."""
+    pool_of(chosen_device(device)).trim()

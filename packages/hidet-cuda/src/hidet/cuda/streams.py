@@ -11,13 +11,12 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
-from hidet.cuda.memory import chosen_device
+from hidet.cuda.devices import Device, chosen_device
 from hidet.errors import LaunchError
 
-if TYPE_CHECKING:
-    from hidet.cuda.memory import Device
+LEGACY_STREAM = 1
+"""Handle of the default stream in protocols that have no 0."""
 
 _NOT_READY = 600
 _INDEPENDENT = 1  # CU_STREAM_NON_BLOCKING: no order between it and the default stream
@@ -133,6 +132,12 @@ def stream(chosen: Stream) -> Iterator[Stream]:
         yield chosen
     finally:
         _CURRENT.reset(token)
+
+
+def order_streams(later: Stream, earlier: Stream) -> None:
+    """Let work that is put into one stream from now on wait for what is in another one."""
+    if later.handle != earlier.handle:
+        later.wait_stream(earlier)
 
 
 def _is_done(device: Device, function: str, handle: int) -> bool:

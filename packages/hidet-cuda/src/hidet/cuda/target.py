@@ -24,7 +24,7 @@ from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
     from hidet.cuda.loader import CudaCode
-    from hidet.cuda.memory import Device
+    from hidet.cuda.memory import CudaMemory
     from hidet.gpu.codegen.source import KernelSource
     from hidet.ir.func import Module
     from hidet.target import Target
@@ -62,7 +62,8 @@ class CudaTarget:
         """The exact architecture, "sm_90a". LaunchError where it is asked of a device that is not there."""
         if self._arch is not None:
             return self._arch
-        name = architecture_name(*self.memory.driver.capability(self.memory.handle))
+        device = self.memory.device
+        name = architecture_name(*device.driver.capability(device.handle))
         capability_of(name)
         return name
 
@@ -121,11 +122,11 @@ class CudaTarget:
         return self._host.refusal(host)
 
     @functools.cached_property
-    def memory(self) -> Device:
-        """The device. LaunchError where it is not there."""
-        from hidet.cuda.memory import device_at
+    def memory(self) -> CudaMemory:
+        """Memory of the device. LaunchError where it is not there."""
+        from hidet.cuda.memory import memory_at
 
-        return device_at(self.index)
+        return memory_at(self.index)
 
     @functools.cached_property
     def _host(self) -> Target:
@@ -236,7 +237,7 @@ class CudaTarget:
         from hidet.cuda.loader import load_modules
 
         modules = [(binary.name, unpack(binary.data)) for binary in binaries]
-        return load_modules(modules, self.memory, self._host, cache, symbols or {})
+        return load_modules(modules, self.memory.device, self._host, cache, symbols or {})
 
     def fingerprint(self) -> Mapping[str, str]:
         """Versions that decide the machine code."""

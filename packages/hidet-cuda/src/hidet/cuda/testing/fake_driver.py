@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from hidet.cuda.devices import Device
 from hidet.cuda.driver import Driver
-from hidet.cuda.memory import Device
+from hidet.cuda.memory import CudaMemory
 from hidet.cuda.signatures import SIGNATURES
 from hidet.cuda.testing.fake_memory import FakeMemory, write, write32
 
@@ -139,6 +140,10 @@ class FakeDriver(FakeMemory):
     def device(self, index: int = 0) -> Device:
         """A device of a driver of its own."""
         return Device(self.driver(), index)
+
+    def memory(self) -> CudaMemory:
+        """Memory of such a device."""
+        return CudaMemory(self.device())
 
     # --- functions, in the driver's spelling -------------------------------------------------------------------------
 
