@@ -205,10 +205,11 @@ def a_b(x: ~f32, y: ~f32, n: i64):
             t = map(lambda t, top, row, column: t - top, t, top)
         if any(lambda top: top > 0.0, top):
             t = map(lambda t, row, column: t * 2.0, t)
-        for step_1 in ring(4, stages=2):
-            s = prefetch(X, step_1, 0)
+        for step_1 in pipeline(4, stages=2):
             s = load(X, step_1, 0)
-        for step_2 in ring(4, stages=2):
+            t = map(lambda t, row, column: -t, t)
+        s = load(X, 0, 0)
+        for step_2 in pipeline(4, stages=2):
             pass
     store(Y, t, first, 0)
 """
@@ -243,8 +244,21 @@ def test_every_statement_reads_back():
         ("t - top, t, top", "t - top, t", "expected a lambda of 3 parameters"),
         ("t - top, t, top", "t - most, t, top", "most is not defined"),
         ("t - top, t, top", "t > top, t, top", "t of f32 is computed by a formula of type bool"),
-        ("ring(4, stages=2):\n            pass", "ring(4, stages=1):\n            pass", "a ring of 1 stages"),
-        ("ring(4, stages=2):\n            pass", "ring(4):\n            pass", "expected ring(extent, stages=...)"),
+        (
+            "pipeline(4, stages=2):\n            pass",
+            "pipeline(4, stages=1):\n            pass",
+            "a pipeline of 1 stages",
+        ),
+        (
+            "pipeline(4, stages=2):\n            pass",
+            "pipeline(4):\n            pass",
+            "expected pipeline(extent, stages=...)",
+        ),
+        (
+            "            s = load(X, step_1, 0)\n            t = map(lambda t, row, column: -t, t)\n",
+            "            t = map(lambda t, row, column: -t, t)\n            s = load(X, step_1, 0)\n",
+            "tile s is loaded behind other statements of a pipeline",
+        ),
         ("        if step < 3:", "        while step < 3:", "is no statement of a kernel in tiles"),
         ("@tile(symbol='a.b', warps=(1, 1))", "@kernel", "kernel a_b needs one decorator: @tile"),
         ("t: f32[16, 16] @ register", "t: f32[16, n] @ register", "t is no tile: expected a type such as"),

@@ -11,14 +11,14 @@
         tile_b: f16[16, 16] @ shared
         total: f32[32, 16] @ register
         total = fill(0.0)
-        for step in ring((n + 15) // 16, stages=2):
-            tile_a = prefetch(A, first_row, step * 16)
-            tile_b = prefetch(B, step * 16, block_column * 16)
+        for step in pipeline((n + 15) // 16, stages=2):
+            tile_a = load(A, first_row, step * 16)
+            tile_b = load(B, step * 16, block_column * 16)
             total += mma(tile_a, tile_b)
         total = map(lambda total, row, column: max(total, 0.0), total)
         store(C, total, first_row, block_column * 16)
 
-`prefetch` are the loads of a ring that run ahead of its body; `tile.T` is a tile that a product reads transposed. The
+The loads that a pipeline begins with run ahead of its body; `tile.T` is a tile that a product reads transposed. The
 parameters of a `map` are elements of its tiles, and the place in the tile; what its formula uses several times is named
 before it, `let(t0 := ..., t0 * t0)`. A branch that warps take by themselves is
 `if any(lambda element: condition, tile)`.
@@ -142,8 +142,8 @@ class _KernelText:
     def box(self, source: Source, row: Expr, column: Expr) -> str:
         return ", ".join([self.names(self.matrices[source]), expr_text(row, self.names), expr_text(column, self.names)])
 
-    def load(self, stmt: t.Load, how: str = "load") -> Iterator[str]:
-        yield f"{self.names(stmt.target)} = {how}({self.box(stmt.source, stmt.row, stmt.column)})"
+    def load(self, stmt: t.Load) -> Iterator[str]:
+        yield f"{self.names(stmt.target)} = load({self.box(stmt.source, stmt.row, stmt.column)})"
 
     def fetch(self, stmt: t.Fetch) -> Iterator[str]:
         yield f"{self.names(stmt.target)} = fetch({self.box(stmt.source, stmt.row, stmt.column)})"
@@ -175,9 +175,9 @@ class _KernelText:
         yield f"store({matrix}, {tile}, {expr_text(stmt.row, self.names)}, {expr_text(stmt.column, self.names)})"
 
     def ring(self, stmt: t.Ring) -> Iterator[str]:
-        yield f"for {self.names(stmt.index)} in ring({expr_text(stmt.extent, self.names)}, stages={stmt.stages}):"
+        yield f"for {self.names(stmt.index)} in pipeline({expr_text(stmt.extent, self.names)}, stages={stmt.stages}):"
         for load in stmt.loads:
-            yield from (f"{_INDENT}{line}" for line in self.load(load, "prefetch"))
+            yield from (f"{_INDENT}{line}" for line in self.load(load))
         if stmt.body or not stmt.loads:
             yield from self.inside(stmt.body)
 

@@ -185,7 +185,13 @@ class Ring:
 
     def __post_init__(self) -> None:
         if self.stages < 2:
-            raise ScheduleError(f"a ring of {self.stages} stages, expected at least 2")
+            raise ScheduleError(f"a pipeline of {self.stages} stages, expected at least 2")
+        late = next((stmt for stmt in self.body if isinstance(stmt, Load)), None)
+        if late is not None:
+            raise ScheduleError(
+                f"tile {late.target.name} is loaded behind other statements of a pipeline",
+                hint="the loads of a pipeline stand at its beginning, so that they can run ahead",
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
