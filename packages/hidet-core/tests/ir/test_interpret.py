@@ -110,6 +110,13 @@ p[0] = t[1]
     assert out[0] == 5
 
 
+def test_an_array_without_elements_begins_somewhere():
+    module = host("p[0] = bitcast(address(x, 0, 0), i64)", "n: i64, x: f32[n, 4], p: ~i64")
+    x, place = np.zeros((0, 4), np.float32), np.zeros(1, np.int64)
+    run_module(module, [0, x, place])
+    assert place[0] == x.ctypes.data
+
+
 def test_memory_may_be_read_as_another_type():
     module = host("q: ~u8 = cast(p, ~u8)\nq[3] = u8(64)", "p: ~f32")
     out = np.zeros(1, np.float32)

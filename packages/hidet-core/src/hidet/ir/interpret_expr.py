@@ -135,6 +135,10 @@ class ExprInterpreter:
         return lanes
 
     def address(self, node: e.AddressOf) -> Any:
+        base = self.value(node.buffer)
+        if isinstance(base, Buffer) and all(isinstance(i, e.Const) and i.value == 0 for i in node.indices):
+            # An array without elements begins somewhere, too.
+            return base.pointer
         return self.place(node.buffer, node.indices)
 
     def call(self, node: e.Call) -> Any:
