@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hidet.cuda.loader import CudaCode
     from hidet.cuda.memory import CudaMemory
     from hidet.gpu.codegen.source import KernelSource
+    from hidet.gpu.tile.kernel import TileKernel
+    from hidet.gpu.tile.lowered import LoweredTiles
     from hidet.ir.func import Module
     from hidet.target import Target
 
@@ -107,6 +109,13 @@ class CudaTarget:
         "programmatic-dependent-launch". With "wgmma", which sm_90a alone has, go tensor maps and registers that move
         between warp groups: what warp-specialized kernels are made of."""
         return has_feature(self.architecture, feature)
+
+    def lower_tiles(self, kernel: TileKernel, lowering: str | None = None) -> LoweredTiles:
+        """A kernel in tiles by the lowering of this name, or by the fastest that fits; see
+        `hidet.cuda.tile_lowering`."""
+        from hidet.cuda.tile_lowering import lower_tiles
+
+        return lower_tiles(kernel, self, lowering)
 
     @property
     def arch(self) -> str:

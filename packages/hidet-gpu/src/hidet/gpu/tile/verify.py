@@ -11,7 +11,7 @@ That tiles of a statement fit each other is checked when it is made (`hidet.gpu.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hidet import dtypes
@@ -25,16 +25,21 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.types import PointerType, Type
 from hidet.ir.verify_expr import check_expr
 from hidet.ir.visit import walk
+from hidet.loc import Loc
 
 
-def verify_kernel(kernel: TileKernel) -> None:
-    """Raise VerifyError, naming kernel and statement, for the first rule that `kernel` breaks."""
+def verify_kernel(kernel: TileKernel, places: Mapping[t.TileStmt, Loc] | None = None) -> None:
+    """Raise VerifyError, naming kernel and statement, for the first rule that `kernel` breaks.
+
+    places: where statements stand in a user's file, which the error then has.
+    """
     checker = _Checker()
     try:
         checker.kernel(kernel)
     except VerifyError as error:
         where = "" if checker.current is None else f", in {print_stmt(checker.current)}"
-        raise VerifyError(f"kernel {kernel.name} in tiles{where}: {error.message}", hint=error.hint) from error
+        loc = None if places is None or checker.current is None else places.get(checker.current)
+        raise VerifyError(f"kernel {kernel.name} in tiles{where}: {error.message}", loc=loc, hint=error.hint) from error
 
 
 class _Checker:
