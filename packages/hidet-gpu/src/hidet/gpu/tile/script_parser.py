@@ -18,17 +18,17 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, NoReturn
 
 from hidet import dims
 from hidet.dtypes import DType
-from hidet.errors import HidetError, ScriptError, suggestion
+from hidet.errors import HidetError, ScriptError, nearest_names, suggestion
 from hidet.gpu.tile import language
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.layout import CHUNK_BYTES
-from hidet.gpu.tile.parser import KernelParser
+from hidet.gpu.tile.parser import KernelParser, Made
 from hidet.gpu.tile.tensors import GTensor, RTile, Source
 from hidet.gpu.tile.verify import verify_kernel
 from hidet.ir import build
@@ -40,13 +40,14 @@ from hidet.ir.types import BufferType, MemorySpace, PointerType, Type
 from hidet.ir.visit import rewrite, substitute
 from hidet.lang import calls, operators
 from hidet.lang.environment import Environment, captured_names
+from hidet.lang.inline import inlined_function
 from hidet.lang.operand import unwrapped
 from hidet.lang.primitives import MEANINGS
 from hidet.lang.signature import Signature
-from hidet.lang.source import FunctionSource
+from hidet.lang.source import FunctionSource, read_source
 from hidet.lang.statements import FunctionTranslator
 from hidet.lang.types import TensorKind, value_type
-from hidet.lang.values import Primitive, is_runtime
+from hidet.lang.values import Inlined, Primitive, is_runtime
 from hidet.loc import Loc
 
 _NAMES = tuple(name for name in language.__all__ if name != "cdiv")
@@ -287,8 +288,11 @@ class ScriptKernelParser(KernelParser):
                 if isinstance(part, ast.Name) and part.id in self.tiles and part.id not in own:
                     hint = f"map(lambda ..., {part.id}: ..., ..., {part.id}) gives it the element of the tile"
                     self.fail(part, f"{part.id} is a tile, which a function of elements cannot mention", hint)
-        stmts, value = translator.apart(lambda: unwrapped(calls.apply(translator, translator.value(node), params, {})))
-        with translator.at(node):
+        function = translator.value(node)
+        if isinstance(function, FunctionType) and function.__name__ != "<lambda>":
+            translator, function = _read_function(function)
+        stmts, value = translator.apart(lambda: unwrapped(calls.apply(translator, function, params, {})))
+        with self.translator.at(node):
             return self._sized(operators.as_expr(self._inlined(node, stmts, value)))
 
     def formula(self, node: ast.expr, tiles: Sequence[RTile], target: RTile | None) -> tuple[tuple[Var, ...], Expr]:
@@ -331,6 +335,16 @@ class ScriptKernelParser(KernelParser):
         return {node.name: len(node.args.args) for node in self.code.tree.body if isinstance(node, ast.FunctionDef)}
 
     # --- matrices ----------------------------------------------------------------------------------------------------
+
+    def tile(self, node: ast.expr, kind: type[Made]) -> Made:
+        """The tile of this kind that a name stands for."""
+        name = self.identifier(node)
+        if name not in self.tiles:
+            hint = f"write {name}: f32[rows, columns] @ register where it is first written, or @ shared for a load"
+            if nearest_names(name, self.tiles, limit=1):
+                hint = suggestion(name, self.tiles)
+            self.fail(node, f"tile {name} is not declared", hint)
+        return super().tile(node, kind)
 
     def source(self, node: ast.expr) -> Source:
         """A matrix that is declared, a tensor of the parameters, or one of a batch of them."""
@@ -475,6 +489,14 @@ def possible_align(columns: Expr, dtype: DType) -> int:
     if isinstance(columns, Const) and isinstance(columns.value, int):
         return gcd(CHUNK_BYTES, columns.value * dtype.nbytes)
     return CHUNK_BYTES
+
+
+def _read_function(function: FunctionType) -> tuple[FunctionTranslator, Inlined]:
+    """A Python function of elements, which is read as the kernel is: with names of the place where it stands."""
+    source = read_source(function)
+    names = Environment(captured_names(function, None), source.tree.name)
+    translator = FunctionTranslator(source, names, None)
+    return translator, inlined_function(translator, source.tree)
 
 
 def _is_text(node: ast.stmt) -> bool:
