@@ -18,6 +18,8 @@ _PACKAGES = (
     "hidet-core",
     "hidet-cpu",
     "hidet-cuda",
+    "hidet-gpu",
+    "hidet-script",
     "hidet-torch",
 )
 

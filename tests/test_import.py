@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = ("numpy", "torch", "llvmlite", "pluggy", "importlib_metadata", "click", "rich", "ml_dtypes", "sympy")
 
 
@@ -72,6 +74,21 @@ def test_a_missing_wheel_says_how_to_install_it() -> None:
         "except AttributeError as error: print(error)"
     )
     assert output_of(code) == "hidet.torch is not installed: pip install hidet-torch"
+
+
+@pytest.mark.parametrize("use", ["hidet.script", "from hidet import script_module", "hidet.lang", "hidet.float32"])
+def test_scripts_without_their_wheel_say_how_to_install_it(use: str) -> None:
+    code = (
+        "import hidet, sys\n"
+        "class Hide:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'hidet.lang': raise ModuleNotFoundError('hidden', name=name)\n"
+        "sys.meta_path.insert(0, Hide())\n"
+        f"try: {use}\n"
+        "except hidet.HidetError as error: print(error.message, error.hint, sep='; ')"
+    )
+    name = use.split()[-1].removeprefix("hidet.")
+    assert output_of(code) == f"hidet.{name} is of the wheel hidet-script; pip install hidet-script"
 
 
 def test_what_any_wheel_puts_into_the_package_is_its_attribute(tmp_path) -> None:

@@ -19,6 +19,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 WHEELS = {path.parent.name: path.parent for path in sorted(ROOT.glob("packages/*/pyproject.toml"))}
+PARTS = {wheel: path.name for wheel in WHEELS.keys() - {"hidet-core"} for path in WHEELS[wheel].glob("src/hidet/*")}
+"""What each satellite has in the package: "lang" of hidet-script."""
 
 BASE = {"errors", "loading", "loc", "dtypes", "dims", "records"}
 IR = BASE | {"ir"}
@@ -40,8 +42,6 @@ ALLOWED: dict[str, set[str] | None] = {
     "cache": {"cache_key", "errors", "private_files"},
     "plugins": {"errors", "lazy", "loading"},
     "ir": BASE,
-    "lang": IR,
-    "tile": IR,
     "compute": IR,
     "graph": COMPUTE,
     "operators": GRAPH,
@@ -76,8 +76,12 @@ ALLOWED: dict[str, set[str] | None] = {
     "__init__": ANYTHING,
 }
 
-# satellite -> satellites that it builds on
-FOUNDATIONS = {"hidet-cuda": {"gpu"}}
+# satellite -> what it builds on of others
+FOUNDATIONS = {"hidet-gpu": {"lang"}, "hidet-cuda": {"gpu", "lang"}, "hidet-torch": {"lang"}}
+# satellite -> all that it may import of core
+BOUNDS = {"hidet-script": IR}
+# Wheels that offer nothing to the compiler.
+WITHOUT_HOOKS = {"hidet-script"}
 
 # What a distribution provides is named otherwise than the distribution.
 DISTRIBUTIONS = {"PIL": "pillow", "cuda": "cuda_bindings"}
@@ -149,25 +153,29 @@ def test_core_imports_downward_only() -> None:
 
 
 def test_core_imports_no_framework_and_no_satellite() -> None:
-    satellites = {wheel.removeprefix("hidet-") for wheel in WHEELS} - {"core"}
     for item in imports_of("hidet-core"):
-        if item.importer[0] in ("__init__", "testing"):
+        if item.importer[0] == "testing":
             continue
         assert item.module.split(".")[0] not in FRAMEWORKS, f"{item.place}: core imports {item.module}"
-        assert not item.hidet_parts() & satellites, f"{item.place}: core imports {item.module}"
+        assert not item.hidet_parts() & {*PARTS.values()}, f"{item.place}: core imports {item.module}"
 
 
-@pytest.mark.parametrize("wheel", [wheel for wheel in WHEELS if wheel != "hidet-core"])
+@pytest.mark.parametrize("wheel", PARTS)
 def test_a_satellite_imports_only_itself_core_and_what_it_builds_on(wheel) -> None:
-    own = wheel.removeprefix("hidet-")
-    others = {other.removeprefix("hidet-") for other in WHEELS} - {"core", own} - FOUNDATIONS.get(wheel, set())
+    others = {*PARTS.values()} - {PARTS[wheel]} - FOUNDATIONS.get(wheel, set())
     for item in imports_of(wheel):
         assert not item.hidet_parts() & others, f"{item.place}: {wheel} imports {item.module}"
 
 
-@pytest.mark.parametrize("wheel", [wheel for wheel in WHEELS if wheel != "hidet-core"])
+@pytest.mark.parametrize("wheel", BOUNDS)
+def test_a_satellite_that_needs_a_part_of_core_imports_no_more(wheel) -> None:
+    for item in imports_of(wheel):
+        assert item.hidet_parts() <= BOUNDS[wheel] | {PARTS[wheel]}, f"{item.place}: {wheel} imports {item.module}"
+
+
+@pytest.mark.parametrize("wheel", PARTS)
 def test_no_private_module_or_name_of_another_wheel_is_imported(wheel) -> None:
-    own = wheel.removeprefix("hidet-")
+    own = PARTS[wheel]
     for item in imports_of(wheel):
         parts = item.module.split(".")
         if parts[0] == "hidet" and own not in item.hidet_parts():
@@ -200,7 +208,7 @@ def test_plugin_modules_import_nothing_heavy() -> None:
             light = item.module.split(".")[0] in sys.stdlib_module_names or item.hidet_parts() <= {"plugins", "errors"}
             assert light, f"{item.place}: {item.module} belongs inside the hook"
     assert {wheel for wheel, folder in WHEELS.items() if any(folder.rglob("src/hidet/*/_plugin.py"))} == {
-        wheel for wheel in WHEELS if wheel != "hidet-core"
+        wheel for wheel in PARTS if wheel not in WITHOUT_HOOKS
     }
 
 

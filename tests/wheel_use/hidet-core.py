@@ -16,6 +16,13 @@ except AttributeError as error:
 else:
     raise AssertionError("hidet.torch must not be importable from hidet-core alone")
 
+try:
+    from hidet import script
+except hidet.HidetError as error:
+    assert error.hint == "pip install hidet-script", error
+else:
+    raise AssertionError(f"{script} must not be importable from hidet-core alone")
+
 command = Path(sys.executable).with_name("hidet")
 listed = subprocess.run([str(command), "plugins"], capture_output=True, text=True, check=True).stdout
 assert "hidet-core" in listed and "hidet-cpu" not in listed, listed

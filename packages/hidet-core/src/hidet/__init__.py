@@ -96,16 +96,27 @@ else:
                 if error.name != f"hidet.{name}":
                     raise
             from hidet.errors import nearest_names
-            from hidet.plugins.wheels import known_modules
+            from hidet.plugins.wheels import wheels_of_modules
 
-            modules = known_modules()
-            if name in modules:
-                raise AttributeError(f"hidet.{name} is not installed: pip install hidet-{name}")
-            near = nearest_names(name, [*_LAZY, *modules], limit=1)
+            wheels = wheels_of_modules()
+            if name in wheels:
+                raise AttributeError(f"hidet.{name} is not installed: pip install {wheels[name]}")
+            near = nearest_names(name, [*_LAZY, *wheels], limit=1)
             advice = f"; did you mean {near[0]!r}?" if near else ""
             raise AttributeError(f"module 'hidet' has no attribute {name!r}{advice}")
         module, _, attribute = _LAZY[name].partition(":")
-        value = importlib.import_module(module)
+        try:
+            value = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            from hidet.errors import PluginError
+            from hidet.plugins.wheels import wheels_of_modules
+
+            part = module.split(".")[1]
+            wheel = wheels_of_modules().get(part)
+            if wheel is None or error.name != f"hidet.{part}":
+                raise
+            # No AttributeError: `from hidet import script` would hide what it says.
+            raise PluginError(f"hidet.{name} is of the wheel {wheel}", hint=f"pip install {wheel}") from error
         return getattr(value, attribute) if attribute else value
 
     def __dir__():

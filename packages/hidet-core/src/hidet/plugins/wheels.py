@@ -16,6 +16,8 @@ _OF_TARGETS: Mapping[str, str] = {"cpu": "hidet-cpu", "llvm": "hidet-cpu", "cuda
 _OF_KINDS: Mapping[str, str] = {"cpu": "hidet-cpu", "gpu": "hidet-cuda"}
 _OF_SUFFIXES: Mapping[str, str] = {".onnx": "hidet-onnx"}
 _OF_PACKAGES: Mapping[str, str] = {"torch": "hidet-torch", "onnx": "hidet-onnx"}
+_OF_MODULES: Mapping[str, str] = {"lang": "hidet-script"}
+"""Modules of the package that are called otherwise than their wheel."""
 _MEANT: Mapping[str, str] = {"gpu": "cuda", "nvidia": "cuda", "x86": "cpu", "host": "cpu"}
 """What people call targets elsewhere."""
 
@@ -39,10 +41,10 @@ def kind_hint(kind: str) -> str | None:
     return None if wheel is None else _advice(wheel)
 
 
-def known_modules() -> list[str]:
-    """What wheels of the project put into the package `hidet`: "torch" for `hidet.torch`."""
+def wheels_of_modules() -> dict[str, str]:
+    """What wheels of the project put into the package `hidet`: "torch", for `hidet.torch`, is of "hidet-torch"."""
     wheels = {*_OF_TARGETS.values(), *_OF_SUFFIXES.values(), *_OF_PACKAGES.values()}
-    return sorted(wheel.removeprefix("hidet-") for wheel in wheels)
+    return {**_OF_MODULES, **{wheel.removeprefix("hidet-"): wheel for wheel in wheels}}
 
 
 def model_hint(model: object) -> str | None:
