@@ -230,7 +230,7 @@ def wheel_install(session: nox.Session, package: str) -> None:
 def plugin(session: nox.Session) -> None:
     """Install the third-party examples from their wheels, beside ours, and run their tests."""
     environment = bare(session, "plugin")
-    environment.install_from_dist("hidet-cpu", "hidet-cuda", *EXAMPLES, *group("tests"))
+    environment.install_from_dist("hidet-cpu", *(f"{name}[test]" for name in EXAMPLES))
     run_pytest(session, environment, "-p", "no:cacheprovider", *(str(path / "tests") for path in EXAMPLES.values()))
 
 

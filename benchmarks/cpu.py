@@ -29,7 +29,7 @@ from benchmarks.options import names_from, report_console, thread_counts
 from benchmarks.results import REFERENCE_SYSTEM, FirstCallRow, Row, to_json
 from benchmarks.systems import DEFAULT_SYSTEMS, SYSTEMS, Unavailable, prepare
 from benchmarks.tables import print_first_calls, print_latencies
-from hidet.testing.timing import measure_alternately
+from hidet.cli.timing import measure_alternately
 from tests.models.entry import Inputs
 
 

@@ -23,9 +23,9 @@ from rich.table import Table
 from benchmarks.environment import describe_environment
 from benchmarks.models import MODELS as TORCH_MODELS
 from benchmarks.options import names_from, report_console, thread_counts
+from hidet.cli.timing import Latency, geometric_mean, measure_alternately
 from hidet.onnx.bench import largest_difference, onnxruntime_run
 from hidet.onnx.runner import OnnxRunner
-from hidet.testing.timing import Latency, geometric_mean, measure_alternately
 from tests.models.onnx_export import exported_model
 from tests.models.onnx_models import LANGUAGE_SIZES, ONNX_MODELS, Arrays, MaskedModel, masked_tokens
 

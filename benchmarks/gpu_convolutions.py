@@ -30,10 +30,10 @@ import hidet
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_timing import time_on_gpu
 from benchmarks.options import report_console
+from hidet.cli.timing import measure_alternately
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
 from hidet.runtime.compiled import CompiledGraph
-from hidet.testing.timing import measure_alternately
 from hidet.torch.tensors import DeviceAdapter
 
 _CACHE_BYTES = 64 << 20

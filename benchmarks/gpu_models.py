@@ -38,9 +38,9 @@ from benchmarks.options import names_from, report_console
 from benchmarks.results import OUR_SYSTEM, REFERENCE_SYSTEM
 from benchmarks.systems import Unavailable
 from benchmarks.time_limit import TimeLimitExceeded, time_limit
+from hidet.cli.timing import measure_alternately
 from hidet.runtime.compiled import CompileReport
 from hidet.testing.numerics import Sample, Verdict, check_output
-from hidet.testing.timing import measure_alternately
 from tests.models.check import to_numpy
 from tests.models.compile_reports import collected_reports, sum_counts, sum_phases
 from tests.models.entry import Inputs

@@ -33,13 +33,13 @@ from benchmarks.environment import describe_environment
 from benchmarks.gpu_operators import GPU_OPERATORS, GROUPS, GpuOperator
 from benchmarks.gpu_timing import time_on_gpu
 from benchmarks.options import names_from, report_console
+from hidet.cli.timing import Latency, measure_alternately
 from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
 from hidet.errors import HidetError
 from hidet.graph import Graph
 from hidet.runtime.compiled import CompiledGraph
 from hidet.testing.numerics import Sample, check_output
-from hidet.testing.timing import Latency, measure_alternately
 from hidet.torch.export import import_module
 from tests.models.check import to_numpy
 

@@ -30,9 +30,9 @@ import hidet
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_rows import DTYPES
 from benchmarks.options import report_console
+from hidet.cli.timing import geometric_mean
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
-from hidet.testing.timing import geometric_mean
 from hidet.torch.tensors import DeviceAdapter
 
 _DTYPES = {**DTYPES, "tf32": torch.float32, "f64": torch.float64}

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.results import OUR_SYSTEM, ratio_to_best_peer
+from hidet.cli.timing import Latency
 from hidet.testing.numerics import Verdict
-from hidet.testing.timing import Latency
 from tests.models.compile_reports import NodeCounts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hidet.testing.timing import Latency, geometric_mean
+from hidet.cli.timing import Latency, geometric_mean
 
 from .first_call import FirstCall
 

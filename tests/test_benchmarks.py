@@ -17,7 +17,7 @@ from benchmarks.fma_peak import peak_flops
 from benchmarks.models import OneOutput, model_flops
 from benchmarks.operators import OPERATORS
 from benchmarks.results import Row, geometric_means, to_json
-from hidet.testing.timing import Latency, measure_alternately
+from hidet.cli.timing import Latency, measure_alternately
 
 
 def _row(model: str = "m", peak_around: float = 1e9, **milliseconds: float) -> Row:

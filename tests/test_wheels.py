@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(path.parent.name for path in sorted(ROOT.glob("packages/*/pyproject.toml")))
 SATELLITES = tuple(package for package in PACKAGES if package != "hidet-core")
-WITHOUT_HOOKS = {"hidet-script": "lang"}
+WITHOUT_HOOKS = {"hidet-script": "lang", "hidet-testing": "testing"}
 """Wheels that offer nothing to the compiler, and the part of the package that each of them owns."""
 PLUGINS = tuple(package for package in SATELLITES if package not in WITHOUT_HOOKS)
 

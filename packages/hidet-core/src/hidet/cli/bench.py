@@ -23,7 +23,7 @@ from hidet.cli.model import (
 from hidet.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from hidet.testing.timing import Latency
+    from hidet.cli.timing import Latency
 
 
 @click.command("bench")
@@ -50,7 +50,7 @@ def bench(
     as_json: bool,
 ) -> None:
     """Measure the latency of MODEL. MODEL may be what `hidet compile -o` saved."""
-    from hidet.testing.timing import measure_alternately
+    from hidet.cli.timing import measure_alternately
 
     is_saved = model.suffix == ARTIFACT_SUFFIX
     if is_saved and threads is not None:
