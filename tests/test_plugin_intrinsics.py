@@ -11,7 +11,6 @@ import hidet
 from hidet.cuda.codegen.module import emit_module
 from hidet.dtypes import u32
 from hidet.errors import CodegenError, PluginError, UnsupportedOp
-from hidet.gpu.codegen.text import Text
 from hidet.ir.interpret import run_module
 from hidet.ir.intrinsic import Intrinsic, IntrinsicFamily, SameAs, Value, table
 from hidet.ir.parser import parse_module
