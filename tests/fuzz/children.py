@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -58,15 +59,23 @@ def ends(module: str, work: Sequence[Work], jobs: int) -> list[End]:
     return sorted(results, key=lambda end: end.seed)
 
 
-def serve(end_of: Callable[[str, str, int], End], *, has_device: bool = False) -> None:
-    """What a child does: a case a line. has_device: a driver maps far more addresses than a process has memory."""
-    if not has_device:
+def serve(end_of: Callable[[str, str, int], End], *, is_device_usable: Callable[[], bool] | None = None) -> None:
+    """What a child does: a case a line.
+
+    is_device_usable: asked after each case where cases use a device, whose driver maps far more addresses than a
+    process has memory. What stops a device ends its context for good: the child says so and is replaced.
+    """
+    if is_device_usable is None:
         resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
         end = int(time.process_time()) + LIMIT_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (end, resource.RLIM_INFINITY))
-        print(json.dumps(asdict(end_of(*json.loads(line)))), flush=True)
+        found = asdict(end_of(*json.loads(line)))
+        is_last = is_device_usable is not None and not is_device_usable()
+        print(json.dumps({"end": found, "is_last": is_last}), flush=True)
+        if is_last:
+            os._exit(0)  # without the destructors, which a driver without a context may abort in
 
 
 def report(found: Sequence[End]) -> None:
@@ -84,7 +93,7 @@ def _run(module: str, work: Sequence[Work]) -> Iterator[End]:
     for case in work:
         child = child or _Child(module)
         end = child.end_of(*case)
-        if end.kind in ("died", "hung"):
+        if child.is_stopped:
             child = None
         yield end
     if child is not None:
@@ -92,7 +101,10 @@ def _run(module: str, work: Sequence[Work]) -> Iterator[End]:
 
 
 class _Child:
+    """is_stopped: whether it takes no further case."""
+
     def __init__(self, module: str) -> None:
+        self.is_stopped = False
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, "--child"],
             stdin=subprocess.PIPE,
@@ -114,7 +126,10 @@ class _Child:
         is_late = not timer.is_alive()
         timer.cancel()
         if line:
-            return End(**json.loads(line))
+            answer = json.loads(line)
+            if answer["is_last"]:
+                self.stop()
+            return End(**answer["end"])
         code = self.stop()
         is_hung = is_late or code == -signal.SIGXCPU
         return End(base, seed, "hung" if is_hung else "died", f"exit code {code}")
@@ -122,6 +137,7 @@ class _Child:
     def stop(self) -> int:
         """End the process; its exit code."""
         assert self._process.stdin is not None and self._process.stdout is not None
+        self.is_stopped = True
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         code = self._process.wait()

@@ -219,14 +219,29 @@ def end_of(base: str, content: str, seed: int) -> End:
             found = _judged(made)
             if found[0] in ("ran", "refused"):
                 return End(base, seed, *found)
+            if not is_device_usable():
+                return End(base, seed, found[0], f"{found[1]}\nit ended the CUDA context\n{made.script()}")
             small = _minimised(made, found[0], time.monotonic() + SECONDS_OF_MINIMISING)
             return End(base, seed, found[0], f"{_judged(small)[1]}\n{small.script()}")
         finally:
             torch.set_default_device(None)
 
 
+def is_device_usable() -> bool:
+    """Whether this process can still use its GPU: an assertion or a wrong address on it ends the context for good."""
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return True
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _judged(made: Program) -> tuple[str, str]:
     kind, detail = _compared(made, "hidet")
+    if not is_device_usable():
+        return ("uncaught", detail) if kind in ("ran", "wrong") else (kind, detail)
     if kind in ("wrong", "uncaught"):
         for backend in ("eager", "aot_eager"):
             if _compared(made, backend)[0] == kind:
@@ -427,7 +442,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.child:
         torch.set_num_threads(1)
-        serve(end_of, has_device=torch.cuda.is_available())
+        serve(end_of, is_device_usable=is_device_usable if torch.cuda.is_available() else None)
     elif arguments.show:
         torch.set_default_device(arguments.device)
         print(program(arguments.seed).script())
