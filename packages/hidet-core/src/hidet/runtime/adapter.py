@@ -69,7 +69,13 @@ class TensorFacts:
 
 
 class CheckedAdapter(TensorAdapter, Protocol):
-    """What calls with checks need besides."""
+    """What calls with checks need besides.
+
+    finished: what the caller gets for a result, which the call has written: for libraries whose tensors are immutable,
+        one of theirs in that memory, where nothing is written any more. None where callers get results themselves.
+    """
+
+    finished: Callable[[Any], Any] | None
 
     def on(self, device: str) -> CheckedAdapter:
         """The adapter for this library's tensors on a device, "cuda:0"; itself where the library has none there."""
@@ -102,6 +108,8 @@ class CheckedAdapter(TensorAdapter, Protocol):
 
 class NumpyAdapter:
     """numpy arrays, and what shares its memory with one through DLPack."""
+
+    finished: Callable[[Any], Any] | None = None
 
     def pointer(self, tensor: Any) -> int:
         """Address of element zero."""

@@ -158,6 +158,11 @@ class CompiledGraph:
             results = self._run_copied(arguments, self._memory)
         else:
             results = self.run(arguments, adapter)
+        if adapter.finished is not None:
+            outputs = [output for output in self.bundle.program.outputs if output.mutates is None]
+            for number, output in enumerate(outputs):
+                if output.tensor is not None:
+                    results[number] = adapter.finished(results[number])
         return results[0] if len(results) == 1 else tuple(results)
 
     def _run_copied(self, arguments: Sequence[Any], memory: DeviceMemory) -> list[Any]:

@@ -24,6 +24,8 @@ class ArrayAdapter:
     Arrays of other libraries that lie on the device are used where they are.
     """
 
+    finished: Callable[[Any], Any] | None = None
+
     def __init__(self, device: Device) -> None:
         self._device = device
 

@@ -51,6 +51,8 @@ def as_numpy(tensor: torch.Tensor) -> Any:
 class TorchAdapter:
     """torch's side of `hidet.runtime.adapter.CheckedAdapter`, for CPU tensors. Strides are in elements."""
 
+    finished: Callable[[Any], Any] | None = None
+
     # The unbound method itself: a call of it is cheaper than one through a Python function.
     pointer = staticmethod(torch.Tensor.data_ptr)
 
