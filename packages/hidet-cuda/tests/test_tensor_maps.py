@@ -13,8 +13,8 @@ from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import EncodedMap, FakeDriver
+from hidet.cuda.tile.pipeline import lower_pipeline
 from hidet.errors import LaunchError
-from hidet.gpu.tile.lower.pipeline import lower_pipeline
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.tensors import matrix
 from hidet.ir import build

@@ -6,6 +6,7 @@ from hidet import dtypes
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.tile.machine import machine
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
@@ -37,7 +38,9 @@ def product(dtype, tiles, name="sm_80"):
     outer = tuple(Var(var.name, var.type) for var in kernel.params)
     blocks = (build.index(1),)
     launch = s.Launch("matmul", blocks, outer, block=(build.index(kernel.threads),))
-    return Module((lower_kernel(kernel, CudaTarget(name).has), Function("main", outer, launch, "host")), "main")
+    return Module(
+        (lower_kernel(kernel, machine(CudaTarget(name).has)), Function("main", outer, launch, "host")), "main"
+    )
 
 
 @pytest.mark.parametrize(("arch", "name"), [(80, "sm_80"), (89, "sm_89"), (90, "sm_90a")])
@@ -72,7 +75,9 @@ def test_attention_in_tiles_compiles_without_spills(arch, name):
     )
     outer = tuple(Var(var.name, var.type) for var in kernel.params)
     launch = s.Launch("attention", (build.index(1),), outer, block=(build.index(kernel.threads),))
-    module = Module((lower_kernel(kernel, CudaTarget(name).has), Function("main", outer, launch, "host")), "main")
+    module = Module(
+        (lower_kernel(kernel, machine(CudaTarget(name).has)), Function("main", outer, launch, "host")), "main"
+    )
     cubin = compile_cubin(emit_module(module, arch), name)
     assert cubin.usage["attention"].spill_bytes == 0
     assert cubin.usage["attention"].registers <= 255

@@ -112,8 +112,8 @@ class CudaTarget:
 
     def lower_tiles(self, kernel: TileKernel, lowering: str | None = None) -> LoweredTiles:
         """A kernel in tiles by the lowering of this name, or by the fastest that fits; see
-        `hidet.cuda.tile_lowering`."""
-        from hidet.cuda.tile_lowering import lower_tiles
+        `hidet.cuda.tile.lowering`."""
+        from hidet.cuda.tile.lowering import lower_tiles
 
         return lower_tiles(kernel, self, lowering)
 

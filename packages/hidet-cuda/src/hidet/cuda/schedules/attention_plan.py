@@ -81,7 +81,7 @@ class Plan:
     chunk: keys of a split where they are split over blocks; None where a block sees all keys. stacked: heads of a group
     are rows of one matrix. by_head: blocks are numbered through the heads first, the longest rows before shorter ones,
     so that a causal problem of few waves ends evenly; else through the rows of a head, which share its keys in cache.
-    is_warp_specialized: whether a warp group copies and others multiply (`hidet.gpu.tile.lower.warp_specialized`).
+    is_warp_specialized: whether a warp group copies and others multiply (`hidet.cuda.tile.warp_specialized`).
     """
 
     tiles: AttentionTiles

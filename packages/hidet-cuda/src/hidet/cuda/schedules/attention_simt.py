@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hidet import dtypes
+from hidet.cuda.tile.machine import COPIES
 from hidet.dtypes import DType
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.exchange import barrier, thread_in_block
@@ -179,7 +180,7 @@ class _Block:
         self.fill(k, self.row_sum, 1, 0)
         step, start = build.size_var("step"), build.index(0)
         queries, first_keys, values = copies = [
-            box_copy(t.load(tile.tile, source, row, 0), tile.buffer, self.threads, step)
+            box_copy(t.load(tile.tile, source, row, 0), tile.buffer, self.threads, COPIES, step)
             for tile, source, row in (
                 (self.tile_q, work.queries, work.first),
                 (self.tile_k, work.keys, step * keys),
@@ -302,5 +303,5 @@ class _Block:
 
 def _wait(k: IRBuilder) -> None:
     """Until all copies have arrived, and all threads have read what was there before the next ones."""
-    k.run(intrinsic_call("cuda.copy_async_wait_all"))
+    k.emit(COPIES.wait_all())
     k.emit(barrier())

@@ -8,9 +8,10 @@ from hidet import dims, dtypes
 from hidet.cuda.schedules.attention_heads import HeadScope, head_extents, numbered, row_count
 from hidet.cuda.schedules.attention_merge import merge_launch, partial_matrices, partial_results
 from hidet.cuda.schedules.attention_plan import Plan, padded
+from hidet.cuda.tile.machine import machine
+from hidet.cuda.tile.warp_specialized import lower_warp_specialized
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.lower.kernel import lower_kernel
-from hidet.gpu.tile.lower.warp_specialized import lower_warp_specialized
 from hidet.gpu.tile.templates.attention import Heads, attention_kernel
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
@@ -75,7 +76,7 @@ def tensor_core_launches(builder: ProgramBuilder, problem: AttentionProblem, pla
         lowered = lower_warp_specialized(kernel)
         function, threads = lowered.function, lowered.threads
     else:
-        function, threads = lower_kernel(kernel), kernel.threads
+        function, threads = lower_kernel(kernel, machine()), kernel.threads
     launch = builder.launch(function, pointers, scope.arguments, (builder.size(count),), threads)
     if partial is None:
         return launch

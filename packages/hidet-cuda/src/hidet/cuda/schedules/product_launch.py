@@ -9,6 +9,8 @@ from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.cuda.schedules.product_tiles import GEMV_TILES, has_whole_rows, is_unaligned, is_warp_specialized
 from hidet.cuda.schedules.tiling import Tiling, resident_blocks, unaligned
+from hidet.cuda.tile.machine import machine
+from hidet.cuda.tile.pipeline import lower_pipeline
 from hidet.dims import Dim
 from hidet.gpu.schedules import gemv, simt, split_k
 from hidet.gpu.schedules.product import ALIGN, Product, known_align
@@ -16,7 +18,6 @@ from hidet.gpu.schedules.product_kernel import ProductKernel, own_places
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
-from hidet.gpu.tile.lower.pipeline import lower_pipeline
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.tensors import Gathered, GTensor
 from hidet.ir import build
@@ -129,7 +130,7 @@ class ProductLaunches:
         if min(align.a, align.b) == ALIGN and is_warp_specialized(product, self.target):
             count = dims.ceildiv(product.m, tiles.m) * dims.ceildiv(product.n, tiles.n) * what.outer
             return self._launch_warp_specialized(kernel, tiled, count)
-        function = lower_kernel(tiled, self.target.has)
+        function = lower_kernel(tiled, machine(self.target.has))
         return self._launch_tiles(kernel, what, tiles, function)
 
     def _multiplication(self, kernel: ProductKernel, tiles: MatmulTiles, align: _Aligns) -> _Multiplication:
@@ -222,7 +223,8 @@ class ProductLaunches:
             function = replace(function, attributes=(*function.attributes, ("min_blocks", resident)))
         grid = (build.minimum(self.builder.size(count), self.target.multiprocessors * resident),)
         pointers, sizes = self._pointers(kernel), kernel.scope.arguments
-        return self.builder.launch(function, pointers, sizes, grid, pipeline.threads, pipeline.maps)
+        maps = [described.argument for described in pipeline.maps]
+        return self.builder.launch(function, pointers, sizes, grid, pipeline.threads, maps)
 
     def _multiply_gemv(self, align: _Aligns) -> Launch:
         """A GEMV kernel, and its launch."""

@@ -42,7 +42,7 @@ WARP_SPECIALIZED_TILES = (
     _tiles(64, 32, 16),
     _tiles(64, 32, 8),
 )
-"""For warp-specialized kernels (`hidet.gpu.tile.lower.pipeline`): many stages for a block alone, few for two at once.
+"""For warp-specialized kernels (`hidet.cuda.tile.pipeline`): many stages for a block alone, few for two at once.
 64 along k is a row of 128 bytes, the widest swizzle."""
 GROUP_TILES = (
     MatmulTiles(128, 128, 64, 4, (8, 1)),

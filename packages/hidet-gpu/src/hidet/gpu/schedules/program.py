@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hidet import dtypes
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.gpu.schedules.lanes import BYTES
-from hidet.gpu.tile.lower.pipeline import MatrixMap
 from hidet.ir import build
-from hidet.ir.expr import Bitcast, Const, Expr
+from hidet.ir.expr import Bitcast, Const, Expr, Var
 from hidet.ir.func import Function
 from hidet.ir.stmt import Declare, If, Launch, Stmt
 from hidet.schedule.entry import EntryBuilder
 from hidet.schedule.task import Task
+
+Computed = Callable[[Mapping[Var, Expr]], Expr]
+"""An argument of a kernel that host code makes of the others: a function of those by parameter."""
 
 _MOST_ALONG_Y = 65535
 """Blocks that every GPU takes along the second axis of a grid; along the first one there are 2^31."""
@@ -51,17 +53,17 @@ class ProgramBuilder(EntryBuilder):
         sizes: Sequence[Dim],
         grid: Sequence[Expr],
         threads: int,
-        maps: Sequence[MatrixMap] = (),
+        computed: Sequence[Computed] = (),
     ) -> Launch:
-        """A launch of a kernel of (`pointers`, `sizes`, `maps`) over one or two indices; the caller puts it into a
+        """A launch of a kernel of (`pointers`, `sizes`, `computed`) over one or two indices; the caller puts it into a
         statement for `run`."""
         arguments = [*pointers, *[self.size(dim) for dim in sizes]]
         if len(grid) > 1 and not _fits_along_y(grid[1]):
-            assert not maps, "tensor maps are the last parameters"
+            assert not computed, "arguments that are computed are the last ones"
             function, grid, arguments = _over_one_index(function), (grid[0] * grid[1],), [*arguments, grid[0]]
         self._functions.append(function)
         given = dict(zip(function.params, arguments, strict=False))
-        arguments += [described.request(given).call() for described in maps]
+        arguments += [argument(given) for argument in computed]
         return Launch(function.name, tuple(grid), tuple(arguments), block=(build.index(threads),))
 
     def name(self) -> str:

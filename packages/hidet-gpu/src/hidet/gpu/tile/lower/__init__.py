@@ -1,1 +1,1 @@
-"""Lowering of tile programs to thread IR: copies by `cp.async`, products by `mma.sync` from sm_80 on, or by `wgmma`."""
+"""Lowering of tile programs to thread IR, with what a device copies and multiplies by (`machine`)."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from hidet import dtypes
 from hidet.errors import ScheduleError
-from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.layout import CHUNK_BYTES, LINE_CHUNKS
 from hidet.gpu.tile.lower.fragment import Threads
 from hidet.gpu.tile.lower.gather import gathered_rows
+from hidet.gpu.tile.lower.machine import BackgroundCopies
 from hidet.gpu.tile.statements import Load
 from hidet.gpu.tile.tensors import Computed, Gathered, GTensor, Source, STile
 from hidet.ir import build
@@ -36,20 +36,23 @@ class BoxCopy:
     start: Callable[[Mapping[Var, Expr], Expr], s.Stmt]
 
 
-def box_copy(node: Load, buffer: Var, threads: Threads, index: Var | None = None) -> BoxCopy:
+def box_copy(
+    node: Load, buffer: Var, threads: Threads, copies: BackgroundCopies | None, index: Var | None = None
+) -> BoxCopy:
     """How stages of the tile in `buffer` are filled; `index` is the variable of the loop that the load is in.
 
     Elements outside of the matrix become zero. Parts of 16, 8 or 4 bytes are copied in the background as far as the
-    matrix is aligned; else, and for computed matrices, it is done element by element and at once. ScheduleError when
-    the rows of a gathered matrix change in the loop.
+    matrix is aligned; without `copies`, and for computed matrices, it is done element by element and at once.
+    ScheduleError when the rows of a gathered matrix change in the loop.
     """
     source, nbytes = node.source, node.target.dtype.nbytes
     if isinstance(source, Gathered):
-        return _gathering(node, source, buffer, threads, index)
-    part = _background_part(source) or nbytes
+        return _gathering(node, source, buffer, threads, copies, index)
+    wide = 0 if copies is None else _background_part(source)
+    part = wide or nbytes
     if isinstance(source, GTensor) and node.target.columns * nbytes // part <= threads.count:
-        return _by_columns(node, source, buffer, threads, part)
-    return BoxCopy((), lambda values, stage: _copy(_moved(node, values), buffer, stage, threads))
+        return _by_columns(node, source, buffer, threads, part, copies if wide else None)
+    return BoxCopy((), lambda values, stage: _copy(_moved(node, values), buffer, stage, threads, copies))
 
 
 def _background_part(source: GTensor | Computed) -> int:
@@ -59,7 +62,7 @@ def _background_part(source: GTensor | Computed) -> int:
 
 
 def is_in_background(source: Source) -> bool:
-    """Whether all copies of boxes of a matrix run in the background."""
+    """Whether all copies of boxes of a matrix run in the background, on devices that have such copies."""
     return isinstance(source, GTensor) and _background_part(source) > 0
 
 
@@ -71,7 +74,9 @@ def _moved(node: Load, values: Mapping[Var, Expr]) -> Load:
     return Load(node.target, source, substitute(node.row, values), substitute(node.column, values))
 
 
-def _by_columns(node: Load, source: GTensor, buffer: Var, threads: Threads, nbytes: int) -> BoxCopy:
+def _by_columns(
+    node: Load, source: GTensor, buffer: Var, threads: Threads, nbytes: int, copies: BackgroundCopies | None
+) -> BoxCopy:
     """Copies of a box of which a row has no more parts than threads: each goes down a column of parts.
 
     Its addresses move by constants in shared memory and by a sum in global memory, which keeps them out of the
@@ -104,10 +109,9 @@ def _by_columns(node: Load, source: GTensor, buffer: Var, threads: Threads, nbyt
         for turn in range(-(-layout.rows // height)):
             is_row = left > turn * height
             target = stage * layout.size + offsets[turn % phases] + turn // phases * (phases * height * layout.pitch)
-            if _background_part(source):
+            if copies is not None:
                 valid = _valid_bytes(source, is_row, first_column, column, nbytes, layout.columns)
-                arguments = (build.address(buffer, target), place, valid)
-                copy: s.Stmt = s.Evaluate(intrinsic_call(f"cuda.copy_async_{nbytes}", *arguments))
+                copy = copies.part(nbytes, build.address(buffer, target), place, valid)
             else:
                 inside = build.logical_and(is_row, first_column + column < source.columns)
                 value = build.select(inside, build.load(place, 0), build.const(0, source.dtype))
@@ -121,18 +125,18 @@ def _by_columns(node: Load, source: GTensor, buffer: Var, threads: Threads, nbyt
     return BoxCopy(before, start)
 
 
-def _copy(node: Load, buffer: Var, stage: Expr, threads: Threads) -> s.Stmt:
+def _copy(node: Load, buffer: Var, stage: Expr, threads: Threads, copies: BackgroundCopies | None) -> s.Stmt:
     source = node.source
     assert not isinstance(source, Gathered)
     part = _background_part(source)
-    if isinstance(source, GTensor) and part:
-        matrix = source
+    if copies is not None and isinstance(source, GTensor) and part:
+        matrix, copy_part = source, copies.part
 
         def in_background(_: Expr, row: Expr, column: Expr, target: Expr) -> s.Stmt:
             row = node.row + row
             place = build.binary("add", matrix.pointer, row * matrix.row_stride + (node.column + column))
             valid = _valid_bytes(matrix, row < matrix.rows, node.column, column, part, node.target.columns)
-            return s.Evaluate(intrinsic_call(f"cuda.copy_async_{part}", build.address(buffer, target), place, valid))
+            return copy_part(part, build.address(buffer, target), place, valid)
 
         return _parts(node.target, part // source.dtype.nbytes, stage, threads, in_background)
 
@@ -158,12 +162,19 @@ def _valid_bytes(source: GTensor, is_row: Expr, first: Expr, column: Expr, nbyte
     return build.select(build.logical_and(is_row, first + column < source.columns), whole, none)
 
 
-def _gathering(node: Load, source: Gathered, buffer: Var, threads: Threads, index: Var | None) -> BoxCopy:
+def _gathering(
+    node: Load,
+    source: Gathered,
+    buffer: Var,
+    threads: Threads,
+    copies: BackgroundCopies | None,
+    index: Var | None,
+) -> BoxCopy:
     """Copies of parts at computed places, whose rows' share of the computation is done before."""
     if index is not None and any(found is index for found in walk(node.row)):
         raise ScheduleError(f"the rows of {node.target.name} move in its ring, but what is gathered has to keep them")
     nbytes = source.dtype.nbytes
-    part = min(CHUNK_BYTES, source.align)
+    part = nbytes if copies is None else min(CHUNK_BYTES, source.align)
     elements = max(part // nbytes, 1)
     per_row = node.target.columns // elements
     rows = gathered_rows(source, _turns(node.target, elements, threads))
@@ -178,10 +189,9 @@ def _gathering(node: Load, source: Gathered, buffer: Var, threads: Threads, inde
         def make(turn: Expr, _: Expr, column: Expr, target: Expr) -> s.Stmt:
             own, found = ([], of_column) if stays else rows.columns(first + column)
             place, inside = rows.part(turn, found)
-            if part >= max(_LEAST_ASYNC, nbytes):
+            if copies is not None and part >= max(_LEAST_ASYNC, nbytes):
                 valid = build.select(inside, build.const(part, dtypes.i32), build.const(0, dtypes.i32))
-                call = intrinsic_call(f"cuda.copy_async_{part}", build.address(buffer, target), place, valid)
-                return build.seq([*own, s.Evaluate(call)])
+                return build.seq([*own, copies.part(part, build.address(buffer, target), place, valid)])
             value = build.select(inside, build.load(place, 0), build.const(0, source.dtype))
             return build.seq([*own, s.Store(buffer, (target,), value)])
 

@@ -1,8 +1,8 @@
 """Register tiles: which elements a thread holds.
 
 The block's warps stand in a grid over a tile; each holds a part of a multiple of 16 rows and 8 columns, in pieces of
-16 x 8 as `mma.sync` spreads its results: with g = lane / 4 and t = lane % 4, a thread has rows g and g + 8, and columns
-2 t and 2 t + 1 of each piece.
+16 x 8 as NVIDIA's matrix units spread their results: with g = lane / 4 and t = lane % 4, a thread has rows g and g + 8,
+and columns 2 t and 2 t + 1 of each piece.
 """
 
 from __future__ import annotations

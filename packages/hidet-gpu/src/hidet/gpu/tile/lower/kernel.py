@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hidet import dtypes
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.lower.fragment import Threads, block_threads
+from hidet.gpu.tile.lower.machine import Machine
 from hidet.gpu.tile.lower.order import tile_indices
 from hidet.gpu.tile.lower.statements import TileLowering
 from hidet.ir import build
@@ -16,17 +15,14 @@ from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
 
 
-def lower_kernel(kernel: TileKernel, has: Callable[[str], bool] = frozenset[str]().__contains__) -> Function:
-    """The kernel for blocks of `kernel.threads` threads, from sm_80 on. Where `kernel.grid` is known, its first index
+def lower_kernel(kernel: TileKernel, machine: Machine) -> Function:
+    """The kernel for blocks of `kernel.threads` threads of a device. Where `kernel.grid` is known, its first index
     counts all tiles of a matrix, columns times rows of them.
 
-    has: whether the device has a feature, as `hidet.target.GpuTarget.has`. With "wgmma", products that fit are those of
-    warp groups; with "stmatrix", results are staged by it.
-
     A ring's loads run ahead in groups of background copies, one a stage; a barrier of the block in each iteration makes
-    a stage visible, and tells that the one before it may be overwritten. ScheduleError for what the instructions lack.
+    a stage visible, and tells that the one before it may be overwritten. ScheduleError for what the device lacks.
     """
-    lowering = TileLowering(kernel, block_threads(kernel.warps), has)
+    lowering = TileLowering(kernel, block_threads(kernel.warps), machine)
     grid_vars, order = _block_order(kernel)
     standing, values = (
         [s.Declare(*pair) for pair in pairs] for pairs in (_standing(lowering.threads), kernel.index_values)

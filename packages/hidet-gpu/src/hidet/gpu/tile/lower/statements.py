@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hidet import dtypes
 from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile import statements as t
@@ -24,17 +23,10 @@ from hidet.gpu.tile.lower.elementwise import (
 from hidet.gpu.tile.lower.fetch import fetch_tile, fetched_element, part_of
 from hidet.gpu.tile.lower.finish import StoredMap, finish_layout, staged_tile, store_finished
 from hidet.gpu.tile.lower.fragment import Fragment, Threads, fragment
-from hidet.gpu.tile.lower.product import Operand, multiply
+from hidet.gpu.tile.lower.machine import Machine, Operand
 from hidet.gpu.tile.lower.reduce import reduce_tile
 from hidet.gpu.tile.lower.store import rows_layout, store_elements, store_rows
 from hidet.gpu.tile.lower.uses import comes_before_ring, parted_fetches, stored_maps
-from hidet.gpu.tile.lower.warp_group import (
-    finished_loop,
-    fits_warp_groups,
-    multiply_in_groups,
-    start_in_groups,
-    wait_for_groups,
-)
 from hidet.gpu.tile.tensors import RTile, STile
 from hidet.gpu.tile.walk import all_stmts, register_tiles
 from hidet.ir import build
@@ -48,24 +40,24 @@ class TileLowering:
 
     `_stage`: which stage of a shared tile is read now. `_idle`: shared arrays that the last ring has left. `_stored`:
     maps whose results are computed where they are stored, and have no registers of their own; `_parted`: what they read
-    that is fetched there, too, a part at a time. `_runs_on`: whether products of warp groups are not waited for where
-    they stand. `_fresh`: tiles that the next product sets.
+    that is fetched there, too, a part at a time. `_runs_on`: whether products in the background are not waited for
+    where they stand. `_products`: such products, if the kernel has any. `_fresh`: tiles that the next product sets.
     """
 
-    def __init__(self, kernel: TileKernel, threads: Threads, has: Callable[[str], bool]) -> None:
+    def __init__(self, kernel: TileKernel, threads: Threads, machine: Machine) -> None:
         self.threads = threads
+        self.machine = machine
         self._stored = stored_maps(kernel.body)
         self._parted = parted_fetches(kernel.body, self._stored)
         self.fragments: dict[RTile, Fragment] = {}
         self.shared: dict[STile, Var] = {}
         self._stage: dict[STile, Expr] = {}
-        self._has_stmatrix = has("stmatrix")
         self._idle: list[Var] = []
         self._runs_on = False
         self._fresh: set[RTile] = set()
-        self._uses_warp_groups = has("wgmma") and any(
-            isinstance(stmt, t.Mma) and _is_of_groups(stmt, kernel.warps) for stmt in all_stmts(kernel.body)
-        )
+        self._products = machine.products
+        if not any(self._is_in_background(stmt) for stmt in all_stmts(kernel.body)):
+            self._products = None
         stages: dict[STile, int] = {}
         for stmt in all_stmts(kernel.body):
             for tile in register_tiles(stmt):
@@ -86,7 +78,7 @@ class TileLowering:
     def stmts(self, nodes: tuple[t.TileStmt, ...]) -> s.Stmt:
         """Statements one after the other.
 
-        A load that a ring follows arrives with the ring's first ones; products of warp groups replace zeros.
+        A load that a ring follows arrives with the ring's first ones; products in the background replace zeros.
         """
         done: list[s.Stmt] = []
         for number, node in enumerate(nodes):
@@ -106,37 +98,47 @@ class TileLowering:
             is_zero
             and isinstance(following, t.Mma)
             and following.accumulator is node.target
-            and self._is_of_groups(following)
+            and self._is_in_background(following)
         )
 
     def load(self, node: t.Load) -> s.Stmt:
         """A load that is waited for at once."""
-        return build.seq([self._start(node), _wait_all(), *self._visible(), _meet()])
+        return build.seq([self._start(node), *self._wait_all(), *self._visible(), _meet()])
 
     def _start(self, node: t.Load) -> s.Stmt:
         """Start a load; the meeting lets all finish reading what was there."""
-        copy = box_copy(node, self.shared[node.target], self.threads)
+        copy = box_copy(node, self.shared[node.target], self.threads, self.machine.copies)
         return build.seq([*copy.before, _meet(), copy.start({}, build.index(0))])
 
     def _visible(self) -> list[s.Stmt]:
-        """Products of warp groups read shared memory past the threads' own path to it."""
-        return [s.Evaluate(intrinsic_call("cuda.fence_async_shared"))] if self._uses_warp_groups else []
+        """Products in the background may read shared memory past the threads' own path to it."""
+        return [] if self._products is None else [self._products.visible()]
+
+    def _commit(self) -> list[s.Stmt]:
+        return [] if self.machine.copies is None else [self.machine.copies.commit()]
+
+    def _wait(self, groups: int) -> list[s.Stmt]:
+        return [] if self.machine.copies is None else [self.machine.copies.wait(groups)]
+
+    def _wait_all(self) -> list[s.Stmt]:
+        return [] if self.machine.copies is None else [self.machine.copies.wait_all()]
 
     def ring(self, node: t.Ring) -> s.Stmt:
         """A group of copies an iteration: the one needed is finished when at most `ahead` - 1 later ones are not.
 
-        Products of warp groups run on while the next ones are started, so that their stage is given back an iteration
-        later.
+        Products in the background run on while the next ones are started, so that their stage is given back an
+        iteration later.
         """
         self._runs_on = node.stages > 2 and all(
-            self._is_of_groups(stmt) and isinstance(stmt, t.Mma) and isinstance(stmt.a, STile) for stmt in node.body
+            self._is_in_background(stmt) and isinstance(stmt, t.Mma) and isinstance(stmt.a, STile) for stmt in node.body
         )
-        runs_on = self._runs_on
-        ahead = node.stages - (2 if runs_on else 1)
+        runs_on = self._products if self._runs_on else None
+        ahead = node.stages - (1 if runs_on is None else 2)
         start = build.size_var("early")
-        copies = [box_copy(load, self.shared[load.target], self.threads, node.index) for load in node.loads]
+        background = self.machine.copies
+        copies = [box_copy(load, self.shared[load.target], self.threads, background, node.index) for load in node.loads]
         before = [stmt for copy in copies for stmt in copy.before]
-        early = build.seq([s.If(start < node.extent, _started(copies, node, start)), _commit()])
+        early = build.seq([s.If(start < node.extent, _started(copies, node, start)), *self._commit()])
         prologue = s.For(start, build.index(0), build.index(ahead), early, kind="unroll")
         coming = build.size_var("coming")
         later = s.If(coming < node.extent, _started(copies, node, coming))
@@ -146,23 +148,23 @@ class TileLowering:
         for load in node.loads:
             del self._stage[load.target]
         steps = [
-            _wait(ahead - 1),
+            *self._wait(ahead - 1),
             *self._visible(),
             _meet(),
-            *((body,) if runs_on else ()),
+            *(() if runs_on is None else (body,)),
             s.Declare(coming, node.index + ahead),
             later,
-            _commit(),
-            wait_for_groups(1) if runs_on else body,
+            *self._commit(),
+            body if runs_on is None else runs_on.wait(1),
         ]
         self._runs_on = False
         # At the end all have finished reading before tiles are filled anew, and loads before a ring of no iterations.
         self._idle = [self.shared[load.target] for load in node.loads]
         loop: s.Stmt = s.For(node.index, build.index(0), node.extent, build.seq(steps))
-        if runs_on:
+        if runs_on is not None:
             sums = [self.fragments[stmt.accumulator] for stmt in node.body if isinstance(stmt, t.Mma)]
-            loop = finished_loop(node.extent, loop, sums)
-        return build.seq([*before, prologue, loop, _wait_all(), _meet()])
+            loop = runs_on.finished_loop(node.extent, loop, sums)
+        return build.seq([*before, prologue, loop, *self._wait_all(), _meet()])
 
     def loop(self, node: t.Loop) -> s.Stmt:
         """A plain loop."""
@@ -180,17 +182,17 @@ class TileLowering:
         """A product of what the tiles hold now."""
         a = self.fragments[node.a] if isinstance(node.a, RTile) else self._operand(node.a)
         b, accumulator = self._operand(node.b), self.fragments[node.accumulator]
-        if not self._is_of_groups(node):
-            return multiply(node, accumulator, a, b, self.threads)
+        if self._products is None or not self._is_in_background(node):
+            return self.machine.multiply(node, accumulator, a, b, self.threads)
         if self._runs_on and isinstance(a, Operand):
-            return start_in_groups(node, accumulator, (a, b), self.threads)
+            return self._products.start(node, accumulator, (a, b), self.threads)
         is_added = node.accumulator not in self._fresh
         self._fresh.discard(node.accumulator)
-        return multiply_in_groups(node, accumulator, (a, b), self.threads, is_added=is_added)
+        return self._products.multiply(node, accumulator, (a, b), self.threads, is_added=is_added)
 
-    def _is_of_groups(self, node: t.TileStmt) -> bool:
-        """Whether a statement is a product of warp groups."""
-        return self._uses_warp_groups and isinstance(node, t.Mma) and _is_of_groups(node, self.threads.warps)
+    def _is_in_background(self, node: t.TileStmt) -> bool:
+        """Whether a statement is a product in the background."""
+        return self._products is not None and isinstance(node, t.Mma) and self._products.fits(node, self.threads.warps)
 
     def _operand(self, tile: STile) -> Operand:
         if tile not in self.shared:
@@ -226,7 +228,9 @@ class TileLowering:
         layout, stored = staging.layout, self._stored_map(node.source)
         if stored is not None and staging.is_mapped_after:
             return store_finished(node, stored, self.fragments[staging.tile], place, layout, self.threads)
-        return store_rows(node, partial(self._part, node.source), place, layout, self.threads, self._has_stmatrix)
+        return store_rows(
+            node, partial(self._part, node.source), place, layout, self.threads, self.machine.write_square
+        )
 
     def _stored_map(self, tile: RTile) -> StoredMap | None:
         """The map that makes a tile where it is stored; None for a tile that is held."""
@@ -307,12 +311,6 @@ class Staging:
         return self.layout.size * threads.count // WARP
 
 
-def _is_of_groups(node: t.Mma, warps: tuple[int, int]) -> bool:
-    """Whether warp groups may multiply what threads copy. They read shared memory as it is: f32 has to be rounded to
-    tf32 on its way there, which threads do not."""
-    return node.b.dtype is not dtypes.tf32 and fits_warp_groups(node, warps)
-
-
 def element_count(array: Var) -> int:
     """Elements of a shared array."""
     assert isinstance(array.type, BufferType)
@@ -328,18 +326,6 @@ def _started(copies: Sequence[BoxCopy], node: t.Ring, index: Var) -> s.Stmt:
 
 def _meet() -> s.Stmt:
     return s.Evaluate(intrinsic_call("gpu.syncthreads"))
-
-
-def _commit() -> s.Stmt:
-    return s.Evaluate(intrinsic_call("cuda.copy_async_commit"))
-
-
-def _wait(groups: int) -> s.Stmt:
-    return s.Evaluate(intrinsic_call("cuda.copy_async_wait", groups))
-
-
-def _wait_all() -> s.Stmt:
-    return s.Evaluate(intrinsic_call("cuda.copy_async_wait_all"))
 
 
 _METHODS: dict[type, str] = {

@@ -68,18 +68,20 @@ def store_elements(node: Store, element: Element, threads: Threads) -> s.Stmt:
     return each(extents[:3] if in_pairs else extents, body)
 
 
+WriteSquare = Callable[[Expr, Expr], s.Stmt]
+
 Part = Callable[[tuple[Expr, Expr], int], tuple[list[s.Stmt], Element]]
 """What comes before so many pieces side by side are computed, and their elements; given how many pieces are before
 them, along rows and columns."""
 
 
 def store_rows(
-    node: Store, part: Part, staging: Expr, layout: SharedLayout, threads: Threads, has_stmatrix: bool
+    node: Store, part: Part, staging: Expr, layout: SharedLayout, threads: Threads, write_square: WriteSquare | None
 ) -> s.Stmt:
     """Write the elements inside the matrix, by rows.
 
-    staging: shared memory of `layout.size` elements for each warp. has_stmatrix: whether the device has `stmatrix`,
-    which then writes there.
+    staging: shared memory of `layout.size` elements for each warp. write_square: the device's way to write there, if it
+    has one (`hidet.gpu.tile.lower.machine.Machine`).
     """
     warp = threads.warp_row * threads.warps[1] + threads.warp_column
     first = build.size_var("staged")
@@ -101,7 +103,7 @@ def store_rows(
         *prepared,
         each((pieces, 2, 2), compute),
         meet,
-        _write(values, staging, first, layout, threads, has_stmatrix),
+        _write(values, staging, first, layout, threads, write_square),
         meet,
         _read(node, staging, first, layout, (piece, panel), threads),
     ]
@@ -113,17 +115,17 @@ def store_rows(
 
 
 def _write(
-    values: Var, staging: Expr, first: Expr, layout: SharedLayout, threads: Threads, has_stmatrix: bool
+    values: Var, staging: Expr, first: Expr, layout: SharedLayout, threads: Threads, write_square: WriteSquare | None
 ) -> s.Stmt:
     lane, dtype = threads.lane, values.dtype
     inner, half = build.size_var("inner"), build.size_var("half")
     pieces = layout.columns // PIECE_COLUMNS
-    if has_stmatrix and dtype.nbytes == 2 and pieces % 2 == 0:
+    if write_square is not None and dtype.nbytes == 2 and pieces % 2 == 0:
         # Four 8 x 8 matrices: rows 0 to 7 and 8 to 15 of 8 columns, then of the next 8.
         row, column = lane % 16, inner * 16 + lane // 16 * 8
         to = build.address(staging, first + layout.offset(row, column))
         words = build.address(values, inner * 2, 0, 0)
-        return _unrolled(inner, pieces // 2, s.Evaluate(intrinsic_call("cuda.store_matrix_x4", to, words)))
+        return _unrolled(inner, pieces // 2, write_square(to, words))
     row, column = half * 8 + lane // 4, inner * PIECE_COLUMNS + lane % 4 * 2
     pair = Load(values, (inner, half, build.index(0)), VectorType(dtype, 2))
     store = s.Store(staging, (first + layout.offset(row, column),), pair)

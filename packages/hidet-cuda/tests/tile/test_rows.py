@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.cuda.tile.machine import machine
 from hidet.errors import ScheduleError
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
@@ -23,7 +24,7 @@ def run(body, pointers, arrays, warps=(1, 1)):
     kernel = TileKernel("kernel", tuple(pointers), (), warps, tuple(body))
     outer = tuple(e.Var(var.name, var.type) for var in pointers)
     launch = s.Launch("kernel", (build.index(1),), outer, block=(build.index(kernel.threads),))
-    run_module(Module((lower_kernel(kernel), Function("main", outer, launch, "host")), "main"), arrays)
+    run_module(Module((lower_kernel(kernel, machine()), Function("main", outer, launch, "host")), "main"), arrays)
 
 
 @pytest.mark.parametrize("warps", [(1, 1), (2, 1), (1, 2), (2, 2)])

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.cuda.tile.machine import machine
 from hidet.gpu.simulator.traffic import Traffic
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
@@ -56,7 +57,7 @@ def finished(
             out,
         ),
     )
-    function = lower_kernel(kernel, features.__contains__)
+    function = lower_kernel(kernel, machine(features.__contains__))
     outer = tuple(e.Var(var.name, var.type) for var in function.params)
     grid = (build.index(-(-n // tiles.n) * -(-m // tiles.m)),)
     launch = s.Launch(function.name, grid, outer, block=(build.index(kernel.threads),))

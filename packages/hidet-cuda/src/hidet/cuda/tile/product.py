@@ -16,6 +16,7 @@ from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import INTRINSICS, intrinsic_call
 from hidet.gpu.intrinsics.mma import matrix_name
 from hidet.gpu.tile.lower.fragment import Fragment, Threads
+from hidet.gpu.tile.lower.machine import Operand
 from hidet.gpu.tile.statements import Mma
 from hidet.gpu.tile.tensors import STile
 from hidet.ir import build
@@ -33,20 +34,6 @@ _PACKS = {"float16": "cuda.pack_f16", "bfloat16": "cuda.pack_bf16"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Operand:
-    """A shared tile in a kernel: its buffer, and the stage that is read."""
-
-    tile: STile
-    buffer: Var
-    stage: Expr
-
-    def lane(self, row: Expr, column: Expr) -> Lane:
-        """The row of a chunk that a lane names in the first piece of a product."""
-        layout = self.tile.layout
-        return Lane(self, build.size_var("named"), self.stage * layout.size + layout.offset(row, column))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Lane:
     """A lane's place in a shared tile, in a variable with this `value`; other pieces are constant steps away."""
 
@@ -57,6 +44,12 @@ class Lane:
     def address(self, row: Expr, column: Expr) -> Expr:
         """Where the lane's element of the piece lies that begins at a row, a multiple of 8, and an even chunk."""
         return build.address(self.operand.buffer, self.operand.tile.layout.shifted(self.named, row, column))
+
+
+def _lane(operand: Operand, row: Expr, column: Expr) -> Lane:
+    """The row of a chunk that a lane names in the first piece of a product."""
+    layout = operand.tile.layout
+    return Lane(operand, build.size_var("named"), operand.stage * layout.size + layout.offset(row, column))
 
 
 def multiply(node: Mma, accumulator: Fragment, a: Operand | Fragment, b: Operand, threads: Threads) -> s.Stmt:
@@ -188,8 +181,8 @@ def _named(operand: Operand, lane: tuple[Expr, Expr], part: Expr, *, along_rows:
     """
     row, column = lane
     if along_rows:
-        return operand.lane(part + row, column), build.index(0)
-    return operand.lane(row, column), part
+        return _lane(operand, part + row, column), build.index(0)
+    return _lane(operand, row, column), part
 
 
 def _lane_a(node: Mma, threads: Threads, step: int) -> tuple[Expr, Expr]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hidet import dtypes
+from hidet.cuda.tile.product import packed_words
 from hidet.gpu.intrinsics import INTRINSICS, intrinsic_call
 from hidet.gpu.intrinsics.mma import matrix_name
 from hidet.gpu.tile.lower.fragment import Fragment, Threads
-from hidet.gpu.tile.lower.product import Operand, packed_words
+from hidet.gpu.tile.lower.machine import Operand
 from hidet.gpu.tile.statements import Mma
 from hidet.gpu.tile.tensors import STile
 from hidet.ir import build

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
-from hidet.gpu.tile.lower.pipeline import fits_pipeline, lower_pipeline
+from hidet.cuda.tile.pipeline import fits_pipeline, lower_pipeline
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.tensors import GTensor, computed, matrix
 from hidet.ir import build

@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from hidet.cuda.schedules.tiling import resident_blocks
+from hidet.cuda.tile.machine import machine
+from hidet.cuda.tile.pipeline import fits_pipeline, lower_pipeline
+from hidet.cuda.tile.warp_group import fits_warp_groups
+from hidet.cuda.tile.warp_specialized import fits_warp_specialization, lower_warp_specialized
 from hidet.errors import ScheduleError, suggestion
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
-from hidet.gpu.tile.lower.pipeline import fits_pipeline, lower_pipeline
 from hidet.gpu.tile.lower.uses import comes_before_ring
-from hidet.gpu.tile.lower.warp_group import fits_warp_groups
-from hidet.gpu.tile.lower.warp_specialized import fits_warp_specialization, lower_warp_specialized
 from hidet.gpu.tile.lowered import LoweredTiles
 from hidet.gpu.tile.walk import all_stmts
 from hidet.ir import build
@@ -105,7 +106,7 @@ def _lower_tma(kernel: TileKernel, target: GpuTarget) -> LoweredTiles:
         tiles = tiles * extent
 
     def maps(arguments: Mapping[Var, Expr]) -> tuple[Expr, ...]:
-        return tuple(described.request(arguments).call() for described in pipeline.maps)
+        return tuple(described.argument(arguments) for described in pipeline.maps)
 
     grid = (build.minimum(tiles, target.multiprocessors * resident),)
     return LoweredTiles("tma", function, kernel.params, grid, pipeline.threads, maps, needs_elements=True)
@@ -121,10 +122,12 @@ def _lower_mma(kernel: TileKernel, target: GpuTarget) -> LoweredTiles:
 
 def _lower_plain(name: str, kernel: TileKernel, has: Callable[[str], bool]) -> LoweredTiles:
     if len(kernel.grid) < _OF_TWO:
-        function = lower_kernel(replace(kernel, grid=()), has)
+        function = lower_kernel(replace(kernel, grid=()), machine(has))
         return LoweredTiles(name, function, kernel.params, kernel.grid, kernel.threads)
     columns, rows, *others = kernel.grid
-    return LoweredTiles(name, lower_kernel(kernel, has), kernel.params, (columns * rows, *others), kernel.threads)
+    return LoweredTiles(
+        name, lower_kernel(kernel, machine(has)), kernel.params, (columns * rows, *others), kernel.threads
+    )
 
 
 LOWERINGS = (

@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hidet.errors import ScheduleError
-from hidet.gpu.intrinsics import intrinsic_call
-from hidet.gpu.tile import statements as t
-from hidet.gpu.tile.kernel import WARP, TileKernel
-from hidet.gpu.tile.lower.copy import box_copy, is_in_background
-from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads, block_threads
-from hidet.gpu.tile.lower.stages import (
+from hidet.cuda.tile.machine import COPIES, machine
+from hidet.cuda.tile.stages import (
     FEATURES,
     FEW_REGISTERS,
     GROUP,
@@ -25,8 +20,14 @@ from hidet.gpu.tile.lower.stages import (
     positions,
     registers,
 )
+from hidet.cuda.tile.warp_group import fits_warp_groups
+from hidet.errors import ScheduleError
+from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tile import statements as t
+from hidet.gpu.tile.kernel import WARP, TileKernel
+from hidet.gpu.tile.lower.copy import box_copy, is_in_background
+from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads, block_threads
 from hidet.gpu.tile.lower.statements import Staging, TileLowering
-from hidet.gpu.tile.lower.warp_group import fits_warp_groups
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Expr, Var
@@ -99,12 +100,12 @@ def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]
     """
     own, ahead = block_threads((GROUP // WARP, 1)), ring.stages - 2
     filled = Stages(ring.stages, stages.barriers)
-    copies = [box_copy(load, computing.shared[load.target], own, ring.index) for load in ring.loads]
+    copies = [box_copy(load, computing.shared[load.target], own, COPIES, ring.index) for load in ring.loads]
     steps = [
         # A fresh barrier counts as having completed the phase before its first one.
         barrier("wait", stages.empty(stages.slot), build.binary("xor", stages.phase, 1)),
         *[copy.start({}, stages.slot) for copy in copies],
-        s.Evaluate(intrinsic_call("cuda.copy_async_commit")),
+        COPIES.commit(),
         stages.advanced(),
         s.If(build.binary("ge", ring.index, ahead), build.seq(_said(filled, own.lane, ahead))),
     ]
@@ -123,7 +124,7 @@ def _copies(ring: t.Ring, computing: _Computing, stages: Stages) -> list[s.Stmt]
 def _said(stages: Stages, lane: Expr, ahead: int) -> list[s.Stmt]:
     """A warp says that the next stage is full, once all but the last `ahead` copies have arrived."""
     return [
-        s.Evaluate(intrinsic_call("cuda.copy_async_wait", ahead)),
+        COPIES.wait(ahead),
         s.Evaluate(intrinsic_call("cuda.fence_async_shared")),
         s.Evaluate(intrinsic_call("gpu.syncwarp", ALL_LANES)),
         s.If(build.equal(lane, 0), barrier("arrive_at", stages.full())),
@@ -135,7 +136,7 @@ class _Computing(TileLowering):
     """The consumers: they multiply, map and store."""
 
     def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
-        super().__init__(kernel, threads, FEATURES.__contains__)
+        super().__init__(kernel, threads, machine(FEATURES.__contains__))
         self._stages = stages
         self._staging = self.staging_arrays(kernel)
 
@@ -150,12 +151,12 @@ class _Computing(TileLowering):
 
     def _start(self, node: t.Load) -> s.Stmt:
         """A load before the ring, of which nothing was read before."""
-        copy = box_copy(node, self.shared[node.target], self.threads)
+        copy = box_copy(node, self.shared[node.target], self.threads, COPIES)
         return build.seq(
             [
                 *copy.before,
                 copy.start({}, build.index(0)),
-                s.Evaluate(intrinsic_call("cuda.copy_async_wait_all")),
+                COPIES.wait_all(),
                 *self._visible(),
                 s.Evaluate(intrinsic_call("cuda.barrier_sync", _COMPUTE_BARRIER, self.threads.count)),
             ]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.cuda.tile.machine import machine
 from hidet.errors import ScheduleError
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
@@ -73,7 +74,7 @@ def convolve(image, filters, *, step=1, spread=1, before=0, align=16, words=(dty
         b_is_transposed=True,
         steps=(part * each, build.minimum(steps - part * each, each)),
     )
-    function = lower_kernel(kernel)
+    function = lower_kernel(kernel, machine())
     function = replace(function, grid_vars=(*function.grid_vars, part))
     outer = tuple(e.Var(var.name, var.type) for var in function.params)
     grid = (-(-n // SMALL.n) * -(-m // SMALL.m), splits)
@@ -133,4 +134,4 @@ def test_rows_of_patches_that_move_in_a_ring_are_refused():
     tile = STile("tile", dtypes.f16, 16, 16)
     body = ring(2, 2, lambda step: [load(tile, source, step * 16, 0)], lambda step: [])
     with pytest.raises(ScheduleError, match="rows of tile move in its ring"):
-        lower_kernel(TileKernel("k", (pointer,), (), (1, 1), (body,)))
+        lower_kernel(TileKernel("k", (pointer,), (), (1, 1), (body,)), machine())

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.cuda.tile.machine import machine
 from hidet.errors import ScheduleError
 from hidet.gpu.simulator.traffic import Traffic
 from hidet.gpu.tile.lower.kernel import lower_kernel
@@ -24,7 +25,7 @@ HOPPER = ("wgmma", "stmatrix")
 
 def launched(kernel, grid, features=()):
     """A module that launches a kernel of tiles."""
-    function = lower_kernel(kernel, features.__contains__)
+    function = lower_kernel(kernel, machine(features.__contains__))
     outer = tuple(e.Var(var.name, var.type) for var in function.params)
     block = (build.index(kernel.threads),)
     launch = s.Launch(function.name, tuple(map(build.index, grid)), outer, block=block)
@@ -225,5 +226,5 @@ def test_what_the_instructions_lack_is_refused():
         multiply(
             32, 16, 32, MatmulTiles(32, 16, 32, 2, (2, 1)), dtype=dtypes.i8, out=dtypes.i32, accumulator=dtypes.i32
         )
-    with pytest.raises(ScheduleError, match="a ring of 1 stages"):
+    with pytest.raises(ScheduleError, match="a pipeline of 1 stages"):
         multiply(32, 16, 16, MatmulTiles(32, 16, 16, 1, (2, 1)))

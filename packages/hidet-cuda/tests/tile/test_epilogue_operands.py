@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.cuda.tile.machine import machine
+from hidet.cuda.tile.pipeline import lower_pipeline
 from hidet.errors import ScheduleError
 from hidet.gpu.tile.lower.kernel import lower_kernel
-from hidet.gpu.tile.lower.pipeline import lower_pipeline
 from hidet.gpu.tile.statements import fetch
 from hidet.gpu.tile.templates.matmul import MatmulTiles, matmul_kernel
 from hidet.gpu.tile.tensors import RTile, matrix
@@ -52,7 +53,12 @@ def finished(m, n, k, tiles, align, *, warp_specialized=False):
         maps = [each.request(dict(zip(params, outer, strict=True))).call() for each in pipeline.maps]
         function, grid, threads = pipeline.function, (2,), pipeline.threads
     else:
-        function, grid, maps, threads = lower_kernel(kernel), (-(-n // tiles.n) * -(-m // tiles.m),), [], kernel.threads
+        function, grid, maps, threads = (
+            lower_kernel(kernel, machine()),
+            (-(-n // tiles.n) * -(-m // tiles.m),),
+            [],
+            kernel.threads,
+        )
     launch = s.Launch("matmul", tuple(map(build.index, grid)), (*outer, *maps), block=(build.index(threads),))
     module = Module((function, Function("main", outer, launch, "host")), "main")
     verify_module(module)

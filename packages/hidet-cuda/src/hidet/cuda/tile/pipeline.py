@@ -14,13 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hidet import dtypes
-from hidet.gpu.intrinsics import intrinsic_call
-from hidet.gpu.tensor_map import MapRequest, map_type
-from hidet.gpu.tile import statements as t
-from hidet.gpu.tile.kernel import WARP, TileKernel
-from hidet.gpu.tile.lower.fragment import Threads, block_threads
-from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
-from hidet.gpu.tile.lower.stages import (
+from hidet.cuda.tile.machine import machine
+from hidet.cuda.tile.stages import (
     FEATURES,
     FEW_REGISTERS,
     GROUP,
@@ -31,8 +26,14 @@ from hidet.gpu.tile.lower.stages import (
     positions,
     registers,
 )
+from hidet.cuda.tile.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
+from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.tensor_map import MapRequest, map_type
+from hidet.gpu.tile import statements as t
+from hidet.gpu.tile.kernel import WARP, TileKernel
+from hidet.gpu.tile.lower.fragment import Threads, block_threads
+from hidet.gpu.tile.lower.order import tile_indices, tiles_of_block
 from hidet.gpu.tile.lower.statements import Staging, TileLowering, element_count
-from hidet.gpu.tile.lower.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
 from hidet.gpu.tile.tensors import GTensor, STile
 from hidet.ir import build
 from hidet.ir import stmt as s
@@ -76,6 +77,10 @@ class MatrixMap:
     tile: STile
     base: Expr
     outer: tuple[OuterAxis, ...]
+
+    def argument(self, arguments: Mapping[Var, Expr]) -> Expr:
+        """The kernel's argument, from values of its other parameters in the launch."""
+        return self.request(arguments).call()
 
     def request(self, arguments: Mapping[Var, Expr]) -> MapRequest:
         """The map as host code makes it. arguments: values of the kernel's parameters in the launch."""
@@ -271,7 +276,7 @@ class _Consumer(TileLowering):
     """The consumers: they multiply, map and store."""
 
     def __init__(self, kernel: TileKernel, threads: Threads, stages: Stages) -> None:
-        super().__init__(kernel, threads, FEATURES.__contains__)
+        super().__init__(kernel, threads, machine(FEATURES.__contains__))
         self._body = kernel.body
         self._stages = stages
         self._staging = self.staging_arrays(kernel)

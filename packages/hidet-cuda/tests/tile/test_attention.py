@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.cuda.tile.machine import machine
+from hidet.cuda.tile.warp_specialized import lower_warp_specialized
 from hidet.gpu.tile.lower.kernel import lower_kernel
-from hidet.gpu.tile.lower.warp_specialized import lower_warp_specialized
 from hidet.gpu.tile.templates.attention import AttentionTiles, Heads, attention_kernel
 from hidet.gpu.tile.tensors import matrix
 from hidet.ir import build
@@ -58,7 +59,7 @@ def attend(
     outer = tuple(e.Var(var.name, var.type) for var in pointers)
     grid = (build.index(-(-rows // tiles.rows)), build.index(heads))
     launch = s.Launch("attention", grid, outer, block=(build.index(kernel.threads),))
-    function = lower_kernel(kernel, features.__contains__)
+    function = lower_kernel(kernel, machine(features.__contains__))
     if warp_specialized:
         lowered = lower_warp_specialized(kernel)
         function, launch = lowered.function, replace(launch, block=(build.index(lowered.threads),))
