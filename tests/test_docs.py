@@ -21,12 +21,14 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FILE_NAME = re.compile(r"# ([\w/]+\.py)\n")
+PLUGINS = {"tile-kernels.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin"}
+"""What pages need besides the target of the host. Nothing of theirs runs on a device."""
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md") if BLOCK.search(path.read_text())))
 def test_examples_in_the_documentation_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("HIDET_PLUGINS", "hidet.cpu._plugin")
+    monkeypatch.setenv("HIDET_PLUGINS", PLUGINS.get(page, "hidet.cpu._plugin"))
     monkeypatch.chdir(tmp_path)
     loaded = set(sys.modules)
     names: dict[str, object] = {"__name__": "example"}

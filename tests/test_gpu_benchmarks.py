@@ -25,7 +25,10 @@ from benchmarks.gpu_products import ProductName
 from benchmarks.gpu_results import GpuRow, cells, merge_runs, rows_from_json, rows_to_json, unmeasured
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, RowName
 from benchmarks.gpu_systems import GPU_SYSTEMS
+from benchmarks.tile_ladder import StepRow, steps
+from benchmarks.tile_ladder import cells as ladder_cells
 from benchmarks.time_limit import TimeLimitExceeded, time_limit
+from hidet.lang import f16
 from hidet.runtime.compiled import CompileReport, ProgramUse
 from hidet.runtime.program import NodeCounts as ReportedCounts
 from hidet.testing.numerics import Verdict
@@ -209,3 +212,17 @@ def test_a_first_call_is_measured_again_with_the_caches_of_the_first_one(monkeyp
     gpu_first_call.print_first_calls(console, calls)
     (line,) = (line for line in console.export_text().splitlines() if "empty" in line)
     assert "1.50" in line and "build 0.50, compile 1.00" in line
+
+
+def test_the_ladder_of_kernels_in_tiles_is_that_of_its_page() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "tile-kernels.md").read_text()
+    rungs = [line.split()[1].rstrip(".") for line in page.splitlines() if line.startswith("## ") and line[3].isdigit()]
+    assert sorted({step.name.split()[0] for step in steps()}) == rungs
+    for step in steps():
+        assert step.make(f16).ir_module("cuda:sm_90a").entry == "launch"
+
+
+def test_a_step_of_the_ladder_that_a_device_lacks_has_its_reason() -> None:
+    row = StepRow("4 and TMA", 2e-3, 1e-3, 50.0, 100.0, 2e-4, 1e-4)
+    assert ladder_cells(row) == ("4 and TMA", "2000.0", "50", "1000.0", "100", "0.50", "2.0e-04, 1.0e-04")
+    assert ladder_cells(replace(row, reason="needs wgmma"))[1:3] == ("-", "-")

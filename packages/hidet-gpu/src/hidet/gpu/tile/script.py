@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from hidet import dtypes
 from hidet.context import make_context
-from hidet.errors import HidetError, PluginError, ScriptError
+from hidet.errors import PluginError, ScheduleError, ScriptError
 from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lowered import LoweredTiles
 from hidet.gpu.tile.script_parser import ScriptKernelParser, possible_align
@@ -101,7 +101,7 @@ class TileScript:
             lowered = lower(self.kernel, self.lowering)
             # What TMA cannot bring is left to the target.
             other = None if self.other is None else lower(self.other, None)
-        except HidetError as error:
+        except ScheduleError as error:
             error.loc = error.loc or self.loc
             raise
         functions = [lowered.function, *(() if other is None else (other.function,))]

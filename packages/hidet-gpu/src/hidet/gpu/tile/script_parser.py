@@ -332,7 +332,8 @@ class ScriptKernelParser(KernelParser):
     @property
     def _functions(self) -> dict[str, int]:
         """Functions of the kernel, with the number of their parameters."""
-        return {node.name: len(node.args.args) for node in self.code.tree.body if isinstance(node, ast.FunctionDef)}
+        inside = (node for stmt in self.code.tree.body for node in ast.walk(stmt))
+        return {node.name: len(node.args.args) for node in inside if isinstance(node, ast.FunctionDef)}
 
     # --- matrices ----------------------------------------------------------------------------------------------------
 
