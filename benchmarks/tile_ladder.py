@@ -105,8 +105,8 @@ def _of_product(size: int) -> float:
 
 def steps() -> tuple[Step, ...]:
     """The ladder, from its foot."""
-    narrow, wide = LadderTiles(64, 64, 32, 3, (2, 2)), LadderTiles(128, 128, 32, 4, (2, 2))
-    groups, heads = LadderTiles(128, 256, 64, 4, (8, 1)), LadderTiles(128, 64, 0, 2, (8, 1))
+    narrow, wide = LadderTiles(64, 64, 32, 3, (2, 2)), LadderTiles(128, 128, 32, 4, (2, 4))
+    groups, heads = LadderTiles(128, 256, 64, 4, (8, 1)), LadderTiles(128, 128, 0, 2, (8, 1))
 
     def product(name: str, make: Callable[..., TileScript], tiles: LadderTiles, lowering: str | None = None) -> Step:
         return Step(name, lambda dtype: make(dtype, tiles, lowering), _matrices, torch.matmul, _of_product)

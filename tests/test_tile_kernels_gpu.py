@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-NARROW, WIDE = LadderTiles(64, 64, 32, 3, (2, 2)), LadderTiles(128, 128, 32, 4, (2, 2))
+NARROW, WIDE = LadderTiles(64, 64, 32, 3, (2, 2)), LadderTiles(128, 128, 32, 4, (2, 4))
 GROUPS, HEADS = LadderTiles(128, 256, 64, 4, (8, 1)), LadderTiles(128, 64, 0, 2, (8, 1))
 HEADS_OF_WARPS = LadderTiles(64, 64, 0, 2, (4, 1))
 
