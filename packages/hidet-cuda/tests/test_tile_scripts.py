@@ -7,7 +7,7 @@ import pytest
 
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.target import CudaTarget
-from hidet.cuda.tile_lowering import LOWERINGS
+from hidet.cuda.tile.lowering import LOWERINGS
 from hidet.gpu.testing.tile_ladder import (
     LadderTiles,
     attention,
