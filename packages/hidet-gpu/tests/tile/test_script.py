@@ -166,25 +166,40 @@ def test_a_lowering_that_does_not_fit_is_refused(script, target, message, hint):
     assert caught.value.loc.file.endswith("tile_ladder.py")
 
 
-def test_a_reduction_over_rows_is_not_left_to_warp_groups_that_do_not_meet():
-    def summed(axis):
-        @kernel(warps=(8, 1))
-        def sums(a: f16[m, 64], b: f16[n, 64], c: f32[m, n]):
-            block = grid(cdiv(m, 128))
-            tile_a: f16[128, 64] @ shared = load(a, block * 128, 0)
-            total: f32[128, 64] @ register = fill(0.0)
-            for step in pipeline(cdiv(n, 64), stages=2):
-                tile_b: f16[64, 64] @ shared = load(b, step * 64, 0)
-                product: f32[128, 64] @ register = fill(0.0)
-                product += mma(tile_a, tile_b.T)
-                part = reduce("add", product, axis=axis)
-                total = map(lambda x, y: x + y, total, part)
-            store(c, total, block * 128, 0)
+def blocks_of(lines):
+    """Threads of the kernel of a product for sm_90a, with `lines` behind it in the pipeline."""
+    source = """
+@kernel(warps=(8, 1))
+def sums(a: f16[m, 64], b: f16[n, 64], c: f32[m, n]):
+    block = grid(cdiv(m, 128))
+    tile_a: f16[128, 64] @ shared = load(a, block * 128, 0)
+    total: f32[128, 64] @ register = fill(0.0)
+    for step in pipeline(cdiv(n, 64), stages=2):
+        tile_b: f16[64, 64] @ shared = load(b, step * 64, 0)
+        product: f32[128, 64] @ register = fill(0.0)
+        product += mma(tile_a, tile_b.T)
+"""
+    return source + "".join(f"        {line}\n" for line in lines) + "    store(c, total, block * 128, 0)\n"
 
-        return sums
 
-    kinds = [summed(axis).ir_module("cuda:sm_90a").functions[0].attributes for axis in (0, 1)]
-    assert [dict(attributes)["block"] for attributes in kinds] == [(256, 1, 1), (384, 1, 1)]
+@pytest.mark.parametrize(
+    ("lines", "threads"),
+    [
+        (['part = reduce("add", product, axis=1)', "total = map(lambda x, y: x + y, total, part)"], 384),
+        (['part = reduce("add", product, axis=0)', "total = map(lambda x, y: x + y, total, part)"], 256),
+        (["store(c, product, 0, 0)"], 256),
+        (["if step > 0:", "    store(c, product, 0, 0)"], 256),
+        (["if step > 0:", "    tile_a = load(a, 0, 0)"], 256),
+        (["for i in pipeline(3, stages=2):", "    tile_c: f16[64, 64] @ shared = load(b, i, 0)"], 256),
+    ],
+)
+def test_threads_that_compute_do_not_meet_those_that_copy(lines, threads, tmp_path):
+    file = tmp_path / "sums.py"
+    file.write_text(blocks_of(lines))
+    scope = {**globals()}
+    exec(compile(file.read_text(), str(file), "exec"), scope)
+    (kernel_, *_) = scope["sums"].ir_module("cuda:sm_90a").functions
+    assert dict(kernel_.attributes)["block"] == (threads, 1, 1)
 
 
 def test_a_target_without_tiles_is_named():

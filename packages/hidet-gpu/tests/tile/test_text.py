@@ -273,6 +273,28 @@ def test_text_that_is_no_kernel_is_named_with_its_place(old, new, message):
     assert message in str(caught.value) and "program text, line " in str(caught.value)
 
 
+def test_a_tile_of_a_pipeline_is_gone_behind_it():
+    text = """\
+@tile(warps=(1, 1))
+def k(x: ~f16, y: ~f32):
+    X = matrix(x, [16, 16], stride=16, align=16)
+    Y = matrix(y, [16, 16], stride=16, align=16)
+    s: f16[16, 16] @ shared
+    t: f32[16, 16] @ register
+    t = fill(0.0)
+    s = load(X, 0, 0)
+    for step in pipeline(4, stages=2):
+        s = load(X, step, 0)
+        t += mma(s, s)
+    t += mma(s, s)
+    store(Y, t, 0, 0)
+"""
+    again = "    t += mma(s, s)\n    store"
+    verify_kernel(parse_kernel(text.replace(again, f"    s = load(X, 0, 0)\n{again}")))
+    with pytest.raises(VerifyError, match="tile s is read before it is written"):
+        verify_kernel(parse_kernel(text))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -80,12 +80,19 @@ def _is_pipeline(kernel: TileKernel) -> bool:
 
 
 def _is_warp_specialized(kernel: TileKernel) -> bool:
-    """Threads that compute must not wait for those that copy, as loads outside of the ring and reductions between warps
-    would."""
-    loads = [number for number, stmt in enumerate(kernel.body) if isinstance(stmt, t.Load)]
-    reduces_rows = any(isinstance(stmt, t.Reduce) and stmt.axis == 0 for stmt in all_stmts(kernel.body))
-    come_before = all(comes_before_ring(kernel.body[number + 1 :]) for number in loads)
-    return come_before and not reduces_rows and fits_warp_specialization(replace(kernel, grid=()))
+    """Besides what the lowering asks for: threads that compute must not meet those that copy, as they would in loads
+    elsewhere and in reductions between warps, and what they store is staged at the end."""
+    if not fits_warp_specialization(replace(kernel, grid=())):
+        return False
+    (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
+    known = [*ring.loads, *(stmt for n, stmt in enumerate(kernel.body) if comes_before_ring(kernel.body[n + 1 :]))]
+    for stmt in all_stmts(kernel.body):
+        is_known = stmt in known if isinstance(stmt, t.Load) else stmt in kernel.body
+        if isinstance(stmt, t.Load | t.Store | t.Ring) and not is_known:
+            return False
+        if isinstance(stmt, t.Reduce) and stmt.axis == 0:
+            return False
+    return True
 
 
 def _lower_warp_specialized(kernel: TileKernel, target: GpuTarget) -> LoweredTiles:

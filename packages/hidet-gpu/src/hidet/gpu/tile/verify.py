@@ -2,7 +2,7 @@
 
     variables   declared before use: parameters, indices of blocks, values in order, indices of loops in their loops
     tiles       positive extents; written before they are read, on every way to the reader: what a loop or a branch
-                writes first may not have been written after it
+                writes first may not have been written after it, and the tiles of a pipeline's loads are gone after it
     matrices    pointers into global memory, i64 extents; formulas over their own variables
     types       as of thread IR (`hidet.ir.verify_expr`); conditions are bool, places and extents i64
 
@@ -200,6 +200,9 @@ class _Checker:
         self.typed(stmt.extent, dtypes.i64, "the extent of a loop")
         self.indices((stmt.index,))
         self.block((*stmt.loads, *stmt.body) if isinstance(stmt, t.Ring) else stmt.body)
+        if isinstance(stmt, t.Ring):
+            # Each of its stages holds another iteration's.
+            self.written.difference_update(load.target for load in stmt.loads)
         self.visible.remove(stmt.index)
 
     def when(self, stmt: t.When) -> None:
