@@ -1,12 +1,18 @@
 """The steps of docs/tile-kernels.md, at their real sizes, as CUDA's compiler takes them."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from hidet.cache import open_cache
+from hidet.compiler.modules import compile_module
+from hidet.context import CompileContext, Options
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.cuda.target import CudaTarget
+from hidet.cuda.testing.fake_driver import FakeDriver
 from hidet.cuda.tile.lowering import LOWERINGS
 from hidet.gpu.testing.tile_ladder import (
     LadderTiles,
@@ -16,6 +22,8 @@ from hidet.gpu.testing.tile_ladder import (
     product_with_epilogue,
 )
 from hidet.lang import bf16, f16
+from hidet.plugins.host import load_registry
+from hidet.runtime.adapter import NumpyAdapter
 
 NARROW, WIDE = LadderTiles(64, 64, 32, 3, (2, 2)), LadderTiles(128, 128, 32, 4, (2, 4))
 GROUPS, HEADS = LadderTiles(128, 256, 64, 4, (8, 1)), LadderTiles(128, 64, 0, 2, (8, 1))
@@ -66,3 +74,42 @@ def test_a_kernel_is_compiled_once_for_a_target():
 def test_the_page_names_every_lowering():
     page = (Path(__file__).parents[3] / "docs" / "tile-kernels.md").read_text()
     assert re.findall(r'^\| `"([\w-]+)"` \|', page, re.MULTILINE) == [row.name for row in LOWERINGS]
+
+
+class DeviceTensors(NumpyAdapter):
+    """Arrays that stand for memory of a device, used in stream 7."""
+
+    def describe(self, tensor):
+        return replace(super().describe(tensor), device="cuda:0")
+
+    def stream_of(self, tensor):
+        return 7
+
+
+def aligned(rows, columns, *, shift=0):
+    """A matrix of f16 that starts `shift` elements behind a multiple of 16 bytes."""
+    memory = np.zeros(rows * columns + 16, np.float16)
+    start = -memory.ctypes.data % 16 // 2 + shift
+    return memory[start : start + rows * columns].reshape(rows, columns)
+
+
+def test_a_call_launches_the_kernel_that_its_tensors_are_aligned_for(monkeypatch):
+    monkeypatch.setattr("hidet.runtime.module.adapter_for", lambda kind, memory: DeviceTensors())
+    fake, target = FakeDriver(), CudaTarget("sm_90a")
+    target.__dict__["memory"] = fake.device()
+    ctx = CompileContext(target=target, registry=load_registry(), options=Options(), cache=open_cache(enabled=False))
+    product = compile_module(pipelined_product(f16, LadderTiles(64, 32, 64, 4, (4, 1))).ir_module("cuda:sm_90a"), ctx)
+
+    def launched(m, n, k, shift=0):
+        fake.launches.clear()
+        product(aligned(m, k, shift=shift), aligned(k, n), aligned(m, n))
+        return [(launch.kernel, launch.grid, launch.block, launch.stream) for launch in fake.launches]
+
+    # 16 tiles are walked over by as many blocks, 20000 by those that the device holds.
+    assert launched(200, 104, 72) == [("product", (16, 1, 1), (160, 1, 1), 7)]
+    assert launched(6400, 6400, 72) == [("product", (132 * 4, 1, 1), (160, 1, 1), 7)]
+    assert [encoded.sizes for encoded in fake.maps[-2:]] == [(72, 6400), (6400, 72)]
+    assert launched(200, 104, 72, shift=1) == [("product_unaligned", (16, 1, 1), (128, 1, 1), 7)]
+    assert launched(200, 104, 71) == [("product_unaligned", (16, 1, 1), (128, 1, 1), 7)]
+    assert launched(200, 104, 0) == [("product_unaligned", (16, 1, 1), (128, 1, 1), 7)]
+    assert launched(0, 104, 72) == []
