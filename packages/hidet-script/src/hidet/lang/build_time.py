@@ -12,12 +12,12 @@ from hidet.errors import ScriptError
 from hidet.lang.values import Inlined
 
 if TYPE_CHECKING:
-    from hidet.lang.expressions import ExpressionTranslator
+    from hidet.lang.translator import Translator
 
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("r"): repr, ord("s"): str, ord("a"): ascii}
 
 
-def lambda_(translator: ExpressionTranslator, node: ast.Lambda) -> Inlined:
+def lambda_(translator: Translator, node: ast.Lambda) -> Inlined:
     if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.defaults:
         translator.fail(node, "a lambda of a script takes plain arguments only")
     parameters = [argument.arg for argument in node.args.args]
@@ -28,7 +28,7 @@ def lambda_(translator: ExpressionTranslator, node: ast.Lambda) -> Inlined:
         return translator.kept(translator.once(arguments), evaluate)
 
     def evaluate(arguments: Sequence[object]) -> object:
-        with translator.block(is_branch=False):
+        with translator.names.block(is_branch=False):
             for parameter, argument in zip(parameters, arguments, strict=True):
                 translator.names.bind(parameter, argument)
             return translator.value(node.body)
@@ -36,20 +36,20 @@ def lambda_(translator: ExpressionTranslator, node: ast.Lambda) -> Inlined:
     return Inlined(apply)
 
 
-def comprehension(translator: ExpressionTranslator, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> list[Any]:
-    with translator.block(is_branch=False):
+def comprehension(translator: Translator, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> list[Any]:
+    with translator.names.block(is_branch=False):
         return _comprehended(translator, node.generators, lambda: translator.value(node.elt))
 
 
-def dictionary_comprehension(translator: ExpressionTranslator, node: ast.DictComp) -> dict[Any, Any]:
-    with translator.block(is_branch=False):
+def dictionary_comprehension(translator: Translator, node: ast.DictComp) -> dict[Any, Any]:
+    with translator.names.block(is_branch=False):
         return dict(
             _comprehended(translator, node.generators, lambda: tuple(translator.elements((node.key, node.value))))
         )
 
 
 def _comprehended(
-    translator: ExpressionTranslator, generators: Sequence[ast.comprehension], make: Callable[[], Any]
+    translator: Translator, generators: Sequence[ast.comprehension], make: Callable[[], Any]
 ) -> list[Any]:
     """What `make` gives for each choice of items."""
     if not generators:
@@ -68,7 +68,7 @@ def _comprehended(
     return found
 
 
-def text(translator: ExpressionTranslator, node: ast.JoinedStr) -> str:
+def text(translator: Translator, node: ast.JoinedStr) -> str:
     parts = []
     for part in node.values:
         if isinstance(part, ast.FormattedValue):
@@ -82,14 +82,14 @@ def text(translator: ExpressionTranslator, node: ast.JoinedStr) -> str:
     return "".join(parts)
 
 
-def dictionary(translator: ExpressionTranslator, node: ast.Dict) -> dict[Any, Any]:
+def dictionary(translator: Translator, node: ast.Dict) -> dict[Any, Any]:
     if None in node.keys:
         translator.fail(node, "** has no meaning in a script")
     keys = [translator.known(key, "a key") for key in node.keys if key is not None]
     return dict(zip(keys, translator.elements(node.values), strict=True))
 
 
-CASES: dict[type[ast.AST], Callable[[ExpressionTranslator, Any], Any]] = {
+CASES: dict[type[ast.AST], Callable[[Translator, Any], Any]] = {
     ast.Dict: dictionary,
     ast.Lambda: lambda_,
     ast.ListComp: comprehension,

@@ -16,6 +16,7 @@ from hidet.ir.expr import Expr
 from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.scalar_ops import UNARY_OPS
 from hidet.lang import operators
+from hidet.lang.expressions import joined
 from hidet.lang.intrinsics import IntrinsicFunction
 from hidet.lang.layout import Layout
 from hidet.lang.mapping import TaskMapping
@@ -25,7 +26,7 @@ from hidet.lang.types import ValueKind
 from hidet.lang.values import Bound, Inlined, Primitive, TensorValue, is_runtime
 
 if TYPE_CHECKING:
-    from hidet.lang.expressions import ExpressionTranslator
+    from hidet.lang.translator import Translator
 
 
 def _folded(op: str) -> Callable[..., Any]:
@@ -77,7 +78,7 @@ _RUNTIME_MEANINGS: dict[object, Callable[..., Any]] = {
 }
 
 
-def translate_call(translator: ExpressionTranslator, node: ast.Call) -> Any:
+def translate_call(translator: Translator, node: ast.Call) -> Any:
     """The value of a call; statements that it stands for are added to the translator's block."""
     for keyword in node.keywords:
         if keyword.arg is None:
@@ -101,9 +102,7 @@ def translate_call(translator: ExpressionTranslator, node: ast.Call) -> Any:
     return result
 
 
-def apply(
-    translator: ExpressionTranslator, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]
-) -> Any:
+def apply(translator: Translator, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
     """`function(*arguments, **keywords)`, by the first of the rules below that fits."""
     if isinstance(function, Primitive):
         primitive = function.meaning or MEANINGS[function.name]
@@ -131,7 +130,7 @@ def apply(
 
 
 def _of_python(
-    translator: ExpressionTranslator,
+    translator: Translator,
     function: Callable[..., Any],
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
@@ -156,7 +155,7 @@ def _runtime_meaning(function: object) -> Callable[..., Any] | None:
         return None
 
 
-def _read(translator: ExpressionTranslator, owner: TensorValue, indices: Any, protected: bool = True) -> Any:
+def _read(translator: Translator, owner: TensorValue, indices: Any, protected: bool = True) -> Any:
     """The element, or zero outside of the tensor where `protected`."""
     listed = tuple(indices) if isinstance(indices, tuple | list) else (indices,)
     element = owner.read(listed, is_guarded=protected)
@@ -166,9 +165,7 @@ def _read(translator: ExpressionTranslator, owner: TensorValue, indices: Any, pr
     return operators.select(_is_inside(translator, owner, listed), element, zero)
 
 
-def _write(
-    translator: ExpressionTranslator, owner: TensorValue, indices: Any, value: Any, protected: bool = True
-) -> None:
+def _write(translator: Translator, owner: TensorValue, indices: Any, value: Any, protected: bool = True) -> None:
     """Write the element; where `protected`, nothing happens outside of the tensor."""
     listed = tuple(indices) if isinstance(indices, tuple | list) else (indices,)
     # The test and the store are two statements.
@@ -177,7 +174,7 @@ def _write(
     translator.stmts.append(s.If(_is_inside(translator, owner, listed), store) if protected else store)
 
 
-def _is_inside(translator: ExpressionTranslator, owner: TensorValue, indices: Sequence[Any]) -> Any:
+def _is_inside(translator: Translator, owner: TensorValue, indices: Sequence[Any]) -> Any:
     tests: list[Callable[[], Any]] = []
     for index, extent in zip(indices, owner.shape, strict=True):
         place = operators.index(index)
@@ -185,7 +182,7 @@ def _is_inside(translator: ExpressionTranslator, owner: TensorValue, indices: Se
             partial(operators.binary, "le", 0, place),
             partial(operators.binary, "lt", place, operators.index(extent)),
         ]
-    return operators.condition(translator.joined(True, iter(tests)))
+    return operators.condition(joined(translator, True, iter(tests)))
 
 
 _METHODS: dict[str, Callable[..., Any]] = {"read": _read, "write": _write}

@@ -20,7 +20,7 @@ from hidet.lang import operators
 from hidet.lang.values import Primitive
 
 if TYPE_CHECKING:
-    from hidet.lang.expressions import ExpressionTranslator
+    from hidet.lang.translator import Translator
 
 _ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "max": "max", "min": "min"}
 _FOLDS = {"find_sum": "add", "find_max": "max"}
@@ -34,27 +34,27 @@ def _of_width(lanes: int) -> dict[str, Callable[..., Any]]:
     """What each operation on vectors of `lanes` numbers becomes, by name."""
     type_ = VectorType(dtypes.f32, lanes)
 
-    def load(translator: ExpressionTranslator, pointer: Any) -> Expr:
+    def load(translator: Translator, pointer: Any) -> Expr:
         return Load(_pointer(pointer), (build.index(0),), type_)
 
-    def store(translator: ExpressionTranslator, pointer: Any, value: Any) -> None:
+    def store(translator: Translator, pointer: Any, value: Any) -> None:
         converted = operators.convert(value, type_, "the vector stored")
         translator.stmts.append(s.Store(_pointer(pointer), (build.index(0),), converted))
 
-    def equal(translator: ExpressionTranslator, value: Any = 0.0) -> Expr:
+    def equal(translator: Translator, value: Any = 0.0) -> Expr:
         return operators.convert(value, type_, "the value of all lanes")
 
-    def broadcast(translator: ExpressionTranslator, pointer: Any) -> Expr:
+    def broadcast(translator: Translator, pointer: Any) -> Expr:
         return build.broadcast(build.load(_pointer(pointer), 0), lanes)
 
-    def fmadd(translator: ExpressionTranslator, a: Any, b: Any, c: Any) -> Expr:
+    def fmadd(translator: Translator, a: Any, b: Any, c: Any) -> Expr:
         return fma(*(operators.convert(x, type_, "a vector") for x in (a, b, c)))
 
     def binary(op: str) -> Callable[..., Any]:
         return lambda translator, a, b: operators.binary(op, a, b)
 
     def fold(op: str) -> Callable[..., Any]:
-        def run(translator: ExpressionTranslator, vector: Any) -> Any:
+        def run(translator: Translator, vector: Any) -> Any:
             parts = [build.extract(operators.as_expr(vector), lane) for lane in range(lanes)]
             while len(parts) > 1:
                 pairs = zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True)

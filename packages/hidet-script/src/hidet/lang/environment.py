@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -52,13 +52,14 @@ class Environment:
         self.scopes: list[Scope] = [Scope(is_branch=False)]
         self.ended: set[str] = set()
 
-    def enter(self, is_branch: bool, is_function: bool = False) -> None:
-        """Begin a block."""
+    @contextmanager
+    def block(self, is_branch: bool, is_function: bool = False) -> Iterator[None]:
+        """Names bound inside are gone after; see `Scope`."""
         self.scopes.append(Scope(is_branch, is_function))
-
-    def leave(self) -> None:
-        """End a block: its names are gone."""
-        self.ended.update(self.scopes.pop().names)
+        try:
+            yield
+        finally:
+            self.ended.update(self.scopes.pop().names)
 
     def own(self, name: str, to_assign: bool = False) -> tuple[Scope, bool] | None:
         """The scope that binds a name, and whether a branch lies between it and here; None for names from outside.

@@ -29,13 +29,13 @@ from hidet.lang.layout import is_row_major
 from hidet.lang.parallel import outline_parallel_loops
 from hidet.lang.signature import Signature
 from hidet.lang.source import FunctionSource, read_source
-from hidet.lang.statements import FunctionTranslator
+from hidet.lang.translator import Translator
 from hidet.lang.types import TensorKind
 from hidet.lang.values import TensorValue
 from hidet.loc import Loc
 
 if TYPE_CHECKING:
-    from hidet.lang.expressions import ExpressionTranslator
+    from hidet.lang.translator import Translator
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +92,10 @@ class ScriptFunction:
         result = "" if self.function.result is None else f" -> {self.function.result}"
         return f"<script {self.name}({', '.join(f'{var.name}: {kind}' for var, kind in given)}){result}>"
 
-    def call_from_script(
-        self, translator: ExpressionTranslator, arguments: Sequence[Any], keywords: Mapping[str, Any]
-    ) -> Any:
+    def call_from_script(self, translator: Translator, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """What a call in another script becomes: a launch, an invocation, or a call. DTypeError or ScriptError when the
         arguments do not fit."""
-        assert isinstance(translator, FunctionTranslator)
+        assert isinstance(translator, Translator)
         translator.callees.append(self)
         given = self._arguments(translator, self._in_order(arguments, keywords))
         if self.launch is not None:
@@ -125,7 +123,7 @@ class ScriptFunction:
             raise ScriptError(f"{self.name} needs a value for {missing[0]}")
         return [*arguments, *(keywords[name] for name in names)]
 
-    def _arguments(self, translator: FunctionTranslator, arguments: Sequence[Any]) -> tuple[Expr, ...]:
+    def _arguments(self, translator: Translator, arguments: Sequence[Any]) -> tuple[Expr, ...]:
         if len(arguments) != len(self.kinds):
             raise ScriptError(f"{self.name} takes {len(self.kinds)} arguments, got {len(arguments)}")
         passed = [
@@ -231,16 +229,15 @@ def translate(function: Callable[..., Any], frame: FrameType | None) -> ScriptFu
 def _translated(
     source: FunctionSource, function: Callable[..., Any], frame: FrameType | None, space: MemorySpace
 ) -> ScriptFunction:
-    names = Environment(captured_names(function, frame), source.tree.name)
-    signature = Signature(source, names, function, space)
-    translator = FunctionTranslator(source, names, signature.result)
-    signature.bind(translator)
+    translator = Translator(source, Environment(captured_names(function, frame), source.tree.name))
+    signature = Signature(translator, function, space)
+    signature.bind()
     translator.statements(source.tree.body)
-    return _finish(source, signature, translator)
+    return _finish(signature, translator)
 
 
-def _finish(source: FunctionSource, signature: Signature, translator: FunctionTranslator) -> ScriptFunction:
-    attributes = translator.attributes
+def _finish(signature: Signature, translator: Translator) -> ScriptFunction:
+    source, attributes = translator.source, translator.attributes
     kind = attributes.kind
     if kind is None and signature.space == "generic":
         kind = "device"
@@ -261,7 +258,7 @@ def _finish(source: FunctionSource, signature: Signature, translator: FunctionTr
         whole, helpers = outline_parallel_loops(name, whole, translator.parallel_loops, sizes)
     with translator.at(source.tree):
         launch = attributes.launch_shape() if kind == "kernel" else None
-        _check_result(source, signature, translator, kind)
+        _check_result(translator, kind)
     trusting = whole if kind == "host" else without_checks(whole, translator.checks)
     body, unchecked = (sizes(stmt) for stmt in (trusting if kind in ("kernel", "device") else whole, trusting))
     if launch is not None:
@@ -344,19 +341,16 @@ def _check_launch(launch: LaunchShape, params: set[Var]) -> None:
                 )
 
 
-def _check_result(
-    source: FunctionSource, signature: Signature, translator: FunctionTranslator, kind: FunctionKind | None
-) -> None:
-    if signature.result is None:
+def _check_result(translator: Translator, kind: FunctionKind | None) -> None:
+    name, result = translator.source.tree.name, translator.result
+    if result is None:
         return
     if kind == "kernel":
-        raise ScriptError(f"kernel {source.tree.name} returns a {signature.result}: kernels return nothing")
+        raise ScriptError(f"kernel {name} returns a {result}: kernels return nothing")
     if any(isinstance(node, s.Launch | s.Invoke) for stmt in translator.stmts for node in walk(stmt)):
-        raise ScriptError(
-            f"{source.tree.name} launches kernels and returns a value", hint="write the value to a tensor"
-        )
+        raise ScriptError(f"{name} launches kernels and returns a value", hint="write the value to a tensor")
     if not _always_returns(build.seq(translator.stmts)):
-        raise ScriptError(f"{source.tree.name} may end without returning a {signature.result}")
+        raise ScriptError(f"{name} may end without returning a {result}")
 
 
 def _always_returns(stmt: s.Stmt) -> bool:

@@ -15,12 +15,13 @@ from hidet.ir.expr import Const, Expr, Var
 from hidet.ir.stmt import LoopKind
 from hidet.ir.visit import walk
 from hidet.lang import operators
+from hidet.lang.assignments import change, known_as
 from hidet.lang.mapping import Assignment, loop_styles
 from hidet.lang.operand import unwrapped
 from hidet.lang.values import Primitive, is_runtime
 
 if TYPE_CHECKING:
-    from hidet.lang.statements import FunctionTranslator
+    from hidet.lang.translator import Translator
 
 LARGEST_UNROLL = 4096
 """Turns of a loop that is written out, at most: more would take minutes to compile."""
@@ -46,7 +47,7 @@ class Nest:
     parallel: tuple[bool, ...] = ()
 
 
-def translate_for(translator: FunctionTranslator, node: ast.For) -> None:
+def translate_for(translator: Translator, node: ast.For) -> None:
     """Add the loop to the translator's block."""
     if node.orelse:
         translator.fail(node.orelse[0], "a loop of a script has no else")
@@ -67,7 +68,7 @@ def translate_for(translator: FunctionTranslator, node: ast.For) -> None:
     for counter, extent in zip(counters, extents, strict=True):
         if isinstance(extent, Const) and isinstance(extent.value, int):
             translator.facts.extents[counter] = extent.value
-    with translator.collecting() as body, translator.block(is_branch=True):
+    with translator.collecting() as body, translator.names.block(is_branch=True):
         with translator.at(node.target):
             values = nest.values(counters)
             _bind_target(translator, node, values, nest.is_tuple)
@@ -95,13 +96,13 @@ def _possible(kind: LoopKind, extent: Expr) -> LoopKind:
     return "serial" if kind == "unroll" and not is_written_out else kind
 
 
-def _lasting(translator: FunctionTranslator, extent: Expr) -> Expr:
+def _lasting(translator: Translator, extent: Expr) -> Expr:
     """An extent as it is when the loop begins: a new variable where the body may change what it is made of."""
     changes = any(isinstance(node, Var) and translator.may_change(node) for node in walk(extent))
     return translator.declare("extent", extent) if changes else extent
 
 
-def _bind_target(translator: FunctionTranslator, node: ast.For, values: tuple[Expr, ...], is_tuple: bool) -> None:
+def _bind_target(translator: Translator, node: ast.For, values: tuple[Expr, ...], is_tuple: bool) -> None:
     target = node.target
     if isinstance(target, ast.Name):
         if is_tuple:
@@ -119,14 +120,14 @@ def _bind_target(translator: FunctionTranslator, node: ast.For, values: tuple[Ex
         _bind_index(translator, element.id, value, node)
 
 
-def _bind_index(translator: FunctionTranslator, name: str, value: Expr, node: ast.For) -> None:
-    known = translator.known_as(name)
+def _bind_index(translator: Translator, name: str, value: Expr, node: ast.For) -> None:
+    known = known_as(translator, name)
     if known is not None:
         # As in Python the loop changes a variable that is there already.
         _require_variable(translator, name, known, node)
-        translator.change(known, value, node)
+        change(translator, known, value, node)
         return
-    if translator.is_assigned(name):
+    if translator.bindings.is_assigned(name):
         # The body changes it, which a loop counter does not allow: a copy.
         copy = Var(name, value.type)
         translator.stmts.append(s.Declare(copy, value, translator.place(node)))
@@ -135,12 +136,12 @@ def _bind_index(translator: FunctionTranslator, name: str, value: Expr, node: as
     translator.names.bind(name, _held(translator, name, value, node))
 
 
-def _require_variable(translator: FunctionTranslator, name: str, known: Any, node: ast.For) -> None:
+def _require_variable(translator: Translator, name: str, known: Any, node: ast.For) -> None:
     if not translator.is_variable(known):
         translator.fail(node.target, f"{name} has another meaning around the loop", "use another name for the loop")
 
 
-def _held(translator: FunctionTranslator, name: str, value: Expr, node: ast.For) -> Expr:
+def _held(translator: Translator, name: str, value: Expr, node: ast.For) -> Expr:
     """An index made of what does not change: itself when it is a variable or constant, else a new variable."""
     if isinstance(value, Var | Const):
         return value
@@ -150,14 +151,14 @@ def _held(translator: FunctionTranslator, name: str, value: Expr, node: ast.For)
     return variable
 
 
-def _fixed(translator: FunctionTranslator, name: str, value: Expr) -> Expr:
+def _fixed(translator: Translator, name: str, value: Expr) -> Expr:
     """The present value of an expression that a loop may change; what never changes is itself."""
     if isinstance(value, Const) or (isinstance(value, Var) and not translator.may_change(value)):
         return value
     return translator.declare(name, value)
 
 
-def _iterated(translator: FunctionTranslator, node: ast.For) -> Nest | tuple[Any, ...]:
+def _iterated(translator: Translator, node: ast.For) -> Nest | tuple[Any, ...]:
     """The loops that run in the program, or the items that are known now."""
     iterated = node.iter
     if isinstance(iterated, ast.Call):
@@ -180,9 +181,7 @@ def _iterated(translator: FunctionTranslator, node: ast.For) -> Nest | tuple[Any
 
 
 def _range(kind: LoopKind) -> Callable[..., Nest]:
-    def make(
-        translator: FunctionTranslator, *bounds: Any, start: Any = None, stop: Any = None, step: Any = None
-    ) -> Nest:
+    def make(translator: Translator, *bounds: Any, start: Any = None, stop: Any = None, step: Any = None) -> Nest:
         if not 1 <= len(bounds) + (stop is not None) <= 3:
             raise ScriptError("expected range(stop), range(start, stop) or range(start, stop, step)")
         given = list(bounds) if stop is None else [*bounds, stop]
@@ -200,7 +199,7 @@ def _range(kind: LoopKind) -> Callable[..., Nest]:
     return make
 
 
-def _grid(translator: FunctionTranslator, *extents: Any, attrs: str | None = None, bind_tuple: bool = False) -> Nest:
+def _grid(translator: Translator, *extents: Any, attrs: str | None = None, bind_tuple: bool = False) -> Nest:
     if extents and isinstance(extents[-1], str):
         *extents, attrs = extents  # type: ignore[assignment]  # a list of what is left
     is_listed = len(extents) == 1 and isinstance(extents[0], tuple | list)
@@ -213,7 +212,7 @@ def _grid(translator: FunctionTranslator, *extents: Any, attrs: str | None = Non
     return Nest(tuple(map(operators.index, listed)), kinds, tuple, bind_tuple or is_listed or len(listed) > 1, parallel)
 
 
-def _tasks(translator: FunctionTranslator, assignment: Assignment) -> Nest:
+def _tasks(translator: Translator, assignment: Assignment) -> Nest:
     """The loops of a worker over its tasks. A single task is a loop of one turn."""
     mapping = assignment.mapping
     worker = _fixed(translator, "worker", operators.index(assignment.worker))
@@ -237,17 +236,17 @@ _ITERATORS: dict[str, Callable[..., Nest]] = {
 }
 
 
-def _repeat_now(translator: FunctionTranslator, node: ast.For, items: Sequence[Any]) -> None:
+def _repeat_now(translator: Translator, node: ast.For, items: Sequence[Any]) -> None:
     """The body once for each item of a Python sequence."""
     if len(items) > LARGEST_UNROLL:
         translator.fail(
             node, f"a loop over {len(items)} items known at build time is too long to write out", "loop over range(...)"
         )
     for name in (part for part in ast.walk(node.target) if isinstance(part, ast.Name)):
-        if translator.known_as(name.id) is not None:
+        if known_as(translator, name.id) is not None:
             translator.fail(node.target, f"{name.id} has another meaning around the loop", "use another name for it")
     for item in translator.held(items, node):
-        with translator.block(is_branch=False):
+        with translator.names.block(is_branch=False):
             translator.bind_parts(node.target, item)
             translator.statements(node.body, loop="now")
 

@@ -21,7 +21,7 @@ from hidet.lang.types import POINTER_WORD, TensorKind, value_type
 from hidet.lang.values import LatePointer, TensorValue, tensor_of
 
 if TYPE_CHECKING:
-    from hidet.lang.expressions import ExpressionTranslator
+    from hidet.lang.translator import Translator
 
 _SPACES: dict[str, MemorySpace] = {
     "register": "register",
@@ -35,7 +35,7 @@ MATH = tuple(name for name, row in {**UNARY_OPS, **BINARY_OPS}.items() if row.sy
 
 
 def _declare_tensor(
-    translator: ExpressionTranslator, scope: object, dtype: object, shape: Sequence[Any] | None, layout: Layout | None
+    translator: Translator, scope: object, dtype: object, shape: Sequence[Any] | None, layout: Layout | None
 ) -> TensorValue:
     """Memory of this function. ScriptError or ShapeError for a space, shape or layout that is none."""
     space = _SPACES.get(str(scope).lower().rpartition(".")[2])
@@ -74,7 +74,7 @@ def _layout(shape: Sequence[Any] | None, layout: Layout | None) -> tuple[Layout,
 
 
 def _tensor(
-    translator: ExpressionTranslator,
+    translator: Translator,
     *positional: Any,
     shape: Sequence[Any] | None = None,
     layout: Layout | None = None,
@@ -101,9 +101,7 @@ def _tensor(
 
 
 def _in_space(space: str) -> Callable[..., TensorValue]:
-    def declare(
-        translator: ExpressionTranslator, dtype: Any, shape: Any = None, layout: Layout | None = None
-    ) -> TensorValue:
+    def declare(translator: Translator, dtype: Any, shape: Any = None, layout: Layout | None = None) -> TensorValue:
         return _declare_tensor(translator, space, dtype, shape, layout)
 
     # Python names a function so where its arguments do not fit.
@@ -112,7 +110,7 @@ def _in_space(space: str) -> Callable[..., TensorValue]:
 
 
 def _as_tensor_pointer(
-    translator: ExpressionTranslator, pointer: Any, dtype: Any = None, shape: Any = None, layout: Layout | None = None
+    translator: Translator, pointer: Any, dtype: Any = None, shape: Any = None, layout: Layout | None = None
 ) -> TensorValue:
     """Memory behind a pointer as a tensor; dtype None keeps that of the pointer."""
     base = operators.decayed(pointer)
@@ -139,7 +137,7 @@ def _pointed(dtype: Any) -> tuple[dtypes.DType, PointerType | None]:
 
 
 def _tensor_pointer(
-    translator: ExpressionTranslator, dtype: Any, shape: Any = None, layout: Layout | None = None, init: Any = None
+    translator: Translator, dtype: Any, shape: Any = None, layout: Layout | None = None, init: Any = None
 ) -> TensorValue | LatePointer:
     """As `as_tensor_pointer`; without `init` an assignment says later where it points."""
     if init is not None:
@@ -150,7 +148,7 @@ def _tensor_pointer(
     return LatePointer(tensor_of(variable, extents, used, translator.facts, pointee))
 
 
-def _view(translator: ExpressionTranslator, pointer: Any, kind: Any) -> TensorValue:
+def _view(translator: Translator, pointer: Any, kind: Any) -> TensorValue:
     if not isinstance(kind, TensorKind):
         raise DTypeError(f"view takes a tensor type such as f32[4, 8], got {kind}")
     dtype = kind.dtype if kind.pointee is None else kind.pointee
@@ -172,21 +170,21 @@ def _place(memory: Any, indices: Any) -> tuple[Expr, tuple[Expr, ...]]:
     return _memory(memory), tuple(map(operators.index, listed))
 
 
-def _load(translator: ExpressionTranslator, memory: Any, indices: Any = 0, type: Any = None, mask: Any = None) -> Expr:
+def _load(translator: Translator, memory: Any, indices: Any = 0, type: Any = None, mask: Any = None) -> Expr:
     """Several consecutive elements where `type` is a vector; lanes whose `mask` is false are zero."""
     base, place = _place(memory, indices)
     element = base.dtype if not isinstance(memory, TensorValue) else memory.element
     return Load(base, place, element if type is None else value_type(type), mask)
 
 
-def _store(translator: ExpressionTranslator, memory: Any, indices: Any, value: Any, mask: Any = None) -> None:
+def _store(translator: Translator, memory: Any, indices: Any, value: Any, mask: Any = None) -> None:
     base, place = _place(memory, indices)
     expr = operators.as_expr(value)
     converted = operators.convert(value, with_lanes(base.dtype, expr.lanes), "the value stored")
     translator.stmts.append(s.Store(base, place, converted, mask))
 
 
-def _address(translator: ExpressionTranslator, memory: Any, *indices: Any) -> Expr:
+def _address(translator: Translator, memory: Any, *indices: Any) -> Expr:
     if isinstance(memory, TensorValue):
         return memory.address(indices or [0] * len(memory.shape))
     if isinstance(memory, Load) and not indices and not isinstance(memory.type, PointerType):
@@ -194,30 +192,30 @@ def _address(translator: ExpressionTranslator, memory: Any, *indices: Any) -> Ex
     return build.address(_memory(memory), *map(operators.index, indices or (0,)))
 
 
-def _deref(translator: ExpressionTranslator, pointer: Any, index: Any = 0) -> Expr:
+def _deref(translator: Translator, pointer: Any, index: Any = 0) -> Expr:
     if isinstance(pointer, TensorValue) and len(pointer.shape) == 1:
         return pointer.read([index])
     return build.load(_memory(pointer), operators.index(index))
 
 
-def _extract(translator: ExpressionTranslator, vector: Any, lane: object) -> Expr:
+def _extract(translator: Translator, vector: Any, lane: object) -> Expr:
     expr = operators.as_expr(vector)
     if not isinstance(lane, int) or not 0 <= lane < expr.lanes:
         raise DTypeError(f"a value of type {expr.type} has no lane {lane!r}")
     return build.extract(expr, lane)
 
 
-def _fma(translator: ExpressionTranslator, a: Any, b: Any, c: Any) -> Expr:
+def _fma(translator: Translator, a: Any, b: Any, c: Any) -> Expr:
     first, second = operators.unify(a, b)
     first, third = operators.unify(first, c)
     return fma(first, operators.unify(second, third)[0], third)
 
 
-def _bitcast(translator: ExpressionTranslator, value: Any, type: Any) -> Expr:
+def _bitcast(translator: Translator, value: Any, type: Any) -> Expr:
     return Bitcast(operators.as_expr(value), value_type(type))
 
 
-def _printf(translator: ExpressionTranslator, text: Any, *values: Any) -> None:
+def _printf(translator: Translator, text: Any, *values: Any) -> None:
     if not isinstance(text, str):
         raise ScriptError("printf takes a text first", hint='printf("%d\\n", i)')
     shown = tuple(map(operators.as_expr, values))
@@ -226,7 +224,7 @@ def _printf(translator: ExpressionTranslator, text: Any, *values: Any) -> None:
 
 
 def _asm(
-    translator: ExpressionTranslator,
+    translator: Translator,
     template: Any,
     *,
     outputs: Sequence[Any] = (),
@@ -262,17 +260,17 @@ def _changed(place: Any) -> Var | Load:
     return place
 
 
-def _only_in_loops(translator: ExpressionTranslator, *arguments: Any, **keywords: Any) -> None:
+def _only_in_loops(translator: Translator, *arguments: Any, **keywords: Any) -> None:
     raise ScriptError("this is what a for loop goes over, not a value")
 
 
-def _static(translator: ExpressionTranslator, value: Any) -> Any:
+def _static(translator: Translator, value: Any) -> Any:
     if isinstance(value, Expr):
         raise ScriptError("static takes a value known at build time")
     return value
 
 
-def _select(translator: ExpressionTranslator, test: Any, a: Any, b: Any) -> Any:
+def _select(translator: Translator, test: Any, a: Any, b: Any) -> Any:
     return operators.select(test, a, b)
 
 

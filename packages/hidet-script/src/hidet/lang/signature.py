@@ -13,10 +13,10 @@ from hidet.errors import ScriptError
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.types import BufferType, MemorySpace, PointerType, Type, ValueType, VectorType
-from hidet.lang.environment import Environment
+from hidet.lang.assignments import declare_named
 from hidet.lang.extents import extent_of, sole_symbol
 from hidet.lang.source import FunctionSource
-from hidet.lang.statements import FunctionTranslator
+from hidet.lang.translator import Translator
 from hidet.lang.types import TensorKind, TypeList, VoidKind, value_type
 from hidet.lang.values import tensor_of
 
@@ -24,22 +24,17 @@ from hidet.lang.values import tensor_of
 class Signature:
     """Parameters and result of a script. `params` are variables, in order; `symbols` the sizes among extents.
 
-    space: where tensors and pointers lie that are passed for them.
+    translator: that of the script, which annotations need, too. space: where tensors and pointers lie that are passed
+    for them.
     """
 
     result: ValueType | None
 
-    def __init__(
-        self,
-        source: FunctionSource,
-        names: Environment,
-        function: Callable[..., Any],
-        space: MemorySpace = "global",
-    ) -> None:
-        self.source = source
+    def __init__(self, translator: Translator, function: Callable[..., Any], space: MemorySpace) -> None:
+        self.translator = translator
+        self.source = translator.source
         self.space = space
-        self.nodes = _plain_parameters(source)
-        self.translator = FunctionTranslator(source, names, None)
+        self.nodes = _plain_parameters(self.source)
         self.annotations = _annotations(function)
         self.params: dict[str, Var] = {}
         self.symbols: dict[Symbol, Var] = {}
@@ -54,7 +49,7 @@ class Signature:
                         kinds = declared[node.arg] = self._declared(node)
                         made[node.arg] = self._variables(node.arg, kinds)
                         is_group = node.arg in self._groups
-                        names.bind(node.arg, made[node.arg] if is_group else made[node.arg][0])
+                        translator.names.bind(node.arg, made[node.arg] if is_group else made[node.arg][0])
         self._check_symbols(declared)
         self.kinds = tuple(kind for node in self.nodes for kind in declared[node.arg])
         self.params = {var.name: var for node in self.nodes for var in made[node.arg]}
@@ -137,19 +132,21 @@ class Signature:
                 )
             return value_type(kind)
 
-    def bind(self, translator: FunctionTranslator) -> None:
-        """Give parameters their meaning in the body."""
+    def bind(self) -> None:
+        """Give parameters their meaning in the body, and the body the type of what it returns."""
+        translator = self.translator
+        translator.result = self.result
         translator.facts.values |= {var: build.index(dims.as_dim(symbol)) for symbol, var in self.symbols.items()}
         for node in self.nodes:
-            meanings = [self._meaning(translator, node, var, kind) for var, kind in self._of_node[node.arg]]
+            meanings = [self._meaning(node, var, kind) for var, kind in self._of_node[node.arg]]
             translator.names.bind(node.arg, tuple(meanings) if node.arg in self._groups else meanings[0])
 
-    def _meaning(self, translator: FunctionTranslator, node: ast.arg, var: Var, kind: TensorKind | ValueType) -> Any:
+    def _meaning(self, node: ast.arg, var: Var, kind: TensorKind | ValueType) -> Any:
         if isinstance(kind, TensorKind):
             shape = tuple(e if isinstance(e, int) else self.extent(e) for e in kind.shape)
-            return tensor_of(var, shape, kind.layout, translator.facts, kind.pointee)
-        is_rebound = translator.is_rebound(node.arg) and node.arg not in self._groups
-        return translator.declare_named(node.arg, var, node) if is_rebound else var
+            return tensor_of(var, shape, kind.layout, self.translator.facts, kind.pointee)
+        is_rebound = self.translator.bindings.is_rebound(node.arg) and node.arg not in self._groups
+        return declare_named(self.translator, node.arg, var, node) if is_rebound else var
 
 
 def _plain_parameters(source: FunctionSource) -> list[ast.arg]:

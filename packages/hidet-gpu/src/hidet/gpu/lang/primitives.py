@@ -16,17 +16,17 @@ from hidet.lang.types import dtype_of
 from hidet.lang.values import Primitive
 
 if TYPE_CHECKING:
-    from hidet.lang.expressions import ExpressionTranslator
+    from hidet.lang.translator import Translator
 
 
-def _dynamic_shared_memory(translator: ExpressionTranslator, byte_offset: Any, dtype: Any = "uint8") -> Expr:
+def _dynamic_shared_memory(translator: Translator, byte_offset: Any, dtype: Any = "uint8") -> Expr:
     """A pointer into the shared memory that `attrs.cuda.dynamic_smem_bytes` asks for."""
     start = intrinsic_call("gpu.dynamic_shared_memory", operators.index(byte_offset))
     return operators.cast(start, PointerType(dtype_of(dtype), "shared"))
 
 
 def _ldmatrix(
-    translator: ExpressionTranslator,
+    translator: Translator,
     regs: Any,
     smem_addr: Any,
     shared_space_addr: bool = False,
