@@ -214,8 +214,8 @@ def graph_of_two_scripts(size: int):
     """y[i] = x[places[i]] by two scripts: the first asserts that places lie in x, the second one trusts them."""
     from hidet import dtypes
     from hidet.graph import GraphBuilder, TensorType
-    from hidet.graph.script import ScriptCall, script_operator
     from hidet.ir.structural import structural_hash
+    from hidet.lang.graph.operator import ScriptCall, script_operator
     from hidet.lang.module import module_of
     from hidet.plugins.host import load_registry
 

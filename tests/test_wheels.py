@@ -19,9 +19,9 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(path.parent.name for path in sorted(ROOT.glob("packages/*/pyproject.toml")))
 SATELLITES = tuple(package for package in PACKAGES if package != "hidet-core")
-WITHOUT_HOOKS = {"hidet-script": "lang", "hidet-testing": "testing"}
-"""Wheels that offer nothing to the compiler, and the part of the package that each of them owns."""
-PLUGINS = tuple(package for package in SATELLITES if package not in WITHOUT_HOOKS)
+PARTS = {package: package.removeprefix("hidet-") for package in SATELLITES} | {"hidet-script": "lang"}
+"""What each wheel owns of the package."""
+PLUGINS = tuple(package for package in SATELLITES if package != "hidet-testing")
 
 
 class Wheel:
@@ -70,7 +70,7 @@ def test_no_path_is_in_two_wheels(wheels) -> None:
 def test_only_core_owns_the_package_itself(wheels) -> None:
     assert {"hidet/__init__.py", "hidet/py.typed"} <= wheels["hidet-core"].sources
     for package in SATELLITES:
-        own = f"hidet/{WITHOUT_HOOKS.get(package, package.removeprefix('hidet-'))}/"
+        own = f"hidet/{PARTS[package]}/"
         assert {path for path in wheels[package].sources if not path.startswith(own)} == set()
         assert {own + "__init__.py", own + "py.typed"} <= wheels[package].sources
         assert (own + "_plugin.py" in wheels[package].sources) == (package in PLUGINS)
@@ -84,7 +84,7 @@ def test_a_wheel_contains_its_sources_and_nothing_else(wheels, package) -> None:
 @pytest.mark.parametrize("package", PLUGINS)
 def test_a_plugin_is_found(wheels, package) -> None:
     short = package.removeprefix("hidet-")
-    assert wheels[package].entry_points["hidet.plugins"][short] == f"hidet.{short}._plugin"
+    assert wheels[package].entry_points["hidet.plugins"][short] == f"hidet.{PARTS[package]}._plugin"
 
 
 @pytest.mark.parametrize("package", SATELLITES)

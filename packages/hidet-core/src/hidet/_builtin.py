@@ -37,17 +37,10 @@ def hidet_routines() -> Iterable[RoutineSpec]:
 
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:
-    """Calls of scripts, and the fallback nest, last for every operator on every target."""
+    """The fallback nest, last for every operator on every target."""
     from hidet.plugins.specs import ANY, FALLBACK_PRIORITY, ScheduleSpec
 
     return [
-        ScheduleSpec(
-            name="script",
-            ops=("script",),
-            targets=(ANY,),
-            load="hidet.schedule.script:ScriptRule",
-            doc="calls of scripts that users have registered as operators",
-        ),
         ScheduleSpec(
             name="fallback",
             ops=(ANY,),

@@ -91,13 +91,6 @@ SUPPRESS = RoutineSpec(
     "kept one by more than `threshold`, with a score above `least`, at most `most`. boxes[image, box, 4] are "
     "opposite corners, or centres and sizes when `centred`.",
 )
-SCRIPT = RoutineSpec(
-    name="script",
-    operands=("inputs*",),
-    results=("outputs*",),
-    attributes=(("digest", ""),),
-    doc="A module of thread IR that a user wrote, by its structural hash; the operator says what it means.",
-)
 
 ROUTINES = (
     SORT,
@@ -110,6 +103,5 @@ ROUTINES = (
     DETERMINANT,
     ASSERT_POSITIONS,
     SUPPRESS,
-    SCRIPT,
 )
 """All of them, which core's own plug-in module offers."""

@@ -18,7 +18,6 @@ from hidet.context import CompileContext
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
-from hidet.graph.script import SCRIPT
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
 from hidet.ir.expr import Access, Expr, Var
@@ -36,9 +35,7 @@ class FallbackRule(FixedRule[None]):
     """Schedules every task of compute, scan and scatter stages, and of the routines that have a program."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[None] | None:
-        """Everything but scripts. ScheduleError names a routine without a program, or that nobody offers."""
-        if task.op_name == SCRIPT:
-            return None
+        """Everything. ScheduleError names a routine without a program, or that nobody offers."""
         for stage in task.definition.stages if task.anchor is not None else ():
             if isinstance(stage, Routine):
                 _require_program(stage.spec, ctx)

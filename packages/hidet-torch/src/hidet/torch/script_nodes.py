@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from hidet.dims import DimExpr, prove_equal
 from hidet.errors import DTypeError, ShapeError, UnsupportedOp
 from hidet.graph import TensorType, Value
-from hidet.graph.script import Place, ScriptCall, script_operator
 from hidet.ir.structural import structural_hash
+from hidet.lang.graph.operator import Place, ScriptCall, script_operator
 from hidet.runtime.parameters import check_number
 from hidet.torch.emitter import TorchEmitter
 

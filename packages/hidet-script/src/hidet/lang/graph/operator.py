@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hidet import dtypes
-from hidet.compute import routines
 from hidet.compute.definition import Definition, Fit, Operand, Routine
+from hidet.compute.routine import RoutineSpec
 from hidet.dims import DimExpr
 from hidet.dtypes import DType
 from hidet.errors import UnsupportedOp
@@ -19,6 +19,13 @@ from hidet.ir.func import Module
 
 SCRIPT = "script"
 """The name of the operator."""
+ROUTINE = RoutineSpec(
+    name=SCRIPT,
+    operands=("inputs*",),
+    results=("outputs*",),
+    attributes=(("digest", ""),),
+    doc="A module of thread IR that a user wrote, by its structural hash; the operator says what it means.",
+)
 
 Place = tuple[Literal["input", "output", "value"], int]
 
@@ -55,7 +62,7 @@ def script_operator(results: Sequence[TensorType]) -> OperatorSpec:
 
     def define(*operands: Operand, call: ScriptCall, values: tuple[Any, ...]) -> Definition:
         made = tuple(Operand(f"y{number}", type_.dtype, type_.shape) for number, type_ in enumerate(results))
-        routine = Routine(routines.SCRIPT, operands, made, (("digest", call.digest),))
+        routine = Routine(ROUTINE, operands, made, (("digest", call.digest),))
         return Definition(operands, (routine,), made, fits=call.fits(values))
 
     def evaluate(arrays: Sequence[Any], attrs: Attrs) -> Sequence[Any]:

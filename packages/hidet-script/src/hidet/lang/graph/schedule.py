@@ -11,7 +11,6 @@ from hidet import dims, dtypes
 from hidet.context import CompileContext
 from hidet.dims import DimExpr
 from hidet.errors import ScheduleError
-from hidet.graph.script import SCRIPT, ScriptCall
 from hidet.graph.types import contiguous_strides, same_shape
 from hidet.ir import build
 from hidet.ir.expr import Bitcast, Const, Expr, Var
@@ -19,6 +18,7 @@ from hidet.ir.func import Function
 from hidet.ir.polls import with_polls
 from hidet.ir.stmt import Invoke, Launch, Store
 from hidet.ir.types import BufferType, PointerType, Type
+from hidet.lang.graph.operator import SCRIPT, ScriptCall
 from hidet.schedule.entry import EntryBuilder
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.routines.site import unflatten

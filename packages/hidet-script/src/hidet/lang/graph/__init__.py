@@ -1,0 +1,1 @@
+"""Scripts as operators of graphs: nodes that call a module of thread IR."""
