@@ -45,7 +45,7 @@ from hidet.lang.operand import unwrapped
 from hidet.lang.primitives import MEANINGS
 from hidet.lang.signature import Signature
 from hidet.lang.source import FunctionSource, read_source
-from hidet.lang.statements import FunctionTranslator
+from hidet.lang.translator import Translator
 from hidet.lang.types import TensorKind, value_type
 from hidet.lang.values import Inlined, Primitive, is_runtime
 from hidet.loc import Loc
@@ -71,8 +71,8 @@ class ScriptKernelParser(KernelParser):
         super().__init__({}, {})
         self.code = source
         self.names = Environment(captured_names(function, frame), source.tree.name)
-        self.signature = Signature(source, self.names, function)
-        self.translator = FunctionTranslator(source, self.names, None)
+        self.translator = Translator(source, self.names)
+        self.signature = Signature(self.translator, function, "global")
         self.matrices: dict[str, TensorKind] = {}
         self.places: dict[t.TileStmt, Loc] = {}
         self._is_aligned = is_aligned
@@ -265,7 +265,7 @@ class ScriptKernelParser(KernelParser):
     def inner(self) -> Iterator[None]:
         """A scope whose variables end with it."""
         self._depth += 1
-        with self.translator.block(is_branch=True):
+        with self.names.block(is_branch=True):
             yield
         self._depth -= 1
 
@@ -420,7 +420,7 @@ class ScriptKernelParser(KernelParser):
         if isinstance(node, ast.AnnAssign):
             return self._annotated(node)
         if isinstance(node, ast.FunctionDef) and not node.decorator_list:
-            self.translator.define(node)
+            self.translator.statements([node])
             return ()
         if self.declares_matrix(node):
             return ()
@@ -492,11 +492,10 @@ def possible_align(columns: Expr, dtype: DType) -> int:
     return CHUNK_BYTES
 
 
-def _read_function(function: FunctionType) -> tuple[FunctionTranslator, Inlined]:
+def _read_function(function: FunctionType) -> tuple[Translator, Inlined]:
     """A Python function of elements, which is read as the kernel is: with names of the place where it stands."""
     source = read_source(function)
-    names = Environment(captured_names(function, None), source.tree.name)
-    translator = FunctionTranslator(source, names, None)
+    translator = Translator(source, Environment(captured_names(function, None), source.tree.name))
     return translator, inlined_function(translator, source.tree)
 
 
