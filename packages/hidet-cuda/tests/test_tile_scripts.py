@@ -96,7 +96,7 @@ def aligned(rows, columns, *, shift=0):
 def test_a_call_launches_the_kernel_that_its_tensors_are_aligned_for(monkeypatch):
     monkeypatch.setattr("hidet.runtime.module.adapter_for", lambda kind, memory: DeviceTensors())
     fake, target = FakeDriver(), CudaTarget("sm_90a")
-    target.__dict__["memory"] = fake.device()
+    target.__dict__["memory"] = fake.memory()
     ctx = CompileContext(target=target, registry=load_registry(), options=Options(), cache=open_cache(enabled=False))
     product = compile_module(pipelined_product(f16, LadderTiles(64, 32, 64, 4, (4, 1))).ir_module("cuda:sm_90a"), ctx)
 
