@@ -62,13 +62,15 @@ def test_attention_compiles_without_spills_and_is_not_serialised(arch, tiles, is
     assert [cubin.usage[name].spill_bytes for name, cubin in found.items()] == [0, 0]
 
 
-def test_a_kernel_is_compiled_once_for_a_target():
+def test_a_kernel_is_compiled_once_for_a_target(tmp_path):
     script = naive_product(f16, NARROW)
     built = script.build("cuda:sm_80")
     assert script.build("cuda:sm_80") is built and script.build("cuda:sm_90a") is not built
     assert list(built.kernels) == ["product", "product_unaligned"]
     assert "mma.sync" in script.source("target", "cuda:sm_80")
-    assert script.build("cuda:sm_80", {"check_bounds": False}) is not built
+    assert script.build("cuda:sm_80", {"dump": tmp_path}) is not built
+    assert (tmp_path / "product.tile").read_text() == script.source("tile")
+    assert (tmp_path / "product_unaligned.tile").exists()
 
 
 def test_the_page_names_every_lowering():

@@ -22,6 +22,7 @@ from hidet.gpu.tile.parser import parse_kernel
 from hidet.gpu.tile.printer import print_kernel
 from hidet.ir.interpret import run_module
 from hidet.lang import bf16, cast, erf, exp, f16, f32, i64, tf32
+from hidet.lang.cuda import threadIdx
 from hidet.testing.golden import assert_golden
 from hidet.tile import (
     cdiv,
@@ -200,6 +201,35 @@ def test_threads_that_compute_do_not_meet_those_that_copy(lines, threads, tmp_pa
     exec(compile(file.read_text(), str(file), "exec"), scope)
     (kernel_, *_) = scope["sums"].ir_module("cuda:sm_90a").functions
     assert dict(kernel_.attributes)["block"] == (threads, 1, 1)
+
+
+def test_sizes_that_lie_in_memory_are_read_by_the_kernel_alone():
+    def padded(dtype):
+        @kernel(warps=(4, 1))
+        def product(a: dtype[m, k], b: dtype[n, k], sizes: i64[1], c: f32[m, n]):
+            column, row = grid(cdiv(n, 32), cdiv(m, 64))
+            A = matrix(~a[0, 0], [sizes[0], k], stride=k, align=16)
+            total: f32[64, 32] @ register = fill(0.0)
+            for step in pipeline(cdiv(k, 64), stages=2):
+                tile_a: dtype[64, 64] @ shared = load(A, row * 64, step * 64)
+                tile_b: dtype[32, 64] @ shared = load(b, column * 32, step * 64)
+                total += mma(tile_a, tile_b.T)
+            store(c, total, row * 64, column * 32)
+
+        return product
+
+    a, b = randoms(f16, (70, 64), (40, 64))
+    c = np.full((70, 40), np.nan, np.float32)
+    run(padded(f16), "cuda:sm_90a", a, b, np.array([65]), c)
+    exact = np.where(np.arange(70)[:, None] < 65, a.astype(np.float64) @ b.astype(np.float64).T, 0)
+    np.testing.assert_allclose(c, exact, atol=1e-4)
+    with pytest.raises(ScriptError, match="a grid is known to the host, which cannot read tensors"):
+
+        @kernel(warps=(1, 1))
+        def unknown(sizes: i64[1], c: f32[m, n]):
+            row = grid(sizes[0])
+            t: f32[16, 16] @ register = fill(0.0)
+            store(c, t, row * 16, 0)
 
 
 def test_a_target_without_tiles_is_named():
@@ -410,6 +440,8 @@ TOTAL = "t: f32[16, 16] @ register = fill(0.0)"
         (["t: f32[16, 16] @ register = reduce('max', t, axis=n)"], 4, "expected a int that is known when", None),
         ([TOTAL, "t = reduce('mean', t, axis=0)"], 5, "t is reduced by 'mean' along axis 0, expected add", None),
         ([TOTAL, "t = map(scribble, t)"], 5, "takes statements, but what is computed of elements is one", "a if c"),
+        ([TOTAL, "t = map(lambda x: half(x), t)"], 5, "a kernel in tiles calls no script, as half is", "take the dec"),
+        ([TOTAL, "if threadIdx.x == 0:", "    t = fill(1)"], 5, "may differ between the threads", "are made of"),
         ([TOTAL, "store(c, t, other, 0)"], 5, "size other is no extent of a parameter", None),
     ],
 )
@@ -420,9 +452,20 @@ def test_what_is_no_kernel_is_refused_with_its_line(lines, line, message, hint, 
             y = y * 2.0
         return y
 
+    @hidet.script
+    def half(x: f32) -> f32:
+        return x * 0.5
+
     file = tmp_path / "wrong.py"
     file.write_text(refused(*lines))
-    scope = {**globals(), "i32": hidet.lang.i32, "scribble": scribble, "other": hidet.dims.symbol("other")}
+    scope = {
+        **globals(),
+        "threadIdx": threadIdx,
+        "i32": hidet.lang.i32,
+        "scribble": scribble,
+        "half": half,
+        "other": hidet.dims.symbol("other"),
+    }
     with pytest.raises(ScriptError) as caught:
         exec(compile(file.read_text(), str(file), "exec"), scope)
     assert message in caught.value.message

@@ -24,9 +24,11 @@ from hidet.gpu.tile.kernel import TileKernel
 from hidet.gpu.tile.lower.kernel import lower_kernel
 from hidet.gpu.tile.lower.uses import comes_before_ring
 from hidet.gpu.tile.lowered import LoweredTiles
-from hidet.gpu.tile.walk import all_stmts
+from hidet.gpu.tile.tensors import GTensor
+from hidet.gpu.tile.walk import all_stmts, sources_of
 from hidet.ir import build
-from hidet.ir.expr import Expr, Var
+from hidet.ir.expr import Expr, Load, Var
+from hidet.ir.visit import walk
 from hidet.target import GpuTarget
 
 _OF_TWO = 2
@@ -76,7 +78,18 @@ def _is_of_warp_groups(kernel: TileKernel) -> bool:
 
 
 def _is_pipeline(kernel: TileKernel) -> bool:
-    return len(kernel.grid) >= _OF_TWO and fits_pipeline(kernel)
+    """Besides what the lowering asks for: the host, which makes the tensor maps, knows where matrices lie."""
+    return (
+        len(kernel.grid) >= _OF_TWO
+        and fits_pipeline(kernel)
+        and not any(
+            isinstance(node, Load)
+            for source in sources_of(kernel.body)
+            if isinstance(source, GTensor)
+            for part in (source.pointer, source.rows, source.columns, source.row_stride)
+            for node in walk(part)
+        )
+    )
 
 
 def _is_warp_specialized(kernel: TileKernel) -> bool:

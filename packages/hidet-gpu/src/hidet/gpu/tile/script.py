@@ -45,6 +45,7 @@ from hidet.lang.signature import Signature
 from hidet.lang.source import read_source
 from hidet.lang.types import TensorKind
 from hidet.loc import Loc, place_of
+from hidet.passes.dump import dump
 from hidet.plugins.host import load_registry
 
 Step = Literal["tile", "thread", "target"]
@@ -228,6 +229,10 @@ def _built(script: TileScript, target: str) -> Any:
 def _build(script: TileScript, target: str, options: Mapping[str, Any] | None) -> Any:
     from importlib import import_module
 
+    ctx = make_context(_named(target), options)
+    for tiles in (script.kernel, script.other):
+        if tiles is not None:
+            dump(ctx, f"{tiles.name}{tiles.ending}", tiles.text)
     # The compiler lies above the language.
     build_ir_module = import_module("hidet.compiler.modules").build_ir_module
     return build_ir_module(script.ir_module(target), _named(target), options)

@@ -33,11 +33,11 @@ from hidet.gpu.tile.tensors import GTensor, RTile, Source
 from hidet.gpu.tile.verify import verify_kernel
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Const, Expr, Size, Var
+from hidet.ir.expr import Call, Const, Expr, Load, Size, Var
 from hidet.ir.expr_parser import elements
 from hidet.ir.node import IRNode
 from hidet.ir.types import BufferType, MemorySpace, PointerType, Type
-from hidet.ir.visit import rewrite, substitute
+from hidet.ir.visit import rewrite, substitute, walk
 from hidet.lang import calls, operators
 from hidet.lang.environment import Environment, captured_names
 from hidet.lang.inline import inlined_function
@@ -112,6 +112,8 @@ class ScriptKernelParser(KernelParser):
         names, extents = super().grid(body)
         if len(names) != len(extents):
             self.fail(first, f"{len(names)} indices of blocks in a grid of {len(extents)} extents")
+        if any(isinstance(node, Load) for extent in extents for node in walk(extent)):
+            self.fail(first, "a grid is known to the host, which cannot read tensors", "pass the number as a parameter")
         return names, extents
 
     def _params(self) -> tuple[Var, ...]:
@@ -176,7 +178,15 @@ class ScriptKernelParser(KernelParser):
         """An expression of the program. Equal ones are one object, by which lowerings know boxes that lie alike."""
         value = self.value(node)
         with self.translator.at(node):
-            return self._same(self._sized(operators.as_expr(value)))
+            found = self._sized(operators.as_expr(value))
+        called = next((part.callee for part in walk(found) if isinstance(part, Call)), None)
+        if called is not None:
+            self.fail(
+                node,
+                f"{ast.unparse(node)} calls {called}, which may differ between the threads of a block",
+                "places, extents and conditions are made of parameters, indices and elements of tensors",
+            )
+        return self._same(found)
 
     def _same(self, value: Expr) -> Expr:
         return self._interned.setdefault(_identity(value), value)
@@ -292,6 +302,9 @@ class ScriptKernelParser(KernelParser):
         if isinstance(function, FunctionType) and function.__name__ != "<lambda>":
             translator, function = _read_function(function)
         stmts, value = translator.apart(lambda: unwrapped(calls.apply(translator, function, params, {})))
+        if translator.callees:
+            hint = "take the decorator off: functions of Python are read as part of the kernel"
+            self.fail(node, f"a kernel in tiles calls no script, as {translator.callees[0].name} is", hint)
         with self.translator.at(node):
             return self._sized(operators.as_expr(self._inlined(node, stmts, value)))
 
