@@ -2,8 +2,8 @@
 
     mma                 every warp multiplies by `mma.sync`; copies in the background, from sm_80 on
     wgmma               warp groups multiply; otherwise as "mma"; sm_90a
-    tma                 one thread has boxes brought by TMA, warp groups multiply; blocks stay and take tiles in turn
     warp-specialized    a warp group copies, others multiply and compute on what they have multiplied
+    tma                 one thread has boxes brought by TMA, warp groups multiply; blocks stay and take tiles in turn
 
 The first one from below that kernel and device are made for is taken where the caller does not choose.
 """
