@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
-from types import FrameType
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +39,6 @@ class Loc:
             place = place.parent
             lead = "from"
         return "\n".join(lines)
-
-
-def place_of(frame: FrameType) -> Loc:
-    """Where a Python function is right now."""
-    line, _, column, _ = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
-    return Loc(frame.f_code.co_filename, line, None if column is None else column + 1)
 
 
 def _snippet(loc: Loc) -> list[str]:

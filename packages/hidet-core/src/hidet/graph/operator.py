@@ -194,11 +194,6 @@ def infer_types(
     return tuple(TensorType(o.dtype, o.shape, device=device) for o in definition.outputs)
 
 
-def is_view(node: Node) -> bool:
-    """Whether a node's operator is a view."""
-    return node.op.kind == "view"
-
-
 def is_foreign(node: Node) -> bool:
     """Whether a node is a step of the host program: control flow, numpy on the host, or the frontend's framework."""
     return node.op.kind in FOREIGN_KINDS

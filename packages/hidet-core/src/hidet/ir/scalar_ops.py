@@ -26,7 +26,6 @@ class ScalarOp:
     result: TypeRule
     numpy: str
     symbol: str | None = None
-    commutative: bool = False
 
 
 def _table(*rows: ScalarOp) -> dict[str, ScalarOp]:
@@ -79,32 +78,32 @@ UNARY_OPS = _table(
 )
 
 BINARY_OPS = _table(
-    ScalarOp("add", 2, "same", "add", "+", commutative=True),
+    ScalarOp("add", 2, "same", "add", "+"),
     ScalarOp("sub", 2, "same", "subtract", "-"),
-    ScalarOp("mul", 2, "same", "multiply", "*", commutative=True),
+    ScalarOp("mul", 2, "same", "multiply", "*"),
     ScalarOp("div", 2, "same", "divide", "/"),
     ScalarOp("floordiv", 2, "same", "scalar.floordiv", "//"),
     ScalarOp("mod", 2, "same", "scalar.mod", "%"),
     ScalarOp("truncdiv", 2, "same", "scalar.truncdiv"),
     ScalarOp("rem", 2, "same", "fmod"),
-    ScalarOp("min", 2, "same", "minimum", commutative=True),
-    ScalarOp("max", 2, "same", "maximum", commutative=True),
+    ScalarOp("min", 2, "same", "minimum"),
+    ScalarOp("max", 2, "same", "maximum"),
     ScalarOp("pow", 2, "same", "scalar.power"),
     ScalarOp("atan2", 2, "same", "arctan2"),
-    ScalarOp("hypot", 2, "same", "hypot", commutative=True),
+    ScalarOp("hypot", 2, "same", "hypot"),
     ScalarOp("nextafter", 2, "same", "nextafter"),
     ScalarOp("copysign", 2, "same", "copysign"),
-    ScalarOp("and", 2, "same", "bitwise_and", "&", commutative=True),
-    ScalarOp("or", 2, "same", "bitwise_or", "|", commutative=True),
-    ScalarOp("xor", 2, "same", "bitwise_xor", "^", commutative=True),
+    ScalarOp("and", 2, "same", "bitwise_and", "&"),
+    ScalarOp("or", 2, "same", "bitwise_or", "|"),
+    ScalarOp("xor", 2, "same", "bitwise_xor", "^"),
     ScalarOp("shl", 2, "same", "left_shift", "<<"),
     ScalarOp("shr", 2, "same", "right_shift", ">>"),
-    ScalarOp("eq", 2, "bool", "equal", "==", commutative=True),
-    ScalarOp("ne", 2, "bool", "not_equal", "!=", commutative=True),
+    ScalarOp("eq", 2, "bool", "equal", "=="),
+    ScalarOp("ne", 2, "bool", "not_equal", "!="),
     ScalarOp("lt", 2, "bool", "less", "<"),
     ScalarOp("le", 2, "bool", "less_equal", "<="),
     ScalarOp("gt", 2, "bool", "greater", ">"),
     ScalarOp("ge", 2, "bool", "greater_equal", ">="),
-    ScalarOp("land", 2, "bool", "logical_and", "and", commutative=True),
-    ScalarOp("lor", 2, "bool", "logical_or", "or", commutative=True),
+    ScalarOp("land", 2, "bool", "logical_and", "and"),
+    ScalarOp("lor", 2, "bool", "logical_or", "or"),
 )

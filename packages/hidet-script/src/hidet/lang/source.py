@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -35,6 +36,12 @@ class FunctionSource:
             # Python counts columns in bytes of UTF-8, people in characters.
             offset = len(text.encode()[:offset].decode(errors="ignore"))
         return Loc(self.file, line, offset + 1, self.tree.name)
+
+
+def place_of(frame: FrameType) -> Loc:
+    """Where a Python function is right now."""
+    line, _, column, _ = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    return Loc(frame.f_code.co_filename, line, None if column is None else column + 1)
 
 
 def read_source(function: Callable[..., Any], frame: FrameType | None = None) -> FunctionSource:

@@ -16,7 +16,7 @@ from hidet.ir import build
 from hidet.ir.expr import Const, Expr
 from hidet.ir.expr_text import print_expr
 from hidet.ir.types import MemorySpace, PointerType, ValueType, VectorType
-from hidet.loc import place_of
+from hidet.lang.source import place_of
 
 Extent = int | DimExpr | Expr
 
