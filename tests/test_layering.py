@@ -1,4 +1,4 @@
-"""Who may import whom. Reads the sources with `ast`: imports inside functions count, those for type checkers do not.
+"""Who may import whom. Imports inside functions count (test_inner_imports.py has them), those for type checkers do not.
 
 Left may not import right: errors loading loc dtypes dims records <- ir <- compute <- graph <- operators <- passes <-
 compiler. Besides, a saved graph loads without the compiler, so `runtime` knows neither passes nor schedules. Wheels
@@ -7,18 +7,14 @@ meet only in core.
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-WHEELS = {path.parent.name: path.parent for path in sorted(ROOT.glob("packages/*/pyproject.toml"))}
+from tests.imports import ROOT, WHEELS, imports_of
+
 PARTS = {wheel: {path.stem for path in WHEELS[wheel].glob("src/hidet/*")} for wheel in WHEELS if wheel != "hidet-core"}
 """What each satellite has in the package: {"lang"} of hidet-script."""
 ALL_PARTS = set().union(*PARTS.values())
@@ -87,58 +83,6 @@ WITHOUT_HOOKS = {"hidet-testing"}
 DISTRIBUTIONS = {"PIL": "pillow", "cuda": "cuda_bindings"}
 
 FRAMEWORKS = {"torch", "onnx", "tensorflow", "llvmlite", "cuda"}
-
-
-@dataclass(frozen=True)
-class Import:
-    """One imported module, or name of a module, at a place."""
-
-    wheel: str
-    file: Path
-    line: int
-    module: str
-    names: tuple[str, ...]
-    is_inside_function: bool
-
-    @property
-    def place(self) -> str:
-        return f"{self.file.relative_to(ROOT)}:{self.line}"
-
-    @property
-    def importer(self) -> tuple[str, ...]:
-        """Path of the importing module below `hidet`, e.g. ("graph", "verify")."""
-        return self.file.relative_to(WHEELS[self.wheel] / "src" / "hidet").with_suffix("").parts
-
-    def hidet_parts(self) -> set[str]:
-        """The second-level names under `hidet` that this import reaches."""
-        parts = self.module.split(".")
-        if parts[0] != "hidet":
-            return set()
-        return {parts[1]} if len(parts) > 1 else set(self.names)
-
-
-def imports_of(wheel: str) -> Iterator[Import]:
-    for file in sorted((WHEELS[wheel] / "src").rglob("*.py")):
-        yield from _imports(wheel, file, ast.parse(file.read_text()).body, is_inside_function=False)
-
-
-def _imports(wheel: str, file: Path, body: list[ast.stmt], is_inside_function: bool) -> Iterator[Import]:
-    for statement in body:
-        if isinstance(statement, ast.Import):
-            for alias in statement.names:
-                yield Import(wheel, file, statement.lineno, alias.name, (), is_inside_function)
-        elif isinstance(statement, ast.ImportFrom):
-            assert statement.level == 0, f"{file}:{statement.lineno}: relative import; write the full name"
-            names = tuple(alias.name for alias in statement.names)
-            yield Import(wheel, file, statement.lineno, statement.module or "", names, is_inside_function)
-        elif isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
-            yield from _imports(wheel, file, statement.orelse, is_inside_function)
-        else:
-            inside = is_inside_function or isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
-            for block in ("body", "orelse", "finalbody"):
-                yield from _imports(wheel, file, getattr(statement, block, []), inside)
-            for handler in (*getattr(statement, "handlers", []), *getattr(statement, "cases", [])):
-                yield from _imports(wheel, file, handler.body, inside)
 
 
 def test_core_imports_downward_only() -> None:

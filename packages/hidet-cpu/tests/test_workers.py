@@ -13,8 +13,9 @@ import pytest
 
 from hidet.cpu import workers
 from hidet.cpu.arch import host_arch
-from hidet.cpu.toolchain import compile_object, compile_objects
-from hidet.cpu.worker import REPLY, REQUEST, read_frame, write_frame
+from hidet.cpu.frames import REPLY, REQUEST, read_frame, write_frame
+from hidet.cpu.toolchain import compile_object
+from hidet.cpu.workers import compile_objects
 from hidet.errors import CompileError, OptionError
 
 
@@ -68,20 +69,20 @@ def test_the_number_of_children_follows_from_modules_and_cpus(
 ) -> None:
     monkeypatch.delenv("HIDET_NUM_WORKERS", raising=False)
     monkeypatch.setattr(workers, "available_cpus", lambda: cpus)
-    assert workers._wanted_workers(modules, 12, None) == expected
+    assert workers._wanted_workers(modules, None) == expected
 
 
 def test_the_environment_overrides_the_number_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIDET_NUM_WORKERS", "3")
-    assert workers._wanted_workers(5, 12, None) == 3
+    assert workers._wanted_workers(5, None) == 3
     monkeypatch.setenv("HIDET_NUM_WORKERS", "many")
     with pytest.raises(OptionError, match="'many'"):
-        workers._wanted_workers(5, 12, None)
+        workers._wanted_workers(5, None)
 
 
 def test_a_frozen_application_starts_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert workers._wanted_workers(100, 12, 4) == 0
+    assert workers._wanted_workers(100, 4) == 0
 
 
 def test_progress_counts_every_module_once() -> None:
@@ -190,6 +191,7 @@ def test_a_worker_imports_nothing_of_the_compiler() -> None:
         "hidet",
         "hidet.cpu",
         "hidet.cpu.arch",
+        "hidet.cpu.frames",
         "hidet.cpu.toolchain",
         "hidet.cpu.worker",
         "hidet.errors",

@@ -4,6 +4,7 @@ Only this wheel owns `hidet/__init__.py`; satellites (`hidet.cpu`, `hidet.torch`
 `extend_path`. Every public name is imported at first use, so `import hidet` loads no numpy, torch, llvmlite or pluggy.
 """
 
+from importlib import import_module as _import_module
 from pkgutil import extend_path
 from typing import TYPE_CHECKING
 
@@ -80,8 +81,6 @@ else:
     _LAZY |= {name: f"hidet.lang:{name}" for name in _TYPES}
 
     def __getattr__(name):
-        import importlib
-
         if name == "__version__":
             from importlib.metadata import version
 
@@ -91,7 +90,7 @@ else:
                 raise AttributeError(f"module 'hidet' has no attribute {name!r}")
             try:
                 # What a wheel puts into the package, whoever wrote it.
-                return importlib.import_module(f"hidet.{name}")
+                return _import_module(f"hidet.{name}")
             except ModuleNotFoundError as error:
                 if error.name != f"hidet.{name}":
                     raise
@@ -106,7 +105,7 @@ else:
             raise AttributeError(f"module 'hidet' has no attribute {name!r}{advice}")
         module, _, attribute = _LAZY[name].partition(":")
         try:
-            value = importlib.import_module(module)
+            value = _import_module(module)
         except ModuleNotFoundError as error:
             from hidet.errors import PluginError
             from hidet.plugins.wheels import wheels_of_modules

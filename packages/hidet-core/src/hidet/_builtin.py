@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from hidet.plugins.specs import ANY, FALLBACK_PRIORITY, FrontendSpec, PassSpec, ScheduleSpec
+
 if TYPE_CHECKING:
     from hidet.compute.routine import RoutineSpec
     from hidet.graph.operator import OperatorSpec
@@ -38,8 +40,6 @@ def hidet_routines() -> Iterable[RoutineSpec]:
 
 def hidet_schedules() -> Iterable[ScheduleSpec]:
     """The fallback nest, last for every operator on every target."""
-    from hidet.plugins.specs import ANY, FALLBACK_PRIORITY, ScheduleSpec
-
     return [
         ScheduleSpec(
             name="fallback",
@@ -65,8 +65,6 @@ def hidet_commands(cli: CommandTable) -> None:
 
 def hidet_frontends() -> Iterable[FrontendSpec]:
     """Graphs in text form, and graphs of symbolic tensors."""
-    from hidet.plugins.specs import FrontendSpec
-
     return [
         FrontendSpec(
             name="text",
@@ -87,8 +85,6 @@ def hidet_frontends() -> Iterable[FrontendSpec]:
 
 def hidet_passes() -> Iterable[PassSpec]:
     """Core's graph passes. `after` and `before` order them; targets and plug-ins order theirs against these names."""
-    from hidet.plugins.specs import PassSpec
-
     order = (
         "unfold-control",
         "decompose",

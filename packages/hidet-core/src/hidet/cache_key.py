@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import json
 import os
 import sys
@@ -67,8 +68,6 @@ def source_hash(package: str) -> str:
     of each .py file under every folder of the package, or of the one file that it is; computed once a process. Raises
     ModuleNotFoundError for unknown names.
     """
-    import importlib.util
-
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)

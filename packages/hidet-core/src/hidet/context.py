@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet import option
+from hidet.cache import open_cache
 from hidet.errors import OptionError, PluginError, suggestion
+from hidet.plugins.host import load_registry
 
 if TYPE_CHECKING:
     from hidet.cache import KernelCache
@@ -133,9 +135,6 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
     "cpu:haswell" names the machine to compile for as well, "cuda:1" the device; without that, it is this one, or the
     first. OptionError for an unknown target, machine or option.
     """
-    from hidet.cache import open_cache
-    from hidet.plugins.host import load_registry
-
     chosen = options_from(options)
     registry = load_registry()
     own = [f.name for f in fields(Options)]
@@ -158,6 +157,4 @@ def make_context(target: str = "auto", options: Options | Mapping[str, Any] | No
 
 def make_context_on(device: str, options: Options | Mapping[str, Any] | None = None) -> CompileContext:
     """A context for tensors on a device ("cpu", "cuda:1"). OptionError where no target is for its type."""
-    from hidet.plugins.host import load_registry
-
     return make_context(load_registry().target_of_device(device), options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from dataclasses import dataclass
 
 
@@ -45,8 +46,6 @@ def _snippet(loc: Loc) -> list[str]:
     """The source line of `loc` and a caret line under it; empty when the source is not readable."""
     if loc.file is None or loc.line is None:
         return []
-    import linecache
-
     text = linecache.getline(loc.file, loc.line).rstrip()
     if not text.strip():
         return []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hidet.compute.array_expr import reduce
 from hidet.compute.definition import ARGMAX, SUM
-from hidet.compute.reduction import reduce
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy
+from rich.console import Console
+from rich.table import Table
 
 from hidet.cli.inputs import inputs_option, shapes_option, values_option
 from hidet.cli.model import (
@@ -21,6 +24,8 @@ from hidet.cli.model import (
     target_option,
 )
 from hidet.cli.output import json_option, print_json
+from hidet.cli.timing import measure_alternately
+from hidet.plugins.host import load_registry
 
 if TYPE_CHECKING:
     from hidet.cli.timing import Latency
@@ -50,8 +55,6 @@ def bench(
     as_json: bool,
 ) -> None:
     """Measure the latency of MODEL. MODEL may be what `hidet compile -o` saved."""
-    from hidet.cli.timing import measure_alternately
-
     is_saved = model.suffix == ARTIFACT_SUFFIX
     if is_saved and threads is not None:
         raise click.UsageError(f"{model} is compiled already: --threads does not apply")
@@ -83,8 +86,6 @@ def bench(
 
 def _peer(model: Path, name: str) -> Callable[[Path, Mapping[str, Any], int], Callable[[], Sequence[Any]]]:
     """The function of a front-end that runs its models by another system. UsageError for an unknown one."""
-    from hidet.plugins.host import load_registry
-
     if model.suffix == ARTIFACT_SUFFIX:
         raise click.UsageError(f"--against {name}: nothing else runs a saved model; give the model it was made from")
     frontend = load_registry().frontend_for(str(model))
@@ -96,9 +97,6 @@ def _peer(model: Path, name: str) -> Callable[[Path, Mapping[str, Any], int], Ca
 
 
 def _print_table(latencies: Mapping[str, Latency], differences: Mapping[str, float]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     best = min(latencies.values(), key=lambda latency: latency.median).median
     table = Table()
     for column in ("system", "median ms", "fastest ms", "calls", "to the best", "largest difference"):
@@ -117,8 +115,6 @@ def _print_table(latencies: Mapping[str, Latency], differences: Mapping[str, flo
 
 def largest_difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
     """The largest difference of any output, relative to the largest value of that output; infinity for other shapes."""
-    import numpy
-
     if len(ours) != len(theirs):
         return float("inf")
     worst = 0.0

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+import numpy
 
 inputs_option = click.option(
     "-i",
@@ -58,8 +59,6 @@ class Given:
 
 def parse_given(name: str, text: str) -> Given:
     """What a text says of input `name`. UsageError for one that says nothing, and for a file that cannot be read."""
-    import numpy
-
     if text.endswith(".npy"):
         try:
             return Given(text, array=numpy.load(text, allow_pickle=False))
@@ -148,8 +147,6 @@ def place_inputs(
 
 def random_array(generator: Any, shape: Sequence[int], dtype: Any) -> Any:
     """Standard normal numbers; for integers 0 and 1, which are valid as almost any index."""
-    import numpy
-
     if numpy.issubdtype(dtype, numpy.integer) or dtype == numpy.bool_:
         return generator.integers(0, 2, shape).astype(dtype)
     return generator.standard_normal(shape).astype(dtype)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy
 
+import hidet
 from hidet.cli.inputs import (
     Given,
     inputs_option,
@@ -22,6 +24,7 @@ from hidet.cli.inputs import (
     values_option,
 )
 from hidet.cli.output import json_option, print_json
+from hidet.errors import ShapeNeeded, ValueNeeded
 
 if TYPE_CHECKING:
     from hidet.runtime.compiled import CompiledGraph
@@ -129,8 +132,6 @@ def run_model(
     arrays = run_once(made.compiled, list(arguments_from(made, request, seed).values()))
     files: list[Path | None] = [None] * len(arrays)
     if output is not None:
-        import numpy
-
         output.mkdir(parents=True, exist_ok=True)
         files = [output / f"output{number}.npy" for number in range(len(arrays))]
         for file, array in zip(files, arrays, strict=True):
@@ -148,8 +149,6 @@ def run_model(
 
 def run_once(compiled: CompiledGraph, arguments: Sequence[Any]) -> list[Any]:
     """The outputs as numpy arrays."""
-    import numpy
-
     results = compiled.call_on_inputs(arguments)
     return [numpy.asarray(array) for array in (results if isinstance(results, tuple) else (results,))]
 
@@ -162,9 +161,6 @@ def compiled_from(
     Inputs whose elements have to be known are built in where the user gave them; shapes that the model leaves open
     altogether are those that he gave. options: of the compilation, besides `settings`.
     """
-    import hidet
-    from hidet.errors import ShapeNeeded, ValueNeeded
-
     if model.suffix == ARTIFACT_SUFFIX:
         chosen = {"--target": target != "auto", "--option": settings, "--shape": request.shapes}
         used = [name for name, given in {**chosen, "--value": request.values}.items() if given]
@@ -211,8 +207,6 @@ def arguments_from(model: CompiledModel, request: Request, seed: int = 0) -> dic
 
     UsageError names an input that is unknown, given twice or missing, and a value that it cannot have.
     """
-    import numpy
-
     slots = {slot.name: slot for slot in model.compiled.bundle.program.inputs}
     given = place_inputs(list(slots), request.named, request.unnamed, list(model.bound))
     shapes = {name: request.shapes.get(name) for name in slots}
@@ -228,8 +222,6 @@ def _argument(
     slot: InputSlot, given: Given | None, shape: Sequence[int] | None, generator: Any, description: str
 ) -> Any:
     """What an input is called with; `shape` is what `--shape` says."""
-    import numpy
-
     name, tensor = slot.name, slot.tensor
     if given is not None and given.array is not None:
         return given.array

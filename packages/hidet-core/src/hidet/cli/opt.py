@@ -7,7 +7,16 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from hidet.cli.model import target_option
+from hidet.context import make_context
 from hidet.errors import OptionError
+from hidet.graph.graph import Graph
+from hidet.graph.parser import parse_graph
+from hidet.graph.printer import print_graph
+from hidet.ir.parser import parse_module
+from hidet.ir.printer import print_module
+from hidet.passes.manager import run_pass, verify
+from hidet.passes.pipeline import parse_pipeline, pass_doc, pass_options
+from hidet.plugins.host import load_registry
 
 if TYPE_CHECKING:
     from hidet.graph.graph import Graph
@@ -27,13 +36,6 @@ def opt(file: IO[str], passes: str, is_list: bool, target: str) -> None:
     The text is what HIDET_DUMP writes (.hir). It is verified before the first pass and after each; without passes it is
     only verified. Rewrites of plug-ins that follow a pass run with it.
     """
-    from hidet.context import make_context
-    from hidet.graph.graph import Graph
-    from hidet.graph.printer import print_graph
-    from hidet.ir.printer import print_module
-    from hidet.passes.manager import run_pass, verify
-    from hidet.passes.pipeline import parse_pipeline
-
     if is_list:
         _print_passes()
         return
@@ -59,9 +61,6 @@ _NOUNS: dict[Level, str] = {"graph": "a graph", "program": "thread IR"}
 
 
 def _parse(text: str, level: Level, registry: Registry) -> Graph | Module:
-    from hidet.graph.parser import parse_graph
-    from hidet.ir.parser import parse_module
-
     if level == "graph":
         return parse_graph(text, registry.operators)
     return parse_module(text, registry.intrinsic_rows())
@@ -74,9 +73,6 @@ def _served(spec: PassSpec) -> str:
 
 def _print_passes() -> None:
     """A line a pass: name, level, targets, options with defaults, and what it does."""
-    from hidet.passes.pipeline import pass_doc, pass_options
-    from hidet.plugins.host import load_registry
-
     rows = []
     for spec in load_registry().passes.values():
         options = ",".join(map(str, pass_options(spec)))

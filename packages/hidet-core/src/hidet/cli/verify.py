@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from hidet.cli.output import json_option, print_json
+from hidet.runtime.artifact import verify_file
 
 
 @click.command()
@@ -20,8 +21,6 @@ def verify(artifact: Path, sha256: str | None, as_json: bool) -> None:
     That a file is whole does not make it safe: its code runs with all your rights once you run the model. A SHA-256
     from somebody you trust tells that the file is theirs.
     """
-    from hidet.runtime.artifact import verify_file
-
     facts = verify_file(artifact, sha256)
     if as_json:
         print_json({"file": artifact, **dataclasses.asdict(facts)})

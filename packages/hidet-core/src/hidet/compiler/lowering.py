@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy
+
 from hidet.context import CompileContext
 from hidet.fusion.fuse import fuse
-from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.graph import Graph, Node, Value, subgraphs_of
 from hidet.graph.printer import print_graph
 from hidet.graph.types import TensorType
-from hidet.graph.verify import subgraphs_of
 from hidet.host.bind import bind_program, with_symbols
 from hidet.host.own_memory import with_own_memory
 from hidet.host.program import HostCode, InnerProgram, build_host_program
@@ -81,8 +82,6 @@ class _Lowering:
 
     def graph(self, graph: Graph, name: str, *, is_inner: bool = False) -> HostProgram:
         """The program of an optimised graph; `name` prefixes the symbols of its segments."""
-        import numpy
-
         graph = with_own_memory(graph, self.ctx.registry.operators, is_inner=is_inner)
         tasks = fuse(graph, self.ctx)
         folder = "" if name == "main" else f"{name}/"

@@ -23,6 +23,7 @@ from hidet.ir import build
 from hidet.ir.combiner import ALL, ANY, ARGMAX, ARGMIN, COMBINERS, MAX, MIN, PRODUCT, SUM, WELFORD, Combiner
 from hidet.ir.expr import Expr, ExprLike, Reduce, Var
 from hidet.ir.operand import Operand
+from hidet.ir.visit import has_reduce
 from hidet.records import record
 
 
@@ -140,8 +141,6 @@ class Definition:
 
 
 def _is_injective(definition: Definition) -> bool:
-    from hidet.ir.visit import has_reduce
-
     stages = definition.stages
     return len(stages) == len(definition.outputs) and all(
         isinstance(stage, Compute) and not has_reduce(stage.value) for stage in stages

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hidet import dims
-from hidet.compute import reduction
+from hidet.compute import array_expr
 from hidet.compute.array_expr import ArrayExpr, constant
 from hidet.compute.bindings import bind_shape, check_shape
 from hidet.compute.definition import Compute, Definition, Operand, Routine, Scan, Scatter, Stage, results_of
@@ -125,7 +125,7 @@ def _compute(stage: Compute, state: _State) -> list[Array]:
 def _scan(stage: Scan, state: _State) -> list[Array]:
     values = state.values(stage.values, stage.axes, state.shape(stage.results[0].shape))
     neutral = [constant(e) for e in stage.combiner.identity([value.dtype for value in stage.values])]
-    return reduction.scan(stage.combiner, values, stage.axis, neutral, stage.exclusive, stage.reverse)
+    return array_expr.scan(stage.combiner, values, stage.axis, neutral, stage.exclusive, stage.reverse)
 
 
 def _scatter(stage: Scatter, state: _State) -> list[Array]:
@@ -145,7 +145,7 @@ def _scatter(stage: Scatter, state: _State) -> list[Array]:
             )
     if update.size:
         flat = np.ravel_multi_index(places, shape) if shape else np.zeros(update.size, np.int64)
-        reduction.scatter(stage.combine, result.reshape(-1), np.asarray(flat), update)
+        array_expr.scatter(stage.combine, result.reshape(-1), np.asarray(flat), update)
     return [result]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import math
 import re
@@ -60,8 +61,6 @@ def element_value(text: str) -> Any:
         return known
     try:
         if text[:1] in ("'", '"'):
-            import ast
-
             return ast.literal_eval(text)
         if text.endswith("j"):
             real, imaginary = _COMPLEX_PARTS.fullmatch(text).groups()  # type: ignore[union-attr]  # caught below

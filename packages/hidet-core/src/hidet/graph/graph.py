@@ -7,7 +7,7 @@ Value(name, type)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -149,3 +149,21 @@ def _find_readers(graph: Graph) -> dict[Value, list[Node]]:
             elif known[-1] is not node:
                 known.append(node)
     return table
+
+
+def subgraphs_of(node: Node) -> Iterator[Graph]:
+    """The graphs among a node's attributes, in order."""
+    for value in node.attrs.values():
+        if isinstance(value, _MAY_HOLD_GRAPHS):
+            yield from _graphs_in(value)
+
+
+_MAY_HOLD_GRAPHS = (Graph, tuple)
+
+
+def _graphs_in(value: Any) -> Iterator[Graph]:
+    if isinstance(value, Graph):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _graphs_in(item)

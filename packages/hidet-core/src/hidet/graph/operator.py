@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from hidet.compute.definition import Operand
 from hidet.errors import OptionError, PluginError, UnsupportedOp
 from hidet.graph.attrs import Attrs
 from hidet.graph.types import TensorType, ValueType
@@ -165,8 +166,6 @@ def _input_counts(names: tuple[str, ...]) -> tuple[int, int | None]:
 
 def operands_of(types: Sequence[ValueType | None], names: Sequence[str]) -> list[Operand | None]:
     """Fresh operands for input types; absent inputs stay None, sizes (`DimType`) have no operand."""
-    from hidet.compute.definition import Operand
-
     operands: list[Operand | None] = []
     for number, type_ in enumerate(types):
         name = names[min(number, len(names) - 1)].rstrip("?*") if names else "x"

@@ -9,6 +9,7 @@ from typing import Any
 
 from hidet.dims import Symbol
 from hidet.errors import HidetError, VerifyError, suggestion
+from hidet.graph.constant_text import array_of, element_value
 from hidet.graph.cursor import Cursor
 from hidet.graph.graph import Constant, Graph, Node, Prepare, Value
 from hidet.graph.operator import OperatorSpec, define_node
@@ -247,8 +248,6 @@ class _Body:
 
 def _elements(cursor: Cursor, type_: TensorType) -> Any:
     """The elements of an inline constant."""
-    from hidet.graph.constant_text import array_of, element_value
-
     texts: list[str] = []
     if cursor.accept("["):
         while not cursor.accept("]"):

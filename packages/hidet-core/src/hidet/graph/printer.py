@@ -29,9 +29,9 @@ from hidet import dims
 from hidet.dims import Dim, DimExpr, Symbol
 from hidet.dtypes import DType
 from hidet.graph.attrs import Attrs
-from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.constant_text import digest, inline_text
+from hidet.graph.graph import Graph, Node, Value, subgraphs_of
 from hidet.graph.types import DimType, OptionalType, SequenceType, TensorType, ValueType, dims_of
-from hidet.graph.verify import subgraphs_of
 
 
 def print_graph(graph: Graph) -> str:
@@ -54,8 +54,6 @@ def canonical_lines(graph: Graph) -> list[str]:
 
 def constant_table(graph: Graph) -> dict[str, Any]:
     """The arrays that the text of `graph` names by digest: the side table that `parse_graph` needs."""
-    from hidet.graph.constant_text import digest, inline_text
-
     table: dict[str, Any] = {}
     for part in _all_graphs(graph):
         for value, constant in part.constants.items():
@@ -143,8 +141,6 @@ class GraphText:
         return {**read, **dict.fromkeys(constants)}
 
     def _constant(self, value: Value) -> str:
-        from hidet.graph.constant_text import digest, inline_text
-
         array = self.graph.constants[value].numpy()
         inline = None if self.canonical else inline_text(array, value.tensor.dtype)
         return f"sha={digest(array)}" if inline is None else inline

@@ -9,14 +9,14 @@ sub-graphs  closed and valid themselves; `prepare` reads constants alone
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from hidet import dims
 from hidet.dims import DimExpr, Symbol
 from hidet.errors import HidetError, VerifyError
 from hidet.graph.control import defined_sizes
-from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.graph import Graph, Node, Value, subgraphs_of
 from hidet.graph.operator import define_node, infer_types
 from hidet.graph.types import TensorType, ValueType, dims_of, fits, may_be_same_shape
 
@@ -51,24 +51,6 @@ def verify_graph(graph: Graph, *, redefine: bool = False) -> None:
     if graph.prepare is not None:
         _check_prepare(graph, redefine)
     _check_mutates(graph)
-
-
-def subgraphs_of(node: Node) -> Iterator[Graph]:
-    """The graphs among a node's attributes, in order."""
-    for value in node.attrs.values():
-        if isinstance(value, _MAY_HOLD_GRAPHS):
-            yield from _graphs_in(value)
-
-
-_MAY_HOLD_GRAPHS = (Graph, tuple)
-
-
-def _graphs_in(value: Any) -> Iterator[Graph]:
-    if isinstance(value, Graph):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _graphs_in(item)
 
 
 def _sources(graph: Graph) -> list[Value]:

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from hidet import dtypes
+from hidet import dims, dtypes
 from hidet.dims import Dim, DimExpr
 from hidet.dtypes import DType
 from hidet.errors import VerifyError
@@ -217,8 +217,6 @@ def _wrapped_index(value: int) -> Const:
 
 def _fold_dims(op: str, a: Expr, b: Expr) -> Expr | None:
     """Arithmetic of two extents stays an extent, in normal form."""
-    from hidet import dims
-
     left = a.dim if isinstance(a, Size) else int(a.value) if isinstance(a, Const) else None  # type: ignore[arg-type]  # i64
     right = b.dim if isinstance(b, Size) else int(b.value) if isinstance(b, Const) else None  # type: ignore[arg-type]  # i64
     if left is None or right is None:

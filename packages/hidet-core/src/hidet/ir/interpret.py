@@ -21,6 +21,7 @@ from hidet.ir.func import Function, Module
 from hidet.ir.interpret_expr import ExprInterpreter, bind, undefined
 from hidet.ir.memory import AddressSpace, Buffer, Pointer, block_of, dense_strides, fresh_block
 from hidet.ir.print_format import python_format
+from hidet.ir.printer import print_stmt
 from hidet.ir.types import BufferType, PointerType, element_dtype
 from hidet.ir.visit import walk
 
@@ -311,8 +312,6 @@ def _simulator_of(functions: Mapping[str, Function], kernel: Function) -> Simula
 
 
 def _first_line(stmt: s.Stmt) -> str:
-    from hidet.ir.printer import print_stmt
-
     return f"`{print_stmt(stmt).splitlines()[0]}`"
 
 

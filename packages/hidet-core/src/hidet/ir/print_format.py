@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import VerifyError
 from hidet.ir.types import PointerType, Type
@@ -72,8 +73,6 @@ def _advice(type_: Type) -> str:
 
 def promoted(dtype: DType) -> DType:
     """What a value is converted to before C shows it: f64, or an integer of 64 bits of the same sign."""
-    from hidet import dtypes
-
     if dtype.is_float:
         return dtypes.f64
     return dtypes.u64 if dtype.kind == "uint" else dtypes.i64

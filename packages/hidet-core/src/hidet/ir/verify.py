@@ -20,6 +20,7 @@ from hidet.ir import stmt as s
 from hidet.ir.expr import Call, Const, Expr, Var
 from hidet.ir.func import EXPORTED, Function, Module
 from hidet.ir.print_format import check_format
+from hidet.ir.printer import print_stmt
 from hidet.ir.types import BufferType, PointerType, Type, VectorType
 from hidet.ir.verify_expr import check_arguments, check_condition, check_element, check_expr, check_indices
 from hidet.ir.visit import walk
@@ -295,8 +296,6 @@ class _Checker:
 
 
 def _first_line(stmt: s.Stmt) -> str:
-    from hidet.ir.printer import print_stmt
-
     line, _, rest = print_stmt(stmt).partition("\n")
     return f"`{line}{' ...' if rest else ''}`"
 

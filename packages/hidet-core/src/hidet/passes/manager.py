@@ -9,11 +9,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from hidet.errors import PluginError
+from hidet.errors import PluginError, VerifyError
 from hidet.graph.graph import Graph
 from hidet.graph.printer import print_graph
+from hidet.graph.verify import verify_graph
 from hidet.ir.func import Module
 from hidet.ir.printer import print_module
+from hidet.ir.verify import verify_module
 from hidet.passes.dump import dump
 from hidet.passes.local import rewrite_locally
 from hidet.passes.pipeline import make_pass
@@ -84,10 +86,6 @@ def run_pass(
 
 def verify(subject: Graph | Module, when: str) -> None:
     """Raise VerifyError where a graph or module breaks a rule of its IR. when: for the message, "after pass 'fuse'"."""
-    from hidet.errors import VerifyError
-    from hidet.graph.verify import verify_graph
-    from hidet.ir.verify import verify_module
-
     what = "" if isinstance(subject, Graph) else f"program {subject.entry} "
     try:
         if isinstance(subject, Graph):

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
 from hidet.plugins.merge import SPEC_KINDS
 from hidet.plugins.registry import PluginRecord, Registry
 
@@ -41,8 +45,6 @@ def plugins_as_json(registry: Registry) -> list[dict[str, object]]:
 def print_plugins(registry: Registry, console: Console, *, is_verbose: bool) -> None:
     """The table of plug-ins. is_verbose: also every spec's name, with what decides between schedules and what
     options take, and the traceback of each problem."""
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("plug-in", "distribution", "version", "API", "status", "offers"):
         table.add_column(title, overflow="fold")
@@ -77,9 +79,6 @@ def _print_details(registry: Registry, record: PluginRecord, console: Console, *
             console.print(problem.traceback, markup=False, highlight=False)
     if not is_verbose:
         return
-    from rich.padding import Padding
-    from rich.text import Text
-
     for kind in record.counts or {}:
         names = [name for (owned, name), owner in registry.owners.items() if owned == kind and owner == record.owner]
         console.print(f"{record.owner.plugin} {kind}:", markup=False)

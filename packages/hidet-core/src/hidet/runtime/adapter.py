@@ -7,9 +7,12 @@ from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy
+
 from hidet.dtypes import DType, from_numpy
 from hidet.dtypes import dtype as dtype_of
 from hidet.errors import DTypeError, HidetError
+from hidet.plugins.host import load_registry
 from hidet.runtime.memory import out_of_memory, require_memory
 from hidet.runtime.plan import ALIGNMENT
 
@@ -122,8 +125,6 @@ class NumpyAdapter:
 
     def empty(self, shape: Sequence[int], strides: Sequence[int], dtype: str) -> tuple[Any, int]:
         """A new uninitialised array. numpy aligns to 16 bytes, and vectors that cross cache lines cost a tenth."""
-        import numpy
-
         kind = dtype_of(dtype).numpy()
         last = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
         count = 0 if 0 in shape else last + 1
@@ -150,8 +151,6 @@ class NumpyAdapter:
 
     def wrap(self, address: int, shape: Sequence[int], strides: Sequence[int], dtype: str) -> Any:
         """An array over foreign memory."""
-        import numpy
-
         kind = dtype_of(dtype).numpy()
         count = 0 if 0 in shape else sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
         memory = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
@@ -175,8 +174,6 @@ class NumpyAdapter:
 
     def convert(self, value: Any) -> Any:
         """The value as an array, without a copy where it has memory of its own on the CPU."""
-        import numpy
-
         if isinstance(value, numpy.ndarray):
             return value
         is_shared = not hasattr(value, "__array__") and hasattr(value, "__dlpack__")
@@ -237,8 +234,6 @@ class NumpyAdapter:
 
 def _array(memory: Any, shape: Sequence[int], strides: Sequence[int], start: int, kind: Any) -> Any:
     """An array of dtype `kind` from byte `start` of an array of bytes, which is its base; strides in elements."""
-    import numpy
-
     if 0 in shape:
         return numpy.ndarray(shape, kind, memory, start)
     return numpy.ndarray(shape, kind, memory, start, [stride * kind.itemsize for stride in strides])
@@ -263,8 +258,6 @@ def adapter_for(kind: type, memory: DeviceMemory | None = None) -> CheckedAdapte
 
 def adapter_named(names: Set[str], memory: DeviceMemory | None = None) -> CheckedAdapter | None:
     """That of the front-end which knows a class by one of its full names; None where no installed one does."""
-    from hidet.plugins.host import load_registry
-
     for spec in load_registry().frontends.values():
         if spec.adapter is not None and not names.isdisjoint(spec.tensor_types):
             adapter: CheckedAdapter = spec.resolve_adapter()

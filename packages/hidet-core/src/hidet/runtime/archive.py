@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy
+
 from hidet.errors import ArtifactError
 from hidet.runtime.adapter import NumpyAdapter
 
@@ -68,8 +70,6 @@ def unreadable(name: str, error: Exception) -> ArtifactError:
 
 def map_file(path: str | os.PathLike[str]) -> Any:
     """The bytes of a file as an array that is mapped, not read. ArtifactError for what is no regular file."""
-    import numpy
-
     try:
         # Devices and pipes open without waiting, and are refused before anything is read from them.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -86,8 +86,6 @@ def map_file(path: str | os.PathLike[str]) -> Any:
 
 def copy_bytes(data: bytes) -> Any:
     """A copy of bytes that begins at an address that code may rely on; bytes lie anywhere."""
-    import numpy
-
     memory, _ = NumpyAdapter().empty((len(data),), (1,), "uint8")
     memory[:] = numpy.frombuffer(data, numpy.uint8)
     return memory

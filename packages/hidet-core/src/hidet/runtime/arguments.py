@@ -7,6 +7,8 @@ from collections.abc import Hashable, Sequence
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
+import numpy
+
 from hidet import dims
 from hidet.dims import Dim, DimExpr, Symbol
 from hidet.errors import DTypeError, HidetError, LaunchError, ShapeError
@@ -112,8 +114,6 @@ class ArgumentCheck:
 
     def _host_value(self, value: Any, number: int, slot: ObjectSlot) -> Any:
         """An array of strings, a list of arrays, or None; LaunchError or ShapeError for anything else."""
-        import numpy
-
         if slot.shape is not None:
             array = numpy.asarray(value, object)
             if array.ndim != len(slot.shape):

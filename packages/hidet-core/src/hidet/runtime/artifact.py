@@ -24,9 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from hidet.cache import open_cache
 from hidet.errors import ArtifactError, CodegenError, CompileError, HidetError, OptionError, PluginError
+from hidet.plugins.host import load_registry
 from hidet.runtime.archive import Archive, copy_bytes, map_file, sha256_of, unreadable, write_archive
 from hidet.runtime.bake import bake_prepared, needs_baking
+from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
 from hidet.runtime.encoding import decode_program, decode_signature, encode_program, encode_signature
 from hidet.runtime.identity import require_bound
 from hidet.runtime.program import HostProgram, NodeCounts, Segment, programs_of
@@ -38,7 +41,6 @@ from hidet.target import Binary
 
 if TYPE_CHECKING:
     from hidet.plugins.registry import Registry
-    from hidet.runtime.compiled import CodeBundle, CompiledGraph
 
 FORMAT = 8
 _WEIGHTS = "weights.safetensors"
@@ -223,10 +225,6 @@ def _decode(archive: Archive, find_call: Callable[[str], Callable[..., Any]]) ->
 
 def _load(name: str, memory: Any, verify: Verify, sha256: str | None) -> CompiledGraph:
     """name: of the file, for messages. memory: its bytes as an array, in which the weights stay."""
-    from hidet.cache import open_cache
-    from hidet.plugins.host import load_registry
-    from hidet.runtime.compiled import CodeBundle, CompiledGraph, CompileReport
-
     if sha256 is not None:
         _require_sha256(memory, name, sha256)
     registry = load_registry()

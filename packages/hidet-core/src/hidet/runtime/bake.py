@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy
+
 from hidet.runtime.adapter import NumpyAdapter
 from hidet.runtime.executor import Executor, SegmentFunction
 from hidet.runtime.program import ConstantSlot, HostProgram, map_subprograms, programs_of
@@ -73,8 +75,6 @@ def _without_unread(bundle: CodeBundle) -> CodeBundle:
 
 def _flat(result: Any) -> Any:
     """The elements of an array in the order in which they lie in memory: the program knows its strides."""
-    import numpy
-
     last = sum((extent - 1) * stride for extent, stride in zip(result.shape, result.strides, strict=True))
     count = 0 if result.size == 0 else last // result.itemsize + 1
     return numpy.lib.stride_tricks.as_strided(result, (count,), (result.itemsize,))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy
+
 from hidet import dtypes
 from hidet.errors import LaunchError
 from hidet.target import DeviceMemory
@@ -24,8 +26,6 @@ class BoundsChecks:
 
     def words_for_call(self) -> tuple[object, int]:
         """Zeroed words: their owner and address. Calls at the same time get different ones."""
-        import numpy
-
         return self.memory.upload(numpy.zeros(self.words, numpy.int32))
 
     def verify(self, address: int, stream: int) -> None:

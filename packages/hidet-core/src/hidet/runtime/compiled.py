@@ -12,6 +12,7 @@ from hidet.runtime.arguments import ArgumentCheck
 from hidet.runtime.executor import Executor, SegmentFunction
 from hidet.runtime.parameter_sets import ParameterSets
 from hidet.runtime.program import HostProgram, NodeCounts
+from hidet.runtime.report_text import report_text
 from hidet.runtime.signature import Signature, signature_of_inputs
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ class CompileReport:
     uses: tuple[ProgramUse, ...] = ()
 
     def __str__(self) -> str:
-        from hidet.runtime.report_text import report_text
-
         return report_text(self)
 
 

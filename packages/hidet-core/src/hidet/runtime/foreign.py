@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from hidet.errors import LaunchError
 from hidet.runtime.adapter import NumpyAdapter
 from hidet.runtime.frame import Frame, address_in, row_major, tell
@@ -72,8 +74,6 @@ def _settled(step: ForeignCall, place: TensorSlot, value: Any, frame: Frame) -> 
     if not step.is_host:
         frame.adapter.copy(made, value)
         return made
-    import numpy
-
     array = numpy.ascontiguousarray(value)
     if array.dtype != place.dtype.numpy():
         raise LaunchError(f"node {step.name} made an array of {array.dtype}, expected {place.dtype.name}")

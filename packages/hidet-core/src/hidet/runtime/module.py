@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any, NoReturn
 
 from hidet import dtypes
@@ -382,8 +383,6 @@ def _unknown(name: str, functions: Mapping[str, CompiledFunction]) -> NoReturn:
 
 
 def _coloured(text: str) -> str:
-    from io import StringIO
-
     from rich.console import Console
     from rich.syntax import Syntax
 

@@ -11,6 +11,7 @@ from hidet.dims import Dim, DimExpr, compile_evaluator
 from hidet.errors import ShapeError
 from hidet.loc import Loc
 from hidet.runtime.memory import Allocate
+from hidet.runtime.parameters import number_error
 from hidet.runtime.plan import plan_memory
 from hidet.runtime.program import (
     ForeignCall,
@@ -186,8 +187,6 @@ def _require_numbers(stage: Stage, resolve: Resolve) -> None:
     for check in stage.number_checks:
         value = resolve(check.value)
         if not check.dtype.min <= value <= check.dtype.max:
-            from hidet.runtime.parameters import number_error
-
             error = number_error(check.what, value, check.dtype)
             error.loc = Loc(name=check.place) if check.place else None
             raise error

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
+
 from hidet.dtypes import DType, dtype, from_numpy
 from hidet.errors import ArtifactError
 from hidet.runtime.archive import ALIGNMENT, sha256_of
@@ -123,8 +125,6 @@ def _viewed(place: Any, type_: DType, shape: Sequence[int]) -> Any:
 
 def _bytes_of(array: Any) -> Any:
     """The bytes of a contiguous array, as an array."""
-    import numpy
-
     return array.reshape(-1).view(numpy.uint8)
 
 
@@ -142,8 +142,6 @@ def _encode_texts(array: Any) -> bytes:
 
 
 def _decode_texts(place: Any, shape: Sequence[int], count: int) -> Any:
-    import numpy
-
     items = json.loads(place.tobytes())
     if not isinstance(items, list) or len(items) != count or not all(isinstance(item, str) for item in items):
         raise ValueError(f"a tensor of strings is no list of {count} strings")

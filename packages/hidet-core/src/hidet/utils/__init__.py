@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy
+
 from hidet.utils.benchmark import benchmark_func, do_bench
 
 __all__ = ["assert_close", "benchmark_func", "do_bench", "prod", "same_list"]
@@ -27,14 +29,10 @@ def same_list(lhs: Sequence[Any], rhs: Sequence[Any], use_equal: bool = True) ->
 
 def assert_close(actual: Any, expected: Any, rtol: float = 1e-5, atol: float = 1e-5) -> None:
     """AssertionError, with the largest differences, unless two tensors of any library are close."""
-    import numpy
-
     numpy.testing.assert_allclose(_on_host(actual), _on_host(expected), rtol=rtol, atol=atol)
 
 
 def _on_host(tensor: Any) -> Any:
-    import numpy
-
     found = tensor.detach() if hasattr(tensor, "detach") else tensor
     array = numpy.asarray(found.cpu() if hasattr(found, "cpu") else found)
     return array.astype(numpy.float64) if array.dtype.kind not in "iub" else array

@@ -12,7 +12,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from hidet.errors import OptionError, suggestion
+import llvmlite.binding as llvm
+
+from hidet.errors import CodegenError, OptionError, suggestion
 
 _KIB = 1 << 10
 
@@ -97,10 +99,6 @@ _DEFAULT_TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-un
 @functools.cache
 def host_arch() -> CpuArch:
     """This machine. Raises CodegenError when LLVM cannot tell the features of its processor."""
-    import llvmlite.binding as llvm
-
-    from hidet.errors import CodegenError
-
     try:
         enabled = dict(llvm.get_host_cpu_features())
     except RuntimeError as error:
@@ -177,8 +175,6 @@ def _isa_of(triple: str) -> str:
 
 
 def _triple_for(isa: str) -> str:
-    import llvmlite.binding as llvm
-
     host: str = llvm.get_process_triple()
     return host if _isa_of(host) == isa else _DEFAULT_TRIPLES[isa]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,8 @@ from hidet.cpu.arch import CpuArch, arch_from_text, host_arch
 from hidet.cpu.failures import NOTE_FAILURE, failure_symbols, noted_failures, raise_failure
 from hidet.cpu.loader import LoadedCode, load_objects
 from hidet.cpu.pool import pool_symbols, shared_pool
-from hidet.cpu.toolchain import compile_assembly, compile_objects, toolchain_version
+from hidet.cpu.toolchain import compile_assembly, toolchain_version
+from hidet.cpu.workers import compile_objects
 from hidet.errors import CompileError
 from hidet.ir.func import Module
 from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
@@ -135,8 +137,6 @@ class CpuCode:
 
     def function(self, name: str, threads: int | None) -> Callable[[int], object]:
         """`void name(pool, table)` as a callable of the table's address. `threads` None uses the affinity mask."""
-        import ctypes
-
         pool = shared_pool(threads)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
         call = functools.partial(prototype(self._code.address(name)), pool.address)

@@ -1,23 +1,19 @@
 """Textual LLVM IR to object code, through llvmlite: parse, verify, optimise, emit.
 
-Modules are independent of each other and of the order in which they are compiled. llvmlite serialises all calls of one
-process, so `compile_objects` hands large batches to child processes; few modules are faster done here.
+Modules are independent of each other and of the order in which they are compiled; `hidet.cpu.workers` compiles many.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from hidet.cpu.arch import CpuArch, host_arch
 from hidet.errors import CodegenError, CompileError
-
-IN_PROCESS_BELOW = 12
-"""Batches of fewer modules are compiled in this process: starting a child costs as much as several small modules."""
 
 _DEFINITION = re.compile(r'^\s*define\b[^@\n]*@"?([\w.$-]+)', re.MULTILINE)
 _PARSE_ERROR = re.compile(r"<string>:(\d+):(\d+): error: (.*)")
@@ -25,8 +21,6 @@ _PARSE_ERROR = re.compile(r"<string>:(\d+):(\d+): error: (.*)")
 
 def toolchain_version() -> str:
     """Versions that decide which object code a text becomes; part of every kernel's cache key."""
-    import llvmlite
-
     return f"llvmlite {llvmlite.__version__}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
 
 
@@ -45,27 +39,6 @@ def compile_assembly(text: str, arch: CpuArch, opt_level: int) -> str:
     """Like `compile_object`, as assembly language to be read and tested."""
     toolchain = _toolchain_for(arch, opt_level)
     return str(toolchain.machine.emit_assembly(_optimised_module(text, toolchain)))
-
-
-def compile_objects(
-    modules: Iterable[tuple[str, int]],
-    arch: CpuArch,
-    progress: Callable[[int, int], None] | None = None,
-    *,
-    worker_count: int | None = None,
-    timeout_s: float = 120.0,
-) -> list[bytes]:
-    """Object files of many (text, opt_level) modules, in their order.
-
-    modules: may be a generator; what it yields is compiled by children while it goes on.
-    progress: called in this thread with (modules done, modules known so far) after each module.
-    worker_count: child processes; None chooses from the CPUs at hand, none below `IN_PROCESS_BELOW` modules.
-    timeout_s: seconds that a child may spend on one module before it is killed.
-    Raises CompileError for the first module that LLVM refuses or that kills or stalls its child; the rest is given up.
-    """
-    from hidet.cpu.workers import compile_batch
-
-    return compile_batch(modules, arch, compile_object, IN_PROCESS_BELOW, progress, worker_count, timeout_s)
 
 
 def kernel_name(text: str) -> str:

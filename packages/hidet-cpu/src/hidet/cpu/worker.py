@@ -9,45 +9,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import struct
 import sys
 from typing import IO
 
-REQUEST = struct.Struct("<IQ")  # optimisation level, bytes of UTF-8 text that follow
-REPLY = struct.Struct("<BQ")  # COMPILED or REFUSED, bytes that follow
-COMPILED = 0  # an object file follows
-REFUSED = 1  # a JSON object {"message", "hint"} of a CompileError follows
-
-
-def read_exactly(stream: IO[bytes], size: int) -> bytes | None:
-    """The next `size` bytes; None if the stream ends before."""
-    data = stream.read(size)
-    return data if len(data) == size else None
-
-
-def read_frame(stream: IO[bytes], head: struct.Struct) -> tuple[int, bytes] | None:
-    """The next (first field, body) whose head is (field, body size); None at the end of the stream."""
-    prefix = read_exactly(stream, head.size)
-    if prefix is None:
-        return None
-    field, size = head.unpack(prefix)
-    body = read_exactly(stream, size)
-    return None if body is None else (field, body)
-
-
-def write_frame(stream: IO[bytes], head: struct.Struct, field: int, body: bytes) -> None:
-    """Inverse of `read_frame`."""
-    stream.write(head.pack(field, len(body)))
-    stream.write(body)
-    stream.flush()
+from hidet.cpu.arch import CpuArch
+from hidet.cpu.frames import COMPILED, REFUSED, REPLY, REQUEST, read_frame, write_frame
+from hidet.cpu.toolchain import compile_object
+from hidet.errors import CompileError
 
 
 def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
     """Answer requests until they end. The first one carries the architecture: JSON of CpuArch's fields."""
-    from hidet.cpu.arch import CpuArch
-    from hidet.cpu.toolchain import compile_object
-    from hidet.errors import CompileError
-
     first = read_frame(requests, REQUEST)
     if first is None:
         return

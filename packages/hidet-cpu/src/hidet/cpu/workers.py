@@ -1,5 +1,6 @@
 """Compiles a batch of LLVM IR modules in child processes and in this one at once.
 
+llvmlite serialises all calls of one process, so large batches go to children; few modules are faster done here.
 Children are fresh interpreters started by Popen, never forks: user scripts have no main guard and hold threads and
 locks. This process takes modules from the same queue, so that it is busy while the children start. A child that dies or
 stalls costs one CompileError that names the kernel.
@@ -20,28 +21,40 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import llvmlite
+
+import hidet
 from hidet.cpu.arch import CpuArch, available_cpus
-from hidet.cpu.worker import COMPILED, REPLY, REQUEST, read_frame, write_frame
+from hidet.cpu.frames import COMPILED, REPLY, REQUEST, read_frame, write_frame
+from hidet.cpu.toolchain import compile_object, kernel_name
 from hidet.errors import CompileError, OptionError
+
+IN_PROCESS_BELOW = 12
+"""Batches of fewer modules are compiled in this process: starting a child costs as much as several small modules."""
 
 _MODULES_PER_WORKER = 5  # a child takes about as long to start as this many small modules to compile
 _Module = tuple[str, int]
-_CompileHere = Callable[[str, CpuArch, int], bytes]
 
 
-def compile_batch(
-    modules: Iterable[_Module],
+def compile_objects(
+    modules: Iterable[tuple[str, int]],
     arch: CpuArch,
-    compile_here: _CompileHere,
-    in_process_below: int,
-    progress: Callable[[int, int], None] | None,
-    worker_count: int | None,
-    timeout_s: float,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    worker_count: int | None = None,
+    timeout_s: float = 120.0,
 ) -> list[bytes]:
-    """See `hidet.cpu.toolchain.compile_objects`; `compile_here` compiles one module in this process."""
+    """Object files of many (text, opt_level) modules, in their order.
+
+    modules: may be a generator; what it yields is compiled by children while it goes on.
+    progress: called in this thread with (modules done, modules known so far) after each module.
+    worker_count: child processes; None chooses from the CPUs at hand, none below `IN_PROCESS_BELOW` modules.
+    timeout_s: seconds that a child may spend on one module before it is killed.
+    Raises CompileError for the first module that LLVM refuses or that kills or stalls its child; the rest is given up.
+    """
     with _Batch(arch, progress, timeout_s) as batch:
         if isinstance(modules, Sequence):
-            batch.grow_to(_wanted_workers(len(modules), in_process_below, worker_count))
+            batch.grow_to(_wanted_workers(len(modules), worker_count))
             # Longest first: the last module to end decides, so it should be a short one.
             order = sorted(range(len(modules)), key=lambda index: -len(modules[index][0]))
             batch.expect(len(modules))
@@ -51,12 +64,12 @@ def compile_batch(
             for index, module in enumerate(modules):
                 batch.expect(index + 1)
                 batch.submit(index, module)
-                batch.grow_to(_wanted_workers(index + 1, in_process_below, worker_count))
+                batch.grow_to(_wanted_workers(index + 1, worker_count))
                 batch.collect()
-        return batch.finish(compile_here)
+        return batch.finish()
 
 
-def _wanted_workers(module_count: int, in_process_below: int, worker_count: int | None) -> int:
+def _wanted_workers(module_count: int, worker_count: int | None) -> int:
     override = os.environ.get("HIDET_NUM_WORKERS")
     if worker_count is None and override:
         if not override.isdigit():
@@ -67,7 +80,7 @@ def _wanted_workers(module_count: int, in_process_below: int, worker_count: int 
         return 0
     if worker_count is not None:
         return min(worker_count, module_count)
-    if module_count < in_process_below:
+    if module_count < IN_PROCESS_BELOW:
         return 0
     return min(available_cpus() - 1, module_count // _MODULES_PER_WORKER)
 
@@ -126,11 +139,11 @@ class _Batch:
                 raise answer
             self._record(index, answer)
 
-    def finish(self, compile_here: _CompileHere) -> list[bytes]:
+    def finish(self) -> list[bytes]:
         """Compile here what no child has taken, wait for the children, and return all objects in order."""
         while (task := self._take(block=False)) is not None:
             index, (text, opt_level) = task
-            self._record(index, compile_here(text, self._arch, opt_level))
+            self._record(index, compile_object(text, self._arch, opt_level))
             self.collect()
         while len(self._objects) < self._expected:
             self.collect(block=True)
@@ -225,8 +238,6 @@ class _Child:
         self._process.kill()
 
     def _death(self, text: str) -> CompileError:
-        from hidet.cpu.toolchain import kernel_name
-
         code = self._process.wait()
         name = kernel_name(text)
         if self._stalled:
@@ -244,9 +255,5 @@ class _Child:
 
 def _import_path() -> list[str]:
     """Where this process found hidet and llvmlite, then its other folders; a child with -S looks nowhere else."""
-    import llvmlite
-
-    import hidet
-
     folders = [str(Path(folder).parent) for folder in (*hidet.__path__, *llvmlite.__path__)]
     return list(dict.fromkeys([*folders, *(folder for folder in sys.path if folder)]))

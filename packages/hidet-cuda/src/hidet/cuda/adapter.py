@@ -6,6 +6,8 @@ import ctypes
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+import numpy
+
 from hidet.cuda.arrays import DeviceArray, note_use
 from hidet.cuda.devices import Device, chosen_device
 from hidet.cuda.pool import pool_of
@@ -126,8 +128,6 @@ class StreamMemory:
 
     def read(self, address: int, dtype: DType, count: int) -> list[int]:
         """Integers or bools that lie next to each other. The host waits for them."""
-        import numpy
-
         found = numpy.empty(count, dtype.numpy())
         self.to_host(found.ctypes.data, address, found.nbytes)
         return [int(value) for value in found]
@@ -174,8 +174,6 @@ def place_array(array: Any, device: Device) -> DeviceArray:
 
 def _write(target: DeviceArray, values: Any) -> None:
     """Copy a host array to a device, strides as the device's array has them. The host's may change afterwards."""
-    import numpy
-
     flat = numpy.empty(target.extent, values.dtype)
     if not flat.nbytes:
         return
@@ -193,8 +191,6 @@ def asarray(value: Any, device: int | None = None) -> DeviceArray:
 
     device: number of the device for copies, None for the current one. DTypeError for elements that no device knows.
     """
-    import numpy
-
     on = chosen_device(device)
     found = import_array(value, on)
     if found is not None:

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 
 from hidet.cuda.arch import FIRST_WITH_CLUSTERS, capability_of, known_shared_memory
 from hidet.errors import CodegenError
+from hidet.gpu.codegen.function import array_bytes
+from hidet.ir.expr import Const
+from hidet.ir.stmt import Declare, Launch
+from hidet.ir.types import BufferType
+from hidet.ir.visit import statements, walk
 
 if TYPE_CHECKING:
     from hidet.ir.func import Module
@@ -17,9 +22,6 @@ if TYPE_CHECKING:
 
 def launches_of(module: Module) -> Iterator[Launch]:
     """Every launch of host functions."""
-    from hidet.ir.stmt import Launch
-    from hidet.ir.visit import walk
-
     nodes = (node for function in module.functions if function.kind == "host" for node in walk(function.body))
     return (node for node in nodes if isinstance(node, Launch))
 
@@ -68,19 +70,12 @@ def check_shared_memory(module: Module, kernel: str, declared: int, architecture
 
 def _known_bytes(launch: Launch) -> int:
     """Dynamic shared memory of a launch, 0 where only the call tells."""
-    from hidet.ir.expr import Const
-
     asked = launch.shared_bytes
     return int(asked.value) if isinstance(asked, Const) else 0  # type: ignore[arg-type]  # an integer
 
 
 def _largest_array(module: Module, kernel: str) -> Loc | None:
     """Where the largest array in shared memory is declared."""
-    from hidet.gpu.codegen.function import array_bytes
-    from hidet.ir.stmt import Declare
-    from hidet.ir.types import BufferType
-    from hidet.ir.visit import statements
-
     sizes = [
         (array_bytes(node.var.type), node.loc)
         for node in statements(module.function(kernel).body)

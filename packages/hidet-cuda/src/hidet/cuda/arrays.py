@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
+
 from hidet.cuda.devices import Device
 from hidet.cuda.dlpack import CUDA, make_capsule
 from hidet.cuda.pool import Block
@@ -71,8 +73,6 @@ class DeviceArray:
 
     def numpy(self) -> Any:
         """A copy on the host, for which the current stream is waited for. Strides stay as they are."""
-        import numpy
-
         flat = download_array(self)
         if 0 in self.shape:
             return numpy.empty(self.shape, flat.dtype)
@@ -136,8 +136,6 @@ def note_use(array: DeviceArray, stream: Stream) -> None:
 
 def download_array(array: DeviceArray) -> Any:
     """The elements of an array as a flat numpy array, in the order in which they lie in memory."""
-    import numpy
-
     found = numpy.empty(array.extent, array.dtype.numpy())
     if found.nbytes:
         stream = current_stream(array.on).handle

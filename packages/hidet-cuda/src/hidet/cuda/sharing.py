@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from hidet.cuda.arrays import DeviceArray
 from hidet.cuda.devices import Device, device_at
 from hidet.cuda.dlpack import CUDA, MANAGED, take_capsule
@@ -41,8 +43,6 @@ def _from_dlpack(value: Any, device: Device) -> DeviceArray:
 
 
 def _from_interface(value: Any, interface: dict[str, Any], device: Device) -> DeviceArray:
-    import numpy
-
     if interface.get("mask") is not None:
         raise LaunchError(f"a {type(value).__name__} has a mask, which compiled code does not look at")
     address, is_readonly = interface["data"]

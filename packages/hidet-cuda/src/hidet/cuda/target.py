@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hidet.cache import source_hash
@@ -18,7 +19,15 @@ from hidet.cuda.arch import (
     usual_facts,
 )
 from hidet.cuda.arch_checks import check_clusters, check_shared_memory, launches_of
+from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
+from hidet.cuda.devices import properties
+from hidet.cuda.host_code import host_module
+from hidet.cuda.loader import load_modules
+from hidet.cuda.memory import memory_at
+from hidet.cuda.nvrtc import compile_cubins, compile_ptx, toolchain_version
+from hidet.gpu.check_bounds import check_bounds
+from hidet.plugins.host import load_registry
 from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
 
 if TYPE_CHECKING:
@@ -74,8 +83,6 @@ class CudaTarget:
         """The device's or, where code is made for an architecture, those of a usual one."""
         if self._arch is not None:
             return usual_facts(capability_of(self._arch))
-        from hidet.cuda.devices import properties
-
         found = properties(self.index)
         return DeviceFacts(
             found.multiprocessors,
@@ -133,16 +140,12 @@ class CudaTarget:
     @functools.cached_property
     def memory(self) -> CudaMemory:
         """Memory of the device. LaunchError where it is not there."""
-        from hidet.cuda.memory import memory_at
-
         return memory_at(self.index)
 
     @functools.cached_property
     def _host(self) -> Target:
         """The target that compiles host functions: for this processor, or, where code is made for a GPU that need not
         be here, for most of its kind. They launch kernels, and lose nothing by that."""
-        from hidet.plugins.host import load_registry
-
         make_target: Any = load_registry().target("cpu").resolve()
         made: Target = make_target() if self._arch is None else make_target("common")
         return made
@@ -152,9 +155,6 @@ class CudaTarget:
 
         CodegenError for what the architecture does not have, CompileError for what CUDA's compiler refuses.
         """
-        from hidet.cuda.host_code import host_module
-        from hidet.cuda.nvrtc import compile_cubins
-
         for job in jobs:
             check_clusters(job.module, self.architecture)
         sources = [self.sources(job.module) for job in jobs]
@@ -202,8 +202,6 @@ class CudaTarget:
 
     def check_bounds(self, module: Module) -> CheckedModule:
         """Kernels note their first access outside of an array, which the call raises when they have ended."""
-        from hidet.gpu.check_bounds import check_bounds
-
         return check_bounds(module)
 
     def source(self, module: Module) -> str:
@@ -212,9 +210,6 @@ class CudaTarget:
 
     def listings(self, job: CompileJob) -> Iterator[tuple[str, str]]:
         """CUDA C++ (.cu) and PTX (.ptx) of kernels, LLVM IR (.host.ll) and assembly (.host.s) of host functions."""
-        from hidet.cuda.host_code import host_module
-        from hidet.cuda.nvrtc import compile_ptx
-
         sources = self.sources(job.module)
         if sources:
             yield ".cu", "\n".join(source.text for source in sources)
@@ -227,10 +222,6 @@ class CudaTarget:
 
     def sources(self, module: Module) -> list[KernelSource]:
         """The CUDA C++ of each kernel of a module."""
-        from dataclasses import replace
-
-        from hidet.cuda.codegen.module import emit_module
-
         kernels = [f for f in module.functions if f.kind == "kernel"]
         others = tuple(f for f in module.functions if f.kind != "kernel")
         capability = capability_of(self.architecture)
@@ -243,15 +234,11 @@ class CudaTarget:
         symbols: Mapping[str, int] | None = None,
     ) -> CudaCode:
         """Kernels on the device, and host functions that launch them. LaunchError where there is no device."""
-        from hidet.cuda.loader import load_modules
-
         modules = [(binary.name, unpack(binary.data)) for binary in binaries]
         return load_modules(modules, self.memory.device, self._host, cache, symbols or {})
 
     def fingerprint(self) -> Mapping[str, str]:
         """Versions that decide the machine code."""
-        from hidet.cuda.nvrtc import toolchain_version
-
         host = {f"host_{name}": value for name, value in self._host.fingerprint().items()}
         sources = {"gpu_sources": source_hash("hidet.gpu"), "cuda_sources": source_hash("hidet.cuda")}
         return {**host, "nvrtc": toolchain_version(), **sources}

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from hidet.plugins.specs import FrontendSpec
+
 if TYPE_CHECKING:
     from hidet.graph.operator import OperatorSpec
     from hidet.plugins.specs import CommandTable, FrontendSpec
@@ -23,8 +25,6 @@ def is_onnx_model(model: object) -> bool:
 
 def hidet_frontends() -> Iterable[FrontendSpec]:
     """Models in ONNX files."""
-    from hidet.plugins.specs import FrontendSpec
-
     return [
         FrontendSpec(
             name="onnx",

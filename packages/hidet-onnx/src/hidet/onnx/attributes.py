@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from hidet.errors import ImportFailed
 from hidet.onnx.tensors import DataFolder, tensor_array
+from onnx import AttributeProto, NodeProto, defs
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, NodeProto
+    from onnx import GraphProto
 
 
 class AttributeReader:
@@ -60,22 +61,20 @@ class AttributeReader:
 
     def value(self, attribute: AttributeProto) -> Any:
         """A number, text (bytes that are not UTF-8 stay bytes), numpy array, sub-graph, or tuple of those."""
-        from onnx import AttributeProto as Kind
-
         kind = attribute.type
         simple: dict[int, Callable[[], Any]] = {
-            Kind.FLOAT: lambda: attribute.f,
-            Kind.INT: lambda: attribute.i,
-            Kind.STRING: lambda: _text(attribute.s),
-            Kind.FLOATS: lambda: tuple(attribute.floats),
-            Kind.INTS: lambda: tuple(attribute.ints),
-            Kind.STRINGS: lambda: tuple(map(_text, attribute.strings)),
-            Kind.TENSOR: lambda: tensor_array(attribute.t, self._folder),
-            Kind.TENSORS: lambda: tuple(tensor_array(tensor, self._folder) for tensor in attribute.tensors),
-            Kind.GRAPH: lambda: self._body(attribute.g),
-            Kind.GRAPHS: lambda: tuple(map(self._body, attribute.graphs)),
-            Kind.SPARSE_TENSOR: lambda: attribute.sparse_tensor,
-            Kind.TYPE_PROTO: lambda: attribute.tp,
+            AttributeProto.FLOAT: lambda: attribute.f,
+            AttributeProto.INT: lambda: attribute.i,
+            AttributeProto.STRING: lambda: _text(attribute.s),
+            AttributeProto.FLOATS: lambda: tuple(attribute.floats),
+            AttributeProto.INTS: lambda: tuple(attribute.ints),
+            AttributeProto.STRINGS: lambda: tuple(map(_text, attribute.strings)),
+            AttributeProto.TENSOR: lambda: tensor_array(attribute.t, self._folder),
+            AttributeProto.TENSORS: lambda: tuple(tensor_array(tensor, self._folder) for tensor in attribute.tensors),
+            AttributeProto.GRAPH: lambda: self._body(attribute.g),
+            AttributeProto.GRAPHS: lambda: tuple(map(self._body, attribute.graphs)),
+            AttributeProto.SPARSE_TENSOR: lambda: attribute.sparse_tensor,
+            AttributeProto.TYPE_PROTO: lambda: attribute.tp,
         }
         if kind not in simple:
             raise ImportFailed(f"attribute {attribute.name!r} is of kind {kind}, which is not known")
@@ -89,9 +88,7 @@ def with_bound_attributes(node: NodeProto, bound: Mapping[str, AttributeProto]) 
     """
     if not any(attribute.ref_attr_name for attribute in node.attribute):
         return node
-    from onnx import NodeProto as Proto
-
-    made = Proto()
+    made = NodeProto()
     made.CopyFrom(node)
     del made.attribute[:]
     for attribute in node.attribute:
@@ -127,8 +124,6 @@ def require_inputs(node: NodeProto, domain: str, opset: int) -> None:
 @cache
 def find_schema(domain: str, operator: str, opset: int) -> Any | None:
     """The installed onnx package's OpSchema of an operator as of an opset; None where it has none."""
-    from onnx import defs
-
     try:
         return defs.get_schema(operator, opset, domain)
     except defs.SchemaError:

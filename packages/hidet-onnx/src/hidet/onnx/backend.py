@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hidet.context import make_context
 from hidet.errors import HidetError, OptionError
 from hidet.onnx.runner import OnnxRunner
+from hidet.onnx.supported import check
+from hidet.plugins.host import load_registry
 from onnx import ModelProto, NodeProto, helper
 from onnx.backend.base import Backend, BackendRep
 
@@ -35,8 +38,6 @@ class HidetBackend(Backend):
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
         """Whether all operators of a model can be imported."""
-        from hidet.onnx.supported import check
-
         return not check(model)
 
     @classmethod
@@ -68,8 +69,6 @@ class HidetBackend(Backend):
     def supports_device(cls, device: str) -> bool:
         """Whether a target for this device ("CPU", "CUDA:0") is installed and can run here."""
         try:
-            from hidet.context import make_context
-
             make_context(_target(device))
         except HidetError:
             return False
@@ -79,8 +78,6 @@ class HidetBackend(Backend):
 def _target(device: str) -> str:
     """The target of a device as ONNX writes it, "CPU" or "CUDA:1": the name of its type in capitals. OptionError for
     one that no target is for."""
-    from hidet.plugins.host import load_registry
-
     name, separator, index = device.partition(":")
     if not name.isupper() or (separator and not index.isdigit()):
         raise OptionError(f"device {device!r} is unknown: expected a type and a number, as CPU or CUDA:1")

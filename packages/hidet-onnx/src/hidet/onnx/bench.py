@@ -8,6 +8,10 @@ from typing import Any
 
 import click
 
+from hidet.frontend import identifier
+from hidet.onnx.convert import given_arrays
+from hidet.onnx.loader import load_model
+
 
 def onnxruntime_run(model: Path, arrays: Mapping[str, Any], threads: int) -> Callable[[], Sequence[Any]]:
     """A call of ONNX Runtime's CPU provider on these inputs. ClickException when it is not installed, or fails.
@@ -18,10 +22,6 @@ def onnxruntime_run(model: Path, arrays: Mapping[str, Any], threads: int) -> Cal
         import onnxruntime
     except ImportError as error:
         raise click.ClickException("onnxruntime is not installed: pip install onnxruntime") from error
-    from hidet.frontend import identifier
-    from hidet.onnx.convert import given_arrays
-    from hidet.onnx.loader import load_model
-
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

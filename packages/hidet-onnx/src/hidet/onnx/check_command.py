@@ -9,6 +9,10 @@ import click
 
 from hidet.cli.model import model_argument
 from hidet.cli.output import json_option, print_json
+from hidet.onnx.loader import load_model
+from hidet.onnx.mapping import handlers_of
+from hidet.onnx.supported import survey
+from hidet.plugins.host import load_registry
 
 
 @click.command("check")
@@ -16,11 +20,6 @@ from hidet.cli.output import json_option, print_json
 @json_option
 def check_model(model: Path, as_json: bool) -> None:
     """Say which operators of the ONNX file MODEL are supported, without compiling it; exit with 1 when some are not."""
-    from hidet.onnx.loader import load_model
-    from hidet.onnx.mapping import handlers_of
-    from hidet.onnx.supported import survey
-    from hidet.plugins.host import load_registry
-
     loaded = load_model(model)
     found = survey(loaded, handlers_of(load_registry()))
     nodes = sum(found.counts.values())

@@ -6,10 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hidet.context import CompileContext
+import numpy
+
+from hidet.context import CompileContext, make_context
 from hidet.dims import Dim
+from hidet.dtypes import from_numpy
 from hidet.errors import ImportFailed
 from hidet.graph import Graph, TensorType
+from hidet.onnx.importer import import_model
+from hidet.onnx.loader import load_model
+from hidet.onnx.value_types import dtype_of, type_of_argument
 
 if TYPE_CHECKING:
     from hidet.onnx.loader import LoadedModel
@@ -34,8 +40,6 @@ def from_onnx(
     damaged model, UnsupportedOp with the list of operators that are not known, ShapeNeeded and ValueNeeded for inputs
     whose shape or elements have to be given.
     """
-    from hidet.context import make_context
-
     return import_for_compile(model, None, ctx or make_context(), shapes=shapes, values=values)
 
 
@@ -49,9 +53,6 @@ def import_for_compile(
 ) -> Graph:
     """What `hidet.compile` calls. Example inputs, in order or by name, give the sizes that the model leaves open; their
     elements are not read. shapes, values: as of `from_onnx`."""
-    from hidet.onnx.importer import import_model
-    from hidet.onnx.loader import load_model
-
     loaded = load_model(model)
     arrays = given_arrays(loaded, values or {})
     types = {} if example_inputs is None else _types_of(loaded, example_inputs)
@@ -80,11 +81,6 @@ def given_array(declared: TypeProto | None, value: Any, name: str) -> Any:
 
     ImportFailed for what does not fit: numbers that the type cannot hold, arrays of another type.
     """
-    import numpy
-
-    from hidet.dtypes import from_numpy
-    from hidet.onnx.value_types import dtype_of
-
     if declared is None or declared.WhichOneof("value") != "tensor_type":
         return value if isinstance(value, list | tuple) or value is None else numpy.asarray(value)
     dtype = dtype_of(declared.tensor_type.elem_type)
@@ -118,8 +114,6 @@ def _require_shape(declared: TypeProto, shape: Sequence[Dim], what: str) -> None
 
 def _types_of(model: LoadedModel, given: Mapping[str, Any] | Sequence[Any]) -> dict[str, ArgumentType]:
     """The types of a model's inputs by arrays for them. ImportFailed for arrays that do not fit what is declared."""
-    from hidet.onnx.value_types import type_of_argument
-
     declared = declared_inputs(model)
     names = list(given) if isinstance(given, Mapping) else list(declared)[: len(given)]
     arrays = list(given.values()) if isinstance(given, Mapping) else list(given)

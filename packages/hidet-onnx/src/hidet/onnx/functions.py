@@ -12,9 +12,10 @@ from hidet.graph.types import OptionalType, SequenceType, ValueType
 from hidet.onnx.attributes import find_schema
 from hidet.onnx.loader import canonical_domain
 from hidet.onnx.value_types import onnx_number
+from onnx import FunctionProto, TypeProto
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
+    from onnx import AttributeProto, NodeProto
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,16 +85,13 @@ def expansion_of(
 
 def _schema_body(node: NodeProto, domain: str, opset: int, types: Sequence[TypeProto | None]) -> FunctionProto | None:
     """The newest body of the operator's version that the model's opset allows."""
-    from onnx import FunctionProto as Proto
-    from onnx import TypeProto as Type
-
     schema = find_schema(domain, node.op_type, opset)
     if schema is None:
         return None
-    body = Proto()
+    body = FunctionProto()
     if schema.has_context_dependent_function:
         version = _newest(schema.context_dependent_function_opset_versions, opset)
-        given = [(entry or Type()).SerializeToString() for entry in types]
+        given = [(entry or TypeProto()).SerializeToString() for entry in types]
         text = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), given)
         if not text:
             return None
@@ -117,9 +115,7 @@ def type_proto(item: object) -> TypeProto | None:
 
 
 def _type_proto(type_: ValueType) -> TypeProto | None:
-    from onnx import TypeProto as Proto
-
-    made = Proto()
+    made = TypeProto()
     if isinstance(type_, SequenceType | OptionalType):
         inner = _type_proto(type_.element)
         part = made.sequence_type if isinstance(type_, SequenceType) else made.optional_type

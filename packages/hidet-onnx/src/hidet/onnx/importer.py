@@ -19,7 +19,7 @@ from hidet.graph.graph import Constant
 from hidet.graph.types import ValueType
 from hidet.loc import Loc
 from hidet.onnx.attributes import AttributeReader, require_inputs, with_bound_attributes
-from hidet.onnx.functions import Expansion, expansion_of
+from hidet.onnx.functions import Expansion, expansion_of, type_proto
 from hidet.onnx.loader import LoadedModel, canonical_domain
 from hidet.onnx.mapping import find_handler, handlers_of, qualified_name, table
 from hidet.onnx.scope import Item, Scope
@@ -357,8 +357,6 @@ class _Importer:
 
 
 def _proto_type(item: Item) -> Any:
-    from hidet.onnx.functions import type_proto
-
     return type_proto(item)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import onnx
 from hidet.errors import ImportFailed
 from hidet.onnx.tensors import DataFolder
 from hidet.onnx.wire import MIN_BYTES, Malformed, without_weights
@@ -41,8 +42,6 @@ def load_model(source: str | os.PathLike[str] | bytes | ModelProto) -> LoadedMod
 
     Raises ImportFailed for a missing or damaged file and for one that is no ONNX model.
     """
-    import onnx
-
     if isinstance(source, onnx.ModelProto):
         return _loaded(source, None)
     if isinstance(source, bytes | bytearray | memoryview):
@@ -71,8 +70,6 @@ def _read(path: Path) -> bytes:
 
 
 def _parse(data: bytes, what: str) -> ModelProto:
-    import onnx
-
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)

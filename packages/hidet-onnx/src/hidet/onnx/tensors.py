@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy
+
 from hidet.errors import HidetError, ImportFailed
 from hidet.onnx.value_types import MAX_RANK, dtype_of
+from onnx import TensorProto, numpy_helper
 
 if TYPE_CHECKING:
-    from onnx import SparseTensorProto, TensorProto
+    from onnx import SparseTensorProto
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,6 @@ def tensor_array(tensor: TensorProto, folder: DataFolder) -> Any:
     Raises ImportFailed that names the tensor when its data do not fit its type and shape. Nothing is allocated for
     elements that are not there.
     """
-    from onnx import TensorProto as Proto
-    from onnx import numpy_helper
-
     dtype = dtype_of(tensor.data_type)
     shape = tuple(tensor.dims)
     name = tensor.name
@@ -68,7 +68,7 @@ def tensor_array(tensor: TensorProto, folder: DataFolder) -> Any:
             f"tensor {name!r} has shape {list(shape)}: expected at most {MAX_RANK} extents, none below 0"
         )
     count = math.prod(shape)
-    if tensor.data_location == Proto.EXTERNAL:
+    if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, folder, shape, count)
     try:
         if tensor.HasField("raw_data"):
@@ -84,8 +84,6 @@ def tensor_array(tensor: TensorProto, folder: DataFolder) -> Any:
 
 def _external(tensor: TensorProto, folder: DataFolder, shape: tuple[int, ...], count: int) -> Any:
     """A view of the mapped file; elements below 8 bits are unpacked into memory."""
-    import numpy
-
     name = tensor.name
     dtype = dtype_of(tensor.data_type)
     entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -111,12 +109,9 @@ def _external(tensor: TensorProto, folder: DataFolder, shape: tuple[int, ...], c
 
 
 def _unpacked(tensor: TensorProto, path: Path, offset: int, length: int) -> Any:
-    from onnx import TensorProto as Proto
-    from onnx import numpy_helper
-
     with path.open("rb") as file:
         file.seek(offset)
-        inline = Proto(data_type=tensor.data_type, dims=tensor.dims, raw_data=file.read(length))
+        inline = TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=file.read(length))
     return numpy_helper.to_array(inline)
 
 
@@ -127,8 +122,6 @@ def _require_bytes(name: str, needed: int, found: int) -> None:
 
 def sparse_array(sparse: SparseTensorProto, folder: DataFolder, budget: int) -> Any:
     """A sparse tensor made dense. ImportFailed when that would take more than `budget` bytes."""
-    import numpy
-
     values = tensor_array(sparse.values, folder)
     indices = tensor_array(sparse.indices, folder)
     shape = tuple(sparse.dims)

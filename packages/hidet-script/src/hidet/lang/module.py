@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
+from importlib import import_module
 from types import TracebackType
 from typing import Any
 
@@ -64,8 +65,6 @@ class ScriptModule:
         launched with blocks of threads, else "cpu"; "cuda:sm_90a" makes code for that architecture, which can be looked
         at on machines without a GPU. options: as of `hidet.driver.build_ir_module`; {"check_bounds": True} checks every
         index of an array."""
-        from importlib import import_module
-
         # The compiler lies above the language.
         return import_module("hidet.compiler.modules").build_ir_module(self.ir_module(), target, options)
 

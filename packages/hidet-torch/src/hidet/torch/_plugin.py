@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from hidet.plugins.specs import FrontendSpec
+
 if TYPE_CHECKING:
     from hidet.plugins.specs import FrontendSpec
 
@@ -27,8 +29,6 @@ def is_module(model: object) -> bool:
 
 def hidet_frontends() -> Iterable[FrontendSpec]:
     """Modules, captured with torch.export."""
-    from hidet.plugins.specs import FrontendSpec
-
     return [
         FrontendSpec(
             name="torch",

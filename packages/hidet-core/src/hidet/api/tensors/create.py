@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
+
 from hidet import dims
 from hidet.api.tensors.tensor import Shape, Tensor, device_memory, device_name, element_type, extents_of, placed
 from hidet.errors import DTypeError
@@ -12,8 +14,6 @@ from hidet.errors import DTypeError
 
 def _filled(make: str) -> Callable[..., Tensor]:
     def create(shape: Shape, dtype: Any = "float32", device: str = "cpu") -> Tensor:
-        import numpy
-
         return placed(getattr(numpy, make)(extents_of(shape), element_type(dtype).numpy()), device)
 
     create.__doc__ = f"As numpy.{make}, on a device."
@@ -26,23 +26,17 @@ empty, zeros, ones = map(_filled, ("empty", "zeros", "ones"))
 
 def full(shape: Shape, fill_value: float, dtype: Any = "float32", device: str = "cpu") -> Tensor:
     """A tensor whose elements are all `fill_value`."""
-    import numpy
-
     return placed(numpy.full(extents_of(shape), fill_value, element_type(dtype).numpy()), device)
 
 
 def randn(shape: Shape, dtype: Any = "float32", mean: float = 0.0, stddev: float = 1.0, device: str = "cpu") -> Tensor:
     """Normally distributed elements, from numpy's global generator: numpy.random.seed makes them repeat."""
-    import numpy
-
     drawn = numpy.random.normal(mean, stddev, extents_of(shape))  # the generator that users can seed
     return placed(drawn.astype(element_type(dtype).numpy()), device)
 
 
 def randint(low: int, high: int | None = None, shape: Shape = (), dtype: Any = "int32", device: str = "cpu") -> Tensor:
     """Integers from `low` to `high` - 1, or from 0 to `low` - 1; see `randn`."""
-    import numpy
-
     bounds = (0, low) if high is None else (low, high)
     drawn = numpy.random.randint(*bounds, size=extents_of(shape))  # the generator that users can seed
     return placed(numpy.asarray(drawn).astype(element_type(dtype).numpy()), device)
@@ -50,8 +44,6 @@ def randint(low: int, high: int | None = None, shape: Shape = (), dtype: Any = "
 
 def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any = None, device: str = "cpu") -> Tensor:
     """As numpy.arange."""
-    import numpy
-
     first, last = (0, start) if stop is None else (start, stop)
     made = numpy.arange(first, last, step)
     return placed(made if dtype is None else made.astype(element_type(dtype).numpy()), device)
@@ -59,8 +51,6 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any 
 
 def linspace(start: float, stop: float, num: int, dtype: Any = "float32", device: str = "cpu") -> Tensor:
     """As numpy.linspace."""
-    import numpy
-
     return placed(numpy.linspace(start, stop, num).astype(element_type(dtype).numpy()), device)
 
 
@@ -70,8 +60,6 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None) -> Ten
     Memory of the host is shared where it is contiguous and has the type that is asked for. device: None for where the
     object is. DTypeError for what is no tensor.
     """
-    import numpy
-
     if isinstance(obj, Tensor):
         return obj.to(dtype, device)
     code, index = obj.__dlpack_device__() if hasattr(obj, "__dlpack_device__") else (1, 0)

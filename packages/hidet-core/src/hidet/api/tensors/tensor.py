@@ -10,9 +10,12 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy
+
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import LaunchError, ShapeError
+from hidet.plugins.host import load_registry
 
 if TYPE_CHECKING:
     from hidet.target import DeviceMemory
@@ -164,8 +167,6 @@ class Tensor:
         return device
 
     def __repr__(self) -> str:
-        import numpy
-
         listed = ", ".join(map(str, self.shape))
         shape = f"({listed},)" if len(self.shape) == 1 else f"({listed})"
         head = f"Tensor(shape={shape}, dtype='{self.dtype.name}', device='{self._device}')"
@@ -311,8 +312,6 @@ def device_name(device: str) -> str:
 
 def device_memory(device: str) -> DeviceMemory:
     """How memory of a device is made. LaunchError where its target has none."""
-    from hidet.plugins.host import load_registry
-
     registry = load_registry()
     name, _, index = registry.target_of_device(device).partition(":")
     make_target: Any = registry.target(name).resolve()
@@ -324,8 +323,6 @@ def device_memory(device: str) -> DeviceMemory:
 
 def placed(array: Any, device: str) -> Tensor:
     """A tensor with the elements of a numpy array: over its memory on the host."""
-    import numpy
-
     name = device_name(device)
     dense = numpy.ascontiguousarray(array).reshape(array.shape)
     return Tensor(dense, name) if name == "cpu" else Tensor(device_memory(name).place(dense), name)

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy
+
 from hidet import dims
+from hidet.compute.evaluate import evaluate
 from hidet.dims import DimExpr
 from hidet.graph.graph import Constant, Graph, Node, Value
 from hidet.graph.operator import is_foreign
@@ -87,8 +90,6 @@ class FoldConstants:
 
 def _evaluate(node: Node, known: dict[Value, Constant], waiting: dict[Value, Node]) -> None:
     """Add the results of a node to `known`, and first those of the waiting nodes it reads."""
-    from hidet.compute.evaluate import evaluate
-
     for value in node.values:
         if value not in known:
             _evaluate(waiting[value], known, waiting)
@@ -105,8 +106,6 @@ def _evaluate(node: Node, known: dict[Value, Constant], waiting: dict[Value, Nod
 def _viewed(node: Node, arrays: Sequence[Any]) -> list[Any] | None:
     """The result of a view operator: elements of its input at other places. None for other operators, and where strides
     cannot say it."""
-    import numpy
-
     result = node.outputs[0].type
     if node.op.view is None or not isinstance(result, TensorType) or 0 in result.shape:
         return None

@@ -11,11 +11,10 @@ import numpy as np
 from hidet.dims import Dim, DimExpr, symbols
 from hidet.graph.builder import GraphBuilder, rebuild_node
 from hidet.graph.control import defined_sizes, scan_as_while
-from hidet.graph.graph import Graph, Node, Value
+from hidet.graph.graph import Graph, Node, Value, subgraphs_of
 from hidet.graph.inline import bind_sizes, emit_again, inline
 from hidet.graph.symbols import names_used, symbol_names
 from hidet.graph.types import TensorType
-from hidet.graph.verify import subgraphs_of
 from hidet.passes.graph.fold_constants import FoldConstants
 from hidet.passes.rewriter import next_number
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import struct
 
+import numpy
+
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
 from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dtype
@@ -83,8 +85,6 @@ def literal(value: bool | int | float | complex, dtype: DType) -> str:
     if dtype.kind == "bool":
         return "true" if value else "false"
     if dtype.is_complex:
-        import numpy
-
         # The real part lies first, in the lower half.
         return str(int.from_bytes(numpy.asarray(value, dtype=dtype.numpy()).tobytes(), "little"))
     if isinstance(value, complex):
@@ -96,8 +96,6 @@ def literal(value: bool | int | float | complex, dtype: DType) -> str:
     if dtype.name == "float32":
         return _double_bits(_round_to_single(float(value)))
     if dtype.name in ("float16", "bfloat16", *SMALL_FLOATS):
-        import numpy
-
         with numpy.errstate(over="ignore"):
             bits = numpy.asarray(value, dtype=dtype.numpy()).view(f"u{dtype.nbytes}")
         return str(int(bits))

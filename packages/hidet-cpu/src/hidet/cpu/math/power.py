@@ -7,6 +7,7 @@ multiplied by up to 1024 (as in Sun's fdlibm, e_pow.c). Special cases: IEEE 754-
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from hidet.cpu.math.coefficients import LOG2_E, LOG_TAIL
 from hidet.cpu.math.exponential import clamp, exp2_fraction, round_to_bits
@@ -81,8 +82,6 @@ def _log2(s: Steps, size: Expr, form: Format) -> tuple[Expr, Expr]:
 def _two_thirds_log2_e() -> tuple[float, float]:
     high, low = LOG2_E["double"]
     product = high * 2.0 / 3.0
-    from fractions import Fraction
-
     return product, float((Fraction(high) + Fraction(low)) * 2 / 3 - Fraction(product))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hidet.cpu.schedules.gemm_tile import tile_shape
+from hidet.cpu.target import CpuTarget
 from hidet.dims import DimExpr
 from hidet.fusion.fuse import foreign_rule_for
 from hidet.graph.attrs import Attrs
@@ -33,8 +34,6 @@ class PackWeights:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """One walk in graph order; two readers of a weight share its packed form."""
-        from hidet.cpu.target import CpuTarget
-
         assert isinstance(ctx.target, CpuTarget)
         steady = set(graph.constants)
         rewriter = GraphRewriter(graph, ctx.registry.operators)

@@ -23,11 +23,12 @@ from hidet.cpu.schedules.conv_window import (
     with_padding_of,
     without_padding,
 )
-from hidet.cpu.schedules.gemm import BUFFER_ROWS, TABLE_ENTRIES, Gemm, RowTable, inside_pointer, launch_gemm
+from hidet.cpu.schedules.gemm import BUFFER_ROWS, TABLE_ENTRIES, inside_pointer, launch_gemm
 from hidet.cpu.schedules.gemm_blocking import choose_blocking
 from hidet.cpu.schedules.gemm_columns import Columns, PackedColumns, StridedColumns, is_packed_on_the_way
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
+from hidet.cpu.schedules.gemm_spec import Gemm, RowTable
 from hidet.cpu.schedules.gemm_tile import TILE_ROWS, TileShape, tile_shape
 from hidet.cpu.schedules.matmul import fill_matrix_rows
 from hidet.cpu.schedules.pack import launch_pack_panels

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
-from hidet.cpu.schedules.gemm import RowTable
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
+from hidet.cpu.schedules.gemm_spec import RowTable
 from hidet.cpu.schedules.pack import decode
 from hidet.dims import Dim
 from hidet.ir import build

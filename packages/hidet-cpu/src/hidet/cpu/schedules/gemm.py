@@ -14,7 +14,7 @@ the arithmetic. All sizes are run-time parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
@@ -23,18 +23,17 @@ from hidet.cpu.schedules.gemm_blocking import Blocking
 from hidet.cpu.schedules.gemm_columns import (
     ChunkPacker,
     ChunkPlace,
-    Columns,
     PackedReader,
     PanelReader,
     StridedColumns,
     SumSizes,
 )
-from hidet.cpu.schedules.gemm_epilogue import Epilogue, FinishedTile, TilePlace
+from hidet.cpu.schedules.gemm_epilogue import Epilogue, FinishedTile
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
+from hidet.cpu.schedules.gemm_spec import Gemm, RowTable
 from hidet.cpu.schedules.gemm_tile import TileArguments, TileShape, choose_tile, tile_functions
 from hidet.cpu.schedules.gemv import launch_gemv, reads_in_place
 from hidet.dims import Dim
-from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import COMPACT, Function
@@ -46,46 +45,6 @@ from hidet.schedule.task import Task
 # Entries of the address table of one work item (32 KiB on the stack), and rows of its accumulator buffer.
 TABLE_ENTRIES = 4096
 BUFFER_ROWS = 132
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowTable:
-    """The table of addresses to fill: entry tap * stride + i for row `first_row` + i, i below `count`."""
-
-    variable: Var
-    stride: Expr
-    first_row: Expr
-    count: Expr
-    last_row: Expr
-
-
-FillTable = Callable[[KernelScope, RowTable, Expr], Stmt]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Gemm:
-    """result[p, m, n] = sum over taps t and steps k of row(p, m, t)[k * step] * right[p](n, t, k).
-
-    problems: how many products of this size there are (batches, groups); p counts them.
-    rows, columns, taps, run: extents of m, n, t, k.
-    element, step: dtype of row elements, and their distance.
-    right: where the columns are; packed panels are contiguous.
-    fill: writes the table of row addresses; it gets the scope for its sizes, the table, and p.
-    sources: pointers that `fill` uses, in the entry function and in the kernel.
-    place: how p, m and n stand for axes of the result; it gets the scope and p.
-    """
-
-    problems: Dim
-    rows: Dim
-    columns: Dim
-    taps: Dim
-    run: Dim
-    element: DType
-    step: Dim
-    right: Columns
-    fill: FillTable
-    sources: Mapping[Var, Var]
-    place: Callable[[KernelScope, Expr], TilePlace]
 
 
 def launch_gemm(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShape, blocking: Blocking) -> None:

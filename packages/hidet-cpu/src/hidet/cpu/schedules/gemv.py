@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hidet import dims, dtypes
 from hidet.compute.definition import Operand
@@ -18,6 +17,7 @@ from hidet.cpu.schedules.gemm_columns import StridedColumns
 from hidet.cpu.schedules.gemm_epilogue import Epilogue, FinishedTile
 from hidet.cpu.schedules.gemm_lanes import leading_lanes
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
+from hidet.cpu.schedules.gemm_spec import Gemm, RowTable
 from hidet.cpu.schedules.gemm_tile import TileShape, multiply_add
 from hidet.cpu.schedules.transpose_tile import sum_lanes
 from hidet.dtypes import DType
@@ -29,9 +29,6 @@ from hidet.ir.types import BufferType, PointerType
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.shared_functions import share_functions
 from hidet.schedule.task import Task
-
-if TYPE_CHECKING:
-    from hidet.cpu.schedules.gemm import Gemm
 
 # Rows up to which columns are read in place: more share a packed panel with profit.
 _MOST_ROWS = 24
@@ -52,8 +49,6 @@ def reads_in_place(gemm: Gemm) -> bool:
 def launch_gemv(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShape) -> None:
     """Add the kernel of `gemm`, which `reads_in_place`, with the task's epilogues, and its launch."""
     # The tables that `gemm` describes are those of its own kernel.
-    from hidet.cpu.schedules.gemm import RowTable
-
     right = gemm.right
     assert isinstance(right, StridedColumns)
     scope = KernelScope()

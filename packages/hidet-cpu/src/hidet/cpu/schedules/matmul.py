@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hidet import dims
 from hidet.context import CompileContext
-from hidet.cpu.schedules.gemm import BUFFER_ROWS, Gemm, RowTable, inside_pointer, launch_gemm
+from hidet.cpu.schedules.gemm import BUFFER_ROWS, inside_pointer, launch_gemm
 from hidet.cpu.schedules.gemm_blocking import choose_blocking
 from hidet.cpu.schedules.gemm_columns import (
     Columns,
@@ -22,6 +22,7 @@ from hidet.cpu.schedules.gemm_columns import (
 )
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.cpu.schedules.gemm_program import ProgramBuilder
+from hidet.cpu.schedules.gemm_spec import Gemm, RowTable
 from hidet.cpu.schedules.gemm_tile import TileShape, tile_shape
 from hidet.cpu.schedules.pack import Axis, decode, launch_copy_rows, launch_pack_panels
 from hidet.cpu.target import cpu_target

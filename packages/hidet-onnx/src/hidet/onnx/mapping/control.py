@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy
+
 from hidet import dtypes
 from hidet.dims import Dim, DimExpr, prove_equal
 from hidet.errors import DTypeError, HidetError, ImportFailed, ShapeError, UnsupportedOp, ValueNeeded
@@ -234,8 +236,6 @@ def _is_own(size: Dim) -> bool:
 
 def _written_out(e: Emitter, trips: int, state: list[Item], body: Body) -> tuple[Item, ...]:
     """The body once an iteration, one after the other."""
-    import numpy
-
     rows: list[list[Value]] = [[] for _ in body.outputs[1 + len(state) :]]
     for trip in range(trips):
         number = e.array(numpy.full(_declared_shape(body, 0), trip, numpy.int64))
@@ -344,8 +344,6 @@ def _flag(e: Emitter, condition: Value) -> Value:
 
 
 def _true(shape: tuple[int, ...]) -> Any:
-    import numpy
-
     return numpy.ones(shape, numpy.bool_)
 
 

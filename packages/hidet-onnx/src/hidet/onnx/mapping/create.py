@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy
+
 from hidet import dtypes
 from hidet.dims import DimExpr
 from hidet.errors import ImportFailed, UnsupportedOp
@@ -28,8 +30,6 @@ def handlers() -> Mapping[Key, Handler]:
 
 def _constant(e: Emitter, **attributes: Any) -> Value:
     """One attribute says the value and its kind."""
-    import numpy
-
     kinds = {
         "value": None,
         "value_int": numpy.int64,

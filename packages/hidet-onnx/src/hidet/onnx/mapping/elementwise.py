@@ -15,7 +15,8 @@ from hidet.graph.types import is_host_value
 from hidet.onnx.mapping import Key
 from hidet.onnx.mapping.broadcast import legacy_operands
 from hidet.onnx.mapping.quantize import to_small_float
-from hidet.onnx.value_types import dtype_of
+from hidet.onnx.value_types import dtype_of, onnx_number
+from onnx import TensorProto
 
 # ONNX operator -> (first version, core operator): no attributes, one input.
 _UNARY: dict[str, tuple[int, str]] = {
@@ -172,14 +173,10 @@ def _cast(e: Emitter, x: Value, to: int, saturate: int = 1, round_mode: str = "u
 
 def _cast_by_name(e: Emitter, x: Value, to: str) -> Value:
     """Version 1 names the type."""
-    from onnx import TensorProto
-
     return _cast(e, x, TensorProto.DataType.Value(to.upper()))
 
 
 def _cast_like(e: Emitter, x: Value, target: Value, saturate: int = 1, round_mode: str = "up") -> Value:
-    from hidet.onnx.value_types import onnx_number
-
     return _cast(e, x, onnx_number(target.tensor.dtype), saturate, round_mode)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy
+
 from hidet import dtypes
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Emitter, Handler
@@ -40,8 +42,6 @@ _KINDS = {"int64s": "int64", "floats": "float32", "strings": "object"}
 
 def _column(what: str, attributes: Mapping[str, Any]) -> Any:
     """The keys or values of LabelEncoder as an array."""
-    import numpy
-
     found = [name for name in attributes if name.startswith(f"{what}_") and len(attributes[name])]
     if len(found) != 1:
         raise ImportFailed(f"LabelEncoder has {len(found)} attributes of {what}: expected one")
@@ -61,8 +61,6 @@ def _text_or_number(item: Any) -> Any:
 
 def _encode_labels(e: Emitter, x: Value, **attributes: Any) -> Value:
     """The value of the key that an element equals, or the default. NaN is a key that NaN finds."""
-    import numpy
-
     keys = _column("keys", {k: v for k, v in attributes.items() if k.startswith("keys")})
     values = _column("values", {k: v for k, v in attributes.items() if k.startswith("values")})
     if len(keys) != len(values):
@@ -101,8 +99,6 @@ def _encode_labels(e: Emitter, x: Value, **attributes: Any) -> Value:
 
 def _scale(e: Emitter, x: Value, *, offset: Any = (), scale: Any = ()) -> Value:
     """(x - offset) * scale, one number or one a feature; f32."""
-    import numpy
-
     shift, factor = (e.array(numpy.asarray(numbers, numpy.float32)) for numbers in (offset, scale))
     return e.emit("mul", e.emit("sub", e.cast(x, dtypes.f32), shift), factor)
 
@@ -117,8 +113,6 @@ def _linear_regressor(
     post_transform: str = "NONE",
 ) -> Value:
     """x[n, features] @ coefficients[targets, features] transposed + intercepts; f32."""
-    import numpy
-
     if post_transform != "NONE":
         raise UnsupportedOp(f"LinearRegressor with post_transform {post_transform!r}")
     weights = e.array(numpy.asarray(coefficients, numpy.float32).reshape(targets, -1))

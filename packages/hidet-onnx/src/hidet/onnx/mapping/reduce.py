@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hidet import dtypes
+from hidet import dims, dtypes
 from hidet.frontend import Emitter, Handler
 from hidet.graph import Value
 from hidet.onnx.mapping import Key
@@ -51,8 +51,6 @@ def _mean(e: Emitter, x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
     """Integers are divided towards zero."""
     if x.tensor.dtype.is_float:
         return e.emit("mean", x, axes=axes, keepdim=keepdim)
-    from hidet import dims
-
     count = e.size(dims.product([x.tensor.shape[axis] for axis in axes]))
     total = e.cast(e.emit("sum", x, axes=axes, keepdim=keepdim), dtypes.i64)
     return e.cast(e.emit("trunc_divide", total, count), x.tensor.dtype)

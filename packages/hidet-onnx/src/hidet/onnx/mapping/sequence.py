@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy
+
+from hidet import dtypes
 from hidet.dims import Dim, prove_equal
 from hidet.errors import DTypeError, ImportFailed, UnsupportedOp, ValueNeeded
 from hidet.frontend import Emitter, Handler, SizeNames
@@ -122,8 +125,6 @@ def _taken_out(e: Emitter, op: str, inputs: Sequence[Value], held: TensorType, a
 
 def _length(e: Emitter, sequence: Item) -> Value:
     if isinstance(sequence, EmptySequence):
-        from hidet import dtypes
-
         return e.constant(0, dtypes.i64)
     _held(e, sequence)
     return e.emit("sequence_length", sequence)
@@ -184,8 +185,6 @@ def _optional(e: Emitter, value: Item = None, *, type: Any = None) -> Value:
 
 
 def _has_element(e: Emitter, value: Item = None) -> Value:
-    import numpy
-
     if value is None:
         return e.array(numpy.array(False))
     if isinstance(value, Value) and isinstance(value.type, OptionalType):

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
+
 from hidet import dtypes
 from hidet.dims import Dim
 from hidet.errors import ImportFailed, UnsupportedOp
@@ -185,8 +187,6 @@ def _mel_weights(
     e: Emitter, bins: Value, length: Value, rate: Value, low: Value, high: Value, *, output_datatype: int = 1
 ) -> Value:
     """Triangles over the frequencies of a transform, evenly spaced in mel (ONNX operator specification)."""
-    import numpy
-
     names = ("the number of mel bins", "the length of the transform", "the sample rate", "the lower edge")
     given = zip((bins, length, rate, low, high), (*names, "the upper edge"), strict=True)
     count, n, samples, lowest, highest = (e.number(value, what) for value, what in given)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy
+
 from hidet import dtypes
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Emitter, Handler
@@ -67,8 +69,6 @@ def _count_ngrams(
     weights: Sequence[float] = (),
 ) -> Value:
     """How often each n-gram of the pool occurs in the rows of x, its tokens up to `max_skip_count` apart; f32."""
-    import numpy
-
     if mode not in ("TF", "IDF", "TFIDF"):
         raise UnsupportedOp(f"TfIdfVectorizer: mode is {mode!r}, expected TF, IDF or TFIDF")
     pool: Any = numpy.asarray(pool_int64s, numpy.int64)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
+
 from hidet import dtypes
 from hidet.errors import ImportFailed, UnsupportedOp
 from hidet.frontend import Emitter, Handler
@@ -44,8 +46,6 @@ class _Forest:
 
 
 def _forest(e: Emitter, leaves: int, roots: Sequence[int], attributes: Mapping[str, Any], dtype: Any) -> _Forest:
-    import numpy
-
     count = len(attributes["nodes_featureids"])
     modes = attributes["nodes_modes"].reshape(-1).astype(int)
     own = numpy.arange(count, count + leaves)
@@ -81,8 +81,6 @@ def _forest(e: Emitter, leaves: int, roots: Sequence[int], attributes: Mapping[s
 
 def _members(attributes: Mapping[str, Any], modes: Any, count: int, dtype: Any) -> Any | None:
     """[entries, largest set]: sets are given one after the other, divided by NaN, for the nodes that have one."""
-    import numpy
-
     places = numpy.flatnonzero(modes == _MEMBER)
     if not len(places):
         return None
@@ -125,8 +123,6 @@ def _tree_ensemble(
     **nodes: Any,
 ) -> Value:
     """x[n, features] -> [n, targets]: the weights of the leaves that the trees lead to, summed by target."""
-    import numpy
-
     if post_transform not in (0, 1, 2):
         raise UnsupportedOp(f"TreeEnsemble: post_transform {post_transform}, expected 0 (none), 1 or 2")
     dtype = x.tensor.dtype

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import onnx
 from hidet.onnx.suite.cases import Selection
 from hidet.onnx.suite.processes import run_processes, work
 from hidet.onnx.suite.report import coverage, summary
@@ -38,8 +39,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.report is not None:
         given.report.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes))
     if given.coverage is not None:
-        import onnx
-
         given.coverage.write_text(coverage(outcomes, onnx.__version__, given.device))
     print(summary(outcomes))
     print(f"{time.perf_counter() - start:.0f} s in {given.jobs} processes")

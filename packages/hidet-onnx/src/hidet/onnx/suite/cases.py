@@ -12,7 +12,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy
+
+import onnx
+from hidet.dtypes import from_numpy
+from hidet.errors import HidetError
+from hidet.onnx import backend
+from hidet.operators.random import SPECS
 from hidet.testing import suite
+from onnx import numpy_helper
+from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.runner import Runner
 
 KINDS = ("node", "real", "simple", "pytorch-converted", "pytorch-operator")
 
@@ -44,8 +54,6 @@ class Selection(suite.Selection):
 
 def cases() -> Iterator[Any]:
     """Every test case of the installed onnx package."""
-    from onnx.backend.test.loader import load_model_tests
-
     with warnings.catch_warnings():
         # Some cases compute their expected outputs by dividing by zero.
         warnings.simplefilter("ignore")
@@ -55,10 +63,6 @@ def cases() -> Iterator[Any]:
 
 def run_case(case: Any, device: str) -> Outcome:
     """Run one test case as `onnx.backend.test.runner` does: prepare the model, run every data set, compare."""
-    from hidet.errors import HidetError
-    from hidet.onnx import backend
-    from onnx.backend.test.runner import Runner
-
     start = time.perf_counter()
     operators: tuple[str, ...] = ()
     classes: dict[str, int] = {}
@@ -89,10 +93,6 @@ def is_rounding(expected: Sequence[Any], outputs: Sequence[Any]) -> bool:
 
     onnx compares each element by itself: where the exact value is 0, what it records is the rounding error of numpy.
     """
-    import numpy
-
-    from hidet.dtypes import from_numpy
-
     if len(expected) != len(outputs):
         return False
     for recorded, found in zip(expected, outputs, strict=True):
@@ -115,8 +115,6 @@ def is_rounding(expected: Sequence[Any], outputs: Sequence[Any]) -> bool:
 
 
 def _draws_numbers(runner: Any) -> bool:
-    from hidet.operators.random import SPECS
-
     drawing = {spec.name for spec in SPECS}
     return any(node.op.name in drawing for graph in runner.graphs for node in graph.nodes)
 
@@ -140,8 +138,6 @@ def load_case(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
 
     Models without recorded outputs (the "light" ones) are compared with those in the package beside them.
     """
-    import onnx
-
     if case.model is not None:
         sets = [
             ([_array(item) for item in inputs], [_array(item) for item in outputs])
@@ -162,11 +158,6 @@ def load_case(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
 
 def _light_case(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
     """A model of known architecture with constant weights; its input is a ramp, its output lies beside it."""
-    import numpy
-
-    import onnx
-    from onnx import numpy_helper
-
     path = Path(onnx.__file__).parent / Path(case.url).relative_to("onnx")
     model = onnx.load(path)
     held = {tensor.name for tensor in model.graph.initializer}
@@ -184,9 +175,6 @@ def _light_case(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
 
 
 def _files(folder: Path, prefix: str, types: Sequence[Any]) -> list[Any]:
-    import onnx
-    from onnx import numpy_helper
-
     found: list[Any] = []
     readers = {
         "sequence_type": (onnx.SequenceProto, numpy_helper.to_list),
@@ -202,7 +190,4 @@ def _files(folder: Path, prefix: str, types: Sequence[Any]) -> list[Any]:
 
 
 def _array(item: Any) -> Any:
-    import onnx
-    from onnx import numpy_helper
-
     return numpy_helper.to_array(item) if isinstance(item, onnx.TensorProto) else item
