@@ -40,6 +40,7 @@ FIRST_USE: Mapping[str, set[str]] = {
     "cpu/target.py": {"hidet.cpu.codegen", "hidet.passes.program.assert_bounds"},
     # The library may be missing, which is an error when something is compiled.
     "cuda/nvrtc.py": {"cuda.bindings"},
+    "lang/graph/operator.py": {"hidet.ir.interpret", "numpy"},
     "gpu/simulator/report.py": {"hidet.ir.printer"},
     "gpu/simulator/strand.py": {"hidet.gpu.simulator.report"},
     "testing/numerics.py": {"numpy"},

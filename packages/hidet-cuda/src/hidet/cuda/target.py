@@ -26,6 +26,7 @@ from hidet.cuda.host_code import host_module
 from hidet.cuda.loader import load_modules
 from hidet.cuda.memory import memory_at
 from hidet.cuda.nvrtc import compile_cubins, compile_ptx, toolchain_version
+from hidet.cuda.tile.lowering import lower_tiles
 from hidet.gpu.check_bounds import check_bounds
 from hidet.plugins.host import load_registry
 from hidet.target import Binary, CheckedModule, CompileJob, KernelUsage
@@ -120,8 +121,6 @@ class CudaTarget:
     def lower_tiles(self, kernel: TileKernel, lowering: str | None = None) -> LoweredTiles:
         """A kernel in tiles by the lowering of this name, or by the fastest that fits; see
         `hidet.cuda.tile.lowering`."""
-        from hidet.cuda.tile.lowering import lower_tiles
-
         return lower_tiles(kernel, self, lowering)
 
     @property

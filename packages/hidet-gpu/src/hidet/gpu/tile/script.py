@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hidet import dtypes
+from hidet.compiler.modules import build_ir_module
 from hidet.context import make_context
 from hidet.errors import PluginError, ScheduleError, ScriptError
 from hidet.gpu.tile.kernel import TileKernel
@@ -42,9 +43,9 @@ from hidet.ir.types import BufferType
 from hidet.ir.verify import verify_module
 from hidet.lang.module import LAUNCH
 from hidet.lang.signature import Signature
-from hidet.lang.source import read_source
+from hidet.lang.source import place_of, read_source
 from hidet.lang.types import TensorKind
-from hidet.loc import Loc, place_of
+from hidet.loc import Loc
 from hidet.passes.dump import dump
 from hidet.plugins.host import load_registry
 
@@ -227,12 +228,8 @@ def _built(script: TileScript, target: str) -> Any:
 
 
 def _build(script: TileScript, target: str, options: Mapping[str, Any] | None) -> Any:
-    from importlib import import_module
-
     ctx = make_context(_named(target), options)
     for tiles in (script.kernel, script.other):
         if tiles is not None:
             dump(ctx, f"{tiles.name}{tiles.ending}", tiles.text)
-    # The compiler lies above the language.
-    build_ir_module = import_module("hidet.compiler.modules").build_ir_module
     return build_ir_module(script.ir_module(target), _named(target), options)
