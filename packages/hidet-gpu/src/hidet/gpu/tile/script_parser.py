@@ -458,6 +458,17 @@ class ScriptKernelParser(KernelParser):
         with self.translator.at(node):
             return self._same(operators.condition(value))
 
+    def branch(self, node: ast.If) -> t.TileStmt | None:
+        """As of the text; names that get a value inside end there."""
+        with self.inner():
+            return super().branch(node)
+
+    def loop(self, node: ast.For) -> t.TileStmt | None:
+        """As of the text."""
+        if isinstance(node.iter, ast.Call) and self.called(node.iter) == "range" and len(node.iter.args) > 1:
+            self.fail(node.iter, "a loop of a kernel in tiles counts from 0", "write start + step where step is used")
+        return super().loop(node)
+
     def assign(self, node: ast.Assign) -> t.TileStmt | None:
         """As of the text, with the name of a tile that must be no variable."""
         if len(node.targets) != 1:
@@ -479,6 +490,7 @@ class ScriptKernelParser(KernelParser):
         with self.translator.at(node):
             found = self._sized(operators.convert(value, type_, f"the value of {name}"))
         if self._depth:
+            self._check_name(node.target, name)
             self.names.bind(name, self._same(found))
         else:
             self._variables.append((self.declared(name, type_), found))
@@ -493,9 +505,18 @@ class ScriptKernelParser(KernelParser):
             if isinstance(value, Expr):
                 value = self._same(self._sized(value))
             for part in ast.walk(node.targets[0]):
-                if isinstance(part, ast.Name) and part.id in self.tiles:
-                    self.fail(node, f"{part.id} is a tile", "a statement writes it: load, fetch, fill, map or reduce")
+                if isinstance(part, ast.Name):
+                    self._check_name(part, part.id)
             self.translator.bind_parts(node.targets[0], value)
+
+    def _check_name(self, node: ast.AST, name: str) -> None:
+        """Refuse to give a name another value that it may have, as only the running kernel knows."""
+        if name in self.tiles:
+            self.fail(node, f"{name} is a tile", "a statement writes it: load, fetch, fill, map or reduce")
+        found = self.names.own(name)
+        if found is not None and found[1]:
+            hint = "choose a value by a if c else b, and give what changes in a loop a tile"
+            self.fail(node, f"{name} has a value, which a loop or a branch cannot change: names stand for one", hint)
 
 
 def possible_align(columns: Expr, dtype: DType) -> int:
