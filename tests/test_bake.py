@@ -8,7 +8,7 @@ from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
 from hidet.dtypes import f32
 from hidet.graph import Graph, GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
+from hidet.testing.interpret import interpret
 
 GENERATOR = np.random.default_rng(0)
 

@@ -14,7 +14,6 @@ from hidet.context import CompileContext, make_context
 from hidet.errors import FallbackWarning
 from hidet.fusion.fuse import fuse
 from hidet.graph import Graph
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.printer import canonical_lines, print_graph
 from hidet.operators import all_operators
@@ -23,6 +22,7 @@ from hidet.passes.graph.attention_layout import AttentionLayout
 from hidet.passes.graph.simplify import Simplify
 from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledTask, select_schedules
+from hidet.testing.interpret import interpret
 from hidet.testing.random_graphs import random_inputs
 
 PLUGIN = """

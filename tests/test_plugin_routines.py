@@ -16,12 +16,12 @@ from hidet.compute.routine import RoutineSpec
 from hidet.context import make_context
 from hidet.errors import ScheduleError
 from hidet.graph import Graph, GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Var
 from hidet.ir.stmt import Assign, Declare, While
 from hidet.schedule.routines.site import RoutineKernel, RoutineSite
+from hidet.testing.interpret import interpret
 
 HERE = __name__
 Array = np.ndarray[Any, Any]

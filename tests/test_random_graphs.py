@@ -8,7 +8,7 @@ import pytest
 
 from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
-from hidet.graph.interpret import interpret
+from hidet.testing.interpret import interpret
 from hidet.testing.random_graphs import random_graph, random_inputs
 
 # Schedules are for the types of models; f64, which shows every error, runs many anchors on the fallback nest.

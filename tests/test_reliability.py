@@ -21,11 +21,11 @@ from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, make_context
 from hidet.errors import OptionError, PluginError, ShapeError
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
-from hidet.graph.interpret import interpret
 from hidet.graph.operator import OperatorSpec
 from hidet.runtime.compiled import CompiledGraph
 from hidet.runtime.executor import MAX_SHAPE_CLASSES
 from hidet.testing.control_graphs import control_cases
+from hidet.testing.interpret import interpret
 
 Array = np.ndarray[Any, Any]
 ROWS = dims.symbol("rows", 0, 4096)

@@ -10,10 +10,10 @@ import pytest
 import hidet
 from hidet.context import make_context
 from hidet.errors import ImportFailed, UnsupportedOp
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
 from hidet.testing import check_rule
+from hidet.testing.interpret import interpret
 from hidet.testing.scheduled import scheduled_graph
 
 RECIPE = """

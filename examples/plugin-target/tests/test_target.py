@@ -15,7 +15,6 @@ from hidet.context import make_context
 from hidet.drivers import build_ir_module
 from hidet.errors import CodegenError, CompileError, LaunchError, OptionError, PositionError
 from hidet.graph import GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
 from hidet.ir import build
 from hidet.ir.expr import Const, Load, Var
 from hidet.ir.func import Function, Module
@@ -24,6 +23,7 @@ from hidet.ir.parser import parse_module
 from hidet.ir.stmt import Print, Stmt, Store
 from hidet.ir.types import PointerType
 from hidet.testing import check_edges
+from hidet.testing.interpret import interpret
 from hidet.testing.random_graphs import random_graph, random_inputs
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler: no `cc` on the PATH")

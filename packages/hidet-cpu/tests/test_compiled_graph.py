@@ -23,13 +23,13 @@ from hidet.context import CompileContext, make_context
 from hidet.cpu.arch import arch_from_text
 from hidet.errors import ArtifactError, DTypeError, LaunchError, ShapeError
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
-from hidet.graph.interpret import interpret
 from hidet.ir.structural import structural_hash
 from hidet.lang import i32
 from hidet.lang.graph.operator import ScriptCall, script_operator
 from hidet.lang.module import module_of
 from hidet.runtime.adapter import NumpyAdapter
 from hidet.runtime.compiled import CompiledGraph
+from hidet.testing.interpret import interpret
 
 ROWS = dims.symbol("rows", 1, 4096)
 

@@ -11,7 +11,7 @@ from hidet.cpu.schedules.gemm_blocking import choose_blocking
 from hidet.cpu.schedules.gemm_tile import tile_shape
 from hidet.cpu.testing import assert_compiles_right, build, context, random_array
 from hidet.graph import TensorType
-from hidet.graph.interpret import interpret
+from hidet.testing.interpret import interpret
 
 SIZES = [(1, 1, 1), (2, 17, 5), (5, 64, 8), (7, 48, 33), (13, 100, 64), (131, 70, 12)]
 

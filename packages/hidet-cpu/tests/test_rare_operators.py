@@ -11,7 +11,7 @@ import pytest
 from hidet import dtypes
 from hidet.compiler.graphs import compile_graph
 from hidet.cpu.testing import assert_close, build, context, random_array
-from hidet.graph.interpret import interpret
+from hidet.testing.interpret import interpret
 
 Array = np.ndarray[Any, Any]
 

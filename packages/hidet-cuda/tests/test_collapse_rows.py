@@ -16,10 +16,10 @@ from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.collapse_rows import CollapseRows
 from hidet.gpu.schedules.operands import find_product
 from hidet.graph.graph import Graph
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.storage import find_views
 from hidet.plugins.host import load_registry
+from hidet.testing.interpret import interpret
 
 
 def context() -> CompileContext:

@@ -19,7 +19,6 @@ from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.gpu.passes.channels_last import ChannelsLast
 from hidet.graph.graph import Graph
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module
@@ -27,6 +26,7 @@ from hidet.plugins.host import load_registry
 from hidet.schedule.rule import Program
 from hidet.schedule.select import ScheduledTask, select_schedules
 from hidet.schedule.task import Task
+from hidet.testing.interpret import interpret
 
 TOLERANCE = {"f16": 1e-2, "bf16": 8e-2, "f32": 1e-4, "f64": 1e-10}
 

@@ -12,9 +12,9 @@ from hidet.context import CompileContext, Options
 from hidet.cuda.target import CudaTarget
 from hidet.gpu.passes.im2col_patches import Im2colPatches
 from hidet.graph.graph import Graph
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
+from hidet.testing.interpret import interpret
 
 TEXT = """
 graph g(%x: {dtype}[2, {channels}, {height}, 12], %w: {dtype}[16, {channels}, 4, 3], %b: {dtype}[16]):

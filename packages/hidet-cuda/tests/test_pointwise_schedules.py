@@ -11,12 +11,12 @@ from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.schedules import assert_compiles, assert_right, schedule_text, sources_of
 from hidet.gpu.passes.depthwise_channels_last import DepthwiseChannelsLast
 from hidet.gpu.schedules import depthwise_plan, pointwise_layout
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.expr import Bitcast
 from hidet.ir.visit import walk
 from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledTask
+from hidet.testing.interpret import interpret
 
 ARCHITECTURES = ["sm_80", "sm_89", "sm_90a"]
 

@@ -15,7 +15,6 @@ from hidet.errors import LaunchError, PositionError
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.graph import Graph
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.host.report import count_nodes
 from hidet.ir.func import Module
@@ -23,6 +22,7 @@ from hidet.ir.interpret import run_module
 from hidet.passes.manager import run_graph_passes
 from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
+from hidet.testing.interpret import interpret
 
 EMBEDDING = """
 graph g(%table: f32[{rows}, 4], %index: {dtype}[{count}]):

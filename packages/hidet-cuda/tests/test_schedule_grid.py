@@ -24,12 +24,12 @@ from hidet.gpu.codegen.source import KernelSource
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Value
-from hidet.graph.interpret import interpret
 from hidet.graph.types import TensorType
 from hidet.ir.structural import structural_hash
 from hidet.plugins.host import load_registry
 from hidet.schedule.claims import FALLBACK
 from hidet.schedule.select import ScheduledGraph, ScheduledTask
+from hidet.testing.interpret import interpret
 from hidet.testing.scheduled import run_scheduled, scheduled_graph
 
 # Sizes by type: bf16 differs from f16 in the names of instructions alone.

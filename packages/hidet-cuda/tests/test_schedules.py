@@ -19,13 +19,13 @@ from hidet.cuda.testing.schedules import assert_right
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.gpu.passes.contiguous_rows import ContiguousRows
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.interpret import run_module
 from hidet.ir.printer import print_function, print_module
 from hidet.ir.verify import verify_module
 from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
+from hidet.testing.interpret import interpret
 
 Array = np.ndarray[Any, Any]
 

@@ -8,9 +8,9 @@ import pytest
 from hidet import dims, dtypes
 from hidet.errors import DTypeError, ShapeError, UnsupportedOp
 from hidet.graph import DimType, GraphBuilder, OperatorSpec, Prepare, TensorType, Value
-from hidet.graph.interpret import interpret
 from hidet.loc import Loc
 from hidet.operators import all_operators
+from hidet.testing.interpret import interpret
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 f32 = dtypes.f32

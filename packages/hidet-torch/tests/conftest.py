@@ -12,8 +12,8 @@ from functorch.compile import aot_function
 from torch import fx
 
 from hidet.context import make_context
-from hidet.graph.interpret import interpret
 from hidet.graph.verify import verify_graph
+from hidet.testing.interpret import interpret
 from hidet.torch.assemble import ImportedGraph
 from hidet.torch.composites import KeepWhole
 from hidet.torch.decompositions import decompositions

@@ -8,12 +8,12 @@ from hidet.dims import symbol
 from hidet.errors import DTypeError, HidetError, ShapeError, VerifyError
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.control import emit_if, emit_while
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.printer import constant_table, print_graph, structural_equal_graphs
 from hidet.graph.verify import verify_graph
 from hidet.operators import all_operators
 from hidet.testing.control_graphs import control_cases
+from hidet.testing.interpret import interpret
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 CASES = {case.name: case for case in control_cases()}

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.printer import constant_table, print_graph, structural_equal_graphs
 from hidet.graph.verify import verify_graph
 from hidet.operators import all_operators
+from hidet.testing.interpret import interpret
 from hidet.testing.random_graphs import random_graph, random_inputs
 
 OPERATORS = {spec.name: spec for spec in all_operators()}

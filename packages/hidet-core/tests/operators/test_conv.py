@@ -11,8 +11,8 @@ from hidet import dtypes
 from hidet.dims import symbol
 from hidet.errors import ShapeError
 from hidet.graph import GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
 from hidet.operators.conv import decompose_conv_transpose
+from hidet.testing.interpret import interpret
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

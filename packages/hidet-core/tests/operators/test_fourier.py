@@ -8,8 +8,8 @@ import pytest
 from hidet import dtypes
 from hidet.errors import HidetError, ShapeError, UnsupportedOp
 from hidet.graph import GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
 from hidet.operators import all_operators
+from hidet.testing.interpret import interpret
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 

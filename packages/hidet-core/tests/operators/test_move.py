@@ -11,7 +11,7 @@ from hidet import dtypes
 from hidet.dims import symbol
 from hidet.errors import DTypeError, ShapeError, UnsupportedOp
 from hidet.graph import GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
+from hidet.testing.interpret import interpret
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

@@ -7,9 +7,9 @@ from hidet import dtypes
 from hidet.dims import symbol
 from hidet.errors import DTypeError, ShapeError
 from hidet.graph import GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
 from hidet.graph.verify import verify_graph
 from hidet.operators import all_operators, selection
+from hidet.testing.interpret import interpret
 from hidet.testing.selection_graphs import selection_cases
 
 OPERATORS = {spec.name: spec for spec in all_operators()}

@@ -7,9 +7,9 @@ from hidet import dtypes
 from hidet.dims import symbol
 from hidet.errors import PositionError, ShapeError
 from hidet.graph import GraphBuilder, OptionalType, SequenceType, TensorType
-from hidet.graph.interpret import interpret
 from hidet.graph.verify import verify_graph
 from hidet.operators import all_operators
+from hidet.testing.interpret import interpret
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 ROWS = TensorType(dtypes.f32, (symbol("rows"), 2))

@@ -13,11 +13,11 @@ import pytest
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
 from hidet.graph import Graph
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.printer import canonical_lines, print_graph
 from hidet.graph.verify import verify_graph
 from hidet.plugins.host import load_registry
+from hidet.testing.interpret import interpret
 from hidet.testing.random_graphs import random_inputs
 
 

@@ -6,10 +6,10 @@ import pytest
 from hidet import dtypes
 from hidet.compute.definition import SUM, compute, reduce, single
 from hidet.graph import GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
 from hidet.graph.operator import OperatorSpec
 from hidet.passes.graph.recompose import Recompose
 from hidet.passes.manager import run_graph_passes
+from hidet.testing.interpret import interpret
 
 
 @pytest.fixture

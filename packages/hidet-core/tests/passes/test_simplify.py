@@ -7,10 +7,10 @@ import pytest
 
 from hidet import dtypes
 from hidet.graph import GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
 from hidet.operators import all_operators
 from hidet.passes.graph.move_views import broadcast_after_reshape
 from hidet.passes.graph.simplify import Simplify, holds_all
+from hidet.testing.interpret import interpret
 
 
 @pytest.fixture

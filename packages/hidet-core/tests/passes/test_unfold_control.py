@@ -6,12 +6,12 @@ import pytest
 from hidet import dtypes
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.control import emit_if, emit_while
-from hidet.graph.interpret import interpret
 from hidet.graph.verify import verify_graph
 from hidet.operators import all_operators
 from hidet.passes.graph.eliminate_dead import without_dead
 from hidet.passes.graph.unfold_control import UnfoldControl
 from hidet.testing.control_graphs import control_cases
+from hidet.testing.interpret import interpret
 
 OPERATORS = {spec.name: spec for spec in all_operators()}
 CASES = {case.name: case for case in control_cases()}

@@ -19,11 +19,11 @@ from hidet.errors import ScheduleError
 from hidet.fusion.fuse import fuse
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.graph import Graph
-from hidet.graph.interpret import interpret
 from hidet.ir.interpret import run_module
 from hidet.plugins.host import load_registry
 from hidet.schedule.fallback import FallbackRule
 from hidet.schedule.task import Task
+from hidet.testing.interpret import interpret
 
 Array = np.ndarray[Any, Any]
 TARGET: Any = SimpleNamespace(name="none", prefers_channels_last=False, work_item="rows")

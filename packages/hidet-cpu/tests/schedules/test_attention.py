@@ -18,8 +18,8 @@ from hidet.dtypes import from_numpy
 from hidet.errors import FallbackWarning
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.graph import Value
-from hidet.graph.interpret import interpret
 from hidet.runtime.adapter import NumpyAdapter
+from hidet.testing.interpret import interpret
 
 Case = tuple[tuple[Array, ...], Mapping[str, Any]]
 

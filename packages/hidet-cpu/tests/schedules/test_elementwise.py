@@ -18,11 +18,11 @@ from hidet.dtypes import from_numpy
 from hidet.fusion.fuse import fuse
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.graph import Value
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.ir.expr import Access, Binary, Select
 from hidet.ir.visit import walk
 from hidet.runtime.adapter import NumpyAdapter
+from hidet.testing.interpret import interpret
 
 Make = Callable[..., Value]
 

@@ -9,7 +9,7 @@ from hidet import dims, dtypes
 from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context
 from hidet.graph import GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
+from hidet.testing.interpret import interpret
 
 CONTEXT = make_context("cpu", {"cache": False})
 SHAPES = [

@@ -9,7 +9,7 @@ from hidet import dims, dtypes
 from hidet.compiler.graphs import compile_graph
 from hidet.cpu.testing import assert_close, assert_compiles_right, build, context, numpy_dtype, random_array
 from hidet.graph import GraphBuilder, TensorType, Value
-from hidet.graph.interpret import interpret
+from hidet.testing.interpret import interpret
 
 OPERATORS = ("softmax", "log_softmax")
 

@@ -8,7 +8,7 @@ from hidet.compiler.graphs import compile_graph
 from hidet.cpu.testing import assert_close, context, random_array
 from hidet.dtypes import from_numpy
 from hidet.graph import GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
+from hidet.testing.interpret import interpret
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64"])

@@ -10,12 +10,12 @@ from hidet import dtypes
 from hidet.dims import symbol
 from hidet.errors import UnsupportedOp
 from hidet.graph import Graph, GraphBuilder, TensorType
-from hidet.graph.interpret import interpret
 from hidet.ir.structural import structural_hash
 from hidet.lang import f32
 from hidet.lang.graph.operator import ScriptCall, script_operator
 from hidet.lang.module import module_of
 from hidet.plugins.host import load_registry
+from hidet.testing.interpret import interpret
 
 N = symbol("n")
 

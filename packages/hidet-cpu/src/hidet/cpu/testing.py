@@ -15,8 +15,8 @@ from hidet.context import CompileContext, make_context
 from hidet.dtypes import from_numpy
 from hidet.graph import GraphBuilder, TensorType
 from hidet.graph.graph import Graph, Value
-from hidet.graph.interpret import interpret
 from hidet.graph.types import strides_of_order
+from hidet.testing.interpret import interpret
 
 Array = np.ndarray[Any, Any]
 Make = Callable[..., Value | tuple[Value, ...]]

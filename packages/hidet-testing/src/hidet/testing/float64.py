@@ -12,8 +12,8 @@ from hidet.dtypes import DType, from_numpy
 from hidet.errors import HidetError
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.graph import Graph, Value
-from hidet.graph.interpret import interpret
 from hidet.graph.types import TensorType, ValueType
+from hidet.testing.interpret import interpret
 
 Array = np.ndarray[Any, Any]
 

@@ -19,9 +19,9 @@ from hidet.dtypes import from_numpy
 from hidet.errors import DTypeError, HidetError, ShapeError, UnsupportedOp
 from hidet.graph.attrs import Attrs
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.interpret_control import run_control
 from hidet.graph.operator import define_node
 from hidet.graph.types import DimType, TensorType
+from hidet.testing.interpret_control import run_control
 
 
 def interpret(graph: Graph, inputs: Sequence[Any], bindings: Mapping[str, int] | None = None) -> list[Any]:

@@ -23,7 +23,6 @@ from hidet.errors import HidetError, PluginError, ScheduleError, suggestion
 from hidet.fusion.fuse import fuse
 from hidet.graph.assumptions import assumptions
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.types import TensorType, dims_of
 from hidet.ir.expr import Const, Reduce, Size
@@ -41,6 +40,7 @@ from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedule
 from hidet.schedule.shared_programs import build, verify_program
 from hidet.schedule.task import TaskKey
 from hidet.testing.float64 import interpret_in_float64
+from hidet.testing.interpret import interpret
 from hidet.testing.numerics import Sample, Verdict, check_output
 from hidet.testing.scheduled import Run, run_scheduled
 

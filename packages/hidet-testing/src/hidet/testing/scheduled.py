@@ -13,7 +13,6 @@ from hidet.dims import Dim
 from hidet.errors import UnsupportedOp
 from hidet.fusion.fuse import fuse
 from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.interpret import concrete_attrs, interpret
 from hidet.graph.types import TensorType
 from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
@@ -21,6 +20,7 @@ from hidet.ir.verify import verify_module
 from hidet.passes.manager import run_graph_passes
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.task import ForeignStep
+from hidet.testing.interpret import concrete_attrs, interpret
 
 Array = np.ndarray[Any, Any]
 

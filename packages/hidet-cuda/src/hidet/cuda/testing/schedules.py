@@ -18,13 +18,13 @@ from hidet.dims import Dim
 from hidet.fusion.fuse import fuse
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.graph import Graph, Value
-from hidet.graph.interpret import interpret
 from hidet.graph.parser import parse_graph
 from hidet.graph.types import TensorType
 from hidet.ir.interpret import run_module
 from hidet.ir.verify import verify_module
 from hidet.plugins.host import load_registry
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
+from hidet.testing.interpret import interpret
 
 Array = np.ndarray[Any, Any]
 
