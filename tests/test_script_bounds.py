@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import hidet
+from hidet.cuda.intrinsics import INTRINSICS
 from hidet.errors import LaunchError
-from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.lang import attrs, f32, grid, i32, tensor

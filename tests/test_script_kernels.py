@@ -9,8 +9,8 @@ import pytest
 
 from hidet.compiler.modules import build_ir_module
 from hidet.cuda.codegen.module import emit_module
+from hidet.cuda.intrinsics import INTRINSICS
 from hidet.cuda.nvrtc import compile_cubin
-from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.interpret import run_module
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module

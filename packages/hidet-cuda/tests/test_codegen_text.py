@@ -9,11 +9,11 @@ import pytest
 
 from hidet import dtypes
 from hidet.cuda.codegen.module import emit_module
+from hidet.cuda.intrinsics import INTRINSICS
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.dtypes import DType
 from hidet.errors import CompileError
 from hidet.gpu.codegen.source import KernelSource
-from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir import build
 from hidet.ir.expr import Var
 from hidet.ir.func import Function, Module

@@ -12,10 +12,10 @@ import hidet
 from hidet.cuda import driver as driver_module
 from hidet.cuda.driver import load_driver, started
 from hidet.cuda.failures import AskedLaunch, launch_hint
+from hidet.cuda.intrinsics import INTRINSICS
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver
 from hidet.errors import CodegenError, DeviceLost, LaunchError
-from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.target import CompileJob
 

@@ -9,9 +9,9 @@ from hidet.cuda.codegen.hardware.builtin import BUILTINS
 from hidet.cuda.codegen.hardware.ptx import unknown_names
 from hidet.cuda.codegen.hardware.table import spelling_of
 from hidet.cuda.codegen.module import emit_module
+from hidet.cuda.intrinsics import GROUPS, INTRINSICS, PLAIN, intrinsic_call
 from hidet.cuda.nvrtc import compile_cubin
 from hidet.errors import CodegenError
-from hidet.gpu.intrinsics import GROUPS, INTRINSICS, PLAIN, intrinsic_call
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Const, Expr, Var

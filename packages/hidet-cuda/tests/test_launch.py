@@ -14,10 +14,10 @@ from hidet.cache import open_cache
 from hidet.compiler.graphs import compile_graph
 from hidet.context import CompileContext, Options
 from hidet.cuda.container import CompiledModule, KernelRecord, pack, unpack
+from hidet.cuda.intrinsics import INTRINSICS
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import CONTEXT, FakeDriver, Launch
 from hidet.errors import ArtifactError, CodegenError, DeviceLost, FallbackWarning, LaunchError, OptionError
-from hidet.gpu.intrinsics import INTRINSICS
 from hidet.gpu.passes.block_launches import block_launches
 from hidet.graph.parser import parse_graph
 from hidet.ir.parser import parse_module

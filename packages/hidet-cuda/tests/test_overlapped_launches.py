@@ -9,10 +9,10 @@ import pytest
 
 from hidet.cache import open_cache
 from hidet.context import CompileContext, Options
+from hidet.cuda.intrinsics import INTRINSICS
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED, overlapped_launches
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
-from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.func import Module
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module

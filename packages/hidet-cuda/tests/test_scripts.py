@@ -15,13 +15,13 @@ from hidet.compiler.modules import compile_module
 from hidet.context import CompileContext, Options
 from hidet.cuda.codegen.module import emit_module
 from hidet.cuda.devices import Device
+from hidet.cuda.intrinsics import INTRINSICS
 from hidet.cuda.nvrtc import Cubin, compile_cubin
 from hidet.cuda.target import CudaTarget
 from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.dims import symbol
 from hidet.errors import CodegenError, CompileError, LaunchError, UnsupportedOp
 from hidet.gpu.check_bounds import FAULT_WORDS
-from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.interpret import run_module
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.cuda.intrinsics import INTRINSICS
 from hidet.errors import LaunchError, UnsupportedOp
-from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir import expr as e
 from hidet.ir import stmt as s
 from hidet.ir.func import Function, Module

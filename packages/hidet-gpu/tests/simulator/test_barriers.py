@@ -11,10 +11,6 @@ SYNC = 'call("gpu.syncthreads", type=None)'
 SYNCWARP = 'call("gpu.syncwarp", u32(4294967295), type=None)'
 
 
-def named(number, threads, what="sync"):
-    return f'call("cuda.barrier_{what}", i32({number}), i32({threads}), type=None)'
-
-
 def run(body, count=64, **launch):
     out = np.zeros(count, np.float32)
     run_kernel(body, "p: ~f32", [out], **{"block": (64,), **launch})
@@ -58,37 +54,6 @@ def test_a_barrier_of_the_block_waits_for_the_threads_that_are_left(left):
     assert run(body) == [1.0] * left + [0.0] * (64 - left)
 
 
-def test_threads_that_end_later_let_those_go_on_that_wait_already():
-    body = f"s: f32[64] @ shared\nif t >= 32:\n    {named(1, 32)}\n    return\n{SYNC}\np[t] = 1.0"
-    assert run(body) == [1.0] * 32 + [0.0] * 32
-
-
-def test_named_barriers_order_the_threads_that_come_to_them():
-    body = f"s: f32[64] @ shared\nif t < 32:\n    s[t] = 5.0\n    {named(1, 64, 'arrive')}\nelse:\n"
-    body += f"    {named(1, 64)}\n    p[t] = s[t - 32]"
-    assert run(body)[32:] == [5] * 32
-    with pytest.raises(DataRace):
-        run(body.replace(f"    {named(1, 64)}\n", f"    {named(2, 32)}\n").replace(named(1, 64, "arrive"), "pass"))
-
-
-def test_producers_and_consumers_wait_for_each_other_in_turn():
-    body = f"""
-s: f32[1] @ shared
-for i in range(3):
-    if t < 32:
-        if t == 0:
-            s[0] = cast(i, f32)
-        {named(1, 64)}
-        {named(2, 64)}
-    else:
-        {named(1, 64)}
-        p[i * 64 + t] = s[0]
-        {named(2, 64)}
-"""
-    out = run(body, 192)
-    assert [out[64 * i + 40] for i in range(3)] == [0, 1, 2]
-
-
 def test_a_barrier_that_some_threads_skip_is_a_deadlock():
     with pytest.raises(Deadlock, match="at barrier 0, which 32 of 64 threads have come to"):
         run(f"if t < 32:\n    {SYNC}")
@@ -97,11 +62,6 @@ def test_a_barrier_that_some_threads_skip_is_a_deadlock():
 def test_a_barrier_that_part_of_a_warp_comes_to_is_refused():
     with pytest.raises(LaunchError, match="only 16 of the 32 threads of a warp come to barrier 0"):
         run(f"if t < 16:\n    {SYNC}")
-
-
-def test_a_barrier_with_two_counts_is_refused():
-    with pytest.raises(LaunchError, match="expect 64 and 96 threads there"):
-        run(f"if t < 32:\n    {named(1, 64)}\nelse:\n    {named(1, 96)}")
 
 
 def test_barriers_count_predicates():
@@ -121,14 +81,6 @@ def first(x: f32, t: i64) -> f32:
 """
     body = 'p[t] = call("first", cast(t + 3, f32), t, type=f32) + call("first", cast(t + 4, f32), t, type=f32)'
     assert run(body, functions=total) == [7] * 64
-
-
-def test_blocks_of_a_cluster_meet():
-    arrive, wait = (f'call("cuda.cluster_{verb}", type=None)' for verb in ("arrive", "wait"))
-    body = f"p[b * 64 + t] = cast(b, f32)\n{arrive}\n{wait}\np[128 + b * 64 + t] = p[(1 - b) * 64 + t]"
-    assert run(body, 256, grid=(2,), cluster=(2,))[128:] == [1] * 64 + [0] * 64
-    with pytest.raises(DataRace):
-        run(body.replace(f"{arrive}\n{wait}\n", ""), 256, grid=(2,), cluster=(2,))
 
 
 def test_a_release_by_one_block_is_acquired_by_another():

@@ -3,8 +3,8 @@
 from textwrap import dedent
 
 from hidet import lang
+from hidet.cuda.intrinsics import INTRINSICS
 from hidet.dims import symbol
-from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.parser import parse_module
 from hidet.ir.printer import print_module
 from hidet.ir.structural import structural_equal

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from hidet.plugins.specs import PassSpec, ScheduleSpec, TargetSpec
 
+if TYPE_CHECKING:
+    from hidet.ir.intrinsic import IntrinsicFamily
+
 HIDET_API = 1
+
+
+def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
+    """Those of NVIDIA's GPUs, and tensor maps."""
+    from hidet.cuda.intrinsic_families import CUDA, TENSOR_MAPS
+
+    return [CUDA, TENSOR_MAPS]
 
 
 def hidet_targets() -> Iterable[TargetSpec]:

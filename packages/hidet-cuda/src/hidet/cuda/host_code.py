@@ -17,9 +17,9 @@ from dataclasses import replace
 from hidet import dtypes
 from hidet.cuda.host_map import encoded_map
 from hidet.cuda.passes.overlapped_launches import OVERLAPPED
+from hidet.cuda.tensor_map import map_request
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
-from hidet.gpu.tensor_map import map_request
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Cast, Const, Expr, Load, Var

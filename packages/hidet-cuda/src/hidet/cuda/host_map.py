@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hidet import dtypes
+from hidet.cuda.tensor_map import MAP_WORDS, MapRequest
 from hidet.errors import CodegenError
-from hidet.gpu.tensor_map import MAP_WORDS, MapRequest
 from hidet.ir import build
 from hidet.ir import stmt as s
 from hidet.ir.expr import Bitcast, Call, Const, Expr, Var

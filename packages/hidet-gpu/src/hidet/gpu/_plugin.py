@@ -20,11 +20,10 @@ _ROWS = (
 
 
 def hidet_intrinsics() -> Iterable[IntrinsicFamily]:
-    """Those of every GPU, those of NVIDIA's, and tensor maps."""
-    from hidet.gpu.intrinsics.family import CUDA, GPU
-    from hidet.gpu.tensor_map import TENSOR_MAPS
+    """Those of every GPU."""
+    from hidet.gpu.intrinsics.family import GPU
 
-    return [GPU, CUDA, TENSOR_MAPS]
+    return [GPU]
 
 
 def hidet_passes() -> Iterable[PassSpec]:

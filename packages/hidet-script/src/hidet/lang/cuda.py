@@ -1,4 +1,4 @@
-"""Operations of an NVIDIA GPU for scripts: the names of `hidet.gpu.lang`, of the wheel hidet-gpu."""
+"""Operations of an NVIDIA GPU for scripts: the names of `hidet.cuda.lang`, of the wheel hidet-cuda."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def __dir__() -> list[str]:
 
 def _language() -> ModuleType:
     try:
-        return import_module("hidet.gpu.lang")
+        return import_module("hidet.cuda.lang")
     except ModuleNotFoundError as error:
-        raise PluginError("hidet.lang.cuda is of the wheel hidet-gpu", hint="pip install hidet-cuda") from error
+        raise PluginError("hidet.lang.cuda is of the wheel hidet-cuda", hint="pip install hidet-cuda") from error

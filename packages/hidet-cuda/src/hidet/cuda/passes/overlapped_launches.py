@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet.gpu.intrinsics import intrinsic_call
+from hidet.cuda.intrinsics import intrinsic_call
 from hidet.ir import build
 from hidet.ir.expr import Call
 from hidet.ir.func import Function, Module

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hidet import dtypes
+from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.tile.machine import COPIES
 from hidet.dtypes import DType
-from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.schedules.exchange import barrier, thread_in_block
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from hidet import dtypes
+from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.tile.product import multiply
 from hidet.cuda.tile.warp_group import (
     finished_loop,
@@ -13,7 +14,6 @@ from hidet.cuda.tile.warp_group import (
     start_in_groups,
     wait_for_groups,
 )
-from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile.lower.fragment import Fragment, Threads
 from hidet.gpu.tile.lower.machine import BackgroundCopies, Machine, Operand
 from hidet.gpu.tile.statements import Mma

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hidet import dtypes
+from hidet.cuda.intrinsics import intrinsic_call
+from hidet.cuda.tensor_map import MapRequest, map_type
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.stages import (
     FEATURES,
@@ -27,8 +29,6 @@ from hidet.cuda.tile.stages import (
     registers,
 )
 from hidet.cuda.tile.warp_group import finished_loop, fits_warp_groups, start_in_groups, wait_for_groups
-from hidet.gpu.intrinsics import intrinsic_call
-from hidet.gpu.tensor_map import MapRequest, map_type
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.lower.fragment import Threads, block_threads

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hidet import dtypes
+from hidet.cuda.intrinsics import INTRINSICS, intrinsic_call
+from hidet.cuda.intrinsics.mma import matrix_name
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
-from hidet.gpu.intrinsics import INTRINSICS, intrinsic_call
-from hidet.gpu.intrinsics.mma import matrix_name
 from hidet.gpu.tile.lower.fragment import Fragment, Threads
 from hidet.gpu.tile.lower.machine import Operand
 from hidet.gpu.tile.statements import Mma

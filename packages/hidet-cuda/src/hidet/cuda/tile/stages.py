@@ -4,7 +4,7 @@ memory."""
 from __future__ import annotations
 
 from hidet import dtypes
-from hidet.gpu.intrinsics import intrinsic_call
+from hidet.cuda.intrinsics import intrinsic_call
 from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.lower.fragment import ALL_LANES, Threads
 from hidet.ir import build

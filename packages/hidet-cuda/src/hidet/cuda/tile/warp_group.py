@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hidet import dtypes
+from hidet.cuda.intrinsics import INTRINSICS, intrinsic_call
+from hidet.cuda.intrinsics.mma import matrix_name
 from hidet.cuda.tile.product import packed_words
-from hidet.gpu.intrinsics import INTRINSICS, intrinsic_call
-from hidet.gpu.intrinsics.mma import matrix_name
 from hidet.gpu.tile.lower.fragment import Fragment, Threads
 from hidet.gpu.tile.lower.machine import Operand
 from hidet.gpu.tile.statements import Mma

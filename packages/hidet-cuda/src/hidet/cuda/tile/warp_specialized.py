@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hidet.cuda.intrinsics import intrinsic_call
 from hidet.cuda.tile.machine import COPIES, machine
 from hidet.cuda.tile.stages import (
     FEATURES,
@@ -22,7 +23,6 @@ from hidet.cuda.tile.stages import (
 )
 from hidet.cuda.tile.warp_group import fits_warp_groups
 from hidet.errors import ScheduleError
-from hidet.gpu.intrinsics import intrinsic_call
 from hidet.gpu.tile import statements as t
 from hidet.gpu.tile.kernel import WARP, TileKernel
 from hidet.gpu.tile.lower.copy import box_copy, is_in_background

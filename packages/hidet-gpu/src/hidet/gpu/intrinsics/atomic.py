@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hidet.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32, u64
-from hidet.gpu.intrinsics.family import CUDA, GPU
+from hidet.gpu.intrinsics.family import GPU
 from hidet.ir.intrinsic import ElementsOf, Intrinsic, Memory, SameAs, Value, table
 from hidet.ir.types import MemorySpace
 
@@ -97,21 +97,5 @@ ATOMIC = table(
         ptx="st",
         parameters=(Memory("place", ("global",), _COUNTERS, group="value"), Value("value", _COUNTERS, group="value")),
         effect="waits",
-    ),
-    *(
-        Intrinsic(
-            name=f"cuda.reduce_add_x{lanes}_at",
-            family=CUDA,
-            group="atomic",
-            doc=f"add {lanes} f32 values to {lanes} neighbours, each unordered with other accesses",
-            ptx="red",
-            parameters=(
-                Memory("place", ("global",), (f32,), align=4 * lanes, nbytes=4 * lanes),
-                Value("value", (f32,), (lanes,)),
-            ),
-            effect="writes",
-            arch=90,
-        )
-        for lanes in (2, 4)
     ),
 )

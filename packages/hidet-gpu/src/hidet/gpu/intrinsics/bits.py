@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from hidet.dtypes import i32, i64, u32, u64
-from hidet.gpu.intrinsics.family import family_of
-from hidet.ir.intrinsic import Immediate, Intrinsic, Parameter, Result, SameAs, Value, table
+from hidet.gpu.intrinsics.family import GPU
+from hidet.ir.intrinsic import Intrinsic, Parameter, Result, SameAs, Value, table
 
 
 def _bits(name: str, doc: str, ptx: str, *parameters: Parameter, result: Result) -> Intrinsic:
-    return Intrinsic(
-        name=name, family=family_of(name), group="bits", doc=doc, ptx=ptx, parameters=parameters, result=result
-    )
+    return Intrinsic(name=name, family=GPU, group="bits", doc=doc, ptx=ptx, parameters=parameters, result=result)
 
 
 def _word(name: str) -> Value:
@@ -21,25 +19,6 @@ _ANY = Value("a", (u32, u64))
 _SHORT = Value("a", (i32, u32), group="value")
 
 BITS = table(
-    _bits(
-        "cuda.lop3",
-        "each bit is bit number 4 a + 2 b + c of `lut`, a, b and c being the bits at its place",
-        "lop3",
-        _word("a"),
-        _word("b"),
-        _word("c"),
-        Immediate("lut", 0, 255),
-        result=u32,
-    ),
-    _bits(
-        "cuda.byte_permute",
-        "each byte is that of the eight of b and a (a lowest) which four bits of selector name",
-        "prmt",
-        _word("a"),
-        _word("b"),
-        _word("selector"),
-        result=u32,
-    ),
     _bits("gpu.population_count", "how many bits are set", "popc", _ANY, result=i32),
     _bits("gpu.leading_zeros", "how many bits above the highest set one", "clz", _ANY, result=i32),
     _bits("gpu.reverse_bits", "the bits in reverse order", "brev", _ANY, result=SameAs("a")),
@@ -62,18 +41,6 @@ BITS = table(
         _word("position"),
         _word("length"),
         result=u32,
-    ),
-    *(
-        _bits(
-            f"cuda.funnel_shift_{way}",
-            f"the {part} word of high:low shifted {way} by the lowest five bits of shift",
-            "shf",
-            _word("low"),
-            _word("high"),
-            _word("shift"),
-            result=u32,
-        )
-        for way, part in (("left", "upper"), ("right", "lower"))
     ),
     _bits(
         "gpu.multiply_high",

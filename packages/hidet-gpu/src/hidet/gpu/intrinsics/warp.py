@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from hidet.dtypes import bf16, boolean, f16, f32, f64, i32, i64, u32, u64
-from hidet.gpu.intrinsics.family import CUDA, family_of
+from hidet.gpu.intrinsics.family import GPU
 from hidet.ir.intrinsic import Immediate, Intrinsic, Parameter, Result, SameAs, Value, table
 
 _MASK = Value("mask", (u32,))
 _MOVED = Value("value", (i32, u32, i64, u64, f16, bf16, f32, f64), group="value")
-_WORD = Value("value", (i32, u32))
 # Lanes are exchanged inside parts of `width` lanes, a power of two.
 _WIDTH = Immediate("width", 1, 32)
 
@@ -16,7 +15,7 @@ _WIDTH = Immediate("width", 1, 32)
 def _warp(name: str, doc: str, ptx: str, *parameters: Parameter, result: Result) -> Intrinsic:
     return Intrinsic(
         name=name,
-        family=family_of(name),
+        family=GPU,
         group="warp",
         doc=doc,
         ptx=ptx,
@@ -48,47 +47,5 @@ WARP = table(
             ("ballot", "bit i tells whether predicate holds in lane i of mask", u32),
         )
     ),
-    _warp(
-        "cuda.match_any",
-        "the lanes of mask with the same `value`, a bit each",
-        "match.sync",
-        _MASK,
-        Value("value", (i32, u32, i64, u64)),
-        result=u32,
-    ),
-    *(
-        _warp(
-            f"cuda.reduce_{name}",
-            f"{doc} of `value` over the threads of mask",
-            "redux.sync",
-            _MASK,
-            _WORD,
-            result=SameAs("value"),
-        )
-        for name, doc in (("add", "sum"), ("min", "minimum"), ("max", "maximum"))
-    ),
-    *(
-        _warp(
-            f"cuda.reduce_{name}",
-            f"bit-wise {name} of `value` over the threads of mask",
-            "redux.sync",
-            _MASK,
-            Value("value", (u32,)),
-            result=u32,
-        )
-        for name in ("and", "or", "xor")
-    ),
     _warp("gpu.active_mask", "the lanes that execute this together, a bit each", "activemask", result=u32),
-    Intrinsic(
-        name="cuda.elect",
-        family=CUDA,
-        group="warp",
-        doc="true in exactly one thread of mask",
-        ptx="elect.sync",
-        parameters=(_MASK,),
-        result=boolean,
-        effect="waits",
-        arch=90,
-        threads=32,
-    ),
 )

@@ -1,12 +1,13 @@
-"""Rows of the table `hidet.gpu.intrinsics` as functions of scripts."""
+"""Rows of tables of intrinsics as functions of scripts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hidet.errors import DTypeError, suggestion
-from hidet.gpu.intrinsics import GPU_INTRINSICS, INTRINSICS
+from hidet.gpu.intrinsics import INTRINSICS
 from hidet.ir.intrinsic import Intrinsic
 from hidet.ir.intrinsic_call import call_intrinsic
 from hidet.lang.intrinsics import IntrinsicFunction
@@ -25,29 +26,8 @@ OTHER_NAMES = {
     "ballot_sync": "vote_ballot",
     "activemask": "active_mask",
     "atomic_exch": "atomic_exchange",
-    "bar_sync": "barrier_sync",
     "fence": "threadfence",
-    "nano_sleep": "nanosleep",
-    "prmt": "byte_permute",
-    "wgmma_commit_group": "wgmma_commit",
-    "wgmma_wait_group": "wgmma_wait",
     "atomic_cas": "atomic_compare_exchange",
-    "cp_async_commit_group": "copy_async_commit",
-    "cp_async_wait_group": "copy_async_wait",
-    "cp_async_wait_all": "copy_async_wait_all",
-    "cvta_generic_to_shared": "shared_address",
-    "mbarrier_init": "barrier_init",
-    "mbarrier_wait": "barrier_wait",
-    "mbarrier_arrive": "barrier_arrive_at",
-    "mbarrier_arrive_and_expect_tx": "barrier_arrive_expect",
-    "mbarrier_try_wait": "barrier_try_wait",
-    "mbarrier_test_wait": "barrier_try_wait",
-    "mbarrier_expect_transaction": "barrier_expect",
-    "mbarrier_complete_transaction": "barrier_complete",
-    "mbarrier_invalidate": "barrier_invalidate",
-    "cp_async_barrier_arrive": "copy_async_arrive",
-    "fence_view_async_shared": "fence_async_shared",
-    "ldg": "load_constant",
 }
 """Names as CUDA C++ and earlier versions spell them, and the rows they mean."""
 
@@ -60,25 +40,62 @@ _DEFAULTS: dict[str, dict[str, int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class ScriptRows:
+    """The rows that one module of names for scripts has.
+
+    module: its name. rows: by name, of families of which no two share a name besides the family's. other_names: further
+    names, without a family, and the rows they mean.
+    """
+
+    module: str
+    rows: Mapping[str, Intrinsic]
+    other_names: Mapping[str, str]
+
+    def find(self, name: str) -> Any:
+        """The row called `name`, or the rows that begin with it. AttributeError where there is none."""
+        row = self.rows.get(name)
+        if row is not None:
+            is_register = row.group == "index" and name.count(".") == 2
+            return call_intrinsic(row) if is_register else _function(row)
+        if any(known.startswith(f"{name}.") for known in self.rows):
+            return IntrinsicGroup(name, self)
+        plain = name.partition(".")[2]
+        raise AttributeError(f"{self.module} has no {plain!r}; {suggestion(plain, self.names())}")
+
+    def find_plain(self, name: str) -> Any:
+        """As `find`, by the name without that of the family, or by another name."""
+        plain = self.other_names.get(name, name)
+        first = plain.partition(".")[0]
+        families = (row.split(".")[0] for row in self.rows if row.split(".")[1] == first)
+        return self.find(f"{next(families, 'gpu')}.{plain}")
+
+    def names(self) -> set[str]:
+        """All names without that of the family."""
+        return {*(name.split(".")[1] for name in self.rows), *self.other_names}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class IntrinsicGroup:
     """Rows whose names share a beginning: attributes lead to them."""
 
     name: str
+    table: ScriptRows
 
     @property
     def doc(self) -> str:
         """What each row takes and does, a line a row."""
-        rows = [row for name, row in INTRINSICS.items() if name.startswith(f"{self.name}.")]
+        rows = [row for name, row in self.table.rows.items() if name.startswith(f"{self.name}.")]
         return "\n".join(_function(row).doc for row in rows)
 
     def __getattr__(self, name: str) -> Any:
-        return find_row(f"{self.name}.{name}")
+        return self.table.find(f"{self.name}.{name}")
 
     def __call__(self, *arguments: Any) -> Any:
         """The call of the row for as many coordinates as are given, `tensor_load.2d` for two. DTypeError where rows are
         not told apart by that."""
-        ranks = [row for rank in range(1, 6) if (row := INTRINSICS.get(f"{self.name}.{rank}d")) is not None]
+        known = self.table.rows
+        ranks = [row for rank in range(1, 6) if (row := known.get(f"{self.name}.{rank}d")) is not None]
         if not ranks:
             raise DTypeError(f"{self.name} is several operations", hint=suggestion("", dir(self)))
         found = [row for row in ranks if len(row.parameters) == len(arguments)]
@@ -89,7 +106,7 @@ class IntrinsicGroup:
         return _function(found[0])(*arguments)
 
     def __dir__(self) -> list[str]:
-        rows = [row[len(self.name) + 1 :] for row in INTRINSICS if row.startswith(f"{self.name}.")]
+        rows = [row[len(self.name) + 1 :] for row in self.table.rows if row.startswith(f"{self.name}.")]
         return sorted({row.split(".")[0] for row in rows})
 
 
@@ -97,25 +114,5 @@ def _function(row: Intrinsic) -> IntrinsicFunction:
     return IntrinsicFunction(row, _DEFAULTS.get(row.name, {}), _PARAMETER_NAMES)
 
 
-def find_row(name: str) -> Any:
-    """The row called `name`, or the rows that begin with it. AttributeError where there is none."""
-    row = INTRINSICS.get(name)
-    if row is not None:
-        is_register = row.group == "index" and name.count(".") == 2
-        return call_intrinsic(row) if is_register else _function(row)
-    if any(known.startswith(f"{name}.") for known in INTRINSICS):
-        return IntrinsicGroup(name)
-    plain = name.partition(".")[2]
-    raise AttributeError(f"hidet.lang.cuda has no {plain!r}; {suggestion(plain, row_names())}")
-
-
-def find_plain(name: str) -> Any:
-    """As `find_row`, by the name without that of the family."""
-    first = name.partition(".")[0]
-    family = "gpu" if any(row.split(".")[1] == first for row in GPU_INTRINSICS) else "cuda"
-    return find_row(f"{family}.{name}")
-
-
-def row_names() -> set[str]:
-    """What `hidet.lang.cuda` has from the table, with the spellings of CUDA C++."""
-    return {*(name.split(".")[1] for name in INTRINSICS), *OTHER_NAMES}
+ROWS = ScriptRows("hidet.gpu.lang", INTRINSICS, OTHER_NAMES)
+find_row = ROWS.find

@@ -1,6 +1,6 @@
 """Which accesses to memory are ordered, by vector clocks over threads and barriers.
 
-Time is one counter of the launch; every access is stamped with it. An agent is a thread, or the TMA unit of a block.
+Time is one counter of the launch; every access is stamped with it. An agent is a thread, or the copy engine of a block.
 Agent t is ordered after what agent u did at stamp s when t knows u up to s. Knowledge is kept for the blocks of one
 domain: a cluster, or all blocks that are run at once when the kernel synchronises over global memory. A barrier of a
 whole block, the common case, is remembered as one number: everything in the block up to then is known to all of it.

@@ -1,4 +1,4 @@
-"""Work in the background: copies by threads (cp.async), by TMA (bulk and tensor), and matrix products.
+"""Work in the background: copies by threads, copies by an engine of the multiprocessor, and matrix products.
 
 What is on its way is marked in memory until it is waited for. Sources in shared memory must not be written before that.
 """
@@ -62,7 +62,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Background:
-    """One operation of TMA or the matrix unit: what it reads, what finishing it does, who started it.
+    """One operation of an engine: what it reads, what finishing it does, who started it.
 
     target: memory and units that count as on their way until all operations on them are finished.
     """
@@ -147,7 +147,7 @@ class Copies:
         copies.memory.shadow.note_write(copies.units, copies.agents, stamp)
         self._wave.scheduler.progress += 1
 
-    # --- TMA and the matrix unit -----------------------------------------------------------------------------------
+    # --- engines: copies and products ------------------------------------------------------------------------------
 
     def finish_queue(self, queue: Queue, unfinished: int) -> None:
         """Finish all but the latest `unfinished` groups."""
@@ -184,11 +184,11 @@ class Copies:
                 )
 
     def fence(self, agents: Array, stamp: int) -> None:
-        """Threads order their ordinary accesses before those of TMA and the matrix unit."""
+        """Threads order their ordinary accesses before those of engines."""
         self.fenced.update(dict.fromkeys(map(int, agents), stamp))
 
-    def require_fence(self, memory: Memory, units: Array) -> None:
-        """What threads wrote, and TMA or the matrix unit reads, needs a fence in between. RowError without."""
+    def require_fence(self, memory: Memory, units: Array, fence: str) -> None:
+        """What threads wrote, and an engine reads, needs a fence in between, called `fence`. RowError without."""
         others, stamps = memory.shadow.last_writes(units)
         pairs, where = np.unique(np.stack([others.ravel(), stamps.ravel()]), axis=1, return_index=True)
         engine = self._wave.geometry.threads
@@ -200,9 +200,8 @@ class Copies:
                     0,
                     f"{memory.name}, byte {byte}, is read by an asynchronous operation, but "
                     f"{self._wave.geometry.describe(int(agent))}, which wrote it in "
-                    f"{statement_text(self._wave.timeline.statement(int(stamp)))}, has passed no "
-                    "cuda.fence_async_shared since",
-                    hint="call cuda.fence_async_shared after the writes, before the barrier",
+                    f"{statement_text(self._wave.timeline.statement(int(stamp)))}, has passed no {fence} since",
+                    hint=f"call {fence} after the writes, before the barrier",
                 )
 
     def check_finished(self) -> None:

@@ -76,7 +76,7 @@ class PhaseBarriers:
         """The barrier at one place. RowError when there is none."""
         found = self._made.get((memory, segment, offset))
         if found is None:
-            raise RowError(row, f"there is no barrier at {memory.name}, byte {offset}; cuda.barrier_init makes one")
+            raise RowError(row, f"there is no barrier at {memory.name}, byte {offset}; it has to be initialised")
         return found
 
     def arrive(self, site: Site, pointers: Pointers, expect: Array | None = None) -> None:

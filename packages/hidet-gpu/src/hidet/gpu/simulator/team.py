@@ -63,7 +63,7 @@ class Geometry:
         block, thread = divmod(agent, self.threads + 1)
         where = "block (" + ", ".join(str(int(i)) for i in self.block_of(np.asarray(block))) + ")"
         if thread == self.threads:
-            return f"{where}, TMA"
+            return f"{where}, its copy engine"
         return f"{where}, thread (" + ", ".join(str(int(i)) for i in self.thread_of(np.asarray(thread))) + ")"
 
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hidet.gpu.intrinsics import INTRINSICS
-from hidet.ir.common_intrinsics import ROWS
 from hidet.ir.func import Module
 from hidet.ir.interpret import run_module
 from hidet.ir.parser import parse_module
 from hidet.ir.verify import verify_module
 from hidet.lang.function import ScriptFunction
 from hidet.lang.module import module_of
+from hidet.plugins.host import load_registry
 
 
 def kernel_module(
@@ -39,7 +38,7 @@ def kernel_module(
         '    b: i64 = cast(call("gpu.block_idx.x", type=i32), i64)\n'
         f'{lines}\n\n@host\ndef main({parameters}):\n    launch("kernel", {list(grid)}, [{names}], {shape})\n'
     )
-    module = parse_module(text, {**ROWS, **INTRINSICS})
+    module = parse_module(text, load_registry().intrinsic_rows())
     verify_module(module)
     return module
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hidet import dtypes
 from hidet.cuda.codegen.hardware.assembly import Assembly
+from hidet.cuda.intrinsics import PLAIN
 from hidet.dtypes import DType
-from hidet.gpu.intrinsics import PLAIN
 from hidet.ir.intrinsic import Immediate, Intrinsic, MatrixShape
 
 _PTX_TYPES: dict[DType, str] = {

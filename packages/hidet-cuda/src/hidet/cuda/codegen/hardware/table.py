@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hidet.cuda.codegen.hardware.assembly import Assembly, assembly_piece, function_name
 from hidet.cuda.codegen.hardware.builtin import BUILTINS, Spell
 from hidet.cuda.codegen.hardware.ptx import assembly_of
+from hidet.cuda.intrinsics import PLAIN
 from hidet.errors import CodegenError
 from hidet.gpu.codegen.text import Text, call
-from hidet.gpu.intrinsics import PLAIN
 from hidet.ir.expr import Const
 from hidet.ir.intrinsic import Immediate, Intrinsic
 

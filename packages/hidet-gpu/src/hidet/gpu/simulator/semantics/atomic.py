@@ -65,16 +65,6 @@ def _store_release(site: Site, place: Pointers, value: Array) -> None:
     site.wave.flags.touch(site.agents, place, writes=True)
 
 
-def _add_vector(lanes: int) -> Meaning:
-    def run(site: Site, place: Pointers, value: Array) -> None:
-        values = spread(value, site.count)
-        for lane in range(lanes):
-            column = np.ascontiguousarray(values[:, lane])
-            _atomic(_OPERATIONS["add"]).function(site, place.moved(np.array([lane])), column)
-
-    return Meaning(run)
-
-
 def _without_result(meaning: Meaning) -> Meaning:
     def run(site: Site, *arguments: Any) -> None:
         meaning.function(site, *arguments)
@@ -92,5 +82,4 @@ ATOMIC: dict[str, Meaning] = {
     "gpu.atomic_add_release": Meaning(_add_release),
     "gpu.load_acquire": Meaning(_load_acquire),
     "gpu.store_release": Meaning(_store_release),
-    **{f"cuda.reduce_add_x{lanes}_at": _add_vector(lanes) for lanes in (2, 4)},
 }

@@ -1,4 +1,4 @@
-"""Fast functions, computed exactly and rounded once, and arithmetic on packed pairs."""
+"""Fast functions, computed exactly and rounded once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from hidet import dtypes
-from hidet.dtypes import DType
-from hidet.gpu.simulator.bits import bitcast
 from hidet.gpu.simulator.meaning import Meaning, simple
 
 Array = np.ndarray[Any, Any]
@@ -32,32 +29,6 @@ def _exact(function: Callable[[Array], Array], flushes: bool = False) -> Meaning
     return simple(run)
 
 
-def _pairs(dtype: DType, function: Callable[..., Array]) -> Meaning:
-    def run(*words: Array) -> Array:
-        result = function(*(bitcast(word, dtypes.u32, dtype, True) for word in words))
-        return bitcast(np.asarray(result).astype(dtype.numpy()), dtype, dtypes.u32, False)
-
-    return simple(run)
-
-
-_PAIRS: dict[str, Callable[..., Array]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "fma": fma,
-    "min": np.minimum,
-    "max": np.maximum,
-}
-
-
-def _dot(part: DType, word: DType) -> Meaning:
-    def run(a: Array, b: Array, c: Array) -> Array:
-        x, y = (bitcast(value, word, part, True).astype(np.int64) for value in (a, b))
-        return np.asarray(((x * y).sum(axis=1) + c).astype(word.numpy()))
-
-    return simple(run)
-
-
 MATH: dict[str, Meaning] = {
     "gpu.fma": simple(fma),
     "gpu.exp2_approx": _exact(np.exp2, flushes=True),
@@ -68,11 +39,4 @@ MATH: dict[str, Meaning] = {
     "gpu.sin_approx": _exact(np.sin),
     "gpu.cos_approx": _exact(np.cos),
     "gpu.tanh_approx": _exact(np.tanh),
-    **{
-        f"cuda.{name}_{dtype.short}x2": _pairs(dtype, function)
-        for dtype in (dtypes.f16, dtypes.bf16)
-        for name, function in _PAIRS.items()
-    },
-    "cuda.dot_4": _dot(dtypes.i8, dtypes.i32),
-    "cuda.dot_4_unsigned": _dot(dtypes.u8, dtypes.u32),
 }

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hidet.gpu.simulator.lanes import spread
-from hidet.gpu.simulator.meaning import Meaning, Site, immediate
+from hidet.gpu.simulator.meaning import Meaning, Site
 from hidet.gpu.simulator.memory import RowError
-from hidet.gpu.simulator.strand import POLL, Steps
+from hidet.gpu.simulator.strand import Steps
 
 Array = np.ndarray[Any, Any]
 
@@ -36,31 +36,12 @@ def _counting(combine: Callable[[Array], int]) -> Meaning:
     return Meaning(run, waits=True)
 
 
-def _named(waits: bool) -> Meaning:
-    def run(site: Site, barrier: Array, threads: Array) -> Steps:
-        yield from site.wave.barriers.numbered(site, immediate(barrier), immediate(threads), waits)
-
-    return Meaning(run, waits=True)
-
-
 def _syncwarp(site: Site, mask: Array) -> Steps:
     yield from site.wave.barriers.warp(site, mask)
 
 
-def _cluster_wait(site: Site) -> Steps:
-    yield from site.wave.barriers.cluster_wait(site)
-
-
-def _fence_async(site: Site) -> None:
-    site.wave.copies.fence(site.agents, site.tick())
-
-
 def _device_fence(site: Site) -> None:
     site.wave.flags.fence(site.agents, site.tick())
-
-
-def _sleep(site: Site, nanoseconds: Array) -> Steps:
-    yield POLL
 
 
 def _trap(site: Site) -> None:
@@ -77,21 +58,8 @@ SYNC: dict[str, Meaning] = {
     "gpu.syncthreads_and": _counting(lambda values: int(values.all())),
     "gpu.syncthreads_or": _counting(lambda values: int(values.any())),
     "gpu.syncwarp": Meaning(_syncwarp, waits=True),
-    "cuda.barrier_sync": _named(True),
-    "cuda.barrier_arrive": _named(False),
     "gpu.threadfence_block": Meaning(_nothing),
     "gpu.threadfence": Meaning(_device_fence),
     "gpu.threadfence_system": Meaning(_device_fence),
-    "cuda.cluster_arrive": Meaning(lambda site: site.wave.barriers.cluster_arrive(site)),
-    "cuda.cluster_arrive_relaxed": Meaning(lambda site: site.wave.barriers.cluster_arrive(site, relaxed=True)),
-    "cuda.cluster_wait": Meaning(_cluster_wait, waits=True),
-    "cuda.fence_async_shared": Meaning(_fence_async),
-    "cuda.fence_async": Meaning(_fence_async),
-    "cuda.fence_barrier_init": Meaning(_nothing),
-    "cuda.grid_dependency_wait": Meaning(_nothing),
-    "cuda.grid_dependency_launch": Meaning(_nothing),
-    "cuda.nanosleep": Meaning(_sleep, waits=True),
     "gpu.trap": Meaning(_trap),
-    "cuda.register_increase": Meaning(_nothing),
-    "cuda.register_decrease": Meaning(_nothing),
 }

@@ -1,4 +1,4 @@
-"""Exchange between the threads of a warp (PTX ISA: shfl.sync, vote.sync, match.sync, redux.sync, elect.sync)."""
+"""Exchange between the threads of a warp."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _xor(lane: Array, bits: Array, width: int) -> tuple[Array, Array]:
     return lane ^ bits, (lane ^ bits) < (lane // width + 1) * width
 
 
-def _over_members(combine: Callable[[Array, Array], Any]) -> Meaning:
+def over_members(combine: Callable[[Array, Array], Any]) -> Meaning:
     """combine(values, members) of all lanes, both [count, 32], gives one value a caller."""
 
     def run(site: Site, mask: Array, value: Array) -> Array:
@@ -100,35 +100,15 @@ def _over_members(combine: Callable[[Array, Array], Any]) -> Meaning:
     return Meaning(run)
 
 
-def _as_bits(lanes: Array) -> Array:
+def as_bits(lanes: Array) -> Array:
+    """[count, 32] truths as a word a caller."""
     bits: Array = (lanes.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(axis=1)
     return bits.astype(np.uint32)
 
 
-def _match_any(site: Site, mask: Array, value: Array) -> Array:
-    warps = Warps(site)
-    members = warps.members(mask, site.count)
-    same = warps.values(value, site.count) == spread(value, site.count)[:, None]
-    return _as_bits(same & members)
-
-
-def _elect(site: Site, mask: Array) -> Array:
-    warps = Warps(site)
-    members = warps.members(mask, site.count)
-    return np.asarray(members.argmax(axis=1) == warps.lane)
-
-
 def _active(site: Site) -> Array:
     warps = Warps(site)
-    return _as_bits(warps.row[warps.warp] >= 0)
-
-
-def _reduction_by(ufunc: np.ufunc, identity: Callable[[np.dtype[Any]], Any]) -> Callable[[Array, Array], Array]:
-    def reduce(values: Array, members: Array) -> Array:
-        kept = np.where(members, values, np.asarray(identity(values.dtype)).astype(values.dtype))
-        return np.asarray(ufunc.reduce(kept, axis=1, dtype=values.dtype))
-
-    return reduce
+    return as_bits(warps.row[warps.warp] >= 0)
 
 
 WARP_MEANINGS: dict[str, Meaning] = {
@@ -136,19 +116,11 @@ WARP_MEANINGS: dict[str, Meaning] = {
     "gpu.shuffle_up": _shuffle(_up),
     "gpu.shuffle_down": _shuffle(_down),
     "gpu.shuffle_xor": _shuffle(_xor),
-    "gpu.vote_all": _over_members(lambda values, members: (values | ~members).all(axis=1)),
-    "gpu.vote_any": _over_members(lambda values, members: (values & members).any(axis=1)),
-    "gpu.vote_uniform": _over_members(
+    "gpu.vote_all": over_members(lambda values, members: (values | ~members).all(axis=1)),
+    "gpu.vote_any": over_members(lambda values, members: (values & members).any(axis=1)),
+    "gpu.vote_uniform": over_members(
         lambda values, members: (values | ~members).all(axis=1) | ~(values & members).any(axis=1)
     ),
-    "gpu.vote_ballot": _over_members(lambda values, members: _as_bits(values & members)),
-    "cuda.match_any": Meaning(_match_any),
-    "cuda.reduce_add": _over_members(_reduction_by(np.add, lambda dtype: 0)),
-    "cuda.reduce_min": _over_members(_reduction_by(np.minimum, lambda dtype: np.iinfo(dtype).max)),
-    "cuda.reduce_max": _over_members(_reduction_by(np.maximum, lambda dtype: np.iinfo(dtype).min)),
-    "cuda.reduce_and": _over_members(_reduction_by(np.bitwise_and, lambda dtype: np.iinfo(dtype).max)),
-    "cuda.reduce_or": _over_members(_reduction_by(np.bitwise_or, lambda dtype: 0)),
-    "cuda.reduce_xor": _over_members(_reduction_by(np.bitwise_xor, lambda dtype: 0)),
+    "gpu.vote_ballot": over_members(lambda values, members: as_bits(values & members)),
     "gpu.active_mask": Meaning(_active),
-    "cuda.elect": Meaning(_elect),
 }

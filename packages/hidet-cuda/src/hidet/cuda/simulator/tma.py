@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from hidet import dtypes
+from hidet.cuda.simulator.convert import round_tf32
+from hidet.cuda.simulator.sync import ASYNC_FENCE
+from hidet.cuda.simulator.tensor_map import TensorMap, tensor_map
+from hidet.cuda.simulator.wgmma import swizzled
 from hidet.dtypes import DType
 from hidet.gpu.simulator.copies import Background, Queue, Reading
 from hidet.gpu.simulator.lanes import spread
 from hidet.gpu.simulator.meaning import Meaning, Site, immediate
 from hidet.gpu.simulator.memory import Memory, Pointers, RowError, element_starts
 from hidet.gpu.simulator.phases import Phases, places
-from hidet.gpu.simulator.semantics.convert import round_tf32
-from hidet.gpu.simulator.semantics.wgmma import swizzled
-from hidet.gpu.simulator.tensor_map import TensorMap, tensor_map
 
 Array = np.ndarray[Any, Any]
 
@@ -227,7 +228,7 @@ def _watch(site: Site, row: int, memory: Memory, starts: Array, nbytes: int) -> 
     conflict = memory.shadow.read(units, agents, site.wave.clocks, stamp)
     if conflict is not None:
         raise site.wave.conflict_error(memory, conflict, np.full(len(units), row), "read")
-    site.wave.copies.require_fence(memory, units)
+    site.wave.copies.require_fence(memory, units, ASYNC_FENCE)
     return Reading(memory, units, stamp)
 
 

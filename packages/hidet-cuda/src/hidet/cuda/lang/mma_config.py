@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hidet.cuda.intrinsics.mma import MMA, matrix_name
+from hidet.cuda.lang.product_config import ProductConfig
 from hidet.dtypes import DType
-from hidet.gpu.intrinsics.mma import MMA, matrix_name
-from hidet.gpu.lang.product_config import ProductConfig
 from hidet.ir.intrinsic import MatrixShape
 from hidet.lang.mapping import TaskMapping, column_repeat, column_spatial, repeat, spatial
 

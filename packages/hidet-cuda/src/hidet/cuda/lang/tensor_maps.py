@@ -17,9 +17,9 @@ from math import prod
 from typing import Any
 
 from hidet import dtypes
+from hidet.cuda.tensor_map import MAP_WORDS, MapRequest, PixelColumns
 from hidet.dtypes import DType
 from hidet.errors import ScriptError
-from hidet.gpu.tensor_map import MAP_WORDS, MapRequest, PixelColumns
 from hidet.ir import build
 from hidet.ir.expr import Call, Expr
 from hidet.lang import operators

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hidet.dtypes import bf16, f16, i32, i64, u8, u32, u64
-from hidet.gpu.intrinsics.family import CUDA, GPU
+from hidet.cuda.intrinsic_families import CUDA
+from hidet.dtypes import bf16, f16, i32, u32, u64
 from hidet.ir.intrinsic import ElementsOf, Immediate, Intrinsic, Memory, SameAs, Value, table
-from hidet.ir.types import PointerType
 
 _GLOBAL = Memory("source", ("global",))
 _LANES = (1, 2, 4, 8, 16)
@@ -165,15 +164,6 @@ COPY = table(
         ptx="cvta",
         parameters=(Memory("place", ("shared",)),),
         result=u32,
-    ),
-    Intrinsic(
-        name="gpu.dynamic_shared_memory",
-        family=GPU,
-        group="copy",
-        doc="the shared memory that the launch asks for beyond what the kernel declares, from a byte on",
-        ptx="State Spaces: .shared",
-        parameters=(Value("offset", (i32, i64)),),
-        result=PointerType(u8, "shared"),
     ),
     Intrinsic(
         name="cuda.map_to_block",

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
+from hidet.cuda.simulator.tensor_map import TensorMap
+from hidet.cuda.simulator.wgmma import operand_addresses, swizzled
 from hidet.errors import DataRace, Deadlock, LaunchError
-from hidet.gpu.simulator.semantics.wgmma import operand_addresses, swizzled
-from hidet.gpu.simulator.tensor_map import TensorMap
 from hidet.gpu.testing.launches import run_kernel
 
 SYNC = 'call("gpu.syncthreads", type=None)'
@@ -109,7 +109,7 @@ def test_a_ring_of_tensor_copies_feeds_products():
         (
             (EXPECT, barrier("arrive_at", "bars, stage")),
             (LaunchError, Deadlock),
-            "data race: sa, byte 0, is read, and .* TMA",
+            "data race: sa, byte 0, is read, and .* its copy engine",
         ),
         ((RELEASE, "pass"), Deadlock, "expects 1 of 1 arrivals and 0 bytes"),
         ((group("wait", "i32(0)"), "pass"), LaunchError, "asynchronous|race"),

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from hidet.gpu.intrinsics.wgmma import WGMMA as ROWS
+from hidet.cuda.intrinsics.wgmma import WGMMA as ROWS
+from hidet.cuda.simulator.fragments import accumulator, gathered, operand_a, require_groups, scattered
+from hidet.cuda.simulator.mma import registers
+from hidet.cuda.simulator.product import multiply_add, operand_values
+from hidet.cuda.simulator.sync import ASYNC_FENCE
 from hidet.gpu.simulator.bits import from_bytes, to_bytes
 from hidet.gpu.simulator.clocks import NEVER
 from hidet.gpu.simulator.copies import Background, Queue, Reading
 from hidet.gpu.simulator.lanes import spread
 from hidet.gpu.simulator.meaning import Meaning, Site, immediate
 from hidet.gpu.simulator.memory import Memory, Pointers, RowError
-from hidet.gpu.simulator.semantics.fragments import accumulator, gathered, operand_a, require_groups, scattered
-from hidet.gpu.simulator.semantics.mma import registers
-from hidet.gpu.simulator.semantics.product import multiply_add, operand_values
 from hidet.ir.intrinsic import MatrixShape
 
 Array = np.ndarray[Any, Any]
@@ -80,7 +81,7 @@ def _note_read(site: Site, group: int, memory: Memory, units: Array) -> Reading:
     conflict = memory.shadow.read(units, agents, site.wave.clocks, stamp)
     if conflict is not None:
         raise site.wave.conflict_error(memory, conflict, np.full(len(units), group * GROUP), "read")
-    site.wave.copies.require_fence(memory, units)
+    site.wave.copies.require_fence(memory, units, ASYNC_FENCE)
     return Reading(memory, units, stamp)
 
 

@@ -16,20 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hidet import dtypes
+from hidet.cuda.intrinsic_families import TENSOR_MAPS
 from hidet.ir import build
 from hidet.ir.expr import Call, Const, Expr
-from hidet.ir.intrinsic import Intrinsic, IntrinsicFamily, Memory, Rest, table
+from hidet.ir.intrinsic import Intrinsic, Memory, Rest, table
 from hidet.ir.intrinsic_call import call_intrinsic
 from hidet.ir.types import BufferType, PointerType
 
 MAP_WORDS = 16
-
-TENSOR_MAPS = IntrinsicFamily(
-    name="cuda.tensor_map",
-    doc="tensor maps of sm_90, made by host code",
-    load="hidet.gpu.tensor_map:ROWS",
-    meanings="hidet.gpu.simulator.tensor_map:MEANINGS",
-)
 
 
 def _row(name: str, doc: str) -> Intrinsic:

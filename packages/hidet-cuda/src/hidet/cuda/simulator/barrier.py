@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from hidet.cuda.simulator.copy import map_to_block
 from hidet.gpu.simulator.meaning import Meaning, Site
 from hidet.gpu.simulator.memory import Pointers
-from hidet.gpu.simulator.semantics.copy import map_to_block
 from hidet.gpu.simulator.strand import Steps
 
 Array = np.ndarray[Any, Any]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from hidet.cuda.simulator.fragments import accumulator, operand_a, operand_b
 from hidet.errors import ScriptError
-from hidet.gpu.simulator.semantics.fragments import accumulator, operand_a, operand_b
 from hidet.lang.cuda import MmaConfig, WgmmaConfig, make_wgmma_desc
 
 

@@ -6,8 +6,8 @@ the next phase begins at once, with the same count. `parity` is that of a phase:
 
 from __future__ import annotations
 
+from hidet.cuda.intrinsic_families import CUDA
 from hidet.dtypes import boolean, i32, u32, u64
-from hidet.gpu.intrinsics.family import CUDA
 from hidet.ir.intrinsic import Effect, Intrinsic, Memory, Result, Value, table
 
 _BARRIER = Memory("barrier", ("shared",), (u64,), nbytes=8)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from hidet import dtypes
+from hidet.cuda.tensor_map import COLUMNS_MAP, TENSOR_MAP, split_map_numbers
 from hidet.dtypes import DType
 from hidet.errors import LaunchError
-from hidet.gpu.tensor_map import COLUMNS_MAP, TENSOR_MAP, split_map_numbers
 from hidet.ir.memory import Pointer, block_of
 
 Array = np.ndarray[Any, Any]
@@ -88,7 +88,8 @@ def tensor_map(data: bytes) -> TensorMap:
     magic, address, name, rank, swizzle, *rest = _FORMAT.unpack_from(data)
     if magic != _MAGIC:
         raise LaunchError(
-            "a kernel uses a tensor map that is none", hint="pass the words of hidet.gpu.simulator.tensor_map.TensorMap"
+            "a kernel uses a tensor map that is none",
+            hint="pass the words of hidet.cuda.simulator.tensor_map.TensorMap",
         )
     sizes, strides, box, steps, lower, upper = (
         tuple(rest[start:end]) for start, end in ((0, 5), (5, 9), (9, 14), (14, 19), (19, 22), (22, 25))
@@ -113,7 +114,7 @@ def _padded(values: tuple[int, ...], count: int, fill: int) -> tuple[int, ...]:
 
 
 def _tensor_map(callee: str, pointer: Pointer, *numbers: Array) -> Pointer:
-    """A map as the simulator reads it (`hidet.gpu.tensor_map`)."""
+    """A map as the simulator reads it (`hidet.cuda.tensor_map`)."""
     rank, swizzle, *others = (int(number) for number in numbers)
     sizes, strides = tuple(others[:rank]), tuple(others[rank : 2 * rank - 1])
     box, columns = split_map_numbers(callee, rank, others[2 * rank - 1 :])
@@ -129,4 +130,4 @@ def _tensor_map(callee: str, pointer: Pointer, *numbers: Array) -> Pointer:
 MEANINGS: Mapping[str, Callable[..., Any]] = {
     row.name: partial(_tensor_map, row.name) for row in (TENSOR_MAP, COLUMNS_MAP)
 }
-"""Meanings of the intrinsics of `hidet.gpu.tensor_map`."""
+"""Meanings of the intrinsics of `hidet.cuda.tensor_map`."""

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from hidet.cuda.intrinsics.mma import MMA
+from hidet.cuda.simulator.fragments import accumulator, operand_a, operand_b
 from hidet.errors import DataRace, LaunchError
-from hidet.gpu.intrinsics.mma import MMA
-from hidet.gpu.simulator.semantics.fragments import accumulator, operand_a, operand_b
 from hidet.gpu.testing.launches import run_kernel
 
 SYNC = 'call("gpu.syncthreads", type=None)'

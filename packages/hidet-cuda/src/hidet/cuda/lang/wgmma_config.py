@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hidet import dtypes
+from hidet.cuda.intrinsics.mma import matrix_name
+from hidet.cuda.intrinsics.wgmma import WGMMA
+from hidet.cuda.lang.product_config import ProductConfig
+from hidet.cuda.lang.rows import find_row
 from hidet.dtypes import DType
 from hidet.errors import ScriptError, suggestion
-from hidet.gpu.intrinsics.mma import matrix_name
-from hidet.gpu.intrinsics.wgmma import WGMMA
-from hidet.gpu.lang.product_config import ProductConfig
-from hidet.gpu.lang.rows import find_row
 from hidet.ir.expr import Expr
 from hidet.lang import operators
 from hidet.lang.intrinsics import IntrinsicFunction

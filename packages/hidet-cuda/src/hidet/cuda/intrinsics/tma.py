@@ -6,8 +6,8 @@ fastest axis first, and may lie outside the tensor: reads give zero there and wr
 
 from __future__ import annotations
 
+from hidet.cuda.intrinsic_families import CUDA
 from hidet.dtypes import bf16, f16, f32, i32, u16, u32, u64
-from hidet.gpu.intrinsics.family import CUDA
 from hidet.ir.intrinsic import Effect, Immediate, Intrinsic, Memory, Parameter, Value, table
 
 _MAP = Memory("map", ("constant", "global"), (u64,), align=64, nbytes=128)

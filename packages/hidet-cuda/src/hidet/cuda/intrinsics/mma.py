@@ -6,8 +6,8 @@ mma.m16n8k16" and its neighbours), packed into 32-bit words; they may be declare
 
 from __future__ import annotations
 
+from hidet.cuda.intrinsic_families import CUDA
 from hidet.dtypes import DType, bf16, f8e4m3, f8e5m2, f16, f32, f64, i8, i32, tf32, u8, u32
-from hidet.gpu.intrinsics.family import CUDA
 from hidet.ir.intrinsic import Intrinsic, MatrixShape, Memory, table
 from hidet.ir.types import MemorySpace
 

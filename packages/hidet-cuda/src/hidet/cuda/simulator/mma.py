@@ -7,13 +7,8 @@ from typing import Any
 import numpy as np
 
 from hidet import dtypes
-from hidet.dtypes import DType
-from hidet.gpu.intrinsics.mma import MMA as ROWS
-from hidet.gpu.simulator.bits import to_bytes
-from hidet.gpu.simulator.lanes import spread
-from hidet.gpu.simulator.meaning import Meaning, Site
-from hidet.gpu.simulator.memory import Pointers
-from hidet.gpu.simulator.semantics.fragments import (
+from hidet.cuda.intrinsics.mma import MMA as ROWS
+from hidet.cuda.simulator.fragments import (
     accumulator,
     gathered,
     operand_a,
@@ -21,7 +16,12 @@ from hidet.gpu.simulator.semantics.fragments import (
     require_groups,
     scattered,
 )
-from hidet.gpu.simulator.semantics.product import multiply_add, operand_values
+from hidet.cuda.simulator.product import multiply_add, operand_values
+from hidet.dtypes import DType
+from hidet.gpu.simulator.bits import to_bytes
+from hidet.gpu.simulator.lanes import spread
+from hidet.gpu.simulator.meaning import Meaning, Site
+from hidet.gpu.simulator.memory import Pointers
 from hidet.gpu.simulator.team import WARP
 from hidet.ir.intrinsic import MatrixShape
 

@@ -7,9 +7,9 @@ second operand lies in shared memory and is named by a descriptor, the first in 
 
 from __future__ import annotations
 
+from hidet.cuda.intrinsic_families import CUDA
+from hidet.cuda.intrinsics.mma import fragment_dtypes, matrix_name
 from hidet.dtypes import DType, bf16, boolean, f8e4m3, f8e5m2, f16, f32, i8, i32, tf32, u8, u64
-from hidet.gpu.intrinsics.family import CUDA
-from hidet.gpu.intrinsics.mma import fragment_dtypes, matrix_name
 from hidet.ir.intrinsic import Immediate, Intrinsic, MatrixShape, Memory, Parameter, Value, table
 
 _FLOAT_COLUMNS = tuple(range(8, 257, 8))

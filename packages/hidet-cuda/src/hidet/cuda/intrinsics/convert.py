@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hidet.cuda.intrinsic_families import CUDA
 from hidet.dtypes import f32, u16, u32
-from hidet.gpu.intrinsics.family import CUDA
 from hidet.ir.intrinsic import Intrinsic, Memory, Result, Value, table
 
 _PAIR = (Value("low", (f32,)), Value("high", (f32,)))

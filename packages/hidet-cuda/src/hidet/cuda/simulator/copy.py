@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from hidet import dtypes
+from hidet.cuda.simulator.fragments import require_groups
 from hidet.gpu.simulator.clocks import NEVER
 from hidet.gpu.simulator.lanes import spread
 from hidet.gpu.simulator.meaning import Meaning, Site, immediate
 from hidet.gpu.simulator.memory import Pointers, RowError, element_starts, pick_value
 from hidet.gpu.simulator.phases import Phases
-from hidet.gpu.simulator.semantics.fragments import require_groups
 from hidet.gpu.simulator.team import WARP
 
 Array = np.ndarray[Any, Any]
@@ -158,12 +158,6 @@ def map_to_block(site: Site, place: Pointers, rank: Array) -> Pointers:
     return Pointers(place.memories, place.which, segment, place.offset, place.dtype)
 
 
-def _dynamic_shared(site: Site, offset: Array) -> Pointers:
-    # Units of 16 bytes are the widest access; narrower ones refine them.
-    memory = site.wave.shared(None, site.team.geometry.shared_bytes, 16)
-    return Pointers((memory,), None, site.activation.blocks(site.lanes), offset.astype(np.int64), dtypes.u8)
-
-
 def _policy(site: Site) -> Array:
     return np.zeros(1, np.uint64)
 
@@ -189,7 +183,6 @@ COPY: dict[str, Meaning] = {
     "cuda.prefetch_l2": Meaning(lambda site, source: None),
     "cuda.cache_policy_evict_first": Meaning(_policy),
     "cuda.cache_policy_evict_last": Meaning(_policy),
-    "gpu.dynamic_shared_memory": Meaning(_dynamic_shared),
     "cuda.shared_address": Meaning(lambda site, place: place.bits().astype(np.uint32)),
     "cuda.map_to_block": Meaning(map_to_block),
     "cuda.load_cluster": Meaning(_load),
