@@ -6,12 +6,22 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
-from hidet.dims import DimExpr, symbol
+from hidet.compute.definition import Definition, Operand
+from hidet.dims import DimExpr, floordiv, symbol
 from hidet.frontend import in_branch
 from hidet.frontend.contents import MAX_ELEMENTS
 from hidet.graph import TensorType
+from hidet.graph.operator import Attribute, OperatorSpec
+from hidet.operators.rules import map_elements
 
 N = symbol("n", lower=1)
+
+
+def _shift(x: Operand, by: int) -> Definition:
+    return map_elements("shift", (x,), lambda element: element + by)
+
+
+SHIFT = OperatorSpec(name="acme.shift", inputs=("x",), attributes=(Attribute("by"),), define=_shift)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +36,11 @@ N = symbol("n", lower=1)
         (lambda e, v: e.transpose(e.reshape(v, (1, 2)), (1, 0)), [[N], [3]]),
         (lambda e, v: e.emit("index_select", v, e.size_vector((1, 0)), axis=0), [3, N]),
         (lambda e, v: e.cast(v, dtypes.i32), [N, 3]),
+        (lambda e, v: e.emit("sum", v, axes=(), keepdim=False), N + 3),
+        (lambda e, v: e.emit("trunc_divide", v, e.constant(2, dtypes.i64)), [floordiv(N, 2), 1]),
+        (lambda e, v: e.emit("where", e.emit("greater", v, e.constant(0, dtypes.i64)), v, v), [N, 3]),
+        (lambda e, v: e.builder.emit(SHIFT, v, by=4), [N + 4, 7]),
+        (lambda e, v: e.emit("argmax", e.size_vector((N, N + 1)), axes=(0,), keepdim=False), 1),
     ],
     ids=lambda value: "" if callable(value) else str(value),
 )
@@ -40,8 +55,12 @@ def test_arithmetic_of_sizes_is_known_while_importing(e, write, elements) -> Non
         lambda e, v: e.cast(v, dtypes.f32),
         lambda e, v: e.emit("rand", *e.random_source()[:2], shape=(2,), dtype=dtypes.f32, stream=0),
         lambda e, v: e.emit("equal", v, e.constant(2, dtypes.i64)),
+        lambda e, v: e.emit("where", e.emit("equal", v, e.constant(2, dtypes.i64)), v, v),
+        lambda e, v: e.emit("trunc_divide", e.emit("neg", v), e.constant(2, dtypes.i64)),
+        lambda e, v: e.emit("remainder", e.constant(7, dtypes.i64), e.emit("sub", v, e.constant(9, dtypes.i64))),
+        lambda e, v: e.emit("index_select", e.size_vector((4, 5)), v, axis=0),
     ],
-    ids=["floats", "random", "undecided"],
+    ids=["floats", "random", "undecided", "undecided choice", "negative", "unknown divisor", "unknown place"],
 )
 def test_what_sizes_do_not_decide_is_unknown(e, write) -> None:
     assert e.contents(write(e, e.size_vector((N, 3)))) is None

@@ -7,7 +7,7 @@ array: of the value's own type where all elements are numbers, of objects (`Dim`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +15,16 @@ import numpy
 
 from hidet import dims
 from hidet.compute.evaluate import evaluate
-from hidet.dims import Dim, DimExpr
+from hidet.compute.sizes import evaluate_sizes
+from hidet.dims import DimExpr
 from hidet.graph import GraphBuilder, Node, TensorType, Value
 from hidet.graph.symbols import depends_on_sizes
 
 MAX_ELEMENTS = 1 << 16
 """Larger values are data, no shapes."""
+
+MAX_SYMBOLIC = 1 << 12
+"""Elements of larger values are not computed one by one, as those with symbolic sizes are."""
 
 HINT = "hidet.compile takes {python}, the command line {shell}"
 """How users give what has to be known of a model's inputs."""
@@ -98,10 +102,11 @@ class Contents:
                 return None
             arrays.append(array)
         try:
-            if _is_symbolic(node, arrays):
-                return _symbolic(node, arrays, value)
-            results = _evaluate(node, arrays)
+            is_symbolic = _is_symbolic(node, arrays)
+            results = _symbolic(node, arrays) if is_symbolic else _evaluate(node, arrays)
         except (ArithmeticError, ValueError, IndexError):
+            return None
+        if results is None:
             return None
         self._known.update(zip(node.outputs, results, strict=True))
         return self._known[value]
@@ -132,141 +137,15 @@ def _numpy_type(value: Value) -> Any:
     return value.tensor.dtype.numpy()
 
 
-def _symbolic(node: Node, arrays: Sequence[Any], value: Value) -> Any | None:
-    """The result of a node on symbolic sizes; None for an operator that sizes are not computed with."""
-    rule = _RULES.get(node.op.name)
-    if rule is None or not (value.tensor.dtype.is_int or value.tensor.dtype.is_bool):
+def _may_be_sizes(type_: TensorType) -> bool:
+    count = dims.product(type_.shape)
+    return not (type_.dtype.is_float or isinstance(count, DimExpr) or count > MAX_SYMBOLIC)
+
+
+def _symbolic(node: Node, arrays: Sequence[Any]) -> Sequence[Any] | None:
+    """The results of a node on symbolic sizes, by the operator's meaning; None where sizes do not decide them."""
+    types = [value.type for value in node.outputs]
+    if node.definition is None or not all(isinstance(type_, TensorType) and _may_be_sizes(type_) for type_ in types):
         return None
     objects = [None if array is None else numpy.asarray(array, dtype=object) for array in arrays]
-    result = rule(node.attrs, *objects)
-    return None if result is None else numpy.asarray(result, dtype=object)
-
-
-Rule = Callable[..., Any]
-
-
-def _elementwise(function: Callable[[Dim, Dim], Dim | None]) -> Rule:
-    def rule(attrs: Mapping[str, Any], a: Any, b: Any) -> Any:
-        left, right = numpy.broadcast_arrays(a, b)
-        result = numpy.empty(left.shape, object)
-        for place in numpy.ndindex(left.shape):
-            found = function(left.item(*place), right.item(*place))
-            if found is None:
-                return None
-            result[place] = found
-        return result
-
-    return rule
-
-
-def _divide(a: Dim, b: Dim) -> Dim | None:
-    """Division rounded towards zero, which is that towards minus infinity where nothing is negative."""
-    low_a, low_b = dims.bounds(a)[0], dims.bounds(b)[0]
-    if low_a is None or low_a < 0 or low_b is None or low_b < 1:
-        return None
-    return dims.floordiv(a, b)
-
-
-def _positive_divisor(function: Callable[[Dim, Dim], Dim]) -> Callable[[Dim, Dim], Dim | None]:
-    def rule(a: Dim, b: Dim) -> Dim | None:
-        low = dims.bounds(b)[0]
-        return None if low is None or low < 1 else function(a, b)
-
-    return rule
-
-
-def _where(attrs: Mapping[str, Any], condition: Any, x: Any, y: Any) -> Any:
-    if any(isinstance(item, DimExpr) for item in condition.flat):
-        return None
-    return numpy.where(condition.astype(bool), x, y)
-
-
-def _sliced(attrs: Mapping[str, Any], x: Any) -> Any:
-    ranges = zip(attrs["starts"], attrs["stops"], attrs["steps"] or (1,) * x.ndim, strict=True)
-    return x[tuple(slice(*ends) for ends in ranges)]
-
-
-def _folded(function: Callable[[Sequence[Dim]], Dim]) -> Rule:
-    def rule(attrs: Mapping[str, Any], x: Any) -> Any:
-        axes = attrs["axes"]
-        folded = tuple(range(x.ndim)) if not axes else tuple(axis % x.ndim for axis in axes)
-        kept = [axis for axis in range(x.ndim) if axis not in folded]
-        rows = numpy.transpose(x, (*kept, *folded)).reshape(*(x.shape[axis] for axis in kept), -1)
-        result = numpy.empty(rows.shape[:-1], object)
-        for place in numpy.ndindex(result.shape):
-            result[place] = function(list(rows[place]))
-        return numpy.expand_dims(result, folded) if attrs["keepdim"] else result
-
-    return rule
-
-
-def _cast(attrs: Mapping[str, Any], x: Any) -> Any:
-    return x if attrs["dtype"].is_int else None
-
-
-def _full(attrs: Mapping[str, Any]) -> Any:
-    return numpy.full(attrs["shape"], attrs["value"], dtype=object)
-
-
-def _joined(name: str) -> Rule:
-    def rule(attrs: Mapping[str, Any], *arrays: Any) -> Any:
-        return getattr(numpy, name)(arrays, axis=attrs["axis"])
-
-    return rule
-
-
-def _scaled_sum(sign: int) -> Rule:
-    return lambda attrs, a, b: a + b * (sign * attrs["alpha"])
-
-
-# What core operators mean on sizes; the arrays hold objects.
-_RULES: dict[str, Rule] = {
-    "add": _scaled_sum(1),
-    "sub": _scaled_sum(-1),
-    "mul": lambda attrs, a, b: a * b,
-    "neg": lambda attrs, x: -x,
-    "trunc_divide": _elementwise(_divide),
-    "floor_divide": _elementwise(_positive_divisor(dims.floordiv)),
-    "remainder": _elementwise(_positive_divisor(dims.mod)),
-    "minimum": _elementwise(dims.minimum),
-    "maximum": _elementwise(dims.maximum),
-    "equal": _elementwise(dims.prove_equal),
-    "less": _elementwise(dims.prove_lt),
-    "less_equal": _elementwise(dims.prove_le),
-    "greater": _elementwise(lambda a, b: dims.prove_lt(b, a)),
-    "greater_equal": _elementwise(lambda a, b: dims.prove_le(b, a)),
-    "where": _where,
-    "sum": _folded(lambda items: sum(items)),
-    "prod": _folded(dims.product),
-    "cast": _cast,
-    "full": _full,
-    "concat": _joined("concatenate"),
-    "stack": _joined("stack"),
-    "copy": lambda attrs, x: x,
-    "positive": lambda attrs, x: x,
-    "reshape": lambda attrs, x: x.reshape(attrs["shape"]),
-    "flatten": lambda attrs, x: x.reshape(-1) if x.ndim <= 1 else None,
-    "transpose": lambda attrs, x: x.transpose(attrs["perm"]),
-    "squeeze": lambda attrs, x: x.squeeze(None if attrs["axes"] is None else tuple(attrs["axes"])),
-    "unsqueeze": lambda attrs, x: _expand_dims(x, attrs["axes"]),
-    "expand": lambda attrs, x: _broadcast(x, attrs["shape"]),
-    "slice": _sliced,
-    "select": lambda attrs, x: x.take(attrs["index"], axis=attrs["axis"]),
-    "index_select": lambda attrs, x, index: _taken(x, index, attrs["axis"]),
-}
-
-
-def _expand_dims(x: Any, axes: Sequence[int]) -> Any:
-    return numpy.expand_dims(x, tuple(axes))
-
-
-def _broadcast(x: Any, shape: Sequence[int]) -> Any:
-    added = len(shape) - x.ndim
-    full = [n if n != -1 else x.shape[axis - added] for axis, n in enumerate(shape)]
-    return numpy.broadcast_to(x, full)
-
-
-def _taken(x: Any, index: Any, axis: int) -> Any:
-    if any(isinstance(item, DimExpr) for item in index.flat):
-        return None
-    return x.take(index.astype(int), axis=axis)
+    return evaluate_sizes(node.definition, objects)
