@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.children import End, ends, report, serve
+from tests.fuzz.children import End, ends, in_batches, report, serve
 from tests.fuzz.mutate import NUMBERS, TEXTS, changed_bytes
 
 MODULE = "tests.fuzz.artifacts"
@@ -327,7 +327,8 @@ def main() -> None:
     if arguments.child:
         serve(end_of)
         return
-    report(run(arguments.count, arguments.jobs, arguments.seed))
+    jobs, seed = arguments.jobs, arguments.seed
+    report(in_batches(arguments.count, lambda many, first: run(many, jobs, seed + first), most=1000))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 LIMIT_SECONDS = 90
@@ -78,14 +78,23 @@ def serve(end_of: Callable[[str, str, int], End], *, is_device_usable: Callable[
             os._exit(0)  # without the destructors, which a driver without a context may abort in
 
 
-def report(found: Sequence[End]) -> None:
-    """Print bad ends and a count of all; exit with 1 where there is a bad one."""
-    for end in found:
-        if not end.is_good:
-            print(f"{end.kind:9}seed {end.seed} of {end.base}: {end.detail}")
-    print(", ".join(f"{count} {kind}" for kind, count in Counter(end.kind for end in found).most_common()))
-    if not all(end.is_good for end in found):
+def report(found: Iterable[Sequence[End]]) -> None:
+    """Print the bad ends of each batch and a count of all so far; exit with 1 where there is a bad one."""
+    counts: Counter[str] = Counter()
+    for batch in found:
+        for end in batch:
+            if not end.is_good:
+                print(f"{end.kind:9}seed {end.seed} of {end.base}: {end.detail}")
+        counts.update(end.kind for end in batch)
+        print(", ".join(f"{count} {kind}" for kind, count in counts.most_common()), flush=True)
+    if counts.keys() - {*GOOD}:
         raise SystemExit(1)
+
+
+def in_batches(count: int, run: Callable[[int, int], list[End]], most: int = 200) -> Iterator[list[End]]:
+    """The ends of `count` cases, `most` at a time. run: of how many cases there are and the first one's number."""
+    for first in range(0, count, most):
+        yield run(min(most, count - first), first)
 
 
 def _run(module: str, work: Sequence[Work]) -> Iterator[End]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tests.fuzz.children import End, ends, report, serve
+from tests.fuzz.children import End, ends, in_batches, report, serve
 from tests.fuzz.mutate import mutated
 
 MODULE = "tests.fuzz.onnx_models"
@@ -124,7 +124,8 @@ def main() -> None:
     if arguments.child:
         serve(lambda base, model, seed: end_of(base, bytes.fromhex(model), seed))
         return
-    report(run(arguments.count, arguments.jobs, arguments.seed))
+    jobs, seed = arguments.jobs, arguments.seed
+    report(in_batches(arguments.count, lambda many, first: run(many, jobs, seed + first)))
 
 
 if __name__ == "__main__":

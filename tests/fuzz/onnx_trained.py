@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.children import End, ends, report, serve
+from tests.fuzz.children import End, ends, in_batches, report, serve
 from tests.fuzz.mutate import mutated
 from tests.fuzz.onnx_models import MAX_ELEMENTS
 
@@ -111,9 +111,10 @@ def main() -> None:
     if arguments.child:
         serve(end_of)
         return
-    found = run(arguments.count, arguments.jobs, arguments.seed)
-    print(f"{sum(end.detail == COMPARED for end in found)} {COMPARED}")
-    report(found)
+    jobs, seed = arguments.jobs, arguments.seed
+    batches = list(in_batches(arguments.count, lambda many, first: run(many, jobs, seed + first)))
+    print(f"{sum(end.detail == COMPARED for batch in batches for end in batch)} {COMPARED}")
+    report(batches)
 
 
 if __name__ == "__main__":

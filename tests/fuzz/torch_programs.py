@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from tests.fuzz.children import End, ends, report, serve
+from tests.fuzz.children import End, ends, in_batches, report, serve
 from tests.fuzz.torch_judge import RUNS, Rounded, error_of, restrided
 from tests.fuzz.torch_statements import write
 from tests.fuzz.torch_writer import FLOATS, INTEGERS, PRELUDE, Names, Unfit, Writer, is_tensor_name, namespace
@@ -447,7 +447,8 @@ def main() -> None:
         torch.set_default_device(arguments.device)
         print(program(arguments.seed).script())
     else:
-        report(run(arguments.count * arguments.seeds, arguments.jobs, arguments.seed, arguments.device))
+        count, jobs, seed, device = arguments.count * arguments.seeds, arguments.jobs, arguments.seed, arguments.device
+        report(in_batches(count, lambda many, first: run(many, jobs, seed + first, device)))
 
 
 if __name__ == "__main__":
