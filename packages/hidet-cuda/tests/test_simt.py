@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
-from hidet.cuda.schedules.tiling import PLAIN_TILES
 from hidet.dtypes import DType
 from hidet.gpu.schedules.simt import simt_kernel
+from hidet.gpu.schedules.tiling import SIMT_TILES
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.gpu.tile.tensors import matrix
 from hidet.ir import build
@@ -56,7 +56,7 @@ def multiplied(
 
 
 @pytest.mark.parametrize(("ta", "tb"), [(False, True), (True, False)])
-@pytest.mark.parametrize("tiles", PLAIN_TILES)
+@pytest.mark.parametrize("tiles", SIMT_TILES)
 @pytest.mark.parametrize("dtype", [dtypes.f32, dtypes.f64])
 @pytest.mark.parametrize("are_whole", [True, False])
 def test_tiles_of_any_matrices_are_multiplied(

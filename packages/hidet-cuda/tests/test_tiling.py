@@ -8,12 +8,12 @@ from hidet.cuda.arch import BLOCK_RESERVED_SHARED
 from hidet.cuda.schedules.tiling import (
     TILES,
     WARP_SPECIALIZED_TILES,
-    Extents,
     choose_tiling,
     resident_blocks,
     warp_specialized_bytes,
 )
 from hidet.cuda.target import CudaTarget
+from hidet.gpu.schedules.tiling import Extents
 
 H100 = CudaTarget("sm_90a")
 

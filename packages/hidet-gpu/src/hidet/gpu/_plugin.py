@@ -97,6 +97,15 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
     """Schedules that need no matrix unit; the fallback nest comes from core."""
     return [
         ScheduleSpec(
+            name="gpu.matmul",
+            ops=("matmul", "linear", "conv"),
+            kinds=("gpu",),
+            load="hidet.gpu.schedules.matmul:SimtMatmulRule",
+            epilogue="element-wise",
+            priority=5,
+            doc="matrix products and convolutions without matrix units",
+        ),
+        ScheduleSpec(
             name="gpu.depthwise",
             ops=("conv",),
             kinds=("gpu",),

@@ -16,7 +16,6 @@ from hidet.cuda.schedules.tiling import (
     TILES,
     UNALIGNED_TILES,
     WARP_SPECIALIZED_TILES,
-    Extents,
     choose_tiling,
     copy_cycles,
     cycles,
@@ -25,6 +24,7 @@ from hidet.cuda.schedules.tiling import (
 from hidet.dims import Dim
 from hidet.gpu.passes.replace import repeated, replace_results
 from hidet.gpu.schedules.product import ALIGN
+from hidet.gpu.schedules.tiling import Extents
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.storage import Views, layout_of

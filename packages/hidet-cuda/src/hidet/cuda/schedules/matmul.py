@@ -14,28 +14,24 @@ A product with few tiles is split along k: blocks write their sums to scratch me
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from hidet import dtypes
 from hidet.context import CompileContext
-from hidet.cuda.schedules.product_launch import ProductLaunches
+from hidet.cuda.schedules.product_launch import MatrixUnitLaunches
 from hidet.cuda.schedules.product_tiles import GEMV_TILES, is_gemv, is_warp_specialized, tiles_of
-from hidet.cuda.schedules.tiling import SPLIT_K, Extents, Tiling, choose_tiling, close_tilings
+from hidet.cuda.schedules.tiling import choose_tiling, close_tilings
 from hidet.dtypes import DType
+from hidet.gpu.schedules.matmul import TOTALS, extents_of, is_small, scratch_of
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.operands import find_product
-from hidet.gpu.schedules.product import Product, likely
+from hidet.gpu.schedules.product import Product
+from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
-from hidet.ir.expr import Var
+from hidet.gpu.schedules.tiling import SPLIT_K, Tiling
 from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.task import Task
 from hidet.target import gpu_target
 
-if TYPE_CHECKING:
-    pass
-
-_TOTALS = {dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32, dtypes.f32: dtypes.f32, dtypes.f64: dtypes.f64}
-"""The types of products, and those in which they are summed."""
 _WIDE_BY_REDUCTION = 128
 """Results of f32 and f64 for each multiprocessor below which a warp an element keeps more of it busy than tiles."""
 
@@ -49,16 +45,14 @@ class MatmulRule(SharingRule[Product, Tiling]):
         if any(prologue is not None for prologue in task.prologues) or len(task.outputs) != 1 or left is None:
             return None
         dtype = left.type.dtype
-        if dtype not in _TOTALS or task.anchor is None:
+        if dtype not in TOTALS or task.anchor is None:
             return None
         factors = _factors(dtype, task.anchor.attrs["fp32_precision"])
-        product = find_product(task, factors, _TOTALS[dtype])
+        product = find_product(task, factors, TOTALS[dtype])
         if product is None:
             return None
-        is_small = likely(product.batch * product.m * product.n) < per_device(
-            _WIDE_BY_REDUCTION, gpu_target(ctx.target)
-        )
-        if factors is None and is_small and task.op_name != "conv":
+        is_wide = not is_small(product, per_device(_WIDE_BY_REDUCTION, gpu_target(ctx.target)))
+        if factors is None and not is_wide and task.op_name != "conv":
             return None
         return Match(task, product)
 
@@ -72,7 +66,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
         if is_gemv(product):
             return Tiling(GEMV_TILES, 1)
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
-        return choose_tiling(_extents(product), choices, target, is_warp_specialized=specialized)
+        return choose_tiling(extents_of(product), choices, target, is_warp_specialized=specialized)
 
     def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
         """Tiles that the model finds hardly slower, each with the best split-k."""
@@ -80,7 +74,7 @@ class MatmulRule(SharingRule[Product, Tiling]):
         if is_gemv(product) or not product.uses_matrix_units:
             return ()
         choices, specialized = tiles_of(product, target), is_warp_specialized(product, target)
-        return close_tilings(_extents(product), choices, target, is_warp_specialized=specialized)
+        return close_tilings(extents_of(product), choices, target, is_warp_specialized=specialized)
 
     def code_of(self, params: Tiling) -> Hashable:
         """Tiles, and whether k is split."""
@@ -90,20 +84,13 @@ class MatmulRule(SharingRule[Product, Tiling]):
         """The product, and the sum of its splits (split-k)."""
         product, tiling = match.data, params
         builder = ProgramBuilder(match.task)
-        partial: Var | None = None
-        if tiling.split_k > 1:
-            count = product.batch * product.m * product.n * tiling.split_k
-            partial = builder.scratch("partial", product.total.dtype, count)
+        partial = scratch_of(builder, product, tiling)
         launches = ProductLaunches(builder, match.task, product, tiling, gpu_target(ctx.target), partial)
-        builder.run(launches.multiply())
+        on_units = MatrixUnitLaunches(launches)
+        builder.run(on_units.multiply() if product.uses_matrix_units else launches.multiply())
         if partial is not None:
             builder.run(launches.sum_splits(partial))
         return builder.program()
-
-
-def _extents(product: Product) -> Extents:
-    batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
-    return Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes)
 
 
 def _factors(dtype: DType, fp32_precision: str) -> DType | None:

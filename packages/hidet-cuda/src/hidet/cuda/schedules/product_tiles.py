@@ -5,13 +5,14 @@ from __future__ import annotations
 from hidet import dims, dtypes
 from hidet.cuda.schedules.tiling import (
     GROUP_TILES,
-    PLAIN_TILES,
     TILES,
     UNALIGNED_TILES,
     WARP_SPECIALIZED_TILES,
     with_bytes_along_k,
 )
-from hidet.gpu.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product, known_align
+from hidet.gpu.schedules.matmul import simt_tiles
+from hidet.gpu.schedules.product import ALIGN, MatrixOperand, Product
+from hidet.gpu.schedules.product_launch import is_unaligned
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.target import GpuTarget
 
@@ -28,8 +29,7 @@ GEMV_TILES = MatmulTiles(16, 32, 32, 2, (1, 4))
 def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
     """What a product may be cut into."""
     if not product.uses_matrix_units:
-        # Parts of f64 that few threads bring take more registers than there are.
-        return PLAIN_TILES if product.total.dtype.nbytes == 4 else PLAIN_TILES[:2]
+        return simt_tiles(product)
     if is_gemv(product):
         return (GEMV_TILES,)
     nbytes = product.a.tensor.type.dtype.nbytes
@@ -66,18 +66,6 @@ def is_warp_specialized(product: Product, target: GpuTarget) -> bool:
 def _has_apart_rows(operand: MatrixOperand) -> bool:
     """Whether rows of a matrix are known not to overlap, as those of an expanded tensor or of windows do."""
     return operand.rows == 1 or dims.prove_le(operand.columns, operand.row_stride) is True
-
-
-def has_whole_rows(operand: MatrixOperand | PatchOperand, align: int) -> bool:
-    """Whether rows are whole parts of 16 bytes, if they start at multiples of `align`."""
-    if not isinstance(operand, MatrixOperand) or align != ALIGN:
-        return False
-    return known_align(operand.tensor.type.dtype.nbytes, operand.columns) == ALIGN
-
-
-def is_unaligned(product: Product) -> bool:
-    """Whether rows of both operands are known to start at no multiples of more than an element."""
-    return max(product.a.align, product.b.align) <= product.a.tensor.type.dtype.nbytes
 
 
 def is_gemv(product: Product) -> bool:

@@ -6,11 +6,22 @@ matrix units as long.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hidet.cuda.arch import BLOCK_RESERVED_SHARED
+from hidet.gpu.schedules.tiling import (
+    SIMT_TILES,
+    START,
+    Extents,
+    Tiling,
+    fast_tilings,
+    fastest_tiling,
+    simt_cycles,
+    steps_over,
+    sum_cycles,
+)
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 
 if TYPE_CHECKING:
@@ -57,14 +68,6 @@ UNALIGNED_TILES = (
     MatmulTiles(32, 32, 32, 2, (1, 4)),
 )
 """For elements that are copied one by one, which pass through registers."""
-PLAIN_TILES = (
-    MatmulTiles(128, 128, 8, 2, (4, 2)),
-    MatmulTiles(128, 64, 8, 2, (4, 1)),
-    MatmulTiles(64, 64, 8, 2, (2, 1)),
-)
-"""Without matrix units; k is the number of elements whatever their type."""
-SPLIT_K = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Choices of split-k: into how many splits, each summed by blocks of its own, k is cut."""
 
 
 def with_bytes_along_k(tiles: MatmulTiles, nbytes: int) -> MatmulTiles:
@@ -81,22 +84,10 @@ _GROUP_PRODUCTS = 1000
 """Multiplications a cycle by warp groups that copy themselves."""
 _STEP = 450
 """A step of one block alone: a barrier, and products that wait for each other."""
-_PLAIN_PRODUCTS, _WARP_PRODUCTS = 100, 24
-"""Multiplications of f32 a cycle without matrix units, at most, and those of a warp."""
-_PLAIN_STEP = 800
-"""A step without matrix units of one block alone, which waits for memory."""
-_PLAIN_WARPS = 16
-"""Those that a multiprocessor has registers for."""
 _SINGLE_BYTES, _SINGLE_STEP = 10, 2700
 """Bytes a cycle that are copied one element at a time, and a step of that: its reads are waited for."""
-_START = 2200
-"""Until a block has its first tiles, and from its last product to the end of the kernel."""
-_SUM = 3000
-"""A kernel that adds the partial sums of split-k."""
 _COPY = 4500
 """A kernel that copies."""
-_SUM_BYTES = 1000
-"""Bytes a cycle that partial sums are written and read with, by the whole device."""
 _SPECIALIZED_PRODUCTS = 1560
 """Multiplications a cycle by warp groups in tiles of many columns, of an H100 that its power slows down."""
 _LEFT_COLUMNS = 19
@@ -117,87 +108,42 @@ _SPECIALIZED_END = 920
 _SPECIALIZED_THREADS = 160
 _THREAD_REGISTERS = 64
 """Registers of a thread that is resident beside as many as a multiprocessor holds."""
-_CLOSE = 1.05
-"""Times the fastest one's that the model cannot tell from it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Extents:
-    """A product of `batch` matrices [m, k] x [k, n] of elements of `nbytes`; likely numbers where sizes are symbols."""
-
-    batch: int
-    m: int
-    n: int
-    k: int
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Tiling:
-    """Tiles, and the number of splits of k (split-k), each summed by blocks of its own."""
-
-    tiles: MatmulTiles
-    split_k: int = 1
-
-    @property
-    def code(self) -> Hashable:
-        """What kernels depend on: how many splits there are is a number that they are called with."""
-        return self.tiles, self.split_k > 1
 
 
 def choose_tiling(
     extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, is_warp_specialized: bool = False
 ) -> Tiling:
     """The fastest one by the model, with tiles out of `choices`. is_warp_specialized: what kernels they are for."""
-    return min(_tilings(extents, choices), key=lambda tiling: cycles(extents, tiling, target, is_warp_specialized))
+    return fastest_tiling(extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized))
 
 
 def close_tilings(
     extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, is_warp_specialized: bool = False
 ) -> list[Tiling]:
     """Those that take hardly longer than the fastest one by the model, the best one for each kernel, fastest first."""
-    best: dict[Hashable, tuple[float, Tiling]] = {}
-    for tiling in _tilings(extents, choices):
-        time = cycles(extents, tiling, target, is_warp_specialized)
-        known = best.get(tiling.code)
-        if known is None or time < known[0]:
-            best[tiling.code] = time, tiling
-    fastest = min(time for time, _ in best.values())
-    close = [pair for pair in best.values() if pair[0] <= _CLOSE * fastest]
-    return [tiling for _, tiling in sorted(close, key=lambda pair: pair[0])]
-
-
-def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tiling]:
-    """What may be chosen: tiles that are not far larger than the result, and splits of at least two steps."""
-    lowest = min(tiles.m for tiles in choices)
-    for tiles in choices:
-        if tiles.m >= 2 * extents.m and tiles.m > lowest:
-            continue
-        for split_k in SPLIT_K:
-            if split_k == 1 or _over(extents.k, tiles.k) >= 2 * split_k:
-                yield Tiling(tiles, split_k)
+    return fast_tilings(extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized))
 
 
 def cycles(extents: Extents, tiling: Tiling, target: GpuTarget, is_warp_specialized: bool) -> float:
     """How long a product takes by the model."""
     split_k, nbytes = tiling.split_k, extents.nbytes
     tiles = replace(tiling.tiles, k=tiling.tiles.k * nbytes // 2)
-    blocks = extents.batch * _over(extents.m, tiles.m) * _over(extents.n, tiles.n) * split_k
-    steps = _over(_over(extents.k, tiling.tiles.k), split_k)
-    own = max(1, _over(blocks, target.multiprocessors))
+    blocks = extents.batch * steps_over(extents.m, tiles.m) * steps_over(extents.n, tiles.n) * split_k
+    steps = steps_over(steps_over(extents.k, tiling.tiles.k), split_k)
+    own = max(1, steps_over(blocks, target.multiprocessors))
     if is_warp_specialized:
         read = nbytes * extents.batch * (extents.m + extents.n) * extents.k / _MEMORY_BYTES
         computed = _warp_specialized_cycles(tiles, steps, own, target)
         overlapped = max(computed, read) + min(computed, read) / _HIDDEN
-        return _SPECIALIZED_START + overlapped + _sum_cycles(extents, split_k)
-    if tiling.tiles in PLAIN_TILES:
-        return _START + _plain_cycles(tiling.tiles, steps, own, nbytes) + _sum_cycles(extents, split_k)
+        return _SPECIALIZED_START + overlapped + sum_cycles(extents, split_k)
+    if tiling.tiles in SIMT_TILES:
+        return simt_cycles(extents, tiling, target)
     resident = min(own, _resident(tiles, target))
     bytes_a_cycle, least = (_SINGLE_BYTES, _SINGLE_STEP) if tiles in UNALIGNED_TILES else (_BYTES, _STEP)
     moved = (tiles.m + tiles.n) * tiles.k * 2 / bytes_a_cycle
     products = _GROUP_PRODUCTS if tiles in GROUP_TILES else _PRODUCTS
     step = max(tiles.m * tiles.n * tiles.k / products, moved) * resident
-    return _START + _over(own, resident) * (steps * max(step, least) + _START) + _sum_cycles(extents, split_k)
+    return START + steps_over(own, resident) * (steps * max(step, least) + START) + sum_cycles(extents, split_k)
 
 
 def _warp_specialized_cycles(tiles: MatmulTiles, steps: int, own: int, target: GpuTarget) -> float:
@@ -207,31 +153,12 @@ def _warp_specialized_cycles(tiles: MatmulTiles, steps: int, own: int, target: G
     alone = max(_SPECIALIZED_STEP, _SPECIALIZED_DELAY / tiles.stages)
     multiplied = tiles.m * (tiles.n + _LEFT_COLUMNS) * tiles.k / _SPECIALIZED_PRODUCTS
     step = max(alone / resident, loaded / _SPECIALIZED_BYTES, multiplied)
-    return own * steps * step + _over(own, resident) * _SPECIALIZED_END
-
-
-def _plain_cycles(tiles: MatmulTiles, steps: int, own: int, nbytes: int) -> float:
-    """How long a multiprocessor takes for `own` tiles without matrix units."""
-    warps = tiles.warps[0] * tiles.warps[1]
-    resident = min(own, max(1, _PLAIN_WARPS * 4 // nbytes // warps))
-    rate = min(_PLAIN_PRODUCTS, _WARP_PRODUCTS * warps * resident)
-    step = max(tiles.m * tiles.n * tiles.k * nbytes / 4 / rate, _PLAIN_STEP / resident)
-    return own * steps * step + _over(own, resident) * _START
+    return own * steps * step + steps_over(own, resident) * _SPECIALIZED_END
 
 
 def copy_cycles(nbytes: int) -> float:
     """How long a kernel takes that copies as many bytes."""
     return _COPY + 2 * nbytes / _MEMORY_BYTES
-
-
-def _sum_cycles(extents: Extents, split_k: int) -> float:
-    """How long adding partial sums takes."""
-    return _SUM + 2 * 4 * split_k * extents.batch * extents.m * extents.n / _SUM_BYTES if split_k > 1 else 0
-
-
-def _over(extent: int, step: int) -> int:
-    """How many steps cover an extent."""
-    return -(-extent // step)
 
 
 def warp_specialized_bytes(tiles: MatmulTiles) -> int:

@@ -209,9 +209,9 @@ def _fill(
     k_is_fast: bool,
     is_whole: bool,
 ) -> _Fill:
-    """16 bytes a thread and turn where rows are whole parts of as many, else an element."""
+    """Up to 16 bytes a thread and turn where rows are whole parts of as many, else an element."""
     dtype = source.dtype
-    width = _CHUNK_BYTES // dtype.nbytes if is_whole and isinstance(source, GTensor) else 1
+    width = _width(dtype) if is_whole and isinstance(source, GTensor) else 1
     pitch = side + _CHUNK_BYTES // dtype.nbytes
     turns = side * _DEEP // width // threads
     tile = k.array(f"tile_{name}", dtype, _SLOTS, _DEEP, pitch, space="shared")
@@ -220,12 +220,17 @@ def _fill(
     return _Fill(source, tile, held, side, width, turns, thread, threads, first, k_is_fast, rows)
 
 
+def _width(dtype: DType) -> int:
+    """Elements that are read at once: those of 16 bytes, but neighbours of one group alone."""
+    return min(_CHUNK_BYTES // dtype.nbytes, _GROUP)
+
+
 def _multiply(k: IRBuilder, totals: Var, left: tuple[Var, Expr, int], right: tuple[Var, Expr, int], slot: Expr) -> None:
     """The products of one part: each value is read from shared memory once a thread."""
     with k.for_range("k", _DEEP, kind="unroll") as depth:
 
         def values(name: str, tile: Var, first: Expr, side: int) -> Iterator[Expr]:
-            width = _CHUNK_BYTES // tile.dtype.nbytes
+            width = _width(tile.dtype)
             for n in range(0, _EACH, width):
                 place = first + (n // _GROUP * (side // 2) + n % _GROUP)
                 chunk = k.let(f"{name}{n}", build.load(tile, slot, depth, place, lanes=width))

@@ -1,0 +1,102 @@
+"""Products and convolutions without matrix units, by tiles of a block; few long sums are split along k."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from hidet import dtypes
+from hidet.context import CompileContext
+from hidet.gpu.schedules.exchange import has_warps
+from hidet.gpu.schedules.occupancy import per_device
+from hidet.gpu.schedules.operands import find_product
+from hidet.gpu.schedules.product import Product, likely
+from hidet.gpu.schedules.product_launch import ProductLaunches
+from hidet.gpu.schedules.program import ProgramBuilder
+from hidet.gpu.schedules.tiling import (
+    SIMT_TILES,
+    SPLIT_K,
+    Extents,
+    Tiling,
+    fast_tilings,
+    fastest_tiling,
+    simt_cycles,
+)
+from hidet.gpu.tile.templates.matmul import MatmulTiles
+from hidet.ir.expr import Var
+from hidet.schedule.rule import Match, Program, SharingRule
+from hidet.schedule.task import Task
+from hidet.target import gpu_target
+
+TOTALS = {dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32, dtypes.f32: dtypes.f32, dtypes.f64: dtypes.f64}
+"""The types of products, and those in which they are summed."""
+_WIDE_BY_REDUCTION = 128
+"""Results for each multiprocessor below which a warp an element keeps more of it busy than tiles."""
+
+
+class SimtMatmulRule(SharingRule[Product, Tiling]):
+    """Schedules products of floats with one result, whose rows and columns lie regularly."""
+
+    def match(self, task: Task, ctx: CompileContext) -> Match[Product] | None:
+        """None for other types, for operands that are not matrices in memory, for results that are no matrix, and for
+        small products, which are reductions."""
+        left, target = task.anchor_inputs[0], gpu_target(ctx.target)
+        if any(prologue is not None for prologue in task.prologues) or len(task.outputs) != 1 or left is None:
+            return None
+        if left.type.dtype not in TOTALS or task.anchor is None or not has_warps(target):
+            return None
+        product = find_product(task, None, TOTALS[left.type.dtype])
+        if product is None or (task.op_name != "conv" and is_small(product, per_device(_WIDE_BY_REDUCTION, target))):
+            return None
+        return Match(task, product)
+
+    def space(self, match: Match[Product], ctx: CompileContext) -> Iterable[Tiling]:
+        """Tiles, and numbers of splits of k."""
+        return [Tiling(tiles, split_k) for tiles in simt_tiles(match.data) for split_k in SPLIT_K]
+
+    def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
+        """What a model of the device's blocks finds fastest."""
+        extents, target = extents_of(match.data), gpu_target(ctx.target)
+        return fastest_tiling(extents, simt_tiles(match.data), lambda tiling: simt_cycles(extents, tiling, target))
+
+    def rivals(self, match: Match[Product], ctx: CompileContext) -> Sequence[Tiling]:
+        """Tiles that the model finds hardly slower, each with the best split-k."""
+        extents, target = extents_of(match.data), gpu_target(ctx.target)
+        return fast_tilings(extents, simt_tiles(match.data), lambda tiling: simt_cycles(extents, tiling, target))
+
+    def code_of(self, params: Tiling) -> Hashable:
+        """Tiles, and whether k is split."""
+        return params.code
+
+    def build(self, match: Match[Product], params: Tiling, ctx: CompileContext) -> Program:
+        """The product, and the sum of its splits (split-k)."""
+        builder = ProgramBuilder(match.task)
+        partial = scratch_of(builder, match.data, params)
+        launches = ProductLaunches(builder, match.task, match.data, params, gpu_target(ctx.target), partial)
+        builder.run(launches.multiply())
+        if partial is not None:
+            builder.run(launches.sum_splits(partial))
+        return builder.program()
+
+
+def simt_tiles(product: Product) -> tuple[MatmulTiles, ...]:
+    """What a product without matrix units may be cut into."""
+    # Parts of f64 that few threads bring take more registers than there are.
+    return SIMT_TILES if product.total.dtype.nbytes == 4 else SIMT_TILES[:2]
+
+
+def is_small(product: Product, results: int) -> bool:
+    """Whether a product has fewer results than so many."""
+    return likely(product.batch * product.m * product.n) < results
+
+
+def extents_of(product: Product) -> Extents:
+    """What models know of a product."""
+    batch, m, n, k = (likely(dim) for dim in (product.batch, product.m, product.n, product.k))
+    return Extents(batch, m, n, k, product.a.tensor.type.dtype.nbytes)
+
+
+def scratch_of(builder: ProgramBuilder, product: Product, tiling: Tiling) -> Var | None:
+    """Memory for partial sums; None where k is not split."""
+    if tiling.split_k == 1:
+        return None
+    return builder.scratch("partial", product.total.dtype, product.batch * product.m * product.n * tiling.split_k)

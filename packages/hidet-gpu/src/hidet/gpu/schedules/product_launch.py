@@ -1,0 +1,244 @@
+"""The kernels of a matrix product without matrix units, and their launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hidet import dims
+from hidet.compute.definition import Operand
+from hidet.dims import Dim
+from hidet.gpu.schedules import gemv, simt, split_k
+from hidet.gpu.schedules.product import ALIGN, MatrixOperand, PatchOperand, Product, known_align
+from hidet.gpu.schedules.product_kernel import ProductKernel, own_places
+from hidet.gpu.schedules.program import ProgramBuilder
+from hidet.gpu.schedules.tiling import Tiling
+from hidet.gpu.tile.templates.matmul import MatmulTiles
+from hidet.gpu.tile.tensors import Gathered, GTensor
+from hidet.ir import build
+from hidet.ir.expr import Expr, Var
+from hidet.ir.func import Function
+from hidet.ir.stmt import If, Launch, Stmt
+from hidet.schedule.task import Task
+from hidet.target import GpuTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Aligns:
+    """Bytes that rows of the operands and of the result start at multiples of. are_known: whether those of all tensors
+    start at multiples of 16 as far as their strides let them."""
+
+    a: int
+    b: int
+    result: int
+    are_known: bool
+
+    @staticmethod
+    def known(product: Product) -> Aligns:
+        """Those that strides let tensors have."""
+        return Aligns(product.a.align, product.b.align, product.result_align, True)
+
+    @staticmethod
+    def least(product: Product) -> Aligns:
+        """Those of elements."""
+        nbytes = product.a.tensor.type.dtype.nbytes
+        return Aligns(nbytes, nbytes, product.result.dtype.nbytes, False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Multiplication:
+    """What one kernel multiplies and stores, in terms of its parameters.
+
+    epilogue_operands: matrices like `c`, or rows, that `epilogue` reads at the place of the element. batch: the index
+    that counts matrices, and its extent in the kernel; outer: that extent where the kernel is launched. steps: those
+    along k, (first, number of); None for all.
+    """
+
+    a: GTensor | Gathered
+    b: GTensor | Gathered
+    c: GTensor
+    epilogue: Callable[..., Expr]
+    epilogue_operands: tuple[GTensor, ...]
+    batch: tuple[Var, Expr] | None
+    outer: Dim
+    steps: tuple[Expr, Expr] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProductLaunches:
+    """Makes the kernels of a product, and launches of them by the program's entry.
+
+    partial: where the partial sums of split-k go; None where the whole sum goes into the task's output.
+    """
+
+    builder: ProgramBuilder
+    task: Task
+    product: Product
+    tiling: Tiling
+    target: GpuTarget
+    partial: Var | None
+
+    def multiply(self) -> Stmt:
+        """The launch of one kernel for aligned tensors, or of one for others."""
+        product, least, align = self.product, Aligns.least(self.product), Aligns.known(self.product)
+        gains = any(map(has_whole_rows, (product.a, product.b), (align.a, align.b)))
+        if is_unaligned(product) or not gains:
+            return self.multiply_tiles(self.tiling.tiles, least)
+        fast = self.multiply_tiles(self.tiling.tiles, align)
+        condition = self.are_aligned()
+        return fast if condition is None else If(condition, fast, self.multiply_tiles(self.tiling.tiles, least))
+
+    def are_aligned(self) -> Expr | None:
+        """Whether the kernel for aligned tensors may run; None where it always may."""
+        product = self.product
+        operands = (product.a.tensor.operand, product.b.tensor.operand)
+        return self.builder.are_aligned((*operands, *own_places(self.task, product), self._output))
+
+    @property
+    def _output(self) -> Operand:
+        """The task's output."""
+        return self.task.epilogues[0].result
+
+    def kernel(self) -> ProductKernel:
+        """A kernel that multiplies."""
+        return ProductKernel(
+            self.task, self.product, multiplies=True, finishes=self.partial is None, split_k=self.tiling.split_k
+        )
+
+    def multiply_tiles(self, tiles: MatmulTiles, align: Aligns) -> Launch:
+        """A kernel that multiplies tile by tile, and its launch."""
+        product, name, kernel = self.product, self.builder.name(), self.kernel()
+        what = self.multiplication(kernel, tiles, align)
+        are_whole = has_whole_rows(product.a, align.a), has_whole_rows(product.b, align.b)
+        return self.launch_tiles(kernel, what, tiles, self._simt_kernel(name, what, tiles, are_whole))
+
+    def multiplication(
+        self, kernel: ProductKernel, tiles: MatmulTiles, align: Aligns, *, fetches: bool = False
+    ) -> Multiplication:
+        """What a kernel multiplies and stores. fetches: whether it reads operands of the epilogue as matrices."""
+        product, scope, partial = self.product, kernel.scope, self.partial
+        a, b = kernel.source(product.a, align.a), kernel.source(product.b, align.b)
+        epilogue_operands: dict[Operand, GTensor] = {}
+        steps: tuple[Expr, Expr] | None = None
+        epilogue: Callable[..., Expr] = kernel.unfinished
+        if partial is None:
+            c = kernel.result(align.result)
+            if fetches:
+                epilogue_operands = kernel.epilogue_operands(c, is_aligned=align.are_known)
+            epilogue = kernel.finish(c, tuple(epilogue_operands), is_inside=False)
+        else:
+            c = kernel.sums(known_align(partial.dtype.nbytes, product.n))
+            steps = self._steps_of_split(kernel, tiles)
+        outer = product.batch * self.tiling.split_k
+        batch = None if outer == 1 else (kernel.outer, scope.size(outer, "outer"))
+        return Multiplication(a, b, c, epilogue, tuple(epilogue_operands.values()), batch, outer, steps)
+
+    def _steps_of_split(self, kernel: ProductKernel, tiles: MatmulTiles) -> tuple[Expr, Expr]:
+        """The first step along k of a block's split, and how many it has."""
+        count = dims.ceildiv(self.product.k, tiles.k)
+        each = kernel.scope.size(dims.ceildiv(count, self.tiling.split_k), "each")
+        last = kernel.scope.size(count, "steps")
+        first = kernel.split * each
+        return first, build.maximum(build.minimum(last - first, each), 0)
+
+    def _simt_kernel(
+        self, name: str, what: Multiplication, tiles: MatmulTiles, are_whole: tuple[bool, bool]
+    ) -> Function:
+        """The kernel without matrix units. are_whole: whether rows of the operands are whole parts of 16 bytes."""
+        product = self.product
+        return simt.simt_kernel(
+            name,
+            (),
+            what.a,
+            what.b,
+            what.c,
+            tiles,
+            a_is_transposed=product.a.is_transposed,
+            b_is_transposed=product.b.is_transposed,
+            epilogue=what.epilogue,
+            accumulator=product.total.dtype,
+            registers=self.target.multiprocessor_registers,
+            are_whole=are_whole,
+            batch=None if what.batch is None else what.batch[0],
+            steps=what.steps,
+        )
+
+    def launch_tiles(
+        self, kernel: ProductKernel, what: Multiplication, tiles: MatmulTiles, function: Function
+    ) -> Launch:
+        """The launch of a block for each tile."""
+        product, builder = self.product, self.builder
+        columns = (builder.size(product.n) + (tiles.n - 1)) // tiles.n
+        rows = (builder.size(product.m) + (tiles.m - 1)) // tiles.m
+        grid = (columns * rows, *(() if what.batch is None else (builder.size(what.outer),)))
+        function = replace(function, params=kernel.scope.params)
+        threads = self.target.warp_size * tiles.warps[0] * tiles.warps[1]
+        return builder.launch(function, self.pointers(kernel), kernel.scope.arguments, grid, threads)
+
+    def multiply_gemv(self, align: Aligns) -> Launch:
+        """A GEMV kernel, and its launch."""
+        product, builder = self.product, self.builder
+        assert isinstance(product.m, int)
+        name, kernel = builder.name(), ProductKernel(self.task, product, multiplies=True, finishes=True)
+        a, b = kernel.source(product.a, align.a), kernel.source(product.b, align.b)
+        assert isinstance(a, GTensor) and isinstance(b, GTensor)
+        c = kernel.result(align.result)
+        is_batch = product.batch != 1
+        function = gemv.gemv_kernel(
+            name,
+            (),
+            a,
+            b,
+            c,
+            product.m,
+            epilogue=kernel.finish(c, is_inside=True),
+            accumulator=product.total.dtype,
+            batch=kernel.outer if is_batch else None,
+        )
+        blocks = builder.size(dims.ceildiv(product.n, gemv.COLUMNS))
+        grid = (blocks, *((builder.size(product.batch),) if is_batch else ()))
+        function = replace(function, params=kernel.scope.params)
+        return builder.launch(function, self.pointers(kernel), kernel.scope.arguments, grid, gemv.THREADS)
+
+    def sum_splits(self, partial: Var) -> Launch:
+        """The kernel that adds the partial sums of split-k, and its launch."""
+        product, builder = self.product, self.builder
+        kernel = ProductKernel(self.task, product, multiplies=False, finishes=True)
+        scope = kernel.scope
+        given = scope.pointer("partial", partial.dtype)
+        c = kernel.result(product.result.dtype.nbytes)
+        count = scope.size(self.tiling.split_k, "splits")
+        lanes = ALIGN // partial.dtype.nbytes if known_align(partial.dtype.nbytes, product.n) == ALIGN else 1
+        is_batch = product.batch != 1
+        function = split_k.split_k_sum_kernel(
+            builder.name(),
+            scope.params,
+            build.binary("add", given, kernel.outer * (count * c.rows * c.columns)) if is_batch else given,
+            count,
+            c,
+            lanes,
+            epilogue=kernel.finish(c, is_inside=True),
+        )
+        items = builder.size(dims.ceildiv(dims.ceildiv(product.m * product.n, lanes), split_k.THREADS))
+        grid_vars = (*function.grid_vars, *((kernel.outer,) if is_batch else ()))
+        function = replace(function, params=scope.params, grid_vars=grid_vars)
+        pointers = [builder.pointers[operand] for operand in (*kernel.operands, self._output)]
+        grid = (items, *((builder.size(product.batch),) if is_batch else ()))
+        return builder.launch(function, [*pointers, partial], scope.arguments, grid, split_k.THREADS)
+
+    def pointers(self, kernel: ProductKernel) -> list[Expr]:
+        """What a kernel that multiplies reads, and where it writes."""
+        output = self.builder.pointers[self._output] if self.partial is None else self.partial
+        return [*(self.builder.pointers[operand] for operand in kernel.operands), output]
+
+
+def has_whole_rows(operand: MatrixOperand | PatchOperand, align: int) -> bool:
+    """Whether rows are whole parts of 16 bytes, if they start at multiples of `align`."""
+    if not isinstance(operand, MatrixOperand) or align != ALIGN:
+        return False
+    return known_align(operand.tensor.type.dtype.nbytes, operand.columns) == ALIGN
+
+
+def is_unaligned(product: Product) -> bool:
+    """Whether rows of both operands are known to start at no multiples of more than an element."""
+    return max(product.a.align, product.b.align) <= product.a.tensor.type.dtype.nbytes

@@ -1,0 +1,118 @@
+"""Tiles for a product, and its split-k: a model of how long the blocks of a device take, here without matrix units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hidet.gpu.tile.templates.matmul import MatmulTiles
+
+if TYPE_CHECKING:
+    from hidet.target import GpuTarget
+
+SIMT_TILES = (
+    MatmulTiles(128, 128, 8, 2, (4, 2)),
+    MatmulTiles(128, 64, 8, 2, (4, 1)),
+    MatmulTiles(64, 64, 8, 2, (2, 1)),
+)
+"""Without matrix units; k is the number of elements whatever their type."""
+SPLIT_K = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Choices of split-k: into how many splits, each summed by blocks of its own, k is cut."""
+
+# What the model measured, on an H100; clock cycles of one multiprocessor.
+_PLAIN_PRODUCTS, _WARP_PRODUCTS = 100, 24
+"""Multiplications of f32 a cycle without matrix units, at most, and those of a warp."""
+_PLAIN_STEP = 800
+"""A step without matrix units of one block alone, which waits for memory."""
+_PLAIN_WARPS = 16
+"""Those that a multiprocessor has registers for."""
+START = 2200
+"""Until a block has its first tiles, and from its last product to the end of the kernel."""
+_SUM = 3000
+"""A kernel that adds the partial sums of split-k."""
+_SUM_BYTES = 1000
+"""Bytes a cycle that partial sums are written and read with, by the whole device."""
+_CLOSE = 1.05
+"""Times the fastest one's that the model cannot tell from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """A product of `batch` matrices [m, k] x [k, n] of elements of `nbytes`; likely numbers where sizes are symbols."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Tiles, and the number of splits of k (split-k), each summed by blocks of its own."""
+
+    tiles: MatmulTiles
+    split_k: int = 1
+
+    @property
+    def code(self) -> Hashable:
+        """What kernels depend on: how many splits there are is a number that they are called with."""
+        return self.tiles, self.split_k > 1
+
+
+def fastest_tiling(extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float]) -> Tiling:
+    """The fastest one by a model, with tiles out of `choices`."""
+    return min(_tilings(extents, choices), key=cycles)
+
+
+def fast_tilings(extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float]) -> list[Tiling]:
+    """Those that take hardly longer than the fastest one by a model, the best one for each kernel, fastest first."""
+    best: dict[Hashable, tuple[float, Tiling]] = {}
+    for tiling in _tilings(extents, choices):
+        time = cycles(tiling)
+        known = best.get(tiling.code)
+        if known is None or time < known[0]:
+            best[tiling.code] = time, tiling
+    fastest = min(time for time, _ in best.values())
+    close = [pair for pair in best.values() if pair[0] <= _CLOSE * fastest]
+    return [tiling for _, tiling in sorted(close, key=lambda pair: pair[0])]
+
+
+def _tilings(extents: Extents, choices: Sequence[MatmulTiles]) -> Iterator[Tiling]:
+    """What may be chosen: tiles that are not far larger than the result, and splits of at least two steps."""
+    lowest = min(tiles.m for tiles in choices)
+    for tiles in choices:
+        if tiles.m >= 2 * extents.m and tiles.m > lowest:
+            continue
+        for split_k in SPLIT_K:
+            if split_k == 1 or steps_over(extents.k, tiles.k) >= 2 * split_k:
+                yield Tiling(tiles, split_k)
+
+
+def simt_cycles(extents: Extents, tiling: Tiling, target: GpuTarget) -> float:
+    """How long a product without matrix units takes by the model."""
+    tiles, split_k = tiling.tiles, tiling.split_k
+    blocks = extents.batch * steps_over(extents.m, tiles.m) * steps_over(extents.n, tiles.n) * split_k
+    steps = steps_over(steps_over(extents.k, tiles.k), split_k)
+    own = max(1, steps_over(blocks, target.multiprocessors))
+    return START + _tile_cycles(tiles, steps, own, extents.nbytes) + sum_cycles(extents, split_k)
+
+
+def _tile_cycles(tiles: MatmulTiles, steps: int, own: int, nbytes: int) -> float:
+    """How long a multiprocessor takes for `own` tiles without matrix units."""
+    warps = tiles.warps[0] * tiles.warps[1]
+    resident = min(own, max(1, _PLAIN_WARPS * 4 // nbytes // warps))
+    rate = min(_PLAIN_PRODUCTS, _WARP_PRODUCTS * warps * resident)
+    step = max(tiles.m * tiles.n * tiles.k * nbytes / 4 / rate, _PLAIN_STEP / resident)
+    return own * steps * step + steps_over(own, resident) * START
+
+
+def sum_cycles(extents: Extents, split_k: int) -> float:
+    """How long adding partial sums takes."""
+    return _SUM + 2 * 4 * split_k * extents.batch * extents.m * extents.n / _SUM_BYTES if split_k > 1 else 0
+
+
+def steps_over(extent: int, step: int) -> int:
+    """How many steps cover an extent."""
+    return -(-extent // step)
