@@ -21,7 +21,7 @@ from hidet.gpu.testing.tile_ladder import (
 from hidet.gpu.tile.parser import parse_kernel
 from hidet.gpu.tile.printer import print_kernel
 from hidet.ir.interpret import run_module
-from hidet.lang import bf16, cast, erf, exp, f16, f32, i64, tf32
+from hidet.lang import bf16, cast, erf, exp, f16, f16x2, f32, i64, tf32
 from hidet.lang.cuda import threadIdx
 from hidet.testing.golden import assert_golden
 from hidet.tile import (
@@ -331,22 +331,27 @@ def test_printed_text_is_a_kernel_of_the_language(tmp_path):
     assert scope["product"].source("tile") == text
 
 
-def test_a_tile_of_tf32_rounds_what_it_loads():
-    @kernel(warps=(2, 1))
+@pytest.mark.parametrize("depth", [72, 75])
+@pytest.mark.parametrize(("warps", "target"), [((2, 1), "cuda:sm_80"), ((8, 1), "cuda:sm_90a")])
+def test_a_tile_of_tf32_rounds_what_it_loads(warps, target, depth):
+    """Warp groups take f32 as it is where threads copy it, so that only TMA may bring it to them."""
+    BM = 16 * warps[0]
+
+    @kernel(warps=warps)
     def product(a: f32[m, k], b: f32[n, k], c: f32[m, n]):
-        column, row = grid(cdiv(n, 16), cdiv(m, 32))
-        total: f32[32, 16] @ register = fill(0.0)
+        column, row = grid(cdiv(n, 16), cdiv(m, BM))
+        total: f32[BM, 16] @ register = fill(0.0)
         for step in pipeline(cdiv(k, 16), stages=2):
-            tile_a: tf32[32, 16] @ shared = load(a, row * 32, step * 16)
+            tile_a: tf32[BM, 16] @ shared = load(a, row * BM, step * 16)
             tile_b: tf32[16, 16] @ shared = load(b, column * 16, step * 16)
             total += mma(tile_a, tile_b.T)
-        store(c, total, row * 32, column * 16)
+        store(c, total, row * BM, column * 16)
 
-    a, b = randoms(f32, (40, 24), (24, 24))
+    a, b = randoms(f32, (40, depth), (24, depth))
     c = np.full((40, 24), np.nan, np.float32)
-    run(product, "cuda:sm_80", a, b, c)
+    run(product, target, a, b, c)
     off = np.abs(c - a.astype(np.float64) @ b.astype(np.float64).T)
-    assert 1e-5 < np.sqrt(np.mean(off**2)) < 2**-11 * np.sqrt(24)
+    assert 1e-5 < np.sqrt(np.mean(off**2)) < 2**-11 * np.sqrt(depth)
 
 
 def test_tensors_without_alignment_are_computed_by_the_other_kernel():
@@ -506,6 +511,32 @@ def test_a_kernel_says_its_warps_and_its_grid():
         def nowhere(c: f32[m, n]):
             t: f32[16, 16] @ register = fill(0.0)
             store(c, t, 0, 0)
+
+
+@pytest.mark.parametrize("kind", [f16x2[8], ~~f16], ids=str)
+def test_parameters_that_are_no_matrices_are_refused(kind):
+    with pytest.raises(ScriptError, match="is no row-major tensor of numbers"):
+
+        @kernel(warps=(1, 1))
+        def wrong(a: kind, c: f32[m, n]):
+            row = grid(1)
+            t: f32[16, 16] @ register = fill(0.0)
+            store(c, t, row, 0)
+
+
+def test_a_formula_may_read_tensors_where_they_are():
+    @kernel(warps=(1, 1))
+    def diagonal(x: f32[n], c: f32[m, n]):
+        column, row = grid(cdiv(n, 16), cdiv(m, 16))
+        t: f32[16, 16] @ register = map(
+            lambda i, j: x.read([column * 16 + j], protected=True) if row * 16 + i == column * 16 + j else 0.0
+        )
+        store(c, t, row * 16, column * 16)
+
+    (x,) = randoms(f32, (24,))
+    c = np.full((20, 24), np.nan, np.float32)
+    run(diagonal, "cuda:sm_80", x, c)
+    assert (c == np.diag(x)[:20]).all()
 
 
 def test_warps_that_cannot_share_a_tile_are_refused_where_it_is_lowered():

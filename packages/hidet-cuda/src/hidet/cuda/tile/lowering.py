@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from hidet.cuda.schedules.tiling import resident_blocks
-from hidet.cuda.tile.machine import machine
+from hidet.cuda.tile.machine import WarpGroups, machine
 from hidet.cuda.tile.pipeline import fits_pipeline, lower_pipeline
-from hidet.cuda.tile.warp_group import fits_warp_groups
 from hidet.cuda.tile.warp_specialized import fits_warp_specialization, lower_warp_specialized
 from hidet.errors import ScheduleError, suggestion
 from hidet.gpu.tile import statements as t
@@ -73,8 +72,14 @@ def lower_tiles(kernel: TileKernel, target: GpuTarget, lowering: str | None = No
     return row.lower(kernel, target)
 
 
+def _products_of_warp_groups(kernel: TileKernel) -> list[bool]:
+    """Of each product, whether warp groups multiply what threads copy."""
+    groups = WarpGroups()
+    return [groups.fits(stmt, kernel.warps) for stmt in all_stmts(kernel.body) if isinstance(stmt, t.Mma)]
+
+
 def _is_of_warp_groups(kernel: TileKernel) -> bool:
-    return any(isinstance(stmt, t.Mma) and fits_warp_groups(stmt, kernel.warps) for stmt in all_stmts(kernel.body))
+    return any(_products_of_warp_groups(kernel))
 
 
 def _is_pipeline(kernel: TileKernel) -> bool:
@@ -94,8 +99,9 @@ def _is_pipeline(kernel: TileKernel) -> bool:
 
 def _is_warp_specialized(kernel: TileKernel) -> bool:
     """Besides what the lowering asks for: threads that compute must not meet those that copy, as they would in loads
-    elsewhere and in reductions between warps, and what they store is staged at the end."""
-    if not fits_warp_specialization(replace(kernel, grid=())):
+    elsewhere and in reductions between warps, what they store is staged at the end, and a stage is given back by a lane
+    that knows that it is read, as it is after products of warp groups."""
+    if not fits_warp_specialization(replace(kernel, grid=())) or not all(_products_of_warp_groups(kernel)):
         return False
     (ring,) = (stmt for stmt in kernel.body if isinstance(stmt, t.Ring))
     known = [*ring.loads, *(stmt for n, stmt in enumerate(kernel.body) if comes_before_ring(kernel.body[n + 1 :]))]

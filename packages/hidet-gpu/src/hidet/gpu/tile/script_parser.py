@@ -124,7 +124,8 @@ class ScriptKernelParser(KernelParser):
                 self.names.bind(name, var)
                 params.append(var)
                 continue
-            if kind.is_pointer or kind.pointee is not None or kind.layout is not None:
+            is_plain = kind.pointee is None and kind.layout is None and isinstance(kind.element, DType)
+            if kind.is_pointer or not is_plain:
                 self.fail(self.code.tree, f"parameter {name}: {kind} is no row-major tensor of numbers")
             pointer = Var(name, PointerType(kind.dtype))
             self._pointers[name] = (pointer, kind)
