@@ -138,3 +138,14 @@ def test_a_view_is_aligned_as_far_in_as_it_begins(ctx, parse, start, is_aligned)
           return %2
     """)
     assert fuse(graph, ctx).tasks[1].inputs[0].is_aligned == is_aligned
+
+
+@pytest.mark.parametrize(("function", "kernels"), [("exp", 2), ("log1p", 2), ("tan", 2), ("sqrt", 1), ("neg", 1)])
+def test_costly_functions_of_what_is_broadcast_are_computed_once(cut, function, kernels):
+    tasks = cut(f"""
+        graph g(%x: f32[8], %y: f32[64, 8]):
+          %0: f32[8] = {function}(%x)
+          %1: f32[64, 8] = add(%y, %0)
+          return %1
+    """)
+    assert len(tasks) == kernels

@@ -20,6 +20,7 @@ from hidet.graph.graph import Graph, Node, Value, foreign_nodes, producers, read
 from hidet.graph.storage import find_views
 from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Access, Expr, Unary
+from hidet.ir.scalar_ops import UNARY_OPS
 from hidet.ir.visit import accesses, walk
 from hidet.schedule.task import Alias
 
@@ -321,9 +322,6 @@ def free_nodes(graph: Graph, injective: Set[Node]) -> set[Node]:
     return found
 
 
-_EXPENSIVE = frozenset({"exp", "log", "erf", "tanh", "sin", "cos", "pow", "sigmoid"})
-
-
 def _repeats_work(node: Node, consumer: Node, value: Value) -> bool:
     """Whether inlining `node` into `consumer` would compute elements several times: a broadcast or several reads."""
     definition, inlined = consumer.definition, node.definition
@@ -346,7 +344,8 @@ def _repeats_work(node: Node, consumer: Node, value: Value) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _is_expensive(definition: Definition) -> bool:
     """Whether an element of an injective operator takes more than some instructions. Equal nodes share a definition."""
-    return any(isinstance(n, Unary) and n.op in _EXPENSIVE for s in definition.stages for n in walk(_value(s)))
+    nodes = (node for stage in definition.stages for node in walk(_value(stage)))
+    return any(isinstance(node, Unary) and UNARY_OPS[node.op].is_costly for node in nodes)
 
 
 def _value(stage: object) -> Expr:

@@ -19,6 +19,7 @@ class ScalarOp:
 
     `numpy` names its meaning in `hidet.ir.scalar_numpy` or numpy itself; `result` is "same" for the operands'
     type or "bool"; `symbol` is the infix or prefix spelling in printed text (None prints as a call).
+    `is_costly`: takes tens of instructions, so that keeping the result is cheaper than computing it again.
     """
 
     name: str
@@ -26,6 +27,7 @@ class ScalarOp:
     result: TypeRule
     numpy: str
     symbol: str | None = None
+    is_costly: bool = False
 
 
 def _table(*rows: ScalarOp) -> dict[str, ScalarOp]:
@@ -40,6 +42,17 @@ UNARY_OPS = _table(
         ScalarOp(name, 1, "same", numpy)
         for name, numpy in {
             "abs": "absolute",
+            "sqrt": "sqrt",
+            "rsqrt": "scalar.rsqrt",
+            "floor": "floor",
+            "ceil": "ceil",
+            "round": "rint",
+            "trunc": "trunc",
+        }.items()
+    ),
+    *(
+        ScalarOp(name, 1, "same", numpy, is_costly=True)
+        for name, numpy in {
             "exp": "exp",
             "exp2": "exp2",
             "expm1": "expm1",
@@ -47,8 +60,6 @@ UNARY_OPS = _table(
             "log2": "log2",
             "log10": "log10",
             "log1p": "log1p",
-            "sqrt": "sqrt",
-            "rsqrt": "scalar.rsqrt",
             "sin": "sin",
             "cos": "cos",
             "tan": "tan",
@@ -66,10 +77,6 @@ UNARY_OPS = _table(
             "erfinv": "scalar.erfinv",
             "lgamma": "scalar.lgamma",
             "digamma": "scalar.digamma",
-            "floor": "floor",
-            "ceil": "ceil",
-            "round": "rint",
-            "trunc": "trunc",
         }.items()
     ),
     ScalarOp("isnan", 1, "bool", "isnan"),
