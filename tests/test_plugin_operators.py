@@ -27,7 +27,7 @@ from hidet.testing.random_graphs import random_inputs
 
 PLUGIN = """
     from hidet.compute.definition import MAX, SUM, compute, reduce, single
-    from hidet.graph.operator import OperatorSpec
+    from hidet.graph.operator import OperatorSpec, View
     from hidet.ir import build
     from hidet.operators.rules import map_elements
 
@@ -55,6 +55,35 @@ PLUGIN = """
 
     def _ramp(x):
         return single((x,), compute("ramp", x.shape, lambda *axes: x[axes] + build.cast(axes[0], x.dtype)))
+
+
+    def _project(x, weight):
+        '''x times a matrix that lies by rows of x's features.'''
+
+        def value(*axes):
+            *rows, j = axes
+            return reduce(SUM, weight.shape[:1], lambda k: x[*rows, k] * weight[k, j])
+
+        return single((x, weight), compute("project", (*x.shape[:-1], weight.shape[1]), value))
+
+
+    def _weighted(x, weight):
+        '''As `_project`, with rows multiplied by their number.'''
+
+        def value(*axes):
+            *rows, j = axes
+            total = reduce(SUM, weight.shape[:1], lambda k: x[*rows, k] * weight[k, j])
+            return total * build.cast(rows[-1], x.dtype)
+
+        return single((x, weight), compute("weighted", (*x.shape[:-1], weight.shape[1]), value))
+
+
+    def _column(x):
+        return single((x,), compute("column", (*x.shape, 1), lambda *axes: x[axes[:-1]]))
+
+
+    def _column_view(x, attrs, result):
+        return View(0, (*x.element_strides, 1))
 
 
     def _share(x):
@@ -92,6 +121,13 @@ PLUGIN = """
 
 
     def hidet_operators():
+        yield OperatorSpec(name="acme.project", inputs=("x", "weight"), define=_project, kind="anchor", family="matmul")
+        yield OperatorSpec(
+            name="acme.weighted", inputs=("x", "weight"), define=_weighted, kind="anchor", family="matmul"
+        )
+        yield OperatorSpec(
+            name="acme.column", inputs=("x",), define=_column, kind="view", family="reshape", view=_column_view
+        )
         yield OperatorSpec(name="acme.swish", inputs=("x",), define=_swish)
         yield OperatorSpec(name="acme.gate", inputs=("x", "gate"), define=_gate)
         yield OperatorSpec(name="acme.matrix_gate", inputs=("x", "gate"), define=_matrix_gate)
@@ -170,6 +206,57 @@ def test_rows_are_split_before_a_product_through_any_activation(ctx: CompileCont
           %2: f32[2, 3, 4] = add(%1, %b)
           %3: f32[2, 3, 4] = {activation}(%2)
           return %3
+        """,
+        ctx,
+    )
+
+
+def test_rows_of_a_plugins_product_are_split_before_it(ctx: CompileContext) -> None:
+    becomes(
+        Simplify(),
+        """
+        graph g(%x: f32[6, 8], %w: f32[8, 4]):
+          %0: f32[6, 4] = acme.project(%x, %w)
+          %1: f32[6, 4] = relu(%0)
+          %2: f32[2, 3, 4] = reshape(%1, shape=[2, 3, 4])
+          return %2
+        """,
+        """
+        graph g(%x: f32[6, 8], %w: f32[8, 4]):
+          %0: f32[2, 3, 8] = reshape(%x, shape=[2, 3, 8])
+          %1: f32[2, 3, 4] = acme.project(%0, %w)
+          %2: f32[2, 3, 4] = relu(%1)
+          return %2
+        """,
+        ctx,
+    )
+
+
+def test_rows_that_are_numbered_are_not_split(ctx: CompileContext) -> None:
+    text = """
+        graph g(%x: f32[6, 8], %w: f32[8, 4]):
+          %0: f32[6, 4] = acme.weighted(%x, %w)
+          %1: f32[2, 3, 4] = reshape(%0, shape=[2, 3, 4])
+          return %1
+        """
+    becomes(Simplify(), text, text, ctx)
+
+
+def test_a_reshape_of_a_plugin_joins_others(ctx: CompileContext) -> None:
+    becomes(
+        Simplify(),
+        """
+        graph g(%x: f32[6, 8]):
+          %0: f32[6, 8, 1] = acme.column(%x)
+          %1: f32[48] = reshape(%0, shape=[48])
+          %2: f32[48] = relu(%1)
+          return %2
+        """,
+        """
+        graph g(%x: f32[6, 8]):
+          %0: f32[48] = reshape(%x, shape=[48])
+          %1: f32[48] = relu(%0)
+          return %1
         """,
         ctx,
     )

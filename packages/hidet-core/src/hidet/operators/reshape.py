@@ -156,6 +156,7 @@ def flattened_shape(shape: Sequence[Dim], start: int, end: int) -> tuple[Dim, ..
 SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="reshape",
+        family="reshape",
         inputs=("x",),
         attributes=(Attribute("shape", doc="new extents; one may be -1"),),
         kind="view",
@@ -165,6 +166,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     ),
     OperatorSpec(
         name="flatten",
+        family="reshape",
         inputs=("x",),
         attributes=(Attribute("start", 0), Attribute("end", -1)),
         kind="view",

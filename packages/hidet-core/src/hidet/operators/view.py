@@ -310,6 +310,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     ),
     OperatorSpec(
         name="squeeze",
+        family="reshape",
         inputs=("x",),
         attributes=(Attribute("axes", None, "axes to drop where their extent is 1; None is all"),),
         kind="view",
@@ -319,6 +320,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     ),
     OperatorSpec(
         name="unsqueeze",
+        family="reshape",
         inputs=("x",),
         attributes=(Attribute("axes", doc="positions of the new axes in the result"),),
         kind="view",

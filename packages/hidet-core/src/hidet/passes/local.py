@@ -12,6 +12,7 @@ from hidet.graph.storage import handed_out
 from hidet.graph.types import same_shape
 from hidet.passes.graph.eliminate_dead import without_dead
 from hidet.passes.rewriter import GraphRewriter
+from hidet.plugins.specs import FAMILY
 
 # Elements of a constant that are looked at.
 _MOST_COMPARED = 4096
@@ -30,9 +31,15 @@ class Site:
         self._walk = walk
 
     def made_by(self, value: Value | None, *operators: str) -> Node | None:
-        """The node that computes `value` if its operator is one of `operators`."""
+        """The node that computes `value` if its operator is one of `operators`.
+
+        operators: names, or families as "family:pooling".
+        """
         node = None if value is None else self._walk.rewriter.producer(value)
-        return node if node is not None and node.op.name in operators else None
+        if node is None or node.op.name in operators:
+            return node
+        family = node.op.family
+        return node if family is not None and FAMILY + family in operators else None
 
     def producer(self, value: Value) -> Node | None:
         """The node that computes `value`; None for inputs and constants."""
@@ -90,7 +97,9 @@ def rewrite_locally(
     rules: Mapping[str, Sequence[Rule]],
     for_all: Sequence[Rule] = (),
 ) -> Graph:
-    """Apply `rules` (by operator name) and the rules `for_all` until none of them fits.
+    """Apply `rules` (by names of operators, or families as "family:pooling") and the rules `for_all` until none fits.
+
+    An operator's own rules come first, then those of its family, then those for all.
 
     A rule returns the value that stands for the node's only result, or None. A value of another shape or dtype counts
     as None, so that rules may leave checks of broadcasting to the operators they emit.
@@ -115,10 +124,14 @@ class _Walk:
         self.handed_out = handed_out(graph)
 
     def run(self, rules: Mapping[str, Sequence[Rule]], for_all: Sequence[Rule]) -> Graph:
-        fitting = {name: (*own, *for_all) for name, own in rules.items()}
         mapping = self.rewriter.mapping
+        fitting: dict[tuple[str, str | None], Sequence[Rule]] = {}
         for original in self.graph.nodes:
-            rules_here = fitting.get(original.op.name, for_all)
+            name, family = kind = (original.op.name, original.op.family)
+            rules_here = fitting.get(kind)
+            if rules_here is None:
+                of_family = () if family is None else rules.get(FAMILY + family, ())
+                rules_here = fitting[kind] = (*rules.get(name, ()), *of_family, *for_all)
             if len(original.outputs) != 1 or not rules_here:
                 self.rewriter.keep(original)
                 continue

@@ -245,8 +245,9 @@ class PassSpec(TargetedSpec):
 class RewriteSpec(TargetedSpec):
     """Rewrite rules of graphs, applied after the graph pass named `stage` until none fits.
 
-    `load` names a mapping from operator name to rules. A rule (`hidet.passes.local.Rule`) looks at one node of that
-    operator and at what its inputs were made of, and returns the value that stands for the node's result, or None.
+    `load` names a mapping from operator names, or families as "family:pooling", to rules. A rule
+    (`hidet.passes.local.Rule`) looks at one node of such an operator and at what its inputs were made of, and returns
+    the value that stands for the node's result, or None.
     targets, kinds: the targets they apply for; all where both are empty.
     """
 

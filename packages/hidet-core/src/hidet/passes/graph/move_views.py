@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hidet.compute.elementwise import element_function, is_elementwise
+from hidet.compute.rowwise import row_function
 from hidet.dims import Dim, product
 from hidet.graph.builder import node_meaning
 from hidet.graph.graph import Node, Value
@@ -18,8 +19,8 @@ from hidet.operators.reshape import matching_groups
 from hidet.passes.local import Site
 from hidet.plugins.isolation import Failure, attempt
 
-RESHAPES = ("reshape", "flatten", "squeeze", "unsqueeze")
-_PRODUCTS = ("linear", "matmul")
+RESHAPES = "family:reshape"
+"""Operators that keep all elements in their row-major order and change the shape alone."""
 _ANCHORS = ("matmul", "convolution")
 """Families of operators that what is element-wise after them is fused into."""
 
@@ -32,15 +33,14 @@ def split_rows_before_product(site: Site) -> Value | None:
     source = site.node.inputs[0]
     if source is None or not _splits_rows(source, site.node.outputs[0]):
         return None
-    path = _path_to_anchor(site, source, _has_one_matrix)
+    path = _path_to_anchor(site, source, _is_product_of_rows)
     if not path:
         return None
     *chain, anchor = path
     target = site.node.outputs[0].tensor.shape
-    x = anchor.inputs[0]
-    assert x is not None
-    rows = site.emit("reshape", x, shape=(*target[:-1], x.tensor.shape[-1]))
-    moved: Value | None = site.emit(anchor.op, rows, *anchor.inputs[1:], **anchor.attrs)
+    moved = _split_rows(site, anchor, target)
+    if moved is None:
+        return None
     below = anchor.outputs[0]
     for node in reversed(chain):
         operands = _reshaped_operands(site, node, below, moved, target)
@@ -102,7 +102,7 @@ def split_axes_before_transpose(site: Site) -> Value | None:
     result = site.node.outputs[0]
     view = site.made_by(site.node.inputs[0], "transpose")
     merged = None if view is None else view.inputs[0]
-    if view is None or merged is None or site.made_by(merged, *RESHAPES) is None or site.must_own_memory(result):
+    if view is None or merged is None or site.made_by(merged, RESHAPES) is None or site.must_own_memory(result):
         return None
     target = result.tensor.shape
     if 0 in target:
@@ -128,10 +128,25 @@ def _splits_rows(old: Value, new: Value) -> bool:
     return len(split) >= len(rows) and same_shape([product(split)], [product(rows)])
 
 
-def _has_one_matrix(node: Node) -> bool:
-    """Whether a node is a product with one matrix on the right, of rows as they are."""
-    right = node.inputs[1] if node.op.name in _PRODUCTS else None
-    return right is not None and right.tensor.rank == 2 and not node.attrs.get("trans_a", False)
+def _is_product_of_rows(node: Node) -> bool:
+    """Whether a node is a product that makes each row of its result of the same row of its first input."""
+    return node.op.family == "matmul" and node.inputs[0] is not None and row_function(node.definition) is not None
+
+
+def _split_rows(site: Site, product: Node, shape: Sequence[Dim]) -> Value | None:
+    """A product of rows with the rows of its first input split, so that the result has `shape`; None where that would
+    be another function of rows, or the operator refuses them."""
+    x = product.inputs[0]
+    assert x is not None
+    rows = site.emit("reshape", x, shape=(*shape[:-1], x.tensor.shape[-1]))
+    operands = [rows, *product.inputs[1:]]
+    meaning = attempt(partial(node_meaning, product.op, operands, product.attrs))
+    if isinstance(meaning, Failure):
+        return None
+    definition, _ = meaning
+    if row_function(definition) != row_function(product.definition):
+        return None
+    return site.emit(product.op, *operands, **product.attrs)
 
 
 def _is_anchor(node: Node) -> bool:
@@ -209,7 +224,7 @@ def reshape_before_elementwise(site: Site) -> Value | None:
         return None
     target = outer.outputs[0].tensor.shape
     for operand in node.values:
-        inner = site.made_by(operand, *RESHAPES)
+        inner = site.made_by(operand, RESHAPES)
         if inner is None or inner.inputs[0] is None or not same_shape(inner.inputs[0].tensor.shape, target):
             continue
         operands = _reshaped_operands(site, node, operand, inner.inputs[0], target)

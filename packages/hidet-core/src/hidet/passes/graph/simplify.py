@@ -88,7 +88,7 @@ def transpose_as_reshape(site: Site) -> Value | None:
 
 def merge_reshapes(site: Site) -> Value | None:
     """reshape(reshape(x)) = reshape(x), whatever each of them is called."""
-    inner = site.made_by(site.node.inputs[0], *RESHAPES)
+    inner = site.made_by(site.node.inputs[0], RESHAPES)
     return None if inner is None else site.emit("reshape", inner.inputs[0], shape=site.node.outputs[0].tensor.shape)
 
 
@@ -185,9 +185,7 @@ def known_condition(site: Site) -> Value | None:
 
 RULES: Mapping[str, Sequence[Rule]] = {
     "transpose": (merge_transposes, remove_identity, transpose_as_reshape),
-    **dict.fromkeys(
-        RESHAPES, (merge_reshapes, split_rows_before_product, split_axes_before_transpose, reshape_before_elementwise)
-    ),
+    RESHAPES: (merge_reshapes, split_rows_before_product, split_axes_before_transpose, reshape_before_elementwise),
     "expand": (merge_expands,),
     "cast": (merge_casts,),
     "where": (known_condition,),

@@ -61,7 +61,7 @@ def attention(site: Site) -> Value | None:
 
 def _other_batch(site: Site, value: Value) -> Value:
     """What a reshape makes `value` of, if nobody else reads it and its last two axes are the same; else `value`."""
-    node = site.made_by(value, *RESHAPES)
+    node = site.made_by(value, RESHAPES)
     source = None if node is None else node.inputs[0]
     if source is None or not site.is_read_once(value) or source.tensor.rank < 2:
         return value
@@ -77,7 +77,7 @@ def _in_batch(site: Site, operand: Value, product: Value, scores: Value) -> Valu
     if not same_shape(operand.tensor.shape[:-2], product.tensor.shape[:-2]):
         return None
     shape = (*batch, *operand.tensor.shape[-2:])
-    view = site.made_by(operand, *RESHAPES)
+    view = site.made_by(operand, RESHAPES)
     source = operand if view is None or view.inputs[0] is None else view.inputs[0]
     return source if same_shape(source.tensor.shape, shape) else site.emit("reshape", source, shape=shape)
 
@@ -127,7 +127,7 @@ def _scores(site: Site, value: Value) -> Scores | None:
 def _is_scores(site: Site, value: Value | None) -> bool:
     """Whether a matrix product lies below sums, products and casts."""
     while value is not None:
-        node = site.made_by(value, "add", "mul", "div", "cast", "matmul", *RESHAPES)
+        node = site.made_by(value, "add", "mul", "div", "cast", "matmul", RESHAPES)
         if node is None or not site.is_read_once(value):
             return False
         if node.op.name == "matmul":
@@ -172,9 +172,9 @@ def _repeated(site: Site, value: Value) -> Value | None:
     direct = site.made_by(value, "repeat_interleave")
     if direct is not None and direct.inputs[0] is not None and direct.attrs["axis"] % value.tensor.rank == 1:
         return direct.inputs[0] if value.tensor.rank == 4 else None
-    spread = site.made_by(_input_of(site.made_by(value, "reshape", "flatten")), "expand")
+    spread = site.made_by(_input_of(site.made_by(value, RESHAPES)), "expand")
     single = _input_of(spread)
-    inserted = site.made_by(single, "unsqueeze", "reshape")
+    inserted = site.made_by(single, RESHAPES)
     source = _input_of(inserted)
     if spread is None or single is None or source is None or value.tensor.rank != 4 or source.tensor.rank != 4:
         return None
@@ -194,5 +194,5 @@ RULES: Mapping[str, Sequence[Rule]] = {
     "matmul": (attention,),
     "attention": (grouped_queries,),
     # What attention's batch and heads are merged for is often to take them apart again.
-    **dict.fromkeys(RESHAPES, (merge_reshapes, remove_identity)),
+    RESHAPES: (merge_reshapes, remove_identity),
 }

@@ -251,7 +251,7 @@ def _parameter(site: Site, norm: Node, parameter: Value) -> Value | None:
         return None
     if not leading:
         return parameter
-    inserted = site.made_by(parameter, *RESHAPES)
+    inserted = site.made_by(parameter, RESHAPES)
     source = None if inserted is None else inserted.inputs[0]
     if source is not None and same_shape(source.tensor.shape, inner):
         return source

@@ -98,5 +98,5 @@ def _is_count(site: Site, factor: Value | None, count: Dim, is_quotient: bool, d
 RULES: Mapping[str, Sequence[Rule]] = {
     "div": (mean,),
     "mul": (mean,),
-    **dict.fromkeys(RESHAPES, (keep_axes,)),
+    RESHAPES: (keep_axes,),
 }
