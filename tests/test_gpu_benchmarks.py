@@ -28,11 +28,11 @@ from benchmarks.gpu_systems import GPU_SYSTEMS
 from benchmarks.tile_ladder import StepRow, steps
 from benchmarks.tile_ladder import cells as ladder_cells
 from benchmarks.time_limit import TimeLimitExceeded, time_limit
+from hidet.cli.timing import Latency
 from hidet.lang import f16
 from hidet.runtime.compiled import CompileReport, ProgramUse
 from hidet.runtime.program import NodeCounts as ReportedCounts
 from hidet.testing.numerics import Verdict
-from hidet.testing.timing import Latency
 from tests.models.compile_reports import NodeCounts, sum_counts, sum_phases
 
 
