@@ -28,7 +28,7 @@ PLUGINS = {"tile-kernels.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._p
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md") if BLOCK.search(path.read_text())))
 def test_examples_in_the_documentation_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("HIDET_PLUGINS", f"{PLUGINS.get(page, 'hidet.cpu._plugin')},hidet.lang._plugin")
+    monkeypatch.setenv("HIDET_PLUGINS", f"{PLUGINS.get(page, 'hidet.cpu._plugin')},hidet.script_operator._plugin")
     monkeypatch.chdir(tmp_path)
     loaded = set(sys.modules)
     names: dict[str, object] = {"__name__": "example"}

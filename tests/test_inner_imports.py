@@ -40,7 +40,7 @@ FIRST_USE: Mapping[str, set[str]] = {
     "cpu/target.py": {"hidet.cpu.codegen", "hidet.passes.program.assert_bounds"},
     # The library may be missing, which is an error when something is compiled.
     "cuda/nvrtc.py": {"cuda.bindings"},
-    "lang/graph/operator.py": {"hidet.ir.interpret", "numpy"},
+    "script_operator/operator.py": {"hidet.ir.interpret", "numpy"},
     "gpu/simulator/report.py": {"hidet.ir.printer"},
     "gpu/simulator/strand.py": {"hidet.gpu.simulator.report"},
     "testing/numerics.py": {"numpy"},
@@ -71,8 +71,7 @@ CIRCLES: Mapping[frozenset[str], str] = {
     frozenset(
         {
             "hidet.lang",
-            *(f"hidet.lang.{name}" for name in ["assignments", "environment", "expressions", "function", "module"]),
-            *(f"hidet.lang.{name}" for name in ("signature", "statements")),
+            *(f"hidet.lang.{name}" for name in ["environment", "function", "module", "signature", "translator"]),
         }
     ): "a function of a script is built as a module of its own; names of `hidet.lang` are recognised by themselves",
     frozenset({"hidet.gpu.tile.kernel", "hidet.gpu.tile.printer", "hidet.gpu.tile.verify"}): (

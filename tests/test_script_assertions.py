@@ -215,9 +215,9 @@ def graph_of_two_scripts(size: int):
     from hidet import dtypes
     from hidet.graph import GraphBuilder, TensorType
     from hidet.ir.structural import structural_hash
-    from hidet.lang.graph.operator import ScriptCall, script_operator
     from hidet.lang.module import module_of
     from hidet.plugins.host import load_registry
+    from hidet.script_operator.operator import ScriptCall, script_operator
 
     @hidet.script
     def checked(places: i32[size], out: i32[size]):

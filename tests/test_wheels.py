@@ -19,10 +19,12 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(path.parent.name for path in sorted(ROOT.glob("packages/*/pyproject.toml")))
 SATELLITES = tuple(package for package in PACKAGES if package != "hidet-core")
-PARTS = {package: package.removeprefix("hidet-") for package in SATELLITES} | {"hidet-script": "lang"}
-"""What each wheel owns of the package."""
-USERS_NAMES = {"hidet-gpu": {"hidet/tile.py"}}
-"""Modules beside a wheel's own part, under names that users import."""
+PARTS = {
+    **{package: (f"hidet/{package.removeprefix('hidet-')}/",) for package in SATELLITES},
+    "hidet-gpu": ("hidet/gpu/", "hidet/tile.py"),
+    "hidet-script": ("hidet/lang/", "hidet/script_operator/"),
+}
+"""What each satellite owns of the package."""
 PLUGINS = tuple(package for package in SATELLITES if package != "hidet-testing")
 
 
@@ -72,10 +74,11 @@ def test_no_path_is_in_two_wheels(wheels) -> None:
 def test_only_core_owns_the_package_itself(wheels) -> None:
     assert {"hidet/__init__.py", "hidet/py.typed"} <= wheels["hidet-core"].sources
     for package in SATELLITES:
-        own = f"hidet/{PARTS[package]}/"
-        assert {path for path in wheels[package].sources if not path.startswith(own)} == USERS_NAMES.get(package, set())
-        assert {own + "__init__.py", own + "py.typed"} <= wheels[package].sources
-        assert (own + "_plugin.py" in wheels[package].sources) == (package in PLUGINS)
+        assert {path for path in wheels[package].sources if not path.startswith(PARTS[package])} == set()
+        folders = [part for part in PARTS[package] if part.endswith("/")]
+        assert {folder + name for folder in folders for name in ("__init__.py", "py.typed")} <= wheels[package].sources
+        has_hooks = any(folder + "_plugin.py" in wheels[package].sources for folder in folders)
+        assert has_hooks == (package in PLUGINS)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -85,8 +88,9 @@ def test_a_wheel_contains_its_sources_and_nothing_else(wheels, package) -> None:
 
 @pytest.mark.parametrize("package", PLUGINS)
 def test_a_plugin_is_found(wheels, package) -> None:
-    short = package.removeprefix("hidet-")
-    assert wheels[package].entry_points["hidet.plugins"][short] == f"hidet.{PARTS[package]}._plugin"
+    (module,) = [path for path in wheels[package].sources if path.endswith("/_plugin.py")]
+    entries = dict(wheels[package].entry_points["hidet.plugins"])
+    assert entries == {package.removeprefix("hidet-"): module.removesuffix(".py").replace("/", ".")}
 
 
 @pytest.mark.parametrize("package", SATELLITES)

@@ -25,10 +25,10 @@ from hidet.errors import ArtifactError, DTypeError, LaunchError, ShapeError
 from hidet.graph import Graph, GraphBuilder, TensorType, Value
 from hidet.ir.structural import structural_hash
 from hidet.lang import i32
-from hidet.lang.graph.operator import ScriptCall, script_operator
 from hidet.lang.module import module_of
 from hidet.runtime.adapter import NumpyAdapter
 from hidet.runtime.compiled import CompiledGraph
+from hidet.script_operator.operator import ScriptCall, script_operator
 from hidet.testing.interpret import interpret
 
 ROWS = dims.symbol("rows", 1, 4096)

@@ -9,8 +9,8 @@ from hidet.dims import DimExpr, prove_equal
 from hidet.errors import DTypeError, ShapeError, UnsupportedOp
 from hidet.graph import TensorType, Value
 from hidet.ir.structural import structural_hash
-from hidet.lang.graph.operator import Place, ScriptCall, script_operator
 from hidet.runtime.parameters import check_number
+from hidet.script_operator.operator import Place, ScriptCall, script_operator
 from hidet.torch.emitter import TorchEmitter
 
 if TYPE_CHECKING:

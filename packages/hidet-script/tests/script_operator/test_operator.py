@@ -12,9 +12,9 @@ from hidet.errors import UnsupportedOp
 from hidet.graph import Graph, GraphBuilder, TensorType
 from hidet.ir.structural import structural_hash
 from hidet.lang import f32
-from hidet.lang.graph.operator import ScriptCall, script_operator
 from hidet.lang.module import module_of
 from hidet.plugins.host import load_registry
+from hidet.script_operator.operator import ScriptCall, script_operator
 from hidet.testing.interpret import interpret
 
 N = symbol("n")

@@ -18,13 +18,13 @@ from hidet.ir.func import Function
 from hidet.ir.polls import with_polls
 from hidet.ir.stmt import Invoke, Launch, Store
 from hidet.ir.types import BufferType, PointerType, Type
-from hidet.lang.graph.operator import SCRIPT, ScriptCall
 from hidet.schedule.entry import EntryBuilder
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.routines.site import unflatten
 from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.select import rename_module
 from hidet.schedule.task import Task, TaskTensor
+from hidet.script_operator.operator import SCRIPT, ScriptCall
 
 
 class ScriptRule(FixedRule[None]):

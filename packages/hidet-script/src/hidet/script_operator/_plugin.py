@@ -14,7 +14,7 @@ HIDET_API = 1
 
 def hidet_routines() -> Iterable[RoutineSpec]:
     """What a node that calls a script does."""
-    from hidet.lang.graph.operator import ROUTINE
+    from hidet.script_operator.operator import ROUTINE
 
     return [ROUTINE]
 
@@ -28,7 +28,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             name="script",
             ops=("script",),
             targets=(ANY,),
-            load="hidet.lang.graph.schedule:ScriptRule",
+            load="hidet.script_operator.schedule:ScriptRule",
             doc="calls of scripts that users have registered as operators",
         )
     ]
