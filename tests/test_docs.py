@@ -116,7 +116,21 @@ def test_a_saved_model_needs_the_wheel_of_its_target() -> None:
     assert re.search(r"hidet-core and hidet-cpu are installed, such a file runs", page)
 
 
-def test_the_glossary_names_files_that_exist() -> None:
-    paths = set(re.findall(r"`(hidet/[\w/.]+)`", (DOCS / "glossary.md").read_text()))
-    assert len(paths) > 30
-    assert not [path for path in sorted(paths) if not any(ROOT.glob(f"packages/*/src/{path}"))]
+PAGES = [*sorted(DOCS.glob("**/*.md")), ROOT / "README.md", ROOT / "DEVELOPING.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_files_that_exist(page: Path) -> None:
+    paths = set(re.findall(r"`(hidet/[\w/.]+)`", page.read_text()))
+    assert not [path for path in sorted(paths) if not any(ROOT.glob(f"packages/*/src/{path.rstrip('/')}"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\[[^\]\n]+\]\((?!http)([\w./-]*(?:#[\w-]+)?)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), f"{page.name}: {target}"
+        headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE) if anchor else []
+        slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        assert not anchor or anchor in slugs, f"{page.name}: {target}"
