@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "progress": {"errors"},
     "runtime": GRAPH | CONTEXT,
     "schedule": GRAPH | CONTEXT,
-    "fusion": GRAPH | CONTEXT | {"schedule"},
+    "fusion": GRAPH | CONTEXT | {"passes", "schedule"},
     "host": GRAPH | CONTEXT | {"schedule", "fusion", "runtime"},
     "passes": GRAPH | CONTEXT | {"operators"},
     # What importers share; a wheel of a frontend is above it.

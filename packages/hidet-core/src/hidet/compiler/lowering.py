@@ -15,13 +15,13 @@ from hidet.graph.graph import Graph, Node, Value, subgraphs_of
 from hidet.graph.printer import print_graph
 from hidet.graph.types import TensorType
 from hidet.host.bind import bind_program, with_symbols
-from hidet.host.own_memory import with_own_memory
+from hidet.host.own_memory import OwnMemory
 from hidet.host.program import HostCode, InnerProgram, build_host_program
 from hidet.host.report import warn_of_fallbacks
 from hidet.host.size_checks import with_size_checks
 from hidet.host.subgraph import close_subgraph
 from hidet.passes.dump import dump
-from hidet.passes.manager import run_graph_passes
+from hidet.passes.manager import run_graph_passes, run_late_pass
 from hidet.records import record
 from hidet.runtime.program import HostProgram
 from hidet.runtime.program_text import print_plans, print_program
@@ -82,9 +82,9 @@ class _Lowering:
 
     def graph(self, graph: Graph, name: str, *, is_inner: bool = False) -> HostProgram:
         """The program of an optimised graph; `name` prefixes the symbols of its segments."""
-        graph = with_own_memory(graph, self.ctx.registry.operators, is_inner=is_inner)
-        tasks = fuse(graph, self.ctx)
         folder = "" if name == "main" else f"{name}/"
+        graph = run_late_pass(OwnMemory(is_inner), graph, self.ctx, folder)
+        tasks = fuse(graph, self.ctx, folder)
         dump(self.ctx, f"{folder}tasks.hir", partial(print_graph, tasks.graph))
         dump(self.ctx, f"{folder}tasks.txt", partial(print_tasks, tasks))
         scheduled = select_schedules(tasks, self.ctx)

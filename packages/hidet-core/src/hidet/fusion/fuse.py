@@ -12,12 +12,13 @@ from hidet.dims import divisibility
 from hidet.fusion.abilities import AbilityTable
 from hidet.fusion.group import Group, group_nodes
 from hidet.fusion.in_place import find_reuses
-from hidet.fusion.overwrite import copied_last, early_overwrites
+from hidet.fusion.overwrite import CopyOverwrites, early_overwrites
 from hidet.fusion.task_verify import verify_tasks
 from hidet.graph.graph import Graph, Node, Value, foreign_nodes, readers
 from hidet.graph.types import TensorType
 from hidet.ir.expr import Access, Expr
 from hidet.ir.visit import replace_accesses, substitute
+from hidet.passes.manager import run_late_pass
 from hidet.schedule.claims import claims
 from hidet.schedule.task import Alias, ForeignStep, Task, TaskGraph, TaskKey, TaskTensor, group_key
 
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
     from hidet.plugins.specs import ScheduleSpec
 
 
-def fuse(graph: Graph, ctx: CompileContext) -> TaskGraph:
-    """Cut `graph` into tasks for the context's target."""
+def fuse(graph: Graph, ctx: CompileContext, folder: str = "") -> TaskGraph:
+    """Cut `graph` into tasks for the context's target. folder: of dumps of the graph with copies that this needs."""
     abilities = AbilityTable(ctx, _bare_task)
     task_graph = _cut(graph, frozenset(), abilities)
     early = early_overwrites(task_graph)
     if early:
-        task_graph = _cut(*copied_last(graph, early, ctx.registry.operators), abilities)
+        copied = run_late_pass(CopyOverwrites(early), graph, ctx, folder)
+        task_graph = _cut(copied, frozenset(copied.nodes[len(graph.nodes) :]), abilities)
     if ctx.options.verify:
         verify_tasks(task_graph)
     return task_graph

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from hidet.fusion.group import alias_root
 from hidet.graph.builder import GraphBuilder
-from hidet.graph.graph import Graph, Node, Value
-from hidet.graph.operator import OperatorSpec
+from hidet.graph.graph import Graph, Value
 from hidet.ir.visit import accesses
 from hidet.schedule.task import ForeignStep, Task, TaskGraph
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
 
 
 def early_overwrites(task_graph: TaskGraph) -> tuple[int, ...]:
@@ -34,17 +36,21 @@ def early_overwrites(task_graph: TaskGraph) -> tuple[int, ...]:
     return tuple(o for source, o in graph.mutates if is_early(graph.inputs[source], graph.outputs[o]))
 
 
-def copied_last(
-    graph: Graph, outputs: tuple[int, ...], operators: Mapping[str, OperatorSpec]
-) -> tuple[Graph, frozenset[Node]]:
-    """The graph with those outputs computed in memory of their own and copied at its end, and the copying nodes."""
-    builder = GraphBuilder(operators, graph.name)
-    results = list(graph.outputs)
-    for number in outputs:
-        value = results[number]
-        (results[number],) = builder.emit_all("copy", [value], {}, [value.type])
-    nodes = builder.nodes
-    return replace(graph, nodes=(*graph.nodes, *nodes), outputs=tuple(results)), frozenset(nodes)
+@dataclass(frozen=True)
+class CopyOverwrites:
+    """Computes some outputs, given by their numbers, in memory of their own and copies them at the end of the graph."""
+
+    name: ClassVar[str] = "copy-overwrites"
+    outputs: tuple[int, ...]
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """The graph with the copying nodes behind its own."""
+        builder = GraphBuilder(ctx.registry.operators, graph.name)
+        results = list(graph.outputs)
+        for number in self.outputs:
+            value = results[number]
+            (results[number],) = builder.emit_all("copy", [value], {}, [value.type])
+        return replace(graph, nodes=(*graph.nodes, *builder.nodes), outputs=tuple(results))
 
 
 def _tensors(step: Task | ForeignStep) -> tuple[list[Value], list[Value]]:

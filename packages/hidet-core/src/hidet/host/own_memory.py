@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from hidet.graph.builder import GraphBuilder
 from hidet.graph.control import makes_results
@@ -12,14 +13,29 @@ from hidet.graph.operator import OperatorSpec
 from hidet.graph.storage import Views, find_views, layout_of, place_of
 from hidet.graph.types import TensorType, is_host_value
 
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
 
-def with_own_memory(graph: Graph, operators: Mapping[str, OperatorSpec], *, is_inner: bool) -> Graph:
-    """The graph with copies of
+
+@dataclass(frozen=True)
+class OwnMemory:
+    """Copies
 
     - carried values of loops that do not lie row-major: every iteration must find its values alike;
     - outputs that are views of what a step makes, or that overwrite an input with it;
     - for a sub-graph (is_inner), outputs that are views or do not lie row-major: whoever runs it knows shapes alone.
     """
+
+    name: ClassVar[str] = "own-memory"
+    is_inner: bool
+
+    def run(self, graph: Graph, ctx: CompileContext) -> Graph:
+        """The graph with those copies."""
+        made = _with_own_memory(graph, ctx.registry.operators, self.is_inner)
+        return graph if made.outputs == graph.outputs and made.nodes == graph.nodes else made
+
+
+def _with_own_memory(graph: Graph, operators: Mapping[str, OperatorSpec], is_inner: bool) -> Graph:
     made = {value for node in graph.nodes if makes_results(node) for value in node.outputs}
     if not made and not is_inner:
         return graph

@@ -59,6 +59,23 @@ def run_graph_passes(graph: Graph, ctx: CompileContext, subgraph: str | None = N
     return graph
 
 
+def run_late_pass(graph_pass: GraphPass, graph: Graph, ctx: CompileContext, folder: str = "") -> Graph:
+    """What a pass makes of a graph that the passes of the registry are done with: one whose options come from what
+    follows them, tasks or the host program. It is verified, dumped where it changes something, and reported like them.
+
+    folder: of its dump, "" or the name of a sub-graph with a slash.
+    """
+    start = time.perf_counter()
+    result = graph_pass.run(graph, ctx)
+    seconds = time.perf_counter() - start
+    if result is not graph:
+        if ctx.options.verify:
+            verify(result, f"after graph pass {graph_pass.name!r}")
+        dump(ctx, f"{folder}late_{graph_pass.name.replace('-', '_')}.hir", partial(print_graph, result))
+    ctx.registry.pass_done(graph_pass.name, "graph", graph, result, seconds)
+    return result
+
+
 def run_program_passes(module: Module, ctx: CompileContext) -> Module:
     """Every program pass that applies to the target, in dependency order."""
     if ctx.options.verify:
