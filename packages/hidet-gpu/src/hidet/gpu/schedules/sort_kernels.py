@@ -42,11 +42,6 @@ class Tile:
     start: Expr
     member: Expr
 
-    @property
-    def threads(self) -> int:
-        """Threads that share the tile."""
-        return self.elements // 2
-
     def load(self, place: Expr) -> list[Expr]:
         """A sort key."""
         return [build.load(part, self.start + place) for part in self.parts]
