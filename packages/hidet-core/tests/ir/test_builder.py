@@ -29,6 +29,7 @@ def test_statements_stand_in_the_order_in_which_they_were_written() -> None:
         k.store(x, row, total)
     with k.while_(n > 3):
         k.assign(n, n - 1)
+    k.return_()
     assert print_function(Function("f", (x, n), k.body, "device")) == (
         "@device\n"
         "def f(x: ~f32, n: i64):\n"
@@ -47,6 +48,7 @@ def test_statements_stand_in_the_order_in_which_they_were_written() -> None:
         "        x[row] = value0\n"
         "    while n > 3:\n"
         "        n = n + -1\n"
+        "    return\n"
     )
 
 

@@ -21,7 +21,7 @@ from hidet.dtypes import DType
 from hidet.errors import VerifyError
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Assign, Break, Declare, Evaluate, For, If, LoopKind, Stmt, Store, While
+from hidet.ir.stmt import Assign, Break, Declare, Evaluate, For, If, LoopKind, Return, Stmt, Store, While
 from hidet.ir.types import BufferType, MemorySpace
 
 
@@ -131,6 +131,10 @@ class IRBuilder:
     def break_(self) -> None:
         """Leave the innermost loop."""
         self.emit(Break())
+
+    def return_(self, value: Expr | None = None) -> None:
+        """Leave the function, with its result where it has one."""
+        self.emit(Return(value))
 
     @contextmanager
     def _block(self) -> Iterator[list[Stmt]]:
