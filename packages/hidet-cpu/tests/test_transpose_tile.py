@@ -16,19 +16,21 @@ from hidet.cpu.schedules.transpose_tile import reduce_lanes, sum_lanes, transpos
 from hidet.cpu.toolchain import compile_assembly, compile_object
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Var
 from hidet.ir.func import Function, Module
 from hidet.ir.interpret import run_module
-from hidet.ir.stmt import Store
 from hidet.ir.types import PointerType
 
 
 def transposing_module(dtype: DType, n: int) -> Module:
     """A host function of (source, target) that transposes an n x n matrix."""
     source, target = Var("source", PointerType(dtype)), Var("target", PointerType(dtype))
-    stmts, columns = transpose_tile([build.load(source, row * n, lanes=n) for row in range(n)])
-    stores = [Store(target, (build.index(n * i),), column) for i, column in enumerate(columns)]
-    return Module((Function("entry", (source, target), build.seq([*stmts, *stores]), kind="host"),), "entry")
+    k = IRBuilder()
+    columns = transpose_tile(k, [build.load(source, row * n, lanes=n) for row in range(n)])
+    for i, column in enumerate(columns):
+        k.store(target, n * i, column)
+    return Module((Function("entry", (source, target), k.body, kind="host"),), "entry")
 
 
 @pytest.mark.parametrize("dtype", [dtypes.u8, dtypes.bf16, dtypes.f32, dtypes.f64], ids=str)
@@ -59,10 +61,11 @@ def test_lanes_of_vectors_are_summed_each_and_all(dtype: DType, n: int) -> None:
     """The sum of each of n vectors in one vector, and the largest lane of the first."""
     source, target = Var("source", PointerType(dtype)), Var("target", PointerType(dtype))
     rows = [build.load(source, row * n, lanes=n) for row in range(n)]
-    summing, sums = sum_lanes(rows)
-    reducing, largest = reduce_lanes(rows[0], build.maximum)
-    stores = [Store(target, (build.index(0),), sums), Store(target, (build.index(n),), largest)]
-    entry = Function("entry", (source, target), build.seq([*summing, *reducing, *stores]), kind="host")
+    k = IRBuilder()
+    sums, largest = sum_lanes(k, rows), reduce_lanes(k, rows[0], build.maximum)
+    k.store(target, 0, sums)
+    k.store(target, n, largest)
+    entry = Function("entry", (source, target), k.body, kind="host")
     matrix = np.random.default_rng(n).integers(-50, 50, (n, n)).astype(dtype.numpy())
     result = np.zeros(n + 1, dtype.numpy())
     run_module(Module((entry,), "entry"), [matrix, result])

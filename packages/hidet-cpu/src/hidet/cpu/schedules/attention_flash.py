@@ -37,9 +37,9 @@ from hidet.cpu.schedules.attention_softmax import ROWS_TOGETHER, SoftmaxState, u
 from hidet.cpu.schedules.attention_tile import Product, TileShape, local_array, product_functions
 from hidet.cpu.schedules.gemm_program import parameter
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import COMPACT, Function
-from hidet.ir.stmt import Declare, For, Stmt, Store
 from hidet.schedule.attention_problem import AttentionProblem, Placement
 from hidet.schedule.lowering import KernelScope
 
@@ -57,50 +57,41 @@ class _Arrays:
     state: SoftmaxState
     copied: Var | None
 
-    def declarations(self) -> list[Stmt]:
-        state = (self.state.top, self.state.total, self.state.decay)
-        copied = () if self.copied is None else (self.copied,)
-        return [Declare(array) for array in (self.columns, self.scores, self.sums, *state, *copied)]
-
 
 def flash_kernel(problem: AttentionProblem, shape: TileShape, key_block: int) -> AttentionKernel:
     """The kernel for `problem`, scoring `key_block` keys at a time. Rows of k and v have up to LARGEST_ROW elements."""
     scope = KernelScope()
     leading = [build.size_var(f"lead{n}") for n in range(len(problem.leading))]
     item = build.size_var("item")
-    stmts: list[Stmt] = []
     places: dict[str, Place] = {}
+    k = IRBuilder()
     for name, placement in problem.tensors().items():
         by_query = 0 if name in ("k", "v") else shape.pitch
-        places[name], found = place_tensor(scope, name, placement, leading, by_query)
-        stmts += found
-    arrays = _local_arrays(problem, shape, key_block)
+        places[name] = place_tensor(k, scope, name, placement, leading, by_query)
+    arrays = _local_arrays(k, problem, shape, key_block)
     blocks = dims.ceildiv(problem.rows, shape.pitch)
     queries = parameter(scope, problem.queries, "queries")
     rows = queries if problem.group == 1 else parameter(scope, problem.rows, "rows")
-    block, opened = open_block(shape, item, rows, queries, list(places.values()))
-    stmts += [*arrays.declarations(), *opened]
+    block = open_block(k, shape, item, rows, queries, list(places.values()))
     depth, width = parameter(scope, problem.depth, "depth"), parameter(scope, problem.width, "width")
     factor = number_parameter(scope, problem.scale * LOG2_E)
-    stmts.append(load_queries(shape, block, places["q"], depth, problem.depth, factor, arrays.columns))
-    stmts += _start(shape, block, arrays, width)
+    load_queries(k, shape, block, places["q"], depth, problem.depth, factor, arrays.columns)
+    _start(k, shape, arrays, width)
     keys = parameter(scope, problem.keys, "keys")
     limit = build.minimum(keys, block.highest + 1) if problem.is_causal else keys
-    loop = _KeyLoop(problem, shape, key_block, places, arrays, block, depth, width)
-    stmts.append(loop.over(limit))
-    stmts.append(store_results(shape, block, places["out"], width, problem.width, arrays.sums, arrays.state.total))
+    _KeyLoop(problem, shape, key_block, places, arrays, block, depth, width).over(k, limit)
+    store_results(k, shape, block, places["out"], width, problem.width, arrays.sums, arrays.state.total)
     if "logsumexp" in places:
-        stmts.append(store_logsumexp(shape, block, places["logsumexp"], arrays.state))
-    grid_vars = (*leading, item)
-    function = Function("attention", scope.params, build.seq(stmts), "kernel", grid_vars, attributes=(COMPACT,))
+        store_logsumexp(k, block, places["logsumexp"], arrays.state)
+    function = Function("attention", scope.params, k.body, "kernel", (*leading, item), attributes=(COMPACT,))
     products = problem.keys * (shape.pitch * (problem.depth + problem.width))
     cost = dims.floordiv(products, _MULTIPLY_ADDS_PER_NANOSECOND) + 1
     return AttentionKernel(function, product_functions(shape), scope, (*problem.leading, blocks), cost)
 
 
-def _local_arrays(problem: AttentionProblem, shape: TileShape, key_block: int) -> _Arrays:
+def _local_arrays(k: IRBuilder, problem: AttentionProblem, shape: TileShape, key_block: int) -> _Arrays:
     def array(name: str, rows: int) -> Var:
-        return local_array(name, shape.dtype, rows * shape.pitch)
+        return local_array(k, name, shape.dtype, rows * shape.pitch)
 
     spare = shape.spare_rows
     longest = array_extent(max(problem.depth, problem.width))
@@ -110,7 +101,7 @@ def _local_arrays(problem: AttentionProblem, shape: TileShape, key_block: int) -
         scores=array("scores", key_block + spare),
         sums=array("sums", longest + spare),
         state=SoftmaxState(array("top", 1), array("total", 1), array("decay", 1)),
-        copied=local_array("copied", shape.dtype, key_block * longest) if needs_copy else None,
+        copied=local_array(k, "copied", shape.dtype, key_block * longest) if needs_copy else None,
     )
 
 
@@ -119,16 +110,13 @@ def _is_copied(problem: AttentionProblem, place: Placement) -> bool:
     return place.dtype != problem.compute or (place.inner != 1 and place.row != 1)
 
 
-def _start(shape: TileShape, block: Block, arrays: _Arrays, width: Expr) -> list[Stmt]:
-    lane = build.size_var("lane")
+def _start(k: IRBuilder, shape: TileShape, arrays: _Arrays, width: Expr) -> None:
     zero, lowest = build.const(0, shape.dtype), build.const(-float("inf"), shape.dtype)
-    clear: list[Stmt] = [Store(arrays.state.top, (lane,), lowest), Store(arrays.state.total, (lane,), zero)]
-    lanes = build.index(shape.pitch)
-    place = build.size_var("place")
-    return [
-        For(lane, build.index(0), lanes, build.seq(clear), kind="vectorize"),
-        For(place, build.index(0), width * lanes, Store(arrays.sums, (place,), zero), kind="vectorize"),
-    ]
+    with k.for_range("lane", shape.pitch, kind="vectorize") as lane:
+        k.store(arrays.state.top, lane, lowest)
+        k.store(arrays.state.total, lane, zero)
+    with k.for_range("place", width * shape.pitch, kind="vectorize") as place:
+        k.store(arrays.sums, place, zero)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,57 +130,41 @@ class _KeyLoop:
     depth: Expr
     width: Expr
 
-    def over(self, limit: Expr) -> Stmt:
+    def over(self, k: IRBuilder, limit: Expr) -> None:
         """All blocks of keys below `limit`."""
-        first = build.size_var("first_key")
-        keys, padded = Var("keys", build.INDEX), Var("padded", build.INDEX)
         arrays, shape, block = self.arrays, self.shape, self.block
-        together = (keys + (ROWS_TOGETHER - 1)) // ROWS_TOGETHER * ROWS_TOGETHER
-        stmts: list[Stmt] = [
-            Declare(keys, build.minimum(build.index(self.key_block), limit - first)),
-            Declare(padded, together),
-            *self._scores(first, keys),
-        ]
-        mask = self.places.get("mask")
-        if mask is not None:
-            stmts.append(apply_mask(shape, block, mask, arrays.scores, first, keys))
-        if self.problem.is_causal:
-            stmts.append(apply_causal(shape, block, arrays.scores, first, keys))
-        stmts.append(self._hide_padding(keys, padded))
-        stmts.append(update(shape, arrays.state, arrays.scores, padded, block.vectors))
-        stmts += self._sums(first, keys)
-        return For(first, build.index(0), limit, build.seq(stmts), step=self.key_block)
+        with k.for_range("first_key", limit, step=self.key_block) as first:
+            keys = k.let("keys", build.minimum(build.index(self.key_block), limit - first))
+            padded = k.let("padded", (keys + (ROWS_TOGETHER - 1)) // ROWS_TOGETHER * ROWS_TOGETHER)
+            element, inner, row = self._operand(k, "k", first, keys, self.depth)
+            product = Product(element, row, inner, arrays.columns, arrays.scores, keys, self.depth, None)
+            product.compute(k, shape, block.vectors)
+            mask = self.places.get("mask")
+            if mask is not None:
+                apply_mask(k, shape, block, mask, arrays.scores, first, keys)
+            if self.problem.is_causal:
+                apply_causal(k, shape, block, arrays.scores, first, keys)
+            self._hide_padding(k, keys, padded)
+            update(k, shape, arrays.state, arrays.scores, padded, block.vectors)
+            element, inner, row = self._operand(k, "v", first, keys, self.width)
+            product = Product(element, inner, row, arrays.scores, arrays.sums, self.width, keys, arrays.state.decay)
+            product.compute(k, shape, block.vectors)
 
-    def _hide_padding(self, keys: Expr, padded: Expr) -> Stmt:
-        place = build.size_var("place")
-        pitch = build.index(self.shape.pitch)
-        hidden = Store(self.arrays.scores, (place,), build.const(-float("inf"), self.shape.dtype))
-        return For(place, keys * pitch, (padded - keys) * pitch, hidden, kind="vectorize")
+    def _hide_padding(self, k: IRBuilder, keys: Expr, padded: Expr) -> None:
+        pitch = self.shape.pitch
+        with k.for_range("place", (padded - keys) * pitch, start=keys * pitch, kind="vectorize") as place:
+            k.store(self.arrays.scores, place, build.const(-float("inf"), self.shape.dtype))
 
-    def _scores(self, first: Expr, keys: Expr) -> list[Stmt]:
-        arrays = self.arrays
-        stmts, element, inner, row = self._operand("k", first, keys, self.depth)
-        product = Product(element, row, inner, arrays.columns, arrays.scores, keys, self.depth, None)
-        return [*stmts, product.compute(self.shape, self.block.vectors)]
-
-    def _sums(self, first: Expr, keys: Expr) -> list[Stmt]:
-        arrays = self.arrays
-        stmts, element, inner, row = self._operand("v", first, keys, self.width)
-        product = Product(element, inner, row, arrays.scores, arrays.sums, self.width, keys, arrays.state.decay)
-        return [*stmts, product.compute(self.shape, self.block.vectors)]
-
-    def _operand(self, name: str, first: Expr, keys: Expr, extent: Expr) -> tuple[list[Stmt], Expr, Expr, Expr]:
-        """Statements, and then the first element of a block of k or v and its strides within and between rows."""
+    def _operand(self, k: IRBuilder, name: str, first: Expr, keys: Expr, extent: Expr) -> tuple[Expr, Expr, Expr]:
+        """The first element of a block of k or v and its strides within and between rows; copies it where it has to."""
         place = self.places[name]
-        start = Var(f"{name}_block", place.pointer.type)
-        stmts: list[Stmt] = [Declare(start, build.address(place.pointer, first * place.row))]
+        start = k.let(f"{name}_block", build.address(place.pointer, first * place.row))
         if not _is_copied(self.problem, place.placement):
-            return stmts, start, place.inner, place.row
+            return start, place.inner, place.row
         copied = self.arrays.copied
         assert copied is not None
         pitch = build.index(array_extent(self.problem.depth if name == "k" else self.problem.width))
-        key, inner = build.size_var("key"), build.size_var("inner")
-        value = build.cast(build.load(start, key * place.row + inner * place.inner), self.shape.dtype)
-        store = Store(copied, (key * pitch + inner,), value)
-        row = For(inner, build.index(0), extent, store, kind="vectorize")
-        return [*stmts, For(key, build.index(0), keys, row)], copied, build.index(1), pitch
+        with k.for_range("key", keys) as key, k.for_range("inner", extent, kind="vectorize") as inner:
+            value = build.load(start, key * place.row + inner * place.inner)
+            k.store(copied, key * pitch + inner, build.cast(value, self.shape.dtype))
+        return copied, build.index(1), pitch

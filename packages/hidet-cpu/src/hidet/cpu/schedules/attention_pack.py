@@ -14,9 +14,8 @@ from hidet.cpu.schedules.gemm_program import parameter
 from hidet.dims import Dim
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
-from hidet.ir.expr import Var
+from hidet.ir.builder import IRBuilder
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, For, Store
 from hidet.schedule.attention_problem import AttentionProblem, Placement
 from hidet.schedule.lowering import KernelScope
 
@@ -64,16 +63,17 @@ def packing(name: str, problem: AttentionProblem, source: Placement, extent: int
     scope = KernelScope()
     axes = [build.size_var(f"lead{n}") for n in range(len(counts))]
     item = build.size_var("item")
-    start, found = place_tensor(scope, name, source, axes, 0)
-    copy, placed = place_tensor(scope, f"{name}_packed", packed, axes, 0)
-    key, inner, first = build.size_var("key"), build.size_var("inner"), Var("first", build.INDEX)
-    value = build.load(start.pointer, key * start.row + inner * start.inner)
-    store = Store(copy.pointer, (key * copy.row + inner,), build.cast(value, problem.compute))
-    row = For(inner, build.index(0), parameter(scope, extent, "extent"), store, kind="vectorize")
+    k = IRBuilder()
+    start = place_tensor(k, scope, name, source, axes, 0)
+    copy = place_tensor(k, scope, f"{name}_packed", packed, axes, 0)
+    width = parameter(scope, extent, "extent")
+    first = k.let("first", item * _KEYS_OF_ITEM)
     count = build.minimum(build.index(_KEYS_OF_ITEM), parameter(scope, problem.keys, "keys") - first)
-    body = build.seq([*found, *placed, Declare(first, item * _KEYS_OF_ITEM), For(key, first, count, row)])
+    with k.for_range("key", count, start=first) as key, k.for_range("inner", width, kind="vectorize") as inner:
+        value = build.load(start.pointer, key * start.row + inner * start.inner)
+        k.store(copy.pointer, key * copy.row + inner, build.cast(value, problem.compute))
     return Packing(
-        function=Function(f"pack_{name}", scope.params, body, kind="kernel", grid_vars=(*axes, item)),
+        function=Function(f"pack_{name}", scope.params, k.body, kind="kernel", grid_vars=(*axes, item)),
         source=source,
         packed=packed,
         elements=dims.product([*counts, problem.keys, extent]),

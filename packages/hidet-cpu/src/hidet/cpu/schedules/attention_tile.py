@@ -9,16 +9,17 @@ scores take rows of k and columns of q transposed, weighted sums take columns of
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.common_intrinsics import fma
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import APART, Function
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
-from hidet.ir.types import BufferType, PointerType, VectorType
+from hidet.ir.types import PointerType, VectorType
 from hidet.schedule.shared_functions import share_functions
 
 # Rows of a tile of so many vectors. 24 accumulators leave 8 of 32 registers for factors; six rows by four vectors load
@@ -64,9 +65,9 @@ def tile_shape(dtype: DType, vector_bits: int, vector_registers: int) -> TileSha
     return TileShape(dtype, vector_bits // dtype.bits, _ROWS_OF_32 if vector_registers >= 32 else _ROWS_OF_16)
 
 
-def local_array(name: str, dtype: DType, elements: int) -> Var:
-    """A local array; declare it before use."""
-    return Var(name, BufferType(dtype, (build.index(elements),)))
+def local_array(k: IRBuilder, name: str, dtype: DType, elements: int) -> Var:
+    """A local array. It may stand where k and v do, so that pointers to it are of the same type."""
+    return k.array(name, dtype, elements, space="global")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,15 +90,14 @@ class Product:
     steps: Expr
     factor: Expr | None
 
-    def compute(self, shape: TileShape, vectors: Expr) -> Stmt:
+    def compute(self, k: IRBuilder, shape: TileShape, vectors: Expr) -> None:
         """Call the function for the least number of vectors that covers `vectors`."""
-        start = build.address(self.columns, 0)
         factor = self.factor if self.factor is not None else self.columns
         arguments = (
             build.address(self.element, 0),
             self.row_stride,
             self.step_stride,
-            start,
+            build.address(self.columns, 0),
             build.address(self.result, 0),
             self.rows,
             self.steps,
@@ -106,11 +106,12 @@ class Product:
         )
         functions = dict(zip(shape.rows, product_functions(shape), strict=True))
         *fewer, most = sorted(shape.rows)
-        stmt: Stmt = Evaluate(build.call(functions[most].name, *arguments, type=build.INDEX))
-        for count in reversed(fewer):
-            smaller = Evaluate(build.call(functions[count].name, *arguments, type=build.INDEX))
-            stmt = If(vectors <= count, smaller, stmt)
-        return stmt
+        with ExitStack() as larger:
+            for count in fewer:
+                with k.if_(vectors <= count):
+                    k.run(build.call(functions[count].name, *arguments, type=build.INDEX))
+                larger.enter_context(k.else_())
+            k.run(build.call(functions[most].name, *arguments, type=build.INDEX))
 
 
 def product_functions(shape: TileShape) -> tuple[Function, ...]:
@@ -130,55 +131,30 @@ def _product_function(shape: TileShape, vectors: int) -> Function:
     row_stride, step_stride, rows, steps, is_added = map(
         build.size_var, ("row_stride", "step_stride", "rows", "steps", "is_added")
     )
-    height = shape.rows[vectors]
-    first = build.size_var("first")
-    accumulators = [[Var(f"acc{i}_{j}", shape.vector) for j in range(vectors)] for i in range(height)]
-    places = [[(first + i) * shape.pitch + j * shape.lanes for j in range(vectors)] for i in range(height)]
-    zero = build.broadcast(build.const(0, shape.dtype), shape.lanes)
-    stmts: list[Stmt] = [Declare(acc, zero) for row in accumulators for acc in row]
-    factors = [Var(f"factor{j}", shape.vector) for j in range(vectors)]
-    added: list[Stmt] = [
-        Declare(var, build.load(factor, j * shape.lanes, lanes=shape.lanes)) for j, var in enumerate(factors)
-    ]
-    for row, row_places in zip(accumulators, places, strict=True):
-        for acc, place, var in zip(row, row_places, factors, strict=True):
-            added.append(Assign(acc, build.load(result, place, lanes=shape.lanes) * var))
-    stmts.append(If(build.equal(is_added, 1), build.seq(added)))
-    pointers = [Var(f"row{i}", pointer) for i in range(height)]
-    for i, var in enumerate(pointers):
+    height, lanes = shape.rows[vectors], shape.lanes
+    k = IRBuilder()
+    with k.for_range("first", rows, step=height) as first:
+        places = [[(first + i) * shape.pitch + j * lanes for j in range(vectors)] for i in range(height)]
+        zero = build.broadcast(build.const(0, shape.dtype), lanes)
+        accumulators = [k.let_each(f"acc{i}_", [zero] * vectors) for i in range(height)]
+        with k.if_(build.equal(is_added, 1)):
+            factors = k.let_each("factor", (build.load(factor, j * lanes, lanes=lanes) for j in range(vectors)))
+            for row, row_places in zip(accumulators, places, strict=True):
+                k.assign_each(
+                    row, [build.load(result, p, lanes=lanes) * f for p, f in zip(row_places, factors, strict=True)]
+                )
         # The last tile repeats the last row; what it writes beyond `rows` is never read.
-        stmts.append(Declare(var, build.address(element, build.minimum(first + i, rows - 1) * row_stride)))
-    step = build.size_var("step")
-    body = _step(shape, accumulators, pointers, columns, step, step_stride)
-    stmts.append(For(step, build.index(0), steps, body))
-    for row, row_places in zip(accumulators, places, strict=True):
-        stmts += [Store(result, (place,), acc) for acc, place in zip(row, row_places, strict=True)]
-    loop = For(first, build.index(0), rows, build.seq(stmts), step=height)
+        offsets = [build.minimum(first + i, rows - 1) * row_stride for i in range(height)]
+        pointers = k.let_each("row", (build.address(element, offset) for offset in offsets))
+        with k.for_range("step", steps) as step:
+            places_of_step = [step * shape.pitch + j * lanes for j in range(vectors)]
+            column = k.let_each("column", (build.load(columns, place, lanes=lanes) for place in places_of_step))
+            for row, start in zip(accumulators, pointers, strict=True):
+                own = k.let("factor", build.broadcast(build.load(start, step * step_stride), lanes))
+                k.assign_each(row, [fma(own, var, acc) for acc, var in zip(row, column, strict=True)])
+        for row, row_places in zip(accumulators, places, strict=True):
+            for acc, place in zip(row, row_places, strict=True):
+                k.store(result, place, acc)
+    k.return_(build.index(0))
     parameters = (element, row_stride, step_stride, columns, result, rows, steps, factor, is_added)
-    return Function(
-        f"product_of_{vectors}",
-        parameters,
-        build.seq([loop, Return(build.index(0))]),
-        result=build.INDEX,
-        attributes=APART,
-    )
-
-
-def _step(
-    shape: TileShape,
-    accumulators: Sequence[Sequence[Var]],
-    pointers: Sequence[Var],
-    columns: Var,
-    step: Var,
-    step_stride: Expr,
-) -> Stmt:
-    stmts: list[Stmt] = []
-    column = [Var(f"column{j}", shape.vector) for j in range(len(accumulators[0]))]
-    for j, var in enumerate(column):
-        stmts.append(Declare(var, build.load(columns, step * shape.pitch + j * shape.lanes, lanes=shape.lanes)))
-    for row, pointer in zip(accumulators, pointers, strict=True):
-        element = Var("factor", shape.vector)
-        stmts.append(Declare(element, build.broadcast(build.load(pointer, step * step_stride), shape.lanes)))
-        for acc, var in zip(row, column, strict=True):
-            stmts.append(Assign(acc, fma(element, var, acc)))
-    return build.seq(stmts)
+    return Function(f"product_of_{vectors}", parameters, k.body, result=build.INDEX, attributes=APART)

@@ -22,6 +22,7 @@ from hidet.cpu.schedules.gemm_tile import TileShape, multiply_add
 from hidet.cpu.schedules.transpose_tile import sum_lanes
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.ir.func import COMPACT, Function
 from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
@@ -201,8 +202,9 @@ def dot_function(shape: TileShape, height: int, element: DType, source: DType) -
         For(step, first, whole - first, build.seq(multiply(step, None)), step=lanes),
         If(whole < first + count, build.seq([*declared, *multiply(whole, mask)])),
     ]
-    reducing, sums = sum_lanes([acc for line in accumulators for acc in line])
-    stmts += reducing
+    k = IRBuilder()
+    sums = sum_lanes(k, [acc for line in accumulators for acc in line])
+    stmts += [k.body]
     for i in range(height):
         part = build.shuffle(sums, sums, list(range(i * width, (i + 1) * width))) if height > 1 else sums
         part = build.extract(part, 0) if width == 1 and height > 1 else part

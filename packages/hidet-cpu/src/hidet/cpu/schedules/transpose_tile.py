@@ -11,57 +11,41 @@ from collections.abc import Callable, Sequence
 
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import APART, Function
-from hidet.ir.stmt import Declare, Return, Stmt, Store
-from hidet.ir.types import PointerType, with_lanes
+from hidet.ir.types import PointerType
 from hidet.schedule.shared_functions import share_functions
 
 _CHUNK_BITS = 128
 
 
-def sum_lanes(rows: Sequence[Expr]) -> tuple[list[Stmt], Expr]:
-    """Statements, and then the vector of the sums of the lanes of n vectors of n lanes each; n is a power of two.
+def sum_lanes(k: IRBuilder, rows: Sequence[Expr]) -> Expr:
+    """The vector of the sums of the lanes of n vectors of n lanes each; n is a power of two.
 
     The steps of a transposition, with the two vectors of each pair added: n - 1 additions for n sums.
     """
-    n = len(rows)
-    stmts: list[Stmt] = []
     vectors = list(rows)
-    for _, (low, high) in _steps(n, rows[0].dtype.bits):
-        added: list[Expr] = []
-        for a, b in zip(vectors[::2], vectors[1::2], strict=True):
-            var = Var("partial", with_lanes(a.dtype, a.lanes))
-            stmts.append(Declare(var, build.shuffle(a, b, low) + build.shuffle(a, b, high)))
-            added.append(var)
-        vectors = added
-    return stmts, vectors[0]
+    for _, (low, high) in _steps(len(rows), rows[0].dtype.bits):
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [k.let("partial", build.shuffle(a, b, low) + build.shuffle(a, b, high)) for a, b in pairs]
+    return vectors[0]
 
 
-def reduce_lanes(vector: Expr, combine: Callable[[Expr, Expr], Expr]) -> tuple[list[Stmt], Expr]:
-    """Statements, and then the scalar that an associative `combine` of two vectors makes of all lanes of one."""
-    stmts: list[Stmt] = []
+def reduce_lanes(k: IRBuilder, vector: Expr, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+    """The scalar that an associative `combine` of two vectors makes of all lanes of one."""
     n = vector.lanes
     distance = n // 2
     while distance:
-        var = Var("reduced", with_lanes(vector.dtype, n))
         moved = build.shuffle(vector, vector, [(lane + distance) % n for lane in range(n)])
-        stmts.append(Declare(var, combine(vector, moved)))
-        vector, distance = var, distance // 2
-    return stmts, build.extract(vector, 0)
+        vector, distance = k.let("reduced", combine(vector, moved)), distance // 2
+    return build.extract(vector, 0)
 
 
-def transpose_tile(rows: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
-    """Statements, and then the columns of n vectors of n lanes each; n is a power of two."""
+def transpose_tile(k: IRBuilder, rows: Sequence[Expr]) -> list[Expr]:
+    """The columns of n vectors of n lanes each; n is a power of two."""
     n = len(rows)
-    stmts: list[Stmt] = []
-
-    def let(value: Expr) -> Expr:
-        var = Var("mixed", with_lanes(value.dtype, value.lanes))
-        stmts.append(Declare(var, value))
-        return var
-
-    vectors = [let(row) for row in rows]
+    vectors = [k.let("mixed", row) for row in rows]
     contents = [[(row, column) for column in range(n)] for row in range(n)]
     for distance, patterns in _steps(n, rows[0].dtype.bits):
         for first in range(n):
@@ -69,12 +53,12 @@ def transpose_tile(rows: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
                 continue
             second = first + distance
             a, b, together = vectors[first], vectors[second], contents[first] + contents[second]
-            vectors[first], vectors[second] = (let(build.shuffle(a, b, lanes)) for lanes in patterns)
+            vectors[first], vectors[second] = (k.let("mixed", build.shuffle(a, b, lanes)) for lanes in patterns)
             contents[first], contents[second] = ([together[lane] for lane in lanes] for lanes in patterns)
     columns: list[Expr] = [vectors[0]] * n
     for vector, content in zip(vectors, contents, strict=True):
         columns[content[0][1]] = vector
-    return stmts, columns
+    return columns
 
 
 @functools.cache
@@ -87,12 +71,13 @@ def square_function(lanes: int, source: DType, target: DType) -> Function:
     places = Var("source", PointerType(source)), Var("target", PointerType(target))
     strides = tuple(Var(f"{place.name}_stride", build.INDEX) for place in places)
     rows = [build.load(places[0], strides[0] * row, lanes=lanes) for row in range(lanes)]
-    stmts, columns = transpose_tile(rows)
-    stores = [Store(places[1], (strides[1] * n,), build.cast(column, target)) for n, column in enumerate(columns)]
-    body = build.seq([*stmts, *stores, Return(build.index(0))])
+    k = IRBuilder()
+    for n, column in enumerate(transpose_tile(k, rows)):
+        k.store(places[1], strides[1] * n, build.cast(column, target))
+    k.return_(build.index(0))
     parameters = (places[0], strides[0], places[1], strides[1])
     name = f"turn_{source.short}_{target.short}_{lanes}"
-    (shared,) = share_functions([Function(name, parameters, body, "device", result=build.INDEX, attributes=APART)])
+    (shared,) = share_functions([Function(name, parameters, k.body, "device", result=build.INDEX, attributes=APART)])
     return shared
 
 
@@ -108,14 +93,14 @@ def panel_square_function(lanes: int, source: DType, target: DType, *, is_scatte
     stride, last = Var("source_stride", build.INDEX), Var("last", build.INDEX)
     place = Var("place", PointerType(build.INDEX, "local") if is_scattered else build.INDEX)
     offsets = [build.minimum(build.index(row), last) * stride for row in range(lanes)]
-    stmts, columns = transpose_tile([build.load(read, offset, lanes=lanes) for offset in offsets])
-    places = [build.load(place, n) if is_scattered else place * n for n in range(lanes)]
-    stores = [Store(written, (at,), build.cast(column, target)) for at, column in zip(places, columns, strict=True)]
-    body = build.seq([*stmts, *stores, Return(build.index(0))])
+    k = IRBuilder()
+    columns = transpose_tile(k, [build.load(read, offset, lanes=lanes) for offset in offsets])
+    for n, column in enumerate(columns):
+        k.store(written, build.load(place, n) if is_scattered else place * n, build.cast(column, target))
+    k.return_(build.index(0))
     name = f"pack_{source.short}_{target.short}_{lanes}{'_apart' if is_scattered else ''}"
-    function = Function(
-        name, (read, stride, last, written, place), body, "device", result=build.INDEX, attributes=(("inline", False),)
-    )
+    parameters = (read, stride, last, written, place)
+    function = Function(name, parameters, k.body, "device", result=build.INDEX, attributes=(("inline", False),))
     (shared,) = share_functions([function])
     return shared
 
