@@ -110,7 +110,7 @@ def test_conv_of_a_symbolic_image_has_symbolic_extents(operators: Any) -> None:
     ("shape", "kernel", "attrs", "message"),
     (
         ((1, 3, 5, 5), (4, 2, 3, 3), {}, "against channels of x: extents 2 and 3 differ"),
-        ((1, 3, 5, 5), (4, 3, 6, 3), {}, "6 taps do not fit the axis of extent 5"),
+        ((1, 3, 5, 5), (4, 3, 6, 3), {}, "windows of 6 do not fit an axis of extent 5"),
         ((1, 3, 5, 5), (4, 1, 3, 3), {"groups": 2}, "3 input channels do not divide into 2 groups"),
         ((1, 3, 5, 5), (4, 3, 3, 3), {"stride": 0}, "stride is 0: expected 2 numbers of at least 1"),
         ((1, 3, 5, 5), (4, 3, 3, 3), {"padding": (1, 1, 1)}, "expected 2 pairs"),

@@ -31,11 +31,11 @@ from hidet.ir import build
 from hidet.ir.expr import Expr
 from hidet.operators.adaptive_pool import shares_of
 from hidet.operators.attention import heads_per_group
-from hidet.operators.conv import inside
 from hidet.operators.interpolate import RESAMPLING, Tap, resampling_taps
-from hidet.operators.pool import CEIL_MODE, KERNEL, PADDING, STRIDE, Numbers, Padding, averaged_count, windows_of
+from hidet.operators.pool import CEIL_MODE, KERNEL, POOL_STRIDE, averaged_count, pool_windows
 from hidet.operators.reshape import reshape_indices
 from hidet.operators.rules import arithmetic_dtype, require_dtype, require_rank, same_extent, widen
+from hidet.operators.windows import PADDING, Numbers, Padding
 
 if TYPE_CHECKING:
     from hidet.graph.builder import GraphBuilder
@@ -111,20 +111,15 @@ def _avg_pool(
     """Each input position collects its share from the windows over it."""
     name = "avg_pool_gradient"
     require_dtype(name, grad, "float")
-    windows = windows_of(name, Operand("x", grad.dtype, tuple(shape)), kernel, stride, padding, 1, ceil_mode)
+    windows = pool_windows(name, Operand("x", grad.dtype, tuple(shape)), kernel, stride, padding, 1, ceil_mode)
     _require_shape(name, grad, windows.shape)
-    split, rank = len(windows.lead), len(kernel)
+    split = len(windows.lead)
 
     def value(*axes: Expr) -> Expr:
         lead, places = axes[:split], axes[split:]
 
         def share(*taps: Expr) -> Expr:
-            rows = zip(places, taps, windows.pads, strict=True)
-            starts = [place + before - tap for place, tap, (before, _) in rows]
-            out = [start // step for start, step in zip(starts, windows.strides, strict=True)]
-            rows_on_grid = zip(starts, windows.strides, strict=True)
-            on_grid = [build.equal(start % step, 0) for start, step in rows_on_grid if step > 1]
-            legal = build.logical_and(inside(out, windows.result, [True] * rank, [True] * rank), *on_grid)
+            out, legal = windows.above(places, taps)
             flow = widen(grad[(*lead, *out)])
             count = averaged_count(windows, out, count_include_pad, divisor_override, flow.dtype)
             return build.select(legal, flow / count, build.const(0, flow.dtype))
@@ -271,7 +266,7 @@ SPECS: tuple[OperatorSpec, ...] = (
         attributes=(
             _SHAPE,
             KERNEL,
-            STRIDE,
+            POOL_STRIDE,
             PADDING,
             CEIL_MODE,
             Attribute("count_include_pad", True),

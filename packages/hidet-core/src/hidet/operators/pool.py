@@ -6,56 +6,20 @@ Windows are placed as those of conv. Averages are taken in f32 for f16 and bf16 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from hidet.compute.definition import ARGMAX, MAX, SUM, Definition, Operand, compute, number, reduce, single
-from hidet.dims import Dim, ceildiv, floordiv, minimum, prove_le
+from hidet.dims import ceildiv, minimum, prove_le
 from hidet.dtypes import DType
-from hidet.errors import ShapeError
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.graph.types import contiguous_strides
 from hidet.ir import build
 from hidet.ir.expr import Expr
-from hidet.operators.conv import Pairs, inside, per_axis, side_pairs, window_reach
 from hidet.operators.rules import arithmetic_dtype, require_dtype, require_rank, widen
-
-Numbers = int | Sequence[int]
-Padding = int | Sequence[int] | Sequence[Sequence[int]]
+from hidet.operators.windows import DILATION, PADDING, Numbers, Padding, Windows, per_axis, windows_of
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """How windows lie on the spatial axes of one input.
-
-    lead: extents before the spatial axes. space, result: extents of input and output.
-    overhang: whether a window may reach past (start, end) of each axis.
-    """
-
-    lead: tuple[Dim, ...]
-    space: tuple[Dim, ...]
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    pads: Pairs
-    dilations: tuple[int, ...]
-    result: tuple[Dim, ...]
-    overhang: tuple[tuple[bool, bool], ...]
-
-    @property
-    def shape(self) -> tuple[Dim, ...]:
-        """Shape of the output."""
-        return (*self.lead, *self.result)
-
-    def places(self, out: Sequence[Expr], taps: Sequence[Expr]) -> list[Expr]:
-        """Input positions under `taps` of the windows at `out`; they may lie outside."""
-        rows = zip(out, taps, self.strides, self.dilations, self.pads, strict=True)
-        return [i * step + tap * spread - before for i, tap, step, spread, (before, _) in rows]
-
-    def legal(self, places: Sequence[Expr]) -> Expr:
-        """Whether positions lie on the input."""
-        return inside(places, self.space, [low for low, _ in self.overhang], [high for _, high in self.overhang])
-
-
-def windows_of(
+def pool_windows(
     name: str,
     x: Operand,
     kernel: Sequence[int],
@@ -65,28 +29,22 @@ def windows_of(
     ceil_mode: bool,
 ) -> Windows:
     """The windows of a pooling operator; `stride` None is the kernel. ShapeError when they do not fit."""
-    rank = len(kernel)
-    require_rank(name, x, at_least=rank)
-    kernels = per_axis(name, "kernel", kernel, rank, 1)
-    strides = kernels if stride is None or stride == () else per_axis(name, "stride", stride, rank, 1)
-    dilations, pads = per_axis(name, "dilation", dilation, rank, 1), side_pairs(name, padding, rank)
-    lead, space = x.shape[: x.rank - rank], x.shape[x.rank - rank :]
-    result: list[Dim] = []
-    overhang: list[tuple[bool, bool]] = []
-    for extent, taps, step, spread, (before, after) in zip(space, kernels, strides, dilations, pads, strict=True):
-        room = extent + before + after - window_reach(taps, spread)
-        if not ceil_mode and prove_le(room, -1):
-            raise ShapeError(
-                f"operator {name}: windows of {taps} do not fit an axis of extent {extent} with its padding"
-            )
-        # With ceil_mode a window that starts past the input and its leading padding is dropped.
-        windows = (
-            minimum(ceildiv(room, step) + 1, ceildiv(extent + before, step)) if ceil_mode else floordiv(room, step) + 1
-        )
-        result.append(windows)
-        reach = (windows - 1) * step + window_reach(taps, spread) - before
-        overhang.append((before > 0, (after > 0 or ceil_mode) and not prove_le(reach, extent)))
-    return Windows(lead, space, kernels, strides, pads, dilations, tuple(result), tuple(overhang))
+    require_rank(name, x, at_least=len(kernel))
+    kernels = per_axis(name, "kernel", kernel, len(kernel), 1)
+    steps = kernels if stride is None or stride == () else stride
+    windows = windows_of(name, x.shape, kernels, steps, padding, dilation)
+    if not ceil_mode:
+        windows.require_fit(name)
+    else:
+        # A window that starts past the input and its leading padding is dropped.
+        rows = zip(windows.rooms, windows.space, windows.strides, windows.pads, strict=True)
+        counts = [minimum(ceildiv(room, n) + 1, ceildiv(extent + pad[0], n)) for room, extent, n, pad in rows]
+        windows = replace(windows, counts=tuple(counts))
+    overhang = []
+    for axis, (before, after) in enumerate(windows.pads):
+        end = (windows.counts[axis] - 1) * windows.strides[axis] + windows.reaches[axis] - before
+        overhang.append((before > 0, (after > 0 or ceil_mode) and not prove_le(end, windows.space[axis])))
+    return replace(windows, overhang=tuple(overhang))
 
 
 def _max_pool(
@@ -99,7 +57,7 @@ def _max_pool(
     ceil_mode: bool,
 ) -> Definition:
     require_dtype("max_pool", x, "number")
-    windows = windows_of("max_pool", x, kernel, stride, padding, dilation, ceil_mode)
+    windows = pool_windows("max_pool", x, kernel, stride, padding, dilation, ceil_mode)
     stage = compute("max_pool", windows.shape, lambda *axes: _extreme(x, windows, axes))
     return single((x,), stage)
 
@@ -126,7 +84,7 @@ def _max_pool_with_indices(
 ) -> Definition:
     name = "max_pool_with_indices"
     require_dtype(name, x, "number")
-    windows = windows_of(name, x, kernel, stride, padding, dilation, ceil_mode)
+    windows = pool_windows(name, x, kernel, stride, padding, dilation, ceil_mode)
     wide, strides = arithmetic_dtype(x.dtype), contiguous_strides(windows.space)
 
     def position(*axes: Expr) -> Expr:
@@ -158,7 +116,7 @@ def _avg_pool(
     divisor_override: int | None,
 ) -> Definition:
     require_dtype("avg_pool", x, "float")
-    windows = windows_of("avg_pool", x, kernel, stride, padding, dilation, ceil_mode)
+    windows = pool_windows("avg_pool", x, kernel, stride, padding, dilation, ceil_mode)
 
     def value(*axes: Expr) -> Expr:
         lead, out = axes[: len(windows.lead)], axes[len(windows.lead) :]
@@ -184,10 +142,10 @@ def averaged_count(
 
 def _covered(windows: Windows, axis: int, i: Expr, include_pad: bool) -> Expr:
     """How many taps of window `i` of an axis lie on the input, or on its padding."""
-    taps, spread = windows.kernel[axis], windows.dilations[axis]
+    taps, spread = build.index(windows.kernel[axis]), windows.dilations[axis]
     extent, (before, after) = windows.space[axis], windows.pads[axis]
     if windows.overhang[axis] == (False, False):
-        return build.index(taps)
+        return taps
     start = i * windows.strides[axis] - before
     if spread == 1:
         end = build.minimum(start + taps, build.index(extent + after))
@@ -222,7 +180,7 @@ def _lp_pool(
     ceil_mode: bool,
 ) -> Definition:
     require_dtype("lp_pool", x, "float")
-    windows = windows_of("lp_pool", x, kernel, stride, padding, dilation, ceil_mode)
+    windows = pool_windows("lp_pool", x, kernel, stride, padding, dilation, ceil_mode)
 
     def power(element: Expr) -> Expr:
         wide = widen(element)
@@ -237,9 +195,7 @@ def _lp_pool(
 
 
 KERNEL = Attribute("kernel", doc="window extents, one a spatial axis")
-STRIDE = Attribute("stride", None, "one an axis, or one for all; None is the kernel")
-PADDING = Attribute("padding", 0, "a pair (before, after) an axis, or one number an axis, or one for all")
-_DILATION = Attribute("dilation", 1, "one an axis, or one for all")
+POOL_STRIDE = Attribute("stride", None, "one an axis, or one for all; None is the kernel")
 CEIL_MODE = Attribute(
     "ceil_mode", False, "also windows that reach past the end, if they start on the input or before it"
 )
@@ -248,7 +204,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="max_pool",
         inputs=("x",),
-        attributes=(KERNEL, STRIDE, PADDING, _DILATION, CEIL_MODE),
+        attributes=(KERNEL, POOL_STRIDE, PADDING, DILATION, CEIL_MODE),
         kind="anchor",
         define=_max_pool,
         family="pooling",
@@ -258,7 +214,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="max_pool_with_indices",
         inputs=("x",),
-        attributes=(KERNEL, STRIDE, PADDING, _DILATION, CEIL_MODE),
+        attributes=(KERNEL, POOL_STRIDE, PADDING, DILATION, CEIL_MODE),
         kind="anchor",
         define=_max_pool_with_indices,
         family="pooling",
@@ -271,9 +227,9 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("x",),
         attributes=(
             KERNEL,
-            STRIDE,
+            POOL_STRIDE,
             PADDING,
-            _DILATION,
+            DILATION,
             CEIL_MODE,
             Attribute("count_include_pad", True, "padding counts as zeros"),
             Attribute("divisor_override", None, "divide by this instead of the count"),
@@ -287,7 +243,7 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="lp_pool",
         inputs=("x",),
-        attributes=(Attribute("p", 2), KERNEL, STRIDE, PADDING, _DILATION, CEIL_MODE),
+        attributes=(Attribute("p", 2), KERNEL, POOL_STRIDE, PADDING, DILATION, CEIL_MODE),
         kind="anchor",
         define=_lp_pool,
         family="pooling",

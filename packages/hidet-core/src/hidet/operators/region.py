@@ -17,7 +17,6 @@ from hidet.graph.operator import Attribute, OperatorSpec, Position
 from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr
-from hidet.operators.conv import per_axis, side_pairs, window_reach
 from hidet.operators.interpolate import Tap, floor_index, real, weighted_sum
 from hidet.operators.reshape import reshape_indices
 from hidet.operators.rules import (
@@ -30,9 +29,7 @@ from hidet.operators.rules import (
     shape_text,
     widen,
 )
-
-Numbers = int | Sequence[int]
-Padding = int | Sequence[int] | Sequence[Sequence[int]]
+from hidet.operators.windows import DILATION, PADDING, STRIDE, Numbers, Padding, windows_of
 
 
 def _checked_boxes(name: str, x: Operand, boxes: Operand, images: Operand) -> Dim:
@@ -196,14 +193,10 @@ def _deform_columns(
     require_same_dtype(name, present(x, offset, mask))
     for operand in present(x, offset, mask):
         require_rank(name, operand, at_least=rank + 2, at_most=rank + 2)
-    strides, dilations = per_axis(name, "stride", stride, rank, 1), per_axis(name, "dilation", dilation, rank, 1)
-    pads = side_pairs(name, padding, rank)
     batch, channels, *space = x.shape
     taps_count = int(product(kernel))  # type: ignore[arg-type]  # taps are ints
-    counts = tuple(
-        floordiv(n + before + after - window_reach(k, spread), step) + 1
-        for n, k, step, spread, (before, after) in zip(space, kernel, strides, dilations, pads, strict=True)
-    )
+    windows = windows_of(name, x.shape, kernel, stride, padding, dilation)
+    counts = windows.counts
     _require_offsets(name, offset, (batch, groups * taps_count * rank, *counts))
     if mask is not None:
         _require_offsets(name, mask, (batch, groups * taps_count, *counts))
@@ -216,11 +209,11 @@ def _deform_columns(
         channel, *taps = reshape_indices((channels, *kernel), (channels * taps_count,), (row,))
         out = reshape_indices(counts, (product(counts),), (column,))
         tap = (channel // width) * taps_count + row % taps_count
+        fixed = windows.places(out, taps)
         near: list[list[Tap]] = []
         for axis in range(rank):
             moved = widen(offset[(n, tap * rank + axis, *out)])
-            fixed = out[axis] * strides[axis] + taps[axis] * dilations[axis] - pads[axis][0]
-            near.append(_open_taps(real(fixed, wide) + moved, space[axis], wide))
+            near.append(_open_taps(real(fixed[axis], wide) + moved, space[axis], wide))
 
         def read(places: Sequence[Expr]) -> Expr:
             rows = zip(places, space, strict=True)
@@ -294,9 +287,9 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("x", "offset", "mask?"),
         attributes=(
             Attribute("kernel", doc="window extents, one a spatial axis"),
-            Attribute("stride", 1),
-            Attribute("padding", 0, "a pair (before, after) an axis, or one number an axis, or one for all"),
-            Attribute("dilation", 1),
+            STRIDE,
+            PADDING,
+            DILATION,
             Attribute("groups", 1, "groups of channels that have offsets of their own"),
         ),
         define=_deform_columns,

@@ -13,12 +13,9 @@ from hidet.errors import ShapeError
 from hidet.graph.operator import Attribute, OperatorSpec
 from hidet.ir import build
 from hidet.ir.expr import Expr
-from hidet.operators.conv import Pairs, inside, per_axis, side_pairs, window_reach
 from hidet.operators.reshape import reshape_indices
 from hidet.operators.rules import require_dtype, require_rank, same_extent, widen
-
-Numbers = int | Sequence[int]
-Padding = int | Sequence[int] | Sequence[Sequence[int]]
+from hidet.operators.windows import DILATION, PADDING, STRIDE, Numbers, Padding, windows_of
 
 
 def _divided(name: str, what: str, extent: Dim, divisor: int) -> Dim:
@@ -71,36 +68,19 @@ def _channel_shuffle(x: Operand, *, groups: int) -> Definition:
     return single((x,), compute("channel_shuffle", x.shape, value))
 
 
-def _window_counts(
-    space: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], pads: Pairs, dilations: Sequence[int]
-) -> tuple[Dim, ...]:
-    """How many windows fit on each axis."""
-    return tuple(
-        floordiv(extent + before + after - window_reach(taps, spread), step) + 1
-        for extent, taps, step, spread, (before, after) in zip(space, kernel, strides, dilations, pads, strict=True)
-    )
-
-
 def _im2col(x: Operand, *, kernel: Sequence[int], stride: Numbers, padding: Padding, dilation: Numbers) -> Definition:
     name, rank = "im2col", len(kernel)
     require_dtype(name, x, "data")
     require_rank(name, x, at_least=rank + 1)
-    strides, dilations = per_axis(name, "stride", stride, rank, 1), per_axis(name, "dilation", dilation, rank, 1)
-    pads = side_pairs(name, padding, rank)
-    *lead, channels = x.shape[: x.rank - rank]
-    space = x.shape[x.rank - rank :]
-    counts = _window_counts(space, kernel, strides, pads, dilations)
+    windows = windows_of(name, x.shape, kernel, stride, padding, dilation)
+    *lead, channels = windows.lead
+    counts = windows.counts
 
     def value(*axes: Expr) -> Expr:
         *outer, row, column = axes
         channel, *taps = reshape_indices((channels, *kernel), (channels * product(kernel),), (row,))
-        windows = reshape_indices(counts, (product(counts),), (column,))
-        places = [
-            i * step + tap * spread - before
-            for i, tap, step, spread, (before, _) in zip(windows, taps, strides, dilations, pads, strict=True)
-        ]
-        legal = inside(places, space, [low > 0 for low, _ in pads], [high > 0 for _, high in pads])
-        return build.select(legal, x[(*outer, channel, *places)], build.const(0, x.dtype))
+        places = windows.places(reshape_indices(counts, (product(counts),), (column,)), taps)
+        return build.select(windows.legal(places), x[(*outer, channel, *places)], build.const(0, x.dtype))
 
     return single((x,), compute(name, (*lead, channels * product(kernel), product(counts)), value))
 
@@ -114,13 +94,12 @@ def _col2im(
     padding: Padding,
     dilation: Numbers,
 ) -> Definition:
-    name, rank = "col2im", len(kernel)
+    name = "col2im"
     require_dtype(name, x, "number")
     require_rank(name, x, at_least=2)
-    strides, dilations = per_axis(name, "stride", stride, rank, 1), per_axis(name, "dilation", dilation, rank, 1)
-    pads = side_pairs(name, padding, rank)
     *lead, rows, columns = x.shape
-    counts = _window_counts(size, kernel, strides, pads, dilations)
+    windows = windows_of(name, size, kernel, stride, padding, dilation)
+    counts = windows.counts
     same_extent(columns, product(counts), "operator col2im: columns of x against windows")
     channels = _divided(name, "rows of x", rows, int(product(kernel)))  # type: ignore[arg-type]  # taps are ints
 
@@ -129,13 +108,9 @@ def _col2im(
         out = axes[len(lead) + 1 :]
 
         def term(*taps: Expr) -> Expr:
-            rows = zip(out, taps, dilations, pads, strict=True)
-            reached = [i + before - tap * spread for i, tap, spread, (before, _) in rows]
-            windows = [place // step for place, step in zip(reached, strides, strict=True)]
-            on_grid = [build.equal(place % step, 0) for place, step in zip(reached, strides, strict=True) if step > 1]
-            legal = build.logical_and(inside(windows, counts, [True] * rank, [True] * rank), *on_grid)
+            numbers, legal = windows.above(out, taps)
             (row,) = reshape_indices((channels * product(kernel),), (channels, *kernel), (channel, *taps))
-            (column,) = reshape_indices((product(counts),), counts, windows)
+            (column,) = reshape_indices((product(counts),), counts, numbers)
             element = widen(x[(*outer, row, column)])
             return build.select(legal, element, build.const(0, element.dtype))
 
@@ -146,9 +121,6 @@ def _col2im(
 
 _FACTOR = Attribute("factor", doc="pixels an axis that share one position")
 _KERNEL = Attribute("kernel", doc="patch extents, one a spatial axis")
-_STRIDE = Attribute("stride", 1)
-_PADDING = Attribute("padding", 0, "a pair (before, after) an axis, or one number an axis, or one for all")
-_DILATION = Attribute("dilation", 1)
 
 SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
@@ -175,14 +147,14 @@ SPECS: tuple[OperatorSpec, ...] = (
     OperatorSpec(
         name="im2col",
         inputs=("x",),
-        attributes=(_KERNEL, _STRIDE, _PADDING, _DILATION),
+        attributes=(_KERNEL, STRIDE, PADDING, DILATION),
         define=_im2col,
         doc="Patches of x[..., c, *space] as columns: [..., c * taps, windows]; torch.nn.functional.unfold.",
     ),
     OperatorSpec(
         name="col2im",
         inputs=("x",),
-        attributes=(Attribute("size", doc="extents of the image"), _KERNEL, _STRIDE, _PADDING, _DILATION),
+        attributes=(Attribute("size", doc="extents of the image"), _KERNEL, STRIDE, PADDING, DILATION),
         define=_col2im,
         doc="Columns of patches summed where they overlap: [..., c * taps, windows] -> [..., c, *size]; "
         "torch.nn.functional.fold. Numbers, f16 and bf16 summed in f32.",

@@ -41,8 +41,8 @@ from hidet.graph.types import TensorType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Stmt
-from hidet.operators.conv import per_axis, side_pairs
 from hidet.operators.rules import arithmetic_dtype
+from hidet.operators.windows import per_axis, side_pairs
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.task import Task, TaskTensor

@@ -15,7 +15,7 @@ from hidet.gpu.passes.replace import replace_results
 from hidet.graph.graph import Graph, Node, Value
 from hidet.graph.storage import Views, layout_of
 from hidet.graph.types import TensorType
-from hidet.operators.conv import per_axis, side_pairs
+from hidet.operators.windows import per_axis, side_pairs
 from hidet.passes.graph.assign_layout import is_channels_last
 from hidet.passes.rewriter import GraphRewriter
 

@@ -14,7 +14,7 @@ from hidet.gpu.schedules.strides import row_axes, single_stride
 from hidet.graph.graph import Node, Value
 from hidet.graph.types import TensorType, same_shape
 from hidet.ir.expr import Var
-from hidet.operators.conv import per_axis, side_pairs
+from hidet.operators.windows import per_axis, side_pairs
 from hidet.schedule.task import Task, TaskTensor
 
 _MOST_BATCH_AXES = 3
