@@ -9,8 +9,9 @@ from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.ir import build
-from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Assign, Declare, For, While
+from hidet.ir.builder import IRBuilder
+from hidet.ir.expr import Expr
+from hidet.ir.stmt import For
 from hidet.schedule.routines.site import RoutineKernel, RoutineSite, unflatten
 
 
@@ -21,22 +22,16 @@ def common_divisor_program(site: RoutineSite) -> RoutineKernel:
     item, column = build.size_var("item"), build.size_var("column")
     *outer, width = result.shape if result.rank else (1,)
     place = (*unflatten(item, [site.size(extent) for extent in outer]), column) if result.rank else ()
-    larger, smaller, rest = (Var(name, a.dtype) for name in ("larger", "smaller", "rest"))
-    step = [
-        Declare(rest, build.binary("rem", larger, smaller)),
-        Assign(larger, smaller),
-        Assign(smaller, rest),
-    ]
-    divisor: Expr = larger
-    if a.dtype.is_signed:
-        divisor = build.select(larger < 0, -larger, larger)
-    body = [
-        Declare(larger, site.read(a, _broadcast(a, place, result.shape))),
-        Declare(smaller, site.read(b, _broadcast(b, place, result.shape))),
-        While(build.binary("ne", smaller, 0), build.seq(step)),
-        site.write(result, place, divisor),
-    ]
-    return RoutineKernel(item, dims.product(outer), For(column, build.index(0), site.size(width), build.seq(body)))
+    k = IRBuilder()
+    larger = k.let("larger", site.read(a, _broadcast(a, place, result.shape)))
+    smaller = k.let("smaller", site.read(b, _broadcast(b, place, result.shape)))
+    with k.while_(build.binary("ne", smaller, 0)):
+        rest = k.let("rest", build.binary("rem", larger, smaller))
+        k.assign(larger, smaller)
+        k.assign(smaller, rest)
+    divisor = build.select(larger < 0, -larger, larger) if a.dtype.is_signed else larger
+    k.emit(site.write(result, place, divisor))
+    return RoutineKernel(item, dims.product(outer), For(column, build.index(0), site.size(width), k.body))
 
 
 def _broadcast(operand: Operand, place: Sequence[Expr], shape: Sequence[Dim]) -> list[Expr]:

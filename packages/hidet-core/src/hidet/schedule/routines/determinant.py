@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from hidet import dims
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
 from hidet.schedule.routines.site import RoutineKernel, RoutineSite, unflatten
 
 Place = Callable[[Expr, Expr], Expr]
@@ -27,52 +27,40 @@ def determinant_program(site: RoutineSite) -> RoutineKernel:
     def place(row: Expr, column: Expr) -> Expr:
         return start + row * n + column
 
-    i, j, k = (build.size_var(name) for name in "ijk")
-    product = Var("product", result.dtype)
-    copy = Store(work, (place(i, j),), build.cast(site.read(x, (*outer, i, j)), result.dtype))
-    step = [*_bring_up_pivot(work, place, product, k, n), *_eliminate(work, place, product, k, n)]
-    body = [
-        For(i, build.index(0), n, For(j, build.index(0), n, copy)),
-        Declare(product, build.const(1, result.dtype)),
-        For(k, build.index(0), n, build.seq(step)),
-        site.write(result, outer, product),
-    ]
-    return RoutineKernel(item, matrices, build.seq(body))
+    k = IRBuilder()
+    with k.for_range("i", n) as i, k.for_range("j", n) as j:
+        k.store(work, place(i, j), build.cast(site.read(x, (*outer, i, j)), result.dtype))
+    product = k.let("product", build.const(1, result.dtype))
+    with k.for_range("k", n) as step:
+        _bring_up_pivot(k, work, place, product, step, n)
+        _eliminate(k, work, place, product, step, n)
+    k.emit(site.write(result, outer, product))
+    return RoutineKernel(item, matrices, k.body)
 
 
-def _bring_up_pivot(work: Var, place: Place, product: Var, k: Expr, n: Expr) -> list[Stmt]:
-    """Exchange row `k` with the one below that has the largest element in column `k`."""
-    row, column, pivot = build.size_var("row"), build.size_var("column"), build.size_var("pivot")
-    largest, size, upper = (Var(name, work.dtype) for name in ("largest", "size", "upper"))
-    find = [
-        Declare(size, build.unary("abs", build.load(work, place(row, k)))),
-        If(size > largest, build.seq([Assign(largest, size), Assign(pivot, row)])),
-    ]
-    exchange = [
-        Declare(upper, build.load(work, place(k, column))),
-        Store(work, (place(k, column),), build.load(work, place(pivot, column))),
-        Store(work, (place(pivot, column),), upper),
-    ]
-    swap = [For(column, k, n - k, build.seq(exchange)), Assign(product, -product)]
-    return [
-        Declare(pivot, k),
-        Declare(largest, build.unary("abs", build.load(work, place(k, k)))),
-        For(row, k + 1, n - k - 1, build.seq(find)),
-        If(build.binary("ne", pivot, k), build.seq(swap)),
-    ]
+def _bring_up_pivot(k: IRBuilder, work: Var, place: Place, product: Var, step: Expr, n: Expr) -> None:
+    """Exchange row `step` with the one below that has the largest element in column `step`."""
+    pivot = k.let("pivot", step)
+    largest = k.let("largest", build.unary("abs", build.load(work, place(step, step))))
+    with k.for_range("row", n - step - 1, start=step + 1) as row:
+        size = k.let("size", build.unary("abs", build.load(work, place(row, step))))
+        with k.if_(size > largest):
+            k.assign(largest, size)
+            k.assign(pivot, row)
+    with k.if_(build.binary("ne", pivot, step)):
+        with k.for_range("column", n - step, start=step) as column:
+            upper = k.let("upper", build.load(work, place(step, column)))
+            k.store(work, place(step, column), build.load(work, place(pivot, column)))
+            k.store(work, place(pivot, column), upper)
+        k.assign(product, -product)
 
 
-def _eliminate(work: Var, place: Place, product: Var, k: Expr, n: Expr) -> list[Stmt]:
+def _eliminate(k: IRBuilder, work: Var, place: Place, product: Var, step: Expr, n: Expr) -> None:
     """Multiply by the pivot, and subtract multiples of its row from those below; a pivot of 0 has none to subtract."""
-    row, column = build.size_var("row"), build.size_var("column")
-    pivot, factor = Var("divisor", work.dtype), Var("factor", work.dtype)
-    rest = build.load(work, place(row, column)) - factor * build.load(work, place(k, column))
-    subtract = [
-        Declare(factor, build.load(work, place(row, k)) / pivot),
-        For(column, k + 1, n - k - 1, Store(work, (place(row, column),), rest)),
-    ]
-    return [
-        Declare(pivot, build.load(work, place(k, k))),
-        Assign(product, product * pivot),
-        If(build.binary("ne", pivot, 0), For(row, k + 1, n - k - 1, build.seq(subtract))),
-    ]
+    pivot = k.let("divisor", build.load(work, place(step, step)))
+    k.assign(product, product * pivot)
+    with k.if_(build.binary("ne", pivot, 0)), k.for_range("row", n - step - 1, start=step + 1) as row:
+        factor = k.let("factor", build.load(work, place(row, step)) / pivot)
+        with k.for_range("column", n - step - 1, start=step + 1) as column:
+            rest = build.load(work, place(row, column)) - factor * build.load(work, place(step, column))
+            k.store(work, place(row, column), rest)

@@ -6,99 +6,69 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Assign, Break, Declare, For, If, Stmt, Store, While
 from hidet.schedule.routines.sort_key import copy_sort_key
 
 # Below this length insertion moves sort keys faster than merging does.
 _RUN = 8
 
 
-def merge_sort(parts: Sequence[Var], start: Expr, count: Expr) -> tuple[list[Stmt], Var]:
-    """Statements that sort `count` sort keys from place `start` on by their first part, ascending and stably.
+def merge_sort(k: IRBuilder, parts: Sequence[Var], start: Expr, count: Expr) -> Var:
+    """Sort `count` sort keys from place `start` on by their first part, ascending and stably.
 
-    The sort keys are followed by room for as many, through which they move. The variable is the place where the sorted
-    sort keys start afterwards.
+    The sort keys are followed by room for as many, through which they move. Gives the place where the sorted sort keys
+    start.
     """
-    source, target, width = (build.size_var(name) for name in ("source", "target", "width"))
-    swapped = build.size_var("swapped")
-    merge_all = build.seq(
-        [
-            _merge_runs(parts, source, target, width, count),
-            Declare(swapped, source),
-            Assign(source, target),
-            Assign(target, swapped),
-            Assign(width, width * 2),
-        ]
-    )
-    return [
-        _sort_runs(parts, start, count),
-        Declare(source, start),
-        Declare(target, start + count),
-        Declare(width, build.index(_RUN)),
-        While(width < count, merge_all),
-    ], source
+    with k.for_range("run", count, step=_RUN) as run:
+        length = build.minimum(build.index(_RUN), count - run)
+        with k.for_range("offset", length - 1, start=1) as offset:
+            place = k.let("place", start + run + offset)
+            held = k.let_each("held", (build.load(part, place) for part in parts))
+            insert(k, parts, held, start + run, place)
+    source, target = k.let("source", start), k.let("target", start + count)
+    width = k.let("width", build.index(_RUN))
+    with k.while_(width < count):
+        _merge_runs(k, parts, source, target, width, count)
+        swapped = k.let("swapped", source)
+        k.assign(source, target)
+        k.assign(target, swapped)
+        k.assign(width, width * 2)
+    return source
 
 
-def insert(parts: Sequence[Var], sort_key: Sequence[Expr], first: Expr, place: Expr) -> list[Stmt]:
+def insert(k: IRBuilder, parts: Sequence[Var], sort_key: Sequence[Expr], first: Expr, place: Expr) -> None:
     """Move sort keys before `place` (down to `first`) up by one while they come after `sort_key`, and put it there."""
-    gap = build.size_var("gap")
+    gap = k.let("gap", place)
     before = gap - 1
-    move = [
-        If(build.load(parts[0], before) <= sort_key[0], Break()),
-        *copy_sort_key(parts, gap, before),
-        Assign(gap, before),
-    ]
-    return [
-        Declare(gap, place),
-        While(gap > first, build.seq(move)),
-        *(Store(part, (gap,), value) for part, value in zip(parts, sort_key, strict=True)),
-    ]
+    with k.while_(gap > first):
+        with k.if_(build.load(parts[0], before) <= sort_key[0]):
+            k.break_()
+        copy_sort_key(k, parts, gap, before)
+        k.assign(gap, before)
+    k.store_each(parts, gap, sort_key)
 
 
-def _sort_runs(parts: Sequence[Var], start: Expr, count: Expr) -> Stmt:
-    run, offset, place = (build.size_var(name) for name in ("run", "offset", "place"))
-    held = [Var(f"held{n}", part.dtype) for n, part in enumerate(parts)]
-    body: list[Stmt] = [
-        Declare(place, start + run + offset),
-        *(Declare(var, build.load(part, place)) for var, part in zip(held, parts, strict=True)),
-        *insert(parts, held, start + run, place),
-    ]
-    length = build.minimum(build.index(_RUN), count - run)
-    return For(run, build.index(0), count, For(offset, build.index(1), length - 1, build.seq(body)), step=_RUN)
-
-
-def _merge_runs(parts: Sequence[Var], source: Var, target: Var, width: Var, count: Expr) -> Stmt:
+def _merge_runs(k: IRBuilder, parts: Sequence[Var], source: Var, target: Var, width: Var, count: Expr) -> None:
     """Merge neighbouring sorted runs of `width` sort keys pairwise."""
-    first, left, right, place = (build.size_var(name) for name in ("first", "left", "right", "place"))
-    middle, end = build.size_var("middle"), build.size_var("end")
-    from_left = [Var(f"left{n}", part.dtype) for n, part in enumerate(parts)]
-    from_right = [Var(f"right{n}", part.dtype) for n, part in enumerate(parts)]
-    taken = build.size_var("taken")
-    step: list[Stmt] = []
-    for var, part in zip(from_left, parts, strict=True):
-        step.append(Declare(var, build.load(part, source + left)))
-    for var, part in zip(from_right, parts, strict=True):
-        step.append(Declare(var, build.load(part, source + right)))
-    is_right = from_right[0] < from_left[0]
-    step.append(Declare(taken, build.select(is_right, build.index(1), build.index(0))))
-    for part, a, b in zip(parts, from_left, from_right, strict=True):
-        step.append(Store(part, (target + place,), build.select(is_right, b, a)))
-    step += [Assign(right, right + taken), Assign(left, left + (1 - taken)), Assign(place, place + 1)]
-
-    def copy_rest(side: Var, until: Var) -> Stmt:
-        moved = copy_sort_key(parts, target + place, source + side)
-        return While(side < until, build.seq([*moved, Assign(side, side + 1), Assign(place, place + 1)]))
-
-    merge: list[Stmt] = [
-        Declare(middle, build.minimum(first + width, count)),
-        Declare(end, build.minimum(middle + width, count)),
-        Declare(left, first),
-        Declare(right, middle),
-        Declare(place, first),
-        While(build.logical_and(left < middle, right < end), build.seq(step)),
-        copy_rest(left, middle),
-        copy_rest(right, end),
-        Assign(first, end),
-    ]
-    return build.seq([Declare(first, build.index(0)), While(first < count, build.seq(merge))])
+    first = k.let("first", build.index(0))
+    with k.while_(first < count):
+        middle = k.let("middle", build.minimum(first + width, count))
+        end = k.let("end", build.minimum(middle + width, count))
+        left, right, place = k.let("left", first), k.let("right", middle), k.let("place", first)
+        with k.while_(build.logical_and(left < middle, right < end)):
+            from_left = k.let_each("left", (build.load(part, source + left) for part in parts))
+            from_right = k.let_each("right", (build.load(part, source + right) for part in parts))
+            is_right = from_right[0] < from_left[0]
+            taken = k.let("taken", build.select(is_right, build.index(1), build.index(0)))
+            chosen = [build.select(is_right, b, a) for a, b in zip(from_left, from_right, strict=True)]
+            k.store_each(parts, target + place, chosen)
+            k.assign(right, right + taken)
+            k.assign(left, left + (1 - taken))
+            k.assign(place, place + 1)
+        for side, until in ((left, middle), (right, end)):
+            with k.while_(side < until):
+                copy_sort_key(k, parts, target + place, source + side)
+                k.assign(side, side + 1)
+                k.assign(place, place + 1)
+        k.assign(first, end)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from hidet import dims, dtypes
 from hidet.ir import build
-from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Assign, Break, Declare, For, If, Stmt, Store, While
+from hidet.ir.builder import IRBuilder
+from hidet.ir.expr import Expr
 from hidet.schedule.routines.merge_sort import merge_sort
 from hidet.schedule.routines.site import RoutineKernel, RoutineSite
 from hidet.schedule.routines.sort_key import SortKeyFormat
@@ -30,51 +30,39 @@ def suppress_program(site: RoutineSite) -> RoutineKernel:
     parts = [site.scratch(f"sort_keys{n}", dtype, total * 2) for n, dtype in enumerate(sort_keys.parts)]
     kept = site.scratch("kept", dtypes.i64, total)
     start, first = item * (count * 2), item * count
-    position, place, found = (build.size_var(name) for name in ("position", "place", "found"))
-    sort_key = sort_keys.sort_key(site.read(scores, (image, kind, position)), position)
-    stores = [Store(part, (start + position,), value) for part, value in zip(parts, sort_key, strict=True)]
-    order, sorted_start = merge_sort(parts, start, count)
-    candidate = build.size_var("candidate")
-    score = site.read(scores, (image, kind, candidate))
-    is_kept = Var("is_kept", dtypes.boolean)
+    k = IRBuilder()
+    with k.for_range("position", count) as position:
+        sort_key = sort_keys.sort_key(site.read(scores, (image, kind, position)), position)
+        k.store_each(parts, start + position, sort_key)
+    sorted_start = merge_sort(k, parts, start, count)
 
     def corners(box: Expr) -> list[Expr]:
         return _corners([site.read(boxes, (image, box, build.index(n))) for n in range(4)], attributes["centred"])
 
-    other = build.size_var("other")
-    overlaps = _overlap(corners(candidate), corners(build.load(kept, first + other))) > site.read(threshold, ())
-    compare = While(
-        build.logical_and(is_kept, other < found),
-        build.seq([If(overlaps, Assign(is_kept, build.const(False, dtypes.boolean))), Assign(other, other + 1)]),
-    )
-    keep = build.seq([
-        Store(kept, (first + found,), candidate),
-        site.write(result, (image, kind, found), candidate),
-        Assign(found, found + 1),
-    ])  # fmt: skip
-    is_over = build.binary("lor", found >= build.cast(site.read(most, ()), build.INDEX), score <= site.read(least, ()))
-    choose: list[Stmt] = [
-        Declare(candidate, sort_keys.position([build.load(part, sorted_start + place) for part in parts])),
-        If(is_over, Break()),
+    found, place = k.let("found", build.index(0)), k.let("place", build.index(0))
+    with k.while_(place < count):
+        candidate = k.let("candidate", sort_keys.position([build.load(part, sorted_start + place) for part in parts]))
+        score = site.read(scores, (image, kind, candidate))
+        has_most = found >= build.cast(site.read(most, ()), build.INDEX)
+        with k.if_(build.binary("lor", has_most, score <= site.read(least, ()))):
+            k.break_()
         # NaN comes first in the order, and is no score.
-        Declare(is_kept, build.unary("lnot", build.unary("isnan", score))),
-        Declare(other, build.index(0)),
-        compare,
-        If(is_kept, keep),
-        Assign(place, place + 1),
-    ]
-    body = [
-        For(position, build.index(0), count, build.seq(stores)),
-        *order,
-        Declare(found, build.index(0)),
-        Declare(place, build.index(0)),
-        While(place < count, build.seq(choose)),
-        While(
-            found < count,
-            build.seq([site.write(result, (image, kind, found), build.index(-1)), Assign(found, found + 1)]),
-        ),
-    ]
-    return RoutineKernel(item, images * classes, build.seq(body))
+        is_kept = k.let("is_kept", build.unary("lnot", build.unary("isnan", score)))
+        other = k.let("other", build.index(0))
+        with k.while_(build.logical_and(is_kept, other < found)):
+            overlap = _overlap(corners(candidate), corners(build.load(kept, first + other)))
+            with k.if_(overlap > site.read(threshold, ())):
+                k.assign(is_kept, build.const(False, dtypes.boolean))
+            k.assign(other, other + 1)
+        with k.if_(is_kept):
+            k.store(kept, first + found, candidate)
+            k.emit(site.write(result, (image, kind, found), candidate))
+            k.assign(found, found + 1)
+        k.assign(place, place + 1)
+    with k.while_(found < count):
+        k.emit(site.write(result, (image, kind, found), build.index(-1)))
+        k.assign(found, found + 1)
+    return RoutineKernel(item, images * classes, k.body)
 
 
 def _corners(box: Sequence[Expr], centred: bool) -> list[Expr]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr, Var
-from hidet.ir.stmt import Stmt, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,6 @@ def _integer_key(value: Expr) -> Expr:
     return Bitcast(moved, unsigned)
 
 
-def copy_sort_key(parts: Sequence[Var], target: Expr, source: Expr) -> list[Stmt]:
+def copy_sort_key(k: IRBuilder, parts: Sequence[Var], target: Expr, source: Expr) -> None:
     """Copy a sort key from one place to another."""
-    return [Store(part, (target,), build.load(part, source)) for part in parts]
+    k.store_each(parts, target, [build.load(part, source) for part in parts])

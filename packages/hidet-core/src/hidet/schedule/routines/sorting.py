@@ -6,8 +6,9 @@ from hidet import dims
 from hidet.compute.definition import Operand
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
+from hidet.ir.stmt import Stmt
 from hidet.schedule.routines.merge_sort import insert, merge_sort
 from hidet.schedule.routines.site import RoutineKernel, RoutineSite, unflatten
 from hidet.schedule.routines.sort_key import SortKeyFormat
@@ -41,28 +42,31 @@ class _Rows:
         self.outer = unflatten(self.item, [site.size(extent) for extent in self.others])
         self.format = SortKeyFormat(self.x.dtype, descending)
 
-    def kernel(self, k: Dim | None) -> RoutineKernel:
-        """The first `k` elements in order; all for None."""
+    def kernel(self, wanted: Dim | None) -> RoutineKernel:
+        """The first `wanted` elements in order; all for None."""
+        k = IRBuilder()
         if self.x.rank == 0:
-            return RoutineKernel(self.item, 1, build.seq(self._write(build.index(0), build.index(0))))
+            k.emit(*self._results(build.index(0), build.index(0)))
+            return RoutineKernel(self.item, 1, k.body)
         length = self.x.shape[self.cut]
-        if k == 0:
-            return RoutineKernel(self.item, 0, build.seq([]))
-        if isinstance(k, int) and k <= _MOST_SELECTED:
-            parts, stmts, start = self._select(k, length)
+        if wanted == 0:
+            return RoutineKernel(self.item, 0, k.body)
+        if isinstance(wanted, int) and wanted <= _MOST_SELECTED:
+            parts, start = self._select(k, wanted, length)
         else:
-            parts, stmts, start = self._sort(length)
+            parts, start = self._sort(k, length)
         place, position = build.size_var("place"), build.size_var("position")
-        found = self.format.position([build.load(part, start + place) for part in parts])
-        write = build.seq([Declare(position, found), *self._write(place, position)])
-        stmts.append(For(place, build.index(0), self.site.size(length if k is None else k), write))
-        return RoutineKernel(self.item, self.rows, build.seq(stmts))
+        results = self._results(place, position)
+        with k.loop(place, self.site.size(length if wanted is None else wanted)):
+            k.declare(position, self.format.position([build.load(part, start + place) for part in parts]))
+            k.emit(*results)
+        return RoutineKernel(self.item, self.rows, k.body)
 
     def _at(self, operand: Operand, position: Expr) -> tuple[Expr, ...]:
         return (*self.outer[: self.cut], position, *self.outer[self.cut :]) if operand.rank else ()
 
-    def _write(self, place: Expr, position: Expr) -> list[Stmt]:
-        """Results at `place` of the row: the element that was at `position`, if wanted, and the position."""
+    def _results(self, place: Expr, position: Expr) -> list[Stmt]:
+        """Writes of results at `place` of the row: the element that was at `position`, if wanted, and the position."""
         *values, positions = self.site.stage.results
         element = self.site.read(self.x, self._at(self.x, position))
         stmts = [self.site.write(result, self._at(result, place), element) for result in values]
@@ -74,43 +78,33 @@ class _Rows:
         parts = [self.site.scratch(f"sort_keys{n}", dtype, total) for n, dtype in enumerate(self.format.parts)]
         return parts, self.item * self.site.size(count)
 
-    def _sort(self, length: Dim) -> tuple[list[Var], list[Stmt], Expr]:
+    def _sort(self, k: IRBuilder, length: Dim) -> tuple[list[Var], Expr]:
+        """All sort keys in order, and where they start."""
         parts, start = self._sort_keys(length * 2)
-        position = build.size_var("position")
-        sort_key = self.format.sort_key(self.site.read(self.x, self._at(self.x, position)), position)
-        stores = [Store(part, (start + position,), value) for part, value in zip(parts, sort_key, strict=True)]
         count = self.site.size(length)
-        stmts, sorted_start = merge_sort(parts, start, count)
-        return parts, [For(position, build.index(0), count, build.seq(stores)), *stmts], sorted_start
+        with k.for_range("position", count) as position:
+            k.store_each(parts, start + position, self._sort_key(position))
+        return parts, merge_sort(k, parts, start, count)
 
-    def _select(self, k: int, length: Dim) -> tuple[list[Var], list[Stmt], Expr]:
-        """One pass over the row; most elements are no better than the k-th best so far and cost a comparison."""
-        parts, start = self._sort_keys(k)
-        count, last = build.size_var("count"), build.size_var("last")
-        position = build.size_var("position")
-        value = self.format.sort_key(self.site.read(self.x, self._at(self.x, position)), position)
-        sort_key = [Var(f"sort_key{n}", part.dtype) for n, part in enumerate(parts)]
-        wanted = self.site.size(k)
-        keep = build.seq(
-            [
-                Declare(last, start + build.minimum(count, wanted - 1)),
-                *insert(parts, sort_key, start, last),
-                Assign(count, build.minimum(count + 1, wanted)),
-            ]
-        )
-        # Before k sort keys are there the place compared with holds anything.
-        is_better = sort_key[0] < build.load(parts[0], start + (wanted - 1))
-        scan = build.seq(
-            [
-                *(Declare(var, part) for var, part in zip(sort_key, value, strict=True)),
-                If(count < wanted, keep, If(is_better, keep)),
-            ]
-        )
-        return (
-            parts,
-            [
-                Declare(count, build.index(0)),
-                For(position, build.index(0), self.site.size(length), scan),
-            ],
-            start,
-        )
+    def _select(self, k: IRBuilder, most: int, length: Dim) -> tuple[list[Var], Expr]:
+        """One pass over the row; most elements are no better than the last that is kept and cost a comparison."""
+        parts, start = self._sort_keys(most)
+        wanted = self.site.size(most)
+        count = k.let("count", build.index(0))
+
+        def keep() -> None:
+            last = k.let("last", start + build.minimum(count, wanted - 1))
+            insert(k, parts, sort_key, start, last)
+            k.assign(count, build.minimum(count + 1, wanted))
+
+        with k.for_range("position", self.site.size(length)) as position:
+            sort_key = k.let_each("sort_key", self._sort_key(position))
+            with k.if_(count < wanted):
+                keep()
+            # Before so many sort keys are there the place compared with holds anything.
+            with k.else_(), k.if_(sort_key[0] < build.load(parts[0], start + (wanted - 1))):
+                keep()
+        return parts, start
+
+    def _sort_key(self, position: Expr) -> list[Expr]:
+        return self.format.sort_key(self.site.read(self.x, self._at(self.x, position)), position)
