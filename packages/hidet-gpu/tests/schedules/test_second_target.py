@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import hidet
+from hidet.errors import PluginError
 from hidet.gpu.testing.loom import Plugin
 from hidet.testing import check_rule
 
@@ -34,6 +35,18 @@ GRAPHS = {
 def test_schedules_of_every_gpu_serve_it(rule: str, dtype: str, registry: hidet.plugins.Registry) -> None:
     report = check_rule(registry.schedules[rule], GRAPHS[rule].format(dtype), "loom", points=2, seeds=1)
     assert len(report.tasks) == 1
+
+
+@pytest.mark.parametrize("rule", ["gpu.matmul", "gpu.elementwise", "gpu.pool"])
+def test_what_exchanges_nothing_in_a_warp_serves_warps_of_any_size(rule: str, registry: hidet.plugins.Registry) -> None:
+    report = check_rule(registry.schedules[rule], GRAPHS[rule].format("f32"), "loom:64", points=2, seeds=1)
+    assert len(report.tasks) == 1
+
+
+@pytest.mark.parametrize("rule", ["gpu.rows", "gpu.scan", "gpu.reduce_products"])
+def test_what_does_leaves_its_tasks_to_others(rule: str, registry: hidet.plugins.Registry) -> None:
+    with pytest.raises(PluginError, match="takes none of the graph.s tasks on loom"):
+        check_rule(registry.schedules[rule], GRAPHS[rule].format("f32"), "loom:64")
 
 
 def test_nothing_of_another_gpu_is_asked(registry: hidet.plugins.Registry) -> None:

@@ -61,7 +61,8 @@ class MatrixUnitLaunches:
         if min(align.a, align.b) == ALIGN and is_warp_specialized(product, target):
             count = dims.ceildiv(product.m, tiles.m) * dims.ceildiv(product.n, tiles.n) * what.outer
             return self._launch_warp_specialized(kernel, tiled, count)
-        return launches.launch_tiles(kernel, what, tiles, lower_kernel(tiled, machine(target.has)))
+        function = lower_kernel(tiled, machine(target.has))
+        return launches.launch_tiles(kernel, what, tiles, function, tiled.threads)
 
     def _tile_kernel(self, name: str, what: Multiplication, tiles: MatmulTiles) -> TileKernel:
         """The kernel for matrix units."""

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from hidet import dtypes
 from hidet.context import CompileContext
-from hidet.gpu.schedules.exchange import has_warps
 from hidet.gpu.schedules.occupancy import per_device
 from hidet.gpu.schedules.operands import find_product
 from hidet.gpu.schedules.product import Product, likely
@@ -42,7 +41,7 @@ class SimtMatmulRule(SharingRule[Product, Tiling]):
         left, target = task.anchor_inputs[0], gpu_target(ctx.target)
         if any(prologue is not None for prologue in task.prologues) or len(task.outputs) != 1 or left is None:
             return None
-        if left.type.dtype not in TOTALS or task.anchor is None or not has_warps(target):
+        if left.type.dtype not in TOTALS or task.anchor is None:
             return None
         product = find_product(task, None, TOTALS[left.type.dtype])
         if product is None or (task.op_name != "conv" and is_small(product, per_device(_WIDE_BY_REDUCTION, target))):

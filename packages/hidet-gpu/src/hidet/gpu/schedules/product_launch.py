@@ -110,7 +110,8 @@ class ProductLaunches:
         product, name, kernel = self.product, self.builder.name(), self.kernel()
         what = self.multiplication(kernel, tiles, align)
         are_whole = has_whole_rows(product.a, align.a), has_whole_rows(product.b, align.b)
-        return self.launch_tiles(kernel, what, tiles, self._simt_kernel(name, what, tiles, are_whole))
+        function = self._simt_kernel(name, what, tiles, are_whole)
+        return self.launch_tiles(kernel, what, tiles, function, simt.threads_of(tiles))
 
     def multiplication(
         self, kernel: ProductKernel, tiles: MatmulTiles, align: Aligns, *, fetches: bool = False
@@ -164,15 +165,14 @@ class ProductLaunches:
         )
 
     def launch_tiles(
-        self, kernel: ProductKernel, what: Multiplication, tiles: MatmulTiles, function: Function
+        self, kernel: ProductKernel, what: Multiplication, tiles: MatmulTiles, function: Function, threads: int
     ) -> Launch:
-        """The launch of a block for each tile."""
+        """The launch of a block of `threads` threads for each tile."""
         product, builder = self.product, self.builder
         columns = (builder.size(product.n) + (tiles.n - 1)) // tiles.n
         rows = (builder.size(product.m) + (tiles.m - 1)) // tiles.m
         grid = (columns * rows, *(() if what.batch is None else (builder.size(what.outer),)))
         function = replace(function, params=kernel.scope.params)
-        threads = self.target.warp_size * tiles.warps[0] * tiles.warps[1]
         return builder.launch(function, self.pointers(kernel), kernel.scope.arguments, grid, threads)
 
     def multiply_gemv(self, align: Aligns) -> Launch:

@@ -36,6 +36,11 @@ _CHUNK_BYTES = 16
 _SLOTS = 2
 
 
+def threads_of(tiles: MatmulTiles) -> int:
+    """Threads of a block: teams of 32, whatever the warps of the device are."""
+    return _TEAM * tiles.warps[0] * tiles.warps[1]
+
+
 def simt_kernel(
     name: str,
     params: tuple[Var, ...],
@@ -61,7 +66,7 @@ def simt_kernel(
     """
     block_column, block_row, block = (build.size_var(which) for which in ("block_column", "block_row", "block"))
     first_row, first_column = block_row * tiles.m, block_column * tiles.n
-    threads, k = _TEAM * tiles.warps[0] * tiles.warps[1], IRBuilder()
+    threads, k = threads_of(tiles), IRBuilder()
     thread = k.let("thread", thread_in_block())
     decode_item(k, (block_row, block_column), (build.index(0), (c.columns + (tiles.n - 1)) // tiles.n), block)
     lane, warp = thread % _TEAM, thread // _TEAM

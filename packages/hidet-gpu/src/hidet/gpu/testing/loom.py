@@ -9,7 +9,7 @@ from hidet.plugins.specs import TargetSpec
 
 
 class Loom:
-    """The facts of `hidet.target.GpuTarget`, of a GPU that nobody sells."""
+    """The facts of `hidet.target.GpuTarget`, of a GPU that nobody sells: "loom", or "loom:64" for warps of 64."""
 
     name = arch = "loom"
     device = "cpu"
@@ -17,7 +17,6 @@ class Loom:
     vector_bits = 128
     prefers_channels_last = True
     work_item: Literal["elements"] = "elements"
-    warp_size = 32
     multiprocessors = 16
     block_threads = 1024
     block_shared_memory = 64 << 10
@@ -26,7 +25,8 @@ class Loom:
     multiprocessor_registers = 1 << 16
 
     def __init__(self, machine: str | None = None) -> None:
-        """machine: ignored."""
+        """machine: threads of a warp, 32 where it is None."""
+        self.warp_size = int(machine or 32)
 
     def has(self, feature: str) -> bool:
         """It has nothing besides."""
