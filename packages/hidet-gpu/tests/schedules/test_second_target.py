@@ -45,7 +45,7 @@ def test_what_exchanges_nothing_in_a_warp_serves_warps_of_any_size(rule: str, re
 
 @pytest.mark.parametrize("rule", ["gpu.rows", "gpu.scan", "gpu.reduce_products"])
 def test_what_does_leaves_its_tasks_to_others(rule: str, registry: hidet.plugins.Registry) -> None:
-    with pytest.raises(PluginError, match="takes none of the graph.s tasks on loom"):
+    with pytest.raises(PluginError, match=r"takes none of the graph.s tasks on loom"):
         check_rule(registry.schedules[rule], GRAPHS[rule].format("f32"), "loom:64")
 
 
