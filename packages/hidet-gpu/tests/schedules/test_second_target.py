@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 import hidet
+from hidet.context import make_context
 from hidet.errors import PluginError
+from hidet.fusion.fuse import fuse
+from hidet.gpu.codegen.source import emit_source
 from hidet.gpu.testing.loom import Plugin
+from hidet.gpu.testing.opencl_c import HEADER, OPENCL
+from hidet.graph.parser import parse_graph
+from hidet.passes.manager import run_graph_passes, run_program_passes
+from hidet.schedule.select import ScheduledTask, select_schedules
 from hidet.testing import check_rule
 
 
@@ -47,6 +56,26 @@ def test_what_exchanges_nothing_in_a_warp_serves_warps_of_any_size(rule: str, re
 def test_what_does_leaves_its_tasks_to_others(rule: str, registry: hidet.plugins.Registry) -> None:
     with pytest.raises(PluginError, match=r"takes none of the graph.s tasks on loom"):
         check_rule(registry.schedules[rule], GRAPHS[rule].format("f32"), "loom:64")
+
+
+def sources(graph: str) -> list[str]:
+    """The kernels of a graph in a second language."""
+    ctx = make_context("loom", {"cache": False})
+    fused = fuse(run_graph_passes(parse_graph(graph, ctx.registry.operators), ctx), ctx)
+    programs = [step.program for step in select_schedules(fused, ctx).steps if isinstance(step, ScheduledTask)]
+    return [HEADER + emit_source(run_program_passes(program.module, ctx), OPENCL).text for program in programs]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler of C")
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("rule", GRAPHS)
+@pytest.mark.usefixtures("registry")
+def test_kernels_are_printed_in_its_language(rule: str, dtype: str) -> None:
+    for source in sources(GRAPHS[rule].format(dtype)):
+        # Barriers and shuffles are declared by nobody.
+        command = ["cc", "-x", "c", "-std=gnu11", "-Wno-implicit-function-declaration", "-fsyntax-only", "-"]
+        read = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+        assert read.returncode == 0, f"{read.stderr}\n{source}"
 
 
 def test_nothing_of_another_gpu_is_asked(registry: hidet.plugins.Registry) -> None:
