@@ -113,3 +113,34 @@ def test_arrays_of_a_block_that_are_too_large_to_be_declared_lie_in_memory_of_th
     source = printed(kernel_of(text.strip()), replace(OPENCL, shared=shared))
     assert dynamic in source.text and "__local float* rest = (__local float*)(shared_memory + 2000);" in source.text
     assert source.kernels[0].shared_bytes == 2048
+
+
+def test_arrays_of_a_block_stand_where_a_kernel_begins_if_the_language_wants_them_there() -> None:
+    branch = """
+    if n > 0:
+        tile: f32[5] @ shared
+        x[i] = tile[i]
+    """
+    source = printed(kernel_of(branch.strip()))
+    lines = [line.strip() for line in source.text.splitlines()]
+    assert lines.index("__local __attribute__((aligned(16))) float tile[5];") < lines.index("if (n > 0) {")
+    everywhere = replace(OPENCL, shared=replace(OPENCL.shared, is_of_kernel=False))
+    lines = [line.strip() for line in printed(kernel_of(branch.strip()), everywhere).text.splitlines()]
+    assert lines.index("__local __attribute__((aligned(16))) float tile[5];") > lines.index("if (n > 0) {")
+
+
+def test_a_function_has_no_array_of_the_block_where_kernels_have_them_alone() -> None:
+    function = """
+module(entry="main")
+
+@device
+def f(x: ~f32):
+    tile: f32[5] @ shared
+    x[0] = tile[0]
+
+@host
+def main():
+    pass
+"""
+    with pytest.raises(CodegenError, match="f declares an array of the block, which OpenCL has in kernels alone"):
+        printed(function)

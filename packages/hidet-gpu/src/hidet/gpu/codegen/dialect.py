@@ -41,7 +41,8 @@ class SharedMemory:
 
     qualifier: in front of one ("__shared__ "). static_bytes: as much as kernels may declare; what goes beyond is asked
     for when they are launched. dynamic: the line that declares that memory as bytes called `shared_memory`, which begin
-    at a multiple of `dynamic_align`. align: bytes that an array of so many bytes is aligned to.
+    at a multiple of `dynamic_align`. align: bytes that an array of so many bytes is aligned to. is_of_kernel: whether
+    arrays are declared where a kernel begins, and nowhere else.
     """
 
     qualifier: str
@@ -49,6 +50,7 @@ class SharedMemory:
     dynamic: str
     dynamic_align: int
     align: Callable[[int], int]
+    is_of_kernel: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

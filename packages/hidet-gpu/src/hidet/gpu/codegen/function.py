@@ -44,6 +44,7 @@ class FunctionEmitter(MemoryEmitter):
         super().__init__(names, prelude, functions, data_variables(function))
         self.function = function
         self.places = places
+        self._declared: set[e.Var] = set()
         self.locs: dict[int, Loc] = {}
         self.naturals.update(function.grid_vars)
         self._assigned = {node.var for node in statements(function.body) if isinstance(node, s.Assign)}
@@ -89,7 +90,21 @@ class FunctionEmitter(MemoryEmitter):
         init = "" if node.init is None else f" = {self.text(node.init)}"
         self.line(f"{self.type(var.type)} {self.names(var, var.name)}{init};")
 
+    def declare_shared(self) -> None:
+        """Declare the arrays of the block, where the language has them at the beginning of a kernel alone."""
+        if self.dialect.shared.is_of_kernel:
+            for var in shared_arrays(self.function.body):
+                assert isinstance(var.type, BufferType)
+                self._array(var, var.type)
+                self._declared.add(var)
+
     def _array(self, var: e.Var, type_: BufferType) -> None:
+        if var in self._declared:
+            return
+        if type_.space == "shared" and self.dialect.shared.is_of_kernel and self.function.kind != "kernel":
+            raise CodegenError(
+                f"{self.function.name} declares shared memory, which kernels do alone in {self.spelling.name}"
+            )
         element = self.type(element_type(type_))
         name = self.names(var, var.name)
         if var in self.places:

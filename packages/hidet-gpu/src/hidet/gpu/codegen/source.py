@@ -211,6 +211,7 @@ def _kernel_lines(
         lines.append(f"  const {prelude.spelling.types[dtypes.i64]} {names(var, var.name)} = {index};")
     emitter = FunctionEmitter(function, names, prelude, functions, places)
     emitter.dynamic_base = shared
+    emitter.declare_shared()
     emitter.stmt(function.body)
     return _Emitted(
         [*lines, *emitter.lines, "}"], {line + len(lines): loc for line, loc in emitter.locs.items()}, shared

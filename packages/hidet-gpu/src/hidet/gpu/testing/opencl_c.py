@@ -142,7 +142,7 @@ _PIECES: Mapping[str, Piece] = {
 OPENCL = Dialect(
     spelling=SPELLING,
     reserved=ReservedNames(frozenset({"global", "local"}), re.compile(r"get_\w+|float\d+"), re.compile(r"CL_\w+")),
-    shared=SharedMemory("__local ", 1 << 20, "", 16, lambda nbytes: 16),
+    shared=SharedMemory("__local ", 1 << 20, "", 16, lambda nbytes: 16, is_of_kernel=True),
     pieces=_PIECES,
     device="inline",
     device_call="__attribute__((noinline))",
