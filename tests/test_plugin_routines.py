@@ -11,7 +11,7 @@ import pytest
 import hidet
 from hidet import dtypes
 from hidet.compiler.graphs import compile_graph
-from hidet.compute import Definition, Operand, Routine, single
+from hidet.compute.definition import Definition, Operand, Routine, single
 from hidet.compute.routine import RoutineSpec
 from hidet.context import make_context
 from hidet.errors import ScheduleError

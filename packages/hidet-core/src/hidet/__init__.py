@@ -13,8 +13,7 @@ __path__ = extend_path(__path__, __name__)
 if TYPE_CHECKING:
     from hidet import driver, drivers, lang, ops, option, plugins, testing, utils
     from hidet.api.flow import FlowGraph, trace_from
-    from hidet.api.tensors import (
-        Tensor,
+    from hidet.api.tensors.create import (
         arange,
         asarray,
         empty,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         zeros,
         zeros_like,
     )
+    from hidet.api.tensors.tensor import Tensor
     from hidet.compiler.graphs import compile
     from hidet.context import CompileContext, Options
     from hidet.dims import symbol as symbol_var
@@ -51,6 +51,7 @@ else:
         "Graph": "hidet.graph:Graph",
         "HidetError": "hidet.errors:HidetError",
         "Options": "hidet.context:Options",
+        "Tensor": "hidet.api.tensors.tensor:Tensor",
         "compile": "hidet.compiler.graphs:compile",
         "load": "hidet.runtime.artifact:load",
         "driver": "hidet.driver",
@@ -68,11 +69,11 @@ else:
         "utils": "hidet.utils",
     }
     _TENSORS = (
-        *("Tensor", "arange", "asarray", "empty", "empty_like", "from_dlpack", "from_torch", "full", "full_like"),
+        *("arange", "asarray", "empty", "empty_like", "from_dlpack", "from_torch", "full", "full_like"),
         *("linspace", "ones", "ones_like", "randint", "randn", "randn_like", "symbol", "symbol_like"),
         *("zeros", "zeros_like"),
     )
-    _LAZY |= {name: f"hidet.api.tensors:{name}" for name in _TENSORS}
+    _LAZY |= {name: f"hidet.api.tensors.create:{name}" for name in _TENSORS}
     # Element types by the names that torch and numpy have.
     _TYPES = (
         *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"),

@@ -4,9 +4,19 @@ import numpy as np
 import pytest
 
 from hidet import dims, dtypes
-from hidet.compute import COMBINERS, Combiner, Definition, Operand, Scan, Scatter, compute, reduce, single
 from hidet.compute import evaluate as evaluate_module
-from hidet.compute.definition import fresh_axes
+from hidet.compute.definition import (
+    COMBINERS,
+    Combiner,
+    Definition,
+    Operand,
+    Scan,
+    Scatter,
+    compute,
+    fresh_axes,
+    reduce,
+    single,
+)
 from hidet.compute.evaluate import evaluate
 from hidet.errors import DTypeError, ShapeError, UnsupportedOp, VerifyError
 from hidet.ir import build

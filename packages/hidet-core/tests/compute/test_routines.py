@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hidet import dims, dtypes
-from hidet.compute import Definition, Operand, Routine
+from hidet.compute.definition import Definition, Operand, Routine
 from hidet.compute.evaluate import evaluate
 from hidet.compute.routine import RoutineSpec
 from hidet.compute.routines import ARGSORT, NONZERO, ROUTINES, SORT, TOPK, UNIQUE

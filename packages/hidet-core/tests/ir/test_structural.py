@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hidet import dims, dtypes
-from hidet.compute import COMBINERS, Operand, compute, reduce, single
+from hidet.compute.definition import COMBINERS, Operand, compute, reduce, single
 from hidet.errors import VerifyError
 from hidet.ir import build
 from hidet.ir.expr import Binary, Const, Size, Unary, Var

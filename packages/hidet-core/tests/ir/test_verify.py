@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hidet import dims, dtypes
-from hidet.compute import COMBINERS, Operand
+from hidet.compute.definition import COMBINERS, Operand
 from hidet.errors import VerifyError
 from hidet.ir import build
 from hidet.ir import expr as e

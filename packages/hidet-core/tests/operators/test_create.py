@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hidet import dtypes
-from hidet.compute import compute, single
+from hidet.compute.definition import compute, single
 from hidet.compute.evaluate import evaluate
 from hidet.dims import symbol
 from hidet.errors import DTypeError, ShapeError

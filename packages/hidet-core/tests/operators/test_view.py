@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hidet import dtypes
-from hidet.compute import Compute
+from hidet.compute.definition import Compute
 from hidet.dims import symbol
 from hidet.errors import ShapeError
 from hidet.graph import GraphBuilder, TensorType

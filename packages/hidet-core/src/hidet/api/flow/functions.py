@@ -12,7 +12,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from hidet.api.flow.operation import apply, number_dtype
-from hidet.api.tensors import Tensor
+from hidet.api.tensors.tensor import Tensor
 from hidet.errors import ShapeError, suggestion
 from hidet.graph.operator import REQUIRED, OperatorSpec
 from hidet.plugins.host import load_registry

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, overload
 
-from hidet.api import tensors
 from hidet.api.flow.operation import Operation, call, device_of, type_of
-from hidet.api.tensors import Tensor
+from hidet.api.tensors import create
+from hidet.api.tensors.tensor import Tensor
 from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context_on
 from hidet.errors import ImportFailed, LaunchError, ShapeError
@@ -193,7 +193,7 @@ def optimize(graph: FlowGraph | Graph) -> FlowGraph | Graph:
 def _zeros_for(tensor: Tensor) -> Tensor:
     if not all(isinstance(extent, int) for extent in tensor.shape):
         raise ShapeError(f"a size of {tuple(map(str, tensor.shape))} is not known", hint="pass tensors of your own")
-    return tensors.zeros(tensor.shape, tensor.dtype, tensor.device)
+    return create.zeros(tensor.shape, tensor.dtype, tensor.device)
 
 
 class CudaGraph:

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hidet import dtypes
-from hidet.api import tensors
-from hidet.api.tensors import Tensor
-from hidet.api.tensors.tensor import is_array
+from hidet.api.tensors import create
+from hidet.api.tensors.tensor import Tensor, is_array
 from hidet.compiler.graphs import compile_graph
 from hidet.context import make_context_on
 from hidet.errors import DTypeError, LaunchError, UnsupportedOp, suggestion
@@ -78,7 +77,7 @@ def as_tensors(inputs: Sequence[Any]) -> list[Tensor | None]:
     A condition, as `where` has, says nothing about types where there are other tensors. Arrays of other libraries are
     tensors over their memory.
     """
-    inputs = [tensors.asarray(x) if is_array(x) else x for x in inputs]
+    inputs = [create.asarray(x) if is_array(x) else x for x in inputs]
     given = [tensor for tensor in inputs if isinstance(tensor, Tensor)]
     first = min(given, key=lambda tensor: tensor.dtype.is_bool, default=None)
     return [x if x is None or isinstance(x, Tensor) else _number(x, first) for x in inputs]
@@ -90,7 +89,7 @@ def _number(given: Any, beside: Tensor | None) -> Tensor:
     dtype = dtypes.f32 if beside is None else beside.dtype
     if not dtype.is_float and isinstance(given, float):
         dtype = dtypes.f32
-    return tensors.full((), given, dtype, "cpu" if beside is None else beside.device)
+    return create.full((), given, dtype, "cpu" if beside is None else beside.device)
 
 
 def type_of(tensor: Tensor) -> TensorType:
