@@ -23,7 +23,8 @@ from rich.table import Table
 from benchmarks.environment import describe_environment
 from benchmarks.models import MODELS as TORCH_MODELS
 from benchmarks.options import names_from, report_console, thread_counts
-from hidet.cli.timing import Latency, geometric_mean, measure_alternately
+from benchmarks.results import geometric_mean
+from hidet.cli.timing import Latency, measure_alternately
 from hidet.onnx.bench import largest_difference, onnxruntime_run
 from hidet.onnx.runner import OnnxRunner
 from tests.models.onnx_export import exported_model

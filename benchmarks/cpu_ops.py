@@ -28,7 +28,8 @@ from benchmarks.environment import describe_environment
 from benchmarks.fma_peak import peak_flops
 from benchmarks.operators import GROUPS, OPERATORS, OperatorCase
 from benchmarks.options import names_from, report_console, thread_counts
-from hidet.cli.timing import Latency, geometric_mean, measure_alternately
+from benchmarks.results import geometric_mean
+from hidet.cli.timing import Latency, measure_alternately
 
 SYSTEMS = ("eager", "inductor", "hidet")
 _LARGE_DIFFERENCE = 1e-4

@@ -30,7 +30,7 @@ import hidet
 from benchmarks.environment import describe_environment
 from benchmarks.gpu_rows import DTYPES
 from benchmarks.options import report_console
-from hidet.cli.timing import geometric_mean
+from benchmarks.results import geometric_mean
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
 from hidet.torch.tensors import DeviceAdapter

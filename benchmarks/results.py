@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hidet.cli.timing import Latency, geometric_mean
+from hidet.cli.timing import Latency
 
 from .first_call import FirstCall
 
@@ -21,6 +22,11 @@ _LEAST_PEAK = 0.9
 
 _MOST_SPREAD = 1.5
 """or when the median call of a system took more than this times its fastest one."""
+
+
+def geometric_mean(values: list[float]) -> float:
+    """Return the geometric mean of positive numbers; of none, NaN."""
+    return statistics.geometric_mean(values) if values else float("nan")
 
 
 @dataclass(frozen=True, slots=True)

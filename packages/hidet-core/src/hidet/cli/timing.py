@@ -52,8 +52,3 @@ def measure_alternately(
         name: Latency(median=statistics.median(values), fastest=min(values), calls=len(values))
         for name, values in durations.items()
     }
-
-
-def geometric_mean(values: list[float]) -> float:
-    """Return the geometric mean of positive numbers; of none, NaN."""
-    return statistics.geometric_mean(values) if values else float("nan")
