@@ -5,9 +5,9 @@ from __future__ import annotations
 from hidet import dtypes
 from hidet.ir import build
 from hidet.ir import stmt as s
-from hidet.ir.expr import Binary, Load, Var
+from hidet.ir.expr import Var
 from hidet.ir.types import PointerType
-from hidet.ir.visit import has_statement, inner_nodes, statements, walk
+from hidet.ir.visit import has_statement, statements
 
 X = Var("x", PointerType(dtypes.f32))
 STORE = s.Store(X, (build.index(0),), build.load(X, 1) * 2.0)
@@ -24,9 +24,3 @@ def test_a_class_of_statements_is_found_wherever_statements_are() -> None:
     classes = [value for value in vars(s).values() if isinstance(value, type) and issubclass(value, s.Stmt)]
     there = {type(stmt) for stmt in statements(PROGRAM)}
     assert {kind for kind in classes if has_statement(PROGRAM, kind)} == there
-
-
-def test_inner_nodes_are_those_of_a_walk_that_have_children() -> None:
-    inner = list(inner_nodes(PROGRAM))
-    assert inner == [node for node in walk(PROGRAM) if node.child_fields]
-    assert {Binary, Load} <= {type(node) for node in inner}

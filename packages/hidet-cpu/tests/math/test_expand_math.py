@@ -11,7 +11,7 @@ from hidet.cpu.codegen import emit_module
 from hidet.cpu.loader import LIBC_SYMBOLS
 from hidet.cpu.math.functions import BINARY, UNARY, math_functions, needs_function
 from hidet.cpu.object_symbols import read_symbols
-from hidet.cpu.passes.expand_math import ExpandMath, expand_math
+from hidet.cpu.passes.expand_math import ExpandMath, expand_math, inner_nodes
 from hidet.cpu.toolchain import compile_assembly, compile_object
 from hidet.errors import CodegenError
 from hidet.ir import build
@@ -29,6 +29,13 @@ def expanded(value_of, *types):
     params = tuple(Var(name, type_) for name, type_ in zip("xy", types, strict=False))
     value = value_of(*params)
     return expand_math(Module((Function("f", params, Return(value), "device", (), value.type),), "f"))
+
+
+def test_inner_nodes_are_those_of_a_walk_that_have_children() -> None:
+    body = Return(build.unary("exp", Var("x", F32)) * 2.0 + 1.0)
+    inner = list(inner_nodes(body))
+    assert inner == [node for node in walk(body) if node.child_fields]
+    assert {Binary, Unary} <= {type(node) for node in inner}
 
 
 def test_an_operation_becomes_a_call_of_a_function_of_the_module() -> None:

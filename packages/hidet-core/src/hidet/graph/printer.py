@@ -41,13 +41,9 @@ def print_graph(graph: Graph) -> str:
     return "\n".join([*lines, *GraphText(graph, canonical=False).lines(), ""])
 
 
-def structural_equal_graphs(a: Graph, b: Graph) -> bool:
-    """Whether two graphs compute the same in the same way: names, places and the order of constants do not count."""
-    return canonical_lines(a) == canonical_lines(b)
-
-
 def canonical_lines(graph: Graph) -> list[str]:
-    """Lines that structurally equal graphs share: values are numbered in order of appearance."""
+    """Lines that graphs share which compute the same in the same way: values are numbered in order of appearance, and
+    names, places and the order of constants do not count."""
     keys = sorted({symbol.key for dim in _dims_of_graph(graph) for symbol in dims.symbols(dim)})
     return [*keys, *GraphText(graph, canonical=True).lines()]
 

@@ -33,18 +33,6 @@ def walk(root: IRNode, leave_out: Collection[IRNode] = ()) -> Iterator[IRNode]:
             stack += current.children()[::-1]
 
 
-def inner_nodes(root: IRNode) -> Iterator[IRNode]:
-    """The nodes of `walk` that have children: most nodes have none."""
-    stack: list[IRNode] = [root]
-    seen: set[int] = set()
-    while stack:
-        current = stack.pop()
-        if id(current) not in seen:
-            seen.add(id(current))
-            yield current
-            stack += [child for child in current.children()[::-1] if child.child_fields]
-
-
 def statements(root: Stmt) -> Iterator[Stmt]:
     """`root` and every statement below it, parents first."""
     stack = [root]

@@ -6,6 +6,7 @@ which LLVM inlines, so that loops over it are vectorised. Powers with small cons
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,7 +15,7 @@ from hidet.ir import build
 from hidet.ir.expr import Binary, Broadcast, Const, Expr, Unary
 from hidet.ir.func import Function, Module
 from hidet.ir.node import IRNode
-from hidet.ir.visit import inner_nodes, rewrite
+from hidet.ir.visit import rewrite
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -52,6 +53,18 @@ def expand_math(module: Module) -> Module:
     if all(new is old for new, old in zip(functions, module.functions, strict=True)):
         return module
     return replace(module, functions=(*added.values(), *functions))
+
+
+def inner_nodes(root: IRNode) -> Iterator[IRNode]:
+    """The nodes of `hidet.ir.visit.walk` that have children: most nodes have none."""
+    stack: list[IRNode] = [root]
+    seen: set[int] = set()
+    while stack:
+        current = stack.pop()
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            stack += [child for child in current.children()[::-1] if child.child_fields]
 
 
 _ARITHMETIC = frozenset({Unary, Binary})
