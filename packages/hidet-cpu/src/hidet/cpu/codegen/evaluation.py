@@ -5,12 +5,11 @@ Shared sub-expressions of one statement are emitted once (`memo`); what a branch
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from hidet.cpu.codegen.lines import LineEmitter
 from hidet.cpu.codegen.spelling import register_type
-from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
 from hidet.ir import expr as e
 from hidet.ir.types import BufferType, PointerType
@@ -20,17 +19,23 @@ _PLACES = (e.Load, e.AddressOf)
 _DATA = frozenset({e.Load, e.Call, e.Cast, e.Bitcast})
 
 
-class Evaluation(LineEmitter):
-    """Expressions of one function. `handlers` say how a node is emitted when what it is made of has been."""
+Handlers = Mapping[type[e.Expr], Callable[["ExpressionEmitter", Any], str]]
 
-    handlers: ClassVar[dict[type, Callable[..., str]]]
 
-    def __init__(self, names: dict[e.Var, str], module: ModuleState, wraps: bool = False) -> None:
-        super().__init__(module)
+class ExpressionEmitter:
+    """Expressions of one function.
+
+    out: where instructions go. handlers: how a node is emitted when what it is made of has been. names: registers of
+    variables that never change, slots: memory of those that do. wraps: i64 arithmetic may overflow everywhere.
+    access_groups: those of the loops around, the innermost last, whose iterations share no memory.
+    """
+
+    def __init__(self, out: LineEmitter, handlers: Handlers, names: dict[e.Var, str], wraps: bool = False) -> None:
+        self.out = out
         self.names = names
-        self.entry: list[str] = []
         self.slots: dict[e.Var, str] = {}
-        self.return_text = "ret void"
+        self.access_groups: list[str] = []
+        self._handlers = handlers
         self._wraps = wraps
         self._memo: dict[int, str] = {}
         self._reading: dict[int, bool] = {}
@@ -45,9 +50,9 @@ class Evaluation(LineEmitter):
         self._data.clear()
         self._alive.clear()
 
-    def load_suffix(self) -> str:
-        """Metadata of memory reads at this place."""
-        return ""
+    def access_suffix(self) -> str:
+        """Metadata of reads and writes of memory at this place."""
+        return f", !llvm.access.group {self.access_groups[-1]}" if self.access_groups else ""
 
     def value(self, node: e.Expr) -> str:
         """Emit `node` and return the register or literal that holds it.
@@ -56,8 +61,8 @@ class Evaluation(LineEmitter):
         """
         kind = type(node)
         if kind is e.Const or kind is e.Var:
-            return self.handlers[kind](self, node)
-        memo, data, handlers = self._memo, self._data, self.handlers
+            return self._handlers[kind](self, node)
+        memo, data, handlers = self._memo, self._data, self._handlers
         known = memo.get(id(node))
         if known is not None:
             return known
@@ -83,6 +88,22 @@ class Evaluation(LineEmitter):
             self._alive.append(current)
         return memo[id(node)]
 
+    def value_apart(self, node: e.Expr) -> str:
+        """As `value`, in a block that is not always executed: what it computes is not visible outside."""
+        outer = self._memo
+        self._memo = dict(outer)
+        try:
+            return self.value(node)
+        finally:
+            self._memo = outer
+
+    def name_value(self, var: e.Var, value: e.Expr) -> None:
+        """Emit a value, of which a variable that never changes is another name."""
+        self.begin_statement()
+        self.names[var] = self.value(value)
+        if self.is_data(value):
+            self._data_variables.add(var)
+
     def _operands(self, node: e.Expr) -> tuple[e.Expr, ...]:
         """The children that are evaluated whatever happens."""
         if isinstance(node, e.Binary):
@@ -107,7 +128,7 @@ class Evaluation(LineEmitter):
         """Whether evaluating `node` reads memory or calls a function that may."""
 
         def reads(n: e.Expr) -> bool:
-            return isinstance(n, e.Load) or (isinstance(n, e.Call) and not self.module.is_pure(n))
+            return isinstance(n, e.Load) or (isinstance(n, e.Call) and not self.out.module.is_pure(n))
 
         return self._contains(node, reads, self._reading)
 
@@ -135,7 +156,8 @@ class Evaluation(LineEmitter):
             stack.pop()
         return memo[id(root)]
 
-    def _var(self, node: e.Var) -> str:
+    def variable(self, node: e.Var) -> str:
+        """The register of a variable, or the address of its array."""
         slot = self.slots.get(node)
         if slot is not None:
             if isinstance(node.type, BufferType):
@@ -143,7 +165,7 @@ class Evaluation(LineEmitter):
             self._data.add(id(node))
             known = self._memo.get(id(node))
             if known is None:
-                known = self.instruction(f"load {register_type(node.type)}, ptr {slot}", node.name)
+                known = self.out.instruction(f"load {register_type(node.type)}, ptr {slot}", node.name)
                 self._memo[id(node)] = known
             return known
         name = self.names.get(node)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hidet.cpu.codegen.expression import ExpressionEmitter
+from hidet.cpu.codegen.evaluation import ExpressionEmitter
+from hidet.cpu.codegen.expression import HANDLERS, emit_reassociated
 from hidet.cpu.codegen.failing import FAILURE, VALUE_CELLS, assertion_text, checked_name
+from hidet.cpu.codegen.lines import LineEmitter
+from hidet.cpu.codegen.memory import emit_in_memory_form, emit_pointer
 from hidet.cpu.codegen.spelling import memory_type, register_type, suffix_of
 from hidet.cpu.codegen.state import ModuleState
 from hidet.errors import CodegenError
@@ -21,15 +24,18 @@ from hidet.ir.visit import statements, walk
 PARALLEL_GRAIN = 5000
 
 
-class FunctionEmitter(ExpressionEmitter):
-    """Statements of one function. `lines` is the body, `entry` the allocas that precede it."""
+class FunctionEmitter:
+    """Statements of one function. `out` gets the body, `entry` the allocas that precede it."""
 
     def __init__(self, names: dict[Var, str], module: ModuleState, function: Function, wraps: bool = False) -> None:
-        super().__init__(names, module, wraps)
+        self.module = module
+        self.out = LineEmitter(module)
+        self.entry: list[str] = []
+        self._expressions = ExpressionEmitter(self.out, HANDLERS, names, wraps)
+        self._value = self._expressions.value
         self.label = function.name
         self._assigned = _assigned_variables(function.body)
         self._loops: list[tuple[str, str]] = []
-        self._access_groups: list[str] = []
         self._is_compact = COMPACT in function.attributes
 
     def stmt(self, node: s.Stmt) -> None:
@@ -50,9 +56,9 @@ class FunctionEmitter(ExpressionEmitter):
     def _declare(self, node: s.Declare) -> None:
         type_ = node.var.type
         if node.init is not None and node.var not in self._assigned:
-            self._name_value(node.var, node.init)
+            self._expressions.name_value(node.var, node.init)
             return
-        slot = self.fresh(node.var.name)
+        slot = self.out.fresh(node.var.name)
         if isinstance(type_, BufferType):
             count = 1
             for extent in type_.shape:
@@ -63,74 +69,61 @@ class FunctionEmitter(ExpressionEmitter):
             self.entry.append(f"  {slot} = alloca [{count} x {element}], align 64")
         else:
             self.entry.append(f"  {slot} = alloca {register_type(type_)}, align {_slot_alignment(type_)}")
-        self.slots[node.var] = slot
+        self._expressions.slots[node.var] = slot
         if node.init is not None:
             self._write_slot(node.var, node.init)
-
-    def _name_value(self, var: Var, value: Expr) -> None:
-        """A local that never changes is another name of its value."""
-        self.begin_statement()
-        self.names[var] = self.value(value)
-        if self.is_data(value):
-            self._data_variables.add(var)
 
     def _assign(self, node: s.Assign) -> None:
         self._write_slot(node.var, node.value, reassociate=_is_reduction(node.var, node.value))
 
     def _write_slot(self, var: Var, value: Expr, reassociate: bool = False) -> None:
-        slot = self.slots.get(var)
+        slot = self._expressions.slots.get(var)
         if slot is None:
             raise CodegenError(f"variable {var.name} is assigned but not declared")
-        self.begin_statement()
-        text = self.value(value) if not reassociate else self.reassociated(value)
-        self.line(f"store {register_type(var.type)} {text}, ptr {slot}")
+        self._expressions.begin_statement()
+        text = self._value(value) if not reassociate else emit_reassociated(self._expressions, value)
+        self.out.line(f"store {register_type(var.type)} {text}, ptr {slot}")
 
     def _store(self, node: s.Store) -> None:
-        self.begin_statement()
-        value = self.to_memory(node.value)
-        pointer = self.pointer(node.buffer, node.indices)
+        self._expressions.begin_statement()
+        value = emit_in_memory_form(self._expressions, node.value)
+        pointer = emit_pointer(self._expressions, node.buffer, node.indices)
         type_ = memory_type(node.value.type)
         alignment = node.value.dtype.nbytes
         if node.mask is None:
-            self.line(f"store {type_} {value}, ptr {pointer}, align {alignment}{self._group()}")
+            self.out.line(f"store {type_} {value}, ptr {pointer}, align {alignment}{self._expressions.access_suffix()}")
             return
-        mask = self.value(node.mask)
+        mask = self._value(node.mask)
         mask_type = register_type(node.mask.type)
         name = f"llvm.masked.store.{suffix_of(type_)}.p0"
         target = f"ptr align {alignment}"
         self.module.declare(name, "void", (type_, "ptr", mask_type))
-        self.line(f"call void @{name}({type_} {value}, {target} {pointer}, {mask_type} {mask})")
-
-    def _group(self) -> str:
-        return f", !llvm.access.group {self._access_groups[-1]}" if self._access_groups else ""
-
-    def load_suffix(self) -> str:
-        return self._group()
+        self.out.line(f"call void @{name}({type_} {value}, {target} {pointer}, {mask_type} {mask})")
 
     def _for(self, node: s.For) -> None:
         if node.kind == "unroll" and isinstance(node.extent, Const) and isinstance(node.start, Const):
             self._unrolled(node)
             return
-        self.begin_statement()
-        start = self.value(node.start)
-        extent = self.value(node.extent)
-        end = self.fresh("end")
-        self.line(f"{end} = add nsw i64 {start}, {extent}")
-        before, head, body, latch, done = self.current_block, *self.labels("head", "body", "latch", "done")
-        counter = self.fresh(node.var.name)
-        following = self.fresh("next")
-        self.line(f"br label %{head}")
-        self.block(head)
-        self.line(f"{counter} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]")
-        condition = self.fresh("more")
-        self.line(f"{condition} = icmp slt i64 {counter}, {end}")
-        self.line(f"br i1 {condition}, label %{body}, label %{done}")
-        self.block(body)
-        self.names[node.var] = counter
+        self._expressions.begin_statement()
+        start = self._value(node.start)
+        extent = self._value(node.extent)
+        end = self.out.fresh("end")
+        self.out.line(f"{end} = add nsw i64 {start}, {extent}")
+        before, head, body, latch, done = self.out.current_block, *self.out.labels("head", "body", "latch", "done")
+        counter = self.out.fresh(node.var.name)
+        following = self.out.fresh("next")
+        self.out.line(f"br label %{head}")
+        self.out.block(head)
+        self.out.line(f"{counter} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]")
+        condition = self.out.fresh("more")
+        self.out.line(f"{condition} = icmp slt i64 {counter}, {end}")
+        self.out.line(f"br i1 {condition}, label %{body}, label %{done}")
+        self.out.block(body)
+        self._expressions.names[node.var] = counter
         metadata = ""
         if node.kind == "vectorize":
             group = self.module.metadata("distinct !{}")
-            self._access_groups.append(group)
+            self._expressions.access_groups.append(group)
             metadata = f", !llvm.loop {self.module.vector_loop(group, insist=self._is_straight(node.body))}"
         elif self._is_compact:
             metadata = f", !llvm.loop {self.module.scalar_loop()}"
@@ -138,12 +131,12 @@ class FunctionEmitter(ExpressionEmitter):
         self.stmt(node.body)
         self._loops.pop()
         if node.kind == "vectorize":
-            self._access_groups.pop()
-        self.jump(latch)
-        self.block(latch)
-        self.line(f"{following} = add nsw i64 {counter}, {node.step}")
-        self.line(f"br label %{head}{metadata}")
-        self.block(done)
+            self._expressions.access_groups.pop()
+        self.out.jump(latch)
+        self.out.block(latch)
+        self.out.line(f"{following} = add nsw i64 {counter}, {node.step}")
+        self.out.line(f"br label %{head}{metadata}")
+        self.out.block(done)
 
     def _is_straight(self, body: s.Stmt) -> bool:
         """Whether LLVM can vectorise a loop with this body: nothing leaves it early, it has no loops of its own and
@@ -166,36 +159,36 @@ class FunctionEmitter(ExpressionEmitter):
     def _unrolled(self, node: s.For) -> None:
         first, count = int(node.start.value), int(node.extent.value)  # type: ignore[attr-defined]  # both are Const
         for i in range(first, first + count, node.step):
-            self.names[node.var] = str(i)
+            self._expressions.names[node.var] = str(i)
             self.stmt(node.body)
 
     def _while(self, node: s.While) -> None:
-        head, body, done = self.labels("head", "body", "done")
-        self.jump(head)
-        self.block(head)
-        self.begin_statement()
-        condition = self.value(node.condition)
-        self.line(f"br i1 {condition}, label %{body}, label %{done}")
-        self.block(body)
+        head, body, done = self.out.labels("head", "body", "done")
+        self.out.jump(head)
+        self.out.block(head)
+        self._expressions.begin_statement()
+        condition = self._value(node.condition)
+        self.out.line(f"br i1 {condition}, label %{body}, label %{done}")
+        self.out.block(body)
         self._loops.append((done, head))
         self.stmt(node.body)
         self._loops.pop()
-        self.jump(head)
-        self.block(done)
+        self.out.jump(head)
+        self.out.block(done)
 
     def _if(self, node: s.If) -> None:
-        self.begin_statement()
-        condition = self.value(node.condition)
-        then, otherwise, done = self.labels("then", "else", "endif")
-        self.line(f"br i1 {condition}, label %{then}, label %{otherwise if node.otherwise is not None else done}")
-        self.block(then)
+        self._expressions.begin_statement()
+        condition = self._value(node.condition)
+        then, otherwise, done = self.out.labels("then", "else", "endif")
+        self.out.line(f"br i1 {condition}, label %{then}, label %{otherwise if node.otherwise is not None else done}")
+        self.out.block(then)
         self.stmt(node.then)
-        self.jump(done)
+        self.out.jump(done)
         if node.otherwise is not None:
-            self.block(otherwise)
+            self.out.block(otherwise)
             self.stmt(node.otherwise)
-            self.jump(done)
-        self.block(done)
+            self.out.jump(done)
+        self.out.block(done)
 
     def _break(self, node: s.Break) -> None:
         self._leave_to(self._loops[-1][0])
@@ -204,53 +197,53 @@ class FunctionEmitter(ExpressionEmitter):
         self._leave_to(self._loops[-1][1])
 
     def _leave_to(self, label: str) -> None:
-        self.line(f"br label %{label}")
-        self.block(self.labels("dead")[0])
+        self.out.line(f"br label %{label}")
+        self.out.block(self.out.labels("dead")[0])
 
     def _return(self, node: s.Return) -> None:
-        self.begin_statement()
+        self._expressions.begin_statement()
         if node.value is None:
-            self.line(self.return_text)
+            self.out.line("ret void")
         else:
-            self.line(f"ret {register_type(node.value.type)} {self.value(node.value)}")
-        self.block(self.labels("dead")[0])
+            self.out.line(f"ret {register_type(node.value.type)} {self._value(node.value)}")
+        self.out.block(self.out.labels("dead")[0])
 
     def _evaluate(self, node: s.Evaluate) -> None:
-        self.begin_statement()
-        self.value(node.expr)
+        self._expressions.begin_statement()
+        self._value(node.expr)
 
     def _assert(self, node: s.Assert) -> None:
-        self.begin_statement()
-        condition = self.value(node.condition)
-        passed, failed = self.labels("passed", "failed")
-        self.line(f"br i1 {condition}, label %{passed}, label %{failed}")
-        self.block(failed)
+        self._expressions.begin_statement()
+        condition = self._value(node.condition)
+        passed, failed = self.out.labels("passed", "failed")
+        self.out.line(f"br i1 {condition}, label %{passed}, label %{failed}")
+        self.out.block(failed)
         # Memory behind an assertion may be anything: nothing more is done.
-        assert self.failed_text is not None, f"{self.label} has an assertion, and so cannot run to its end"
+        assert self.out.failed_text is not None, f"{self.label} has an assertion, and so cannot run to its end"
         text = self.module.text(assertion_text(self.label, node))
-        told, done = self.labels("told", "left")
+        told, done = self.out.labels("told", "left")
         # Threads may fail at the same time: the first one tells its values.
-        outcome = self.instruction(f"cmpxchg ptr %failure, ptr null, ptr {text} monotonic monotonic, align 8")
-        is_first = self.instruction(f"extractvalue {{ptr, i1}} {outcome}, 1")
-        self.line(f"br i1 {is_first}, label %{told}, label %{done}")
-        self.block(told)
+        outcome = self.out.instruction(f"cmpxchg ptr %failure, ptr null, ptr {text} monotonic monotonic, align 8")
+        is_first = self.out.instruction(f"extractvalue {{ptr, i1}} {outcome}, 1")
+        self.out.line(f"br i1 {is_first}, label %{told}, label %{done}")
+        self.out.block(told)
         for number, value in enumerate(node.values):
-            cell = self.instruction(f"getelementptr ptr, ptr %failure, i64 {VALUE_CELLS + number}")
-            self.line(f"store i64 {self.value(value)}, ptr {cell}, align 8")
-        self.jump(done)
-        self.block(done)
-        self.line(self.failed_text)
-        self.block(passed)
+            cell = self.out.instruction(f"getelementptr ptr, ptr %failure, i64 {VALUE_CELLS + number}")
+            self.out.line(f"store i64 {self._value(value)}, ptr {cell}, align 8")
+        self.out.jump(done)
+        self.out.block(done)
+        self.out.line(self.out.failed_text)
+        self.out.block(passed)
 
     def _print(self, node: s.Print) -> None:
-        self.begin_statement()
+        self._expressions.begin_statement()
         arguments = ["i32 1", f"ptr {self.module.text(c_format(node.text))}"]
         for value in node.values:
             type_: Type = value.type if isinstance(value.type, PointerType) else promoted(value.dtype)
-            arguments.append(f"{register_type(type_)} {self.convert(self.value(value), value.type, type_)}")
+            arguments.append(f"{register_type(type_)} {self.out.convert(self._value(value), value.type, type_)}")
         # Not through a stream of the C library: its buffer would keep the text while Python writes past it.
         self.module.declare("dprintf", "i32", ("i32", "ptr", "..."))
-        self.line(f"{self.fresh('printed')} = call i32 (i32, ptr, ...) @dprintf({', '.join(arguments)})")
+        self.out.line(f"{self.out.fresh('printed')} = call i32 (i32, ptr, ...) @dprintf({', '.join(arguments)})")
 
     def _assembly(self, node: s.Assembly) -> None:
         raise CodegenError("assembly of a GPU has no meaning on a CPU", hint="compile it for the GPU")
@@ -261,52 +254,52 @@ class FunctionEmitter(ExpressionEmitter):
                 f"kernel {node.kernel} is launched with blocks of threads, which a CPU does not have",
                 hint="compile it for a GPU target, or launch it over a grid alone",
             )
-        self.begin_statement()
-        grid = [self.value(extent) for extent in node.grid]
-        arguments = [(register_type(a.type), self.value(a)) for a in node.arguments]
-        cells = self.fresh("args")
+        self._expressions.begin_statement()
+        grid = [self._value(extent) for extent in node.grid]
+        arguments = [(register_type(a.type), self._value(a)) for a in node.arguments]
+        cells = self.out.fresh("args")
         is_failing = node.kernel in self.module.failing
         cell_values = [*arguments, *(("i64", extent) for extent in grid), *([("ptr", "%failure")] * is_failing)]
         words = len(cell_values)
         self.entry.append(f"  {cells} = alloca [{max(words, 1)} x i64], align 64")
         for position, (type_, text) in enumerate(cell_values):
-            cell = self.fresh("arg")
-            self.line(f"{cell} = getelementptr i64, ptr {cells}, i64 {position}")
-            self.line(f"store {type_} {text}, ptr {cell}, align 8")
+            cell = self.out.fresh("arg")
+            self.out.line(f"{cell} = getelementptr i64, ptr {cells}, i64 {position}")
+            self.out.line(f"store {type_} {text}, ptr {cell}, align 8")
         count = grid[0]
         for extent in grid[1:]:
-            product = self.fresh("count")
-            self.line(f"{product} = mul nsw i64 {count}, {extent}")
+            product = self.out.fresh("count")
+            self.out.line(f"{product} = mul nsw i64 {count}, {extent}")
             count = product
         self.module.use_kernel(node.kernel)
         if node.cost is None:
             self._call_parallel(node.kernel, cells, count)
         else:
-            self._call_where_worth_while(node.kernel, cells, count, self.value(node.cost))
+            self._call_where_worth_while(node.kernel, cells, count, self._value(node.cost))
         if is_failing:
-            self.leave_where_failed(node.kernel)
+            self.out.leave_where_failed(node.kernel)
 
     def _call_where_worth_while(self, kernel: str, cells: str, count: str, cost: str) -> None:
         """Share a launch among threads where the whole costs more than waking them."""
-        total, large = self.fresh("nanoseconds"), self.fresh("large")
-        self.line(f"{total} = mul nsw i64 {count}, {cost}")
-        self.line(f"{large} = icmp sgt i64 {total}, {PARALLEL_GRAIN}")
-        parallel, alone, done = self.labels("parallel", "alone", "launched")
-        self.line(f"br i1 {large}, label %{parallel}, label %{alone}")
-        self.block(parallel)
+        total, large = self.out.fresh("nanoseconds"), self.out.fresh("large")
+        self.out.line(f"{total} = mul nsw i64 {count}, {cost}")
+        self.out.line(f"{large} = icmp sgt i64 {total}, {PARALLEL_GRAIN}")
+        parallel, alone, done = self.out.labels("parallel", "alone", "launched")
+        self.out.line(f"br i1 {large}, label %{parallel}, label %{alone}")
+        self.out.block(parallel)
         self._call_parallel(kernel, cells, count)
-        self.jump(done)
-        self.block(alone)
-        self.line(f"call void @{kernel}(ptr {cells}, i64 0, i64 {count})")
-        self.jump(done)
-        self.block(done)
+        self.out.jump(done)
+        self.out.block(alone)
+        self.out.line(f"call void @{kernel}(ptr {cells}, i64 0, i64 {count})")
+        self.out.jump(done)
+        self.out.block(done)
 
     def _call_parallel(self, kernel: str, cells: str, count: str) -> None:
         self.module.declare("hidet_parallel", "void", ("ptr", "ptr", "ptr", "i64"))
-        self.line(f"call void @hidet_parallel(ptr %pool, ptr @{kernel}, ptr {cells}, i64 {count})")
+        self.out.line(f"call void @hidet_parallel(ptr %pool, ptr @{kernel}, ptr {cells}, i64 {count})")
 
     def _invoke(self, node: s.Invoke) -> None:
-        self.begin_statement()
+        self._expressions.begin_statement()
         # Calls of host code have tens of sizes that are known.
         arguments = [
             f"i64 {a.value}" if type(a) is Const and a.type is INDEX else self._argument(a) for a in node.arguments
@@ -314,19 +307,19 @@ class FunctionEmitter(ExpressionEmitter):
         if node.function not in self.module.functions and node.function not in self.module.declarations:
             self.module.declare(node.function, "void", ["ptr", *(register_type(a.type) for a in node.arguments)])
         if node.function in self.module.failing:
-            self.line(f"call void @{checked_name(node.function)}({', '.join(['ptr %pool', *arguments, FAILURE])})")
-            self.leave_where_failed()
+            self.out.line(f"call void @{checked_name(node.function)}({', '.join(['ptr %pool', *arguments, FAILURE])})")
+            self.out.leave_where_failed()
         else:
-            self.line(f"call void @{node.function}({', '.join(['ptr %pool', *arguments])})")
+            self.out.line(f"call void @{node.function}({', '.join(['ptr %pool', *arguments])})")
 
     def _argument(self, value: Expr) -> str:
         """An argument with its type. Addresses from a table of 8-byte cells are read as the pointers that they are."""
         if isinstance(value, Bitcast) and isinstance(value.type, PointerType):
             read = value.a
             if isinstance(read, Load) and read.mask is None:
-                cell = self.pointer(read.buffer, read.indices)
-                return f"ptr {self.instruction(f'load ptr, ptr {cell}, align 8')}"
-        return f"{register_type(value.type)} {self.value(value)}"
+                cell = emit_pointer(self._expressions, read.buffer, read.indices)
+                return f"ptr {self.out.instruction(f'load ptr, ptr {cell}, align 8')}"
+        return f"{register_type(value.type)} {self._value(value)}"
 
 
 def _repeats(index: Expr) -> bool:

@@ -11,10 +11,10 @@ from hidet.errors import CodegenError
 from hidet.ir.intrinsic import Intrinsic
 
 if TYPE_CHECKING:
-    from hidet.cpu.codegen.memory import MemoryEmitter
+    from hidet.cpu.codegen.lines import LineEmitter
     from hidet.ir.expr import Call
 
-Spelling = Callable[["MemoryEmitter", Sequence[str], "Call"], str]
+Spelling = Callable[["LineEmitter", Sequence[str], "Call"], str]
 """Of the emitter, the arguments as LLVM values, and the call: writes instructions, gives the LLVM value of the result,
 "poison" where there is none."""
 
@@ -29,7 +29,7 @@ def spelling_of(row: Intrinsic) -> str | Spelling | None:
     return found
 
 
-def emit_intrinsic(emitter: MemoryEmitter, arguments: Sequence[str], node: Call) -> str:
+def emit_intrinsic(emitter: LineEmitter, arguments: Sequence[str], node: Call) -> str:
     """The result of a call of an intrinsic. CodegenError for one that a CPU does not have."""
     assert node.intrinsic is not None
     spelling = spelling_of(node.intrinsic)
@@ -41,14 +41,14 @@ def emit_intrinsic(emitter: MemoryEmitter, arguments: Sequence[str], node: Call)
     return spelling(emitter, arguments, node)
 
 
-def _prefetch(emitter: MemoryEmitter, arguments: Sequence[str], node: Call) -> str:
+def _prefetch(emitter: LineEmitter, arguments: Sequence[str], node: Call) -> str:
     """Into the second-level cache."""
     emitter.module.declare("llvm.prefetch.p0", "void", ("ptr", "i32", "i32", "i32"))
     emitter.line(f"call void @llvm.prefetch.p0(ptr {arguments[0]}, i32 0, i32 2, i32 1)")
     return "poison"
 
 
-def _poll(emitter: MemoryEmitter, arguments: Sequence[str], node: Call) -> str:
+def _poll(emitter: LineEmitter, arguments: Sequence[str], node: Call) -> str:
     emitter.return_if_polled()
     return "poison"
 

@@ -39,19 +39,19 @@ _UNUSUAL_NAME = re.compile(r"([@%])([\w.$-]*[^\W\x00-\x7F][\w.$-]*)")
 
 
 def _assemble(signature: str, emitter: FunctionEmitter) -> str:
-    return "\n".join([f"{signature} {{", "entry:", *emitter.entry, *emitter.lines, "}"])
+    return "\n".join([f"{signature} {{", "entry:", *emitter.entry, *emitter.out.lines, "}"])
 
 
 def _emit_body(function: Function, state: ModuleState, names: dict[Var, str], wraps: bool = False) -> FunctionEmitter:
     emitter = FunctionEmitter(names, state, function, wraps)
     if FINISHES in function.attributes:
-        emitter.failed_text = None
+        emitter.out.failed_text = None
     elif function.result is not None:
-        emitter.failed_text = f"ret {register_type(function.result)} zeroinitializer"
-    emitter.line("br label %start")
-    emitter.block("start")
+        emitter.out.failed_text = f"ret {register_type(function.result)} zeroinitializer"
+    emitter.out.line("br label %start")
+    emitter.out.block("start")
     emitter.stmt(function.body)
-    emitter.line("unreachable" if function.result is not None else "ret void")
+    emitter.out.line("unreachable" if function.result is not None else "ret void")
     return emitter
 
 
