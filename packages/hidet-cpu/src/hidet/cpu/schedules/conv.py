@@ -39,8 +39,8 @@ from hidet.errors import ScheduleError
 from hidet.graph.attrs import Attrs
 from hidet.graph.types import TensorType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Stmt
 from hidet.operators.rules import arithmetic_dtype
 from hidet.operators.windows import per_axis, side_pairs
 from hidet.schedule.lowering import KernelScope
@@ -90,12 +90,13 @@ class ConvRule(FixedRule[Convolution]):
             zeros = sources[outside] = inside_pointer(outside)
         table_rows = min(BUFFER_ROWS, TABLE_ENTRIES // windows.taps)
 
-        def fill(scope: KernelScope, table: RowTable, group: Expr) -> Stmt:
+        def fill(k: IRBuilder, scope: KernelScope, table: RowTable, group: Expr) -> None:
             start = inside if conv.groups == 1 else inside + group * parameter(scope, conv.channels, "channels")
             if not windows.is_pointwise:
-                return fill_windows(scope, table, start, zeros, windows)
+                fill_windows(k, scope, table, start, zeros, windows)
+                return
             axes = (windows.batch, *((axis.result, axis.image_stride) for axis in windows.axes))
-            return fill_matrix_rows(scope, table, start, axes)
+            fill_matrix_rows(k, scope, table, start, axes)
 
         right = _filters(builder, conv, shape, windows, run)
         blocking = choose_blocking(

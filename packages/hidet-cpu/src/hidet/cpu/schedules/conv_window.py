@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from hidet import dims, dtypes
@@ -11,8 +12,9 @@ from hidet.cpu.schedules.gemm_spec import RowTable
 from hidet.cpu.schedules.pack import decode
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr, Var
-from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
+from hidet.ir.stmt import For, Store
 from hidet.schedule.lowering import KernelScope
 
 
@@ -66,7 +68,9 @@ class Windows:
         return is_plain and not self.is_transposed
 
 
-def fill_windows(scope: KernelScope, table: RowTable, start: Expr, zeros: Expr | None, windows: Windows) -> Stmt:
+def fill_windows(
+    k: IRBuilder, scope: KernelScope, table: RowTable, start: Expr, zeros: Expr | None, windows: Windows
+) -> None:
     """Addresses of the pixels under each tap of each result position; `zeros` stands for positions off the image.
 
     start: address of the channels of pixel 0 of image 0. zeros: None when no window leaves its image. Result positions
@@ -75,45 +79,58 @@ def fill_windows(scope: KernelScope, table: RowTable, start: Expr, zeros: Expr |
     """
     results = [parameter(scope, axis.result, "result") for axis in windows.axes]
     batch_stride = parameter(scope, windows.batch[1], "batch_stride")
-    image = build.size_var("image")
-    places = [build.size_var(f"place{n}") for n in range(len(results))]
-    entry = build.size_var("entry")
-    counters = [image, *places]
+    axes = [_AxisSizes.of(scope, axis) for axis in windows.axes]
     digits = decode(build.minimum(table.first_row, table.last_row), [None, *results])
+    image, *places = (k.let(f"place{n - 1}" if n else "image", digit) for n, digit in enumerate(digits))
+    with k.for_range("entry", table.count) as entry:
+        pixel = k.let("image_start", start + image * batch_stride)
+        firsts = [
+            place + axis.pad if windows.is_transposed else place * axis.stride - axis.pad
+            for axis, place in zip(axes, places, strict=True)
+        ]
+        origins = [k.let("origin", first) for first in firsts]
+        with ExitStack() as taps:
+            number: Expr = build.index(0)
+            inside: Var | None = None
+            for axis, origin in zip(axes, origins, strict=True):
+                tap = taps.enter_context(k.for_range("tap", axis.taps))
+                if windows.is_transposed:
+                    reached = origin - tap * axis.dilation
+                    position = k.let("position", reached // axis.stride)
+                    found = _below(reached // axis.stride, axis.extent, build.equal(reached % axis.stride, 0))
+                else:
+                    position = k.let("position", origin + tap * axis.dilation)
+                    found = _below(position, axis.extent)
+                inside = k.let("is_on_image", found if inside is None else build.logical_and(inside, found))
+                pixel = k.let("address", pixel + position * axis.pixel_stride)
+                number = number * axis.taps + tap
+            chosen: Expr = pixel if zeros is None or inside is None else build.select(inside, pixel, zeros)
+            k.store(table.variable, number * table.stride + entry, Bitcast(chosen, build.INDEX))
+        with k.if_(table.first_row + entry < table.last_row):
+            _advance(k, [image, *places], results)
 
-    pixel = Var("image_start", start.type)
-    before: list[Stmt] = [Declare(pixel, start + image * batch_stride)]
-    loops: list[tuple[Var, Var, list[Stmt]]] = []
-    number: Expr = build.index(0)
-    inside: Var | None = None
-    for axis, place in zip(windows.axes, places, strict=True):
-        tap, origin, position = (build.size_var(name) for name in ("tap", "origin", "position"))
-        pad, stride = parameter(scope, axis.pads[0], "pad"), parameter(scope, axis.stride, "stride")
-        dilation, extent = parameter(scope, axis.dilation, "dilation"), parameter(scope, axis.image, "extent")
-        count = parameter(scope, axis.taps, "taps")
-        if windows.is_transposed:
-            before.append(Declare(origin, place + pad))
-            reached = origin - tap * dilation
-            found = _below(reached // stride, extent, build.equal(reached % stride, 0))
-            stmts: list[Stmt] = [Declare(position, reached // stride)]
-        else:
-            before.append(Declare(origin, place * stride - pad))
-            stmts = [Declare(position, origin + tap * dilation)]
-            found = _below(position, extent)
-        is_on_image = Var("is_on_image", dtypes.boolean)
-        address = Var("address", start.type)
-        stmts.append(Declare(is_on_image, found if inside is None else build.logical_and(inside, found)))
-        stmts.append(Declare(address, pixel + position * parameter(scope, axis.image_stride, "pixel_stride")))
-        inside, pixel = is_on_image, address
-        number = number * count + tap
-        loops.append((tap, count, stmts))
-    chosen: Expr = pixel if zeros is None or inside is None else build.select(inside, pixel, zeros)
-    body: Stmt = Store(table.variable, (number * table.stride + entry,), Bitcast(chosen, build.INDEX))
-    for tap, count, stmts in reversed(loops):
-        body = For(tap, build.index(0), count, build.seq([*stmts, body]))
-    following = If(table.first_row + entry < table.last_row, _advance(counters, results))
-    loop = For(entry, build.index(0), table.count, build.seq([*before, body, following]))
-    return build.seq([*(Declare(c, digit) for c, digit in zip(counters, digits, strict=True)), loop])
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _AxisSizes:
+    """A `SpatialAxis` as parameters of a kernel."""
+
+    pad: Expr
+    stride: Expr
+    dilation: Expr
+    extent: Expr
+    taps: Expr
+    pixel_stride: Expr
+
+    @staticmethod
+    def of(scope: KernelScope, axis: SpatialAxis) -> _AxisSizes:
+        return _AxisSizes(
+            pad=parameter(scope, axis.pads[0], "pad"),
+            stride=parameter(scope, axis.stride, "stride"),
+            dilation=parameter(scope, axis.dilation, "dilation"),
+            extent=parameter(scope, axis.image, "extent"),
+            taps=parameter(scope, axis.taps, "taps"),
+            pixel_stride=parameter(scope, axis.image_stride, "pixel_stride"),
+        )
 
 
 def _below(position: Expr, extent: Expr, *conditions: Expr) -> Expr:
@@ -121,14 +138,14 @@ def _below(position: Expr, extent: Expr, *conditions: Expr) -> Expr:
     return build.logical_and(build.cast(position, dtypes.u64) < build.cast(extent, dtypes.u64), *conditions)
 
 
-def _advance(counters: Sequence[Var], extents: Sequence[Expr]) -> Stmt:
+def _advance(k: IRBuilder, counters: Sequence[Var], extents: Sequence[Expr]) -> None:
     """Count `counters` on by one, the last one first; the first has no extent."""
     *outer, last = counters
-    count = Assign(last, last + 1)
-    if not outer:
-        return count
-    wrapped = build.seq([Assign(last, build.index(0)), _advance(outer, extents[:-1])])
-    return build.seq([count, If(build.equal(last, extents[-1]), wrapped)])
+    k.assign(last, last + 1)
+    if outer:
+        with k.if_(build.equal(last, extents[-1])):
+            k.assign(last, build.index(0))
+            _advance(k, outer, extents[:-1])
 
 
 def launch_zeros(builder: ProgramBuilder, pointer: Var, count: Dim) -> None:

@@ -12,7 +12,7 @@ together, the few at either end of a row one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from hidet import dims
@@ -30,9 +30,10 @@ from hidet.cpu.schedules.pad_images import launch_pad_images, padded_elements
 from hidet.cpu.target import cpu_target
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import COMPACT, Function
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Stmt, While
+from hidet.ir.stmt import Stmt
 from hidet.ir.types import BufferType
 from hidet.operators.rules import arithmetic_dtype
 from hidet.schedule.lowering import KernelScope
@@ -137,9 +138,9 @@ def _launch(
     blocks = dims.ceildiv(height.result, rows)
     grid_vars = (build.size_var("image"), build.size_var("row_block"), build.size_var("group"))
     item = _Item(task, conv, shape, windows, scope, pointers, (image, filters), rows)
-    body, functions = item.body(*grid_vars)
+    body = item.body(*grid_vars)
     function = Function("depthwise", scope.params, body, kind="kernel", grid_vars=grid_vars, attributes=(COMPACT,))
-    builder.add(functions)
+    builder.add(tuple(item.functions.values()))
     outer = (*builder.pointers.values(), source, weights)
     nanoseconds = max(1, rows * row_work // 30)
     builder.launch(function, outer, scope, (windows.batch[0], blocks, groups), nanoseconds)
@@ -173,20 +174,22 @@ class _Taps:
         """The locals to declare."""
         return self.first, self.count, self.origin
 
-    def at_window(self, window: Expr) -> Stmt:
+    def at_window(self, k: IRBuilder, window: Expr) -> None:
         """Set the origin to that of a window."""
-        return Assign(self.origin, window * self.step - self.pad)
+        k.assign(self.origin, window * self.step - self.pad)
 
-    def all(self) -> list[Stmt]:
+    def all(self, k: IRBuilder) -> None:
         """For a window that lies on the image: every tap."""
-        return [Assign(self.first, build.index(0)), Assign(self.count, self.taps)]
+        k.assign(self.first, build.index(0))
+        k.assign(self.count, self.taps)
 
-    def on_image(self) -> list[Stmt]:
+    def on_image(self, k: IRBuilder) -> None:
         """For any window: the taps that lie on the image."""
         spread = self.dilation - 1
         skipped = build.binary("truncdiv", build.maximum(-self.origin, 0) + spread, self.dilation)
         reach = build.binary("truncdiv", build.maximum(self.extent - self.origin, 0) + spread, self.dilation)
-        return [Assign(self.first, skipped), Assign(self.count, build.minimum(self.taps, reach) - skipped)]
+        k.assign(self.first, skipped)
+        k.assign(self.count, build.minimum(self.taps, reach) - skipped)
 
 
 class _Item:
@@ -229,9 +232,9 @@ class _Item:
         self.line, self.left = Var("line", self.image.type), build.size_var("left")
         self.whole_vectors = build.binary("truncdiv", self.channels, build.index(shape.lanes))
 
-    def body(self, number: Var, row_block: Var, group: Var) -> tuple[Stmt, Sequence[Function]]:
-        """The code of the item at these grid indices, and the functions that it calls."""
-        shape, index = self.shape, build.index
+    def body(self, number: Var, row_block: Var, group: Var) -> Stmt:
+        """The code of the item at these grid indices."""
+        k, shape, index = IRBuilder(), self.shape, build.index
         block = parameter(self.scope, self.rows, "block")
         whole_groups = build.binary("truncdiv", self.whole_vectors + (shape.vectors - 1), index(shape.vectors))
         first_vector = build.minimum(group * shape.vectors, self.whole_vectors)
@@ -239,46 +242,49 @@ class _Item:
         group_vectors = build.select(
             group < whole_groups, build.minimum(index(shape.vectors), self.whole_vectors - first_vector), index(0)
         )
+        k.declare(self.buffer)
+        for variable in (*self.across.variables, *self.down.variables, self.pixel, self.count, self.left):
+            k.declare(variable, index(0))
+        k.declare(self.first_channel, first_vector * shape.lanes)
+        k.declare(self.vectors, group_vectors)
         rows_here = build.minimum(block, self.result_rows - row_block * block)
-        rows: Stmt = For(self.row, row_block * block, rows_here, self._one_row(number))
-        if self.is_ragged:
-            rows = If(self.first_channel < self.channels, rows)
-        counters = (*self.across.variables, *self.down.variables, self.pixel, self.count, self.left)
-        setup: list[Stmt] = [
-            Declare(self.buffer),
-            *(Declare(variable, index(0)) for variable in counters),
-            Declare(self.first_channel, first_vector * shape.lanes),
-            Declare(self.vectors, group_vectors),
-        ]
-        return build.seq([*setup, rows]), tuple(self.functions.values())
+        with ExitStack() as around:
+            if self.is_ragged:
+                around.enter_context(k.if_(self.first_channel < self.channels))
+            around.enter_context(k.loop(self.row, rows_here, row_block * block))
+            self._one_row(k, number)
+        return k.body
 
-    def _one_row(self, number: Var) -> Stmt:
+    def _one_row(self, k: IRBuilder, number: Var) -> None:
         down = self.down
         batch_offset = number * parameter(self.scope, self.windows.batch[1], "batch_stride")
         start = (down.origin + down.first * down.dilation) * self.row_stride
-        return build.seq(
-            [
-                down.at_window(self.row),
-                *down.on_image(),
-                Declare(self.line, self.image + batch_offset + start),
-                Assign(self.pixel, build.index(0)),
-                While(self.pixel < self.result_width, self._one_tile(number)),
-            ]
-        )
+        down.at_window(k, self.row)
+        down.on_image(k)
+        k.declare(self.line, self.image + batch_offset + start)
+        k.assign(self.pixel, build.index(0))
+        with k.while_(self.pixel < self.result_width):
+            self._one_tile(k, number)
 
-    def _one_tile(self, number: Var) -> Stmt:
+    def _one_tile(self, k: IRBuilder, number: Var) -> None:
         """The longest run of pixels, from `pixel` on, that have the same taps."""
         across, index = self.across, build.index
         low, high = _interior(self.windows.axes[1])
-        first_inside, last_inside = (
-            parameter(self.scope, low, "first_inside"),
-            parameter(self.scope, high, "last_inside"),
-        )
-        find_taps = If(
-            build.logical_and(self.pixel >= first_inside, self.pixel < last_inside),
-            build.seq([*across.all(), Assign(self.left, last_inside - self.pixel)]),
-            build.seq([*across.on_image(), Assign(self.left, index(1))]),
-        )
+        first_inside = parameter(self.scope, low, "first_inside")
+        last_inside = parameter(self.scope, high, "last_inside")
+        across.at_window(k, self.pixel)
+        with k.if_(build.logical_and(self.pixel >= first_inside, self.pixel < last_inside)):
+            across.all(k)
+            k.assign(self.left, last_inside - self.pixel)
+        with k.else_():
+            across.on_image(k)
+            k.assign(self.left, index(1))
+        counts = sorted({many for _, many in self.functions})
+
+        def multiply(pixels: int, many: int) -> None:
+            self._multiply(k, pixels, many)
+
+        choose_tile(k, self.shape, self.left, self.vectors, counts, multiply)
         finished = FinishedTile(
             first_row=(number * self.result_rows + self.row) * self.result_width + self.pixel,
             rows=self.count,
@@ -290,18 +296,10 @@ class _Item:
             buffer=self.buffer,
             buffer_start=index(0),
         )
-        counts = sorted({many for _, many in self.functions})
-        return build.seq(
-            [
-                across.at_window(self.pixel),
-                find_taps,
-                choose_tile(self.shape, self.left, self.vectors, counts, self._multiply),
-                Epilogue(*self.epilogue_parts, self.place, self.shape).store(finished),
-                Assign(self.pixel, self.pixel + self.count),
-            ]
-        )
+        Epilogue(*self.epilogue_parts, self.place, self.shape).store(k, finished)
+        k.assign(self.pixel, self.pixel + self.count)
 
-    def _multiply(self, pixels: int, many: int) -> Stmt:
+    def _multiply(self, k: IRBuilder, pixels: int, many: int) -> None:
         """Sum a tile of so many pixels and vectors."""
         across, down, channels = self.across, self.down, self.channels
         start = across.origin + across.first * across.dilation
@@ -318,8 +316,8 @@ class _Item:
             build.address(self.buffer, 0),
             channels - self.whole_vectors * self.shape.lanes,
         )
-        call = build.call(self.functions[pixels, many].name, *arguments, type=build.INDEX)
-        return build.seq([Evaluate(call), Assign(self.count, build.index(pixels))])
+        k.run(build.call(self.functions[pixels, many].name, *arguments, type=build.INDEX))
+        k.assign(self.count, build.index(pixels))
 
 
 def _interior(axis: SpatialAxis) -> tuple[Dim, Dim]:

@@ -35,9 +35,10 @@ from hidet.cpu.schedules.gemm_tile import TileArguments, TileShape, choose_tile,
 from hidet.cpu.schedules.gemv import launch_gemv, reads_in_place
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import COMPACT, Function
-from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt
+from hidet.ir.stmt import Stmt
 from hidet.ir.types import BufferType, PointerType
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.task import Task
@@ -152,8 +153,7 @@ class _Item:
             self.reader.ahead_type,
         )
         self.first_row, self.rows, self.group_count = map(build.size_var, ("first_row", "rows", "groups"))
-        self.number, self.group, self.chunk = map(build.size_var, ("group", "group", "chunk"))
-        self.tile = build.size_var("tile")
+        self.group, self.chunk, self.tile = map(build.size_var, ("group", "chunk", "tile"))
         self.left_vectors, self.left_rows = map(build.size_var, ("left_vectors", "left_rows"))
         self.first_tap, self.first_step, self.buffer_start = map(
             build.size_var, ("first_tap", "first_step", "buffer_start")
@@ -169,40 +169,36 @@ class _Item:
 
     def body(self, pointers: Mapping[Operand, Var]) -> Stmt:
         """Fill the table, then one column group after the other."""
-        n = self.n
-        epilogue = Epilogue(self.task, self.scope, pointers, self.gemm.place(self.scope, self.problem), self.shape)
-        one_group = self._group(epilogue)
-        height = self.shape.rows
+        n, height = self.n, self.shape.rows
+        # Sizes of the epilogue come before those of the columns, and these before those of the table.
+        finish, groups, k = IRBuilder(), IRBuilder(), IRBuilder()
+        place = self.gemm.place(self.scope, self.problem)
+        Epilogue(self.task, self.scope, pointers, place, self.shape).store(finish, self._finished())
+        here = build.minimum(n.block_groups, self.group_count - self.column_block * n.block_groups)
+        with groups.for_range("group", here) as number:
+            self._group(groups, number, finish.body)
+
+        k.declare(self.table)
+        k.declare(self.buffer)
+        self.reader.declare(k)
+        k.declare(self.first_row, self.row_block * n.block_rows)
+        k.declare(self.rows, build.minimum(n.block_rows, n.all_rows - self.first_row))
+        k.declare(self.group_count, _ceildiv(n.columns, self.shape.columns))
         table = RowTable(self.table, n.block_rows, self.first_row, _ceildiv(self.rows, height) * height, n.all_rows - 1)
-        groups_here = build.minimum(n.block_groups, self.group_count - self.column_block * n.block_groups)
-        return build.seq(
-            [
-                Declare(self.table),
-                Declare(self.buffer),
-                *self.reader.declare(),
-                Declare(self.first_row, self.row_block * n.block_rows),
-                Declare(self.rows, build.minimum(n.block_rows, n.all_rows - self.first_row)),
-                Declare(self.group_count, _ceildiv(n.columns, self.shape.columns)),
-                self.gemm.fill(self.scope, table, self.problem),
-                For(self.number, build.index(0), groups_here, one_group),
-            ]
-        )
+        self.gemm.fill(k, self.scope, table, self.problem)
+        k.emit(groups.body)
+        return k.body
 
-    def _group(self, epilogue: Epilogue) -> Stmt:
-        """One panel, chunk by chunk."""
-        n, shape = self.n, self.shape
-        vectors = _ceildiv(n.columns, shape.lanes)
-        return build.seq(
-            [
-                Declare(self.group, self.column_block * n.block_groups + self.number),
-                Declare(
-                    self.left_vectors, build.minimum(build.index(shape.vectors), vectors - self.group * shape.vectors)
-                ),
-                For(self.chunk, build.index(0), n.tap_chunks * n.step_chunks, self._chunk(epilogue)),
-            ]
-        )
+    def _group(self, k: IRBuilder, number: Var, finish: Stmt) -> None:
+        """One panel, chunk by chunk. finish: what follows the last chunk of a tile."""
+        n, most = self.n, self.shape.vectors
+        vectors = _ceildiv(n.columns, self.shape.lanes)
+        k.declare(self.group, self.column_block * n.block_groups + number)
+        k.declare(self.left_vectors, build.minimum(build.index(most), vectors - self.group * most))
+        with k.loop(self.chunk, n.tap_chunks * n.step_chunks):
+            self._chunk(k, finish)
 
-    def _chunk(self, epilogue: Epilogue) -> Stmt:
+    def _chunk(self, k: IRBuilder, finish: Stmt) -> None:
         """One chunk of the sum for all tiles of rows, while what comes next is fetched."""
         n = self.n
         # What comes next: the next chunk, the first one for the next rows, or for the next group.
@@ -210,37 +206,23 @@ class _Item:
         is_last_block = self.first_row + self.rows >= n.all_rows
         next_group = build.select(is_last_block, build.minimum(self.group + 1, self.group_count - 1), self.group)
         next_chunk = build.select(is_last_chunk, build.index(0), self.chunk + 1)
-        next_tap = build.binary("truncdiv", next_chunk, n.step_chunks) * n.chunk_taps
-        next_step = build.binary("rem", next_chunk, n.step_chunks) * n.chunk_steps
         following = replace(
             self.here,
             group=build.select(is_last_chunk, next_group, self.group),
-            first_tap=next_tap,
-            first_step=next_step,
+            first_tap=build.binary("truncdiv", next_chunk, n.step_chunks) * n.chunk_taps,
+            first_step=build.binary("rem", next_chunk, n.step_chunks) * n.chunk_steps,
         )
-        one_tile = self._tile(is_last_chunk, epilogue)
-        return build.seq(
-            [
-                Declare(self.first_tap, build.binary("truncdiv", self.chunk, n.step_chunks) * n.chunk_taps),
-                Declare(self.first_step, build.binary("rem", self.chunk, n.step_chunks) * n.chunk_steps),
-                *self.reader.begin(self.here, following),
-                For(self.tile, build.index(0), _ceildiv(self.rows, self.shape.rows), one_tile),
-            ]
-        )
+        k.declare(self.first_tap, build.binary("truncdiv", self.chunk, n.step_chunks) * n.chunk_taps)
+        k.declare(self.first_step, build.binary("rem", self.chunk, n.step_chunks) * n.chunk_steps)
+        self.reader.begin(k, self.here, following)
+        with k.loop(self.tile, _ceildiv(self.rows, self.shape.rows)):
+            k.declare(self.left_rows, self.rows - self.tile * self.shape.rows)
+            k.declare(self.buffer_start, self.tile * n.keep_apart)
+            self._multiply(k)
+            with k.if_(is_last_chunk):
+                k.emit(finish)
 
-    def _tile(self, is_last_chunk: Expr, epilogue: Epilogue) -> Stmt:
-        """One tile of rows: its chunk, and after the last one the epilogue."""
-        n, shape = self.n, self.shape
-        return build.seq(
-            [
-                Declare(self.left_rows, self.rows - self.tile * shape.rows),
-                Declare(self.buffer_start, self.tile * n.keep_apart),
-                self._multiply(),
-                If(is_last_chunk, epilogue.store(self._finished())),
-            ]
-        )
-
-    def _multiply(self) -> Stmt:
+    def _multiply(self, k: IRBuilder) -> None:
         """One call of the function of the tile's size."""
         n = self.n
         ahead, ahead_step = self.reader.ahead(self.tile)
@@ -260,11 +242,10 @@ class _Item:
             continued=self.chunk > 0,
         )
 
-        def multiply(height: int, count: int) -> Stmt:
-            name = self.functions[height, count].name
-            return Evaluate(build.call(name, *arguments.listed(), type=build.INDEX))
+        def multiply(height: int, count: int) -> None:
+            k.run(build.call(self.functions[height, count].name, *arguments.listed(), type=build.INDEX))
 
-        return choose_tile(self.shape, self.left_rows, self.left_vectors, self.counts, multiply)
+        choose_tile(k, self.shape, self.left_rows, self.left_vectors, self.counts, multiply)
 
     def _finished(self) -> FinishedTile:
         """The tile in the buffer after the last chunk."""

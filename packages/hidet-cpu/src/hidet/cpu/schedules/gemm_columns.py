@@ -7,8 +7,9 @@ A square of `lanes` columns and steps is transposed in registers, about a quarte
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hidet import dims
@@ -17,9 +18,9 @@ from hidet.cpu.schedules.pack import Axis, Order, axes_offset
 from hidet.cpu.schedules.transpose_tile import panel_square_function
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
 from hidet.ir.types import BufferType, PointerType
 from hidet.schedule.lowering import KernelScope
 
@@ -119,10 +120,10 @@ class PanelReader(Protocol):
     run: Expr
     functions: tuple[Function, ...]
 
-    def declare(self) -> list[Stmt]:
+    def declare(self, k: IRBuilder) -> None:
         """What a work item begins with."""
 
-    def begin(self, chunk: ChunkPlace, following: ChunkPlace) -> list[Stmt]:
+    def begin(self, k: IRBuilder, chunk: ChunkPlace, following: ChunkPlace) -> None:
         """What precedes the multiplications of a chunk. following: the chunk to be fetched meanwhile."""
 
     def panel(self, chunk: ChunkPlace) -> Expr:
@@ -154,13 +155,12 @@ class PackedReader:
         self._ahead_tiles, self._ahead_step = ahead_tiles, ahead_step
         self._next = Var("ahead", self.panels.type)
 
-    def declare(self) -> list[Stmt]:
+    def declare(self, k: IRBuilder) -> None:
         """Nothing."""
-        return []
 
-    def begin(self, chunk: ChunkPlace, following: ChunkPlace) -> list[Stmt]:
+    def begin(self, k: IRBuilder, chunk: ChunkPlace, following: ChunkPlace) -> None:
         """Where the following chunk lies."""
-        return [Declare(self._next, self.panel(following) + following.first_step * self.shape.lanes)]
+        k.declare(self._next, self.panel(following) + following.first_step * self.shape.lanes)
 
     def panel(self, chunk: ChunkPlace) -> Expr:
         """In the group's panels."""
@@ -215,37 +215,28 @@ class ChunkPacker:
             )
         self.functions: tuple[Function, ...] = () if self.square is None else (self.square,)
 
-    def declare(self) -> list[Stmt]:
+    def declare(self, k: IRBuilder) -> None:
         """The buffer, and where elements of squares go."""
-        stmts: list[Stmt] = [Declare(self.buffer)]
-        if self.is_scattered:
-            flat = build.size_var("flat")
+        k.declare(self.buffer)
+        if not self.is_scattered:
+            return
+        k.declare(self.places)
+        with k.for_range("flat", self.chunk_taps * self.chunk_steps) as flat:
             step, tap = build.binary("truncdiv", flat, self.chunk_taps), build.binary("rem", flat, self.chunk_taps)
-            place = (tap * self.chunk_steps + step) * self.shape.lanes
-            stmts.append(Declare(self.places))
-            fill = Store(self.places, (flat,), place)
-            stmts.append(For(flat, build.index(0), self.chunk_taps * self.chunk_steps, fill))
-        return stmts
+            k.store(self.places, flat, (tap * self.chunk_steps + step) * self.shape.lanes)
 
-    def begin(self, chunk: ChunkPlace, following: ChunkPlace) -> list[Stmt]:
+    def begin(self, k: IRBuilder, chunk: ChunkPlace, following: ChunkPlace) -> None:
         """Fill the buffer."""
         lanes = self.shape.lanes
-        vector, here, first, target = (build.size_var(name) for name in ("vector", "here", "first", "target"))
-        column = (chunk.group * self.shape.vectors + vector) * lanes
-        body = build.seq(
-            [
-                Declare(here, build.minimum(build.index(lanes), self.column_count - column)),
-                Declare(first, self.start + column * self.column_stride),
-                Declare(target, vector * self.vector_stride),
-                self._pack_vector(first, here, target, chunk),
-            ]
-        )
+        with k.for_range("vector", chunk.vectors) as vector:
+            column = (chunk.group * self.shape.vectors + vector) * lanes
+            here = k.let("here", build.minimum(build.index(lanes), self.column_count - column))
+            first = k.let("first", self.start + column * self.column_stride)
+            target = k.let("target", vector * self.vector_stride)
+            self._pack_vector(k, first, here, target, chunk)
         first_ahead = self.start + following.group * self.shape.columns * self.column_stride
         place = first_ahead + self._tap(following.first_tap) + following.first_step * self.step_stride
-        return [
-            For(vector, build.index(0), chunk.vectors, body),
-            Declare(self._next, build.address(self.source, place)),
-        ]
+        k.declare(self._next, build.address(self.source, place))
 
     def panel(self, chunk: ChunkPlace) -> Expr:
         """The buffer, whose step 0 is the chunk's first one."""
@@ -265,64 +256,56 @@ class ChunkPacker:
         part = build.binary("rem", tile, parts) * count * self.column_stride
         return self._next + (number * line + part), self.column_stride
 
-    def _pack_vector(self, first: Expr, here: Expr, target: Expr, chunk: ChunkPlace) -> Stmt:
-        lanes = self.shape.lanes
+    def _pack_vector(self, k: IRBuilder, first: Expr, here: Expr, target: Expr, chunk: ChunkPlace) -> None:
         if self.order == "taps":
             # All taps of some steps are one run.
             begin = first + chunk.first_step * self.step_stride
-            count = chunk.taps * chunk.steps
-            return self._squares(begin, here, target, count, self._slow(first, here, target, chunk))
-        if self.order == "steps":
-            tap = build.size_var("tap")
-            begin = first + self._tap(chunk.first_tap + tap) + chunk.first_step
-            place = target + tap * self.chunk_steps * lanes
-            one = ChunkPlace(
-                chunk.group, chunk.vectors, chunk.first_tap + tap, chunk.first_step, build.index(1), chunk.steps
-            )
-            squares = self._squares(begin, here, place, chunk.steps, self._slow(first, here, place, one))
-            return For(tap, build.index(0), chunk.taps, squares)
-        return self._slow(first, here, target, chunk)
+            with self._squares(k, begin, here, target, chunk.taps * chunk.steps):
+                self._slow(k, first, here, target, chunk)
+        elif self.order == "steps":
+            with k.for_range("tap", chunk.taps) as tap:
+                begin = first + self._tap(chunk.first_tap + tap) + chunk.first_step
+                place = target + tap * self.chunk_steps * self.shape.lanes
+                one = replace(chunk, first_tap=chunk.first_tap + tap, taps=build.index(1))
+                with self._squares(k, begin, here, place, chunk.steps):
+                    self._slow(k, first, here, place, one)
+        else:
+            self._slow(k, first, here, target, chunk)
 
-    def _squares(self, begin: Expr, here: Expr, target: Expr, count: Expr, otherwise: Stmt) -> Stmt:
-        """`count` neighbours of each column, a square at a time; the last square is moved back to end with them."""
+    @contextmanager
+    def _squares(self, k: IRBuilder, begin: Expr, here: Expr, target: Expr, count: Expr) -> Iterator[None]:
+        """`count` neighbours of each column, a square at a time; the last square is moved back to end with them. The
+        body of the `with` is for fewer than a square has."""
         lanes, square = self.shape.lanes, self.square
         assert square is not None
-        number = build.size_var("number")
-        at = build.minimum(number, count - lanes)
-        place = build.address(self.places, at) if self.is_scattered else build.index(lanes)
-        there = target if self.is_scattered else target + at * lanes
-        arguments = (
-            build.address(self.source, begin + at),
-            self.column_stride,
-            here - 1,
-            build.address(self.buffer, there),
-            place,
-        )
-        turn = Evaluate(build.call(square.name, *arguments, type=build.INDEX))
-        squares = For(number, build.index(0), count, turn, step=lanes)
-        return If(count >= lanes, squares, otherwise)
+        with k.if_(count >= lanes), k.for_range("number", count, step=lanes) as number:
+            at = build.minimum(number, count - lanes)
+            arguments = (
+                build.address(self.source, begin + at),
+                self.column_stride,
+                here - 1,
+                build.address(self.buffer, target if self.is_scattered else target + at * lanes),
+                build.address(self.places, at) if self.is_scattered else build.index(lanes),
+            )
+            k.run(build.call(square.name, *arguments, type=build.INDEX))
+        with k.else_():
+            yield
 
-    def _slow(self, first: Expr, here: Expr, target: Expr, chunk: ChunkPlace) -> Stmt:
+    def _slow(self, k: IRBuilder, first: Expr, here: Expr, target: Expr, chunk: ChunkPlace) -> None:
         """Element by element, or by vectors where columns are neighbours."""
-        lanes = self.shape.lanes
-        tap, step, lane, rest = (build.size_var(name) for name in ("tap", "step", "lane", "rest"))
-        begin = first + self._tap(chunk.first_tap + tap) + (chunk.first_step + step) * self.step_stride
-        at = target + (tap * self.chunk_steps + step) * lanes
-        element = build.load(self.source, begin + lane * self.column_stride)
-        stored = Store(self.buffer, (at + lane,), build.cast(element, self.shape.dtype))
-        clear = Store(self.buffer, (at + rest,), build.const(0, self.shape.dtype))
-        one: Stmt = build.seq(
-            [
-                For(lane, build.index(0), here, stored, kind="vectorize"),
-                For(rest, here, build.index(lanes) - here, clear),
-            ]
-        )
-        if self.order == "columns":
-            whole = build.cast(build.load(self.source, begin, lanes=lanes), self.shape.dtype)
-            body: Stmt = If(build.equal(here, lanes), Store(self.buffer, (at,), whole), one)
-        else:
-            body = one
-        return For(tap, build.index(0), chunk.taps, For(step, build.index(0), chunk.steps, body))
+        dtype, lanes = self.shape.dtype, self.shape.lanes
+        with k.for_range("tap", chunk.taps) as tap, k.for_range("step", chunk.steps) as step, ExitStack() as parts:
+            begin = first + self._tap(chunk.first_tap + tap) + (chunk.first_step + step) * self.step_stride
+            at = target + (tap * self.chunk_steps + step) * lanes
+            if self.order == "columns":
+                with k.if_(build.equal(here, lanes)):
+                    k.store(self.buffer, at, build.cast(build.load(self.source, begin, lanes=lanes), dtype))
+                parts.enter_context(k.else_())
+            with k.for_range("lane", here, kind="vectorize") as lane:
+                element = build.load(self.source, begin + lane * self.column_stride)
+                k.store(self.buffer, at + lane, build.cast(element, dtype))
+            with k.for_range("rest", build.index(lanes) - here, start=here) as rest:
+                k.store(self.buffer, at + rest, build.const(0, dtype))
 
     def _tap(self, number: Expr) -> Expr:
         if self.order == "taps":

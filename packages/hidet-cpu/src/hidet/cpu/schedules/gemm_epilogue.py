@@ -17,9 +17,10 @@ from hidet.dims import Dim
 from hidet.errors import ScheduleError
 from hidet.graph.types import TensorType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Expr, Reduce, Var
 from hidet.ir.node import IRNode
-from hidet.ir.stmt import Declare, For, Stmt, Store
+from hidet.ir.stmt import Store
 from hidet.ir.visit import accesses, replace_accesses, rewrite, substitute, walk
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
 from hidet.schedule.lowering import KernelScope, Lowering
@@ -83,9 +84,10 @@ class Epilogue:
             for compute, tensor in zip(task.epilogues, task.outputs, strict=True)
         ]
 
-    def store(self, tile: FinishedTile) -> Stmt:
+    def store(self, k: IRBuilder, tile: FinishedTile) -> None:
         """Finish the tile and write it to all outputs."""
-        return build.seq([output.store(tile) for output in self._outputs])
+        for output in self._outputs:
+            output.store(k, tile)
 
 
 class _Output:
@@ -141,56 +143,49 @@ class _Output:
             is_uniform=stride == 0,
         )
 
-    def store(self, tile: FinishedTile) -> Stmt:
-        row = build.size_var("row")
-        before = self._decode(tile.first_row + row)
-        start = tile.buffer_start + row * self.shape.columns
-        vector = self._vectors(tile, start) if self.target.is_unit else None
-        if vector is not None:
-            return For(row, build.index(0), tile.rows, build.seq([*before, *vector]))
-        column = build.size_var("column")
-        element = self._element(tile, start, column)
-        if self.target.is_unit:
-            inner = For(column, build.index(0), tile.columns, element, kind="vectorize")
-            return For(row, build.index(0), tile.rows, build.seq([*before, inner]))
-        inner = For(row, build.index(0), tile.rows, build.seq([*before, element]), kind="vectorize")
-        return For(column, build.index(0), tile.columns, inner)
+    def store(self, k: IRBuilder, tile: FinishedTile) -> None:
+        if not self.target.is_unit:
+            with k.for_range("column", tile.columns) as column, k.for_range("row", tile.rows, kind="vectorize") as row:
+                self._decode(k, tile.first_row + row)
+                self._element(k, tile, tile.buffer_start + row * self.shape.columns, column)
+            return
+        with k.for_range("row", tile.rows) as row:
+            self._decode(k, tile.first_row + row)
+            start = tile.buffer_start + row * self.shape.columns
+            if not self._vectors(k, tile, start):
+                with k.for_range("column", tile.columns, kind="vectorize") as column:
+                    self._element(k, tile, start, column)
 
-    def _decode(self, row: Expr) -> list[Stmt]:
+    def _decode(self, k: IRBuilder, row: Expr) -> None:
         """Coordinates of a row: the number itself, or its digits in the extents of several axes."""
-        stmts: list[Stmt] = []
         rest = row
         for axis, extent in reversed(list(zip(self.coordinates, self.extents, strict=True))):
             if extent is None:
-                stmts.append(Declare(axis, rest))
+                k.declare(axis, rest)
             else:
-                stmts.append(Declare(axis, build.binary("rem", rest, extent)))
+                k.declare(axis, build.binary("rem", rest, extent))
                 rest = build.binary("truncdiv", rest, extent)
-        return stmts
 
-    def _vectors(self, tile: FinishedTile, start: Expr) -> list[Stmt] | None:
-        """A loop over the vectors of a row, and over what remains after them; None when there is no vector form."""
-        lanes = self.shape.lanes
-        number = build.size_var("vector")
+    def _vectors(self, k: IRBuilder, tile: FinishedTile, start: Expr) -> bool:
+        """A loop over the vectors of a row, and over what remains after them; False when there is no vector form."""
+        lanes, number, one = self.shape.lanes, build.size_var("vector"), IRBuilder()
         first = number * lanes
-        if tile.is_ragged and self.shape.has_masks:
-            declared, mask = leading_lanes(tile.columns - first, lanes)
-            store = self._vector(tile, start, first, mask)
-            count = build.binary("truncdiv", tile.columns + (lanes - 1), build.index(lanes))
-            return None if store is None else [For(number, build.index(0), count, build.seq([*declared, store]))]
-        store = self._vector(tile, start, first, None)
-        if store is None:
-            return None
-        count = build.binary("truncdiv", tile.columns, build.index(lanes))
-        loops: list[Stmt] = [For(number, build.index(0), count, store)]
-        if tile.is_ragged:
-            lane = build.size_var("column")
+        has_rest = tile.is_ragged and not self.shape.has_masks
+        mask = leading_lanes(one, tile.columns - first, lanes) if tile.is_ragged and not has_rest else None
+        if not self._vector(one, tile, start, first, mask):
+            return False
+        covered = tile.columns if mask is None else tile.columns + (lanes - 1)
+        count = build.binary("truncdiv", covered, build.index(lanes))
+        with k.loop(number, count):
+            k.emit(one.body)
+        if has_rest:
             done = count * lanes
-            loops.append(For(lane, build.index(0), tile.columns - done, self._element(tile, start, done + lane)))
-        return loops
+            with k.for_range("column", tile.columns - done) as column:
+                self._element(k, tile, start, done + column)
+        return True
 
-    def _vector(self, tile: FinishedTile, start: Expr, first: Expr, mask: Expr | None) -> Stmt | None:
-        """Store the vector from column `first` of the tile on; None when there is no vector form."""
+    def _vector(self, k: IRBuilder, tile: FinishedTile, start: Expr, first: Expr, mask: Expr | None) -> bool:
+        """Store the vector from column `first` of the tile on; False when there is no vector form."""
         lanes = self.shape.lanes
         column = self.place.column_base + (tile.first_column + first)
 
@@ -211,11 +206,12 @@ class _Output:
 
         value = lane_wise(self.value, lanes, leaf)
         if value is None:
-            return None
+            return False
         resolved = self.lowering.resolve(value, self.bindings)
-        return Store(self.result, (self.target.at(self.coordinates, column),), resolved, mask)
+        k.emit(Store(self.result, (self.target.at(self.coordinates, column),), resolved, mask))
+        return True
 
-    def _element(self, tile: FinishedTile, start: Expr, number: Expr) -> Stmt:
+    def _element(self, k: IRBuilder, tile: FinishedTile, start: Expr, number: Expr) -> None:
         column = self.place.column_base + (tile.first_column + number)
 
         def read(node: IRNode) -> IRNode | None:
@@ -226,7 +222,7 @@ class _Output:
             return None
 
         value = self.lowering.resolve(rewrite(self.value, read), {**self.bindings, self.column: column})
-        return Store(self.result, (self.target.at(self.coordinates, column),), value)
+        k.store(self.result, self.target.at(self.coordinates, column), value)
 
 
 def composed_value(task: Task, epilogue: Compute, accumulator: Expr) -> Expr:

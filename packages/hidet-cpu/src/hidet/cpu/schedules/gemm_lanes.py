@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from hidet import dtypes
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Binary, Cast, Const, Expr, Reduce, Select, Size, Unary, Var
-from hidet.ir.stmt import Declare, Stmt, Store
-from hidet.ir.types import BufferType, VectorType
 from hidet.ir.visit import accesses
 
 Leaf = Callable[[Expr], "Expr | None"]
@@ -67,13 +66,13 @@ def _select(node: Select, condition: Expr, a: Expr, b: Expr, lanes: int) -> Expr
     return build.select(condition, a, b)
 
 
-def leading_lanes(count: Expr, lanes: int) -> tuple[list[Stmt], Var]:
-    """Statements that declare a mask whose first `count` of `lanes` are set, and its variable."""
-    numbers = Var("lane_numbers", BufferType(dtypes.i32, (build.index(lanes),), space="local"))
-    mask = Var("mask", VectorType(dtypes.boolean, lanes))
-    stores = [Store(numbers, (build.index(lane),), build.const(lane, dtypes.i32)) for lane in range(lanes)]
+def leading_lanes(k: IRBuilder, count: Expr, lanes: int) -> Var:
+    """A mask whose first `count` of `lanes` are set."""
+    numbers = k.array("lane_numbers", dtypes.i32, lanes, space="local")
+    for lane in range(lanes):
+        k.store(numbers, lane, build.const(lane, dtypes.i32))
     limit = build.broadcast(build.cast(count, dtypes.i32), lanes)
-    return [Declare(numbers), *stores, Declare(mask, build.load(numbers, 0, lanes=lanes) < limit)], mask
+    return k.let("mask", build.load(numbers, 0, lanes=lanes) < limit)
 
 
 def _as_vector(value: Expr, lanes: int) -> Expr:

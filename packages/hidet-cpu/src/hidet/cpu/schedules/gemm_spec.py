@@ -9,8 +9,8 @@ from hidet.cpu.schedules.gemm_columns import Columns
 from hidet.cpu.schedules.gemm_epilogue import TilePlace
 from hidet.dims import Dim
 from hidet.dtypes import DType
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Stmt
 from hidet.schedule.lowering import KernelScope
 
 
@@ -25,7 +25,7 @@ class RowTable:
     last_row: Expr
 
 
-FillTable = Callable[[KernelScope, RowTable, Expr], Stmt]
+FillTable = Callable[[IRBuilder, KernelScope, RowTable, Expr], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.common_intrinsics import PREFETCH, fma
 from hidet.ir.expr import Bitcast, Const, Expr, Var
 from hidet.ir.func import APART, Function
 from hidet.ir.intrinsic_call import call_intrinsic
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
 from hidet.ir.types import PointerType, VectorType
 from hidet.schedule.shared_functions import share_functions
 
@@ -101,26 +102,33 @@ class TileArguments:
         return tuple(getattr(self, field.name) for field in fields(self))
 
 
-TileBody = Callable[[int, int], Stmt]
+TileBody = Callable[[int, int], None]
 
 
-def choose_tile(shape: TileShape, rows: Expr, vectors: Expr, counts: Sequence[int], body: TileBody) -> Stmt:
+def choose_tile(
+    k: IRBuilder, shape: TileShape, rows: Expr, vectors: Expr, counts: Sequence[int], body: TileBody
+) -> None:
     """`body(rows, vectors)` for the smallest tile that covers the `rows` that are left and exactly the `vectors`.
 
     counts: what `vectors` may be.
     """
     heights = (shape.rows, *EDGE_ROWS)
 
-    def by_rows(count: int) -> Stmt:
-        stmt = body(heights[-1], count)
-        for taller, shorter in reversed(list(pairwise(heights))):
-            stmt = If(rows > shorter, body(taller, count), stmt)
-        return stmt
+    def by_rows(count: int) -> None:
+        with ExitStack() as fewer:
+            for taller, shorter in pairwise(heights):
+                with k.if_(rows > shorter):
+                    body(taller, count)
+                fewer.enter_context(k.else_())
+            body(heights[-1], count)
 
-    stmt = by_rows(counts[0])
-    for count in counts[1:]:
-        stmt = If(build.equal(vectors, count), by_rows(count), stmt)
-    return stmt
+    first, *others = counts
+    with ExitStack() as fewer:
+        for count in reversed(others):
+            with k.if_(build.equal(vectors, count)):
+                by_rows(count)
+            fewer.enter_context(k.else_())
+        by_rows(first)
 
 
 def tile_functions(
@@ -196,68 +204,63 @@ def _tile_function(
         continued=Var("continued", dtypes.boolean),
     )
     stride = arguments.step if known_step is None else build.index(known_step)
-    body = build.seq([*_multiply(shape, rows, vectors, element, stride, unroll, arguments), Return(build.index(0))])
+    k = IRBuilder()
+    _multiply(k, shape, rows, vectors, element, stride, unroll, arguments)
+    k.return_(build.index(0))
     parameters = tuple(v for v in arguments.listed() if isinstance(v, Var))
     # Inlined, the loops of a dozen tiles would be optimised as one, in more than linear time.
-    return Function(
-        f"tile_{rows}x{vectors}",
-        parameters,
-        body,
-        "device",
-        result=index,
-        attributes=APART,
-    )
+    return Function(f"tile_{rows}x{vectors}", parameters, k.body, "device", result=index, attributes=APART)
 
 
 def _multiply(
-    shape: TileShape, rows: int, vectors: int, element: DType, stride: Expr, unroll: int, arguments: TileArguments
-) -> list[Stmt]:
-    accumulators = [[Var(f"acc{i}_{j}", shape.vector) for j in range(vectors)] for i in range(rows)]
-    places = [[build.index(i * shape.columns + j * shape.lanes) for j in range(vectors)] for i in range(rows)]
+    k: IRBuilder,
+    shape: TileShape,
+    rows: int,
+    vectors: int,
+    element: DType,
+    stride: Expr,
+    unroll: int,
+    arguments: TileArguments,
+) -> None:
     zero = build.broadcast(build.const(0, shape.dtype), shape.lanes)
-    flat = [(acc, place) for i in range(rows) for acc, place in zip(accumulators[i], places[i], strict=True)]
-    earlier = [Assign(acc, acc + build.load(arguments.buffer, place, lanes=shape.lanes)) for acc, place in flat]
-    stmts: list[Stmt] = [Declare(acc, zero) for acc, _ in flat]
-
-    tap, step = build.size_var("tap"), build.size_var("step")
-    pointers = [Var(f"row{i}", PointerType(element)) for i in range(rows)]
-    panel, ahead = Var("panel_tap", arguments.panel.type), Var("ahead_tap", arguments.ahead.type)
-    taps: list[Stmt] = [
-        Declare(pointer, Bitcast(build.load(arguments.table, tap * arguments.table_stride + i), pointer.type))
-        for i, pointer in enumerate(pointers)
+    accumulators = [k.let_each(f"acc{i}_", [zero] * vectors) for i in range(rows)]
+    with k.for_range("tap", arguments.taps) as tap:
+        entries = [build.load(arguments.table, tap * arguments.table_stride + i) for i in range(rows)]
+        pointers = k.let_each("row", (Bitcast(entry, PointerType(element)) for entry in entries))
+        panel = k.let("panel_tap", arguments.panel + tap * arguments.run * shape.lanes)
+        ahead = k.let("ahead_tap", arguments.ahead + tap * arguments.run * arguments.ahead_step)
+        with k.for_range("step", arguments.steps, arguments.first_step, unroll) as step:
+            for unrolled in range(unroll):
+                at = step + unrolled
+                k.run(call_intrinsic(PREFETCH, ahead + at * arguments.ahead_step))
+                _multiply_step(k, shape, accumulators, pointers, stride, panel, arguments.panel_stride, at)
+    places = [
+        (acc, i * shape.columns + j * shape.lanes) for i, row in enumerate(accumulators) for j, acc in enumerate(row)
     ]
-    taps.append(Declare(panel, arguments.panel + tap * arguments.run * shape.lanes))
-    taps.append(Declare(ahead, arguments.ahead + tap * arguments.run * arguments.ahead_step))
-    steps: list[Stmt] = []
-    for unrolled in range(unroll):
-        k = step + unrolled
-        steps.append(Evaluate(call_intrinsic(PREFETCH, ahead + k * arguments.ahead_step)))
-        steps += _multiply_step(shape, accumulators, pointers, stride, panel, arguments.panel_stride, k)
-    taps.append(For(step, arguments.first_step, arguments.steps, build.seq(steps), step=unroll))
-    stmts.append(For(tap, build.index(0), arguments.taps, build.seq(taps)))
-    stmts.append(If(arguments.continued, build.seq(earlier)))
-    return [*stmts, *(Store(arguments.buffer, (place,), acc) for acc, place in flat)]
+    with k.if_(arguments.continued):
+        for acc, place in places:
+            k.assign(acc, acc + build.load(arguments.buffer, place, lanes=shape.lanes))
+    for acc, place in places:
+        k.store(arguments.buffer, place, acc)
 
 
 def _multiply_step(
+    k: IRBuilder,
     shape: TileShape,
-    accumulators: list[list[Var]],
-    pointers: list[Var],
+    accumulators: Sequence[Sequence[Var]],
+    pointers: Sequence[Var],
     stride: Expr,
     panel: Expr,
     panel_stride: Expr,
-    k: Expr,
-) -> list[Stmt]:
-    stmts: list[Stmt] = []
-    columns = [Var(f"b{j}", shape.vector) for j in range(len(accumulators[0]))]
-    for j, column in enumerate(columns):
-        stmts.append(Declare(column, build.load(panel, k * shape.lanes + panel_stride * j, lanes=shape.lanes)))
+    step: Expr,
+) -> None:
+    lanes = shape.lanes
+    places = [step * lanes + panel_stride * j for j in range(len(accumulators[0]))]
+    columns = k.let_each("b", (build.load(panel, place, lanes=lanes) for place in places))
     for row, pointer in zip(accumulators, pointers, strict=True):
-        factor = Var("a", shape.vector)
-        element = build.cast(build.load(pointer, k * stride), shape.dtype)
-        stmts.append(Declare(factor, build.broadcast(element, shape.lanes)))
-        stmts += [Assign(acc, multiply_add(factor, column, acc)) for acc, column in zip(row, columns, strict=True)]
-    return stmts
+        element = build.cast(build.load(pointer, step * stride), shape.dtype)
+        factor = k.let("a", build.broadcast(element, lanes))
+        k.assign_each(row, [multiply_add(factor, column, acc) for acc, column in zip(row, columns, strict=True)])
 
 
 def multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:

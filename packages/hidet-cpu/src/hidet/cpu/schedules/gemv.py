@@ -25,8 +25,7 @@ from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr, Var
 from hidet.ir.func import COMPACT, Function
-from hidet.ir.stmt import Assign, Declare, Evaluate, For, If, Return, Stmt, Store
-from hidet.ir.types import BufferType, PointerType
+from hidet.ir.types import PointerType
 from hidet.schedule.lowering import KernelScope
 from hidet.schedule.shared_functions import share_functions
 from hidet.schedule.task import Task
@@ -75,14 +74,14 @@ def launch_gemv(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShap
         column_stride=scope.size(right.column, "column_stride"),
     )
     function = dot_function(shape, height, gemm.element, right.pointer.dtype)
-    table = Var("table", BufferType(dtypes.i64, (build.index(_MOST_ROWS),), space="local"))
-    buffer = Var("tile", BufferType(shape.dtype, (build.index(_MOST_ROWS * shape.columns),), space="local"))
-    first_row, rows, start = map(build.size_var, ("first_row", "rows", "start"))
+    k, finish = IRBuilder(), IRBuilder()
+    table = k.array("table", dtypes.i64, _MOST_ROWS, space="local")
+    buffer = k.array("tile", shape.dtype, _MOST_ROWS * shape.columns, space="local")
+    first_row = k.let("first_row", row_block * _MOST_ROWS)
+    rows = k.let("rows", build.minimum(build.index(_MOST_ROWS), sizes.rows - first_row))
+    group = build.size_var("group")
     all_groups = build.binary("truncdiv", sizes.columns + (shape.columns - 1), build.index(shape.columns))
-    number, group = build.size_var("number"), build.size_var("group")
     filled = RowTable(table, build.index(_MOST_ROWS), first_row, build.index(_MOST_ROWS), sizes.rows - 1)
-    place = gemm.place(scope, problem)
-    epilogue = Epilogue(task, scope, pointers, place, shape)
     first_column = group * shape.columns
     tile = FinishedTile(
         first_row=first_row,
@@ -93,27 +92,17 @@ def launch_gemv(builder: ProgramBuilder, task: Task, gemm: Gemm, shape: TileShap
         buffer=buffer,
         buffer_start=build.index(0),
     )
-    one_group = build.seq(
-        [
-            Declare(group, column_block * sizes.groups + number),
-            _dots(function, shape, height, sizes, rows, tile, source, start, table),
-            epilogue.store(tile),
-        ]
-    )
+    # Sizes of the epilogue come before those of the columns and the table.
+    Epilogue(task, scope, pointers, gemm.place(scope, problem), shape).store(finish, tile)
+    start = k.let("start", right.offset(scope, problem))
+    gemm.fill(k, scope, filled, problem)
     here = build.minimum(sizes.groups, all_groups - column_block * sizes.groups)
-    body = build.seq(
-        [
-            Declare(table),
-            Declare(buffer),
-            Declare(first_row, row_block * _MOST_ROWS),
-            Declare(rows, build.minimum(build.index(_MOST_ROWS), sizes.rows - first_row)),
-            Declare(start, right.offset(scope, problem)),
-            gemm.fill(scope, filled, problem),
-            For(number, build.index(0), here, one_group),
-        ]
-    )
+    with k.for_range("number", here) as number:
+        k.declare(group, column_block * sizes.groups + number)
+        _dots(k, function, shape, height, sizes, rows, tile, source, start, table)
+        k.emit(finish.body)
     grid_vars = (problem, column_block, row_block)
-    kernel = Function("gemv", scope.params, body, kind="kernel", grid_vars=grid_vars, attributes=(COMPACT,))
+    kernel = Function("gemv", scope.params, k.body, kind="kernel", grid_vars=grid_vars, attributes=(COMPACT,))
     groups = dims.ceildiv(gemm.columns, shape.columns)
     grid = (gemm.problems, dims.ceildiv(groups, groups_of_item), dims.ceildiv(gemm.rows, _MOST_ROWS))
     builder.add((function,))
@@ -132,6 +121,7 @@ class _Sizes:
 
 
 def _dots(
+    k: IRBuilder,
     function: Function,
     shape: TileShape,
     height: int,
@@ -141,26 +131,25 @@ def _dots(
     source: Var,
     start: Expr,
     table: Var,
-) -> Stmt:
+) -> None:
     """All rows of the work item by one column group. The columns of a dot function stay in the cache for all rows."""
-    width = shape.lanes // height
-    column, row, step = build.size_var("column"), build.size_var("row"), build.size_var("step")
     most = _MOST_ADDED * shape.lanes
-    arguments = (
-        build.address(table, row),
-        build.address(source, start + (tile.first_column + column) * sizes.column_stride),
-        sizes.column_stride,
-        tile.columns - 1 - column,
-        step,
-        build.minimum(build.index(most), sizes.run - step),
-        build.address(tile.buffer, row * shape.columns + column),
-    )
-    call = Evaluate(build.call(function.name, *arguments, type=build.INDEX))
-    # An empty sum is stored, too.
-    count = build.maximum(sizes.run, build.index(1))
-    by_steps = For(step, build.index(0), count, call, step=most)
-    by_rows = For(row, build.index(0), rows, by_steps, step=height)
-    return For(column, build.index(0), tile.columns, by_rows, step=width)
+    with (
+        k.for_range("column", tile.columns, step=shape.lanes // height) as column,
+        k.for_range("row", rows, step=height) as row,
+        # An empty sum is stored, too.
+        k.for_range("step", build.maximum(sizes.run, build.index(1)), step=most) as step,
+    ):
+        arguments = (
+            build.address(table, row),
+            build.address(source, start + (tile.first_column + column) * sizes.column_stride),
+            sizes.column_stride,
+            tile.columns - 1 - column,
+            step,
+            build.minimum(build.index(most), sizes.run - step),
+            build.address(tile.buffer, row * shape.columns + column),
+        )
+        k.run(build.call(function.name, *arguments, type=build.INDEX))
 
 
 @functools.cache
@@ -175,45 +164,39 @@ def dot_function(shape: TileShape, height: int, element: DType, source: DType) -
     table, columns = Var("table", PointerType(index, "local")), Var("columns", PointerType(source))
     stride, last, first, count = (build.size_var(name) for name in ("stride", "last", "first", "count"))
     buffer = Var("buffer", PointerType(shape.dtype, "local"))
-    rows = [Var(f"row{i}", PointerType(element)) for i in range(height)]
-    places = [Var(f"column{j}", PointerType(source)) for j in range(width)]
-    accumulators = [[Var(f"acc{i}_{j}", shape.vector) for j in range(width)] for i in range(height)]
-    zero = build.broadcast(build.const(0, shape.dtype), lanes)
-    step, whole = build.size_var("step"), build.size_var("whole")
-
-    def multiply(at: Expr, mask: Expr | None) -> list[Stmt]:
-        factors = [Var(f"b{j}", shape.vector) for j in range(width)]
-        stmts: list[Stmt] = [
-            Declare(factor, build.cast(build.load(place, at, lanes=lanes, mask=mask), shape.dtype))
-            for factor, place in zip(factors, places, strict=True)
-        ]
-        for row, line in zip(rows, accumulators, strict=True):
-            value = Var("a", shape.vector)
-            stmts.append(Declare(value, build.cast(build.load(row, at, lanes=lanes, mask=mask), shape.dtype)))
-            stmts += [Assign(acc, multiply_add(value, b, acc)) for acc, b in zip(line, factors, strict=True)]
-        return stmts
-
-    declared, mask = leading_lanes(first + count - whole, lanes)
-    stmts: list[Stmt] = [
-        *(Declare(row, Bitcast(build.load(table, i), row.type)) for i, row in enumerate(rows)),
-        *(Declare(p, columns + build.minimum(build.index(j), last) * stride) for j, p in enumerate(places)),
-        *(Declare(acc, zero) for line in accumulators for acc in line),
-        Declare(whole, first + build.binary("truncdiv", count, build.index(lanes)) * lanes),
-        For(step, first, whole - first, build.seq(multiply(step, None)), step=lanes),
-        If(whole < first + count, build.seq([*declared, *multiply(whole, mask)])),
-    ]
     k = IRBuilder()
+    rows = k.let_each("row", (Bitcast(build.load(table, i), PointerType(element)) for i in range(height)))
+    places = k.let_each("column", (columns + build.minimum(build.index(j), last) * stride for j in range(width)))
+    zero = build.broadcast(build.const(0, shape.dtype), lanes)
+    accumulators = [k.let_each(f"acc{i}_", [zero] * width) for i in range(height)]
+
+    def read(pointer: Var, at: Expr, mask: Expr | None) -> Expr:
+        return build.cast(build.load(pointer, at, lanes=lanes, mask=mask), shape.dtype)
+
+    def multiply(at: Expr, mask: Expr | None) -> None:
+        factors = k.let_each("b", (read(place, at, mask) for place in places))
+        for row, line in zip(rows, accumulators, strict=True):
+            value = k.let("a", read(row, at, mask))
+            k.assign_each(line, [multiply_add(value, b, acc) for acc, b in zip(line, factors, strict=True)])
+
+    whole = k.let("whole", first + build.binary("truncdiv", count, build.index(lanes)) * lanes)
+    with k.for_range("step", whole - first, first, lanes) as step:
+        multiply(step, None)
+    with k.if_(whole < first + count):
+        multiply(whole, leading_lanes(k, first + count - whole, lanes))
     sums = sum_lanes(k, [acc for line in accumulators for acc in line])
-    stmts += [k.body]
     for i in range(height):
         part = build.shuffle(sums, sums, list(range(i * width, (i + 1) * width))) if height > 1 else sums
         part = build.extract(part, 0) if width == 1 and height > 1 else part
         at = build.index(i * shape.columns)
-        earlier = build.load(buffer, at, lanes=width) if width > 1 else build.load(buffer, at)
-        stmts.append(If(first > 0, Store(buffer, (at,), earlier + part), Store(buffer, (at,), part)))
-    stmts.append(Return(build.index(0)))
+        with k.if_(first > 0):
+            earlier = build.load(buffer, at, lanes=width) if width > 1 else build.load(buffer, at)
+            k.store(buffer, at, earlier + part)
+        with k.else_():
+            k.store(buffer, at, part)
+    k.return_(build.index(0))
     parameters = (table, columns, stride, last, first, count, buffer)
     name = f"dot_{height}x{width}_{element.short}_{source.short}"
-    function = Function(name, parameters, build.seq(stmts), "device", result=index, attributes=(("inline", False),))
+    function = Function(name, parameters, k.body, "device", result=index, attributes=(("inline", False),))
     (shared,) = share_functions([function])
     return shared

@@ -28,8 +28,8 @@ from hidet.cpu.schedules.pack import Axis, decode, launch_copy_rows, launch_pack
 from hidet.cpu.target import cpu_target
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr, Var
-from hidet.ir.stmt import For, Stmt, Store
 from hidet.operators.rules import arithmetic_dtype
 from hidet.schedule.affine import Affine, collapse_axes
 from hidet.schedule.lowering import KernelScope
@@ -80,10 +80,10 @@ class MatmulRule(FixedRule[MatrixProduct]):
         def digits(scope: KernelScope, problem: Expr) -> list[Expr]:
             return decode(problem, [scope.size(n, "batch") if axis else None for axis, n in enumerate(batch)])
 
-        def fill(scope: KernelScope, table: RowTable, problem: Expr) -> Stmt:
+        def fill(k: IRBuilder, scope: KernelScope, table: RowTable, problem: Expr) -> None:
             strides = [scope.size(stride, "stride") for stride in batch_strides]
             start = inside + build.flatten(digits(scope, problem), strides)
-            return fill_matrix_rows(scope, table, start, rows)
+            fill_matrix_rows(k, scope, table, start, rows)
 
         def right_offset(scope: KernelScope, problem: Expr) -> Expr:
             return build.flatten(digits(scope, problem), [scope.size(s, "stride") for s in right_strides])
@@ -124,7 +124,7 @@ class MatmulRule(FixedRule[MatrixProduct]):
         return builder.program()
 
 
-def fill_matrix_rows(scope: KernelScope, table: RowTable, start: Expr, axes: Sequence[Axis]) -> Stmt:
+def fill_matrix_rows(k: IRBuilder, scope: KernelScope, table: RowTable, start: Expr, axes: Sequence[Axis]) -> None:
     """Addresses of rows counted through `axes` from `start`; rows past the last one repeat it."""
     variables = [build.size_var(f"i{n}") for n in range(len(axes))]
     strides = Affine(dict(zip(variables, [stride for _, stride in axes], strict=True)), 0)
@@ -133,13 +133,11 @@ def fill_matrix_rows(scope: KernelScope, table: RowTable, start: Expr, axes: Seq
         scope.size(dims.product([axes[n][0] for n in group]), "extent") if number else None
         for number, group in enumerate(groups)
     ]
-    entry = build.size_var("entry")
-    row = build.minimum(table.first_row + entry, table.last_row)
-    offset = build.flatten(
-        decode(row, extents)[: len(groups)], [scope.size(axes[group[-1]][1], "stride") for group in groups]
-    )
-    address = Bitcast(start + offset, build.INDEX)
-    return For(entry, build.index(0), table.count, Store(table.variable, (entry,), address))
+    kept = [scope.size(axes[group[-1]][1], "stride") for group in groups]
+    with k.for_range("entry", table.count) as entry:
+        row = build.minimum(table.first_row + entry, table.last_row)
+        offset = build.flatten(decode(row, extents)[: len(groups)], kept)
+        k.store(table.variable, entry, Bitcast(start + offset, build.INDEX))
 
 
 def _left_operand(
