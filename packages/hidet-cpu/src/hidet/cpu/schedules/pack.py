@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Literal
 
 from hidet import dims
@@ -10,9 +11,9 @@ from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
 from hidet.cpu.schedules.transpose_tile import square_function
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
 from hidet.schedule.lowering import KernelScope
 
 Axis = tuple[Dim, Dim]
@@ -57,35 +58,31 @@ def launch_pack_panels(
     tap_count = parameter(scope, dims.product([extent for extent, _ in taps]), "taps")
     column_stride, step_stride = scope.size(columns[1], "stride"), scope.size(run[1], "stride")
     panels = build.binary("truncdiv", count + (lanes - 1), build.index(lanes))
-    tap, step, lane, rest = (build.size_var(name) for name in ("tap", "step", "lane", "rest"))
-    here, start, first = build.size_var("here"), build.size_var("start"), build.size_var("first")
-    element = build.cast(build.load(read, start + lane * column_stride + step * step_stride), target.dtype)
-    row = first + step * lanes
-    copied = For(lane, build.index(0), here, Store(written, (row + lane,), element), kind="vectorize")
-    zero = build.const(0, target.dtype)
-    padded = For(rest, here, build.index(lanes) - here, Store(written, (row + rest,), zero))
     begin = axes_offset(scope, problem, batch) + panel * (column_stride * lanes)
-    copies: Stmt = For(step, build.index(0), depth, build.seq([copied, padded]))
-    if run[1] == 1 and columns[1] != 1 and dims.prove_le(lanes, run[0]) is not False:
-        square = square_function(lanes, source.dtype, target.dtype)
-        builder.add((square,))
-        # The last square is moved back to end with the panel.
-        at = build.minimum(step, depth - lanes)
-        there = build.address(written, first + at * lanes)
-        arguments = (build.address(read, start + at), column_stride, there, build.index(lanes))
-        turn = Evaluate(build.call(square.name, *arguments, type=build.INDEX))
-        squares = For(step, build.index(0), depth, turn, step=lanes)
-        copies = If(build.logical_and(build.equal(here, lanes), depth >= lanes), squares, copies)
-    one_tap: list[Stmt] = [
-        Declare(start, begin + axes_offset(scope, tap, taps)),
-        Declare(first, ((problem * panels + panel) * tap_count + tap) * (depth * lanes)),
-        copies,
-    ]
-    body: list[Stmt] = [
-        Declare(here, build.minimum(build.index(lanes), count - panel * lanes)),
-        For(tap, build.index(0), tap_count, build.seq(one_tap)),
-    ]
-    function = Function("pack", scope.params, build.seq(body), kind="kernel", grid_vars=(problem, panel))
+    k, step = IRBuilder(), build.size_var("step")
+    here = k.let("here", build.minimum(build.index(lanes), count - panel * lanes))
+    with k.for_range("tap", tap_count) as tap, ExitStack() as otherwise:
+        start = k.let("start", begin + axes_offset(scope, tap, taps))
+        first = k.let("first", ((problem * panels + panel) * tap_count + tap) * (depth * lanes))
+        if run[1] == 1 and columns[1] != 1 and dims.prove_le(lanes, run[0]) is not False:
+            square = square_function(lanes, source.dtype, target.dtype)
+            builder.add((square,))
+            is_whole = build.logical_and(build.equal(here, lanes), depth >= lanes)
+            with k.if_(is_whole), k.loop(step, depth, step=lanes):
+                # The last square is moved back to end with the panel.
+                at = build.minimum(step, depth - lanes)
+                there = build.address(written, first + at * lanes)
+                arguments = (build.address(read, start + at), column_stride, there, build.index(lanes))
+                k.run(build.call(square.name, *arguments, type=build.INDEX))
+            otherwise.enter_context(k.else_())
+        with k.loop(step, depth):
+            row = first + step * lanes
+            with k.for_range("lane", here, kind="vectorize") as lane:
+                element = build.load(read, start + lane * column_stride + step * step_stride)
+                k.store(written, row + lane, build.cast(element, target.dtype))
+            with k.for_range("rest", build.index(lanes) - here, start=here) as rest:
+                k.store(written, row + rest, build.const(0, target.dtype))
+    function = Function("pack", scope.params, k.body, kind="kernel", grid_vars=(problem, panel))
     grid = (dims.product([extent for extent, _ in batch]), dims.ceildiv(columns[0], lanes))
     elements = dims.product([extent for extent, _ in taps]) * run[0] * lanes
     builder.launch(function, (source, target), scope, grid, dims.maximum(1, elements))
@@ -101,17 +98,13 @@ def launch_copy_rows(builder: ProgramBuilder, source: Var, target: Var, rows: Se
     stride = scope.size(steps[1], "stride")
     block = dims.maximum(1, dims.floordiv(_ITEM_ELEMENTS, dims.maximum(1, steps[0])))
     block_rows = parameter(scope, block, "block")
-    row, step = build.size_var("row"), build.size_var("step")
-    start = Var("start", build.INDEX)
-    element = build.cast(build.load(read, start + step * stride), target.dtype)
-    inner = For(step, build.index(0), depth, Store(written, (row * depth + step,), element), kind="vectorize")
-    body = For(
-        row,
-        item * block_rows,
-        build.minimum(block_rows, all_rows - item * block_rows),
-        build.seq([Declare(start, axes_offset(scope, row, rows)), inner]),
-    )
-    function = Function("copy_rows", scope.params, body, kind="kernel", grid_vars=(item,))
+    begin = item * block_rows
+    k = IRBuilder()
+    with k.for_range("row", build.minimum(block_rows, all_rows - begin), start=begin) as row:
+        start = k.let("start", axes_offset(scope, row, rows))
+        with k.for_range("step", depth, kind="vectorize") as step:
+            k.store(written, row * depth + step, build.cast(build.load(read, start + step * stride), target.dtype))
+    function = Function("copy_rows", scope.params, k.body, kind="kernel", grid_vars=(item,))
     builder.launch(function, (source, target), scope, (dims.ceildiv(count, block),), _ITEM_ELEMENTS // 4)
 
 

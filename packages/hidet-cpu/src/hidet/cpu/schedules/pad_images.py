@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from hidet import dims
 from hidet.cpu.schedules.conv_window import SpatialAxis, Windows
 from hidet.cpu.schedules.gemm_program import ProgramBuilder, parameter
@@ -9,9 +11,9 @@ from hidet.cpu.schedules.pack import decode
 from hidet.cpu.schedules.transpose_tile import square_function
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt, Store
 from hidet.schedule.lowering import KernelScope
 
 # Planes narrower than this are copied element by element.
@@ -30,7 +32,7 @@ def launch_pad_images(
     read, written = scope.pointer("images", source.dtype), scope.pointer("padded", target.dtype)
     *outer, last = windows.axes
     extents = [axis.image + sum(axis.pads) for axis in windows.axes]
-    item, line = build.size_var("item"), build.size_var("line")
+    item = build.size_var("item")
     image, *places = decode(item, [None, *(parameter(scope, extent, "extent") for extent in extents[:-1])])
     depth, channel_stride = parameter(scope, channels[0], "channels"), scope.size(channels[1], "channel_stride")
     width, padded = parameter(scope, last.image, "width"), parameter(scope, extents[-1], "padded")
@@ -41,44 +43,49 @@ def launch_pad_images(
         position = place - parameter(scope, axis.pads[0], "pad")
         inside += [position >= 0, position < parameter(scope, axis.image, "extent")]
         start = start + position * parameter(scope, axis.image_stride, "pixel_stride")
-    pixel, channel = build.size_var("pixel"), build.size_var("channel")
     pixel_stride = scope.size(last.image_stride, "pixel_stride")
-    value = build.cast(build.load(read, line + pixel * pixel_stride + channel * channel_stride), target.dtype)
     first = item * (padded * depth)
-    copy = Store(written, (first + (pixel + pad) * depth + channel,), value)
     has_planes = last.image_stride == 1 and channels[1] != 1
-    if has_planes:
-        # Planes are read along their rows; a loop over the few channels of an image would be all overhead.
-        copies: Stmt = For(channel, build.index(0), depth, For(pixel, build.index(0), width, copy, kind="vectorize"))
-    else:
-        copies = For(pixel, build.index(0), width, For(channel, build.index(0), depth, copy, kind="vectorize"))
     side = _square(lanes, channels[0], last.image)
-    if has_planes and side >= _SMALLEST_SQUARE:
-        square = square_function(side, source.dtype, target.dtype)
-        builder.add((square,))
-        from_channel, from_pixel = build.size_var("from_channel"), build.size_var("from_pixel")
-        # The last square of an axis is moved back to end with it.
-        c, p = build.minimum(from_channel, depth - side), build.minimum(from_pixel, width - side)
-        there = build.address(written, first + (p + pad) * depth + c)
-        here = build.address(read, line + c * channel_stride + p)
-        turn = Evaluate(build.call(square.name, here, channel_stride, there, depth, type=build.INDEX))
-        row = For(from_pixel, build.index(0), width, turn, step=side)
-        squares = For(from_channel, build.index(0), depth, row, step=side)
-        copies = If(build.logical_and(depth >= side, width >= side), squares, copies)
+    k = IRBuilder()
 
-    def clear(begin: Expr, count: Expr) -> Stmt:
-        element = build.size_var("element")
-        zero = Store(written, (first + begin + element,), build.const(0, target.dtype))
-        return For(element, build.index(0), count, zero, kind="vectorize")
+    def clear(begin: Expr, count: Expr) -> None:
+        with k.for_range("element", count, kind="vectorize") as element:
+            k.store(written, first + begin + element, build.const(0, target.dtype))
 
-    filled = [
-        Declare(line, start),
-        clear(build.index(0), pad * depth),
-        copies,
-        clear((pad + width) * depth, (padded - pad - width) * depth),
-    ]
-    body = If(build.logical_and(*inside), build.seq(filled), clear(build.index(0), padded * depth))
-    function = Function("pad_images", scope.params, body, kind="kernel", grid_vars=(item,))
+    def copy(pixel: Expr, channel: Expr) -> None:
+        value = build.load(read, line + pixel * pixel_stride + channel * channel_stride)
+        k.store(written, first + (pixel + pad) * depth + channel, build.cast(value, target.dtype))
+
+    with k.if_(build.logical_and(*inside)):
+        line = k.let("line", start)
+        clear(build.index(0), pad * depth)
+        with ExitStack() as otherwise:
+            if has_planes and side >= _SMALLEST_SQUARE:
+                square = square_function(side, source.dtype, target.dtype)
+                builder.add((square,))
+                with (
+                    k.if_(build.logical_and(depth >= side, width >= side)),
+                    k.for_range("from_channel", depth, step=side) as from_channel,
+                    k.for_range("from_pixel", width, step=side) as from_pixel,
+                ):
+                    # The last square of an axis is moved back to end with it.
+                    c, p = build.minimum(from_channel, depth - side), build.minimum(from_pixel, width - side)
+                    there = build.address(written, first + (p + pad) * depth + c)
+                    here = build.address(read, line + c * channel_stride + p)
+                    k.run(build.call(square.name, here, channel_stride, there, depth, type=build.INDEX))
+                otherwise.enter_context(k.else_())
+            if has_planes:
+                # Planes are read along their rows; a loop over the few channels of an image would be all overhead.
+                with k.for_range("channel", depth) as channel, k.for_range("pixel", width, kind="vectorize") as pixel:
+                    copy(pixel, channel)
+            else:
+                with k.for_range("pixel", width) as pixel, k.for_range("channel", depth, kind="vectorize") as channel:
+                    copy(pixel, channel)
+        clear((pad + width) * depth, (padded - pad - width) * depth)
+    with k.else_():
+        clear(build.index(0), padded * depth)
+    function = Function("pad_images", scope.params, k.body, kind="kernel", grid_vars=(item,))
     grid = dims.product([windows.batch[0], *extents[:-1]])
     builder.launch(function, (source, target), scope, (grid,), extents[-1] * channels[0])
     strides: list[Dim] = [channels[0]]

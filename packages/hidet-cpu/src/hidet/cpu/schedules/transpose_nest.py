@@ -14,16 +14,18 @@ replaces what it is computed from.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from hidet import dims, dtypes
 from hidet.cpu.schedules.elementwise_access import RegionAccess, stays_inside, unconditional
 from hidet.cpu.schedules.elementwise_nest import ElementwiseKernel, finish
 from hidet.cpu.schedules.transpose_tile import square_function
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Bitcast, Cast, Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, Evaluate, For, If, Stmt
-from hidet.ir.types import BufferType, PointerType
+from hidet.ir.types import PointerType
 
 _SQUARES_TOGETHER = 4
 _MOST_LANES = 16
@@ -81,27 +83,25 @@ class _Transposition:
         block = dims.maximum(1, dims.floordiv(_ITEM_ELEMENTS // lanes, covered)) * lanes
         item_i, item_j = build.size_var("item_i"), build.size_var("item_j")
         step = access.scope.size(block, "block")
-        first_j, first_i, end_j, end_i = (Var(n, build.INDEX) for n in ("first_j", "first_i", "end_j", "end_i"))
-        stmts: list[Stmt] = [
-            Declare(first_j, item_j * step),
-            Declare(first_i, item_i * _ITEM_COLUMNS),
-            Declare(end_j, build.minimum(first_j + step, rows)),
-            Declare(end_i, build.minimum(first_i + _ITEM_COLUMNS, columns)),
-        ]
-        tile_j, tile_i = build.size_var("tile_j"), build.size_var("tile_i")
-        tile = self._tile(tile_j, tile_i, end_j, end_i)
-        inner = For(tile_i, first_i, end_i - first_i, tile, step=self.width)
-        tiles: Stmt = For(tile_j, first_j, end_j - first_j, inner, step=lanes)
-        if not all(fits):
-            plain = For(self.i, first_i, end_i - first_i, build.seq(access.compute()), kind="vectorize")
-            large = build.logical_and(rows >= lanes, columns >= self.width)
-            tiles = If(large, tiles, For(self.j, first_j, end_j - first_j, plain))
-        stmts.append(tiles)
+        k = IRBuilder()
+        first_j, first_i = k.let("first_j", item_j * step), k.let("first_i", item_i * _ITEM_COLUMNS)
+        end_j = k.let("end_j", build.minimum(first_j + step, rows))
+        end_i = k.let("end_i", build.minimum(first_i + _ITEM_COLUMNS, columns))
+        with ExitStack() as otherwise:
+            if not all(fits):
+                with k.if_(build.logical_and(rows >= lanes, columns >= self.width)):
+                    self._tiles(k, first_j, first_i, end_j, end_i)
+                otherwise.enter_context(k.else_())
+                otherwise.enter_context(k.loop(self.j, end_j - first_j, first_j))
+                with k.loop(self.i, end_i - first_i, first_i, kind="vectorize"):
+                    k.emit(*access.compute())
+            else:
+                self._tiles(k, first_j, first_i, end_j, end_i)
         others = [(v, n) for v, n in zip(access.loops, access.sizes, strict=True) if v not in (self.i, self.j)]
         grid = (*(n for _, n in others), dims.ceildiv(self.rows, block), dims.ceildiv(self.columns, _ITEM_COLUMNS))
         grid_vars = [*(v for v, _ in others), item_j, item_i]
         squares = tuple(self.squares.values())
-        return finish(access, grid_vars, grid, build.seq(stmts), dims.product(access.sizes), squares)
+        return finish(access, grid_vars, grid, k.body, dims.product(access.sizes), squares)
 
     def _copied(self) -> Access | None:
         """The turned access that the result is a copy of, converted perhaps; None for any other formula, and for a
@@ -113,20 +113,25 @@ class _Transposition:
             value = value.a
         return value if isinstance(value, Access) and value in self.reads else None
 
-    def _tile(self, tile_j: Var, tile_i: Var, end_j: Expr, end_i: Expr) -> Stmt:
+    def _tiles(self, k: IRBuilder, first_j: Expr, first_i: Expr, end_j: Expr, end_i: Expr) -> None:
+        with (
+            k.for_range("tile_j", end_j - first_j, first_j, self.lanes) as tile_j,
+            k.for_range("tile_i", end_i - first_i, first_i, self.width) as tile_i,
+        ):
+            self._tile(k, tile_j, tile_i, end_j, end_i)
+
+    def _tile(self, k: IRBuilder, tile_j: Var, tile_i: Var, end_j: Expr, end_i: Expr) -> None:
         access, lanes = self.access, self.lanes
-        from_j, from_i = Var("from_j", build.INDEX), Var("from_i", build.INDEX)
-        stmts: list[Stmt] = [
-            Declare(from_j, build.minimum(tile_j, access.size(self.j) - lanes)),
-            Declare(from_i, build.minimum(tile_i, access.size(self.i) - self.width)),
-        ]
+        from_j = k.let("from_j", build.minimum(tile_j, access.size(self.j) - lanes))
+        from_i = k.let("from_i", build.minimum(tile_i, access.size(self.i) - self.width))
         if self.copied is not None:
-            return build.seq([*stmts, self._copy_squares(self.copied, from_j, from_i)])
+            self._copy_squares(k, self.copied, from_j, from_i)
+            return
         turned: dict[Access, Var] = {}
         for number, read in enumerate(self.reads):
             stored = _moved_as(read.dtype)
-            turned[read] = Var(f"turned{number}", BufferType(stored, (build.index(lanes * self.width),)))
-            stmts += [Declare(turned[read]), self._turn_squares(read, turned[read], from_j, from_i)]
+            turned[read] = k.array(f"turned{number}", stored, lanes * self.width, space="global")
+            self._turn_squares(k, read, turned[read], from_j, from_i)
 
         def read_turned(read: Access) -> Expr | None:
             if read not in turned:
@@ -134,39 +139,39 @@ class _Transposition:
             element = build.load(turned[read], (self.j - from_j) * self.width + (self.i - from_i))
             return build.cast(element, read.dtype)
 
-        body = build.seq(access.compute(read_turned))
-        # A constant length spares the usual, whole tile the remainders of a vectorised loop.
-        whole = For(self.i, tile_i, build.index(self.width), body, kind="vectorize")
-        part = For(self.i, tile_i, end_i - tile_i, body, kind="vectorize")
-        row = If(tile_i + self.width <= end_i, whole, part)
-        count = build.minimum(build.index(lanes), end_j - tile_j)
-        return build.seq([*stmts, For(self.j, tile_j, count, row)])
+        body = access.compute(read_turned)
+        with k.loop(self.j, build.minimum(build.index(lanes), end_j - tile_j), tile_j):
+            # A constant length spares the usual, whole tile the remainders of a vectorised loop.
+            with k.if_(tile_i + self.width <= end_i), k.loop(self.i, self.width, tile_i, kind="vectorize"):
+                k.emit(*body)
+            with k.else_(), k.loop(self.i, end_i - tile_i, tile_i, kind="vectorize"):
+                k.emit(*body)
 
-    def _turn_squares(self, read: Access, turned: Var, from_j: Expr, from_i: Expr) -> Stmt:
+    def _turn_squares(self, k: IRBuilder, read: Access, turned: Var, from_j: Expr, from_i: Expr) -> None:
         """Squares of an input, from (from_j, from_i) on, into a local array."""
-        square = build.size_var("square")
-        place = build.address(turned, square)
-        turn = self._turn(read, from_j, from_i + square, place, build.index(self.width), _moved_as(read.dtype))
-        return For(square, build.index(0), build.index(self.width), turn, step=self.lanes)
+        with k.for_range("square", self.width, step=self.lanes) as square:
+            place = build.address(turned, square)
+            k.run(self._turn(read, from_j, from_i + square, place, build.index(self.width), _moved_as(read.dtype)))
 
-    def _copy_squares(self, read: Access, from_j: Expr, from_i: Expr) -> Stmt:
+    def _copy_squares(self, k: IRBuilder, read: Access, from_j: Expr, from_i: Expr) -> None:
         """Squares of an input, from (from_j, from_i) on, into the result."""
-        access, square = self.access, build.size_var("square")
-        target = access.region.value.dtype
-        place = self._address(access.result, target, access.result_offset({self.i: from_i + square, self.j: from_j}))
-        stride = access.result_stride(self.j)
-        turn = self._turn(read, from_j, from_i + square, place, stride, _moved_as(target))
-        return For(square, build.index(0), build.index(self.width), turn, step=self.lanes)
+        access, target = self.access, self.access.region.value.dtype
+        with k.for_range("square", self.width, step=self.lanes) as square:
+            i = from_i + square
+            place = self._address(access.result, target, access.result_offset({self.i: i, self.j: from_j}))
+            stride = access.result_stride(self.j)
+            k.run(self._turn(read, from_j, i, place, stride, _moved_as(target)))
 
-    def _turn(self, read: Access, j: Expr, i: Expr, place: Expr, stride: Expr, target: DType) -> Stmt:
-        """The square at (j, i) of an input, turned and converted, to `place`, whose rows lie `stride` apart."""
+    def _turn(self, read: Access, j: Expr, i: Expr, place: Expr, stride: Expr, target: DType) -> Expr:
+        """A call that writes the square at (j, i) of an input, turned and converted, to `place`, whose rows lie
+        `stride` apart."""
         access = self.access
         function = square_function(self.lanes, _moved_as(read.dtype), target)
         self.squares[function.name] = function
         offset = access.offset_of(read, {self.i: i, self.j: j})
         source = self._address(access.pointers[read.operand], read.dtype, offset)
         arguments = (source, access.stride_of(read, self.i), place, stride)
-        return Evaluate(build.call(function.name, *arguments, type=build.INDEX))
+        return build.call(function.name, *arguments, type=build.INDEX)
 
     @staticmethod
     def _address(pointer: Expr, dtype: DType, offset: Expr) -> Expr:
