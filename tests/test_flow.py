@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import hidet
-from hidet.errors import DTypeError, HidetError, LaunchError, ShapeError, UnsupportedOp
+from hidet.errors import DTypeError, HidetError, LaunchError, OptionError, ShapeError, UnsupportedOp
 from hidet.operators import FAMILIES, all_operators
 from hidet.plugins.host import load_registry
 
@@ -218,7 +218,7 @@ def test_tensors_stay_keys_and_have_a_truth_of_one_element():
 
 
 def test_functions_of_operators_say_what_they_take():
-    """plugin-friction.md bug 9, user-walk.md section 6."""
+    """plugin-friction.md bug 9, user-walk.md section 6, row 10."""
     for name in dir(hidet.ops):
         if name in load_registry().operators:
             function = getattr(hidet.ops, name)
@@ -235,13 +235,20 @@ def test_functions_of_operators_say_what_they_take():
     [(hidet.ops, "matmull", "matmul"), (hidet, "radn", "randn"), (hidet.option, "cachedir", "cache_dir")],
 )
 def test_a_misspelt_name_error_suggests_the_right_one(holder, name, near):
-    """user-walk.md section 6."""
+    """user-walk.md section 6, row 10."""
     with pytest.raises(AttributeError, match=f"did you mean '{near}'"):
         getattr(holder, name)
 
 
+def test_a_tensor_on_a_device_called_gpu_is_refused_with_the_right_name():
+    """user-walk.md section 6, row 9."""
+    with pytest.raises(OptionError, match="'gpu'") as caught:
+        hidet.zeros([2], device="gpu")
+    assert caught.value.hint == "did you mean 'cuda'?"
+
+
 def test_a_graph_of_symbolic_tensors_is_compiled_as_others_are():
-    """user-walk.md section 6: `hidet.compile` refused an object of hidet's own."""
+    """user-walk.md section 6, row 5: `hidet.compile` refused an object of hidet's own."""
     x = hidet.symbol([2, 3])
     graph = hidet.trace_from(hidet.ops.relu(x * 2.0))
     compiled = hidet.compile(graph)

@@ -178,7 +178,7 @@ def test_check_says_how_much_is_supported(make_model: Make, tmp_path: Path) -> N
 
 
 def test_the_runner_takes_arrays_in_order_by_keyword_and_numbers(make_model: Make) -> None:
-    """user-walk.md section 6."""
+    """user-walk.md section 6, rows 7 and 8."""
     nodes = [helper.make_node("Cast", ["k"], ["f"], to=TensorProto.FLOAT), helper.make_node("Mul", ["x", "f"], ["y"])]
     runner = OnnxRunner(make_model(nodes, {"x": (F32, ["n"]), "k": (np.int64, [])}, ["y"]))
     x = np.ones(3, F32)
@@ -205,7 +205,7 @@ def test_the_runner_takes_arrays_in_order_by_keyword_and_numbers(make_model: Mak
     ],
 )
 def test_calls_that_do_not_fit_say_how_to_call(make_model: Make, given: Any, named: Any, message: str) -> None:
-    """user-walk.md section 6."""
+    """user-walk.md section 6, rows 7 and 8."""
     nodes = [helper.make_node("Cast", ["k"], ["f"], to=TensorProto.FLOAT), helper.make_node("Mul", ["x", "f"], ["y"])]
     runner = OnnxRunner(make_model(nodes, {"x": (F32, ["n"]), "k": (np.int64, [])}, ["y"]))
     with pytest.raises(ImportFailed, match=message):
@@ -213,7 +213,7 @@ def test_calls_that_do_not_fit_say_how_to_call(make_model: Make, given: Any, nam
 
 
 def test_an_imported_graph_is_optimized(make_model: Make) -> None:
-    """user-walk.md section 6."""
+    """user-walk.md section 6, row 6."""
     nodes = [helper.make_node("Exp", ["x"], ["a"]), helper.make_node("Exp", ["x"], ["b"])]
     nodes.append(helper.make_node("Add", ["a", "b"], ["y"]))
     found = hidet.graph.optimize(from_onnx(make_model(nodes, {"x": (F32, [3])}, ["y"])))

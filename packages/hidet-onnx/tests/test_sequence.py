@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from hidet.errors import ImportFailed, PositionError
+from hidet.errors import ImportFailed, PositionError, ValueNeeded
+from hidet.onnx import from_onnx
 from hidet.onnx.runner import OnnxRunner
 
 FLOAT, INT, BOOL, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING
@@ -66,6 +67,15 @@ def test_a_loop_collects_a_sequence_from_nothing():
     z, count = runner.run([np.array(3), vector(1, 2)])
     assert z.tolist() == [[1, 2], [2, 3], [3, 4]] and count == 3
     assert len(runner.compiled) == 1
+
+
+def test_a_sequence_of_numbers_takes_no_vector():
+    """defects.md C12: what loop16_seq_none of ONNX's suite does is refused, with the node and what it mixes."""
+    nodes = [node("SequenceInsert", "s x", "longer")]
+    refused = model(nodes, [sequence("s", []), tensor("x", FLOAT, 1)], "longer")
+    with pytest.raises(ValueNeeded, match=r"a sequence of f32\[\] takes no f32\[1\]: values of different ranks") as caught:
+        from_onnx(refused)
+    assert "SequenceInsert that makes 'longer'" in str(caught.value)
 
 
 def test_a_sequence_argument_must_be_a_list():

@@ -18,7 +18,7 @@ SYMBOLS += [operator.lt, operator.le, operator.gt, operator.ge]
 
 @pytest.mark.parametrize("symbol", SYMBOLS, ids=lambda symbol: symbol.__name__)
 def test_arithmetic_takes_a_tensor_of_each_library(symbol: Callable[[Any, Any], Any]) -> None:
-    """user-walk.md section 6."""
+    """user-walk.md section 6, row 2."""
     a, b = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[4.0, 2.0], [1.0, 2.0]])
     ours, theirs = hidet.from_torch(a), hidet.from_torch(b)
     for mixed in (symbol(ours, b), symbol(a, theirs)):
@@ -27,7 +27,7 @@ def test_arithmetic_takes_a_tensor_of_each_library(symbol: Callable[[Any, Any], 
 
 
 def test_operators_take_tensors_of_torch() -> None:
-    """user-walk.md section 6."""
+    """user-walk.md section 6, row 2."""
     a = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
     assert torch.equal(hidet.ops.matmul(a, a).torch(), a @ a)
     assert torch.equal(hidet.ops.add(hidet.from_torch(a), a).torch(), a + a)
@@ -50,7 +50,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_hidet_are_called_inside_of_what_torch_compiles(name: str) -> None:
-    """user-walk.md section 6: it ended in an AssertionError of torch's tracer."""
+    """user-walk.md section 6, row 13: it ended in an AssertionError of torch's tracer."""
     function, x = FUNCTIONS[name], torch.tensor([1.0, 2.0, 3.0])
     got, right = torch.compile(function, backend="hidet")(x), function(x)
     assert type(got) is type(right)

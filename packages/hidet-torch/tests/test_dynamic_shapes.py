@@ -50,7 +50,7 @@ def _agree(made: Any, expected: Any) -> None:
 def test_an_exported_program_takes_all_sizes_of_its_range(
     make: Callable[[], nn.Module], shape: tuple[int, ...]
 ) -> None:
-    """defects.md C3, user-walk.md bug 4: 0 and 1 too, which torch's tracer leaves out."""
+    """defects.md C3, user-walk.md bug 4, user-walk.md section 6, row 4: 0 and 1 too, which torch's tracer leaves out."""
     module = make().eval()
     with torch.no_grad():
         program = torch.export.export(module, (R(4, *shape),), dynamic_shapes=({0: Dim("batch", min=0, max=64)},))
@@ -79,7 +79,7 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("dynamic_shapes", FORMS.values(), ids=FORMS)
 def test_dynamic_shapes_as_torch_export_takes_them(dynamic_shapes: Any) -> None:
-    """user-walk.md §10, 5."""
+    """user-walk.md section 10, 5."""
     module = Mixer().eval()
     compiled = hidet.compile(module, (R(4, 8),), dynamic_shapes=dynamic_shapes)
     with torch.no_grad():
@@ -114,7 +114,7 @@ def test_a_saved_graph_keeps_its_dynamic_shapes(tmp_path: Path) -> None:
 
 
 def test_other_sizes_than_those_of_the_example_say_what_to_do(tmp_path: Path) -> None:
-    """user-walk.md §6."""
+    """user-walk.md section 6, row 3."""
     compiled = hidet.compile(nn.Linear(8, 5), (R(4, 8),))
     compiled.save(tmp_path / "m.hidet")
     for callable_ in (compiled, hidet.load(tmp_path / "m.hidet")):

@@ -217,7 +217,7 @@ def test_a_module_is_compiled_for_as_many_threads_as_torch_uses(monkeypatch: pyt
 
 
 def test_a_function_of_tensors_is_compiled_as_a_module_is() -> None:
-    """user-walk.md section 6."""
+    """user-walk.md section 6, row 5."""
 
     def scaled(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
         return torch.relu(x) * factor

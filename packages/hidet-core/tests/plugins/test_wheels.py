@@ -1,4 +1,4 @@
-"""Where a wheel of hidet is missing, the error says which. user-walk.md sections 2 and 6."""
+"""Where a wheel of hidet is missing, the error says which. user-walk.md section 2."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_missing_target_names_its_wheel(name: str, hint: str) -> None:
+    """user-walk.md section 6, row 9."""
     with pytest.raises(OptionError) as caught:
         discover("").target(name)
     assert caught.value.hint == hint
 
 
 def test_a_gpu_is_cuda_where_that_is_installed() -> None:
+    """user-walk.md section 6, row 9."""
     assert wheels.target_hint("gpu", ["cpu", "cuda"]) == "did you mean 'cuda'?"
     assert wheels.target_hint("cdua", ["cpu", "cuda"]) == "did you mean 'cuda'?"
 
