@@ -157,6 +157,7 @@ def test_accesses_inside_give_what_they_give_without_checks(checked):
 
 def test_a_script_alone_is_built_with_checks_too():
     """user-walk.md section 6, row 12: for a CPU, too."""
+
     @hidet.script
     def add(a: f32[3], b: f32[3], out: f32[3], i: i32):
         out[i] = a[i] + b[i]

@@ -50,7 +50,7 @@ def _agree(made: Any, expected: Any) -> None:
 def test_an_exported_program_takes_all_sizes_of_its_range(
     make: Callable[[], nn.Module], shape: tuple[int, ...]
 ) -> None:
-    """defects.md C3, user-walk.md bug 4, user-walk.md section 6, row 4: 0 and 1 too, which torch's tracer leaves out."""
+    """defects.md C3, user-walk.md bug 4, user-walk.md section 6, row 4: 0 and 1, too, which tracing leaves out."""
     module = make().eval()
     with torch.no_grad():
         program = torch.export.export(module, (R(4, *shape),), dynamic_shapes=({0: Dim("batch", min=0, max=64)},))

@@ -45,7 +45,7 @@ def _assert_compiled(model: nn.Module, *arguments: torch.Tensor, **kwargs: Any) 
 
 @pytest.mark.parametrize("settings", [{}, {"norm_first": True}, {"activation": "gelu"}], ids=str)
 def test_a_layer_is_that_of_eager_mode(settings: dict[str, Any]) -> None:
-    """defects.md: what is left to torch where others compile."""
+    """defects.md, left to torch: _transformer_encoder_layer_fwd."""
     _assert_compiled(_layer(**settings), X)
 
 
@@ -77,6 +77,7 @@ def test_the_operators_give_what_their_parts_give(name: str, weights: str | None
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_encoders_and_whole_transformers_are_compiled() -> None:
+    """defects.md, left to torch: TransformerEncoder, Transformer."""
     torch.manual_seed(0)
     settings: dict[str, Any] = {"batch_first": True, "dtype": torch.float64}
     encoder = nn.TransformerEncoder(_layer(), 2, nn.LayerNorm(16, dtype=torch.float64), enable_nested_tensor=False)

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from hidet.torch import collect_reports
+
 Check = Callable[..., Any]
 
 WEIGHT = torch.sin(torch.arange(30.0)).reshape(10, 3)
@@ -104,7 +106,8 @@ OF_DEGREES = (
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 def test_special_functions_that_were_left_to_torch(check_import: Check, dtype: torch.dtype) -> None:
-    """defects.md, left to torch where others compile."""
+    """defects.md, left to torch: i0, i1e, bessel_y0, bessel_y1, modified_bessel_k0, chebyshev_polynomial_u,
+    shifted_chebyshev_polynomial_t."""
     x = (torch.linspace(-3, 9, 19) if dtype.is_floating_point else torch.arange(-3, 9)).to(dtype)
     check_import(lambda x: tuple(getattr(torch.special, name)(x) for name in SPECIAL), x)
     degrees = torch.arange(-1, 9)[:, None]
@@ -132,8 +135,44 @@ def test_gradients_of_special_functions_are_those_of_eager_mode() -> None:
 def test_an_operator_that_was_left_to_torch(
     check_import: Check, function: Callable[..., Any], inputs: tuple[torch.Tensor, ...]
 ) -> None:
-    """defects.md, left to torch where others compile."""
+    """defects.md, left to torch: frexp, ldexp, angle, embedding_bag, segment_reduce, histc, view.dtype,
+    searchsorted, fractional_max_pool2d."""
     check_import(function, *inputs)
+
+
+TRACED_IN_PARTS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "cov": (torch.cov, (X,)),
+    "corrcoef": (torch.corrcoef, (X,)),
+    "combinations": (torch.combinations, (X[0],)),
+    "resize_as_": (lambda x: (x + 1).resize_as_(x[:2]) * 2, (X,)),
+}
+
+
+@pytest.mark.parametrize(("function", "inputs"), TRACED_IN_PARTS.values(), ids=TRACED_IN_PARTS)
+def test_what_torch_traces_in_parts_leaves_no_node_of_them_to_torch(
+    function: Callable[..., Any], inputs: tuple[torch.Tensor, ...]
+) -> None:
+    """defects.md, left to torch: cov, corrcoef, combinations, resize_as_."""
+    compiled = torch.compile(function, backend="hidet", options={"strict": True})
+    torch.testing.assert_close(compiled(*inputs), function(*inputs))
+
+
+@pytest.mark.filterwarnings("ignore::hidet.errors.FallbackWarning")
+def test_rows_that_are_sent_to_experts_leave_their_products_alone_to_torch() -> None:
+    """defects.md, left to torch: grouped_mm."""
+    weights = torch.sin(torch.arange(2 * 16 * 8.0)).reshape(2, 16, 8).bfloat16()
+    x = torch.cos(torch.arange(8 * 16.0)).reshape(8, 16).bfloat16()
+
+    def experts(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        ends = torch.histc(chosen.float(), 2, 0, 1).cumsum(0).int()
+        mixed: torch.Tensor = F.grouped_mm(x[chosen.argsort(stable=True)], weights, offs=ends)
+        return mixed.relu() + 1
+
+    with collect_reports() as reports:
+        got = torch.compile(experts, backend="hidet", fullgraph=True)(x, torch.tensor([1, 0, 1, 1, 0, 0, 1, 1]))
+    torch.testing.assert_close(got, experts(x, torch.tensor([1, 0, 1, 1, 0, 0, 1, 1])))
+    in_torch = [name for report in reports for kind, name in report.nodes.names if kind == "eager"]
+    assert in_torch == ["torch:aten._grouped_mm.default"]
 
 
 def test_counts_of_numbers_define_their_own_size(check_compiled: Check) -> None:
