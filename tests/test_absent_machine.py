@@ -6,6 +6,7 @@ user-walk.md bug 5, plugin-friction.md bug 8.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +61,51 @@ def test_a_module_is_compiled_and_its_weights_stay_where_they_are(tmp_path: Path
     compiled = hidet.compile(model, (torch.ones(5, 16),), target=GPU)
     check(compiled, tmp_path / "module.hidet")
     assert {parameter.device.type for parameter in model.parameters()} == {"cpu"}
+
+
+def rules_of(compiled: CompiledGraph, operator: str) -> set[str]:
+    """The rules that made the kernels of an operator. Nothing may be left to torch or to the fallback nest."""
+    report = compiled.report()
+    assert (report.nodes.eager, report.nodes.host, report.nodes.fallback) == (0, 0, 0), report.nodes.names
+    return {use.rule for use in report.uses if any(task.startswith(f"{operator}(") for task in use.tasks)}
+
+
+def test_convolutions_of_a_symbolic_number_of_images_are_tensor_core_products() -> None:
+    """defects.md G3."""
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 7, 2, 3), torch.nn.ReLU(), torch.nn.Conv2d(64, 64, 3, 1, 1))
+    images = torch.ones(4, 3, 64, 48, dtype=torch.float16)
+    compiled = hidet.compile(
+        model.half().eval(), (images,), target=GPU, dynamic_shapes=({0: torch.export.Dim("batch")},)
+    )
+    assert rules_of(compiled, "conv") == {"cuda.matmul"}
+
+
+WINDOWS = {
+    "three by three": (64, 64, 3, 1),
+    "three by three, strided": (64, 128, 3, 2),
+    "one pixel": (64, 256, 1, 1),
+    "one pixel, strided": (256, 512, 1, 2),
+}
+
+
+@pytest.mark.parametrize(("channels", "filters", "taps", "stride"), WINDOWS.values(), ids=WINDOWS)
+def test_gradients_of_convolutions_are_tensor_core_products(
+    channels: int, filters: int, taps: int, stride: int
+) -> None:
+    """defects.md G2: of images and of filters, as training a ResNet under autocast has them."""
+    torch = pytest.importorskip("torch")
+
+    def gradients(grad: Any, x: Any, weight: Any) -> Any:
+        pads = [taps // 2] * 2
+        window = ([stride] * 2, pads, [1, 1], False, [0, 0], 1)
+        return torch.ops.aten.convolution_backward(grad, x, weight, None, *window, [True, True, False])[:2]
+
+    shapes = [(64, filters, 56 // stride, 56 // stride), (64, channels, 56, 56), (filters, channels, taps, taps)]
+    arguments = tuple(torch.ones(shape, dtype=torch.bfloat16) for shape in shapes)
+    compiled = hidet.compile(gradients, arguments, target=GPU)
+    assert rules_of(compiled, "conv") == {"cuda.matmul"}
+    assert len([use for use in compiled.report().uses if use.rule == "cuda.matmul"]) == 2
 
 
 def test_onnx_models_are_compiled_from_the_shell(tmp_path: Path) -> None:

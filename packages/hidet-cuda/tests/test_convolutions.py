@@ -196,6 +196,28 @@ def test_images_and_filters_become_channels_last_with_enough_channels() -> None:
     np.testing.assert_array_equal(interpret(changed, arrays)[0], interpret(graph, arrays)[0])
 
 
+SYMBOLIC = """
+symbol n: 1..
+symbol h: 1..
+symbol w: 1..
+graph g(%x: f16[n, 64, h, w], param %f: f16[64, 64, 3, 3], param %b: f16[64]):
+  %0: f16[n, 64, h, w] = conv(%x, %f, %b, stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1)
+  %1: f16[n, 64, h, w] = relu(%0)
+  return %1
+"""
+
+
+def test_convolutions_of_symbolic_images_are_tensor_core_products() -> None:
+    """defects.md G3."""
+    ctx = context("sm_90a")
+    scheduled = select_schedules(fuse(ChannelsLast().run(parsed(SYMBOLIC), ctx), ctx), ctx)
+    tasks = [step for step in scheduled.steps if isinstance(step, ScheduledTask)]
+    (made,) = [step for step in tasks if step.task.op_name == "conv"]
+    assert made.rule_name == "cuda.matmul"
+    assert {step.rule_name for step in tasks} <= {"cuda.matmul", "gpu.elementwise"}
+    assert any("mma" in source.text for source in CudaTarget("sm_90a").sources(block_launches(made.program.module)))
+
+
 def test_convolutions_that_lie_well_are_left_alone() -> None:
     graph = parsed(CASES["three by three"])
     assert ChannelsLast().run(graph, context()) is graph
