@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -82,3 +85,63 @@ def check(layer: nn.Module, x: torch.Tensor, dtype: torch.dtype) -> None:
     (mean, most), (eager_mean, eager_most) = errors(ours), errors(eager)
     assert mean <= 2 * eager_mean + unit
     assert most <= 4 * eager_most + 4 * unit
+
+
+class Residual(nn.Module):
+    """The first layers of a residual network: strides, a norm, pooling and a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm, self.pool = (
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(64),
+            nn.MaxPool2d(3, 2, 1),
+        )
+        self.inner, self.inner_norm = nn.Conv2d(64, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64)
+        self.strided, self.last = nn.Conv2d(64, 128, 1, 2), nn.Linear(128, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Images to ten numbers each."""
+        x = self.pool(self.norm(self.stem(x)).relu())
+        x = self.strided((x + self.inner_norm(self.inner(x))).relu())
+        scores: torch.Tensor = self.last(x.mean((2, 3)))
+        return scores
+
+
+def apart(ours: torch.Tensor, right: torch.Tensor) -> float:
+    """The distance of a result from the right one, relative to the size of that."""
+    return float((ours.double() - right).norm() / right.norm())
+
+
+def test_a_training_step_of_a_residual_network_is_as_exact_as_eager() -> None:
+    """defects.md G2."""
+    torch.manual_seed(0)
+    model = Residual().cuda()
+    x, chosen = torch.randn(8, 3, 64, 64, device="cuda"), torch.arange(8, device="cuda")
+
+    def gradients(call: Callable[..., torch.Tensor], module: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+        loss = nn.functional.cross_entropy(call(x).to(x.dtype), chosen)
+        return [loss.detach(), *torch.autograd.grad(loss, list(module.parameters()))]
+
+    exact_model = copy.deepcopy(model).double()
+    exact = gradients(exact_model, exact_model, x.double())
+    compiled = torch.compile(model, backend="hidet", options={"strict": True})
+    with torch.autocast("cuda", torch.bfloat16):
+        theirs, ours = gradients(model, model, x), gradients(compiled, model, x)
+    for name, right, eager, made in zip(
+        ["loss", *(name for name, _ in model.named_parameters())], exact, theirs, ours, strict=True
+    ):
+        assert apart(made, right) <= 2 * apart(eager, right) + torch.finfo(torch.bfloat16).eps, name
+
+
+def test_convolutions_of_symbolic_images_are_as_exact_as_eager() -> None:
+    """defects.md G3."""
+    torch.manual_seed(0)
+    model = Residual().cuda().eval()
+    exact, half = copy.deepcopy(model).double(), model.half()
+    compiled = torch.compile(half, backend="hidet", dynamic=True, options={"strict": True})
+    with torch.no_grad():
+        for batch, height, width in ((4, 64, 64), (100, 64, 48), (7, 96, 80)):
+            x = torch.randn(batch, 3, height, width, device="cuda").half()
+            right, eager = exact(x.double()), half(x)
+            assert apart(compiled(x), right) <= 2 * apart(eager, right) + torch.finfo(torch.float16).eps
