@@ -43,6 +43,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[torch.Tensor, ...]]]] = {
         lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True),
         [(R(2, 2, n, 8),) for n in (3, 5, 17)],
     ),
+    "a conv without channels": (
+        lambda x, w: F.conv1d(x, w, dilation=2, padding=2),
+        [(R(n, 0, 3), R(n, 0, 2)) for n in (2, 3)],
+    ),
     "conv": (lambda x: F.conv2d(x, WEIGHT, stride=2, padding=1), [(R(2, 3, n, m),) for n, m in ((8, 9), (11, 16))]),
     # torch 2.11 guards whether the windows fit evenly.
     "pool": (lambda x: F.max_pool2d(x, 3, 2, 1), [(R(2, 3, n, m),) for n, m in ((8, 9), (12, 17))]),

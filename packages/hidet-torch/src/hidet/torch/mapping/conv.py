@@ -35,6 +35,9 @@ def _convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Value:
+    if 0 in e.result.shape:
+        # Of images without elements torch makes results without channels, whatever the filters say.
+        return e.emit("full", shape=e.result.shape, value=0, dtype=e.result.dtype)
     axes = weight.tensor.rank - 2
     window = {
         "stride": _per_axis(stride, axes),
