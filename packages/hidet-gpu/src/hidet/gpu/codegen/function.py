@@ -102,9 +102,8 @@ class FunctionEmitter(MemoryEmitter):
         if var in self._declared:
             return
         if type_.space == "shared" and self.dialect.shared.is_of_kernel and self.function.kind != "kernel":
-            raise CodegenError(
-                f"{self.function.name} declares shared memory, which kernels do alone in {self.spelling.name}"
-            )
+            what = f"{self.function.name} declares an array of the block"
+            raise CodegenError(f"{what}, which {self.spelling.name} has in kernels alone", hint="declare it there")
         element = self.type(element_type(type_))
         name = self.names(var, var.name)
         if var in self.places:
