@@ -15,6 +15,7 @@ A full tile has a constant number of rows: its loops are unrolled, and LLVM keep
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from hidet import dims
 from hidet.cpu.schedules.reduce_layout import ReductionMemory
@@ -22,9 +23,8 @@ from hidet.cpu.schedules.reduce_rows import Range, is_short, loses_digits, nest,
 from hidet.cpu.schedules.reductions import Reduction, ReductionOutput
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Declare, For, Stmt, Store
-from hidet.ir.types import BufferType
 from hidet.ir.visit import substitute
 
 BLOCK = 128
@@ -32,12 +32,15 @@ BLOCK = 128
 
 
 class ColumnReducer:
-    """Statements that reduce a tile of rows: those of `column`, the other outer variables being bound.
+    """Writes what reduces a tile of rows: those of `column`, the other outer variables being bound.
 
     tile: rows of a full tile, the size of local arrays.
     """
 
-    def __init__(self, memory: ReductionMemory, bindings: Mapping[Var, Expr], column: Range, tile: int) -> None:
+    def __init__(
+        self, k: IRBuilder, memory: ReductionMemory, bindings: Mapping[Var, Expr], column: Range, tile: int
+    ) -> None:
+        self.k = k
         self.memory = memory
         self.column = column
         self.tile = tile
@@ -51,66 +54,53 @@ class ColumnReducer:
 
     def array(self, name: str, dtype: DType) -> Var:
         """A local array with one element a row."""
-        return Var(name, BufferType(dtype, (build.index(self.tile),), space="local"))
+        return self.k.array(name, dtype, self.tile, space="local")
 
-    def across(self, body: Sequence[Stmt]) -> Stmt:
+    def across(self) -> AbstractContextManager[None]:
         """A vectorised loop over the rows."""
-        return For(self.lane, build.index(0), self.column.count, build.seq(body), kind="vectorize")
+        return self.k.loop(self.lane, self.column.count, kind="vectorize")
 
-    def _fill(self, arrays: Sequence[Var], starts: Sequence[Expr]) -> list[Stmt]:
-        return [Store(array, (self.lane,), start) for array, start in zip(arrays, starts, strict=True)]
+    def _fill(self, reductions: Sequence[Reduction], arrays: Sequence[Sequence[Var]]) -> None:
+        """What every reduction starts with."""
+        with self.across():
+            for reduction, entry in zip(reductions, arrays, strict=True):
+                starts = reduction.combiner.identity([array.dtype for array in entry])
+                self.k.store_each(entry, self.lane, starts)
 
-    def _update(self, reduction: Reduction, arrays: Sequence[Var], values: Sequence[Expr]) -> list[Stmt]:
-        """Reduce values into the arrays' elements of one row."""
-        combined = reduction.combiner.combine([build.load(array, self.lane) for array in arrays], values)
-        fresh = [Var(f"next{n}", array.dtype) for n, array in enumerate(arrays)]
-        return [
-            *(Declare(var, value) for var, value in zip(fresh, combined, strict=True)),
-            *(Store(array, (self.lane,), var) for array, var in zip(arrays, fresh, strict=True)),
-        ]
+    def _update(
+        self, reductions: Sequence[Reduction], arrays: Sequence[Sequence[Var]], values: Sequence[Sequence[Expr]]
+    ) -> None:
+        """Reduce values of every row into the arrays' elements."""
+        with self.across():
+            for reduction, entry, fresh in zip(reductions, arrays, values, strict=True):
+                combined = reduction.combiner.combine(self._elements(entry), fresh)
+                self.k.store_each(entry, self.lane, self.k.let_each("next", combined))
 
-    def reduce(
-        self, reductions: Sequence[Reduction], ranges: Sequence[Range]
-    ) -> tuple[list[Stmt], list[tuple[Expr, ...]]]:
-        """One pass over the rows, and what each reduction gives, as elements of arrays."""
+    def reduce(self, reductions: Sequence[Reduction], ranges: Sequence[Range]) -> list[tuple[Expr, ...]]:
+        """One pass over the rows; gives what each reduction gives, as elements of arrays."""
+        k = self.k
         partial = [tuple(self.array("partial", dtype) for dtype in reduction.dtypes) for reduction in reductions]
-        fill = [
-            s for f, a in zip(reductions, partial, strict=True) for s in self._fill(a, f.combiner.identity(f.dtypes))
-        ]
-        body = [
-            s
-            for reduction, arrays in zip(reductions, partial, strict=True)
-            for s in self._update(reduction, arrays, [self.read(value) for value in reduction.values])
-        ]
-        stmts: list[Stmt] = [Declare(array) for arrays in partial for array in arrays]
+        values = [[self.read(value) for value in reduction.values] for reduction in reductions]
+
+        def reduce_block(part: Sequence[Range]) -> None:
+            self._fill(reductions, partial)
+            with nest(k, part):
+                self._update(reductions, partial, values)
+
         if is_short(ranges, 2 * BLOCK) or not any(map(loses_digits, reductions)):
-            stmts += [self.across(fill), nest(ranges, self.across(body))]
-            return stmts, [self._elements(arrays) for arrays in partial]
+            reduce_block(ranges)
+            return [self._elements(arrays) for arrays in partial]
         totals = [tuple(self.array("total", dtype) for dtype in total_dtypes(reduction)) for reduction in reductions]
-        stmts += [Declare(array) for arrays in totals for array in arrays]
-        start = [
-            s for f, a in zip(reductions, totals, strict=True) for s in self._fill(a, f.combiner.identity(_types(a)))
-        ]
-        merge = [
-            s
-            for reduction, arrays, parts in zip(reductions, totals, partial, strict=True)
-            for s in self._update(reduction, arrays, self._widened(parts, arrays))
-        ]
-        begin = build.size_var("begin")
         first, *rest = ranges
         inside = dims.product([r.size for r in rest])
         step = self.memory.scope.size(dims.maximum(1, dims.floordiv(BLOCK, dims.maximum(1, inside))), "block")
-        count = build.minimum(first.count - begin * step, step)
-        part = Range(first.var, first.start + begin * step, count, first.size)
-        blocks = build.binary("floordiv", first.count + (step - 1), step)
-        loop = For(
-            begin,
-            build.index(0),
-            blocks,
-            build.seq([self.across(fill), nest([part, *rest], self.across(body)), self.across(merge)]),
-        )
-        stmts += [self.across(start), loop]
-        return stmts, [self._elements(arrays) for arrays in totals]
+        self._fill(reductions, totals)
+        with k.for_range("begin", build.binary("floordiv", first.count + (step - 1), step)) as begin:
+            count = build.minimum(first.count - begin * step, step)
+            reduce_block([Range(first.var, first.start + begin * step, count, first.size), *rest])
+            widened = [self._widened(parts, arrays) for parts, arrays in zip(partial, totals, strict=True)]
+            self._update(reductions, totals, widened)
+        return [self._elements(arrays) for arrays in totals]
 
     def _elements(self, arrays: Sequence[Var]) -> tuple[Expr, ...]:
         return tuple(build.load(array, self.lane) for array in arrays)
@@ -124,24 +114,19 @@ class ColumnReducer:
             for result, place in zip(reduction.results, places, strict=True):
                 self.bindings[result] = build.cast(place, result.dtype)
 
-    def formulas(self, formulas: Sequence[tuple[Var, Expr]]) -> list[Stmt]:
+    def formulas(self, formulas: Sequence[tuple[Var, Expr]]) -> None:
         """Arrays that hold the formulas, filled in one loop."""
         arrays = {variable: self.array(variable.name, variable.dtype) for variable, _ in formulas}
-        body: list[Stmt] = []
-        for variable, value in formulas:
-            body.append(Store(arrays[variable], (self.lane,), self.read(value)))
-            self.bindings[variable] = build.load(arrays[variable], self.lane)
-        return [*(Declare(array) for array in arrays.values()), *([self.across(body)] if body else [])]
+        if not arrays:
+            return
+        with self.across():
+            for variable, value in formulas:
+                self.k.store(arrays[variable], self.lane, self.read(value))
+                self.bindings[variable] = build.load(arrays[variable], self.lane)
 
-    def outputs(self, outputs: Sequence[ReductionOutput]) -> list[Stmt]:
+    def outputs(self, outputs: Sequence[ReductionOutput]) -> None:
         """Stores of the rows' results, one loop an output."""
-        stmts: list[Stmt] = []
         for output in outputs:
             pointer, place = self.memory.target(output)
-            place = substitute(place, self.bindings)
-            stmts.append(self.across([Store(pointer, (place,), self.read(output.value))]))
-        return stmts
-
-
-def _types(arrays: Sequence[Var]) -> list[DType]:
-    return [array.dtype for array in arrays]
+            with self.across():
+                self.k.store(pointer, substitute(place, self.bindings), self.read(output.value))

@@ -13,15 +13,17 @@ from hidet.cpu.schedules.reductions import ReductionProgram
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Unary, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.stmt import For, If, Launch, Stmt
+from hidet.ir.stmt import Launch, Stmt
 from hidet.ir.types import PointerType
 from hidet.ir.visit import walk
 from hidet.schedule.rule import Program
 from hidet.schedule.task import Task
 
-Body = Callable[[RowReducer | ColumnReducer], list[Stmt]]
+Reducer = RowReducer | ColumnReducer
+Body = Callable[[Reducer], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,13 +57,11 @@ def whole_kernel(task: Task, plan: Plan) -> ReductionKernel:
     memory = ReductionMemory(task, plan.program, plan.layout)
     ranges = [whole(loop, memory) for loop in plan.layout.inner]
 
-    def body(reducer: RowReducer | ColumnReducer) -> list[Stmt]:
-        stmts: list[Stmt] = []
+    def body(reducer: Reducer) -> None:
         for level in plan.program.levels:
-            reducing, totals = reducer.reduce(level.reductions, ranges)
-            reducer.bind(level.reductions, totals)
-            stmts += [*reducing, *reducer.formulas(level.formulas)]
-        return [*stmts, *reducer.outputs(plan.program.outputs)]
+            reducer.bind(level.reductions, reducer.reduce(level.reductions, ranges))
+            reducer.formulas(level.formulas)
+        reducer.outputs(plan.program.outputs)
 
     length = dims.maximum(1, plan.layout.row_elements)
     return row_kernel("kernel0", plan, memory, body, length, {}, element_picoseconds(plan.program))
@@ -86,8 +86,7 @@ def row_kernel(
 ) -> ReductionKernel:
     """A kernel over blocks of rows.
 
-    body: statements of one row (or tile of rows) from its `RowReducer` or `ColumnReducer`. length: elements reduced
-    there.
+    body: writes one row (or tile of rows) by its `RowReducer` or `ColumnReducer`. length: elements reduced there.
     bindings: what formula variables of earlier kernels are. more_grid: further grid variables, before the blocks'.
     """
     outer = list(plan.layout.outer)
@@ -96,9 +95,10 @@ def row_kernel(
         last = outer[-1]
     others = [(loop.var, loop.extent) for loop in outer if loop is not last]
     item = build.size_var("item")
+    k = IRBuilder()
     if last is None:
-        stmts = body(RowReducer(memory, bindings))
-        return kernel_of(name, memory, stmts, (*more_grid, (item, 1)), length * picoseconds)
+        body(RowReducer(k, memory, bindings))
+        return kernel_of(name, memory, k.body, (*more_grid, (item, 1)), length * picoseconds)
     rows: Dim = dims.maximum(1, dims.floordiv(plan.item_elements, length))
     if plan.column is not None:
         rows = dims.ceildiv(rows, plan.tile) * plan.tile
@@ -107,14 +107,16 @@ def row_kernel(
     start = item * step
     count = build.minimum(step, memory.scope.size(last.extent, "rows") - start)
     if plan.column is None:
-        stmts = [For(last.var, start, count, build.seq(body(RowReducer(memory, bindings))))]
+        with k.loop(last.var, count, start):
+            body(RowReducer(k, memory, bindings))
     else:
-        stmts = [_tiles(plan, memory, body, bindings, last, start, count)]
+        _tiles(k, plan, memory, body, bindings, last, start, count)
     grid = (*others, *more_grid, (item, dims.ceildiv(last.extent, block)))
-    return kernel_of(name, memory, stmts, grid, block * length * picoseconds)
+    return kernel_of(name, memory, k.body, grid, block * length * picoseconds)
 
 
 def _tiles(
+    k: IRBuilder,
     plan: Plan,
     memory: ReductionMemory,
     body: Body,
@@ -122,30 +124,32 @@ def _tiles(
     column: Loop,
     start: Expr,
     count: Expr,
-) -> Stmt:
+) -> None:
     """Full tiles of rows, and what is left over, as vectors and then fewer rows."""
 
-    def reduce_tile(first: Expr, rows: Expr) -> Stmt:
-        return build.seq(body(ColumnReducer(memory, bindings, Range(column.var, first, rows, plan.tile), plan.tile)))
+    def reduce_tile(first: Expr, rows: Expr) -> None:
+        body(ColumnReducer(k, memory, bindings, Range(column.var, first, rows, plan.tile), plan.tile))
 
-    tile, size = build.size_var("tile"), build.index(plan.tile)
-    full = reduce_tile(start + tile, size)
-    if dims.divisibility(column.extent) % plan.tile == 0:
-        return For(tile, build.index(0), count, full, step=plan.tile)
-    vector, lanes = build.size_var("vector"), build.index(plan.lanes)
-    left = count - tile
-    first = start + tile + vector
-    some = If(left - vector >= lanes, reduce_tile(first, lanes), reduce_tile(first, left - vector))
-    rest = For(vector, build.index(0), left, some, step=plan.lanes)
-    return For(tile, build.index(0), count, If(left >= size, full, rest), step=plan.tile)
+    size, lanes = build.index(plan.tile), build.index(plan.lanes)
+    with k.for_range("tile", count, step=plan.tile) as tile:
+        if dims.divisibility(column.extent) % plan.tile == 0:
+            reduce_tile(start + tile, size)
+            return
+        left = count - tile
+        with k.if_(left >= size):
+            reduce_tile(start + tile, size)
+        with k.else_(), k.for_range("vector", left, step=plan.lanes) as vector:
+            first = start + tile + vector
+            with k.if_(left - vector >= lanes):
+                reduce_tile(first, lanes)
+            with k.else_():
+                reduce_tile(first, left - vector)
 
 
 def kernel_of(
-    name: str, memory: ReductionMemory, stmts: Sequence[Stmt], grid: Sequence[tuple[Var, Dim]], picoseconds: Dim
+    name: str, memory: ReductionMemory, body: Stmt, grid: Sequence[tuple[Var, Dim]], picoseconds: Dim
 ) -> ReductionKernel:
-    function = Function(
-        name, memory.scope.params, build.seq(stmts), kind="kernel", grid_vars=tuple(var for var, _ in grid)
-    )
+    function = Function(name, memory.scope.params, body, kind="kernel", grid_vars=tuple(var for var, _ in grid))
     cost = dims.floordiv(picoseconds, 1000) + 20
     return ReductionKernel(function, tuple(extent for _, extent in grid), memory, cost)
 

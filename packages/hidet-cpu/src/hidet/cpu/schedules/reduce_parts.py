@@ -8,21 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hidet import dims
-from hidet.cpu.schedules.reduce_columns import ColumnReducer
-from hidet.cpu.schedules.reduce_kernels import Plan, ReductionKernel, assemble, element_picoseconds, row_kernel
+from hidet.cpu.schedules.reduce_kernels import (
+    Plan,
+    Reducer,
+    ReductionKernel,
+    assemble,
+    element_picoseconds,
+    row_kernel,
+)
 from hidet.cpu.schedules.reduce_layout import ReductionMemory
-from hidet.cpu.schedules.reduce_rows import Range, RowReducer, total_dtypes, whole
+from hidet.cpu.schedules.reduce_rows import Range, total_dtypes, whole
 from hidet.cpu.schedules.reductions import Level, Reduction
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Stmt, Store
 from hidet.ir.visit import substitute
 from hidet.schedule.rule import Program
 from hidet.schedule.task import Task
-
-Reducer = RowReducer | ColumnReducer
 
 
 def cut_program(task: Task, plan: Plan) -> Program:
@@ -89,15 +92,12 @@ class _Cut:
         ranges = [Range(self.first.var, start, count, self.step), *(whole(loop, memory) for loop in self.rest)]
         place = part * memory.scope.size(self.plan.layout.rows, "rows") + self._row(memory)
 
-        def body(reducer: Reducer) -> list[Stmt]:
-            stmts, totals = reducer.reduce(level.reductions, ranges)
-            values = [value for results in totals for value in results]
+        def body(reducer: Reducer) -> None:
+            values = [value for results in reducer.reduce(level.reductions, ranges) for value in results]
             here = substitute(place, reducer.bindings)
-            stores = [
-                Store(memory.scratch[name], (here,), build.cast(value, dtype))
-                for (name, dtype), value in zip(names.items(), values, strict=True)
-            ]
-            return [*stmts, *([reducer.across(stores)] if isinstance(reducer, ColumnReducer) else stores)]
+            with reducer.across():
+                for (name, dtype), value in zip(names.items(), values, strict=True):
+                    reducer.k.store(memory.scratch[name], here, build.cast(value, dtype))
 
         length = self.step * dims.product([loop.extent for loop in self.rest])
         time = element_picoseconds(self.plan.program)
@@ -117,18 +117,17 @@ class _Cut:
         ranges = [Range(part, build.index(0), memory.scope.size(self.parts, "parts"), self.parts)]
         is_last = number == len(self.plan.program.levels) - 1
 
-        def body(reducer: Reducer) -> list[Stmt]:
-            stmts, totals = reducer.reduce(reductions_of_parts, ranges)
-            reducer.bind(reductions_of_parts, totals)
-            stmts += reducer.formulas(level.formulas)
+        def body(reducer: Reducer) -> None:
+            reducer.bind(reductions_of_parts, reducer.reduce(reductions_of_parts, ranges))
+            reducer.formulas(level.formulas)
             if is_last:
-                return [*stmts, *reducer.outputs(self.plan.program.outputs)]
+                reducer.outputs(self.plan.program.outputs)
+                return
             names_here = {v: name for name, v in self.left.items()}
             here = substitute(row, reducer.bindings)
-            stores: list[Stmt] = [
-                Store(memory.scratch[names_here[v]], (here,), reducer.bindings[v]) for v in _left_by(level)
-            ]
-            return [*stmts, *([reducer.across(stores)] if isinstance(reducer, ColumnReducer) else stores)]
+            with reducer.across():
+                for variable in _left_by(level):
+                    reducer.k.store(memory.scratch[names_here[variable]], here, reducer.bindings[variable])
 
         bindings = self._known(memory, number)
         length = dims.maximum(1, self.parts)

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from hidet import dims
 from hidet.context import CompileContext
 from hidet.cpu.schedules.reduce_columns import ColumnReducer
-from hidet.cpu.schedules.reduce_kernels import Plan, ReductionKernel, assemble, kernel_of, row_kernel
+from hidet.cpu.schedules.reduce_kernels import Plan, Reducer, ReductionKernel, assemble, kernel_of, row_kernel
 from hidet.cpu.schedules.reduce_layout import ReductionMemory, reduction_layout
-from hidet.cpu.schedules.reduce_rows import RowReducer, total_dtypes, whole
+from hidet.cpu.schedules.reduce_rows import total_dtypes, whole
 from hidet.cpu.schedules.reductions import Level, Reduction, ReductionOutput, ReductionProgram
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
-from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
 from hidet.ir.visit import substitute
 from hidet.schedule.rule import FixedRule, Match, Program
 from hidet.schedule.scans import ScanProgram, scan_program
@@ -90,26 +90,25 @@ class _Kernel:
     def columns(self) -> ReductionKernel:
         """SIMD across rows, with the running values of a tile of rows in arrays."""
 
-        def body(reducer: RowReducer | ColumnReducer) -> list[Stmt]:
+        def body(reducer: Reducer) -> None:
             assert isinstance(reducer, ColumnReducer)
-            types = total_dtypes(self.reduction)
+            k, types = reducer.k, total_dtypes(self.reduction)
             arrays = [reducer.array("running", dtype) for dtype in types]
-            starts = self.reduction.combiner.identity(types)
-            fill = [Store(array, (reducer.lane,), start) for array, start in zip(arrays, starts, strict=True)]
-            running = [build.load(array, reducer.lane) for array in arrays]
-            stmts, updated = self._advance(reducer.bindings, running)
-            update = [Store(array, (reducer.lane,), value) for array, value in zip(arrays, updated, strict=True)]
-            along = For(self.step, build.index(0), self.extent, reducer.across([*stmts, *update]))
-            return [*(Declare(array) for array in arrays), reducer.across(fill), along]
+            with reducer.across():
+                k.store_each(arrays, reducer.lane, self.reduction.combiner.identity(types))
+            with k.loop(self.step, self.extent), reducer.across():
+                running = [build.load(array, reducer.lane) for array in arrays]
+                k.store_each(arrays, reducer.lane, self._advance(k, reducer.bindings, running))
 
         return row_kernel("kernel0", self.plan, self.memory, body, self._length(), {}, PICOSECONDS)
 
     def rows(self) -> ReductionKernel:
         """Along rows, some at the same time."""
         outer = self.plan.layout.outer
-        item = build.size_var("item")
+        k, item = IRBuilder(), build.size_var("item")
         if not outer:
-            return kernel_of("kernel0", self.memory, self._together([{}]), ((item, 1),), self._length() * PICOSECONDS)
+            self._together(k, [{}])
+            return kernel_of("kernel0", self.memory, k.body, ((item, 1),), self._length() * PICOSECONDS)
         *others, last = outer
         rows = dims.maximum(1, dims.floordiv(self.plan.item_elements, self._length()))
         rows = dims.ceildiv(rows, TOGETHER) * TOGETHER
@@ -117,52 +116,43 @@ class _Kernel:
         step = self.memory.scope.size(block, "block")
         start = item * step
         count = build.minimum(step, self.memory.scope.size(last.extent, "rows") - start)
-        group, one = build.size_var("group"), build.size_var("one")
-        several = self._together([{last.var: start + group + n} for n in range(TOGETHER)])
-        single = For(one, build.index(0), count - group, build.seq(self._together([{last.var: start + group + one}])))
-        choice = If(count - group >= TOGETHER, build.seq(several), single)
-        stmts = [For(group, build.index(0), count, choice, step=TOGETHER)]
+        with k.for_range("group", count, step=TOGETHER) as group:
+            with k.if_(count - group >= TOGETHER):
+                self._together(k, [{last.var: start + group + n} for n in range(TOGETHER)])
+            with k.else_(), k.for_range("one", count - group) as one:
+                self._together(k, [{last.var: start + group + one}])
         grid = (*((loop.var, loop.extent) for loop in others), (item, dims.ceildiv(last.extent, block)))
-        return kernel_of("kernel0", self.memory, stmts, grid, block * self._length() * PICOSECONDS)
+        return kernel_of("kernel0", self.memory, k.body, grid, block * self._length() * PICOSECONDS)
 
     def _length(self) -> Dim:
         return dims.maximum(1, self.plan.layout.row_elements)
 
-    def _together(self, rows: Sequence[Mapping[Var, Expr]]) -> list[Stmt]:
+    def _together(self, k: IRBuilder, rows: Sequence[Mapping[Var, Expr]]) -> None:
         """Rows given by what their outer variables are, step by step."""
-        before: list[Stmt] = []
-        body: list[Stmt] = []
-        after: list[Stmt] = []
-        for bindings in rows:
-            types = total_dtypes(self.reduction)
-            running = [Var("running", dtype) for dtype in types]
-            starts = self.reduction.combiner.identity(types)
-            before += [Declare(var, start) for var, start in zip(running, starts, strict=True)]
-            stmts, updated = self._advance(bindings, running)
-            body += stmts
-            after += [Assign(var, value) for var, value in zip(running, updated, strict=True)]
-        return [*before, For(self.step, build.index(0), self.extent, build.seq([*body, *after]))]
+        starts = self.reduction.combiner.identity(total_dtypes(self.reduction))
+        running = [[k.let("running", start) for start in starts] for _ in rows]
+        with k.loop(self.step, self.extent):
+            updated = [self._advance(k, bindings, own) for bindings, own in zip(rows, running, strict=True)]
+            for own, values in zip(running, updated, strict=True):
+                k.assign_each(own, values)
 
-    def _advance(self, bindings: Mapping[Var, Expr], running: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
-        """One step of one row: statements that write its results, and the running values after it."""
+    def _advance(self, k: IRBuilder, bindings: Mapping[Var, Expr], running: Sequence[Expr]) -> list[Var]:
+        """One step of one row: writes its results, and gives the running values after it."""
         here: dict[Var, Expr] = {**bindings, self.axis: self.place}
         values = [
             build.cast(self._read(value, here), old.dtype)
             for value, old in zip(self.reduction.values, running, strict=True)
         ]
-        fresh = [Var("value", value.dtype) for value in values]
-        stmts: list[Stmt] = [Declare(var, value) for var, value in zip(fresh, values, strict=True)]
+        fresh = [k.let("value", value) for value in values]
         left, right = (fresh, running) if self.scan.reverse else (running, fresh)
-        combined = self.reduction.combiner.combine(left, right)
-        updated = [Var("next", value.dtype) for value in combined]
-        stmts += [Declare(var, value) for var, value in zip(updated, combined, strict=True)]
+        updated = [k.let("next", value) for value in self.reduction.combiner.combine(left, right)]
         results = running if self.scan.exclusive else updated
         for variable, result in zip(self.reduction.results, results, strict=True):
             here[variable] = build.cast(result, variable.dtype)
         for output in self.plan.program.outputs:
             pointer, place = self.memory.target(output)
-            stmts.append(Store(pointer, (substitute(place, here),), self._read(output.value, here)))
-        return stmts, list(updated)
+            k.store(pointer, substitute(place, here), self._read(output.value, here))
+        return updated
 
     def _read(self, value: Expr, here: Mapping[Var, Expr]) -> Expr:
         return substitute(self.memory.read(value), here)
