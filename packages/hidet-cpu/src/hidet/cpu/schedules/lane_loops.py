@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from hidet import dims
 from hidet.cpu.schedules.row_layout import Columns, Loop, RowLayout, RowMemory
@@ -33,9 +34,10 @@ from hidet.cpu.schedules.spans import Body, Span, sweep
 from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Assign, Declare, For, If, Stmt, Store
+from hidet.ir.stmt import Store
 from hidet.ir.types import BufferType, with_lanes
 from hidet.schedule.rows import RowOutput, RowProgram, Statistic
 from hidet.schedule.rule import Program
@@ -45,6 +47,10 @@ from hidet.schedule.task import Task
 STREAMED_COLUMNS = 256
 # Columns of a block whose elements are kept: as many as fit, within these.
 LEAST_COLUMNS, MOST_COLUMNS = 16, 256
+
+
+Around = Callable[[IRBuilder], AbstractContextManager[object]]
+"""Puts what is written inside into a loop, or leaves it as it is."""
 
 
 def adjoining_rows(task: Task, program: RowProgram, layout: RowLayout, lanes: int, picoseconds: int) -> Program:
@@ -66,24 +72,18 @@ def adjoining_rows(task: Task, program: RowProgram, layout: RowLayout, lanes: in
     item = build.size_var("item")
     step = memory.scope.size(block, "block")
     kernel = _Kernel(program, layout, columns, memory, lanes, dims.prove_le(depth * block, capacity))
-    body = build.seq(
-        [
-            Declare(kernel.first, item * step),
-            Declare(
-                kernel.count, build.minimum(step, memory.scope.size(columns.loop.extent, "columns") - kernel.first)
-            ),
-            *kernel.declarations,
-            kernel.block(),
-        ]
-    )
+    k = IRBuilder()
+    k.declare(kernel.first, item * step)
+    k.declare(kernel.count, build.minimum(step, memory.scope.size(columns.loop.extent, "columns") - kernel.first))
+    kernel.block(k)
     grid_vars = (*(loop.var for loop in layout.outer), item)
     grid = (*(loop.extent for loop in layout.outer), dims.ceildiv(columns.loop.extent, block))
-    function = Function("kernel0", memory.scope.params, body, kind="kernel", grid_vars=grid_vars)
+    function = Function("kernel0", memory.scope.params, k.body, kind="kernel", grid_vars=grid_vars)
     return assemble(task, memory, function, grid, dims.floordiv(block * depth * picoseconds, 1000))
 
 
 class _Kernel:
-    """Statements for one block of columns: `first` is its first one, `count` how many it has.
+    """Writes one block of columns: `first` is its first one, `count` how many it has.
 
     fits: whether the elements of a block fit into the local array; None when that depends on sizes.
     """
@@ -115,32 +115,35 @@ class _Kernel:
         }
         self.finished: list[Var] = []
 
-    @property
-    def declarations(self) -> list[Stmt]:
-        """Local arrays."""
-        kept = [] if self.keeps is False else [Declare(self.array)]
-        return [*kept, *(Declare(array) for array in self.totals.values())]
-
-    def block(self) -> Stmt:
+    def block(self, k: IRBuilder) -> None:
         """One block; where the length of rows is not known, with both ways of it."""
-        if self.keeps is None:
-            return If(self.depth * self.count <= self.capacity, self._block(True), self._block(False))
-        return self._block(self.keeps)
+        if self.keeps is not False:
+            k.declare(self.array)
+        for array in self.totals.values():
+            k.declare(array)
+        if self.keeps is not None:
+            self._block(k, self.keeps)
+            return
+        with k.if_(self.depth * self.count <= self.capacity):
+            self._block(k, True)
+        with k.else_():
+            self._block(k, False)
 
-    def _block(self, keeps: bool) -> Stmt:
+    def _block(self, k: IRBuilder, keeps: bool) -> None:
         self.finished = []
         content: Content = functools.partial(self._read, self.program.element)
-        stmts: list[Stmt] = []
         for number, statistic in enumerate(self.program.statistics):
             keep = keeps and (statistic.stored or number == 0)
             reduced = functools.partial(self._reduced, statistic, tuple(self.finished))
-            stmts += [*self._reduce(statistic, content, reduced, keep), self._finish(statistic)]
+            self._reduce(k, statistic, content, reduced, keep)
+            self._finish(k, statistic)
             self.finished += [variable for variable, _ in statistic.results]
             if keep:
                 content = self._kept
             elif statistic.stored:
                 content = composed(first_of(reduced), content)
-        return build.seq([*stmts, *(self._output(output, content) for output in self.program.outputs)])
+        for output in self.program.outputs:
+            self._output(k, output, content)
 
     def _entry(self, variable: Var, span: Span) -> Expr:
         """What is known of a statistic for the columns of a span."""
@@ -174,153 +177,164 @@ class _Kernel:
         """Where a statistic has its totals, and then its results."""
         return [self.totals[variable] for variable, _ in statistic.results]
 
-    def _reduce(self, statistic: Statistic, content: Content, reduced: Reduced, keep: bool) -> list[Stmt]:
-        """Statements that leave the totals of all columns in the statistic's arrays."""
+    def _reduce(self, k: IRBuilder, statistic: Statistic, content: Content, reduced: Reduced, keep: bool) -> None:
+        """Leave the totals of all columns in the statistic's arrays."""
         types, combiner = [total.dtype for total in statistic.totals], statistic.combiner
         identities, arrays = combiner.identity(types), self._arrays(statistic)
 
         def starts(lanes: int) -> list[Expr]:
             return [build.broadcast(identity, lanes) for identity in identities]
 
-        def store(span: Span, values: Sequence[Expr]) -> list[Stmt]:
-            place = span.start - self.first
-            return [Store(array, (place,), value) for array, value in zip(arrays, values, strict=True)]
+        def start(k: IRBuilder, span: Span, _: int) -> bool:
+            k.store_each(arrays, span.start - self.first, starts(span.lanes))
+            return True
 
-        def one(span: Span, totals: Sequence[Var]) -> list[Stmt] | None:
+        def one(k: IRBuilder, span: Span, totals: Sequence[Var]) -> bool:
             """Reduce one element of every column in a span into `totals`."""
             element = Var("x", with_lanes(self.program.dtype, span.lanes))
             loaded, values = content(span), reduced(span, element)
             if loaded is None or values is None:
-                return None
-            results = [Var("value", value.type) for value in values]
-            stmts: list[Stmt] = [Declare(element, loaded), *map(Declare, results, values)]
+                return False
+            k.declare(element, loaded)
+            results = [k.let("value", value) for value in values]
             if keep:
                 kept = results[0] if statistic.stored else element
-                stmts.append(Store(self.array, (self._position(span),), kept, span.mask))
-            return [*stmts, *map(Assign, totals, combiner.combine(totals, results))]
+                k.emit(Store(self.array, (self._position(span),), kept, span.mask))
+            k.assign_each(totals, combiner.combine(totals, results))
+            return True
 
-        def several(before: Callable[[Stmt], Stmt]) -> Body:
-            def body(span: Span, _: int) -> list[Stmt] | None:
-                totals = [Var("total", with_lanes(dtype, span.lanes)) for dtype in types]
-                stmts = one(span, totals)
-                if stmts is None:
-                    return None
-                known = [build.load(array, span.start - self.first, lanes=span.lanes) for array in arrays]
-                together = store(span, combiner.combine(known, totals))
-                return [*map(Declare, totals, starts(span.lanes)), before(build.seq(stmts)), *together]
+        def several(around: Around) -> Body:
+            def body(k: IRBuilder, span: Span, _: int) -> bool:
+                totals = [k.let("total", value) for value in starts(span.lanes)]
+                with around(k):
+                    if not one(k, span, totals):
+                        return False
+                place = span.start - self.first
+                known = [build.load(array, place, lanes=span.lanes) for array in arrays]
+                k.store_each(arrays, place, combiner.combine(known, totals))
+                return True
 
             return body
 
-        start = self._sweep(lambda span, _: store(span, starts(span.lanes)))
-        return [start, self._deep(2 if is_costly(statistic) else 8, several)]
+        self._sweep(k, start)
+        self._deep(k, 2 if is_costly(statistic) else 8, several)
 
-    def _deep(self, count: int, body: Callable[[Callable[[Stmt], Stmt]], Body]) -> Stmt:
+    def _deep(self, k: IRBuilder, count: int, body: Callable[[Around], Body]) -> None:
         """Loops over the elements of a row around those over columns, `count` elements a step.
 
-        body: makes the body of the loop over columns from what puts a statement into the loop over a step's elements.
-        Each step writes the totals once: loads of elements that lie a multiple of 4 KiB from a total just written would
-        wait for it.
+        body: makes the body of the loop over columns from the loop over a step's elements. Each step writes the totals
+        once: loads of elements that lie a multiple of 4 KiB from a total just written would wait for it.
         """
         if not self.layout.inner:
-            return self._sweep(body(lambda stmt: stmt))
+            self._sweep(k, body(nullcontext))
+            return
         loop, extent = self.layout.inner[-1], self.extents[-1]
         base, number = build.size_var("base"), build.size_var("number")
 
-        def step(stmt: Stmt) -> Stmt:
-            inside = build.seq([Declare(loop.var, base + number), stmt])
-            return For(number, build.index(0), build.index(count), inside, kind="unroll")
+        @contextmanager
+        def step(k: IRBuilder) -> Iterator[None]:
+            with k.loop(number, count, kind="unroll"):
+                k.declare(loop.var, base + number)
+                yield
 
         whole = build.binary("truncdiv", extent, build.index(count)) * count
-        main = For(base, build.index(0), whole, self._sweep(body(step)), step=count)
-        rest = For(loop.var, whole, extent - whole, self._sweep(body(lambda stmt: stmt)))
-        return self._around(build.seq([main, rest]), self.layout.inner[:-1])
+        with self._around(k, self.layout.inner[:-1]):
+            with k.loop(base, whole, step=count):
+                self._sweep(k, body(step))
+            with k.loop(loop.var, extent - whole, whole):
+                self._sweep(k, body(nullcontext))
 
-    def _finish(self, statistic: Statistic) -> Stmt:
+    def _finish(self, k: IRBuilder, statistic: Statistic) -> None:
         """Turn totals into the statistic's results; columns of one row are reduced first and get the same."""
         arrays, combiner = self._arrays(statistic), statistic.combiner
         finished = tuple(self.finished)
 
-        def made(span: Span, bindings: dict[Var, Expr]) -> tuple[list[Stmt], list[Var]] | None:
+        def made(k: IRBuilder, span: Span, bindings: dict[Var, Expr]) -> list[Var] | None:
             """The results, each of which may use those before it."""
-            stmts: list[Stmt] = []
             results = []
             for variable, finish in statistic.results:
                 value = self.memory.read(finish, span, bindings)
                 if value is None:
                     return None
-                result = Var(variable.name, value.type)
-                stmts.append(Declare(result, value))
-                results.append(result)
-                bindings = {**bindings, variable: result}
-            return stmts, results
+                results.append(k.let(variable.name, value))
+                bindings = {**bindings, variable: results[-1]}
+            return results
 
-        def body(span: Span, _: int) -> list[Stmt] | None:
+        def body(k: IRBuilder, span: Span, _: int) -> bool:
             place = span.start - self.first
-            totals = [Var("total", with_lanes(t.dtype, span.lanes)) for t in statistic.totals]
-            loads = [build.load(array, place, lanes=span.lanes) for array in arrays]
-            found = made(span, {**self._bindings(span, finished), **dict(zip(statistic.totals, totals, strict=True))})
+            totals = [k.let("total", build.load(array, place, lanes=span.lanes)) for array in arrays]
+            bindings = {**self._bindings(span, finished), **dict(zip(statistic.totals, totals, strict=True))}
+            found = made(k, span, bindings)
             if found is None:
-                return None
-            stores = [Store(array, (place,), value) for array, value in zip(arrays, found[1], strict=True)]
-            return [*map(Declare, totals, loads), *found[0], *stores]
+                return False
+            k.store_each(arrays, place, found)
+            return True
 
         if self.columns.width == 1:
-            return self._sweep(body)
-        group, column = build.size_var("group"), build.size_var("column")
-        start = group * self.width
-        totals = [Var("total", total.dtype) for total in statistic.totals]
-        reduction = combiner.combine(totals, [build.load(array, start + column) for array in arrays])
-        bindings = self._bindings(Span(group, start + self.first), finished)
-        found = made(Span(group, group), {**bindings, **dict(zip(statistic.totals, totals, strict=True))})
-        assert found is not None, "one element is always read"
-        write = [Store(array, (start + column,), value) for array, value in zip(arrays, found[1], strict=True)]
-        stmts = [
-            *map(Declare, totals, combiner.identity([total.dtype for total in totals])),
-            For(column, build.index(0), self.width, build.seq(map(Assign, totals, reduction))),
-            *found[0],
-            For(column, build.index(0), self.width, build.seq(write)),
-        ]
-        return For(group, build.index(0), self._groups(self.count), build.seq(stmts))
+            self._sweep(k, body)
+            return
+        column = build.size_var("column")
+        with k.for_range("group", self._groups(self.count)) as group:
+            start = group * self.width
+            totals = [k.let("total", value) for value in combiner.identity([t.dtype for t in statistic.totals])]
+            with k.loop(column, self.width):
+                k.assign_each(totals, combiner.combine(totals, [build.load(array, start + column) for array in arrays]))
+            bindings = self._bindings(Span(group, start + self.first), finished)
+            found = made(k, Span(group, group), {**bindings, **dict(zip(statistic.totals, totals, strict=True))})
+            assert found is not None, "one element is always read"
+            with k.loop(column, self.width):
+                k.store_each(arrays, start + column, found)
 
     def _groups(self, columns: Expr) -> Expr:
         return build.binary("truncdiv", columns, self.width)
 
-    def _output(self, output: RowOutput, content: Content) -> Stmt:
-        def element(span: Span, _: int) -> list[Stmt] | None:
+    def _output(self, k: IRBuilder, output: RowOutput, content: Content) -> None:
+        def element(k: IRBuilder, span: Span, _: int) -> bool:
             loaded = content(span)
             held = Var("x", with_lanes(self.program.dtype, span.lanes))
             bindings = {**self._bindings(span, self.finished), self.program.held: held}
             value = self.memory.read(output.value, span, bindings)
             store = None if value is None else self.memory.store(output, span, value)
-            return None if loaded is None or store is None else [Declare(held, loaded), store]
+            if loaded is None or store is None:
+                return False
+            k.declare(held, loaded)
+            k.emit(store)
+            return True
 
-        def statistic(span: Span, _: int) -> list[Stmt] | None:
+        def statistic(k: IRBuilder, span: Span, _: int) -> bool:
             value = self._read(output.value, span)
             store = None if value is None else self.memory.store(output, span, value)
-            return None if store is None else [store]
+            if store is not None:
+                k.emit(store)
+            return store is not None
 
         if not output.per_row:
-            return self._around(self._sweep(element, 2), self.layout.inner)
+            with self._around(k, self.layout.inner):
+                self._sweep(k, element, 2)
+            return
         if self.columns.width == 1:
-            return self._sweep(statistic)
+            self._sweep(k, statistic)
+            return
         group = self.columns.group
-        value = self.memory.read(
-            output.value, Span(group, group), self._bindings(Span(group, group * self.width), self.finished)
-        )
+        bindings = self._bindings(Span(group, group * self.width), self.finished)
+        value = self.memory.read(output.value, Span(group, group), bindings)
         assert value is not None
         store = self.memory.store(output, Span(group, group), value)
         assert store is not None
-        return For(group, self._groups(self.first), self._groups(self.count), store)
+        with k.loop(group, self._groups(self.count), self._groups(self.first)):
+            k.emit(store)
 
-    def _sweep(self, body: Body, unroll: int = 1) -> Stmt:
+    def _sweep(self, k: IRBuilder, body: Body, unroll: int = 1) -> None:
         """A loop over the columns of the block."""
-        return sweep(self.columns.loop.var, self.first, self.count, self.lanes, unroll, body)
+        sweep(k, self.columns.loop.var, self.first, self.count, self.lanes, unroll, body)
 
-    def _around(self, body: Stmt, loops: Sequence[Loop]) -> Stmt:
-        """Loops over elements of a row around `body`."""
-        for loop, extent in reversed(list(zip(loops, self.extents, strict=False))):
-            body = For(loop.var, build.index(0), extent, body)
-        return body
+    @contextmanager
+    def _around(self, k: IRBuilder, loops: Sequence[Loop]) -> Iterator[None]:
+        """Loops over elements of a row."""
+        with ExitStack() as around:
+            for loop, extent in zip(loops, self.extents, strict=False):
+                around.enter_context(k.loop(loop.var, extent))
+            yield
 
 
 def _local(name: str, dtype: DType, elements: int) -> Var:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 from hidet import dims
 from hidet.compute.definition import Combiner
@@ -20,9 +21,10 @@ from hidet.cpu.schedules.row_layout import RowLayout, RowMemory
 from hidet.cpu.schedules.spans import Body, Span, sweep
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Unary, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.stmt import Assign, Declare, For, If, Launch, Stmt, Store
+from hidet.ir.stmt import Launch, Store
 from hidet.ir.types import BufferType, PointerType, with_lanes
 from hidet.ir.visit import substitute, walk
 from hidet.schedule.rows import RowOutput, RowProgram, Statistic
@@ -49,10 +51,14 @@ def contiguous_rows(
     step = memory.scope.size(block, "block")
     start = item * step
     count = build.minimum(step, memory.scope.size(last.extent, "rows") - start)
-    body = build.seq([*kernel.declarations, For(last.var, start, count, kernel.row())])
+    k = IRBuilder()
+    if kernel.keeps is not False:
+        k.declare(kernel.array)
+    with k.loop(last.var, count, start):
+        kernel.row(k)
     grid_vars = (*(loop.var for loop in outer), item)
     grid = (*(loop.extent for loop in outer), dims.ceildiv(last.extent, block))
-    function = Function("kernel0", memory.scope.params, body, kind="kernel", grid_vars=grid_vars)
+    function = Function("kernel0", memory.scope.params, k.body, kind="kernel", grid_vars=grid_vars)
     return assemble(task, memory, function, grid, dims.floordiv(block * length * picoseconds, 1000))
 
 
@@ -71,7 +77,7 @@ Reduced = Callable[[Span, Expr], "tuple[Expr, ...] | None"]
 
 
 class _Kernel:
-    """Statements for one row."""
+    """Writes one row."""
 
     def __init__(self, program: RowProgram, layout: RowLayout, memory: RowMemory, lanes: int) -> None:
         self.program, self.layout, self.memory, self.lanes = program, layout, memory, lanes
@@ -87,38 +93,36 @@ class _Kernel:
         # Whole vectors are read, also where a row ends within one.
         self.array = Var("kept", BufferType(program.dtype, (build.index(self.capacity + lanes),), space="local"))
 
-    @property
-    def declarations(self) -> list[Stmt]:
-        """What precedes the loop over rows."""
-        return [] if self.keeps is False else [Declare(self.array)]
-
-    def row(self) -> Stmt:
+    def row(self, k: IRBuilder) -> None:
         """One row; where its length is not known, with both ways of it."""
-        if self.keeps is None:
-            return If(self.count <= self.capacity, self._row(True), self._row(False))
-        return self._row(self.keeps)
+        if self.keeps is not None:
+            self._row(k, self.keeps)
+            return
+        with k.if_(self.count <= self.capacity):
+            self._row(k, True)
+        with k.else_():
+            self._row(k, False)
 
-    def _row(self, keeps: bool) -> Stmt:
+    def _row(self, k: IRBuilder, keeps: bool) -> None:
         program = self.program
         bindings: dict[Var, Expr] = {program.count: self.count}
         content: Content = functools.partial(self._computed, program.element, bindings)
-        stmts: list[Stmt] = []
         for number, statistic in enumerate(program.statistics):
             keep = keeps and (statistic.stored or number == 0)
             reduced = functools.partial(self._reduced, statistic, dict(bindings))
-            reductions, totals = self._reduce(statistic, content, reduced, keep)
-            stmts += reductions
+            totals = self._reduce(k, statistic, content, reduced, keep)
             here = Span(self.layout.inner[-1].var, self.layout.inner[-1].var)
             known = dict(zip(statistic.totals, totals, strict=True))
-            for variable, value in statistic.results:
-                result = Var(variable.name, variable.type)
-                stmts.append(Declare(result, self.memory.read(value, here, {**bindings, **known})))
-                bindings[variable] = result
+            for variable, finish in statistic.results:
+                value = self.memory.read(finish, here, {**bindings, **known})
+                assert value is not None, "one element is always read"
+                bindings[variable] = k.let(variable.name, value)
             if keep:
                 content = self._kept
             elif statistic.stored:
                 content = composed(first_of(reduced), content)
-        return build.seq([*stmts, *(self._output(output, content, bindings) for output in program.outputs)])
+        for output in program.outputs:
+            self._output(k, output, content, bindings)
 
     def _computed(self, value: Expr, bindings: Mapping[Var, Expr], span: Span) -> Expr | None:
         """Elements of the row from memory."""
@@ -135,67 +139,70 @@ class _Kernel:
         read = [self.memory.read(v, span, {**bindings, self.program.held: element}) for v in statistic.values]
         return applied(statistic, read)
 
-    def _reduce(
-        self, statistic: Statistic, content: Content, reduced: Reduced, keep: bool
-    ) -> tuple[list[Stmt], list[Expr]]:
-        """Statements that reduce a statistic over the row, and its totals."""
+    def _reduce(self, k: IRBuilder, statistic: Statistic, content: Content, reduced: Reduced, keep: bool) -> list[Expr]:
+        """Reduce a statistic over the row; gives its totals."""
         types, combiner = [total.dtype for total in statistic.totals], statistic.combiner
         identities = combiner.identity(types)
         partial: dict[int, list[Var]] = {}
 
-        def body(span: Span, number: int) -> list[Stmt] | None:
-            fresh = [Var(f"total{number}", with_lanes(dtype, span.lanes)) for dtype in types]
-            accumulators = partial.setdefault(number, fresh)
+        def body(k: IRBuilder, span: Span, number: int) -> bool:
             element = Var("x", with_lanes(self.program.dtype, span.lanes))
             loaded, values = content(span), reduced(span, element)
             if loaded is None or values is None:
-                partial.clear()
-                return None
-            results = [Var("value", value.type) for value in values]
-            stmts: list[Stmt] = [Declare(element, loaded), *map(Declare, results, values)]
+                return False
+            fresh = [Var(f"total{number}", with_lanes(dtype, span.lanes)) for dtype in types]
+            accumulators = partial.setdefault(number, fresh)
+            k.declare(element, loaded)
+            results: Sequence[Expr] = [k.let("value", value) for value in values]
             if keep:
                 place = substitute(self.position, {span.var: span.start})
-                stmts.append(Store(self.array, (place,), results[0] if statistic.stored else element, span.mask))
-            mask = span.mask
-            counted: Sequence[Expr] = results
-            if mask is not None:
-                counted = [build.select(mask, r, i) for r, i in zip(results, identities, strict=True)]
-            return [*stmts, *map(Assign, accumulators, combiner.combine(accumulators, counted))]
+                kept = results[0] if statistic.stored else element
+                k.emit(Store(self.array, (place,), kept, span.mask))
+            if span.mask is not None:
+                results = [build.select(span.mask, r, i) for r, i in zip(results, identities, strict=True)]
+            k.assign_each(accumulators, combiner.combine(accumulators, results))
+            return True
 
-        loops = self._sweep(2 if is_costly(statistic) else 4, body)
-        start: list[Stmt] = [
-            Declare(var, build.broadcast(identity, var.lanes))
-            for accumulators in partial.values()
-            for var, identity in zip(accumulators, identities, strict=True)
-        ]
+        # The loops say how many accumulators there are.
+        loops = IRBuilder()
+        self._sweep(loops, 2 if is_costly(statistic) else 4, body)
+        for accumulators in partial.values():
+            for var, identity in zip(accumulators, identities, strict=True):
+                k.declare(var, build.broadcast(identity, var.lanes))
+        k.emit(loops.body)
         vectors: Sequence[Expr] = partial[0]
         for number in range(1, len(partial)):
             vectors = combiner.combine(vectors, partial[number])
-        across, totals = _reduce_lanes(combiner, vectors)
-        return [*start, loops, *across], totals
+        return _reduce_lanes(k, combiner, vectors)
 
-    def _output(self, output: RowOutput, content: Content, bindings: Mapping[Var, Expr]) -> Stmt:
-        def body(span: Span, number: int) -> list[Stmt] | None:
+    def _output(self, k: IRBuilder, output: RowOutput, content: Content, bindings: Mapping[Var, Expr]) -> None:
+        def body(k: IRBuilder, span: Span, number: int) -> bool:
             element = Var("x", with_lanes(self.program.dtype, span.lanes))
             loaded = content(span)
             value = self.memory.read(output.value, span, {**bindings, self.program.held: element})
             store = None if value is None else self.memory.store(output, span, value)
-            return None if loaded is None or store is None else [Declare(element, loaded), store]
+            if loaded is None or store is None:
+                return False
+            k.declare(element, loaded)
+            k.emit(store)
+            return True
 
         if not output.per_row:
-            return self._sweep(2, body)
+            self._sweep(k, 2, body)
+            return
         here = Span(self.layout.inner[-1].var, build.index(0))
         value = self.memory.read(output.value, here, bindings)
         store = None if value is None else self.memory.store(output, here, value)
         assert store is not None
-        return store
+        k.emit(store)
 
-    def _sweep(self, unroll: int, body: Body) -> Stmt:
+    def _sweep(self, k: IRBuilder, unroll: int, body: Body) -> None:
         """Loops over the row."""
-        inner = sweep(self.layout.inner[-1].var, build.index(0), self.extents[-1], self.lanes, unroll, body)
-        for loop, size in reversed(list(zip(self.layout.inner[:-1], self.extents[:-1], strict=True))):
-            inner = For(loop.var, build.index(0), size, inner)
-        return inner
+        *outer, (last, extent) = zip(self.layout.inner, self.extents, strict=True)
+        with ExitStack() as loops:
+            for loop, size in outer:
+                loops.enter_context(k.loop(loop.var, size))
+            sweep(k, last.var, build.index(0), extent, self.lanes, unroll, body)
 
 
 def composed(outer: Callable[[Span, Expr], Expr | None], inner: Content) -> Content:
@@ -226,20 +233,17 @@ def applied(statistic: Statistic, values: Sequence[Expr | None]) -> tuple[Expr, 
     return known if statistic.function is None else (statistic.function(known[0]), *known[1:])
 
 
-def _reduce_lanes(combiner: Combiner, values: Sequence[Expr]) -> tuple[list[Stmt], list[Expr]]:
+def _reduce_lanes(k: IRBuilder, combiner: Combiner, values: Sequence[Expr]) -> list[Expr]:
     """Reduce the lanes of vectors by halves. LLVM keeps the small arrays in registers."""
-    stmts: list[Stmt] = []
     while values[0].lanes > 1:
         lanes = values[0].lanes
-        arrays = [Var("halves", BufferType(v.dtype, (build.index(lanes),), space="local")) for v in values]
-        stmts += map(Declare, arrays)
-        stmts += [Store(array, (build.index(0),), value) for array, value in zip(arrays, values, strict=True)]
+        arrays = [k.array("halves", value.dtype, lanes, space="local") for value in values]
+        k.store_each(arrays, 0, values)
         low, high = (
             [build.load(array, build.index(start), lanes=lanes // 2) for array in arrays] for start in (0, lanes // 2)
         )
         values = combiner.combine(low, high)
-    totals = [Var("total", value.type) for value in values]
-    return [*stmts, *map(Declare, totals, values)], list(totals)
+    return [k.let("total", value) for value in values]
 
 
 def is_worth_keeping(program: RowProgram) -> bool:

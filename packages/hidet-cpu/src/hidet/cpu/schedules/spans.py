@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hidet import dtypes
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Bitcast, Expr, Var
-from hidet.ir.stmt import Declare, For, Stmt
 from hidet.ir.types import VectorType
 
 
@@ -25,31 +25,28 @@ class Span:
     mask: Expr | None = None
 
 
-Body = Callable[[Span, int], "list[Stmt] | None"]
-"""Statements for the elements of a span, with the number of the accumulator to use; None without a form in vectors."""
+Body = Callable[[IRBuilder, Span, int], bool]
+"""Writes the elements of a span, with the number of the accumulator to use; False without a form in vectors."""
 
 
-def sweep(var: Var, start: Expr, extent: Expr, lanes: int, unroll: int, body: Body) -> Stmt:
+def sweep(k: IRBuilder, var: Var, start: Expr, extent: Expr, lanes: int, unroll: int, body: Body) -> None:
     """A loop over `extent` values of `var` from `start` on: `unroll` vectors at a time, then single masked ones.
 
     A body without a form in vectors runs element by element, as far as LLVM does not find one.
     """
-    if body(Span(var, var, lanes), 0) is None:
-        plain = body(Span(var, var), 0)
-        assert plain is not None
-        return For(var, start, extent, build.seq(plain), kind="vectorize")
+    has_vectors = body(IRBuilder(), Span(var, var, lanes), 0)
+    if not has_vectors:
+        with k.loop(var, extent, start, kind="vectorize"):
+            body(k, Span(var, var), 0)
+        return
     step = unroll * lanes
-    main = [stmt for n in range(unroll) for stmt in body(Span(var, var + n * lanes, lanes), n) or []]
     whole = build.binary("truncdiv", extent, build.index(step)) * step
-    mask = Var("mask", VectorType(dtypes.boolean, lanes))
-    rest = body(Span(var, var, lanes, mask), 0) or []
-    left = Declare(mask, _first_lanes(start + extent - var, lanes))
-    return build.seq(
-        [
-            For(var, start, whole, build.seq(main), step=step),
-            For(var, start + whole, extent - whole, build.seq([left, *rest]), step=lanes),
-        ]
-    )
+    with k.loop(var, whole, start, step):
+        for n in range(unroll):
+            body(k, Span(var, var + n * lanes, lanes), n)
+    with k.loop(var, extent - whole, start + whole, lanes):
+        mask = k.let("mask", _first_lanes(start + extent - var, lanes))
+        body(k, Span(var, var, lanes, mask), 0)
 
 
 _MASK_WORDS = {8: dtypes.u8, 16: dtypes.u16, 32: dtypes.u32}
