@@ -1,6 +1,7 @@
 """Scripts that make no sense: the error names the place and what to do."""
 
 import operator
+import traceback
 
 import pytest
 
@@ -245,6 +246,33 @@ def test_a_cell_that_is_run_again_does_not_call_what_it_made_before():
 
 def unchanged(x: f32) -> f32:
     return x
+
+
+def shifted_by_floats(x: f32[4], n: i32[4]):
+    n[0] = n[0] << x[0]
+
+
+def halves(number):
+    return 1 // number
+
+
+def calls_python(x: f32[4]):
+    x[0] = halves(0)
+
+
+def test_an_error_does_not_show_how_the_translator_got_there():
+    """user-walk.md section 6, row 11: it stood below a dozen frames and an error that caused it."""
+    with pytest.raises(ScriptError, match="<< takes integers") as caught:
+        script(shifted_by_floats)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)][1:] == ["script"]
+    assert "DTypeError" not in shown and shown.count("Traceback") == 1
+
+
+def test_what_python_code_of_a_script_raised_is_shown():
+    with pytest.raises(ScriptError, match="ZeroDivisionError") as caught:
+        script(calls_python)
+    assert traceback.extract_tb(caught.value.__cause__.__traceback__)[-1].name == "halves"
 
 
 def test_names_that_python_keeps_for_itself_are_no_advice():

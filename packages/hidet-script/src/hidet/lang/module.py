@@ -11,7 +11,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
-from hidet.errors import ScriptError
+from hidet.errors import HidetError, ScriptError
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import EXPORTED, SIZES, Function, Module
 from hidet.ir.stmt import Stmt
@@ -79,7 +79,13 @@ def script(function: Callable[..., Any]) -> ScriptFunction:
 
     Every parameter has a type: `f32`, `~f32`, `f32[m, n]`. Raises ScriptError with file, line and column.
     """
-    translated = translate(function, sys._getframe(1))
+    try:
+        translated = translate(function, sys._getframe(1))
+    except ScriptError as error:
+        # The error says where the script is wrong; how the translator got there is nothing to its author. What Python
+        # code that the script calls has raised is.
+        cause = None if isinstance(error.__cause__, HidetError) else error.__cause__
+        raise error.with_traceback(None) from cause
     modules = _CURRENT.get()
     if modules:
         modules[-1].add(translated)
