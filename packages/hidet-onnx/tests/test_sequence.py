@@ -73,9 +73,7 @@ def test_a_sequence_of_numbers_takes_no_vector():
     """defects.md C12: what loop16_seq_none of ONNX's suite does is refused, with the node and what it mixes."""
     nodes = [node("SequenceInsert", "s x", "longer")]
     refused = model(nodes, [sequence("s", []), tensor("x", FLOAT, 1)], "longer")
-    with pytest.raises(
-        ValueNeeded, match=r"a sequence of f32\[\] takes no f32\[1\]: values of different ranks"
-    ) as caught:
+    with pytest.raises(ValueNeeded, match=r"a sequence of f32\[\] takes no f32\[1\]: values of") as caught:
         from_onnx(refused)
     assert "SequenceInsert that makes 'longer'" in str(caught.value)
 

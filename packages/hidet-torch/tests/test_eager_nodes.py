@@ -45,7 +45,7 @@ def test_results_that_nobody_reads_may_have_other_shapes_than_traced() -> None:
 
 @pytest.mark.parametrize("name", ["inv", "cholesky"])
 def test_functions_that_check_their_result_work_and_still_fail(name: str) -> None:
-    """defects.md, left to torch: linear algebra, which may stay there."""
+    """defects.md, left to torch: linear algebra. It may stay there."""
     function = getattr(torch.linalg, name)
     compiled = torch.compile(function, backend="hidet", fullgraph=True)
     x = torch.eye(3) * 2 + 0.1

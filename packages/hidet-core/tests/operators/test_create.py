@@ -105,7 +105,7 @@ def test_bitcast_reads_the_same_bits(apply: Any, assert_matches: Any) -> None:
 def test_bitcast_splits_and_joins_elements(
     source: str, target: str, apply: Any, assert_matches: Any, make: Any
 ) -> None:
-    """defects.md, left to torch: `view.dtype` of other sizes."""
+    """defects.md, left to torch: view.dtype. Of types of other sizes."""
     x = make((3, 16), source, 0, 2)
     assert_matches(apply("bitcast", x, dtype=dtypes.dtype(target)), x.view(getattr(torch, target)))
 
