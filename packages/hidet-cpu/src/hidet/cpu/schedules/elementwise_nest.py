@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from hidet import dims
@@ -10,9 +11,10 @@ from hidet.compute.definition import Operand
 from hidet.cpu.schedules.elementwise_access import RegionAccess
 from hidet.dims import Dim
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Declare, For, Stmt
+from hidet.ir.stmt import Stmt
 from hidet.schedule.cost import extent_estimate
 from hidet.schedule.lowering import KernelScope
 
@@ -39,24 +41,25 @@ def plain_kernel(access: RegionAccess, item_elements: int) -> ElementwiseKernel:
     """The kernel of a region; a work item computes about `item_elements` elements that lie together."""
     loops, sizes = list(access.loops), list(access.sizes)
     elements = dims.product(sizes)
+    k = IRBuilder()
     if not loops:
-        return finish(access, [], (1,), build.seq(access.compute()), 1)
-    body, loops, sizes = _innermost(access, loops, sizes)
+        k.emit(*access.compute())
+        return finish(access, [], (1,), k.body, 1)
+    element, loops, sizes = _innermost(access, loops, sizes)
     depth = _shared_axis(sizes, item_elements)
-    grid_vars = loops[:depth]
-    for loop in reversed(loops[depth + 1 :]):
-        kind = "vectorize" if loop is loops[-1] else "serial"
-        body = For(loop, build.index(0), access.size(loop), body, kind=kind)  # type: ignore[arg-type]  # a LoopKind
-    inner = dims.product(sizes[depth + 1 :])
-    block = dims.maximum(1, dims.floordiv(item_elements, dims.maximum(1, inner)))
-    item, start = build.size_var("item"), Var("start", build.INDEX)
+    shared, *inner = loops[depth:]
+    block = dims.maximum(1, dims.floordiv(item_elements, dims.maximum(1, dims.product(sizes[depth + 1 :]))))
+    item = build.size_var("item")
     step = access.scope.size(block, "block")
-    count = build.minimum(step, access.size(loops[depth]) - start)
-    kind = "vectorize" if depth == len(loops) - 1 else "serial"
-    shared = For(loops[depth], start, count, body, kind=kind)  # type: ignore[arg-type]  # a LoopKind
-    stmts = build.seq([Declare(start, item * step), shared])
+    start = k.let("start", item * step)
+    count = build.minimum(step, access.size(shared) - start)
+    with ExitStack() as nest:
+        nest.enter_context(k.loop(shared, count, start, kind="serial" if inner else "vectorize"))
+        for loop in inner:
+            nest.enter_context(k.loop(loop, access.size(loop), kind="vectorize" if loop is inner[-1] else "serial"))
+        k.emit(element)
     grid = (*sizes[:depth], dims.ceildiv(sizes[depth], block))
-    return finish(access, [*grid_vars, item], grid, stmts, elements)
+    return finish(access, [*loops[:depth], item], grid, k.body, elements)
 
 
 def finish(

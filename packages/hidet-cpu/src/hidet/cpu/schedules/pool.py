@@ -12,6 +12,7 @@ axis elements are computed one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from hidet import dims
@@ -23,10 +24,10 @@ from hidet.cpu.schedules.pack import decode
 from hidet.dims import Dim, DimExpr
 from hidet.graph.types import TensorType
 from hidet.ir import build
+from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Const, Expr, Reduce, Size, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Assign, Declare, For, Stmt, Store
-from hidet.ir.types import with_lanes
+from hidet.ir.stmt import Stmt
 from hidet.ir.visit import accesses, walk
 from hidet.schedule.inlined import inlined_value
 from hidet.schedule.lowering import KernelScope, Lowering, Reader
@@ -62,12 +63,15 @@ class PoolRule(FixedRule[None]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Column:
-    """The axis to vectorise along, how many elements go together, and how those from `start` on are computed."""
+    """The axis to vectorise along, how many elements go together, and how those from `start` on are computed.
+
+    reduced: the reductions whose results `value` uses.
+    """
 
     position: int
     lanes: int
     start: Var
-    stmts: list[Stmt]
+    reduced: Stmt
     value: Expr
 
 
@@ -104,14 +108,15 @@ class _Kernel:
         all_rows, all_columns = parameter(self.scope, rows, "rows"), parameter(self.scope, width, "columns")
         block_rows, block_columns = parameter(self.scope, block, "block"), parameter(self.scope, columns, "block")
         counted = [parameter(self.scope, extents[n], "extent") if n != others[0] else None for n in others]
-        places: list[Stmt] = [Declare(axes[n], digit) for n, digit in zip(others, decode(row, counted), strict=True)]
+        digits = decode(row, counted)
         target = [self.scope.size(stride, "stride") for stride in self.output.element_strides]
-        first = column_block * block_columns
-        count = build.minimum(block_columns, all_columns - first)
-        inner = self._columns(column, position, target, first, count)
-        start = row_block * block_rows
-        body = For(row, start, build.minimum(block_rows, all_rows - start), build.seq([*places, *inner]))
-        function = Function(name, self.scope.params, body, kind="kernel", grid_vars=(row_block, column_block))
+        first, start = column_block * block_columns, row_block * block_rows
+        k = IRBuilder()
+        with k.loop(row, build.minimum(block_rows, all_rows - start), start):
+            for n, digit in zip(others, digits, strict=True):
+                k.declare(axes[n], digit)
+            self._columns(k, column, position, target, first, build.minimum(block_columns, all_columns - first))
+        function = Function(name, self.scope.params, k.body, kind="kernel", grid_vars=(row_block, column_block))
         pointers = (*(builder.pointers[operand] for operand in self.pointers), builder.pointers[self.epilogue.result])
         grid = (dims.ceildiv(rows, block), dims.ceildiv(width, columns))
         elements = dims.minimum(columns, width) * (block * taps)
@@ -119,29 +124,34 @@ class _Kernel:
         builder.launch(function, pointers, self.scope, grid, cost)
 
     def _columns(
-        self, column: _Column | None, position: int, target: Sequence[Expr], first: Expr, count: Expr
-    ) -> list[Stmt]:
+        self, k: IRBuilder, column: _Column | None, position: int, target: Sequence[Expr], first: Expr, count: Expr
+    ) -> None:
         """Loops over the columns of one row."""
         if not self.epilogue.axes:
-            return self._elements(target)
+            self._element(k, target)
+            return
         axis = self.epilogue.axes[position]
         if column is None:
-            return [For(axis, first, count, build.seq(self._elements(target)))]
-        number, lanes = build.size_var("number"), column.lanes
+            with k.loop(axis, count, first):
+                self._element(k, target)
+            return
+        lanes = column.lanes
         place = build.flatten([column.start if other is axis else other for other in self.epilogue.axes], target)
         whole = build.binary("truncdiv", count, build.index(lanes))
-        store = Store(self.result, (place,), column.value)
-        body = build.seq([Declare(column.start, first + number * lanes), *column.stmts, store])
-        loops: list[Stmt] = [For(number, build.index(0), whole, body)]
+        with k.for_range("number", whole) as number:
+            k.declare(column.start, first + number * lanes)
+            k.emit(column.reduced)
+            k.store(self.result, place, column.value)
         if dims.divisibility(self.output.shape[position]) % lanes:
             done = whole * lanes
-            loops.append(For(axis, first + done, count - done, build.seq(self._elements(target))))
-        return loops
+            with k.loop(axis, count - done, first + done):
+                self._element(k, target)
 
-    def _elements(self, target: Sequence[Expr]) -> list[Stmt]:
+    def _element(self, k: IRBuilder, target: Sequence[Expr]) -> None:
         """One element at the axes' values."""
         before, value = self.lowering.statements(self.lowering.resolve(self.value, {}))
-        return [*before, Store(self.result, (build.flatten(self.epilogue.axes, target),), value)]
+        k.emit(*before)
+        k.store(self.result, build.flatten(self.epilogue.axes, target), value)
 
     def _column(self) -> _Column | None:
         """An axis that is contiguous in the output and whose neighbours the value can be computed for at once."""
@@ -163,7 +173,7 @@ class _Kernel:
     def _vector(self, position: int, lanes: int) -> _Column | None:
         """How `lanes` neighbours along an axis are computed at once; None when they cannot be."""
         axis, start = self.epilogue.axes[position], build.size_var("start")
-        stmts: list[Stmt] = []
+        k = IRBuilder()
         accumulators: dict[tuple[Var, ...], tuple[Var, ...]] = {}
 
         def leaf(node: Expr) -> Expr | None:
@@ -173,14 +183,14 @@ class _Kernel:
                 return None if node is axis else node
             assert isinstance(node, Reduce)
             if node.axes not in accumulators:
-                made = self._reduction(node, leaf, lanes, stmts)
+                made = self._reduction(k, node, leaf, lanes)
                 if made is None:
                     return None
                 accumulators[node.axes] = made
             return accumulators[node.axes][node.result]
 
         value = lane_wise(self.value, lanes, leaf)
-        return None if value is None else _Column(position, lanes, start, stmts, self.lowering.resolve(value, {}))
+        return None if value is None else _Column(position, lanes, start, k.body, self.lowering.resolve(value, {}))
 
     def _load(self, access: Access, axis: Var, start: Var, lanes: int) -> Expr | None:
         strides = self.strides[access.operand]
@@ -199,27 +209,21 @@ class _Kernel:
         place = build.flatten(indices, self.known[access.operand])
         return build.load(self.pointers[access.operand], place, lanes=lanes if is_vector else 1)
 
-    def _reduction(self, node: Reduce, leaf: Leaf, lanes: int, stmts: list[Stmt]) -> tuple[Var, ...] | None:
+    def _reduction(self, k: IRBuilder, node: Reduce, leaf: Leaf, lanes: int) -> tuple[Var, ...] | None:
+        """The variables that hold what a reduction gives; None when a value has no form in vectors."""
         values = [lane_wise(value, lanes, leaf) for value in node.values]
         present = [self.lowering.resolve(value, {}) for value in values if value is not None]
         if len(present) != len(values):
             return None
-        dtypes = [value.dtype for value in present]
-        accumulators = tuple(Var(f"acc{n}", with_lanes(dtype, lanes)) for n, dtype in enumerate(dtypes))
-        fresh = [Var(f"next{n}", with_lanes(dtype, lanes)) for n, dtype in enumerate(dtypes)]
-        for accumulator, start in zip(accumulators, node.combiner.identity(dtypes), strict=True):
-            stmts.append(Declare(accumulator, build.broadcast(start, lanes)))
-        combined = node.combiner.combine(accumulators, present)
-        body: Stmt = build.seq(
-            [
-                *(Declare(new, value) for new, value in zip(fresh, combined, strict=True)),
-                *(Assign(old, new) for old, new in zip(accumulators, fresh, strict=True)),
-            ]
-        )
-        for axis, extent in reversed(list(zip(node.axes, node.extents, strict=True))):
-            body = For(axis, build.index(0), self._extent(extent), body)
-        stmts.append(body)
-        return accumulators
+        starts = node.combiner.identity([value.dtype for value in present])
+        accumulators = k.let_each("acc", (build.broadcast(start, lanes) for start in starts))
+        # Parameters of inner loops come first.
+        extents = [self._extent(extent) for extent in reversed(node.extents)]
+        with ExitStack() as taps:
+            for axis, extent in zip(node.axes, reversed(extents), strict=True):
+                taps.enter_context(k.loop(axis, extent))
+            k.assign_each(accumulators, k.let_each("next", node.combiner.combine(accumulators, present)))
+        return tuple(accumulators)
 
     def _extent(self, extent: Expr) -> Expr:
         """Constant numbers of taps are parameters, so that windows of different sizes share a kernel."""
