@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 
 import numpy as np
 import pytest
@@ -79,6 +80,42 @@ def test_operators_run_at_once_and_in_graphs(name):
     graph = hidet.trace_from(output, inputs=symbols)
     assert (output.shape, output.dtype.name) == (expected.shape, str(expected.dtype))
     np.testing.assert_allclose(graph(*tensors).numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+TYPES = ("bool", "uint8", "int32", "int64", "float16", "float32", "float64")
+PYTHON = {"+": operator.add, "*": operator.mul, "/": operator.truediv, "**": operator.pow, "<": operator.lt}
+
+
+@pytest.mark.parametrize("symbol", PYTHON)
+@pytest.mark.parametrize("shapes", [((2, 3), (3,)), ((2, 3), ()), ((), ()), ((), (3,))], ids=str)
+def test_arithmetic_of_several_types_is_in_the_type_of_torch(symbol, shapes):
+    """user-walk.md section 6, row 1."""
+    for left in TYPES:
+        for right in TYPES[TYPES.index(left) + 1 :]:
+            a, b = torch.full(shapes[0], 2).to(getattr(torch, left)), torch.full(shapes[1], 3).to(getattr(torch, right))
+            found = PYTHON[symbol](hidet.from_torch(a), hidet.from_torch(b))
+            torch.testing.assert_close(found.torch(), PYTHON[symbol](a, b))
+
+
+@pytest.mark.parametrize("number", [True, 3, 0.5])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_numbers_have_the_type_that_torch_gives_them(dtype, number):
+    """user-walk.md section 6, row 1."""
+    x = torch.tensor([1, 0, 1]).to(getattr(torch, dtype))
+    for compute in (lambda t: t + number, lambda t: number + t, lambda t: t / number, lambda t: t < number):
+        torch.testing.assert_close(compute(hidet.from_torch(x)).torch(), compute(x))
+
+
+def test_products_and_symbolic_tensors_of_several_types():
+    """user-walk.md section 6, row 1."""
+    a, b = torch.ones(2, 3), torch.ones(3, 4, dtype=torch.float16)
+    product = hidet.from_torch(a) @ hidet.from_torch(b)
+    torch.testing.assert_close(product.torch(), a @ b.float())
+    x, n = hidet.symbol([3]), hidet.symbol([3], dtype="int64")
+    graph = hidet.trace_from(x ** hidet.asarray(3) + n, inputs=[x, n])
+    assert graph(hidet.full([3], 2.0), hidet.asarray([1, 2, 3])).tolist() == [9.0, 10.0, 11.0]
+    with pytest.raises(DTypeError, match="do not promote"):
+        hidet.ones([2]) + hidet.symbol([2], dtype="float8_e4m3fn")
 
 
 def test_convolution_and_pooling_have_their_old_names():

@@ -267,7 +267,8 @@ def _arithmetic(operator: str, is_reflected: bool) -> Callable[[Tensor, Any], An
         if not isinstance(other, Tensor | bool | int | float) and not is_array(other):
             return NotImplemented
         pair = (other, self) if is_reflected else (self, other)
-        return _operator(operator)(*pair)
+        # It compiles, and so lies above this.
+        return importlib.import_module("hidet.api.flow.arithmetic").compute(operator, *pair)
 
     return compute
 
