@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hidet import dtypes
-from hidet.api import tensors
 from hidet.api.flow.operation import apply
-from hidet.api.tensors import Tensor
-from hidet.api.tensors.tensor import is_array
+from hidet.api.tensors import create
+from hidet.api.tensors.tensor import Tensor, is_array
 from hidet.dtypes import DType
 
 Number = bool | int | float
@@ -21,7 +20,7 @@ def compute(operator: str, a: object, b: object) -> Tensor:
     Both sides are converted to one type; `div` computes with whole numbers in f32. DTypeError for types that do not
     promote to a common one, as those of 8-bit floats.
     """
-    sides = [tensors.asarray(side) if is_array(side) else side for side in (a, b)]
+    sides = [create.asarray(side) if is_array(side) else side for side in (a, b)]
     given = [side for side in sides if isinstance(side, Tensor | bool | int | float)]
     dtype = common_type(given)
     if operator == "div" and (dtype.is_int or dtype.is_bool):
@@ -57,5 +56,5 @@ def _kind(dtype: DType) -> int:
 
 def _converted(given: Tensor | Number, dtype: DType, device: str) -> Tensor:
     if not isinstance(given, Tensor):
-        return tensors.full((), given, dtype, device)
+        return create.full((), given, dtype, device)
     return given if given.dtype == dtype else apply("cast", [given], {"dtype": dtype})[0]
