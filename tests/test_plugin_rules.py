@@ -262,6 +262,15 @@ def test_a_hook_may_choose_other_parameters(install: Install) -> None:
     assert [row.rule_name for row in chosen.steps if isinstance(row, ScheduledTask)] == ["cpu.softmax"]
 
 
+@pytest.mark.parametrize(("looks", "asked"), [("", ["cpu.softmax"]), ("len(candidates)", ["cpu.softmax", "fallback"])])
+def test_rules_are_asked_as_far_as_a_hook_looks(install: Install, looks: str, asked: list[str]) -> None:
+    ctx = install('ops=("nothing",)', f"def hidet_choose_schedule(candidates):\n    {looks or 'pass'}\n", source=OPTION)
+    (step,) = select_schedules(fuse(graph_of(SOFTMAX, ctx), ctx), ctx).steps
+    assert isinstance(step, ScheduledTask)
+    rules = [answer.rule for answer in step.decision.answers]
+    assert (rules[rules.index("cpu.softmax") :], step.rule_name) == (asked, "cpu.softmax")
+
+
 def test_a_rule_without_a_method_is_an_error_that_names_it(install: Install) -> None:
     ctx = install('ops=("softmax",), load=__name__ + ":Half"', "class Half:\n    match = None", source=OPTION)
     with pytest.warns(PluginWarning, match=r"PluginError: rules_\d+._plugin:Half has no space\(\)"):

@@ -101,7 +101,8 @@ def hidet_choose_schedule(
     """Choose among the candidates of a task, or one of them with other parameters (`dataclasses.replace(candidate,
     params=...)`); None leaves it to the next plug-in. Where all do, the first one is taken.
 
-    Called once a task while compiling. candidates: in the order of priority. target: that of the compilation `ctx`.
+    Called once a task while compiling. candidates: in the order of priority; a rule is asked when its place is looked
+    at, so that a hook which looks at none costs nothing. target: that of the compilation `ctx`.
     """
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from hidet.errors import ScheduleError
 from hidet.ir.expr import Call
@@ -124,9 +124,9 @@ def _schedule(task: Task, ctx: CompileContext, first: Claim | None = None) -> tu
     chosen: Choice[Any, Any] | None = None
     choices = _choices(task, ctx, answers, first)
     if ctx.registry.callbacks["hidet_choose_schedule"]:
-        candidates = list(choices)
+        candidates = _Candidates(choices)
         chosen = ctx.registry.choose_schedule(task, candidates, ctx) if candidates else None
-        choices = iter([*([chosen] if chosen else []), *(c for c in candidates if c is not chosen)])
+        choices = chain([chosen] if chosen else [], (c for c in candidates if c is not chosen))
     for choice in choices:
         work = partial(build, choice, ctx, is_default=choice is not chosen)
         built = _tried(choice, "build", work, ctx, answers)
@@ -134,6 +134,41 @@ def _schedule(task: Task, ctx: CompileContext, first: Claim | None = None) -> tu
             return built, tuple(answers)
     why = "; ".join(answer.note(task) for answer in answers if answer.reason) or "no rule matches"
     raise ScheduleError(f"no schedule for task {task.name} on {ctx.target.name}: {why}", loc=task.loc)
+
+
+class _Candidates(Sequence[Choice[Any, Any]]):
+    """The choices of a task; rules are asked as far as somebody looks, because most hooks leave most tasks alone."""
+
+    def __init__(self, choices: Iterator[Choice[Any, Any]]) -> None:
+        self._rest = choices
+        self._found: list[Choice[Any, Any]] = []
+
+    def __bool__(self) -> bool:
+        return self._has(0)
+
+    def __len__(self) -> int:
+        self._found += self._rest
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, place: int) -> Choice[Any, Any]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Choice[Any, Any]]: ...
+
+    def __getitem__(self, place: int | slice) -> Choice[Any, Any] | Sequence[Choice[Any, Any]]:
+        if isinstance(place, slice) or place < 0 or not self._has(place):
+            len(self)
+        return self._found[place]
+
+    def _has(self, place: int) -> bool:
+        """Whether there are more than `place` candidates."""
+        while len(self._found) <= place:
+            choice = next(self._rest, None)
+            if choice is None:
+                return False
+            self._found.append(choice)
+        return True
 
 
 def _choices(task: Task, ctx: CompileContext, answers: list[Answer], first: Claim | None) -> Iterator[Choice[Any, Any]]:
