@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from hidet.compiler.binaries import compile_modules
@@ -56,12 +57,44 @@ def compile(
     Raises a HidetError naming the operator and place that cannot be compiled; `ShapeNeeded` and `ValueNeeded` name
     inputs that need a shape, or elements.
     """
+    imported = import_model(
+        model,
+        example_inputs,
+        dynamic_shapes=dynamic_shapes,
+        target=target,
+        options=options,
+        shapes=shapes,
+        values=values,
+    )
+    return compile_graph(imported.graph, imported.ctx, imported.signature)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedModel:
+    """A model as a graph, and the compilation that was asked for. signature: as `compile_graph` takes it."""
+
+    graph: Graph
+    ctx: CompileContext
+    signature: Signature | None = None
+
+
+def import_model(
+    model: Any,
+    example_inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    target: str = "auto",
+    options: Options | Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> ImportedModel:
+    """The first half of `compile`, with the same arguments: what `compile_graph` takes."""
     fixed = {name: given for name, given in (("shapes", shapes), ("values", values)) if given}
     if isinstance(model, Graph):
         _refuse_dynamic_shapes(dynamic_shapes, "a graph")
         if fixed:
             raise ImportFailed(f"{' and '.join(fixed)} are given for a graph, whose inputs say what they are")
-        return compile_graph(model, make_context(target, options))
+        return ImportedModel(model, make_context(target, options))
     chosen = options_from(options)
     frontend = load_registry().frontend_for(model)
     if not frontend.dynamic_shapes:
@@ -77,8 +110,8 @@ def compile(
     named = {**fixed, **({"dynamic_shapes": dynamic_shapes} if frontend.dynamic_shapes else {})}
     imported = _import(frontend, model, example_inputs, ctx, named)
     if isinstance(imported, Graph):
-        return compile_graph(imported, ctx)
-    return compile_graph(imported.graph, ctx, imported.signature)
+        return ImportedModel(imported, ctx)
+    return ImportedModel(imported.graph, ctx, imported.signature)
 
 
 @contextmanager
