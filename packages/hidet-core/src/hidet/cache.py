@@ -302,14 +302,18 @@ def open_cache(enabled: bool = True, size_cap: int = DEFAULT_SIZE_CAP, directory
     return _open_directory(directory or os.environ.get("HIDET_CACHE_DIR", ""), size_cap)
 
 
+def cache_directory(override: str = "") -> Path:
+    """The directory that `override` names; the platform's user cache directory for ""."""
+    if override:
+        return Path(override).expanduser().absolute()
+    import platformdirs
+
+    return platformdirs.user_cache_path("hidet")
+
+
 @functools.cache
 def _open_directory(override: str, size_cap: int) -> KernelCache:
-    if override:
-        directory = Path(override).expanduser().absolute()
-    else:
-        import platformdirs
-
-        directory = platformdirs.user_cache_path("hidet")
+    directory = cache_directory(override)
     reason = distrust_directory(directory, may_be_link=True)
     if reason is not None:
         problem = f"the kernel cache {directory} {reason}, so it is ignored"
