@@ -28,29 +28,29 @@ def _assert(emitter: FunctionEmitter, node: s.Assert) -> None:
     if node.values:
         raise CodegenError("an assertion on a GPU tells no values: what CUDA prints is a constant", loc=node.loc)
     # NVRTC declares what CUDA's assert calls.
-    emitter.begin(node.condition)
+    emitter.values.begin(node.condition)
     place, row = ("", 0) if node.loc is None else (node.loc.file or "", node.loc.line or 0)
-    condition = emitter.value(node.condition)
+    condition = emitter.values.value(node.condition)
     arguments = f"{c_string(node.message)}, {c_string(place)}, {row}, {c_string(emitter.function.name)}, 1"
-    emitter.line(f"if (!{condition.inside(15)}) __assertfail({arguments});")
+    emitter.values.line(f"if (!{condition.inside(15)}) __assertfail({arguments});")
 
 
 def _print(emitter: FunctionEmitter, node: s.Print) -> None:
     # CUDA's printf takes what C's takes (CUDA C++ Programming Guide, Formatted Output).
     values = [v if isinstance(v.type, PointerType) else build.cast(v, promoted(v.dtype)) for v in node.values]
-    emitter.begin(*values)
-    emitter.line(f"printf({', '.join([c_string(c_format(node.text)), *map(emitter.text, values)])});")
+    emitter.values.begin(*values)
+    emitter.values.line(f"printf({', '.join([c_string(c_format(node.text)), *map(emitter.values.text, values)])});")
 
 
 def _assembly(emitter: FunctionEmitter, node: s.Assembly) -> None:
     # PTX in CUDA C++, "Inline PTX Assembly": a letter an operand says which register it is.
-    emitter.begin(*node.arguments)
-    written = [f'"={_register(var.type)}"({emitter.names(var, var.name)}[0])' for var in node.results]
-    written += [f'"+{_register(var.type)}"({emitter.names(var, var.name)}[0])' for var in node.updates]
-    read = [f'"{_register(value.type)}"({emitter.text(value)})' for value in node.arguments]
+    emitter.values.begin(*node.arguments)
+    written = [f'"={_register(var.type)}"({emitter.values.names(var, var.name)}[0])' for var in node.results]
+    written += [f'"+{_register(var.type)}"({emitter.values.names(var, var.name)}[0])' for var in node.updates]
+    read = [f'"{_register(value.type)}"({emitter.values.text(value)})' for value in node.arguments]
     clobbers = ' : "memory"' if node.touches_memory else ""
     volatile = " volatile" if node.has_effect else ""
-    emitter.line(f"asm{volatile}({c_string(node.text)} : {', '.join(written)} : {', '.join(read)}{clobbers});")
+    emitter.values.line(f"asm{volatile}({c_string(node.text)} : {', '.join(written)} : {', '.join(read)}{clobbers});")
 
 
 def _register(type_: Type) -> str:

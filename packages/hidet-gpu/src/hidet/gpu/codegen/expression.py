@@ -7,8 +7,8 @@ constants of its own, the selection becomes an `if`. Vectors are structs of lane
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeGuard
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeGuard
 
 from hidet import dtypes
 from hidet.dtypes import DType
@@ -35,16 +35,25 @@ from hidet.ir.types import BufferType, PointerType, Type, VectorType, element_dt
 _LAZY = ("land", "lor")
 _TRIVIAL = (e.Var, e.Const)
 
+Cases = Mapping[type, Callable[["ExpressionEmitter", Any], Text]]
+"""How an expression is spelled, by its class."""
+
 
 class ExpressionEmitter:
     """Spells the expressions of one function. `line` appends to its body.
 
-    cases: how a node is spelled, by its class; `hidet.gpu.codegen.memory` adds accesses and calls.
+    cases: how a node is spelled, by its class, besides those here: accesses and calls.
     """
 
-    cases: ClassVar[dict[type, Callable[..., Text]]]
-
-    def __init__(self, names: CNames, prelude: Prelude, functions: dict[str, Function], data: frozenset[e.Var]) -> None:
+    def __init__(
+        self,
+        names: CNames,
+        prelude: Prelude,
+        functions: dict[str, Function],
+        data: frozenset[e.Var],
+        cases: Cases,
+    ) -> None:
+        self._cases = {**_CASES, **cases}
         self.names = names
         self.prelude = prelude
         self.dialect, self.spelling = prelude.dialect, prelude.spelling
@@ -92,7 +101,7 @@ class ExpressionEmitter:
         known = self._known.get(id(node))
         if known is not None:
             return Text(known)
-        case = self.cases.get(type(node))
+        case = self._cases.get(type(node))
         if case is None:
             raise CodegenError(f"{type(node).__name__} has no {self.spelling.name} spelling")
         result = case(self, node)
@@ -176,14 +185,15 @@ class ExpressionEmitter:
             vector = self.named(node, vector)
         return lambda lane: Text(f"{vector.text}.lane[{lane}]")
 
-    def _lanewise(self, node: e.Expr, operands: Sequence[e.Expr], spell: Callable[..., Text]) -> Text:
+    def lanewise(self, node: e.Expr, operands: Sequence[e.Expr], spell: Callable[..., Text]) -> Text:
+        """What `spell` gives for the operands, for each lane of a vector."""
         if node.lanes == 1:
             return spell(*[self.value(operand) for operand in operands])
         of = [self.operand(operand) for operand in operands]
         return self.lanes(node.type, lambda lane: spell(*[get(lane) for get in of]))
 
     def _unary(self, node: e.Unary) -> Text:
-        return self._lanewise(node, (node.a,), lambda a: spell_unary(self.prelude, node.op, node.a.dtype, a))
+        return self.lanewise(node, (node.a,), lambda a: spell_unary(self.prelude, node.op, node.a.dtype, a))
 
     def _binary(self, node: e.Binary) -> Text:
         a, b, op = node.a, node.b, node.op
@@ -197,14 +207,14 @@ class ExpressionEmitter:
             if simple is not None:
                 return simple
         if dtype.is_int and op in ("floordiv", "mod") and dtype.kind == "uint" and is_positive(b):
-            return self._lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
+            return self.lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
         if dtype.is_int and op in ("floordiv", "mod") and is_natural(a, self.naturals) and is_positive(b):
-            return self._lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
+            return self.lanewise(node, (a, b), lambda x, y: spell_natural_division(op, x, y))
         if isinstance(a, e.Unary) and (op, a.op, dtype) == ("add", "erf", dtypes.f32) and self._has_erf(b):
             self.prelude.use("one_plus_erf")
-            return self._lanewise(node, (a.a,), lambda x: call("one_plus_erf", x))
+            return self.lanewise(node, (a.a,), lambda x: call("one_plus_erf", x))
         wraps = dtype.is_int and (self.wraps(a) or self.wraps(b))
-        return self._lanewise(node, (a, b), lambda x, y: spell_binary(self.prelude, op, dtype, x, y, wraps=wraps))
+        return self.lanewise(node, (a, b), lambda x, y: spell_binary(self.prelude, op, dtype, x, y, wraps=wraps))
 
     def _has_erf(self, added: e.Expr) -> bool:
         """Whether erf and what is added to it are one function."""
@@ -256,7 +266,7 @@ class ExpressionEmitter:
         def spell(condition: Text, a: Text, b: Text) -> Text:
             return choice(condition, a, b)
 
-        return self._lanewise(node, (node.condition, node.a, node.b), spell)
+        return self.lanewise(node, (node.condition, node.a, node.b), spell)
 
     def _needs_branch(self, node: e.Expr) -> bool:
         """Whether a side of a selection reads memory for a value that it uses more than once."""
@@ -287,8 +297,8 @@ class ExpressionEmitter:
             return cast(self.spelling.type_name(node.type), self.value(node.a))
         source, target = node.a.dtype, element_dtype(node.type)
         if target in ROUNDED_TO_16_BITS and source is dtypes.f32 and self._is_quotient(node.a):
-            return self._lanewise(node, (node.a.a, node.a.b), lambda a, b: spell_quotient(self.prelude, target, a, b))
-        return self._lanewise(node, (node.a,), lambda a: spell_cast(self.prelude, source, target, a))
+            return self.lanewise(node, (node.a.a, node.a.b), lambda a, b: spell_quotient(self.prelude, target, a, b))
+        return self.lanewise(node, (node.a,), lambda a: spell_cast(self.prelude, source, target, a))
 
     def _is_quotient(self, node: e.Expr) -> TypeGuard[e.Binary]:
         """Whether a value is divided here, and not read again."""
@@ -335,7 +345,7 @@ class ExpressionEmitter:
         return name
 
 
-ExpressionEmitter.cases = {
+_CASES: Cases = {
     e.Var: ExpressionEmitter._var,
     e.Const: ExpressionEmitter._const,
     e.Unary: ExpressionEmitter._unary,

@@ -9,7 +9,8 @@ from typing import Any
 from hidet import dtypes
 from hidet.dtypes import DType
 from hidet.errors import CodegenError
-from hidet.gpu.codegen.memory import MemoryEmitter
+from hidet.gpu.codegen.expression import ExpressionEmitter
+from hidet.gpu.codegen.memory import ACCESSES, spell_offset, spell_place
 from hidet.gpu.codegen.names import CNames
 from hidet.gpu.codegen.prelude import Prelude
 from hidet.gpu.codegen.signs import is_natural
@@ -27,10 +28,11 @@ _ALIGN = 16
 """Bytes that arrays in registers are aligned to."""
 
 
-class FunctionEmitter(MemoryEmitter):
+class FunctionEmitter:
     """The body of one function.
 
     places: byte offset of each shared array in the kernel's dynamic memory; empty when they are declared one by one.
+    values: the emitter of its expressions, which has the lines. locs: by number of a line, its place in a script.
     """
 
     def __init__(
@@ -41,12 +43,13 @@ class FunctionEmitter(MemoryEmitter):
         functions: dict[str, Function],
         places: dict[e.Var, int],
     ) -> None:
-        super().__init__(names, prelude, functions, data_variables(function))
+        self.values = ExpressionEmitter(names, prelude, functions, data_variables(function), ACCESSES)
         self.function = function
+        self.prelude, self.dialect, self.spelling = prelude, prelude.dialect, prelude.spelling
         self.places = places
         self._declared: set[e.Var] = set()
         self.locs: dict[int, Loc] = {}
-        self.naturals.update(function.grid_vars)
+        self.values.naturals.update(function.grid_vars)
         self._assigned = {node.var for node in statements(function.body) if isinstance(node, s.Assign)}
         self._index, self._count = self.spelling.types[dtypes.i64], self.spelling.types[dtypes.i32]
         self._largest = max(map(_magnitude, walk(function.body)), default=1)
@@ -57,7 +60,7 @@ class FunctionEmitter(MemoryEmitter):
         if case is None:
             raise CodegenError(f"statement {type(node).__name__} has no {self.spelling.name} spelling")
         loc: Loc | None = getattr(node, "loc", None)
-        first = len(self.lines)
+        first = len(self.values.lines)
         try:
             case(self, node)
         except CodegenError as error:
@@ -65,7 +68,7 @@ class FunctionEmitter(MemoryEmitter):
                 raise CodegenError(error.message, loc=loc, hint=error.hint) from error
             raise
         if loc is not None:
-            for line in range(first, len(self.lines)):
+            for line in range(first, len(self.values.lines)):
                 self.locs.setdefault(line, loc)
 
     def _seq(self, node: s.Seq) -> None:
@@ -74,21 +77,21 @@ class FunctionEmitter(MemoryEmitter):
 
     def block(self, head: str, body: s.Stmt) -> None:
         """`head {`, the body one step further in; the brace stays open."""
-        self.line(f"{head} {{")
-        self.depth += 1
+        self.values.line(f"{head} {{")
+        self.values.depth += 1
         self.stmt(body)
-        self.depth -= 1
+        self.values.depth -= 1
 
     def _declare(self, node: s.Declare) -> None:
         var = node.var
         if isinstance(var.type, BufferType):
             self._array(var, var.type)
             return
-        if node.init is not None and var not in self._assigned and is_natural(node.init, self.naturals):
-            self.naturals.add(var)
-        self.begin(node.init)
-        init = "" if node.init is None else f" = {self.text(node.init)}"
-        self.line(f"{self.type(var.type)} {self.names(var, var.name)}{init};")
+        if node.init is not None and var not in self._assigned and is_natural(node.init, self.values.naturals):
+            self.values.naturals.add(var)
+        self.values.begin(node.init)
+        init = "" if node.init is None else f" = {self.values.text(node.init)}"
+        self.values.line(f"{self.values.type(var.type)} {self.values.names(var, var.name)}{init};")
 
     def declare_shared(self) -> None:
         """Declare the arrays of the block, where the language has them at the beginning of a kernel alone."""
@@ -104,100 +107,100 @@ class FunctionEmitter(MemoryEmitter):
         if type_.space == "shared" and self.dialect.shared.is_of_kernel and self.function.kind != "kernel":
             what = f"{self.function.name} declares an array of the block"
             raise CodegenError(f"{what}, which {self.spelling.name} has in kernels alone", hint="declare it there")
-        element = self.type(element_type(type_))
-        name = self.names(var, var.name)
+        element = self.values.type(element_type(type_))
+        name = self.values.names(var, var.name)
         if var in self.places:
             pointer = self.spelling.pointer(element, "shared")
-            self.line(f"{pointer} {name} = ({pointer})(shared_memory + {self.places[var]});")
+            self.values.line(f"{pointer} {name} = ({pointer})(shared_memory + {self.places[var]});")
             return
         count = max(element_count(type_), 1)
         shared = self.dialect.shared if type_.space == "shared" else None
         bytes_ = _ALIGN if shared is None else shared.align(array_bytes(type_))
         align = self.dialect.align.format(bytes=bytes_)
-        self.line(f"{'' if shared is None else shared.qualifier}{align} {element} {name}[{count}];")
+        self.values.line(f"{'' if shared is None else shared.qualifier}{align} {element} {name}[{count}];")
 
     def _assign(self, node: s.Assign) -> None:
-        self.begin(node.value)
-        self.line(f"{self.names(node.var, node.var.name)} = {self.text(node.value)};")
+        self.values.begin(node.value)
+        self.values.line(f"{self.values.names(node.var, node.var.name)} = {self.values.text(node.value)};")
 
     def _store(self, node: s.Store) -> None:
-        self.begin(node.buffer, *node.indices, node.value, node.mask)
+        self.values.begin(node.buffer, *node.indices, node.value, node.mask)
         type_ = node.value.type
         assert not isinstance(type_, BufferType)
         if node.mask is not None and node.value.lanes > 1:
             self._masked_store(node)
             return
-        condition = "" if node.mask is None else f"if ({self.text(node.mask)}) "
-        value = self.text(node.value)
+        condition = "" if node.mask is None else f"if ({self.values.text(node.mask)}) "
+        value = self.values.text(node.value)
         stored_as = self.dialect.wide_store(self.prelude, node)
         if stored_as is not None:
-            base, offset = self.value(node.buffer), self.offset(node.buffer, node.indices)
-            self.line(f"{stored_as}({infix(base, '+', offset, SUM).text}, {value});")
+            base, offset = self.values.value(node.buffer), spell_offset(self.values, node.buffer, node.indices)
+            self.values.line(f"{stored_as}({infix(base, '+', offset, SUM).text}, {value});")
             return
-        self.line(f"{condition}{self.place(node.buffer, node.indices, type_).text} = {value};")
+        self.values.line(f"{condition}{spell_place(self.values, node.buffer, node.indices, type_).text} = {value};")
 
     def _masked_store(self, node: s.Store) -> None:
         assert node.mask is not None
-        mask, value = self.operand(node.mask), self.operand(node.value)
-        base, offset = self.value(node.buffer), self.offset(node.buffer, node.indices)
-        self.line(self.dialect.unroll)
+        mask, value = self.values.operand(node.mask), self.values.operand(node.value)
+        base, offset = self.values.value(node.buffer), spell_offset(self.values, node.buffer, node.indices)
+        self.values.line(self.dialect.unroll)
         place = f"{base.inside(15)}[{offset.inside(12)} + i]"
-        self.line(
+        self.values.line(
             f"for ({self._count} i = 0; i < {node.value.lanes}; ++i) if ({mask('i').text}) {place} = {value('i').text};"
         )
 
     def _for(self, node: s.For) -> None:
-        self.begin(node.start, node.extent)
-        name = self.names(node.var, node.var.name)
-        start = self.text(node.start)
-        end = self.text(node.start + node.extent)
+        self.values.begin(node.start, node.extent)
+        name = self.values.names(node.var, node.var.name)
+        start = self.values.text(node.start)
+        end = self.values.text(node.start + node.extent)
         constant = isinstance(node.extent, e.Const) and isinstance(node.start, e.Const)
         if not constant and not end.isidentifier():
-            bound = self.names.fresh("end")
-            self.line(f"const {self._index} {bound} = {end};")
+            bound = self.values.names.fresh("end")
+            self.values.line(f"const {self._index} {bound} = {end};")
             end = bound
         if node.kind == "unroll":
-            self.line(self.dialect.unroll)
+            self.values.line(self.dialect.unroll)
         step = f"++{name}" if node.step == 1 else f"{name} += {node.step}"
-        if is_natural(node.start, self.naturals):
-            self.naturals.add(node.var)
+        if is_natural(node.start, self.values.naturals):
+            self.values.naturals.add(node.var)
         # Constant loops count in 32 bits, where products with two constants fit: their indices become immediates.
         small = isinstance(node.extent, e.Const) and abs(int(node.extent.value)) * self._largest**2 < 1 << 31  # type: ignore[arg-type]
         index = self._count if constant and small and node.kind == "unroll" else self._index
         self.block(f"for ({index} {name} = {start}; {name} < {end}; {step})", node.body)
-        self.line("}")
+        self.values.line("}")
 
     def _while(self, node: s.While) -> None:
-        self.begin(node.condition)
-        mark = len(self.lines)
-        self.depth += 1
-        condition = self.value(node.condition)
-        self.depth -= 1
-        if len(self.lines) == mark:
+        self.values.begin(node.condition)
+        mark = len(self.values.lines)
+        self.values.depth += 1
+        condition = self.values.value(node.condition)
+        self.values.depth -= 1
+        if len(self.values.lines) == mark:
             self.block(f"while ({condition.text})", node.body)
         else:
             # The condition needs constants of its own, which are made anew in each round.
-            needed, self.lines[mark:] = self.lines[mark:], ["  " * self.depth + "while (true) {"]
-            self.lines += [*needed, "  " * (self.depth + 1) + f"if (!{condition.inside(15)}) break;"]
-            self.depth += 1
+            needed, self.values.lines[mark:] = self.values.lines[mark:], ["  " * self.values.depth + "while (true) {"]
+            self.values.lines += [*needed, "  " * (self.values.depth + 1) + f"if (!{condition.inside(15)}) break;"]
+            self.values.depth += 1
             self.stmt(node.body)
-            self.depth -= 1
-        self.line("}")
+            self.values.depth -= 1
+        self.values.line("}")
 
     def _if(self, node: s.If) -> None:
-        self.begin(node.condition)
-        self.block(f"if ({self.text(node.condition)})", node.then)
+        self.values.begin(node.condition)
+        self.block(f"if ({self.values.text(node.condition)})", node.then)
         if node.otherwise is not None:
             self.block("} else", node.otherwise)
-        self.line("}")
+        self.values.line("}")
 
     def _return(self, node: s.Return) -> None:
-        self.begin(node.value)
-        self.line("return;" if node.value is None else f"return {self.text(node.value)};")
+        self.values.begin(node.value)
+        self.values.line("return;" if node.value is None else f"return {self.values.text(node.value)};")
 
     def _evaluate(self, node: s.Evaluate) -> None:
-        self.begin(node.expr)
-        self.line(f"{self.text(node.expr)};")
+        self.values.begin(node.expr)
+        self.values.line(f"{self.values.text(node.expr)};")
 
     def _host_only(self, node: s.Stmt) -> None:
         raise CodegenError(f"{type(node).__name__.lower()} stands in a kernel; only host functions launch and invoke")
@@ -289,8 +292,8 @@ _CASES: dict[type, Callable[[FunctionEmitter, Any], None]] = {
     s.For: FunctionEmitter._for,
     s.While: FunctionEmitter._while,
     s.If: FunctionEmitter._if,
-    s.Break: lambda emitter, node: emitter.line("break;"),
-    s.Continue: lambda emitter, node: emitter.line("continue;"),
+    s.Break: lambda emitter, node: emitter.values.line("break;"),
+    s.Continue: lambda emitter, node: emitter.values.line("continue;"),
     s.Return: FunctionEmitter._return,
     s.Evaluate: FunctionEmitter._evaluate,
     s.Launch: FunctionEmitter._host_only,

@@ -161,7 +161,7 @@ def _device_lines(function: Function, names: CNames, prelude: Prelude, functions
         return _Emitted(_table(function, signature, names, table, dialect), {})
     emitter = FunctionEmitter(function, names, prelude, functions, {})
     emitter.stmt(function.body)
-    return _Emitted([signature, *emitter.lines, "}"], {line + 1: loc for line, loc in emitter.locs.items()})
+    return _Emitted([signature, *emitter.values.lines, "}"], {line + 1: loc for line, loc in emitter.locs.items()})
 
 
 def _with_free_names(own: str, prelude: Prelude, emit: Callable[[CNames], _Emitted]) -> _Emitted:
@@ -210,11 +210,11 @@ def _kernel_lines(
         index = dialect.block_index.format(axis=_DIMENSIONS[number], number=number)
         lines.append(f"  const {prelude.spelling.types[dtypes.i64]} {names(var, var.name)} = {index};")
     emitter = FunctionEmitter(function, names, prelude, functions, places)
-    emitter.dynamic_base = shared
+    emitter.values.dynamic_base = shared
     emitter.declare_shared()
     emitter.stmt(function.body)
     return _Emitted(
-        [*lines, *emitter.lines, "}"], {line + len(lines): loc for line, loc in emitter.locs.items()}, shared
+        [*lines, *emitter.values.lines, "}"], {line + len(lines): loc for line, loc in emitter.locs.items()}, shared
     )
 
 

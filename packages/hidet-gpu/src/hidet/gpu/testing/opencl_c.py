@@ -122,8 +122,8 @@ def _intrinsic(emitter: ExpressionEmitter, row: Intrinsic, arguments: list[Expr]
 
 
 def _assert(emitter: FunctionEmitter, node: Assert) -> None:
-    emitter.begin(node.condition)
-    emitter.line(f"require({emitter.text(node.condition)});")
+    emitter.values.begin(node.condition)
+    emitter.values.line(f"require({emitter.values.text(node.condition)});")
 
 
 _PIECES: Mapping[str, Piece] = {
