@@ -10,7 +10,7 @@ from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Var
 from hidet.ir.func import Function
-from hidet.ir.printer import print_function
+from hidet.ir.printer import print_function, print_stmt
 from hidet.ir.stmt import If
 from hidet.ir.types import PointerType
 
@@ -50,6 +50,14 @@ def test_statements_stand_in_the_order_in_which_they_were_written() -> None:
         "        n = n + -1\n"
         "    return\n"
     )
+
+
+def test_a_mask_says_which_lanes_are_stored() -> None:
+    x, k = Var("x", PointerType(dtypes.f32)), IRBuilder()
+    value = k.let("value", build.load(x, 0, lanes=4))
+    mask = k.let("mask", value > 0.0)
+    k.store(x, 4, value, mask)
+    assert print_stmt(k.body).splitlines()[-1] == "store(x, [4], value, mask=mask)"
 
 
 def test_else_stands_behind_an_if() -> None:

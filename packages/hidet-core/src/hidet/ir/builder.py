@@ -71,11 +71,13 @@ class IRBuilder:
         for var, value in zip(variables, values, strict=True):
             self.assign(var, value)
 
-    def store(self, buffer: Expr, index: Expr | int | tuple[Expr | int, ...], value: Expr) -> None:
+    def store(
+        self, buffer: Expr, index: Expr | int | tuple[Expr | int, ...], value: Expr, mask: Expr | None = None
+    ) -> None:
         """Write an element of a pointer or a buffer, at one index for each of its axes; a vector writes as many as it
-        has lanes."""
+        has lanes, or those whose lane of `mask` is set."""
         indices = index if isinstance(index, tuple) else (index,)
-        self.emit(Store(buffer, tuple(map(build.index, indices)), value))
+        self.emit(Store(buffer, tuple(map(build.index, indices)), value, mask))
 
     def store_each(self, buffers: Sequence[Expr], index: Expr | int, values: Sequence[Expr]) -> None:
         """Write one value to each buffer, at the same index."""

@@ -20,7 +20,6 @@ from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Access, Expr, Reduce, Var
 from hidet.ir.node import IRNode
-from hidet.ir.stmt import Store
 from hidet.ir.visit import accesses, replace_accesses, rewrite, substitute, walk
 from hidet.schedule.affine import Affine, affine_offset, collapse_axes, other_variables
 from hidet.schedule.lowering import KernelScope, Lowering
@@ -208,7 +207,7 @@ class _Output:
         if value is None:
             return False
         resolved = self.lowering.resolve(value, self.bindings)
-        k.emit(Store(self.result, (self.target.at(self.coordinates, column),), resolved, mask))
+        k.store(self.result, self.target.at(self.coordinates, column), resolved, mask)
         return True
 
     def _element(self, k: IRBuilder, tile: FinishedTile, start: Expr, number: Expr) -> None:

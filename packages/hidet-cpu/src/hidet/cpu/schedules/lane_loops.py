@@ -37,7 +37,6 @@ from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Store
 from hidet.ir.types import BufferType, with_lanes
 from hidet.schedule.rows import RowOutput, RowProgram, Statistic
 from hidet.schedule.rule import Program
@@ -199,7 +198,7 @@ class _Kernel:
             results = [k.let("value", value) for value in values]
             if keep:
                 kept = results[0] if statistic.stored else element
-                k.emit(Store(self.array, (self._position(span),), kept, span.mask))
+                k.store(self.array, self._position(span), kept, span.mask)
             k.assign_each(totals, combiner.combine(totals, results))
             return True
 

@@ -24,7 +24,7 @@ from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Expr, Unary, Var
 from hidet.ir.func import Function, Module
-from hidet.ir.stmt import Launch, Store
+from hidet.ir.stmt import Launch
 from hidet.ir.types import BufferType, PointerType, with_lanes
 from hidet.ir.visit import substitute, walk
 from hidet.schedule.rows import RowOutput, RowProgram, Statistic
@@ -157,7 +157,7 @@ class _Kernel:
             if keep:
                 place = substitute(self.position, {span.var: span.start})
                 kept = results[0] if statistic.stored else element
-                k.emit(Store(self.array, (place,), kept, span.mask))
+                k.store(self.array, place, kept, span.mask)
             if span.mask is not None:
                 results = [build.select(span.mask, r, i) for r, i in zip(results, identities, strict=True)]
             k.assign_each(accumulators, combiner.combine(accumulators, results))
