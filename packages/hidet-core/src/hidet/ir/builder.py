@@ -14,8 +14,9 @@ Expressions are values of Python: nothing is computed before a statement uses it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Generic, TypeVar
 
 from hidet.dtypes import DType
 from hidet.errors import VerifyError
@@ -23,6 +24,8 @@ from hidet.ir import build
 from hidet.ir.expr import Expr, Var
 from hidet.ir.stmt import Assign, Break, Declare, Evaluate, For, If, LoopKind, Return, Stmt, Store, While
 from hidet.ir.types import BufferType, MemorySpace
+
+Given = TypeVar("Given")
 
 
 class IRBuilder:
@@ -60,11 +63,11 @@ class IRBuilder:
 
     def declare(self, var: Var, value: Expr | None = None) -> None:
         """Introduce a variable that exists already, for the rest of the block."""
-        self.emit(Declare(var, value))
+        self._blocks[-1].append(Declare(var, value))
 
     def assign(self, var: Var, value: Expr) -> None:
         """Give a variable another value."""
-        self.emit(Assign(var, value))
+        self._blocks[-1].append(Assign(var, value))
 
     def assign_each(self, variables: Sequence[Var], values: Sequence[Expr]) -> None:
         """One value for each variable, one behind the other."""
@@ -77,7 +80,7 @@ class IRBuilder:
         """Write an element of a pointer or a buffer, at one index for each of its axes; a vector writes as many as it
         has lanes, or those whose lane of `mask` is set."""
         indices = index if isinstance(index, tuple) else (index,)
-        self.emit(Store(buffer, tuple(map(build.index, indices)), value, mask))
+        self._blocks[-1].append(Store(buffer, tuple(map(build.index, indices)), value, mask))
 
     def store_each(self, buffers: Sequence[Expr], index: Expr | int, values: Sequence[Expr]) -> None:
         """Write one value to each buffer, at the same index."""
@@ -88,47 +91,35 @@ class IRBuilder:
         """Make a call for its effect."""
         self.emit(Evaluate(call))
 
-    @contextmanager
     def for_range(
         self, name: str, extent: Expr | int, start: Expr | int = 0, step: int = 1, kind: LoopKind = "serial"
-    ) -> Iterator[Var]:
+    ) -> AbstractContextManager[Var]:
         """A loop over start, start + step, … below start + extent; gives its index, an i64."""
         var = build.size_var(name)
-        with self.loop(var, extent, start, step, kind):
-            yield var
+        return _Block(self._blocks, var, _loop_over(var, extent, start, step, kind))
 
-    @contextmanager
     def loop(
         self, var: Var, extent: Expr | int, start: Expr | int = 0, step: int = 1, kind: LoopKind = "serial"
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """The same over a variable that expressions name already."""
-        with self._block() as stmts:
-            yield
-        self.emit(For(var, build.index(start), build.index(extent), build.seq(stmts), step, kind))
+        return _Block(self._blocks, None, _loop_over(var, extent, start, step, kind))
 
-    @contextmanager
-    def while_(self, condition: Expr) -> Iterator[None]:
+    def while_(self, condition: Expr) -> AbstractContextManager[None]:
         """A loop as long as a condition holds."""
-        with self._block() as stmts:
-            yield
-        self.emit(While(condition, build.seq(stmts)))
+        return _Block(self._blocks, None, lambda body: While(condition, body))
 
-    @contextmanager
-    def if_(self, condition: Expr) -> Iterator[None]:
+    def if_(self, condition: Expr) -> AbstractContextManager[None]:
         """Statements that run where a condition holds."""
-        with self._block() as stmts:
-            yield
-        self.emit(If(condition, build.seq(stmts)))
+        return _Block(self._blocks, None, lambda body: If(condition, body))
 
-    @contextmanager
-    def else_(self) -> Iterator[None]:
+    def else_(self) -> AbstractContextManager[None]:
         """Statements that run where the condition of the `if_` right before does not hold. VerifyError elsewhere."""
-        before = self._blocks[-1][-1:]
-        if not before or not isinstance(before[0], If) or before[0].otherwise is not None:
+        stmts = self._blocks[-1]
+        before = stmts[-1] if stmts else None
+        if not isinstance(before, If) or before.otherwise is not None:
             raise VerifyError("else_ stands right behind the block of an if_")
-        with self._block() as stmts:
-            yield
-        self._blocks[-1][-1] = If(before[0].condition, before[0].then, build.seq(stmts), before[0].loc)
+        stmts.pop()
+        return _Block(self._blocks, None, lambda body: If(before.condition, before.then, body, before.loc))
 
     def break_(self) -> None:
         """Leave the innermost loop."""
@@ -138,11 +129,26 @@ class IRBuilder:
         """Leave the function, with its result where it has one."""
         self.emit(Return(value))
 
-    @contextmanager
-    def _block(self) -> Iterator[list[Stmt]]:
-        stmts: list[Stmt] = []
-        self._blocks.append(stmts)
-        try:
-            yield stmts
-        finally:
-            self._blocks.pop()
+
+def _loop_over(var: Var, extent: Expr | int, start: Expr | int, step: int, kind: LoopKind) -> Callable[[Stmt], Stmt]:
+    first, count = build.index(start), build.index(extent)
+    return lambda body: For(var, first, count, body, step, kind)
+
+
+class _Block(Generic[Given]):
+    """The `with` statement of a block: `made` of its statements is a statement of the block around. Kernels
+    have many: with `contextlib.contextmanager` building them takes a tenth longer."""
+
+    __slots__ = ("_blocks", "_given", "_made")
+
+    def __init__(self, blocks: list[list[Stmt]], given: Given, made: Callable[[Stmt], Stmt]) -> None:
+        self._blocks, self._given, self._made = blocks, given, made
+
+    def __enter__(self) -> Given:
+        self._blocks.append([])
+        return self._given
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        stmts = self._blocks.pop()
+        if error is None:
+            self._blocks[-1].append(self._made(build.seq(stmts)))
