@@ -23,6 +23,7 @@ PARTS = {
     **{package: (f"hidet/{package.removeprefix('hidet-')}/",) for package in SATELLITES},
     "hidet-gpu": ("hidet/gpu/", "hidet/tile.py"),
     "hidet-script": ("hidet/lang/", "hidet/script_operator/"),
+    "hidet-tune": ("hidet/tuning/",),
 }
 """What each satellite owns of the package."""
 PLUGINS = tuple(package for package in SATELLITES if package != "hidet-testing")

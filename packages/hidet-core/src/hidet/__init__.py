@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hidet.graph import Graph
     from hidet.lang.module import script, script_module
     from hidet.runtime.artifact import load
+    from hidet.tuning import tune
 
     __version__: str
 else:
@@ -66,6 +67,7 @@ else:
         "symbol_var": "hidet.dims:symbol",
         "testing": "hidet.testing",
         "trace_from": "hidet.api.flow:trace_from",
+        "tune": "hidet.tuning:tune",
         "utils": "hidet.utils",
     }
     _TENSORS = (
@@ -159,6 +161,7 @@ __all__ = [
     "symbol_var",
     "testing",
     "trace_from",
+    "tune",
     "utils",
     "zeros",
     "zeros_like",

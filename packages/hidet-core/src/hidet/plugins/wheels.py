@@ -16,7 +16,12 @@ _OF_TARGETS: Mapping[str, str] = {"cpu": "hidet-cpu", "llvm": "hidet-cpu", "cuda
 _OF_KINDS: Mapping[str, str] = {"cpu": "hidet-cpu", "gpu": "hidet-cuda"}
 _OF_SUFFIXES: Mapping[str, str] = {".onnx": "hidet-onnx"}
 _OF_PACKAGES: Mapping[str, str] = {"torch": "hidet-torch", "onnx": "hidet-onnx"}
-_OF_MODULES: Mapping[str, str] = {"lang": "hidet-script", "testing": "hidet-testing", "tile": "hidet-gpu"}
+_OF_MODULES: Mapping[str, str] = {
+    "lang": "hidet-script",
+    "testing": "hidet-testing",
+    "tile": "hidet-gpu",
+    "tuning": "hidet-tune",
+}
 """Modules of wheels that offer nothing to the compiler, or are called otherwise."""
 _MEANT: Mapping[str, str] = {"gpu": "cuda", "nvidia": "cuda", "x86": "cpu", "host": "cpu"}
 """What people call targets elsewhere."""

@@ -1,0 +1,46 @@
+"""Plug-in module of hidet-tune: what it offers to the compiler. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hidet.plugins.specs import OptionSpec
+
+if TYPE_CHECKING:
+    from hidet.context import CompileContext
+    from hidet.plugins.specs import CommandTable
+    from hidet.schedule.rule import Choice
+    from hidet.schedule.task import Task
+
+HIDET_API = 1
+
+
+def hidet_options() -> Iterable[OptionSpec]:
+    """Where choices are kept."""
+    return [
+        OptionSpec(
+            name="tune.store",
+            type=str,
+            default="",
+            # The code of a program depends on its parameters, which are in its thread IR.
+            affects_cache=False,
+            doc='file of tuned choices, "off" for none; by default HIDET_TUNE_STORE, else beside the kernel cache',
+        )
+    ]
+
+
+def hidet_commands(cli: CommandTable) -> None:
+    """`hidet tune`."""
+    cli.add(
+        "tune", load="hidet.tuning.command:tune_group", doc="Measure schedules of a model; look into what was kept."
+    )
+
+
+def hidet_choose_schedule(
+    task: Task, candidates: Sequence[Choice[Any, Any]], ctx: CompileContext
+) -> Choice[Any, Any] | None:
+    """The parameters that were measured to be the fastest for a task."""
+    from hidet.tuning.choose import choose
+
+    return choose(task, candidates, ctx)

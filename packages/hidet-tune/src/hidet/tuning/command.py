@@ -1,0 +1,115 @@
+"""`hidet tune`: measure a model's schedules, and look into the store of choices."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+
+import click
+
+from hidet.cli.inputs import parse_shapes, parse_values, shapes_option, values_option
+from hidet.cli.model import model_argument
+from hidet.cli.output import json_option, print_json
+from hidet.errors import OptionError
+from hidet.tuning.store import Store, store_path
+from hidet.tuning.tuner import tune
+
+store_option = click.option(
+    "--store", default="", metavar="FILE", help="The store; by default HIDET_TUNE_STORE, or beside the kernel cache."
+)
+
+
+def _store(given: str) -> Store:
+    path = store_path(given)
+    if path is None:
+        raise OptionError("there is no store: it is off", hint="--store names a file")
+    return Store(path)
+
+
+@click.group("tune")
+def tune_group() -> None:
+    """Measure schedules of a model, and look into what was kept."""
+
+
+@tune_group.command("run")
+@model_argument
+@click.option("--budget", default="60s", show_default=True, help='Time for all of it, as "90s" or "2m".')
+@shapes_option
+@values_option
+@click.option("--target", default="cpu", show_default=True, help="What to measure on.")
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; choices are for this number of them.")
+@store_option
+@json_option
+def run(
+    model: Path,
+    budget: str,
+    shapes: Sequence[str],
+    values: Sequence[str],
+    target: str,
+    threads: int | None,
+    store: str,
+    as_json: bool,
+) -> None:
+    """Measure the schedules of MODEL, and keep those that are faster."""
+    report = tune(
+        str(model),
+        budget=budget,
+        target=target,
+        options={"threads": threads},
+        shapes=parse_shapes(shapes),
+        values=parse_values(values),
+        store=store,
+        progress=lambda line: click.echo(line, file=sys.stderr),
+    )
+    if as_json:
+        print_json({"model": model, **report.as_json()})
+    else:
+        click.echo(str(report))
+
+
+@tune_group.command()
+@store_option
+@json_option
+def show(store: str, as_json: bool) -> None:
+    """The choices, a line each."""
+    found = _store(store)
+    entries = found.entries()
+    if as_json:
+        print_json([{**asdict(entry), "gain": entry.default_seconds / entry.seconds} for entry in entries])
+        return
+    for entry in entries:
+        change = f"{entry.default_params} -> {entry.params}" if entry.params != entry.default_params else "default"
+        click.echo(
+            f"{entry.summary}: {entry.meaning.rule}, {change}, {entry.default_seconds * 1e6:.1f} us -> "
+            f"{entry.seconds * 1e6:.1f} us, {entry.tried} of {entry.points} points ({entry.meaning.arch})"
+        )
+    click.echo(f"{len(entries)} choices in {found.path}")
+
+
+@tune_group.command()
+@store_option
+def clear(store: str) -> None:
+    """Forget all choices."""
+    found = _store(store)
+    click.echo(f"deleted {found.clear()} choices of {found.path}")
+
+
+@tune_group.command("export")
+@click.argument("file", type=click.File("w", encoding="utf-8"), default="-")
+@store_option
+def export_choices(file: IO[str], store: str) -> None:
+    """Write the choices to FILE (- for stdout), a line of JSON each."""
+    for line in _store(store).export_lines():
+        file.write(line + "\n")
+
+
+@tune_group.command("import")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@store_option
+def import_choices(file: IO[str], store: str) -> None:
+    """Add the choices of FILE (- for stdin), which `hidet tune export` wrote; they replace those of the same tasks."""
+    found = _store(store)
+    click.echo(f"{found.import_lines(file)} choices are in {found.path} now")

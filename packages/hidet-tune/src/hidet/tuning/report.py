@@ -1,0 +1,91 @@
+"""What tuning has found, for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from hidet.runtime.compiled import CompiledGraph
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """A task of the model.
+
+    summary: its anchor with the types that it reads. uses: how often the model computes it. rule: the schedule.
+    default_params, params: the `repr` of parameters. default_seconds, seconds: of a call with them; None where none was
+    measured. tried, points: how many points of the rule's space were measured, of how many. is_stored: whether an
+    earlier tuning has found it. refused: points that cannot be used, with the reason. note: why nothing was measured.
+    """
+
+    summary: str
+    uses: int
+    rule: str
+    default_params: str = ""
+    params: str = ""
+    default_seconds: float | None = None
+    seconds: float | None = None
+    tried: int = 0
+    points: int = 0
+    is_stored: bool = False
+    refused: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether other parameters than the default ones were chosen."""
+        return self.params != self.default_params
+
+    @property
+    def gain(self) -> float | None:
+        """How many times as fast the task is as by default; None where nothing was measured."""
+        return self.default_seconds / self.seconds if self.default_seconds and self.seconds else None
+
+    def __str__(self) -> str:
+        start = f"{self.uses} x {self.summary}, {self.rule}"
+        if self.note:
+            return f"{start}: {self.note}"
+        gain = f", {self.gain:.2f} times as fast" if self.is_changed and self.gain else ""
+        result = f"{self.default_params} -> {self.params}{gain}" if self.is_changed else f"{self.params} stays"
+        source = "from the store" if self.is_stored else f"{self.tried} of {self.points} points measured"
+        refused = f", {len(self.refused)} refused" if self.refused else ""
+        return f"{start}: {result} ({source}{refused})"
+
+
+@dataclass(frozen=True, slots=True)
+class TuneReport:
+    """What became of tuning a model.
+
+    compiled: the model, compiled with the choices. store: the file that they are in. seconds: what it took.
+    default_seconds, tuned_seconds: of a call of the model before and after, measured in turns; None where no task
+    changed, or tuning was interrupted. is_dropped: whether the choices made the whole model slower, and none is used.
+    is_interrupted: whether Ctrl-C ended it early.
+    """
+
+    compiled: CompiledGraph = field(repr=False)
+    tasks: tuple[TaskReport, ...]
+    store: str
+    seconds: float
+    default_seconds: float | None = None
+    tuned_seconds: float | None = None
+    is_dropped: bool = False
+    is_interrupted: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Numbers and texts alone."""
+        tasks = [{f.name: getattr(task, f.name) for f in fields(task)} | {"gain": task.gain} for task in self.tasks]
+        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("compiled", "tasks")}
+        return {**rest, "tasks": tasks}
+
+    def __str__(self) -> str:
+        stored = sum(task.is_stored for task in self.tasks)
+        lines = [
+            *map(str, self.tasks),
+            f"{stored} of {len(self.tasks)} tasks from the store {self.store}, {self.seconds:.1f} s",
+        ]
+        if self.default_seconds is not None and self.tuned_seconds is not None:
+            verdict = "slower: all of these choices were dropped" if self.is_dropped else "used from now on"
+            lines.append(f"model: {self.default_seconds * 1e3:.3f} ms -> {self.tuned_seconds * 1e3:.3f} ms, {verdict}")
+        if self.is_interrupted:
+            lines.append("interrupted: what was found is kept, and the model as a whole was not measured")
+        return "\n".join(lines)

@@ -1,0 +1,235 @@
+"""Choices on disk: an SQLite file that many processes read and write at once, and JSON lines for people and teams."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import sqlite3
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TypeVar
+
+from hidet import option
+from hidet.cache import cache_directory
+from hidet.errors import CacheError, CacheWarning
+from hidet.tuning.meaning import Meaning
+
+OFF = "off"
+"""As a path: no store."""
+
+_VERSION = 1
+_WAIT = 30.0
+"""Seconds to wait for other writers, whose transactions take milliseconds."""
+
+_KEY = tuple(field.name for field in fields(Meaning))
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What was found out about a task.
+
+    summary: the task for people. params: the `repr` of the chosen parameters; those of default_params where nothing is
+    faster. default_seconds, seconds: of a call with the default and with the chosen parameters. tried, points: how many
+    points of the rule's space were measured, of how many.
+    """
+
+    meaning: Meaning
+    summary: str
+    params: str
+    default_params: str
+    default_seconds: float
+    seconds: float
+    tried: int
+    points: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is nothing left to measure."""
+        return self.tried >= self.points
+
+
+_VALUES = {"summary": "TEXT", "params": "TEXT", "default_params": "TEXT", "default_seconds": "REAL", "seconds": "REAL"}
+_VALUES |= {"tried": "INTEGER", "points": "INTEGER"}
+_COLUMNS = (*_KEY, *_VALUES)
+_TYPES = {**dict.fromkeys(_KEY, "TEXT"), **_VALUES}
+_CREATE = f"""CREATE TABLE IF NOT EXISTS choices (
+    {", ".join(f"{name} {kind} NOT NULL" for name, kind in _TYPES.items())}, PRIMARY KEY ({", ".join(_KEY)})
+)"""
+_PUT = f"INSERT OR REPLACE INTO choices ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM choices ORDER BY {', '.join(_KEY)}"
+
+
+def store_path(given: str | os.PathLike[str] = "") -> Path | None:
+    """The file of choices: `given`, else HIDET_TUNE_STORE, else beside the kernel cache; None for "off"."""
+    named = os.fspath(given) or os.environ.get("HIDET_TUNE_STORE", "")
+    if named == OFF:
+        return None
+    return Path(named).expanduser().absolute() if named else cache_directory(option.get_cache_dir()) / "tuning.sqlite"
+
+
+def known_choices(path: Path) -> Mapping[Meaning, Entry]:
+    """The entries of a store, read again only where the file has changed; none where there is no file."""
+    stamp = _stamp(path)
+    return {} if stamp is None else _read(path, stamp)
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: Path, stamp: tuple[int, ...]) -> Mapping[Meaning, Entry]:
+    try:
+        return {entry.meaning: entry for entry in Store(path).entries()}
+    except CacheError as error:
+        warnings.warn(CacheWarning(error.message, hint="tasks take their default schedules"), stacklevel=2)
+        return {}
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes when a store is written to; None where there is none."""
+    try:
+        main = os.stat(path)
+    except OSError:
+        return None
+    found: tuple[int, ...] = (main.st_ino, main.st_size, main.st_mtime_ns)
+    # An empty log is what a reader leaves.
+    with contextlib.suppress(OSError):
+        log = os.stat(f"{path}-wal")
+        found += (log.st_size, log.st_mtime_ns) if log.st_size else ()
+    return found
+
+
+class Store:
+    """A file of choices. Each method is one short transaction, so that any number of processes may work on it.
+
+    A file that is no store, or damaged, is renamed with a CacheWarning, and a new one begins. CacheError where the file
+    cannot be read or written (permissions, a full disk), or was written by a newer hidet-tune.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def entries(self) -> list[Entry]:
+        """All entries, by their keys; none where there is no file."""
+        if not self.path.exists():
+            return []
+        return self._run(lambda connection: [_entry(row) for row in connection.execute(_SELECT)])
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Keep entries, in place of those with the same keys."""
+        rows = [_row(entry) for entry in entries]
+        self._run(lambda connection: connection.executemany(_PUT, rows))
+        _read.cache_clear()
+
+    def clear(self) -> int:
+        """Delete all entries. Returns how many there were."""
+        if not self.path.exists():
+            return 0
+        count = self._run(lambda connection: connection.execute("DELETE FROM choices").rowcount)
+        _read.cache_clear()
+        return count
+
+    def export_lines(self) -> Iterator[str]:
+        """Each entry as a line of JSON, sorted, so that files can be compared."""
+        for entry in self.entries():
+            values = {**asdict(entry.meaning), **{name: getattr(entry, name) for name in _VALUES}}
+            yield json.dumps(values, ensure_ascii=False)
+
+    def import_lines(self, lines: Iterable[str]) -> int:
+        """Keep the entries that `export_lines` gave. Returns how many there are.
+
+        CacheError names the first line that is none; nothing is kept then.
+        """
+        entries = [_parsed(line, number) for number, line in enumerate(lines, 1) if line.strip()]
+        self.put(entries)
+        return len(entries)
+
+    def _run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        for is_last in (False, True):
+            identity = self._identity()
+            try:
+                with contextlib.closing(self._open()) as connection, connection:
+                    return work(connection)
+            except sqlite3.OperationalError as error:
+                raise CacheError(
+                    f"the store of tuned choices {self.path} cannot be used: {error}",
+                    hint="another file: option tune.store, --store or HIDET_TUNE_STORE",
+                ) from error
+            except (sqlite3.DatabaseError, ValueError) as error:
+                if is_last:
+                    raise CacheError(f"the store of tuned choices {self.path} is damaged: {error}") from error
+                self._put_aside(identity, error)
+        raise AssertionError("unreachable")
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise CacheError(f"cannot make the folder {self.path.parent}: {error}") from error
+        connection = sqlite3.connect(self.path, timeout=_WAIT)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > _VERSION:
+                raise CacheError(
+                    f"the store of tuned choices {self.path} has format {version}, expected at most {_VERSION}",
+                    hint="a newer hidet-tune wrote it: pip install -U hidet-tune",
+                )
+            if version < _VERSION:
+                with connection:
+                    connection.execute(_CREATE)
+                    connection.execute(f"PRAGMA user_version={_VERSION}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _identity(self) -> int | None:
+        try:
+            return os.stat(self.path).st_ino
+        except OSError:
+            return None
+
+    def _put_aside(self, identity: int | None, error: Exception) -> None:
+        """Rename a damaged file, unless somebody else has done so."""
+        if identity is None or self._identity() != identity:
+            return
+        kept = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+        try:
+            os.replace(self.path, kept)
+            for ending in ("-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(f"{self.path}{ending}", f"{kept}{ending}")
+        except OSError as failure:
+            raise CacheError(f"the damaged store {self.path} cannot be renamed: {failure}") from failure
+        message = f"the store of tuned choices {self.path} is damaged ({error})"
+        warnings.warn(CacheWarning(message, hint=f"it is {kept.name} now, and a new one begins"), stacklevel=5)
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    return (*(getattr(entry.meaning, name) for name in _KEY), *(getattr(entry, name) for name in _VALUES))
+
+
+def _entry(row: tuple[object, ...]) -> Entry:
+    """ValueError for a row with a value of another type."""
+    python = {"TEXT": str, "REAL": float, "INTEGER": int}
+    for name, value in zip(_COLUMNS, row, strict=True):
+        if not isinstance(value, python[_TYPES[name]]):
+            raise ValueError(f"{name} is {value!r}")
+    key, values = row[: len(_KEY)], row[len(_KEY) :]
+    return Entry(Meaning(*key), *values)  # type: ignore[arg-type]  # their types were checked
+
+
+def _parsed(line: str, number: int) -> Entry:
+    try:
+        given = json.loads(line)
+        row = tuple(float(given[n]) if _TYPES[n] == "REAL" else given[n] for n in _COLUMNS)
+        return _entry(row)
+    except (ValueError, TypeError, KeyError) as error:
+        raise CacheError(
+            f"line {number} is no tuned choice: {type(error).__name__}: {error}",
+            hint="expected lines as `hidet tune export` writes them",
+        ) from error

@@ -1,0 +1,232 @@
+"""Tuning, with a rule that has a point which is certain to be the best, and points that nobody must ever use."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import hidet
+from hidet import dtypes
+from hidet.cli import main
+from hidet.cli.timing import Latency
+from hidet.context import make_context
+from hidet.dims import product
+from hidet.errors import OptionError, PluginWarning
+from hidet.graph.graph import Graph
+from hidet.graph.parser import parse_graph
+from hidet.ir import build, stmt
+from hidet.ir.expr import Var
+from hidet.ir.func import Function, Module
+from hidet.ir.types import PointerType
+from hidet.plugins import PLUGIN_API, ScheduleSpec, use
+from hidet.plugins.host import load_registry
+from hidet.schedule.rule import Match, Program
+from hidet.tuning.choose import choose
+from hidet.tuning.measuring import Measurer
+from hidet.tuning.report import TuneReport
+from hidet.tuning.store import Store
+from hidet.tuning.tuner import is_faster, parse_budget
+
+OPTIONS = {"threads": 1, "cache": False}
+
+
+@dataclass(frozen=True)
+class Way:
+    """How squares are computed: everything `repeats` times, written `offset` elements away, with `bias` added."""
+
+    repeats: int = 1
+    offset: int = 0
+    bias: float = 0.0
+
+
+SLOW, BETTER, BEST = Way(200), Way(60), Way(1)
+WRONG, CRASHING, ENDLESS = Way(bias=1e-3), Way(offset=1 << 50), Way(1 << 55)
+
+
+class SquareRule:
+    """`square` of contiguous float32 by one work item."""
+
+    default_way = SLOW
+    ways: tuple[Way, ...] = (SLOW, BETTER, BEST)
+    built: list[Way] = []
+
+    def match(self, task, ctx):
+        (x,) = task.inputs
+        return Match(task) if task.is_plain and x.type.dtype is dtypes.f32 and x.type.strides is None else None
+
+    def space(self, match, ctx):
+        return self.ways
+
+    def default(self, match, ctx):
+        return self.default_way
+
+    def build(self, match, params, ctx):
+        self.built.append(params)
+        source, result = (Var(name, PointerType(dtypes.f32)) for name in ("source", "result"))
+        item, again, i, n, times, offset = (build.size_var(name) for name in ("g", "t", "i", "n", "times", "offset"))
+        value = build.load(source, i)
+        write = stmt.Store(result, (i + offset,), value * value + build.const(params.bias, dtypes.f32))
+        body = stmt.For(again, build.index(0), times, stmt.For(i, build.index(0), n, write))
+        given = (source, result, n, times, offset)
+        kernel = Function("square", given, body, kind="kernel", grid_vars=(item,))
+        entry = Function("entry", given, stmt.Launch("square", (build.index(1),), given), kind="host")
+        elements = product(match.task.outputs[0].type.shape)
+        return Program(Module((kernel, entry), "entry"), arguments=(elements, params.repeats, params.offset))
+
+
+@pytest.fixture
+def rule() -> Iterator[SquareRule]:
+    """The rule, which takes squares before all others while the test runs."""
+    made = SquareRule()
+    made.built = []
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Spec(ScheduleSpec):
+        def resolve(self) -> object:
+            return made
+
+    plugin: Any = ModuleType("squares")
+    plugin.HIDET_API = PLUGIN_API
+    plugin.hidet_schedules = lambda: [Spec(name="squares", ops=("square",), targets=("cpu",), load="none:of_these")]
+    with use(plugin):
+        yield made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return str(tmp_path / "folder" / "choices.sqlite")
+
+
+def squares(*sizes: int) -> Graph:
+    """A graph that squares a tensor of each size."""
+    inputs = ", ".join(f"%x{size}: f32[{size}]" for size in sizes)
+    lines = "".join(f"  %{number}: f32[{size}] = square(%x{size})\n" for number, size in enumerate(sizes))
+    results = ", ".join(f"%{number}" for number in range(len(sizes)))
+    return parse_graph(f"graph g({inputs}):\n{lines}  return {results}\n", load_registry().operators)
+
+
+def tuned(store: str, *sizes: int, **given: Any) -> TuneReport:
+    """What tuning squares gives, on one thread and within seconds."""
+    return hidet.tune(
+        squares(*(sizes or (4096,))), budget=5, store=store, options=OPTIONS, candidate_seconds=2.0, **given
+    )
+
+
+def test_the_best_point_is_found_and_kept(rule, store) -> None:
+    report = tuned(store)
+    (task,), (entry,) = report.tasks, Store(Path(store)).entries()
+    assert (task.params, task.tried, task.points) == (repr(BEST), 2, 2)
+    assert (entry.params, entry.default_params, entry.is_complete) == (repr(BEST), repr(SLOW), True)
+    assert entry.default_seconds > 10 * entry.seconds
+    assert report.default_seconds > report.tuned_seconds and not report.is_dropped
+    x = np.arange(4096, dtype=np.float32)
+    np.testing.assert_array_equal(report.compiled(x), x * x)
+
+
+def test_later_compilations_take_the_choice_and_measure_nothing(rule, store, monkeypatch) -> None:
+    tuned(store)
+    monkeypatch.setattr(Measurer, "run", lambda *_: pytest.fail("something was measured"))
+    (task,) = tuned(store).tasks
+    assert task.is_stored and task.params == repr(BEST)
+    rule.built.clear()
+    hidet.compile(squares(4096), target="cpu", options={**OPTIONS, "tune.store": store})
+    assert rule.built == [BEST]
+
+
+@pytest.mark.parametrize("other", [{"threads": 2}, {"tune.store": "off"}])
+def test_a_choice_is_for_the_number_of_threads_and_stores_can_be_off(rule, store, other) -> None:
+    tuned(store)
+    rule.built.clear()
+    hidet.compile(squares(4096), target="cpu", options={**OPTIONS, "tune.store": store, **other})
+    assert rule.built == [SLOW]
+
+
+@pytest.mark.parametrize(
+    ("faulty", "reason"),
+    [(WRONG, "wrong results: output 0 differs"), (CRASHING, "crashed: signal 11"), (ENDLESS, "took longer than 2 s")],
+)
+def test_a_faulty_candidate_is_never_chosen(rule, store, faulty, reason) -> None:
+    rule.ways = (faulty, BETTER)
+    (task,) = tuned(store).tasks
+    assert task.params == repr(BETTER)
+    (refused,) = task.refused
+    assert refused.startswith(f"{faulty!r}: {reason}")
+
+
+def test_no_candidate_is_used_for_a_gain_within_the_noise() -> None:
+    assert is_faster([0.9, 0.91, 0.9, 0.89, 0.9, 1.5])
+    assert not is_faster([0.985] * 6)
+    assert not is_faster([0.6, 1.4, 0.7, 1.3, 0.9, 1.0])
+
+
+def test_parameters_that_the_rule_does_not_offer_any_more_are_refused_with_a_warning(rule, store) -> None:
+    tuned(store)
+    rule.ways = (SLOW, BETTER)
+    rule.built.clear()
+    with pytest.warns(PluginWarning, match=r"Way\(repeats=1, .* which rule squares does not offer; .* tune again"):
+        hidet.compile(squares(4096), target="cpu", options={**OPTIONS, "tune.store": store})
+    assert rule.built == [SLOW]
+
+
+def test_choices_that_make_the_whole_model_slower_are_dropped(rule, store, monkeypatch) -> None:
+    slower = {"before": Latency(1.0, 1.0, 3), "after": Latency(1.1, 1.1, 3)}
+    monkeypatch.setattr("hidet.tuning.tuner.measure_alternately", lambda *_, **__: slower)
+    report = tuned(store)
+    assert report.is_dropped and "all of these choices were dropped" in str(report)
+    (entry,) = Store(Path(store)).entries()
+    assert (entry.params, entry.is_complete) == (repr(SLOW), True)
+
+
+def test_ctrl_c_keeps_what_was_found(rule, store) -> None:
+    report = tuned(store, 4096, 256, progress=lambda line: signal.raise_signal(signal.SIGINT))
+    assert report.is_interrupted and report.tuned_seconds is None
+    found, left = report.tasks
+    assert found.params == repr(BEST) and left.note == "interrupted before it was measured"
+    assert [entry.params for entry in Store(Path(store)).entries()] == [repr(BEST)]
+    assert rule.built[-2:] == [BEST, SLOW]
+
+
+def test_a_task_that_is_not_in_any_store_asks_no_rule(tmp_path) -> None:
+    ctx = make_context("cpu", {"tune.store": str(tmp_path / "none.sqlite")})
+    assert choose(None, None, ctx) is None
+
+
+@pytest.mark.parametrize(("budget", "seconds"), [("90s", 90.0), ("2m", 120.0), (1.5, 1.5), ("0.5 h", 1800.0)])
+def test_a_budget_is_seconds_or_text(budget, seconds) -> None:
+    assert parse_budget(budget) == seconds
+
+
+@pytest.mark.parametrize("budget", ["soon", 0, "-1s", "3 weeks"])
+def test_a_budget_that_cannot_be_read_is_refused(budget) -> None:
+    with pytest.raises(OptionError, match="expected seconds"):
+        parse_budget(budget)
+
+
+def test_what_is_compiled_already_is_refused_with_advice(store) -> None:
+    compiled = hidet.compile(squares(8), target="cpu", options=OPTIONS)
+    with pytest.raises(OptionError, match="give hidet.tune what was given to hidet.compile"):
+        hidet.tune(compiled, store=store)
+
+
+def test_commands_tune_a_file_and_show_what_was_kept(store, tmp_path) -> None:
+    model = tmp_path / "model.hir"
+    model.write_text("graph g(%x: f32[8, 64]):\n  %0: f32[8, 64] = softmax(%x, axis=1)\n  return %0\n")
+    where = ["--store", store]
+    done = CliRunner().invoke(main, ["tune", "run", str(model), "--budget", "3s", "--threads", "1", "--json", *where])
+    assert done.exit_code == 0, done.output
+    (task,) = json.loads(done.stdout)["tasks"]
+    assert (task["summary"], task["rule"]) == ("softmax(f32[8, 64])", "cpu.softmax")
+    assert "1 choices in" in CliRunner().invoke(main, ["tune", "show", *where]).output
+    lines = CliRunner().invoke(main, ["tune", "export", *where]).output
+    assert CliRunner().invoke(main, ["tune", "clear", *where]).output.startswith("deleted 1 ")
+    assert CliRunner().invoke(main, ["tune", "import", "-", *where], input=lines).output.startswith("1 choices")
+    assert CliRunner().invoke(main, ["tune", "export", *where]).output == lines
