@@ -21,7 +21,10 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FILE_NAME = re.compile(r"# ([\w/]+\.py)\n")
-PLUGINS = {"tile-kernels.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin"}
+PLUGINS = {
+    "tile-kernels.md": "hidet.cpu._plugin,hidet.gpu._plugin,hidet.cuda._plugin",
+    "tuning.md": "hidet.cpu._plugin,hidet.tuning._plugin",
+}
 """What pages need besides the target of the host. Nothing of theirs runs on a device."""
 
 

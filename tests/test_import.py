@@ -91,6 +91,19 @@ def test_scripts_without_their_wheel_say_how_to_install_it(use: str) -> None:
     assert output_of(code) == f"hidet.{name} is of the wheel hidet-script; pip install hidet-script"
 
 
+def test_tuning_without_its_wheel_says_how_to_install_it() -> None:
+    code = (
+        "import hidet, sys\n"
+        "class Hide:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'hidet.tuning': raise ModuleNotFoundError('hidden', name=name)\n"
+        "sys.meta_path.insert(0, Hide())\n"
+        "try: hidet.tune\n"
+        "except hidet.HidetError as error: print(error.message, error.hint, sep='; ')"
+    )
+    assert output_of(code) == "hidet.tune is of the wheel hidet-tune; pip install hidet-tune"
+
+
 def test_what_any_wheel_puts_into_the_package_is_its_attribute(tmp_path) -> None:
     (tmp_path / "hidet").mkdir()
     (tmp_path / "hidet" / "loom.py").write_text("CLOTH = 'linen'")

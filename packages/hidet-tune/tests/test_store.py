@@ -70,7 +70,7 @@ def test_a_damaged_store_is_put_aside_with_a_warning(store, damage) -> None:
     store.put([replace(ENTRY, meaning=replace(ENTRY.meaning, sizes=str(n))) for n in range(200)])
     content = store.path.read_bytes()
     store.path.write_bytes(damage or content[:4096] + b"\xff" * (len(content) - 4096))
-    with pytest.warns(CacheWarning, match=r"choices.sqlite is damaged .*; it is choices.sqlite.damaged-\d+ now"):
+    with pytest.warns(CacheWarning, match=r"choices\.sqlite is damaged \("):
         assert store.entries() == []
     store.put([ENTRY])
     assert store.entries() == [ENTRY]
@@ -82,7 +82,7 @@ def test_a_store_of_a_newer_version_is_left_alone(store) -> None:
     with sqlite3.connect(store.path) as connection:
         connection.execute("PRAGMA user_version=2")
     connection.close()
-    with pytest.raises(CacheError, match="has format 2, expected at most 1; a newer hidet-tune wrote it"):
+    with pytest.raises(CacheError, match=r"has format 2, expected at most 1\nhint: a newer"):
         store.entries()
 
 

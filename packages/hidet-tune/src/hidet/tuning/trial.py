@@ -14,7 +14,7 @@ from hidet import dims
 from hidet.compute.definition import Definition
 from hidet.context import CompileContext
 from hidet.graph.types import TensorType
-from hidet.ir.expr import Const, Expr, Reduce, Size
+from hidet.ir.expr import Const, Expr, Reduce
 from hidet.ir.printer import print_module
 from hidet.ir.structural import structural_hash
 from hidet.ir.visit import walk
@@ -100,10 +100,9 @@ def _terms(definition: Definition) -> int:
     return found
 
 
-def _extent(extent: object) -> int:
-    if isinstance(extent, Const):
-        return int(extent.value)  # type: ignore[arg-type]  # extents are integers
-    return extent.dim if isinstance(extent, Size) and isinstance(extent.dim, int) else 1
+def _extent(extent: Expr) -> int:
+    """The extent of a reduction; 1 where it differs from element to element."""
+    return int(extent.value) if isinstance(extent, Const) else 1  # type: ignore[arg-type]  # extents are integers
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hidet.cli.inputs import random_array
-from hidet.cli.timing import measure_alternately
+from hidet.cli.timing import measure_alternately, time_calls
 from hidet.compiler.graphs import ImportedModel, compile_graph, import_model, paused_gc
 from hidet.compiler.lowering import lower_graph
 from hidet.context import CompileContext, Options, options_from
@@ -45,6 +45,8 @@ _FINAL_ROUNDS = 15
 _MODEL_SHARE = 0.2
 """Of the budget, for compiling the model twice and measuring it."""
 _MODEL_ROUNDS = 7
+_MODEL_TURN = 0.05
+"""Seconds of calls in a turn of the model, at least one call."""
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -335,8 +337,12 @@ class _Session:
         }
         for run in runs.values():
             run()
+        (once,) = time_calls(runs["before"], 0.0, least_calls=1, warm_calls=0)
         left = max(self.end - time.monotonic(), 0.0)
-        latencies = measure_alternately(runs, left / (2 * _MODEL_ROUNDS) / 2, _MODEL_ROUNDS, pause=0.01)
+        rounds = min(_MODEL_ROUNDS, max(3, int(left / (2 * once))))
+        turn = min(_MODEL_TURN, left / (4 * rounds))
+        time_turn = partial(time_calls, least_calls=1, warm_calls=0)
+        latencies = measure_alternately(runs, turn, rounds, pause=0.01, time_turn=time_turn)
         report = replace(report, default_seconds=latencies["before"].median, tuned_seconds=latencies["after"].median)
         if latencies["after"].median <= latencies["before"].median:
             return report
