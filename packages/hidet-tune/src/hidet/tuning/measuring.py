@@ -13,14 +13,18 @@ from dataclasses import asdict
 from typing import IO
 
 from hidet import option
+from hidet.errors import CompileError
 from hidet.tuning.trial import Outcome, Settings, Trial
 
 START_SECONDS = 60.0
-"""How long a process may take to begin, besides its first trial."""
+"""How long a process may take to begin."""
 
 
 class Measurer:
-    """A measuring process, as a context manager. seconds: what a trial may take, compilation and all."""
+    """A measuring process, as a context manager. seconds: what a trial may take, compilation and all.
+
+    CompileError where no process can be started.
+    """
 
     def __init__(self, settings: Settings, seconds: float) -> None:
         self._settings = settings
@@ -28,7 +32,6 @@ class Measurer:
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str] = queue.Queue()
         self._reader: threading.Thread | None = None
-        self._is_fresh = True
 
     def __enter__(self) -> Measurer:
         return self
@@ -39,10 +42,9 @@ class Measurer:
     def run(self, trial: Trial) -> Outcome:
         """The outcome of a trial; what ends the process is its failure."""
         process = self._process or self._start()
-        limit = self._seconds + (START_SECONDS if self._is_fresh else 0.0)
         try:
             self._send(process, asdict(trial))
-            answer = self._answers.get(timeout=limit)
+            answer = self._answers.get(timeout=self._seconds)
         except queue.Empty:
             self._stop()
             return Outcome(failure=f"took longer than {self._seconds:g} s")
@@ -53,7 +55,6 @@ class Measurer:
             status = process.wait()
             self._stop()
             return Outcome(failure=f"crashed: {'signal' if status < 0 else 'exit status'} {abs(status)}")
-        self._is_fresh = False
         given = json.loads(answer)
         return Outcome(tuple(given["default_seconds"]), tuple(given["seconds"]), given["failure"])
 
@@ -70,11 +71,24 @@ class Measurer:
             # Ctrl-C is for the tuner, which ends this process.
             start_new_session=True,
         )
-        self._answers, self._is_fresh = queue.Queue(), True
+        self._answers = queue.Queue()
         assert process.stdout is not None
         self._reader = threading.Thread(target=_read, args=(process.stdout, self._answers), daemon=True)
         self._reader.start()
         self._send(process, asdict(self._settings))
+        try:
+            is_ready = self._answers.get(timeout=START_SECONDS) != ""
+        except queue.Empty:
+            is_ready = False
+        except BaseException:
+            self._stop()
+            raise
+        if not is_ready:
+            self._stop()
+            raise CompileError(
+                f"the process that measures schedules has not begun within {START_SECONDS:g} s",
+                hint="`python -m hidet.tuning.measuring_child` shows why: give it an empty line",
+            )
         return process
 
     def _send(self, process: subprocess.Popen[str], message: dict[str, object]) -> None:

@@ -1,4 +1,5 @@
 """The process that runs programs which may crash or never end: a line of JSON for each trial, and one for its outcome.
+The first line is for its settings, which it answers with `READY`.
 
 Started by `hidet.tuning.measuring`; ends when its input does.
 """
@@ -26,6 +27,9 @@ from hidet.tuning.trial import Buffer, Outcome, ProgramText, Settings, TaskMemor
 
 Array = np.ndarray[Any, Any]
 
+READY = "ready"
+"""The first line, after which trials are asked for."""
+
 TURN = 1e-3
 """Seconds of calls in a turn, at least one call."""
 
@@ -40,6 +44,7 @@ def main() -> None:
     # Code of candidates that nobody will use stays out of the kernel cache.
     ctx = make_context(settings.target, {**settings.options, "threads": settings.threads, "cache": False})
     runner = _Runner(ctx)
+    answers.write(READY + "\n")
     for line in sys.stdin:
         try:
             outcome = runner.run(trial_from(json.loads(line)))

@@ -30,7 +30,7 @@ from hidet.schedule.claims import claims
 from hidet.schedule.rule import Choice
 from hidet.schedule.select import ScheduledTask
 from hidet.schedule.shared_programs import build
-from hidet.schedule.task import Task
+from hidet.schedule.task import Task, TaskKey
 from hidet.tuning.meaning import Meaning, is_stable, meaning_of, threads_of
 from hidet.tuning.measuring import Measurer
 from hidet.tuning.report import TaskReport, TuneReport
@@ -169,7 +169,9 @@ class _Session:
     def run(self, start: float, budget: float, example_inputs: Sequence[Any] | Mapping[str, Any] | None) -> TuneReport:
         """Everything, task by task."""
         known = {entry.meaning: entry for entry in self.store.entries()}
-        subjects, reports = self._subjects(known)
+        plan = self._plan(known)
+        subjects = [each for each in plan.values() if isinstance(each, _Subject)]
+        reports = {key: each for key, each in plan.items() if isinstance(each, TaskReport)}
         is_interrupted = False
         found: list[Entry] = []
         settings = settings_of(self.imported.ctx, threads_of(self.imported.ctx))
@@ -179,9 +181,11 @@ class _Session:
         except KeyboardInterrupt:
             is_interrupted = True
             for subject in subjects:
-                reports.setdefault(subject.meaning, _report(subject, note="interrupted before it was measured"))
+                reports.setdefault(subject.task.key, _report(subject, note="interrupted before it was measured"))
         compiled = self._compiled(self.imported.ctx)
-        report = TuneReport(compiled, tuple(reports.values()), str(self.store.path), 0.0, is_interrupted=is_interrupted)
+        report = TuneReport(
+            compiled, tuple(reports[key] for key in plan), str(self.store.path), 0.0, is_interrupted=is_interrupted
+        )
         if any(entry.params != entry.default_params for entry in found) and not is_interrupted:
             report = self._judged(report, found, example_inputs)
         return replace(report, seconds=time.monotonic() - start)
@@ -189,26 +193,17 @@ class _Session:
     def _compiled(self, ctx: CompileContext) -> CompiledGraph:
         return compile_graph(self.imported.graph, ctx, self.imported.signature)
 
-    def _subjects(self, known: Mapping[Meaning, Entry]) -> tuple[list[_Subject], dict[object, TaskReport]]:
-        """The tasks to measure, and reports of all others."""
+    def _plan(self, known: Mapping[Meaning, Entry]) -> dict[TaskKey, _Subject | TaskReport]:
+        """The tasks in order: those to measure, and reports of all others."""
         ctx, graph = self.untuned, self.imported.graph
         with paused_gc():
             lowered = lower_graph(run_graph_passes(graph, ctx), graph, ctx)
-        steps: dict[object, list[ScheduledTask]] = {}
+        steps: dict[TaskKey, list[ScheduledTask]] = {}
         for scheduled in lowered.main:
             for step in scheduled.steps:
                 if isinstance(step, ScheduledTask):
                     steps.setdefault(step.task.key, []).append(step)
-        subjects: list[_Subject] = []
-        reports: dict[object, TaskReport] = {}
-        for key, (step, *others) in steps.items():
-            uses = 1 + len(others)
-            found = self._subject(step, uses, known)
-            if isinstance(found, TaskReport):
-                reports[key] = found
-            else:
-                subjects.append(found)
-        return subjects, reports
+        return {key: self._subject(uses[0], len(uses), known) for key, uses in steps.items()}
 
     def _subject(self, step: ScheduledTask, uses: int, known: Mapping[Meaning, Entry]) -> _Subject | TaskReport:
         ctx, task = self.untuned, step.task
@@ -260,7 +255,7 @@ class _Session:
     def _search(
         self,
         subjects: list[_Subject],
-        reports: dict[object, TaskReport],
+        reports: dict[TaskKey, TaskReport],
         measurer: Measurer,
         found: list[Entry],
         end: float,
@@ -271,7 +266,7 @@ class _Session:
             outcome = measurer.run(Trial(subject.memory, subject.default.program, None, rounds=3))
             if outcome.failure:
                 note = f"its default program cannot be measured: {outcome.failure}"
-                reports[subject.meaning] = _report(subject, note=note)
+                reports[subject.task.key] = _report(subject, note=note)
             else:
                 subject.seconds = statistics.median(outcome.default_seconds)
         left = sorted((s for s in subjects if s.seconds), key=lambda subject: -subject.share)
@@ -282,7 +277,7 @@ class _Session:
             self.store.put([entry])
             found.append(entry)
             report = _report(subject, entry)
-            reports[subject.meaning] = report
+            reports[subject.task.key] = report
             self.progress(f"[{number + 1}/{len(left)}] {report}")
 
     def _tuned(self, subject: _Subject, measurer: Measurer, end: float) -> Entry:
