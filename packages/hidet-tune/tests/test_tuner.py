@@ -6,7 +6,7 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +21,7 @@ from hidet.cli import main
 from hidet.cli.timing import Latency
 from hidet.context import make_context
 from hidet.dims import product
-from hidet.errors import OptionError, PluginWarning
+from hidet.errors import OptionError, PluginWarning, ScheduleError
 from hidet.graph.graph import Graph
 from hidet.graph.parser import parse_graph
 from hidet.ir import build, stmt
@@ -50,6 +50,7 @@ class Way:
 
 
 SLOW, BETTER, BEST = Way(200), Way(60), Way(1)
+IMPOSSIBLE, BROKEN = Way(-1), Way(-2)
 WRONG, CRASHING, ENDLESS = Way(bias=1e-3), Way(offset=1 << 50), Way(1 << 55)
 
 
@@ -74,6 +75,10 @@ class SquareRule:
 
     def build(self, match, params, ctx):
         self.built.append(params)
+        if params == IMPOSSIBLE:
+            raise ScheduleError("there is no such way")
+        if params == BROKEN:
+            raise KeyError("way")
         source, result = (Var(name, PointerType(dtypes.f32)) for name in ("source", "result"))
         item, again, i, n, times, offset = (build.size_var(name) for name in ("g", "t", "i", "n", "times", "offset"))
         value = build.load(source, i)
@@ -180,6 +185,23 @@ def test_candidates_that_give_wrong_numbers_crash_or_hang_are_never_chosen(rule,
     wrong, crashing, endless = task.refused
     assert wrong.startswith(f"{WRONG!r}: wrong results: output 0 differs by ")
     assert (crashing, endless) == (f"{CRASHING!r}: crashed: signal 11", f"{ENDLESS!r}: took longer than 2 s")
+
+
+def test_points_that_the_rule_cannot_build_are_refused_with_the_reason(rule, store) -> None:
+    rule.ways = (IMPOSSIBLE, BROKEN, Way(200))
+    (task,) = tuned(store).tasks
+    assert task.refused == (f"{IMPOSSIBLE!r}: there is no such way", f"{BROKEN!r}: build raised KeyError: 'way'")
+    assert (task.params, task.tried, task.points) == (repr(SLOW), 2, 2)
+
+
+def test_a_budget_that_is_spent_at_once_leaves_what_is_stored(rule, full_store) -> None:
+    (entry,) = Store(Path(full_store)).entries()
+    unfinished = replace(entry, tried=1)
+    Store(Path(full_store)).put([unfinished])
+    report = hidet.tune(squares(4096), budget=1e-3, store=full_store, options=OPTIONS)
+    assert [task.note for task in report.tasks] == ["the budget was spent before it was measured"]
+    assert Store(Path(full_store)).entries() == [unfinished]
+    assert rule.built[-1] == BEST
 
 
 def test_no_candidate_is_used_for_a_gain_within_the_noise() -> None:

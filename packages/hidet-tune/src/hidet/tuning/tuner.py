@@ -25,6 +25,7 @@ from hidet.context import CompileContext, Options, options_from
 from hidet.dims import Dim
 from hidet.errors import OptionError, ScheduleError
 from hidet.passes.manager import run_graph_passes
+from hidet.plugins.isolation import Failure, attempt
 from hidet.runtime.compiled import CompiledGraph
 from hidet.schedule.claims import claims
 from hidet.schedule.rule import Choice
@@ -47,6 +48,7 @@ _MODEL_SHARE = 0.2
 _MODEL_ROUNDS = 7
 _MODEL_TURN = 0.05
 """Seconds of calls in a turn of the model, at least one call."""
+_NO_TIME = "the budget was spent before it was measured"
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -240,11 +242,12 @@ class _Session:
         )
         digests = {default.digest}
         for text, params in points.items():
-            try:
-                program = program_text(build(replace(choice, params=params), ctx).program)
-            except ScheduleError as error:
-                subject.refused[text] = error.message
+            built = attempt(partial(build, replace(choice, params=params), ctx))
+            if isinstance(built, Failure):
+                error = built.error
+                subject.refused[text] = error.message if isinstance(error, ScheduleError) else f"build raised {built}"
                 continue
+            program = program_text(built.program)
             if program is None or program.digest in digests:
                 subject.refused[text] = "the same program as by other parameters"
                 continue
@@ -263,6 +266,9 @@ class _Session:
         """Measure tasks, those first that the model spends most time in. `reports` and `found` receive the results, and
         the store as soon as there is one."""
         for subject in subjects:
+            if time.monotonic() >= end:
+                reports[subject.task.key] = _report(subject, note=_NO_TIME)
+                continue
             outcome = measurer.run(Trial(subject.memory, subject.default.program, None, rounds=3))
             if outcome.failure:
                 note = f"its default program cannot be measured: {outcome.failure}"
@@ -273,6 +279,9 @@ class _Session:
         for number, subject in enumerate(left):
             rest = sum(other.share for other in left[number:])
             now = time.monotonic()
+            if now >= end:
+                reports[subject.task.key] = _report(subject, note=_NO_TIME)
+                continue
             entry = self._tuned(subject, measurer, now + (end - now) * subject.share / rest)
             self.store.put([entry])
             found.append(entry)
