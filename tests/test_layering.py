@@ -46,7 +46,6 @@ ALLOWED: dict[str, set[str] | None] = {
     "option": {"errors"},
     "context": BASE | {"cache", "plugins", "target", "option"},
     # Names that users' scripts import; hidet itself does not.
-    "utils": set(),
     "lazy": set(),
     "progress": {"errors"},
     "runtime": GRAPH | CONTEXT,

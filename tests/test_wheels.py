@@ -22,7 +22,7 @@ SATELLITES = tuple(package for package in PACKAGES if package != "hidet-core")
 PARTS = {
     **{package: (f"hidet/{package.removeprefix('hidet-')}/",) for package in SATELLITES},
     "hidet-gpu": ("hidet/gpu/", "hidet/tile.py"),
-    "hidet-script": ("hidet/lang/", "hidet/script_operator/"),
+    "hidet-script": ("hidet/lang/", "hidet/script_operator/", "hidet/utils/"),
     "hidet-tune": ("hidet/tuning/",),
 }
 """What each satellite owns of the package."""

@@ -127,11 +127,3 @@ def test_tensors_have_the_methods_of_earlier_versions():
     assert x.signature() == "tensor(int32, [3], cpu)"
     assert x.unsqueeze(0).expand(2, -1).tolist() == [[0, 1, 2], [0, 1, 2]]
     assert x.masked_fill(x > 1, 7).tolist() == [0, 1, 7]
-
-
-def test_lists_and_products_of_utils():
-    from hidet.utils import prod, same_list
-
-    assert (prod([2, 3, 4]), prod([])) == (24, 1)
-    assert same_list([1, (2,)], [1, (2,)]) and not same_list([1], [1, 2])
-    assert not same_list([[1]], [[1]], use_equal=False)

@@ -21,6 +21,7 @@ _OF_MODULES: Mapping[str, str] = {
     "testing": "hidet-testing",
     "tile": "hidet-gpu",
     "tuning": "hidet-tune",
+    "utils": "hidet-script",
 }
 """Modules of wheels that offer nothing to the compiler, or are called otherwise."""
 _MEANT: Mapping[str, str] = {"gpu": "cuda", "nvidia": "cuda", "x86": "cpu", "host": "cpu"}
