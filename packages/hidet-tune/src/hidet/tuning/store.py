@@ -70,7 +70,18 @@ def store_path(given: str | os.PathLike[str] = "") -> Path | None:
     named = os.fspath(given) or os.environ.get("HIDET_TUNE_STORE", "")
     if named == OFF:
         return None
-    return Path(named).expanduser().absolute() if named else cache_directory(option.get_cache_dir()) / "tuning.sqlite"
+    if not named:
+        return _beside_kernels(option.get_cache_dir())
+    return _file(named) if os.path.isabs(named) else Path(named).expanduser().absolute()
+
+
+# Every task of a compilation asks, and making a path takes longer than looking for the file.
+_file = functools.cache(Path)
+
+
+@functools.cache
+def _beside_kernels(cache: str) -> Path:
+    return cache_directory(cache) / "tuning.sqlite"
 
 
 def known_choices(path: Path) -> Mapping[Meaning, Entry]:
