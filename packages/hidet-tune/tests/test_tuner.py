@@ -191,7 +191,14 @@ def test_points_that_the_rule_cannot_build_are_refused_with_the_reason(rule, sto
     rule.ways = (IMPOSSIBLE, BROKEN, Way(200))
     (task,) = tuned(store).tasks
     assert task.refused == (f"{IMPOSSIBLE!r}: there is no such way", f"{BROKEN!r}: build raised KeyError: 'way'")
-    assert (task.params, task.tried, task.points) == (repr(SLOW), 2, 2)
+    assert task.note == "no other parameters make another program"
+
+
+def test_points_that_cannot_be_built_count_as_tried(rule, store) -> None:
+    rule.ways = (IMPOSSIBLE, BEST)
+    (task,) = tuned(store).tasks
+    assert (task.params, task.tried, task.points) == (repr(BEST), 2, 2)
+    assert tuned(store).tasks[0].is_stored
 
 
 def test_a_budget_that_is_spent_at_once_leaves_what_is_stored(rule, full_store) -> None:
@@ -260,12 +267,12 @@ def test_what_is_compiled_already_is_refused_with_advice(store) -> None:
 
 def test_commands_tune_a_file_and_show_what_was_kept(store, tmp_path) -> None:
     model = tmp_path / "model.hir"
-    model.write_text("graph g(%x: f32[8, 64]):\n  %0: f32[8, 64] = softmax(%x, axis=1)\n  return %0\n")
+    model.write_text("graph g(%x: f32[64, 512]):\n  %0: f32[64, 512] = softmax(%x, axis=1)\n  return %0\n")
     where = ["--store", store]
     done = CliRunner().invoke(main, ["tune", "run", str(model), "--budget", "3s", "--threads", "1", "--json", *where])
     assert done.exit_code == 0, done.output
     (task,) = json.loads(done.stdout)["tasks"]
-    assert (task["summary"], task["rule"]) == ("softmax(f32[8, 64])", "cpu.softmax")
+    assert (task["summary"], task["rule"]) == ("softmax(f32[64, 512])", "cpu.softmax")
     assert "1 choices in" in CliRunner().invoke(main, ["tune", "show", *where]).output
     lines = CliRunner().invoke(main, ["tune", "export", *where]).output
     assert CliRunner().invoke(main, ["tune", "clear", *where]).output.startswith("deleted 1 ")

@@ -14,7 +14,7 @@ class TaskReport:
 
     summary: its anchor with the types that it reads. uses: how often the model computes it. rule: the schedule.
     default_params, params: the `repr` of parameters. default_seconds, seconds: of a call with them; None where none was
-    measured. tried, points: how many points of the rule's space were measured, of how many. is_stored: whether an
+    measured. tried, points: how many points of the rule's space were tried, of how many. is_stored: whether an
     earlier tuning has found it. refused: points that cannot be used, with the reason. note: why nothing was measured.
     """
 
@@ -47,7 +47,7 @@ class TaskReport:
             return f"{start}: {self.note}"
         gain = f", {self.gain:.2f} times as fast" if self.is_changed and self.gain else ""
         result = f"{self.default_params} -> {self.params}{gain}" if self.is_changed else f"{self.params} stays"
-        source = "from the store" if self.is_stored else f"{self.tried} of {self.points} points measured"
+        source = "from the store" if self.is_stored else f"{self.tried} of {self.points} points tried"
         refused = f", {len(self.refused)} refused" if self.refused else ""
         return f"{start}: {result} ({source}{refused})"
 

@@ -36,7 +36,7 @@ class Entry:
 
     summary: the task for people. params: the `repr` of the chosen parameters; those of default_params where nothing is
     faster. default_seconds, seconds: of a call with the default and with the chosen parameters. tried, points: how many
-    points of the rule's space were measured, of how many.
+    points of the rule's space were tried, of how many; those that cannot be built, or make no other program, count.
     """
 
     meaning: Meaning

@@ -253,7 +253,7 @@ class _Session:
                 continue
             digests.add(program.digest)
             subject.points.append(_Point(text, program))
-        return subject
+        return subject if subject.points else _report(subject, note="no other parameters make another program")
 
     def _search(
         self,
@@ -309,7 +309,7 @@ class _Session:
         def has_time() -> bool:
             return time.monotonic() < end
 
-        best = self.strategy.search(len(subject.points), measure, has_time) if subject.points else None
+        best = self.strategy.search(len(subject.points), measure, has_time)
         chosen, seconds, default_seconds = subject.default.params, subject.seconds, subject.seconds
         if best is not None:
             # On inputs and by rounds that have not chosen it.
