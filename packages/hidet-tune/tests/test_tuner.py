@@ -243,6 +243,14 @@ def test_ctrl_c_keeps_what_was_found(rule, store) -> None:
     assert rule.built[-2:] == [BEST, SLOW]
 
 
+def test_ctrl_c_while_the_model_is_measured_keeps_what_was_found(rule, store, monkeypatch) -> None:
+    press = lambda *_, **__: signal.raise_signal(signal.SIGINT)  # noqa: E731
+    monkeypatch.setattr("hidet.tuning.tuner.measure_alternately", press)
+    report = tuned(store)
+    assert report.is_interrupted and "the model as a whole was not measured" in str(report)
+    assert [entry.params for entry in Store(Path(store)).entries()] == [repr(BEST)]
+
+
 def test_a_task_that_is_not_in_any_store_asks_no_rule(tmp_path) -> None:
     ctx = make_context("cpu", {"tune.store": str(tmp_path / "none.sqlite")})
     assert choose(None, None, ctx) is None

@@ -189,7 +189,10 @@ class _Session:
             compiled, tuple(reports[key] for key in plan), str(self.store.path), 0.0, is_interrupted=is_interrupted
         )
         if any(entry.params != entry.default_params for entry in found) and not is_interrupted:
-            report = self._judged(report, found, example_inputs)
+            try:
+                report = self._judged(report, found, example_inputs)
+            except KeyboardInterrupt:
+                report = replace(report, is_interrupted=True)
         return replace(report, seconds=time.monotonic() - start)
 
     def _compiled(self, ctx: CompileContext) -> CompiledGraph:
