@@ -267,3 +267,23 @@ def test_gradients_flow_through_sizes_that_depend_on_data(model: type[nn.Module]
                 torch.testing.assert_close(given[1].grad, given[0].grad)
     for got, expected in zip(ours.parameters(), eager.parameters(), strict=True):
         torch.testing.assert_close(got.grad, expected.grad)
+
+
+def _overwritten_mask(mask: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    rows = torch.nn.functional.embedding(mask.view(-1).long(), table)
+    mask.masked_fill_(mask, 0)
+    return rows
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_backward_pass_reads_inputs_as_they_were_before_the_graph_overwrote_them(dynamic: bool) -> None:
+    """Found by tests.fuzz.torch_programs, seed 421031."""
+    gradients, masks = [], []
+    for run in (_overwritten_mask, torch.compile(_overwritten_mask, backend="hidet", dynamic=dynamic)):
+        mask = torch.tensor([[True, False, True]])
+        table = torch.arange(4.0).reshape(4, 1).requires_grad_()
+        run(mask, table).sum().backward()
+        gradients.append(table.grad)
+        masks.append(mask)
+    torch.testing.assert_close(gradients[1], gradients[0])
+    assert torch.equal(masks[1], masks[0]) and not masks[0].any()

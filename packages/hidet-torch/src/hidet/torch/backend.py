@@ -26,6 +26,7 @@ from hidet.torch.fallback import EagerNode, NeedsTorch, fallback_warning, refusa
 from hidet.torch.frozen import FrozenRunner
 from hidet.torch.fx_nodes import mutated_inputs
 from hidet.torch.importer import import_fx
+from hidet.torch.kept_inputs import keep_overwritten
 from hidet.torch.recompute import fix_random_numbers
 from hidet.torch.reports import deliver
 from hidet.torch.runner import Runner
@@ -191,6 +192,7 @@ def compile_with_aot(
                 backward_compiler=partial(_compile_backward, ctx=ctx),
                 decompositions=decompositions(frozenset(ctx.registry.handlers_for("torch"))),
                 before_partition=partial(fix_random_numbers, keep=ctx.options.eager_random),
+                after_partition=keep_overwritten,
             )
     except (AssertionError, RuntimeError) as error:
         refused = refused_by_torch(error)

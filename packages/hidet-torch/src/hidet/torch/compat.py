@@ -103,18 +103,22 @@ def run_aot(
     backward_compiler: Callable[..., Any],
     decompositions: Mapping[Any, Callable[..., Any]],
     before_partition: Callable[[fx.GraphModule], None],
+    after_partition: Callable[[fx.GraphModule, int], None],
 ) -> Callable[..., Any]:
     """Functionalise and decompose a dynamo graph with AOTAutograd and hand the pieces to the compilers.
 
-    Mutations of inputs stay in inference graphs as trailing `aten.copy_` nodes. before_partition: may change the joint
-    graph of forward and backward before it is parted. The result takes what `gm` takes.
+    Mutations of inputs stay in graphs as trailing `aten.copy_` nodes. before_partition: may change the joint graph of
+    forward and backward before it is parted. after_partition: may change the forward graph, whose outputs from this
+    number on are kept for the backward graph. The result takes what `gm` takes.
     """
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         before_partition(joint)
-        return min_cut_rematerialization_partition(joint, *args, **kwargs)
+        forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
+        after_partition(forward, kwargs["num_fwd_outputs"])
+        return forward, backward
 
     backend = aot_autograd(
         fw_compiler=forward_compiler,
