@@ -155,6 +155,7 @@ def _compile_stepwise(name: str, clock: _Clock) -> tuple[list[Graph], list[int]]
             backward_compiler=compile_aten,
             decompositions=decompositions(),
             before_partition=lambda joint: None,
+            after_partition=lambda forward, outputs: None,
         )
 
     torch._dynamo.reset()
