@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.results import OUR_SYSTEM, ratio_to_best_peer
+from benchmarks.tables import print_live_to_frozen
 from hidet.cli.timing import Latency
 from hidet.testing.numerics import Verdict
 from tests.models.compile_reports import NodeCounts
@@ -93,6 +94,7 @@ def print_rows(console: Console, rows: Sequence[GpuRow], systems: Sequence[str])
     for row in rows:
         table.add_row(*cells(row, systems))
     console.print(table)
+    print_live_to_frozen(console, [row.latencies for row in rows])
     for row in rows:
         for system, reason in row.reasons.items():
             console.print(f"- {row.name}, {system}: {reason}", style="dim", markup=False)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.results import FROZEN_SYSTEM, OUR_SYSTEM
 from benchmarks.systems import Run, Unavailable
 from tests.models.entry import Inputs
 
@@ -60,6 +61,12 @@ def _compiled(mode: str, backend: str) -> PrepareGpu:
     return prepare
 
 
+def _hidet_frozen(model: nn.Module, inputs: Inputs, has_images: bool) -> Run:
+    options = {"mode": "reduce-overhead", "freeze": True}
+    compiled = torch.compile(model, backend="hidet", dynamic=False, options=options)
+    return lambda: compiled(**inputs)
+
+
 def captured(run: Run) -> Run:
     """`run` as one launch of a CUDA graph; its result is overwritten by the next call.
 
@@ -86,7 +93,8 @@ GPU_SYSTEMS: Mapping[str, PrepareGpu] = MappingProxyType(
         "eager-graph-channels-last": _eager_graph_channels_last,
         "inductor": _compiled("reduce-overhead", "inductor"),
         "inductor-max-autotune": _compiled("max-autotune", "inductor"),
-        "hidet": _compiled("reduce-overhead", "hidet"),
+        FROZEN_SYSTEM: _hidet_frozen,
+        OUR_SYSTEM: _compiled("reduce-overhead", "hidet"),
     }
 )
 """Every system that can be measured; Inductor and hidet with CUDA graphs."""

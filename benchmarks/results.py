@@ -17,6 +17,9 @@ REFERENCE_SYSTEM = "eager"
 OUR_SYSTEM = "hidet"
 """The system that the ratio column is about."""
 
+FROZEN_SYSTEM = "hidet-frozen"
+"""hidet with weights that never change again (`docs/weights.md`): a line to compare ourselves with, not a peer."""
+
 _LEAST_PEAK = 0.9
 """A row is called disturbed when the machine reached less than this part of its best FMA rate around it,"""
 
@@ -108,7 +111,15 @@ def to_json(
 
 def ratio_to_best_peer(latencies: Mapping[str, Latency]) -> float | None:
     """Our latency, out of those by system, over the best peer's; None while either is missing."""
-    peers = [latency.median for system, latency in latencies.items() if system != OUR_SYSTEM]
+    peers = [latency.median for system, latency in latencies.items() if system not in (OUR_SYSTEM, FROZEN_SYSTEM)]
     if OUR_SYSTEM not in latencies or not peers:
         return None
     return latencies[OUR_SYSTEM].median / min(peers)
+
+
+def live_to_frozen(rows: Sequence[Mapping[str, Latency]]) -> float | None:
+    """Geometric mean of our latency over that with frozen weights, of the rows that have both; None without any."""
+    ratios = [
+        row[OUR_SYSTEM].median / row[FROZEN_SYSTEM].median for row in rows if {OUR_SYSTEM, FROZEN_SYSTEM} <= {*row}
+    ]
+    return geometric_mean(ratios) if ratios else None

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import torch
 from torch import nn
 
+from benchmarks.results import FROZEN_SYSTEM, OUR_SYSTEM
 from tests.models.entry import Inputs
 from tests.models.onnx_export import exported_model
 
@@ -47,6 +48,10 @@ def _hidet(key: str, model: nn.Module, inputs: Inputs, threads: int) -> Run:
     return _compiled(torch.compile(model, backend="hidet", dynamic=False), inputs)
 
 
+def _hidet_frozen(key: str, model: nn.Module, inputs: Inputs, threads: int) -> Run:
+    return _compiled(torch.compile(model, backend="hidet", dynamic=False, options={"freeze": True}), inputs)
+
+
 def _compiled(compiled: Callable[..., torch.Tensor], inputs: Inputs) -> Run:
     return lambda: compiled(**inputs)
 
@@ -72,7 +77,8 @@ SYSTEMS: Mapping[str, Callable[[str, nn.Module, Inputs, int], Run]] = MappingPro
         "inductor": _inductor,
         "inductor-freezing": _inductor_freezing,
         "onnxruntime": _onnxruntime,
-        "hidet": _hidet,
+        FROZEN_SYSTEM: _hidet_frozen,
+        OUR_SYSTEM: _hidet,
     }
 )
 """Every system that can be measured."""

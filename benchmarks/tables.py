@@ -7,8 +7,18 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from hidet.cli.timing import Latency
+
 from .first_call import FirstCall
-from .results import OUR_SYSTEM, REFERENCE_SYSTEM, FirstCallRow, Row, geometric_means
+from .results import (
+    FROZEN_SYSTEM,
+    OUR_SYSTEM,
+    REFERENCE_SYSTEM,
+    FirstCallRow,
+    Row,
+    geometric_means,
+    live_to_frozen,
+)
 
 _LARGE_DIFFERENCE = 1e-3
 """Above this a system computes something else than eager does, and its latency says nothing."""
@@ -33,11 +43,12 @@ def print_latencies(console: Console, rows: Sequence[Row], systems: Sequence[str
         table.add_row(name, f"{row.flops / 1e9:.2f}", *cells, "-" if row.ratio is None else f"{row.ratio:.2f}")
     means = geometric_means(rows, systems)
     cells = [f"{means[system] * 1e3:.2f}" if system in means else "-" for system in systems]
-    peers = [mean for system, mean in means.items() if system != OUR_SYSTEM]
+    peers = [mean for system, mean in means.items() if system not in (OUR_SYSTEM, FROZEN_SYSTEM)]
     ratio = f"{means[OUR_SYSTEM] / min(peers):.2f}" if OUR_SYSTEM in means and peers else "-"
     table.add_section()
     table.add_row("geometric mean", "", *cells, ratio)
     console.print(table)
+    print_live_to_frozen(console, [row.latencies for row in rows])
     if any(row.disturbed for row in rows):
         console.print("* the machine was busy with something else around this row", style="yellow")
     _print_reasons(console, {row.model: row.reasons for row in rows})
@@ -48,6 +59,13 @@ def print_latencies(console: Console, rows: Sequence[Row], systems: Sequence[str
                 console.print(message, style="bold red")
     console.print(f"largest difference from {REFERENCE_SYSTEM}: {_largest_differences(rows, systems)}")
     console.print()
+
+
+def print_live_to_frozen(console: Console, rows: Sequence[Mapping[str, Latency]]) -> None:
+    """Print what weights that may change cost, where rows have both; else nothing. rows: latencies by system."""
+    ratio = live_to_frozen(rows)
+    if ratio is not None:
+        console.print(f"{OUR_SYSTEM} / {FROZEN_SYSTEM}: {ratio:.3f} in geometric mean")
 
 
 def print_first_calls(console: Console, rows: Sequence[FirstCallRow], systems: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from benchmarks.gpu_products import ProductName
 from benchmarks.gpu_results import GpuRow, cells, merge_runs, rows_from_json, rows_to_json, unmeasured
 from benchmarks.gpu_rows import DEFAULT_ROWS, GPU_MODELS, RowName
 from benchmarks.gpu_systems import GPU_SYSTEMS
+from benchmarks.results import live_to_frozen
 from benchmarks.tile_ladder import StepRow, steps
 from benchmarks.tile_ladder import cells as ladder_cells
 from benchmarks.time_limit import TimeLimitExceeded, time_limit
@@ -54,6 +55,13 @@ def test_every_default_row_names_a_model_and_prints_as_it_was_written() -> None:
 def test_a_wrong_row_is_refused_with_what_there_is(text: str) -> None:
     with pytest.raises(ValueError, match="is no row: write model:batch:dtype with a model of resnet18"):
         RowName.parse(text)
+
+
+def test_frozen_weights_are_no_peer_and_have_a_ratio_of_their_own() -> None:
+    rows = [_row(inductor=4.0, hidet_frozen=1.0, hidet=2.0), _row(hidet_frozen=1.0, hidet=8.0), _row(hidet=1.0)]
+    assert rows[0].ratio == 0.5
+    assert live_to_frozen([row.latencies for row in rows]) == pytest.approx(4.0)
+    assert live_to_frozen([rows[2].latencies]) is None
 
 
 def test_the_ratio_is_to_the_best_peer() -> None:
