@@ -6,12 +6,14 @@ A fuzzer is a module that is run as `python -m MODULE --child` and calls `serve`
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -24,6 +26,9 @@ LIMIT_WAITING = 900.0
 """Seconds of wall time until a case counts as waiting for ever."""
 LIMIT_BYTES = 6 << 30
 """Of address space: what a process maps of Python, numpy and LLVM, and far more than any of the cases needs."""
+
+_LAST_WORDS = 1500
+"""Bytes of a dead process's stderr that are told."""
 
 GOOD = ("refused", "ran")
 
@@ -68,6 +73,7 @@ def serve(end_of: Callable[[str, str, int], End], *, is_device_usable: Callable[
     if is_device_usable is None:
         resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.enable()
     for line in sys.stdin:
         end = int(time.process_time()) + LIMIT_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (end, resource.RLIM_INFINITY))
@@ -110,15 +116,18 @@ def _run(module: str, work: Sequence[Work]) -> Iterator[End]:
 
 
 class _Child:
-    """is_stopped: whether it takes no further case."""
+    """is_stopped: whether it takes no further case. last_words: what it wrote to stderr at its end, once it stopped:
+    the traceback of an exception, or of a signal."""
 
     def __init__(self, module: str) -> None:
         self.is_stopped = False
+        self.last_words = ""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process lives
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, "--child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
         )
 
@@ -141,7 +150,7 @@ class _Child:
             return End(**answer["end"])
         code = self.stop()
         is_hung = is_late or code == -signal.SIGXCPU
-        return End(base, seed, "hung" if is_hung else "died", f"exit code {code}")
+        return End(base, seed, "hung" if is_hung else "died", f"exit code {code}\n{self.last_words}")
 
     def stop(self) -> int:
         """End the process; its exit code."""
@@ -151,4 +160,8 @@ class _Child:
             self._process.stdin.close()
         code = self._process.wait()
         self._process.stdout.close()
+        with self._errors as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _LAST_WORDS))
+            self.last_words = file.read().decode(errors="replace").strip()
         return code

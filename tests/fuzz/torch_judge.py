@@ -52,7 +52,7 @@ def error_of(
     tensor: torch.Tensor, right: torch.Tensor, exact: torch.Tensor, unit: float, rounded: Callable[[], list[Any]]
 ) -> str:
     """How a tensor breaks the rule, or "". right: eager mode's. rounded: the float64 run under random rounding."""
-    made, eager, reference = (t.detach().double() for t in (tensor, right, exact))
+    made, eager, reference = (t.detach().double().cpu() for t in (tensor, right, exact))
     for test in (torch.isnan, torch.isposinf, torch.isneginf):
         if not torch.equal(test(made), test(eager)):
             return f"{test.__name__} in other places"

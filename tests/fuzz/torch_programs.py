@@ -280,7 +280,7 @@ def _compared(made: Program, backend: Any) -> tuple[str, str]:
     worlds = [namespace(is_wide=False), namespace(is_wide=False), namespace(is_wide=True)]
     for names in worlds:
         exec(text, names)
-    models = [_at_width(names, names["Model"]) for names in worlds]
+    models = [_in_world(names, names["Model"]) for names in worlds]
     compiled = torch.compile(models[1] if made.layers else models[1].forward, backend=backend, dynamic=made.dynamic)
     for call, size in enumerate(made.sizes):
         if call and made.changes:
@@ -306,7 +306,7 @@ def _rounded(made: Program, last: int) -> list[Outcome]:
     for seed in range(RUNS):
         names = namespace(is_wide=True)
         exec(made.text(), names)
-        model = _at_width(names, names["Model"])
+        model = _in_world(names, names["Model"])
         for call, size in enumerate(made.sizes[: last + 1]):
             if call and made.changes:
                 exec(made.changes[call - 1], {**names, "model": model})
@@ -316,19 +316,22 @@ def _rounded(made: Program, last: int) -> list[Outcome]:
     return found
 
 
-def _at_width(names: Names, run: Callable[[], Any]) -> Any:
-    default = torch.get_default_dtype()
+def _in_world(names: Names, run: Callable[[], Any]) -> Any:
+    """Run with the width of floats and on the device that are the defaults of a namespace."""
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
     torch.set_default_dtype(names["f32"])
     try:
-        return run()
+        # Not where it is so already: dynamo guards on it.
+        with contextlib.nullcontext() if device.type == names["DEVICE"] else torch.device(names["DEVICE"]):
+            return run()
     finally:
-        torch.set_default_dtype(default)
+        torch.set_default_dtype(dtype)
 
 
 def _outcome(names: Names, function: Any, model: torch.nn.Module, size: int, has_gradients: bool) -> Outcome:
     with torch.set_grad_enabled(has_gradients):
         given = names["inputs"](size)
-        results = _at_width(names, lambda: function(*given))
+        results = _in_world(names, lambda: function(*given))
     tensors = {f"argument {number}": tensor for number, tensor in enumerate(given)}
     others = []
     for number, result in enumerate(results):
@@ -349,7 +352,8 @@ def _outcome(names: Names, function: Any, model: torch.nn.Module, size: int, has
 
 
 def _weighed(tensor: torch.Tensor) -> torch.Tensor:
-    weights = torch.arange(1, tensor.numel() + 1, dtype=torch.float64).reshape(tensor.shape) / max(tensor.numel(), 1)
+    places = torch.arange(1, tensor.numel() + 1, dtype=torch.float64, device=tensor.device)
+    weights = places.reshape(tensor.shape) / max(tensor.numel(), 1)
     return (tensor.double() * weights).sum()
 
 
@@ -407,7 +411,7 @@ def _differences(
 
 
 def _facts(tensor: torch.Tensor, right: torch.Tensor) -> str:
-    for fact in ("dtype", "shape", "requires_grad"):
+    for fact in ("dtype", "device", "shape", "requires_grad"):
         if getattr(tensor, fact) != getattr(right, fact):
             return f"{fact} {getattr(tensor, fact)} instead of {getattr(right, fact)}"
     strides = [[s for s, e in zip(t.stride(), t.shape, strict=True) if e > 1] for t in (tensor, right)]
@@ -442,6 +446,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.child:
         torch.set_num_threads(1)
+        # Eager mode's kernels round to tf32 where they please, and then others are as free.
+        torch.backends.cudnn.allow_tf32 = False
         serve(end_of, is_device_usable=is_device_usable if torch.cuda.is_available() else None)
     elif arguments.show:
         torch.set_default_device(arguments.device)

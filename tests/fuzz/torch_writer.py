@@ -64,11 +64,11 @@ Names = dict[str, Any]
 
 
 def namespace(is_wide: bool) -> Names:
-    """Names of programs; is_wide: for the reference, where every float type is float64."""
+    """Names of programs. is_wide: for the reference, which is on the host, and where every float type is float64."""
     names: Names = {}
     exec(PRELUDE, names)
     if is_wide:
-        names |= dict.fromkeys(("f32", "bf16", "f16"), torch.float64) | {"AUTOCAST": False}
+        names |= dict.fromkeys(("f32", "bf16", "f16"), torch.float64) | {"AUTOCAST": False, "DEVICE": "cpu"}
     return names
 
 
