@@ -27,7 +27,7 @@ LIMIT_WAITING = 900.0
 LIMIT_BYTES = 6 << 30
 """Of address space: what a process maps of Python, numpy and LLVM, and far more than any of the cases needs."""
 
-_LAST_WORDS = 1500
+_LAST_WORDS = 6000
 """Bytes of a dead process's stderr that are told."""
 
 GOOD = ("refused", "ran")

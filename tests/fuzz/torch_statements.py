@@ -131,11 +131,11 @@ def _copied(w: Writer, name: str) -> Made:
             f"torch.zeros_like({v})",
             f"torch.full_like({v}, {w.number(v)})",
             f"{v}.new_zeros({v}.shape[0], 2) + {w.number(v)}",
-            f"torch.full(({v}.shape[{a}], 2), {w.number(v)}, dtype={w.dtype_name(v)})",
-            f"torch.arange({v}.shape[{a}])",
-            f"torch.arange({v}.shape[{a}], 0, -1, dtype={w.source.choice(FLOATS)}) / 2",
-            f"torch.tensor([1, {w.number(v)}, 2])",
-            f"torch.eye({v}.shape[{a}], dtype={w.source.choice(FLOATS)})",
+            f"torch.full(({v}.shape[{a}], 2), {w.number(v)}, dtype={w.dtype_name(v)}, device=DEVICE)",
+            f"torch.arange({v}.shape[{a}], device=DEVICE)",
+            f"torch.arange({v}.shape[{a}], 0, -1, dtype={w.source.choice(FLOATS)}, device=DEVICE) / 2",
+            f"torch.tensor([1, {w.number(v)}, 2], device=DEVICE)",
+            f"torch.eye({v}.shape[{a}], dtype={w.source.choice(FLOATS)}, device=DEVICE)",
             f"torch.meshgrid({v}.reshape(-1)[:4], {u}.reshape(-1)[:3], indexing='ij')[{w.source.randint(0, 1)}]",
         )
     )
@@ -218,7 +218,7 @@ def _decided(w: Writer, name: str) -> Made:
             f"{v}.nonzero()",
             f"{v}[{v} > 1]",
             f"torch.argwhere({v} > 0).sum()",
-            f"torch.bucketize({v}, torch.tensor([-1.0, 0.0, 1.0]))",
+            f"torch.bucketize({v}, torch.tensor([-1.0, 0.0, 1.0], device=DEVICE))",
         )
     )
     return f"{name} = {text}", (v, u)
@@ -264,7 +264,7 @@ def _positions(w: Writer, extent: int, is_unique: bool) -> str:
         chosen = w.source.sample(range(extent), min(count, extent))
     else:
         chosen = [w.source.randrange(-extent, extent) for _ in range(count)]
-    return f"torch.tensor({chosen})"
+    return f"torch.tensor({chosen}, device=DEVICE)"
 
 
 def _indexed(w: Writer, name: str) -> Made:
@@ -285,7 +285,7 @@ def _indexed(w: Writer, name: str) -> Made:
             f"{v}[{_positions(w, first, False)}[:, None], {_positions(w, w.extent(v, -1), False)}]",
             f"{v}[:, {_positions(w, w.extent(v, -1), False)}]",
             f"{v}[{i}.long() % {v}.shape[0]]",
-            f"{v}.index_select({a}, torch.tensor([0, {extent - 1}, 0]))",
+            f"{v}.index_select({a}, torch.tensor([0, {extent - 1}, 0], device=DEVICE))",
             f"{v}.index_select({a}, {held}.reshape(-1))",
             f"{v}.gather({a}, torch.zeros_like({v}, dtype=i64))",
             f"torch.take_along_dim({v}, {held}.reshape({leading}-1), -1)",
@@ -293,9 +293,10 @@ def _indexed(w: Writer, name: str) -> Made:
             f"F.embedding({i}.long() % {v}.shape[0], {v})",
             f"F.one_hot({i}.long() % 7, 7)",
             f"{v}.scatter({a}, torch.zeros_like({v}, dtype=i64).narrow({a}, 0, 1), {w.source.choice((1, 2))})",
-            f"{v}.index_add({a}, torch.tensor([0, {extent - 1}, 0]), {v}.narrow({a}, 0, 1).repeat_interleave(3, {a}))",
-            f"{v}.index_fill({a}, torch.tensor([0, {extent - 1}]), 2)",
-            f"{v}.index_put((torch.tensor([0, {first - 1}, 0]),), {v}[:1], accumulate=True)",
+            f"{v}.index_add({a}, torch.tensor([0, {extent - 1}, 0], device=DEVICE), "
+            f"{v}.narrow({a}, 0, 1).repeat_interleave(3, {a}))",
+            f"{v}.index_fill({a}, torch.tensor([0, {extent - 1}], device=DEVICE), 2)",
+            f"{v}.index_put((torch.tensor([0, {first - 1}, 0], device=DEVICE),), {v}[:1], accumulate=True)",
         )
     )
     return f"{name} = {text}", (v, i)
@@ -481,10 +482,10 @@ def _assigned(w: Writer, name: str) -> Made:
             f"{v}[..., {_positions(w, extent, True)}] = {n}",
             f"{v}[{_positions(w, first, True)}, {w.source.randrange(extent)}] = {n}",
             f"{v}.index_put_(({_positions(w, first, True)},), {u})",
-            f"{v}.index_put_((torch.tensor([0, {first - 1}, 0]),), {u}, accumulate=True)",
-            f"{v}.index_add_({a}, torch.tensor([0]), {u})",
-            f"{v}.index_copy_({a}, torch.tensor([0]), {u})",
-            f"{v}.index_fill_({a}, torch.tensor([0]), {n})",
+            f"{v}.index_put_((torch.tensor([0, {first - 1}, 0], device=DEVICE),), {u}, accumulate=True)",
+            f"{v}.index_add_({a}, torch.tensor([0], device=DEVICE), {u})",
+            f"{v}.index_copy_({a}, torch.tensor([0], device=DEVICE), {u})",
+            f"{v}.index_fill_({a}, torch.tensor([0], device=DEVICE), {n})",
             f"{v}.scatter_({a}, torch.zeros_like({v}, dtype=i64).narrow({a}, 0, 1), 1)",
             f"{v}.scatter_add_({a}, torch.zeros_like({v}, dtype=i64), torch.ones_like({v}))",
             f"{v}.select({a}, 0).fill_({n})",

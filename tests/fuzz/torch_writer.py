@@ -34,7 +34,7 @@ PRELUDE = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n
 )
 PRELUDE += '''
 AUTOCAST = True
-DEVICE = torch.get_default_device().type
+DEVICE = "cpu"
 
 
 def data(seed, shape, dtype):
@@ -52,7 +52,7 @@ def filled(seed, layer):
     with torch.no_grad():
         for number, tensor in enumerate((*layer.parameters(), *layer.buffers())):
             tensor.copy_(data(seed + number, tensor.shape, tensor.dtype).abs() + 0.25)
-    return layer
+    return layer.to(DEVICE)
 
 
 class Model(nn.Module):
@@ -63,12 +63,13 @@ class Model(nn.Module):
 Names = dict[str, Any]
 
 
-def namespace(is_wide: bool) -> Names:
-    """Names of programs. is_wide: for the reference, which is on the host, and where every float type is float64."""
+def namespace(is_wide: bool, device: str = "cpu") -> Names:
+    """Names of programs. is_wide: for the reference, where every float type is float64. device: where tensors are."""
     names: Names = {}
     exec(PRELUDE, names)
+    names["DEVICE"] = device
     if is_wide:
-        names |= dict.fromkeys(("f32", "bf16", "f16"), torch.float64) | {"AUTOCAST": False, "DEVICE": "cpu"}
+        names |= dict.fromkeys(("f32", "bf16", "f16"), torch.float64) | {"AUTOCAST": False}
     return names
 
 
