@@ -19,6 +19,7 @@ from hidet.ir.stmt import Launch, Store
 from hidet.ir.types import PointerType
 from hidet.plugins import ScheduleSpec
 from hidet.schedule.rule import Match, Program
+from hidet.schedule.space import Knob, Space
 from hidet.testing import check_rule
 
 SQUARE = """
@@ -45,7 +46,7 @@ class Square:
         return Match(task) if task.is_plain and x.type.dtype is dtypes.f32 else None
 
     def space(self, match, ctx):
-        return [1, 2]
+        return Space.of_knob(Knob("turns", (1, 2)))
 
     def default(self, match, ctx):
         return 1
@@ -195,7 +196,14 @@ class TestWhatIsWrong:
             def space(self, match, ctx):
                 return 2
 
-        assert "it returned a int, expected parameters to choose from" in fault(Rule)
+        assert "space() of rule Rule returned a int, expected a Space" in fault(Rule)
+
+    def test_a_default_that_the_space_does_not_have(self) -> None:
+        class Rule(Square):
+            def default(self, match, ctx):
+                return 3
+
+        assert "its default for elementwise(f32[4, 5]), 3, is no point of its space" in fault(Rule)
 
 
 def test_points_that_a_rule_calls_impossible_are_reported_and_no_fault() -> None:

@@ -31,6 +31,7 @@ from hidet.ir.types import PointerType
 from hidet.plugins import PLUGIN_API, ScheduleSpec, use
 from hidet.plugins.host import load_registry
 from hidet.schedule.rule import Match, Program
+from hidet.schedule.space import Knob, Space
 from hidet.tuning.choose import choose
 from hidet.tuning.measuring import Measurer
 from hidet.tuning.report import TuneReport
@@ -68,7 +69,7 @@ class SquareRule:
         return Match(task) if task.is_plain and x.type.dtype is dtypes.f32 and x.type.strides is None else None
 
     def space(self, match, ctx):
-        return self.ways
+        return Space.of_knob(Knob("way", self.ways))
 
     def default(self, match, ctx):
         return self.default_way

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from hidet import dtypes
 from hidet.compute.definition import MAX
@@ -19,6 +19,7 @@ from hidet.ir.stmt import Launch
 from hidet.ir.types import PointerType, VectorType
 from hidet.schedule.routines.site import unflatten
 from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Constraint, Knob, Space
 from hidet.schedule.task import Task
 from hidet.target import gpu_target
 from hidet_example_morphology.intrinsics import MAX_BYTES
@@ -36,10 +37,11 @@ class DilateRule(ScheduleRule[None, int]):
         """Any numbers, with nothing fused before or after."""
         return Match(task) if task.is_plain else None
 
-    def space(self, match: Match[None], ctx: CompileContext) -> Iterable[int]:
+    def space(self, match: Match[None], ctx: CompileContext) -> Space[int]:
         """Multiples of a warp."""
         warp, most = gpu_target(ctx.target).warp_size, gpu_target(ctx.target).block_threads
-        return [threads for threads in (warp, 4 * warp, 8 * warp) if threads <= most]
+        fits = Constraint[int](f"a block has at most {most} threads", lambda threads: threads <= most)
+        return Space((Knob("threads", (warp, 4 * warp, 8 * warp), "threads of a block"),), int, (fits,))
 
     def default(self, match: Match[None], ctx: CompileContext) -> int:
         """Enough warps to hide the latency of loads, few enough for several blocks a multiprocessor."""
@@ -84,7 +86,7 @@ class DilateBytesRule(ScheduleRule[None, int]):
         width = image.type.shape[3]
         return Match(task) if is_mine and prove_equal(width % 4, 0) else None
 
-    def space(self, match: Match[None], ctx: CompileContext) -> Iterable[int]:
+    def space(self, match: Match[None], ctx: CompileContext) -> Space[int]:
         """Threads of a block."""
         return DilateRule().space(match, ctx)
 

@@ -8,7 +8,7 @@ for i in parallel(m):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hidet import dtypes
 from hidet.context import CompileContext
@@ -19,6 +19,7 @@ from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Assign, Declare, For, Launch, Stmt, Store
 from hidet.ir.types import PointerType
 from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
 
 
@@ -34,9 +35,9 @@ class SquaredDistanceRule(ScheduleRule[None, int]):
         is_mine = task.is_plain and all(tensor.type.dtype is dtypes.f32 for tensor in tensors)
         return Match(task) if is_mine else None
 
-    def space(self, match: Match[None], ctx: CompileContext) -> Iterable[int]:
-        """What a tuner may try."""
-        return (1, 2, 4, 8)
+    def space(self, match: Match[None], ctx: CompileContext) -> Space[int]:
+        """What a tuner may try; the default is among it."""
+        return Space.of_knob(Knob("columns", (1, 2, 4, 8), "centres that are done at a time"))
 
     def default(self, match: Match[None], ctx: CompileContext) -> int:
         """Good without tuning: four accumulators hide the latency of an addition on current CPUs."""

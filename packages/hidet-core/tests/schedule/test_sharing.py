@@ -13,6 +13,7 @@ from hidet.ir.func import Function, Module
 from hidet.ir.stmt import Seq
 from hidet.schedule.rule import Choice, Match, Program
 from hidet.schedule.shared_programs import Built, build, share_programs
+from hidet.schedule.space import Space
 
 Data = tuple[str, list[str]]
 
@@ -26,8 +27,8 @@ class Tiled:
     def match(self, task: Any, ctx: Any) -> Match[Data] | None:
         return None
 
-    def space(self, match: Match[Data], ctx: Any) -> Sequence[str]:
-        return ()
+    def space(self, match: Match[Data], ctx: Any) -> Space[str]:
+        return Space.empty()
 
     def default(self, match: Match[Data], ctx: Any) -> str:
         return match.data[1][0]

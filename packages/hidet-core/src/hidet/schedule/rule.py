@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from hidet.dims import Dim
 from hidet.ir.func import Module
+from hidet.schedule.space import Params, Space
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
     from hidet.schedule.task import Task
 
 Data = TypeVar("Data")
-Params = TypeVar("Params")
 
 _NONE: Any = None  # whatever Data is: rules that find out nothing leave it away
 
@@ -72,11 +72,17 @@ class ScheduleRule(Protocol[Data, Params]):
         """Whether this rule can schedule `task`; None means "not mine". Cheap, exact about shapes, dtypes and layouts.
         ScheduleError instead of None tells why in the report."""
 
-    def space(self, match: Match[Data], ctx: CompileContext) -> Iterable[Params]:
-        """Parameters that a tuner may try, those of the default among them or not."""
+    def space(self, match: Match[Data], ctx: CompileContext) -> Space[Params]:
+        """Everything that may be chosen about the program, the default among it: all of it builds and is right.
+        `Space.empty()` where nothing may be."""
 
     def default(self, match: Match[Data], ctx: CompileContext) -> Params:
-        """Good parameters without tuning."""
+        """Good parameters without tuning: a point of the space, unless that is empty."""
+
+    def predict(self, match: Match[Data], params: Params, ctx: CompileContext) -> float | None:
+        """Seconds that a call of the program takes by the rule's cost model, on the device of `ctx`; None where it has
+        no model. Rules need not have this method."""
+        return None
 
     def build(self, match: Match[Data], params: Params, ctx: CompileContext) -> Program:
         """The program. ScheduleError when the task turns out impossible, with the reason."""
@@ -85,15 +91,14 @@ class ScheduleRule(Protocol[Data, Params]):
 class FixedRule(ScheduleRule[Data, None], Protocol[Data]):
     """A schedule about which nothing may be chosen: subclasses have `match` and `build`, whose `params` is None."""
 
-    def space(self, match: Match[Data], ctx: CompileContext) -> Iterable[None]:
-        """Nothing to try."""
-        return ()
+    def space(self, match: Match[Data], ctx: CompileContext) -> Space[None]:
+        """Nothing to choose."""
+        return Space.empty()
 
     def default(self, match: Match[Data], ctx: CompileContext) -> None:
         """No parameters."""
 
 
-@runtime_checkable
 class SharingRule(ScheduleRule[Data, Params], Protocol[Data, Params]):
     """A schedule whose parameters often matter little, so that tasks of a graph may share programs
     (`hidet.schedule.shared_programs`)."""

@@ -11,7 +11,8 @@ from hidet.errors import PluginError, ScheduleError, VerifyError
 from hidet.ir.structural import structural_hash
 from hidet.ir.types import PointerType
 from hidet.ir.verify import verify_module
-from hidet.schedule.rule import Choice, Data, Params, Program, SharingRule
+from hidet.schedule.rule import Choice, Data, Program, SharingRule
+from hidet.schedule.space import Params
 
 if TYPE_CHECKING:
     from hidet.context import CompileContext
@@ -113,16 +114,15 @@ def share_programs(
     return found
 
 
-@functools.cache
-def _shares(kind: type) -> bool:
-    """Whether rules of a class can share programs. Asking a protocol takes as long as scheduling a small task."""
-    return issubclass(kind, SharingRule)
+def _shares(rule: object) -> bool:
+    """Whether a rule has the methods by which its tasks share programs. Other methods of a protocol may be missing."""
+    return all(callable(getattr(rule, method, None)) for method in ("rivals", "code_of"))
 
 
 def _in_use(own: Built, in_use: list[Built], ctx: CompileContext, tried: Tried) -> Iterator[Built]:
     """Programs by rivals of a task's parameters whose modules are in use, the best first."""
     choice = own.choice
-    if not own.is_default or not _shares(type(choice.rule)):
+    if not own.is_default or not _shares(choice.rule):
         return
     rule = cast("SharingRule[Any, Any]", choice.rule)
 

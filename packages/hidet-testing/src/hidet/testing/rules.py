@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,6 +38,7 @@ from hidet.schedule.claims import Claim, claims
 from hidet.schedule.rule import Choice, Program
 from hidet.schedule.select import ScheduledGraph, ScheduledTask, select_schedules
 from hidet.schedule.shared_programs import build, verify_program
+from hidet.schedule.shortlist import space_of
 from hidet.schedule.task import TaskKey
 from hidet.testing.float64 import interpret_in_float64
 from hidet.testing.interpret import interpret
@@ -215,8 +216,17 @@ def _other_points(
             (claim,) = itertools.islice(claims(step.task, ctx, []), 1)
             with _blamed(spec, f"space() for {step.task.summary}"):
                 default = claim.rule.default(claim.match, ctx)
-                found = _points_of(claim.rule.space(claim.match, ctx), count)
-                offers[step.task.key] = (claim, [params for params in found if params != default])
+                space = space_of(claim.rule, claim.match, ctx)
+                points = list(space)
+                if space and default not in points:
+                    raise PluginError(
+                        f"schedule {spec.name!r}: its default for {step.task.summary}, {default}, is no point of its "
+                        "space",
+                        hint="a space has everything that may be chosen, the default among it; Space.empty() where "
+                        "nothing may be",
+                    )
+                others = [params for params in _some(points, count) if params != default]
+                offers[step.task.key] = (claim, others)
     for number in range(max(len(found) for _, found in offers.values())):
         chosen: dict[TaskKey, object] = {
             key: found[number] for key, (_, found) in offers.items() if number < len(found)
@@ -253,11 +263,8 @@ def _blamed_unless_impossible(spec: ScheduleSpec, what: str) -> Iterator[None]:
     raise impossible
 
 
-def _points_of(space: object, count: int) -> list[object]:
-    """At most `count` points of a space: all of them, or some at random, always the same ones."""
-    if not isinstance(space, Iterable):
-        raise PluginError(f"it returned a {type(space).__name__}, expected parameters to choose from")
-    points = list(space)
+def _some(points: list[object], count: int) -> list[object]:
+    """At most `count` points: all of them, or some at random, always the same ones."""
     return points if len(points) <= count else random.Random(0).sample(points, count)
 
 

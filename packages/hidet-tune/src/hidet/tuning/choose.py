@@ -10,6 +10,7 @@ from typing import Any
 from hidet.context import CompileContext
 from hidet.errors import PluginWarning
 from hidet.schedule.rule import Choice
+from hidet.schedule.shortlist import space_of
 from hidet.schedule.task import Task
 from hidet.tuning.meaning import meaning_of
 from hidet.tuning.store import known_choices, store_path
@@ -30,7 +31,7 @@ def choose(task: Task, candidates: Sequence[Choice[Any, Any]], ctx: CompileConte
     entry = None if meaning is None else known.get(meaning)
     if entry is None or entry.params == repr(candidate.params):
         return None
-    for params in candidate.rule.space(candidate.match, ctx):
+    for params in space_of(candidate.rule, candidate.match, ctx):
         if repr(params) == entry.params:
             return replace(candidate, params=params)
     message = f"{path} has parameters {entry.params} for {task.summary}, which rule {entry.meaning.rule} does not offer"

@@ -31,6 +31,7 @@ from hidet.schedule.claims import claims
 from hidet.schedule.rule import Choice
 from hidet.schedule.select import ScheduledTask
 from hidet.schedule.shared_programs import build
+from hidet.schedule.shortlist import space_of
 from hidet.schedule.task import Task, TaskKey
 from hidet.tuning.meaning import Meaning, is_stable, meaning_of, threads_of
 from hidet.tuning.measuring import Measurer
@@ -218,7 +219,7 @@ class _Session:
         choice = Choice(
             claim.spec.name, claim.rule, claim.match, claim.rule.default(claim.match, ctx), claim.spec.is_foreign
         )
-        space = {repr(params): params for params in claim.rule.space(claim.match, ctx)}
+        space = {repr(params): params for params in space_of(claim.rule, claim.match, ctx)}
         points = {text: params for text, params in space.items() if text != repr(choice.params) and is_stable(text)}
         if not points:
             return skipped(note="its rule offers nothing to choose")

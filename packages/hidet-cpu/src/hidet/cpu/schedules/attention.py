@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from hidet.context import CompileContext
@@ -17,6 +16,7 @@ from hidet.errors import ScheduleError
 from hidet.ir.expr import Expr
 from hidet.schedule.attention_problem import AttentionProblem, attention_problem
 from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
 
 # Keys scored at a time: scores of 64 queries take 32 KiB of the first-level cache.
@@ -34,9 +34,9 @@ class AttentionRule(ScheduleRule[AttentionProblem, int]):
             raise ScheduleError(f"rows of k or v have {longest} elements, expected at most {LARGEST_ROW}")
         return Match(task, problem)
 
-    def space(self, match: Match[AttentionProblem], ctx: CompileContext) -> Iterable[int]:
+    def space(self, match: Match[AttentionProblem], ctx: CompileContext) -> Space[int]:
         """How many keys are scored at a time."""
-        return (64, 128, 256, 512)
+        return Space.of_knob(Knob("key_block", (64, 128, 256, 512), "keys that are scored at a time"))
 
     def default(self, match: Match[AttentionProblem], ctx: CompileContext) -> int:
         """Scores that fit into the first-level cache."""

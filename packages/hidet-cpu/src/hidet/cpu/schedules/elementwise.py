@@ -8,7 +8,6 @@ those share a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from hidet import dims
@@ -26,6 +25,7 @@ from hidet.ir.func import Function
 from hidet.ir.structural import structural_hash
 from hidet.ir.visit import walk
 from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
 from hidet.target import Target
 
@@ -49,9 +49,9 @@ class ElementwiseRule(ScheduleRule[None, int]):
         """Every task whose nodes are all injective."""
         return Match(task) if task.anchor is None else None
 
-    def space(self, match: Match[None], ctx: CompileContext) -> Iterable[int]:
+    def space(self, match: Match[None], ctx: CompileContext) -> Space[int]:
         """How many elements one work item computes."""
-        return (4096, 16384, 65536)
+        return Space.of_knob(Knob("item_elements", (4096, 16384, 65536), "elements that a work item computes"))
 
     def default(self, match: Match[None], ctx: CompileContext) -> int:
         """64 KiB of f32 a work item."""

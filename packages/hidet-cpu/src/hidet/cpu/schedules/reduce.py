@@ -7,7 +7,6 @@ not depend on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from hidet import dims
@@ -17,6 +16,7 @@ from hidet.cpu.schedules.reduce_layout import Loop, ReductionLayout, reduction_l
 from hidet.cpu.schedules.reduce_parts import cut_program
 from hidet.cpu.schedules.reductions import ReductionProgram, reduction_program
 from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
 from hidet.target import Target
 
@@ -41,9 +41,9 @@ class ReduceRule(ScheduleRule[Plan, int]):
         tile, lanes = _tile(program, column, ctx.target), _lanes(ctx.target)
         return Match(task, Plan(program, layout, column, tile, lanes, ITEM_ELEMENTS))
 
-    def space(self, match: Match[Plan], ctx: CompileContext) -> Iterable[int]:
+    def space(self, match: Match[Plan], ctx: CompileContext) -> Space[int]:
         """How many elements one work item reduces."""
-        return (8192, 32768, 131072)
+        return Space.of_knob(Knob("item_elements", (8192, 32768, 131072), "elements that a work item reduces"))
 
     def default(self, match: Match[Plan], ctx: CompileContext) -> int:
         """Some microseconds a work item."""

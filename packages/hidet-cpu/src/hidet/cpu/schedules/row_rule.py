@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +14,7 @@ from hidet.cpu.schedules.row_loops import contiguous_rows
 from hidet.cpu.schedules.spans import vector_lanes
 from hidet.schedule.rows import Rework, RowProgram, row_program
 from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
 
 # Elements of one work item: a few microseconds of work.
@@ -48,9 +49,9 @@ class RowRule(ScheduleRule[_Found, int]):
         layout = row_layout(task, program)
         return None if layout is None else Match(task, _Found(program, layout))
 
-    def space(self, match: Match[_Found], ctx: CompileContext) -> Iterable[int]:
+    def space(self, match: Match[_Found], ctx: CompileContext) -> Space[int]:
         """How many elements one work item computes."""
-        return (4096, 16384, 65536)
+        return Space.of_knob(Knob("item_elements", (4096, 16384, 65536), "elements that a work item computes"))
 
     def default(self, match: Match[_Found], ctx: CompileContext) -> int:
         """A few microseconds a work item."""

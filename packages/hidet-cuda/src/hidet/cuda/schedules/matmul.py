@@ -13,7 +13,7 @@ A product with few tiles is split along k: blocks write their sums to scratch me
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 
 from hidet import dtypes
 from hidet.context import CompileContext
@@ -27,8 +27,9 @@ from hidet.gpu.schedules.operands import find_product
 from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
-from hidet.gpu.schedules.tiling import SPLIT_K, Tiling
+from hidet.gpu.schedules.tiling import Tiling, tilings
 from hidet.schedule.rule import Match, Program, SharingRule
+from hidet.schedule.space import Space
 from hidet.schedule.task import Task
 from hidet.target import gpu_target
 
@@ -56,9 +57,9 @@ class MatmulRule(SharingRule[Product, Tiling]):
             return None
         return Match(task, product)
 
-    def space(self, match: Match[Product], ctx: CompileContext) -> Iterable[Tiling]:
+    def space(self, match: Match[Product], ctx: CompileContext) -> Space[Tiling]:
         """Tiles, of products on tensor cores, and numbers of splits of k."""
-        return [Tiling(tiles, split_k) for tiles in tiles_of(match.data, gpu_target(ctx.target)) for split_k in SPLIT_K]
+        return tilings(tiles_of(match.data, gpu_target(ctx.target)))
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hidet.context import CompileContext
@@ -11,6 +10,7 @@ from hidet.gpu.schedules.depthwise_plan import Depthwise, depthwise_of, run_of
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.ir.visit import accesses
 from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Knob, Space
 from hidet.schedule.task import Task
 from hidet.target import gpu_target
 
@@ -31,10 +31,11 @@ class DepthwiseRule(ScheduleRule[Depthwise, Tile]):
         found = depthwise_of(task, gpu_target(ctx.target))
         return None if found is None else Match(task, found)
 
-    def space(self, match: Match[Depthwise], ctx: CompileContext) -> Iterable[Tile]:
+    def space(self, match: Match[Depthwise], ctx: CompileContext) -> Space[Tile]:
         """The tile of a thread."""
-        rows = (1, 2, 4) if match.data.is_kept else (1,)
-        return [Tile(pixels, count) for pixels in (1, 2, 4) for count in rows]
+        pixels = Knob("pixels", (1, 2, 4), "results of a thread along the last axis")
+        rows = Knob("rows", (1, 2, 4) if match.data.is_kept else (1,), "rows of results of a thread")
+        return Space((pixels, rows), Tile)
 
     def default(self, match: Match[Depthwise], ctx: CompileContext) -> Tile:
         """As large a tile as keeps the device busy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 
 from hidet import dtypes
 from hidet.context import CompileContext
@@ -13,16 +13,17 @@ from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.tiling import (
     SIMT_TILES,
-    SPLIT_K,
     Extents,
     Tiling,
     fast_tilings,
     fastest_tiling,
     simt_cycles,
+    tilings,
 )
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.ir.expr import Var
 from hidet.schedule.rule import Match, Program, SharingRule
+from hidet.schedule.space import Space
 from hidet.schedule.task import Task
 from hidet.target import gpu_target
 
@@ -48,9 +49,9 @@ class SimtMatmulRule(SharingRule[Product, Tiling]):
             return None
         return Match(task, product)
 
-    def space(self, match: Match[Product], ctx: CompileContext) -> Iterable[Tiling]:
+    def space(self, match: Match[Product], ctx: CompileContext) -> Space[Tiling]:
         """Tiles, and numbers of splits of k."""
-        return [Tiling(tiles, split_k) for tiles in simt_tiles(match.data) for split_k in SPLIT_K]
+        return tilings(simt_tiles(match.data))
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hidet.gpu.tile.templates.matmul import MatmulTiles
+from hidet.schedule.space import Knob, Space
 
 if TYPE_CHECKING:
     from hidet.target import GpuTarget
@@ -59,6 +60,12 @@ class Tiling:
     def code(self) -> Hashable:
         """What kernels depend on: how many splits there are is a number that they are called with."""
         return self.tiles, self.split_k > 1
+
+
+def tilings(tiles: tuple[MatmulTiles, ...]) -> Space[Tiling]:
+    """What may be chosen about a product that any of `tiles` may cut."""
+    splits = Knob("split_k", SPLIT_K, "parts of k that blocks of their own sum")
+    return Space((Knob("tiles", tiles, "of a block, m x n x k"), splits), Tiling)
 
 
 def fastest_tiling(extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float]) -> Tiling:
