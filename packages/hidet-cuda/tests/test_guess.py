@@ -22,6 +22,7 @@ from hidet.cuda.testing.fake_driver import FakeDriver, Launch
 from hidet.graph.parser import parse_graph
 from hidet.plugins.host import load_registry
 from hidet.runtime.compiled import CompiledGraph
+from hidet.runtime.parameter_sets import ParameterSets
 
 DEPTH = 8
 
@@ -158,3 +159,23 @@ def test_threads_with_parameters_of_their_own_get_their_own_results(fake: FakeDr
 )
 def test_only_what_may_be_done_twice_is_guessed(fake: FakeDriver, text: str, is_repeatable: bool) -> None:
     assert Model(fake, text).graph.bundle.program.is_repeatable is is_repeatable
+
+
+POSITIONS = """
+graph g(%x: f32[4, 4], param %w: f32[9, 4], param %i: i64[4]):
+  %0: f32[4, 4] = embedding(%w, %i)
+  %1: f32[4, 4] = add(%0, %x)
+  return %1
+"""
+
+
+def test_parameters_that_are_asserted_are_the_right_ones_before_anything_is_launched(fake: FakeDriver) -> None:
+    program = Model(fake, POSITIONS).graph.bundle.program
+    assert (program.is_repeatable, program.asserted) == (True, (2,))
+    sets = ParameterSets(program)
+    adapter = memory_at(0).adapter()
+    x, table, positions = array(0.0), array(1.0), array(2.0)
+    assert sets.state([x, table, positions], adapter) is sets.state([x, table, positions], adapter)
+    assert sets.expected([x, table, positions], adapter) is not None
+    assert sets.expected([x, array(3.0), positions], adapter) is not None, "compared while the device works"
+    assert sets.expected([x, table, array(4.0)], adapter) is None

@@ -87,10 +87,10 @@ def test_threads_with_different_parameters_each_get_the_state_of_theirs() -> Non
 def test_a_state_is_expected_once_two_calls_have_had_it() -> None:
     sets, first, other = _sets(), _parameter(1), _parameter(2)
     state = _state(sets, first)
-    assert sets.expected() is None
+    assert sets.expected([None, first], ADAPTER) is None
     _state(sets, first)
-    assert sets.expected() is state
+    assert sets.expected([None, first], ADAPTER) is state
     assert sets.are_in(state, [None, first], ADAPTER)
     assert not sets.are_in(state, [None, other], ADAPTER)
     _state(sets, other)
-    assert sets.expected() is None
+    assert sets.expected([None, first], ADAPTER) is None

@@ -63,6 +63,11 @@ class AbilityTable:
         """The rules that take the tasks that were asked about."""
         return {key: claim for key, claim in self._claims.items() if claim is not None}
 
+    @property
+    def is_horizontal(self) -> bool:
+        """Whether the first rule for tasks without an anchor is for several of them at once."""
+        return self._ctx.registry.schedules_for("elementwise", self._ctx.target.name)[0].horizontal
+
     def of(self, anchor: Node, types: Types) -> Abilities:
         """What may be joined to an anchor. types: of all values in memory, with strides."""
         offer = self._offers.get(anchor)

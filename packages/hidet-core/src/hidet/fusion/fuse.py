@@ -11,6 +11,7 @@ from hidet.compute.definition import Compute, Operand, fresh_axes
 from hidet.dims import divisibility
 from hidet.fusion.abilities import AbilityTable
 from hidet.fusion.group import Group, group_nodes
+from hidet.fusion.horizontal import fuse_horizontally
 from hidet.fusion.in_place import find_reuses
 from hidet.fusion.overwrite import CopyOverwrites, early_overwrites
 from hidet.fusion.task_verify import verify_tasks
@@ -65,6 +66,7 @@ def _cut(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> TaskG
 
 def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> TaskGraph:
     grouping = group_nodes(graph, abilities.of, alone)
+    groups = fuse_horizontally(grouping.groups, graph) if abilities.is_horizontal else grouping.groups
     reuses = find_reuses(graph, grouping)
     aliases = {**grouping.aliases, **{value: alias for value, (alias, _) in reuses.parts.items()}}
     types = {**grouping.types, **{value: type_ for value, (_, type_) in reuses.parts.items()}}
@@ -74,7 +76,7 @@ def _cut_once(graph: Graph, alone: frozenset[Node], abilities: AbilityTable) -> 
     aligned = _aligned_values(graph, aliases, reuses.sources)
     steps: list[Task | ForeignStep] = []
     known = _Known({}, {})
-    for group in grouping.groups:
+    for group in groups:
         if group.anchor in foreign:
             steps.append(ForeignStep(group.anchor))
             continue

@@ -326,7 +326,7 @@ def _repeats_work(node: Node, consumer: Node, value: Value) -> bool:
     """Whether inlining `node` into `consumer` would compute elements several times: a broadcast or several reads."""
     definition, inlined = consumer.definition, node.definition
     assert definition is not None and inlined is not None
-    if not _is_expensive(inlined):
+    if not (node.op.is_costly or _is_expensive(inlined)):
         return False
     present = [v for v in consumer.inputs if v is not None]
     operands = {o for o, v in zip(definition.inputs, present, strict=True) if v is value}

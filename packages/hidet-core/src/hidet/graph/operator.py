@@ -92,6 +92,7 @@ class OperatorSpec:
     reuses: pairs (output, input): the output may overwrite that input's storage if the input has no later reader.
     is_random: draws random numbers, so two equal nodes differ.
     has_effect: must run even when its outputs are unused.
+    is_costly: of an injective operator: an element takes so much that a reader that broadcasts it finds it in memory.
     expands: its result takes more memory than its inputs, which is what they are kept small for (dequantisation): it is
         never computed ahead of the calls, whatever it is applied to.
     family: what kind of computation it is, a name that schedules and passes may give in place of all its members'
@@ -118,6 +119,7 @@ class OperatorSpec:
     reuses: tuple[tuple[int, int], ...] = ()
     is_random: bool = False
     has_effect: bool = False
+    is_costly: bool = False
     expands: bool = False
     family: str | None = None
     layout: Layout | None = None

@@ -143,7 +143,8 @@ class _Builder:
             stored=tuple((self.slot_of[value], storage_bytes(self.types[value])) for value in stored),
             symbols=tuple(sources.values()),
             prepared=tuple(prepared),
-            is_repeatable=_is_repeatable(graph),
+            is_repeatable=not graph.mutates,
+            asserted=() if graph.mutates else _asserted_parameters(graph),
         )
         told = {*sources, *(name for step in steps for name in defined_names(step))}
         require_sources(program_sizes(program), told, {value.name: value.type for value in graph.inputs})
@@ -340,17 +341,14 @@ class _Builder:
         return SubProgram(inner.program, (*before, *map(self._place, values), *inner.sizes))
 
 
-def _is_repeatable(graph: Graph) -> bool:
-    """Whether a call may be done again after one with other parameters: `HostProgram.is_repeatable`."""
-    if graph.mutates:
-        return False
-    from_parameters = {*graph.parameters, *(graph.prepare.results if graph.prepare else ())}
-    for node in graph.nodes:
-        if not from_parameters.isdisjoint(node.inputs):
-            if node.op.has_effect:
-                return False
-            from_parameters.update(node.outputs)
-    return True
+def _asserted_parameters(graph: Graph) -> tuple[int, ...]:
+    """Numbers of the parameters that operators with an effect depend on: `HostProgram.asserted`."""
+    wanted = {value for node in graph.nodes if node.op.has_effect for value in node.values}
+    for node in reversed(graph.nodes):
+        if not wanted.isdisjoint(node.outputs):
+            wanted.update(node.values)
+    parameters = set(graph.parameters)
+    return tuple(n for n, value in enumerate(graph.inputs) if value in parameters and value in wanted)
 
 
 def storage_bytes(type_: TensorType) -> Dim:

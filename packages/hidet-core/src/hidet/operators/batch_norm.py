@@ -72,6 +72,24 @@ def _scale(variance: Operand, weight: Operand | None = None, *, eps: float) -> D
     return single(operands, compute("batch_norm_scale", variance.shape, value))
 
 
+def _offset(
+    mean: Operand, variance: Operand, weight: Operand | None = None, bias: Operand | None = None, *, eps: float
+) -> Definition:
+    operands = present(mean, variance, weight, bias)
+    _require_vectors("batch_norm_offset", *operands)
+    wide = arithmetic_dtype(variance.dtype)
+
+    def value(channel: Expr) -> Expr:
+        def parameter(operand: Operand) -> Expr:
+            return build.cast(operand[channel], wide)
+
+        scale = 1.0 / build.unary("sqrt", parameter(variance) + eps)
+        moved = -parameter(mean) * (scale if weight is None else scale * parameter(weight))
+        return moved if bias is None else moved + parameter(bias)
+
+    return single(operands, compute("batch_norm_offset", mean.shape, value))
+
+
 def _shift(
     mean: Operand, scale: Operand, start: Operand | None = None, bias: Operand | None = None, *, dtype: DType
 ) -> Definition:
@@ -137,7 +155,16 @@ SPECS: tuple[OperatorSpec, ...] = (
         inputs=("variance", "weight?"),
         attributes=(_EPS,),
         define=_scale,
+        is_costly=True,
         doc="weight[c] / sqrt(variance[c] + eps): what a batch norm multiplies by, in the arithmetic type of variance.",
+    ),
+    OperatorSpec(
+        name="batch_norm_offset",
+        inputs=("mean", "variance", "weight?", "bias?"),
+        attributes=(_EPS,),
+        define=_offset,
+        is_costly=True,
+        doc="bias[c] - mean[c] * weight[c] / sqrt(variance[c] + eps): what a batch norm adds, from parameters alone.",
     ),
     OperatorSpec(
         name="batch_norm_shift",

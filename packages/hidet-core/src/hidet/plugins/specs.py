@@ -175,6 +175,8 @@ class ScheduleSpec(TargetedSpec):
         the task reads the result) or "gather" (producers with any index formula: flips, concatenations, embeddings).
     epilogue: what it applies before it stores: "none", or "element-wise": a chain of operators that read the anchor's
         only result where they write theirs, and other tensors by any index formula.
+    horizontal: of a rule for "elementwise": whether results that have nothing to do with each other are worth a task
+        together, because it computes those of the same operators by one launch (horizontal fusion).
 
     A task is given what the abilities of the first rule that matches its bare anchor allow; where that rule does not
     match the fused task, it is cut to what a rule does.
@@ -184,6 +186,7 @@ class ScheduleSpec(TargetedSpec):
     priority: int = field(default=None)  # type: ignore[assignment]  # __post_init__ gives it
     prologue: Literal["none", "load", "gather"] = "none"
     epilogue: Literal["none", "element-wise"] = "none"
+    horizontal: bool = False
 
     def __post_init__(self) -> None:
         TargetedSpec.__post_init__(self)

@@ -189,7 +189,7 @@ class CompiledGraph:
         if executor.may_guess:
             # Whether the parameters are the same tensors is asked while the device works already. They mostly are, and
             # what it did with those before is done again otherwise, in the same order of the same stream.
-            expected = parameters.expected()
+            expected = parameters.expected(arguments, adapter)
             results = None if expected is None else executor.guess(arguments, adapter, expected)
             if expected is not None and results is not None:
                 if parameters.are_in(expected, arguments, adapter):

@@ -66,6 +66,7 @@ def encode_program(program: HostProgram) -> Json:
         "prepare": None if program.prepare is None else encode_program(program.prepare),
         "prepared": program.prepared,
         "is_repeatable": program.is_repeatable,
+        "asserted": program.asserted,
         "size_checks": [
             [encoder.dim(c.left), encoder.dim(c.right), c.is_equality, c.what, c.place] for c in program.size_checks
         ],
@@ -100,6 +101,7 @@ def decode_program(data: Json, find_call: FindCall) -> HostProgram:
             prepare=None if data["prepare"] is None else decode_program(data["prepare"], find_call),
             prepared=tuple(data["prepared"]),
             is_repeatable=bool(data["is_repeatable"]),
+            asserted=tuple(data["asserted"]),
             size_checks=tuple(
                 SizeCheck(decoder.dim(left), decoder.dim(right), bool(equal), str(what), str(place))
                 for left, right, equal, what, place in data["size_checks"]

@@ -64,10 +64,13 @@ def _digest(data: Json) -> str:
     return blake2b(text.encode(), digest_size=_DIGITS // 2).hexdigest()
 
 
+_RELIED_ON = ("slots", "outputs", "buffers", "sizes", "sources", "stored", "is_repeatable", "asserted")
+
+
 def _relied_on(data: Json) -> Json:
     """The part of an encoded program that code relies on."""
     return {
-        **{name: data[name] for name in ("slots", "outputs", "buffers", "sizes", "sources", "stored", "is_repeatable")},
+        **{name: data[name] for name in _RELIED_ON},
         # Without hints, names of arguments, and what messages say.
         "symbols": [facts[:4] for facts in data["symbols"]],
         "inputs": [[tensor, parameter, size, host, used] for tensor, parameter, size, _, host, used in data["inputs"]],

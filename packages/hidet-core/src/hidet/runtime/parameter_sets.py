@@ -22,7 +22,7 @@ class ParameterState:
 
     identity: of the tensors, as long as the state is kept. places: where they lie. addresses: what calls write to their
     tables, by slot; key: these addresses in order. owners: of the parameters' memory: as long as that is held, no other
-    parameter can lie at the same address.
+    parameter can lie at the same address. asserted: identities and places of those of `HostProgram.asserted`.
     """
 
     identity: tuple[int, ...]
@@ -30,6 +30,7 @@ class ParameterState:
     addresses: Mapping[int, int]
     key: tuple[int, ...]
     owners: tuple[object, ...]
+    asserted: tuple[tuple[int, ...], list[int]] = ((), [])
 
 
 class ParameterSets:
@@ -53,6 +54,8 @@ class ParameterSets:
         self._latest: Callable[[], ParameterState | None] = _nothing
         self._expected: Callable[[], ParameterState | None] = _nothing
         self._take = item_getter(self._numbers)
+        self._asserted = [place for place, number in enumerate(self._numbers) if number in program.asserted]
+        self._take_asserted = item_getter([self._numbers[place] for place in self._asserted])
 
     @property
     def sets(self) -> tuple[ParameterState, ...]:
@@ -73,9 +76,15 @@ class ParameterSets:
             self._latest = weakref.ref(found)
         return found
 
-    def expected(self) -> ParameterState | None:
-        """The state that the calls before had; None where they had different ones."""
-        return self._expected()
+    def expected(self, arguments: Sequence[Any], adapter: TensorAdapter) -> ParameterState | None:
+        """The state that the calls before had; None where they had different ones, and where parameters that assertions
+        depend on are not in it."""
+        state = self._expected()
+        if state is None or not self._asserted:
+            return state
+        given = self._take_asserted(arguments)
+        identity, places = state.asserted
+        return state if tuple(map(id, given)) == identity and adapter.lie_at(given, places) else None
 
     def expect_nothing(self) -> None:
         """Forget which state the calls before had."""
@@ -90,7 +99,8 @@ class ParameterSets:
         places = list(map(adapter.pointer, parameters))
         addresses = dict(zip(self._slots, places, strict=True))
         owners = tuple(map(adapter.memory_of, parameters))
-        state = ParameterState(identity, places, addresses, tuple(addresses.values()), owners)
+        asserted = tuple([identity[n] for n in self._asserted]), [places[n] for n in self._asserted]
+        state = ParameterState(identity, places, addresses, tuple(addresses.values()), owners, asserted)
         sets = weakref.ref(self)
 
         def forget(_: object) -> None:

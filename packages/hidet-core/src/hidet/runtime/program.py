@@ -241,7 +241,8 @@ class HostProgram:
     of. prepare: the program that computes `prepared` slots from constants alone, once and for all. size_checks: what
     code relies on and nobody could prove; checked once a shape class, as `number_checks` are, which say that sizes fit
     integers that they are passed as. is_repeatable: a call may be done again, after one with other parameters, and
-    nothing tells that it was: it overwrites no input, and what it asserts depends on no parameter.
+    nothing tells that it was: it overwrites no input. asserted: numbers of the parameters that assertions on a device
+    depend on, which must be the right ones all the same.
     """
 
     slots: int
@@ -258,6 +259,7 @@ class HostProgram:
     size_checks: tuple[SizeCheck, ...] = ()
     number_checks: tuple[NumberCheck, ...] = ()
     is_repeatable: bool = False
+    asserted: tuple[int, ...] = ()
 
 
 def program_sizes(program: HostProgram) -> list[Dim]:

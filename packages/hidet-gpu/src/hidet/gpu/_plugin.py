@@ -35,8 +35,8 @@ def hidet_passes() -> Iterable[PassSpec]:
             kinds=("gpu",),
             after=("fold-conv-batch-norm",),
             before=("narrow-captures",),
-            load="hidet.gpu.passes.split_batch_norm:SplitLargeBatchNorms",
-            doc="factors of batch norms of large tensors are computed once a call",
+            load="hidet.gpu.passes.split_batch_norm:SplitBatchNorms",
+            doc="factors of batch norms are computed once a call, where there are large ones",
         ),
         PassSpec(
             name="gpu-im2col-patches",
@@ -127,6 +127,7 @@ def hidet_schedules() -> Iterable[ScheduleSpec]:
             ops=("elementwise",),
             kinds=("gpu",),
             load="hidet.gpu.schedules.pointwise:ElementwiseRule",
+            horizontal=True,
             doc="element-wise chains and index formulas, 16 bytes a thread and access",
         ),
         ScheduleSpec(

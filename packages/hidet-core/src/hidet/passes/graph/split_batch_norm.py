@@ -6,11 +6,10 @@ order in which torch computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from hidet.graph.graph import Graph, Node
+from hidet.graph.graph import Graph
 from hidet.passes.rewriter import GraphRewriter
 
 if TYPE_CHECKING:
@@ -25,19 +24,14 @@ class SplitBatchNorm:
 
     def run(self, graph: Graph, ctx: CompileContext) -> Graph:
         """Each norm becomes three nodes."""
-        return split_batch_norms(graph, ctx, lambda node: True)
-
-
-def split_batch_norms(graph: Graph, ctx: CompileContext, is_worth_it: Callable[[Node], bool]) -> Graph:
-    """The graph with those batch norms in parts that `is_worth_it` tells."""
-    rewriter = GraphRewriter(graph, ctx.registry.operators)
-    for node in graph.nodes:
-        if node.op.name != "batch_norm" or not is_worth_it(node):
-            rewriter.keep(node)
-            continue
-        x, mean, variance, gamma, beta = (*node.inputs, None, None)[:5]
-        assert x is not None and variance is not None
-        scale = rewriter.emit("batch_norm_scale", variance, gamma, at=node, eps=node.attrs["eps"])
-        shift = rewriter.emit("batch_norm_shift", mean, scale, None, beta, at=node, dtype=scale.tensor.dtype)
-        rewriter.substitute(node.outputs[0], rewriter.emit("apply_batch_norm", x, scale, shift, at=node))
-    return rewriter.finish()
+        rewriter = GraphRewriter(graph, ctx.registry.operators)
+        for node in graph.nodes:
+            if node.op.name != "batch_norm":
+                rewriter.keep(node)
+                continue
+            x, mean, variance, gamma, beta = (*node.inputs, None, None)[:5]
+            assert x is not None and variance is not None
+            scale = rewriter.emit("batch_norm_scale", variance, gamma, at=node, eps=node.attrs["eps"])
+            shift = rewriter.emit("batch_norm_shift", mean, scale, None, beta, at=node, dtype=scale.tensor.dtype)
+            rewriter.substitute(node.outputs[0], rewriter.emit("apply_batch_norm", x, scale, shift, at=node))
+        return rewriter.finish()

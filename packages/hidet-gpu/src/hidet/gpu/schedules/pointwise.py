@@ -14,7 +14,7 @@ from math import prod
 from hidet.compute.definition import Compute
 from hidet.context import CompileContext
 from hidet.gpu.schedules.occupancy import per_device
-from hidet.gpu.schedules.pointwise_kernel import launch_pointwise
+from hidet.gpu.schedules.pointwise_kernel import launch_fused, launch_pointwise
 from hidet.gpu.schedules.pointwise_layout import Pointwise, pointwise_of
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.gpu.schedules.transpose import launch_transposed, transposed_of
@@ -48,8 +48,10 @@ class PointwiseRule(FixedRule[Sequence[Pointwise]]):
         """For each output a kernel of 16 bytes and one of an element a thread."""
         outputs = match.data
         builder = ProgramBuilder(match.task)
-        for pointwise in outputs:
-            launch_pointwise(builder, match.task, pointwise)
+        if len(outputs) > 1:
+            launch_fused(builder, match.task, outputs)
+        else:
+            launch_pointwise(builder, match.task, outputs[0])
         return builder.program()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from math import prod
 
 from hidet import dims, dtypes
@@ -12,14 +13,15 @@ from hidet.dims import Dim
 from hidet.dtypes import DType
 from hidet.errors import ScheduleError
 from hidet.gpu.intrinsics import intrinsic_call
+from hidet.gpu.schedules.horizontal import ItemKernel, by_code, fused
 from hidet.gpu.schedules.lanes import LaneReader, paths, replaced
-from hidet.gpu.schedules.pointwise_layout import Pointwise
+from hidet.gpu.schedules.pointwise_layout import Pointwise, lanes_of_writes
 from hidet.gpu.schedules.program import ProgramBuilder
 from hidet.ir import build
 from hidet.ir.builder import IRBuilder
 from hidet.ir.expr import Const, Expr, Reduce, Var
 from hidet.ir.func import Function
-from hidet.ir.stmt import Launch
+from hidet.ir.stmt import Launch, Stmt
 from hidet.ir.visit import accesses
 from hidet.schedule.lowering import KernelScope, Lowering
 from hidet.schedule.task import Task
@@ -41,7 +43,40 @@ def launch_pointwise(builder: ProgramBuilder, task: Task, pointwise: Pointwise) 
 
 def launch_elements(builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int) -> Launch:
     """The kernel of `lanes` elements a thread, and its launch."""
-    return _PointwiseKernel(builder, task, pointwise, lanes).launch()
+    kernel = item_kernel(builder, task, pointwise, lanes)
+    blocks = (builder.size(kernel.items) + (_THREADS - 1)) // _THREADS
+    return builder.launch(kernel.function, kernel.pointers, kernel.sizes, (blocks,), _THREADS)
+
+
+def launch_fused(builder: ProgramBuilder, task: Task, outputs: Sequence[Pointwise]) -> None:
+    """Compute several outputs that have nothing to do with each other, those of the same code by one launch."""
+    widest = [replace(each, lanes=lanes_of_writes(task, each)) for each in outputs]
+    operands = [operand for each in widest for operand in (*each.wide, each.epilogue.result)]
+    fast = _launches(builder, task, widest, is_fast=True)
+    if all(each.lanes == 1 for each in widest):
+        builder.run(fast)
+        return
+    builder.run(builder.by_alignment(operands, fast, lambda: _launches(builder, task, outputs, is_fast=False)))
+
+
+def _launches(builder: ProgramBuilder, task: Task, outputs: Sequence[Pointwise], *, is_fast: bool) -> Stmt:
+    kernels = [item_kernel(builder, task, each, each.lanes if is_fast else 1) for each in outputs]
+    stmts: list[Stmt] = []
+    for alike in by_code(kernels):
+        if len(alike) == 1:
+            (kernel,) = alike
+            blocks: Dim = dims.ceildiv(kernel.items, _THREADS)
+            kernel = replace(kernel, function=replace(kernel.function, name=builder.name()))
+        else:
+            kernel, blocks = fused(alike, builder.name(), _THREADS)
+        grid = (builder.size(blocks),)
+        stmts.append(builder.launch(kernel.function, kernel.pointers, kernel.sizes, grid, _THREADS))
+    return build.seq(stmts)
+
+
+def item_kernel(builder: ProgramBuilder, task: Task, pointwise: Pointwise, lanes: int) -> ItemKernel:
+    """The kernel of `lanes` elements a thread."""
+    return _PointwiseKernel(builder, task, pointwise, lanes).kernel()
 
 
 def word_for(count: Dim) -> DType:
@@ -121,8 +156,8 @@ class _PointwiseKernel:
         self.memory = PointwiseMemory(builder, task, pointwise)
         self.scope, self.lowering = self.memory.scope, self.memory.lowering
 
-    def launch(self) -> Launch:
-        """The kernel, and its launch."""
+    def kernel(self) -> ItemKernel:
+        """The kernel, and what it is called with."""
         pointwise, lanes = self.pointwise, self.lanes
         counts = [*pointwise.extents[:-1], dims.ceildiv(pointwise.extents[-1], lanes)] if pointwise.axes else []
         items = dims.product(counts)
@@ -135,8 +170,7 @@ class _PointwiseKernel:
             digits(k, item, extents, numbers)
             self._write(k, k.let("first", numbers[-1] * lanes if numbers else build.index(0)))
         function = Function(self.builder.name(), self.scope.params, k.body, kind="kernel")
-        blocks = (self.builder.size(items) + (_THREADS - 1)) // _THREADS
-        return self.builder.launch(function, self.memory.outer, self.scope.arguments, (blocks,), _THREADS)
+        return ItemKernel(function, tuple(self.memory.outer), tuple(self.scope.arguments), items)
 
     def _write(self, k: IRBuilder, first: Var) -> None:
         """All lanes of a thread; the last one of a flat range may have fewer, one by one."""

@@ -24,6 +24,8 @@ from hidet.target import GpuTarget
 
 _BUSY = 256
 """Threads of a multiprocessor below which fewer elements a thread keep more of the device busy."""
+_CACHED = 4 << 20
+"""Elements of a tensor that the caches of a device hold while it is read piece by piece."""
 _SMALL = 16
 """A tensor this many times smaller than the result stays in the caches, however it is read."""
 
@@ -83,6 +85,23 @@ def pointwise_of(task: Task, number: int, target: GpuTarget) -> Pointwise:
     value = substitute(value, {axis: build.index(0) for axis in axes if axis not in merged})
     found = Pointwise(epilogue, output, value, merged, counts, 1, ())
     return _widened(task, found, target)
+
+
+def lanes_of_writes(task: Task, pointwise: Pointwise) -> int:
+    """How many neighbours a thread computes where reads may be element by element: as many as it can write at once.
+
+    More than for all accesses only of small tensors, whose elements are in the caches once a neighbour was read, and
+    where nothing is read under a condition.
+    """
+    is_small = element_count(pointwise.output.type.shape) <= _CACHED
+    if pointwise.lanes > 1 or not pointwise.axes or not is_small:
+        return pointwise.lanes
+    if any(path for _, path in _reads([pointwise.value], ())):
+        return 1
+    lanes = BYTES // pointwise.output.type.dtype.nbytes
+    while lanes > 1 and not _allows(pointwise, (), {}, lanes):
+        lanes //= 2
+    return lanes
 
 
 def _without_single_taps(value: Expr) -> Expr:
