@@ -30,7 +30,7 @@ def load_program(path: str | os.PathLike[str]) -> ExportedProgram:
 def run_eager(model: Path, arrays: Mapping[str, Any], threads: int) -> Callable[[], Sequence[Any]]:
     """A call of torch's own execution of a program, on inputs in order, for `hidet bench`."""
     module = load_program(model).module()
-    inputs = [torch.as_tensor(array) for array in arrays.values()]
+    inputs = [torch.as_tensor(array, device="cpu") for array in arrays.values()]
     torch.set_num_threads(threads)
 
     def run() -> Sequence[Any]:

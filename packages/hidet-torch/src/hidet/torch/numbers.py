@@ -51,7 +51,7 @@ class ComputedNumber:
     def __call__(self, args: Sequence[Any]) -> Any:
         """The number for the arguments of a call."""
         number = self.function(*[args[place] for place in self.arguments])
-        return int(number) if self.is_whole else torch.tensor(number, dtype=torch.float64)
+        return int(number) if self.is_whole else torch.tensor(number, dtype=torch.float64, device="cpu")
 
 
 def import_number(importer: Importer, node: fx.Node, name: str) -> Dim | Scalar | Number:
