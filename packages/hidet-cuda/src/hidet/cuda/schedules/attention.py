@@ -13,12 +13,14 @@ from __future__ import annotations
 import functools
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import cast
 
 from hidet import dims, dtypes
 from hidet.context import CompileContext
 from hidet.cuda.schedules.attention_heads import COPY_BYTES, HeadScope, alignment, numbered
-from hidet.cuda.schedules.attention_plan import choose_plan, simt_blocks, simt_tiles, suits_tensor_cores
-from hidet.cuda.schedules.attention_simt import Rows, simt_attention
+from hidet.cuda.schedules.attention_plan import Plan, choose_plan, simt_blocks, simt_tiles, suits_tensor_cores
+from hidet.cuda.schedules.attention_simt import Rows, SimtTiles, simt_attention
+from hidet.cuda.schedules.attention_space import attention_space
 from hidet.cuda.schedules.attention_tiles import tensor_core_launches
 from hidet.errors import ScheduleError
 from hidet.gpu.schedules.program import ProgramBuilder
@@ -29,7 +31,8 @@ from hidet.ir.expr import Bitcast, Expr
 from hidet.ir.func import Function
 from hidet.ir.stmt import If, Launch
 from hidet.schedule.attention_problem import AttentionProblem, attention_problem
-from hidet.schedule.rule import FixedRule, Match, Program
+from hidet.schedule.rule import Match, Program, ScheduleRule
+from hidet.schedule.space import Space
 from hidet.schedule.task import Task
 from hidet.target import GpuTarget, gpu_target
 
@@ -37,7 +40,7 @@ LARGEST_ROW = 256
 """Elements of a row of keys or values, of which a thread keeps a part in registers."""
 
 
-class AttentionRule(FixedRule[AttentionProblem]):
+class AttentionRule(ScheduleRule[AttentionProblem, Plan | SimtTiles]):
     """Schedules attention with or without log-sum-exp, for any strides, masks and numbers of queries."""
 
     def match(self, task: Task, ctx: CompileContext) -> Match[AttentionProblem] | None:
@@ -50,16 +53,26 @@ class AttentionRule(FixedRule[AttentionProblem]):
             )
         return Match(task, problem)
 
-    def build(self, match: Match[AttentionProblem], params: None, ctx: CompileContext) -> Program:
+    def space(self, match: Match[AttentionProblem], ctx: CompileContext) -> Space[Plan | SimtTiles]:
+        """Tiles of the kernel for tensor cores where they can be used, else of the one without."""
+        space = attention_space(match.data, self.default(match, ctx), gpu_target(ctx.target))
+        return cast("Space[Plan | SimtTiles]", space)
+
+    def default(self, match: Match[AttentionProblem], ctx: CompileContext) -> Plan | SimtTiles:
+        """Large tiles, as long as there are enough to keep the device busy."""
+        problem, target = match.data, gpu_target(ctx.target)
+        return choose_plan(problem, target) if suits_tensor_cores(problem) else simt_tiles(problem, target)
+
+    def build(self, match: Match[AttentionProblem], params: Plan | SimtTiles, ctx: CompileContext) -> Program:
         """A kernel for tensor cores where they can be used, and one for everything else."""
         problem = match.data
         builder = ProgramBuilder(match.task)
         target = gpu_target(ctx.target)
-        if suits_tensor_cores(problem):
-            plan = choose_plan(problem, target)
-            fast = tensor_core_launches(builder, problem, plan)
+        simt = params if isinstance(params, SimtTiles) else simt_tiles(problem, target)
+        if isinstance(params, Plan):
+            fast = tensor_core_launches(builder, problem, params)
         else:
-            fast = _simt_launch(builder, problem, target, is_aligned=True)
+            fast = _simt_launch(builder, problem, simt, target, is_aligned=True)
         copied = {
             place.tensor.operand: place.tensor
             for place in (problem.q, problem.k, problem.v, problem.out)
@@ -75,17 +88,18 @@ class AttentionRule(FixedRule[AttentionProblem]):
             return builder.program()
         bits = functools.reduce(functools.partial(build.binary, "or"), unknown)
         is_aligned = build.equal(build.binary("and", bits, COPY_BYTES - 1), 0)
-        anywhere = _simt_launch(builder, problem, target, is_aligned=False)
+        anywhere = _simt_launch(builder, problem, simt, target, is_aligned=False)
         builder.run(If(is_aligned, fast, anywhere))
         return builder.program()
 
 
-def _simt_launch(builder: ProgramBuilder, problem: AttentionProblem, target: GpuTarget, *, is_aligned: bool) -> Launch:
+def _simt_launch(
+    builder: ProgramBuilder, problem: AttentionProblem, tiles: SimtTiles, target: GpuTarget, *, is_aligned: bool
+) -> Launch:
     """The kernel without matrix units, which takes everything.
 
     is_aligned: whether tensors begin at multiples of COPY_BYTES.
     """
-    tiles = simt_tiles(problem, target)
     heads = HeadScope(problem, tuple(problem.tensors()), stacked=False)
     scope, wide = heads.scope, problem.compute
     number, row_block, k = build.size_var("number"), build.size_var("row_block"), IRBuilder()

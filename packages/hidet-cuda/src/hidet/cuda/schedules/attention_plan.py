@@ -9,6 +9,7 @@ from hidet import dims, dtypes
 from hidet.cuda.schedules.attention_heads import COPY_BYTES, alignment, head_extents, row_count, row_step
 from hidet.cuda.schedules.attention_simt import SIDE, SimtTiles
 from hidet.dims import Dim
+from hidet.gpu.tile.kernel import WARP
 from hidet.gpu.tile.templates.attention import AttentionTiles
 from hidet.schedule.attention_problem import AttentionProblem
 from hidet.target import GpuTarget
@@ -101,17 +102,43 @@ def suits_tensor_cores(problem: AttentionProblem) -> bool:
     )
 
 
+def may_be_warp_specialized(problem: AttentionProblem, target: GpuTarget) -> bool:
+    """Whether tensor maps can say where keys and values lie, and threads have no mask of their own to read."""
+    places = ((problem.k, problem.depth), (problem.v, problem.width))
+    are_mapped = all(extent in _WARP_SPECIALIZED and alignment(place) == COPY_BYTES for place, extent in places)
+    return target.has("wgmma") and are_mapped and (problem.mask is None or problem.mask.row == 0)
+
+
+def is_stacked_well(problem: AttentionProblem) -> bool:
+    """Whether the heads of a group make a tile together: they share keys, and are few rows."""
+    return not problem.is_causal and _likely(problem.group) > 1 and _likely(problem.rows) <= _FEW_ROWS.rows
+
+
+def can_be_stacked(problem: AttentionProblem, chunk: int | None) -> bool:
+    """Whether results of a stacked group can be written: parts of keys have results of their own; others are written
+    where the heads' rows have to lie regularly."""
+    results = [place for place in (problem.out, problem.logsumexp) if place is not None]
+    return chunk is not None or all(row_step(problem, place, stacked=True) is not None for place in results)
+
+
+def chunk_of(problem: AttentionProblem, keys: int, splits: int) -> int | None:
+    """Keys of a split, a multiple of a step's `keys`; None for one split."""
+    return None if splits == 1 else -(-_likely(problem.keys) // (splits * keys)) * keys
+
+
+def splits_of(problem: AttentionProblem, plan: Plan) -> int:
+    """Into how many splits a plan cuts the keys."""
+    return 1 if plan.chunk is None else -(-_likely(problem.keys) // plan.chunk)
+
+
 def choose_plan(problem: AttentionProblem, target: GpuTarget) -> Plan:
     """The largest tile that gives every multiprocessor a block; splits of the keys where no tile does."""
-    tiles = _warp_specialized_tiles(problem, target.multiprocessors) if target.has("wgmma") else None
+    tiles = _warp_specialized_tiles(problem, target)
     if tiles is not None:
         return Plan(tiles, None, stacked=False, by_head=problem.is_causal, is_warp_specialized=True)
-    few = not problem.is_causal and _likely(problem.group) > 1 and _likely(problem.rows) <= _FEW_ROWS.rows
-    if few:
+    if is_stacked_well(problem):
         plan = _plan(problem, target, stacked=True)
-        results = [place for place in (problem.out, problem.logsumexp) if place is not None]
-        # Parts of keys have results of their own; others are written where the heads' rows have to lie regularly.
-        if plan.chunk is not None or all(row_step(problem, place, stacked=True) is not None for place in results):
+        if can_be_stacked(problem, plan.chunk):
             return plan
     return _plan(problem, target, stacked=False)
 
@@ -125,22 +152,18 @@ def _plan(problem: AttentionProblem, target: GpuTarget, *, stacked: bool) -> Pla
     splits = min(target.multiprocessors * _SPLITS_PER_MULTIPROCESSOR // blocks, keys // _LEAST_SPLIT)
     chunk = None
     if not problem.is_causal and blocks < target.multiprocessors and splits > 1:
-        chunk = -(-keys // (splits * tiles.keys)) * tiles.keys
+        chunk = chunk_of(problem, tiles.keys, splits)
     return Plan(tiles, chunk, stacked, problem.is_causal and blocks < _MANY_WAVES * _WAVE * target.multiprocessors)
 
 
-def _warp_specialized_tiles(problem: AttentionProblem, multiprocessors: int) -> AttentionTiles | None:
+def _warp_specialized_tiles(problem: AttentionProblem, target: GpuTarget) -> AttentionTiles | None:
     """Tiles where rows of keys are long and enough for blocks that have a multiprocessor for themselves."""
-    places = ((problem.k, problem.depth), (problem.v, problem.width))
-    if not all(extent in _WARP_SPECIALIZED and alignment(place) == COPY_BYTES for place, extent in places):
-        return None
-    has_same_mask = problem.mask is None or problem.mask.row == 0
-    if not has_same_mask or _likely(problem.keys) < _LEAST_KEYS:
+    if not may_be_warp_specialized(problem, target) or _likely(problem.keys) < _LEAST_KEYS:
         return None
     heads, rows = _likely(dims.product(head_extents(problem, stacked=False))), _likely(problem.queries)
     for choice in _WARP_SPECIALIZED[max(problem.depth, problem.width)]:
         blocks = heads * -(-rows // choice.tiles.rows)
-        if rows > choice.tiles.rows // 2 and blocks >= choice.blocks * multiprocessors:
+        if rows > choice.tiles.rows // 2 and blocks >= choice.blocks * target.multiprocessors:
             return choice.tiles
     return None
 
@@ -153,8 +176,7 @@ def simt_tiles(problem: AttentionProblem, target: GpuTarget) -> SimtTiles:
     def fits(tiles: SimtTiles) -> bool:
         if tiles.threads < _LEAST_THREADS and simt_blocks(problem, tiles, target) == 1:
             return False
-        is_small = tiles.rows == SIDE or _simt_sums(problem, tiles) <= _SIMT_SUMS * tiles.threads
-        return is_small and tiles.nbytes(depth, width, dtype) <= target.block_shared_memory
+        return has_simt_registers(problem, tiles) and tiles.nbytes(depth, width, dtype) <= target.block_shared_memory
 
     def time(tiles: SimtTiles) -> float:
         """Cycles a key, of all blocks: of products, and of reading their operands, 4 bytes a thread at a time, half of
@@ -176,6 +198,11 @@ def simt_tiles(problem: AttentionProblem, target: GpuTarget) -> SimtTiles:
     return min([tiles for tiles in fitting if tiles is not None], key=time)
 
 
+def has_simt_registers(problem: AttentionProblem, tiles: SimtTiles) -> bool:
+    """Whether threads without tensor cores have registers for their scores and results."""
+    return tiles.rows == SIDE or _simt_sums(problem, tiles) <= _SIMT_SUMS * tiles.threads
+
+
 def simt_blocks(problem: AttentionProblem, tiles: SimtTiles, target: GpuTarget) -> int:
     """How many blocks without tensor cores share a multiprocessor, one of which computes while another waits."""
     fits = 2 * tiles.nbytes(problem.depth, problem.width, problem.compute) <= target.block_shared_memory
@@ -193,13 +220,11 @@ def _tiles_for(rows: int, heads: int, problem: AttentionProblem, multiprocessors
         return _FEW_ROWS
     longest = max(problem.depth, problem.width)
     choices = next(choices for depth, choices in _CHOICES.items() if longest <= depth)
-    if problem.mask is not None and problem.mask.row != 0:
+    most = most_masked_keys(problem)
+    if most is not None:
         # Entries of a mask that differ from row to row are on their way in registers, each with its address.
-        choices = tuple(
-            replace(choice, tiles=replace(choice.tiles, keys=min(choice.tiles.keys, _MASKED_KEYS)))
-            for choice in choices
-            if choice.tiles.rows * longest < _MASKED_RESULTS
-        )
+        fewer = [replace(choice, tiles=replace(choice.tiles, keys=min(choice.tiles.keys, most))) for choice in choices]
+        choices = tuple(choice for choice in fewer if has_masked_registers(problem, choice.tiles))
     for choice in choices:
         tiles = choice.tiles
         if heads * -(-rows // tiles.rows) >= choice.blocks * multiprocessors and rows > tiles.rows // 2:
@@ -209,13 +234,34 @@ def _tiles_for(rows: int, heads: int, problem: AttentionProblem, multiprocessors
 
 def _fitting(tiles: AttentionTiles, problem: AttentionProblem, limit: int) -> AttentionTiles:
     """The tile, with fewer keys a step while it does not fit into shared memory."""
+    while shared_bytes(problem, tiles) > limit and tiles.keys > _DEPTH_STEP:
+        tiles = replace(tiles, keys=tiles.keys // 2)
+    return tiles
+
+
+def shared_bytes(problem: AttentionProblem, tiles: AttentionTiles) -> int:
+    """What a block needs of shared memory: queries, and stages of keys and values."""
     depth, width = padded(problem.depth), padded(problem.width)
     nbytes = problem.q.dtype.nbytes
     # Rows whose length is no power of two are padded by 16 bytes.
     query, key = nbytes * (depth + 8), nbytes * (depth + width + 16)
-    while tiles.rows * query + tiles.stages * tiles.keys * key > limit and tiles.keys > _DEPTH_STEP:
-        tiles = replace(tiles, keys=tiles.keys // 2)
-    return tiles
+    return tiles.rows * query + tiles.stages * tiles.keys * key
+
+
+def thread_sums(problem: AttentionProblem, tiles: AttentionTiles) -> int:
+    """Registers of a thread for scores and results."""
+    return tiles.rows * (padded(problem.width) + tiles.keys) // (WARP * tiles.warps)
+
+
+def most_masked_keys(problem: AttentionProblem) -> int | None:
+    """Keys of a step for whose entries of a mask there are registers; None where none differ from row to row."""
+    return _MASKED_KEYS if problem.mask is not None and problem.mask.row != 0 else None
+
+
+def has_masked_registers(problem: AttentionProblem, tiles: AttentionTiles) -> bool:
+    """Whether entries of a mask that differ from row to row, on their way in registers, find enough of them."""
+    most, longest = most_masked_keys(problem), max(problem.depth, problem.width)
+    return most is None or (tiles.keys <= most and tiles.rows * longest < _MASKED_RESULTS)
 
 
 def padded(extent: int) -> int:

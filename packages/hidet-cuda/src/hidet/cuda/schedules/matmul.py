@@ -18,6 +18,7 @@ from collections.abc import Hashable, Sequence
 from hidet import dtypes
 from hidet.context import CompileContext
 from hidet.cuda.schedules.product_launch import MatrixUnitLaunches
+from hidet.cuda.schedules.product_space import product_space
 from hidet.cuda.schedules.product_tiles import GEMV_TILES, is_gemv, is_warp_specialized, tiles_of
 from hidet.cuda.schedules.tiling import choose_tiling, close_tilings
 from hidet.dtypes import DType
@@ -27,7 +28,7 @@ from hidet.gpu.schedules.operands import find_product
 from hidet.gpu.schedules.product import Product
 from hidet.gpu.schedules.product_launch import ProductLaunches
 from hidet.gpu.schedules.program import ProgramBuilder
-from hidet.gpu.schedules.tiling import Tiling, tilings
+from hidet.gpu.schedules.tiling import Tiling
 from hidet.schedule.rule import Match, Program, SharingRule
 from hidet.schedule.space import Space
 from hidet.schedule.task import Task
@@ -58,8 +59,8 @@ class MatmulRule(SharingRule[Product, Tiling]):
         return Match(task, product)
 
     def space(self, match: Match[Product], ctx: CompileContext) -> Space[Tiling]:
-        """Tiles, of products on tensor cores, and numbers of splits of k."""
-        return tilings(tiles_of(match.data, gpu_target(ctx.target)))
+        """Kernels, their tiles and stages, and numbers of splits of k."""
+        return product_space(match.data, gpu_target(ctx.target))
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hidet import dims
-from hidet.cuda.schedules.product_tiles import GEMV_TILES, is_warp_specialized
+from hidet.cuda.schedules.product_tiles import GEMV_TILES
 from hidet.cuda.schedules.tiling import resident_blocks, unaligned
 from hidet.cuda.tile.machine import machine
 from hidet.cuda.tile.pipeline import lower_pipeline
@@ -34,7 +34,7 @@ class MatrixUnitLaunches:
         least, align = Aligns.least(product), Aligns.known(product)
         if is_unaligned(product):
             return self._multiply(tiles, least)
-        fast = launches.multiply_gemv(align) if tiles is GEMV_TILES else self._multiply(tiles, align)
+        fast = launches.multiply_gemv(align) if tiles == GEMV_TILES else self._multiply(tiles, align)
         condition = self._are_aligned()
         if condition is None:
             return fast
@@ -45,7 +45,7 @@ class MatrixUnitLaunches:
         launches, k = self.launches, self.launches.product.k
         aligned = launches.are_aligned()
         conditions = [] if aligned is None else [aligned]
-        if is_warp_specialized(launches.product, launches.target) and dims.prove_le(1, k) is not True:
+        if launches.tiling.is_warp_specialized and dims.prove_le(1, k) is not True:
             # There is no tensor map of a matrix without elements.
             conditions.append(launches.builder.size(k) > 0)
         return build.logical_and(*conditions) if conditions else None
@@ -53,15 +53,15 @@ class MatrixUnitLaunches:
     def _multiply(self, tiles: MatmulTiles, align: Aligns) -> Launch:
         """A kernel that multiplies tile by tile, and its launch."""
         launches = self.launches
-        product, builder, target = launches.product, launches.builder, launches.target
+        product, builder = launches.product, launches.builder
         name, kernel = builder.name(), launches.kernel()
         what = launches.multiplication(kernel, tiles, align, fetches=True)
         tiled = replace(self._tile_kernel(name, what, tiles), params=kernel.scope.params)
         builder.record(tiled)
-        if min(align.a, align.b) == ALIGN and is_warp_specialized(product, target):
+        if launches.tiling.is_warp_specialized and min(align.a, align.b) == ALIGN:
             count = dims.ceildiv(product.m, tiles.m) * dims.ceildiv(product.n, tiles.n) * what.outer
             return self._launch_warp_specialized(kernel, tiled, count)
-        function = lower_kernel(tiled, machine(target.has))
+        function = lower_kernel(tiled, machine(launches.target.has))
         return launches.launch_tiles(kernel, what, tiles, function, tiled.threads)
 
     def _tile_kernel(self, name: str, what: Multiplication, tiles: MatmulTiles) -> TileKernel:

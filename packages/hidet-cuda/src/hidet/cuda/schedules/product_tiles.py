@@ -37,13 +37,21 @@ def tiles_of(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
 
 
 def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
-    """The tiles for matrix units that suit a product's operands."""
+    """The tiles for matrix units that suit a product's operands best."""
+    return specialized_tiles(product) if is_warp_specialized(product, target) else shared_tiles(product, target)
+
+
+def shared_tiles(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
+    """For kernels all of whose threads copy and multiply: elements of 2 bytes."""
     if is_unaligned(product):
         return UNALIGNED_TILES
-    if not is_warp_specialized(product, target):
-        is_copied = min(product.a.align, product.b.align) >= _LEAST_COPY
-        has_groups = target.has("wgmma") and is_copied and product.factors is not dtypes.tf32
-        return (*GROUP_TILES, *TILES) if has_groups else TILES
+    is_copied = min(product.a.align, product.b.align) >= _LEAST_COPY
+    has_groups = target.has("wgmma") and is_copied and product.factors is not dtypes.tf32
+    return (*GROUP_TILES, *TILES) if has_groups else TILES
+
+
+def specialized_tiles(product: Product) -> tuple[MatmulTiles, ...]:
+    """For warp-specialized kernels: elements of 2 bytes."""
     # Columns side by side are swizzled over 128 bytes, or all of them over 64.
     return tuple(
         tiles for tiles in WARP_SPECIALIZED_TILES if product.b.is_transposed or tiles.n % 64 == 0 or tiles.n == 32
@@ -51,8 +59,13 @@ def _table(product: Product, target: GpuTarget) -> tuple[MatmulTiles, ...]:
 
 
 def is_warp_specialized(product: Product, target: GpuTarget) -> bool:
-    """Whether a product's kernel is warp-specialized: its matrices' boxes are copied by TMA."""
-    if not target.has("wgmma") or not product.uses_matrix_units or is_gemv(product):
+    """Whether a warp-specialized kernel suits a product best."""
+    return can_be_warp_specialized(product, target) and not is_gemv(product)
+
+
+def can_be_warp_specialized(product: Product, target: GpuTarget) -> bool:
+    """Whether a product's kernel may be warp-specialized: its matrices' boxes are copied by TMA."""
+    if not target.has("wgmma") or not product.uses_matrix_units:
         return False
     if product.factors is dtypes.tf32 and (product.a.is_transposed or not product.b.is_transposed):
         # Warp groups multiply elements of 4 bytes with k as the fast axis alone.

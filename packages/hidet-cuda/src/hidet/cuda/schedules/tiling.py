@@ -114,14 +114,16 @@ def choose_tiling(
     extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, is_warp_specialized: bool = False
 ) -> Tiling:
     """The fastest one by the model, with tiles out of `choices`. is_warp_specialized: what kernels they are for."""
-    return fastest_tiling(extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized))
+    fastest = fastest_tiling(extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized))
+    return replace(fastest, is_warp_specialized=is_warp_specialized)
 
 
 def close_tilings(
     extents: Extents, choices: Sequence[MatmulTiles], target: GpuTarget, *, is_warp_specialized: bool = False
 ) -> list[Tiling]:
     """Those that take hardly longer than the fastest one by the model, the best one for each kernel, fastest first."""
-    return fast_tilings(extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized))
+    fast = fast_tilings(extents, choices, lambda tiling: cycles(extents, tiling, target, is_warp_specialized))
+    return [replace(tiling, is_warp_specialized=is_warp_specialized) for tiling in fast]
 
 
 def cycles(extents: Extents, tiling: Tiling, target: GpuTarget, is_warp_specialized: bool) -> float:

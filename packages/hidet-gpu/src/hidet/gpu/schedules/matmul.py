@@ -18,7 +18,7 @@ from hidet.gpu.schedules.tiling import (
     fast_tilings,
     fastest_tiling,
     simt_cycles,
-    tilings,
+    simt_space,
 )
 from hidet.gpu.tile.templates.matmul import MatmulTiles
 from hidet.ir.expr import Var
@@ -51,7 +51,7 @@ class SimtMatmulRule(SharingRule[Product, Tiling]):
 
     def space(self, match: Match[Product], ctx: CompileContext) -> Space[Tiling]:
         """Tiles, and numbers of splits of k."""
-        return tilings(simt_tiles(match.data))
+        return simt_space(extents_of(match.data), simt_tiles(match.data))
 
     def default(self, match: Match[Product], ctx: CompileContext) -> Tiling:
         """What a model of the device's blocks finds fastest."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hidet.gpu.tile.templates.matmul import MatmulTiles
-from hidet.schedule.space import Knob, Space
+from hidet.schedule.space import Constraint, Knob, Space
 
 if TYPE_CHECKING:
     from hidet.target import GpuTarget
@@ -51,21 +51,35 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Tiles, and the number of splits of k (split-k), each summed by blocks of its own."""
+    """Tiles, and the number of splits of k (split-k), each summed by blocks of its own.
+
+    is_warp_specialized: whether some warps copy and others multiply, on devices for which there are such kernels.
+    """
 
     tiles: MatmulTiles
     split_k: int = 1
+    is_warp_specialized: bool = False
 
     @property
     def code(self) -> Hashable:
         """What kernels depend on: how many splits there are is a number that they are called with."""
-        return self.tiles, self.split_k > 1
+        return self.tiles, self.split_k > 1, self.is_warp_specialized
 
 
-def tilings(tiles: tuple[MatmulTiles, ...]) -> Space[Tiling]:
-    """What may be chosen about a product that any of `tiles` may cut."""
-    splits = Knob("split_k", SPLIT_K, "parts of k that blocks of their own sum")
-    return Space((Knob("tiles", tiles, "of a block, m x n x k"), splits), Tiling)
+SPLIT_KNOB = Knob("split_k", SPLIT_K, "parts of k that blocks of their own sum")
+
+
+def has_steps(extents: Extents) -> Constraint[Tiling]:
+    """What holds of tilings whose splits have something to sum."""
+    return Constraint(
+        "each split of k has two steps at least",
+        lambda t: t.split_k == 1 or steps_over(extents.k, t.tiles.k) >= 2 * t.split_k,
+    )
+
+
+def simt_space(extents: Extents, tiles: tuple[MatmulTiles, ...]) -> Space[Tiling]:
+    """What may be chosen about a product without matrix units that any of `tiles` may cut."""
+    return Space((Knob("tile", tiles, "results of a block, and steps along k"), SPLIT_KNOB), Tiling, (has_steps(extents),))
 
 
 def fastest_tiling(extents: Extents, choices: Sequence[MatmulTiles], cycles: Callable[[Tiling], float]) -> Tiling:

@@ -1,0 +1,143 @@
+"""What may be chosen about attention on a GPU: the kernel, its tiles and stages, and splits of the keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hidet.cuda.schedules.attention_plan import (
+    Plan,
+    can_be_stacked,
+    chunk_of,
+    has_masked_registers,
+    has_simt_registers,
+    is_stacked_well,
+    may_be_warp_specialized,
+    shared_bytes,
+    splits_of,
+    thread_sums,
+)
+from hidet.cuda.schedules.attention_simt import SimtTiles
+from hidet.gpu.tile.templates.attention import AttentionTiles
+from hidet.schedule.attention_problem import AttentionProblem
+from hidet.schedule.space import Constraint, Knob, Space
+from hidet.target import GpuTarget
+
+_STAGES = (2, 3, 4)
+_SPLITS = (1, 2, 4, 8, 16, 32)
+_KEYS = (16, 32, 48, 64, 128)
+_SIMT_KEYS = (16, 32, 64)
+_SUMS = 176
+"""Registers of the 255 of a thread that scores and results may take."""
+_SPECIALIZED_KEYS = 128
+"""Keys of a step of warp-specialized blocks."""
+_SHORT = 64
+"""Rows of keys up to which three warp groups have registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTile:
+    """Rows of a block on tensor cores, and how many warps share them."""
+
+    rows: int
+    warps: int
+    is_warp_specialized: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.rows} by {self.warps} warps{' and TMA' if self.is_warp_specialized else ''}"
+
+
+_TILES = (RowTile(16, 1), RowTile(32, 2), RowTile(64, 4), RowTile(64, 2), RowTile(128, 4), RowTile(128, 8))
+_SPECIALIZED = (RowTile(128, 8, True), RowTile(192, 12, True))
+
+
+@dataclass(frozen=True, slots=True)
+class SimtRows:
+    """Rows of a block without tensor cores, and how many threads share each."""
+
+    rows: int
+    columns: int
+
+    def __str__(self) -> str:
+        return f"{self.rows} by {self.columns} threads"
+
+
+_SIMT_ROWS = (SimtRows(16, 16), SimtRows(32, 16), SimtRows(64, 16), SimtRows(128, 16), SimtRows(128, 8))
+
+
+def attention_space(
+    problem: AttentionProblem, default: Plan | SimtTiles, target: GpuTarget
+) -> Space[Plan] | Space[SimtTiles]:
+    """Of a problem that `AttentionRule` takes. default: which decides whether tensor cores are used."""
+    return _simt_space(problem, target) if isinstance(default, SimtTiles) else _plan_space(problem, default, target)
+
+
+def _plan_space(problem: AttentionProblem, default: Plan, target: GpuTarget) -> Space[Plan]:
+    tiles = (*_TILES, *(_SPECIALIZED if may_be_warp_specialized(problem, target) else ()))
+    stacked = (False, True) if is_stacked_well(problem) else (False,)
+    splits = (1,) if problem.is_causal else tuple(sorted({*_SPLITS, splits_of(problem, default)}))
+    limit = target.block_shared_memory
+
+    def plan(tile: RowTile, keys: int, stages: int, splits: int, stacked: bool, by_head: bool) -> Plan:
+        chosen = AttentionTiles(tile.rows, keys, stages, tile.warps)
+        return Plan(chosen, chunk_of(problem, keys, splits), stacked, by_head, tile.is_warp_specialized)
+
+    return Space(
+        (
+            Knob("tile", tiles, "rows of a block, and what shares them"),
+            Knob("keys", tuple(sorted({*_KEYS, default.tiles.keys})), "keys of a step"),
+            Knob("stages", _STAGES, "steps of keys and values in shared memory"),
+            Knob("splits", splits, "parts of the keys that blocks of their own take"),
+            Knob("stacked", stacked, "whether the heads of a group are rows of one tile"),
+            Knob("by_head", (False, True) if problem.is_causal else (False,), "whether blocks are counted through the heads first"),
+        ),
+        plan,
+        (
+            Constraint(
+                f"shared memory holds queries and stages: {limit} bytes",
+                lambda p: shared_bytes(problem, p.tiles) <= limit,
+            ),
+            Constraint(
+                f"scores and results take {_SUMS} registers at most", lambda p: thread_sums(problem, p.tiles) <= _SUMS
+            ),
+            Constraint(
+                "there are registers for entries of a mask that differ from row to row",
+                lambda p: has_masked_registers(problem, p.tiles),
+            ),
+            Constraint(
+                "each split of the keys has two steps at least",
+                lambda p: p.chunk is None or p.chunk >= 2 * p.tiles.keys,
+            ),
+            Constraint(
+                f"warp-specialized blocks see all keys, {_SPECIALIZED_KEYS} a step",
+                lambda p: (
+                    not p.is_warp_specialized
+                    or (p.chunk is None and not p.stacked and p.tiles.keys == _SPECIALIZED_KEYS)
+                ),
+            ),
+            Constraint(
+                f"three warp groups have registers for rows of {_SHORT} elements at most",
+                lambda p: p.tiles.warps < 12 or max(problem.depth, problem.width) <= _SHORT,
+            ),
+            Constraint(
+                "the results of stacked heads lie regularly", lambda p: not p.stacked or can_be_stacked(problem, p.chunk)
+            ),
+        ),
+    )
+
+
+def _simt_space(problem: AttentionProblem, target: GpuTarget) -> Space[SimtTiles]:
+    limit = target.block_shared_memory
+    return Space(
+        (
+            Knob("tile", _SIMT_ROWS, "rows of a block, and what shares each"),
+            Knob("keys", _SIMT_KEYS, "keys of a step"),
+        ),
+        lambda tile, keys: SimtTiles(tile.rows, keys, tile.columns),
+        (
+            Constraint(
+                f"shared memory holds the tiles: {limit} bytes",
+                lambda t: t.nbytes(problem.depth, problem.width, problem.compute) <= limit,
+            ),
+            Constraint("threads have registers for scores and results", lambda t: has_simt_registers(problem, t)),
+        ),
+    )

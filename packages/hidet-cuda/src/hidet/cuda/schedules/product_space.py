@@ -1,0 +1,93 @@
+"""What may be chosen about a product on matrix units: the kernel, its tiles, its stages, and split-k."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from hidet.cuda.schedules.product_tiles import (
+    GEMV_TILES,
+    can_be_warp_specialized,
+    is_gemv,
+    shared_tiles,
+    specialized_tiles,
+)
+from hidet.cuda.schedules.tiling import warp_specialized_bytes, with_bytes_along_k
+from hidet.gpu.schedules.matmul import extents_of, simt_tiles
+from hidet.gpu.schedules.product import Product
+from hidet.gpu.schedules.product_launch import is_unaligned
+from hidet.gpu.schedules.tiling import SPLIT_KNOB, Tiling, has_steps, simt_space
+from hidet.gpu.tile.templates.matmul import MatmulTiles
+from hidet.schedule.space import Constraint, Knob, Space
+from hidet.target import GpuTarget
+
+_STAGES = (2, 3, 4, 6, 8, 12, 16)
+_BOX_BYTES = 1024
+"""Boxes that TMA swizzles begin at multiples of this."""
+
+
+_Kernel = Literal["gemv", "warp-specialized", "plain"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTile:
+    """Tiles of a kind of kernel, with any number of stages."""
+
+    kernel: _Kernel
+    tiles: MatmulTiles
+
+    def __str__(self) -> str:
+        if self.kernel == "gemv":
+            return "gemv"
+        m, n, k, (down, across) = self.tiles.m, self.tiles.n, self.tiles.k, self.tiles.warps
+        return f"{m}x{n}x{k} by {'TMA' if self.kernel == 'warp-specialized' else f'{down}x{across} warps'}"
+
+
+def product_space(product: Product, target: GpuTarget) -> Space[Tiling]:
+    """Of a product that `MatmulRule` takes."""
+    if not product.uses_matrix_units:
+        return simt_space(extents_of(product), simt_tiles(product))
+    tiles = tuple(_kernel_tiles(product, target))
+    # Elements that pass through registers on their way are in one stage while another is multiplied.
+    stages = (2,) if is_unaligned(product) else _STAGES
+    limit = target.block_shared_memory
+    return Space(
+        (
+            Knob("tile", tiles, "kernel, results of a block x steps along k"),
+            Knob("stages", stages, "tiles of the operands in shared memory"),
+            SPLIT_KNOB,
+        ),
+        _tiling,
+        (
+            Constraint(f"shared memory holds the stages: {limit} bytes", lambda t: _shared_bytes(product, t) <= limit),
+            Constraint("a GEMV has no stages and is not split", lambda t: not _is_gemv(t) or t == Tiling(GEMV_TILES)),
+            has_steps(extents_of(product)),
+        ),
+    )
+
+
+def _tiling(tile: KernelTile, stages: int, split_k: int) -> Tiling:
+    return Tiling(replace(tile.tiles, stages=stages), split_k, tile.kernel == "warp-specialized")
+
+
+def _kernel_tiles(product: Product, target: GpuTarget) -> list[KernelTile]:
+    nbytes = product.a.tensor.type.dtype.nbytes
+    found = [KernelTile("gemv", GEMV_TILES)] if is_gemv(product) else []
+    tables: dict[_Kernel, tuple[MatmulTiles, ...]] = {"plain": shared_tiles(product, target)}
+    if can_be_warp_specialized(product, target):
+        tables = {"warp-specialized": specialized_tiles(product), **tables}
+    for kernel, tiles in tables.items():
+        found += [KernelTile(kernel, replace(with_bytes_along_k(each, nbytes), stages=0)) for each in tiles]
+    return list(dict.fromkeys(found))
+
+
+def _is_gemv(tiling: Tiling) -> bool:
+    return replace(tiling.tiles, stages=GEMV_TILES.stages) == GEMV_TILES
+
+
+def _shared_bytes(product: Product, tiling: Tiling) -> int:
+    """What a block needs of shared memory."""
+    tiles, nbytes = tiling.tiles, product.a.tensor.type.dtype.nbytes
+    if tiling.is_warp_specialized:
+        return warp_specialized_bytes(replace(tiles, k=tiles.k * nbytes // 2)) + _BOX_BYTES
+    return (tiles.m + tiles.n) * tiles.k * nbytes * tiles.stages
